@@ -26,6 +26,8 @@ from hilrt.solver import Floats, Port, Ports
 
 #: Steps from a far and from a near perturbation that agree this well are those of a linear solver.
 LINEAR = 1e-6
+#: How far states and inputs are moved to find out, relative to them, or absolute below 1.
+WIDE = (10.0, 1000.0)
 
 
 class CannotLinearise(Exception):
@@ -133,15 +135,46 @@ class Differentiated(Dynamics):
                 "the same step from the same saved state does not come out the same: "
                 "the saved state does not hold all of it"
             )
-        size = np.abs(near).max(axis=1, keepdims=True, initial=0.0)
         seen = seen_outside(near, self.states)
-        self.linear = far is not None and bool((np.abs(near - far) <= LINEAR * size)[seen].all())
+        alike = far is not None and _agree(near, far, seen)
+        self.linear = alike and self._holds_widely(h, before, near, seen)
         about = "linear" if self.linear else "not linear: about its initial state"
         self.source = f"its solver's step differentiated ({about})"
 
     def step_map(self, h: float, rows: int, derivatives: int) -> Floats:
         """See `Dynamics.step_map`."""
         return self._differentiate(h, rows, derivatives, near=not self.linear)
+
+    def _holds_widely(
+        self, h: float, before: Floats, near: Floats, seen: NDArray[np.bool_]
+    ) -> bool:
+        """Whether far to either side of its state, too, the solver answers as close to it.
+
+        A relay, a valve at its stop, a gap or a contact answer with a constant, or with nothing,
+        until they are left: close to such a state they look linear. Inputs stay within the ranges
+        that their ports declare.
+        """
+        point, free = self._point(1), np.full(self.states, np.inf)
+        ports = self.hosted.solver.inputs
+        low = np.append(-free, [port.min for port in ports for _ in range(port.size)])
+        high = np.append(free, [port.max for port in ports for _ in range(port.size)])
+        try:
+            with np.errstate(all="ignore"), _unlogged():
+                for reach in WIDE:
+                    for side in (-reach, reach):
+                        there = np.clip(point + side * np.maximum(1.0, np.abs(point)), low, high)
+                        moved = np.flatnonzero(there != point)
+                        found = np.empty((len(near), len(moved)))
+                        for column, i in enumerate(moved):
+                            one = point.copy()
+                            one[i] = there[i]
+                            answer = self._respond(h, 1, 0, one) - before
+                            found[:, column] = answer / (there[i] - point[i])
+                        if not _agree(near[:, moved], found, seen):
+                            return False
+        except (HilrtError, ArithmeticError, CannotLinearise):
+            return False
+        return True
 
     def _find_numbers(self, h: float) -> list[int]:
         """Positions of the real numbers among the leaves: float now, or after a step.
@@ -208,6 +241,12 @@ class Differentiated(Dynamics):
             finite = np.logical_and.accumulate(np.isfinite(known), axis=0)
             dy[: len(known)] = np.where(finite, known, 0.0)
         return np.concatenate([state, sample.y, dy.ravel()])
+
+
+def _agree(near: Floats, far: Floats, seen: NDArray[np.bool_]) -> bool:
+    """Whether two maps are the same in the rows `seen`, but for rounding."""
+    size = np.abs(near).max(axis=1, keepdims=True, initial=0.0)
+    return bool((np.abs(near - far) <= LINEAR * size)[seen].all())
 
 
 def seen_outside(step: Floats, states: int) -> NDArray[np.bool_]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -119,6 +120,56 @@ def test_what_a_linear_solver_only_adds_up_leaves_it_linear() -> None:
     found = differentiated(Counting(A, B, C, D, x0=[1.0, -2.0, 0.4]))
     assert found.states == 4
     assert found.linear
+
+
+class Bent(Solver):
+    """A lag whose output a function bends; at its start it looks linear."""
+
+    inputs, outputs = (Port("u"),), (Port("y"),)
+
+    def __init__(self, bend: Callable[[float], float], x: float = 0.0) -> None:
+        self.bend, self.x = bend, x
+
+    def initialize(self, t0: float, u0: np.ndarray) -> Sample:
+        return Sample(np.array([self.bend(self.x)]))
+
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+        self.x += h * (float(u(t)[0]) - self.x)
+        return Sample(np.array([self.bend(self.x)]))
+
+    def save_state(self) -> float:
+        return self.x
+
+    def restore_state(self, state: float) -> None:
+        self.x = state
+
+
+@pytest.mark.parametrize(
+    ("bend", "x", "linear"),
+    [
+        (lambda x: 3.0 * x - 40.0, 20.0, True),
+        (lambda x: 500.0 if x < 21.0 else 0.0, 20.0, False),  # a relay
+        (lambda x: min(max(x, 0.0), 100.0), 130.0, False),  # a valve at its stop
+        (lambda x: min(max(x, -100.0), 100.0), 0.0, False),  # and one that is far from it
+        (lambda x: max(x - 0.005, 0.0) * 1e5, 0.0, False),  # a gap, and a stiff contact behind it
+        (abs, 1.5, False),
+    ],
+)
+def test_what_looks_linear_where_it_starts_is_tried_far_from_there(
+    bend: Callable[[float], float], x: float, linear: bool
+) -> None:
+    assert differentiated(Bent(bend, x), [x]).linear == linear
+
+
+def test_inputs_stay_in_their_declared_range_when_they_are_tried() -> None:
+    class Clipped(Bent):
+        inputs = (Port("u", min=-2.0, max=50.0),)
+
+        def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+            assert -2.0 <= u(t)[0] <= 50.0
+            return super().advance(t, h, u)
+
+    assert differentiated(Clipped(lambda x: 2.0 * x)).linear
 
 
 def test_derivatives_that_are_not_known_have_no_effect() -> None:
