@@ -59,7 +59,8 @@ class RecheckCorrections:
             return 0
         for s in sides_of(network, b):
             options = self.tables.subsystems[self.links[s].name].jacobian
-            stated = options is not None and (options.D is not None or is_stated(options))
+            given = options is not None and options.gives and options.D is not None
+            stated = given or is_stated(options)
             if options is not None and stated and options.refresh:
                 found.append(ALWAYS_EVERY if options.refresh == "always" else options.refresh)
         return min(found, default=0)
