@@ -129,7 +129,14 @@ def _digest() -> str:
     """
     digest = hashlib.sha256()
     rooms = (file for room in ROOMS for file in (PACKAGE / room).rglob("*.py"))
-    for source in sorted((PACKAGE / "compiled.py", PACKAGE / "stage_passes.py", *rooms)):
+    for source in sorted(
+        (
+            PACKAGE / "compiled.py",
+            PACKAGE / "stage_compiler.py",
+            PACKAGE / "stage_passes.py",
+            *rooms,
+        )
+    ):
         digest.update(source.read_bytes())
     return digest.hexdigest()[:10]
 

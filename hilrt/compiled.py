@@ -22,7 +22,7 @@ import numba
 import numpy as np
 
 from hilrt.code_cache import PACKAGE, ROOMS, cache_folder, cache_of
-from hilrt.stage_passes import StageCompiler
+from hilrt.stage_compiler import EntryCompiler, PartCompiler
 
 #: It declares neither all of its options nor its settings.
 _numba: Any = numba
@@ -42,7 +42,11 @@ def compiled(function: Function) -> Function:
     ValueError
         If its file is in none of `ROOMS`: a change there would not reach the cache's name.
     """
-    return _compile(function, inline="never")
+    jit = _compile(function, inline="never")
+    if not _numba.config.DISABLE_JIT:
+        # What other compiled functions call; it is kept as part of these.
+        jit.part = _jit(function, PartCompiler, inline="never", no_cpython_wrapper=True)
+    return cast(Function, jit)
 
 
 def stage(function: Function) -> Function:
@@ -51,10 +55,11 @@ def stage(function: Function) -> Function:
     They become part of the function that calls them: a call would pass each of their 60 tables in
     seven parts, which doubles the time of compiling the step, and of the step itself.
     """
-    return _compile(function, inline="always")
+    return cast(Function, _compile(function, inline="always"))
 
 
-def _compile(function: Function, **options: Any) -> Function:
+def _compile(function: Callable[..., Any], **options: Any) -> Any:
+    """A function that Python calls; its code is kept."""
     config = _numba.config
     if config.DISABLE_JIT:
         return function
@@ -64,17 +69,21 @@ def _compile(function: Function, **options: Any) -> Function:
     before, folder = config.CACHE_DIR, cache_folder()
     config.CACHE_DIR = folder or before
     try:
-        jit = _numba.njit(
-            error_model="numpy",
-            _nrt=False,
-            no_cfunc_wrapper=True,  # a third of LLVM's modules: an entry for callers in C
-            pipeline_class=StageCompiler,
-            **options,
-        )(function)
+        jit = _jit(function, EntryCompiler, **options)
         jit._cache = cache_of(function, folder)  # as with `cache=True`, which gives up on errors
-        return cast(Function, jit)
+        return jit
     finally:
         config.CACHE_DIR = before
+
+
+def _jit(function: Callable[..., Any], compiler: type[Any], **options: Any) -> Any:
+    return _numba.njit(
+        error_model="numpy",
+        _nrt=False,
+        no_cfunc_wrapper=True,  # an entry for callers in C
+        pipeline_class=compiler,
+        **options,
+    )(function)
 
 
 def entry_point(function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:

@@ -1,14 +1,17 @@
-"""Two passes of numba's compiler, for functions of whole plans, states and inputs.
+"""Passes of numba's compiler, for functions of whole plans, states and inputs.
 
 A stage becomes part of the function that calls it (`hilrt.compiled.stage`), and numba is slow with
-that in two ways. With these passes the first compilation takes 0.57 of the processor time in two
-pairs (64.3 and 37.5 s, 60.8 and 33.9 s); the code that comes out is the same.
+functions of that size. These passes make the same code of them. Processor times are of a first
+compilation that took 65 s without any of this.
 
 * `InlineStages`: numba inlines a function with all that was inlined into it before, and copies all
   of it twice at each level: 7 s. Here one level is inlined at a time, and copied once.
+* `CallParts`: what is called is compiled as a part of its caller (`hilrt.stage_compiler`).
 * `ReadTablesOnce`: every ``plan.inputs`` reads all 60 tables, as 400 numbers, of which LLVM takes
   away 393 later, and each inlined stage has copies of its own of all of them: 16 s. Here each table
   is read once, at the beginning.
+* `AssignOnce`: numba goes through the whole function for each variable that is assigned more than
+  once: 2 s. Here it goes through the blocks that have the variable.
 """
 
 from __future__ import annotations
@@ -17,25 +20,40 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from numba.core import compiler, ir_utils, postproc, types
 from numba.core import ir as numba_ir
-from numba.core.compiler_machinery import FunctionPass, register_pass
-from numba.core.untyped_passes import InlineInlinables, MakeFunctionToJitFunction
+from numba.core import ir_utils, postproc, types
+from numba.core import ssa as numba_ssa
+from numba.core.analysis import compute_cfg_from_blocks
+from numba.core.compiler_machinery import FunctionPass, PassManager, register_pass
+from numba.core.untyped_passes import (
+    FixupArgs,
+    InlineClosureLikes,
+    InlineInlinables,
+    IRProcessing,
+    TranslateByteCode,
+)
 
 #: They declare no types.
 _register: Callable[..., Any] = register_pass
-_builder: Any = compiler.DefaultPassBuilder
+_manager: Any = PassManager
 _utils: Any = ir_utils
 _post: Any = postproc
 _inlinables: Any = InlineInlinables
+_flow: Any = compute_cfg_from_blocks
+ssa: Any = numba_ssa
 _NamedTuple: Any = types.BaseNamedTuple
 ir: Any = numba_ir
 
+#: From bytecode to numba's intermediate code.
+TRANSLATION = (TranslateByteCode, FixupArgs, IRProcessing, InlineClosureLikes)
+
 
 def _translate(state: Any, name: str = "untyped") -> Any:
-    """The passes from bytecode to its intermediate code, but for inlining."""
-    passes = _builder.define_untyped_pipeline(state, name)
-    passes.passes = [entry for entry in passes.passes if entry[0] is not InlineInlinables]
+    """The passes for a function that is inlined."""
+    passes = _manager(name)
+    for kind in TRANSLATION:
+        passes.add_pass(kind, kind.__name__)
+    passes.finalize()
     return passes
 
 
@@ -52,6 +70,24 @@ class InlineStages(InlineInlinables):
             worker._compiler_pipeline = _translate
             worker.run_untyped_passes = functools.cache(worker.run_untyped_passes)
         return _inlinables._do_work(self, state, work_list, block, i, expr, worker)
+
+
+@_register(mutates_CFG=False, analysis_only=False)
+class CallParts(FunctionPass):
+    """Calls the part of a function that Python may call, too."""
+
+    _name = "call_parts"
+
+    def __init__(self) -> None:
+        """Declared abstract by numba."""
+
+    def run_pass(self, state: Any) -> bool:
+        """Change the code of one function; returns whether it was changed."""
+        for block in state.func_ir.blocks.values():
+            for s in block.find_insts(ir.Assign):
+                if isinstance(s.value, (ir.Global, ir.FreeVar)):
+                    s.value.value = getattr(s.value.value, "part", s.value.value)
+        return False
 
 
 @_register(mutates_CFG=False, analysis_only=False)
@@ -80,7 +116,7 @@ class ReadTablesOnce(FunctionPass):
         replaced: dict[str, Any] = {}
         for block in code.blocks.values():
             for s in block.find_insts(ir.Assign):
-                path = _path(code, s.target, kinds) if s not in begin else None
+                path = None if isinstance(s.value, ir.Arg) else _path(code, s.target, kinds)
                 if path is None or path[:1] not in known:
                     continue
                 for depth in range(2, len(path) + 1):
@@ -93,8 +129,39 @@ class ReadTablesOnce(FunctionPass):
         for block in code.blocks.values():
             block.body = [s for s in block.body if not _is_replaced(s, replaced)]
         _utils.replace_vars(code.blocks, replaced)
-        first.body = begin + [s for s in first.body if s not in begin]
+        first.body = begin + [s for s in first.body if not _is_assignment(s, ir.Arg)]
         code._definitions = _utils.build_definitions(code.blocks)
+        _post.PostProcessor(code).run()
+        return True
+
+
+@_register(mutates_CFG=True, analysis_only=False)
+class AssignOnce(FunctionPass):
+    """Gives each assignment of a variable a name of its own, with numba's own functions."""
+
+    _name = "assign_once"
+
+    def __init__(self) -> None:
+        """Declared abstract by numba."""
+
+    def run_pass(self, state: Any) -> bool:
+        """Change the code of one function; returns whether it was changed."""
+        code = state.func_ir
+        blocks = code.blocks
+        having: dict[str, set[int]] = {}
+        for label, block in blocks.items():
+            for s in block.body:
+                for var in s.list_vars():
+                    having.setdefault(var.name, set()).add(label)
+        flow = _flow(blocks)
+        frontiers, cache = ssa._iterated_domfronts(flow), ssa._CacheListVars()
+        for name in ssa._find_defs_violators(blocks, flow):
+            some = {label: blocks[label] for label in blocks if label in having[name]}
+            some, made = ssa._fresh_vars(some, name)
+            joins = ssa._compute_phi_locations(frontiers, made)
+            some |= {label: blocks[label] for label in joins - some.keys()}
+            blocks.update(ssa._fix_ssa_vars(some, name, made, flow, frontiers, cache))
+        code._definitions = _utils.build_definitions(blocks)
         _post.PostProcessor(code).run()
         return True
 
@@ -136,15 +203,3 @@ def _fields(path: tuple[Any, ...], kinds: dict[int, Any]) -> tuple[str, ...]:
     for field in path[1:]:
         kind = kind.types[kind.fields.index(field)]
     return tuple(kind.fields) if isinstance(kind, _NamedTuple) else ()
-
-
-class StageCompiler(compiler.CompilerBase):
-    """numba's compiler with these passes; its own inlining then finds nothing left to do."""
-
-    def define_pipelines(self) -> list[Any]:
-        """The passes, in their order."""
-        passes = _builder.define_nopython_pipeline(self.state)
-        passes.add_pass_after(InlineStages, MakeFunctionToJitFunction)
-        passes.add_pass_after(ReadTablesOnce, InlineStages)
-        passes.finalize()
-        return [passes]
