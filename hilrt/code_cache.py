@@ -116,7 +116,7 @@ def cache_folder() -> str | None:
         return str(folder)
     _say_once(
         f"{unwritable}, nor a temporary folder: the macro step is compiled anew at every start, "
-        "which takes half a minute; set XDG_CACHE_HOME to a folder that can be written"
+        "which takes 20 to 25 s; set XDG_CACHE_HOME to a folder that can be written"
     )
     return None
 
