@@ -63,6 +63,10 @@ class LinearModel(NamedTuple):
         value at its start, 1 - 1/n in n steps of its own.
     linear : bool
         Whether it holds for any state.
+    lacking : tuple of int
+        Outputs of which nothing is known.
+    of_reference : bool
+        Whether it is that of a model beside the subsystem.
     """
 
     A: Floats
@@ -71,6 +75,8 @@ class LinearModel(NamedTuple):
     D: Floats
     fineness: Floats
     linear: bool
+    lacking: tuple[int, ...] = ()
+    of_reference: bool = False
 
 
 class Command(NamedTuple):

@@ -24,7 +24,7 @@ from pathlib import Path
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
-from calibration.runs import one_session, plain, run_many  # noqa: E402
+from calibration.runs import ADVICE, REFERENCES, one_session, plain, run_many  # noqa: E402
 
 
 def main() -> int:
@@ -37,13 +37,17 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--session", type=int)
     parser.add_argument("--advice", action="store_true", help="check the advice of sessions")
+    parser.add_argument(
+        "--reference-models", action="store_true", help="what cannot be tried out has a wrong model"
+    )
     parser.add_argument("--report", type=Path)
     parser.add_argument("--advised", type=Path, help="sessions made with --advice, for --write")
     parser.add_argument("--write", type=Path, help="page that gets the report as its results")
     parser.add_argument("--fit", type=Path)
     args = parser.parse_args()
     if args.session is not None:
-        print(json.dumps(one_session(args.session, args.seed), indent=1, default=plain))
+        line = one_session(args.session, args.seed, references=args.reference_models)
+        print(json.dumps(line, indent=1, default=plain))
         return 0
     if args.report is not None:
         from calibration.report import report, write_page
@@ -65,7 +69,8 @@ def main() -> int:
     last = args.first + args.sessions
     numbers = [n for n in range(args.first, last) if n % len(names) in wanted]
     begun = time.monotonic()
-    runs = run_many(numbers, args.seed, args.out, args.workers, advice=args.advice)
+    mode = ADVICE if args.advice else REFERENCES if args.reference_models else ""
+    runs = run_many(numbers, args.seed, args.out, args.workers, mode=mode)
     for done in runs:
         if done % 100 == 0:
             print(f"{done} sessions, {time.monotonic() - begun:.0f} s", flush=True)

@@ -22,6 +22,7 @@ from hilrt.check.check_listen import check_listen
 from hilrt.check.check_monitor import check_monitor
 from hilrt.check.check_ranges import check_ranges
 from hilrt.check.check_record import check_record
+from hilrt.check.check_reference import check_references
 from hilrt.check.check_sequences import check_sequences
 from hilrt.check.check_stepping import check_stepping
 from hilrt.check.check_stimuli import check_stimuli
@@ -41,6 +42,7 @@ from hilrt.config.session_file import SessionFile, read_session
 from hilrt.config.spawn_command import executable
 from hilrt.config.structs import InputOptions, Late
 from hilrt.errors import ConfigError
+from hilrt.hosting.reference_model import runs_reference
 from hilrt.link import Link, PortsError
 from hilrt.peers.remote_link import RemoteLink
 from hilrt.solver import Port, Ports
@@ -97,7 +99,11 @@ def names_code(path: str | Path, overrides: Iterable[str] = ()) -> list[str]:
     draft = read_session(path, overrides, code=False)
     subsystems = draft.session.tables.subsystems
     classes = {name: registry.link_class(options.adapter) for name, options in subsystems.items()}
-    ours = [name for name, options in subsystems.items() if classes[name].runs_code(options)]
+    ours = [
+        name
+        for name, options in subsystems.items()
+        if classes[name].runs_code(options) or runs_reference(options)
+    ]
     return [*ours, *draft.foreign]
 
 
@@ -147,6 +153,7 @@ def check(
             _check_inputs(topology, name, known, findings)
     for check_part in _PARTS:
         check_part(topology, findings)
+    check_references(topology, session.folder, classes, code, findings)
     check_stimuli(topology, session.folder, findings)
     check_listen(session, [n for n, c in classes.items() if issubclass(c, RemoteLink)], findings)
     told = {n: c for n, c in classes.items() if code or not c.runs_code(tables.subsystems[n])}

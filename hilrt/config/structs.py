@@ -6,7 +6,7 @@ into them.
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
@@ -188,6 +188,11 @@ class SubsystemOptions(Table):
     #: Communicates every that many macro steps.
     every: Annotated[int, msgspec.Meta(ge=1)] = 1
     jacobian: JacobianOptions | None = None
+    #: Model, ``"module:Class"``, that answers about as the subsystem does: tried out in its place
+    #: before the first tick, for the estimated error alone, where it cannot be tried out itself.
+    reference_model: str | None = None
+    #: Keyword arguments of the reference model's class.
+    reference_params: dict[str, Any] = {}
     inputs: dict[str, InputOptions] = {}
     #: Outputs outside their declared range: use them, hold the last value before, or run the safe
     #: profile; for all outputs, or a table by output. Default: "hold" for benches, "use" for what

@@ -44,6 +44,8 @@ class Sensitivities(NamedTuple):
         By input: how finely its subsystem follows it inside a macro step.
     linear : bool
         They hold for any state.
+    of_reference : bool
+        A model beside a subsystem was tried out in its place.
     """
 
     states: int
@@ -53,6 +55,7 @@ class Sensitivities(NamedTuple):
     answers_known: list[int]
     fineness: list[float]
     linear: bool = False
+    of_reference: bool = False
 
     def without_loop(self) -> Sensitivities:
         """The same where the coupled system's answers do not hold."""
@@ -71,7 +74,7 @@ def sensitivities_of(
             continue
         rows, columns = network.outputs.slices[s], network.inputs.slices[s]
         fineness[columns] = model.fineness
-        known += range(rows.start, rows.stop)
+        known += [i for i in range(rows.start, rows.stop) if i - rows.start not in model.lacking]
         for i, j in np.argwhere(model.D != 0.0).tolist():
             if network.connected[columns.start + j]:
                 direct.append((rows.start + i, columns.start + j, float(model.D[i, j])))
@@ -86,6 +89,7 @@ def sensitivities_of(
         paths=_entries(A, 0) + _entries(B[0], 1),
         answers=_entries(loop.C, 0) + _entries(loop.D, 1),
         linear=linear,
+        of_reference=any(model is not None and model.of_reference for model in models),
     )
 
 

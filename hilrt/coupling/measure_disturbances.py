@@ -9,6 +9,9 @@ communication points also where it is right at both.
 A subsystem that integrates in few steps of its own sees of this what its inputs are at their
 starts. With `fineness` κ = 1 − 1/n (n steps) the mean of s over these is κ/2, that of s² is
 κ(1 + κ)/6, and for κ = 1 they are those of the whole interval.
+
+What a bench does with a set-point it does later, by a dead time that its model does not have: the
+input is then wrong by what its source moves in that time.
 """
 
 from __future__ import annotations
@@ -116,6 +119,8 @@ def measure_disturbance(plan: Plan, state: State, given: StepInput, i: int) -> N
         middle = carried(plan, state, i, now, 0.5 * span)
         middle -= 0.5 * (u.true_start + end) - 0.125 * bend
         last = carried(plan, state, i, now, 0.0) - end
+        late = plan.inputs[i].dead_time * (end - u.true_start) / span
+        first, middle, last = first - late, middle - late, last - late
         before = u.disturbance_mean
         take_course(u, first, middle, last, plan.inputs[i].fineness)
         u.disturbance_due = u.disturbance_mean

@@ -12,7 +12,7 @@ import numpy as np
 
 from hilrt.coupling.jacobian import discretize
 from hilrt.hosting.hosted_solver import HostedSolver
-from hilrt.hosting.linearise import Differentiated, leaves
+from hilrt.hosting.linearise import CannotLinearise, Differentiated, leaves
 from hilrt.link import LinearModel
 from hilrt.solver import Floats
 
@@ -37,23 +37,29 @@ def find_linear_model(hosted: HostedSolver, u: Floats, h: float) -> LinearModel 
     h : float
         Macro step, s.
     """
-    if not hosted.can_go_back:
-        return None
     try:
-        if len(leaves(hosted.solver.save_state())) > LARGEST_STATE:
-            return None
-        found = Differentiated(hosted, u, h)
-        short, double = (found.step_map(k * SHORT * h, 1, 0) for k in (1, 2))
-        whole = found.step_map(h, 2, 0)
-        nx, nu = found.states, hosted.n_inputs
-        A, B = _rates(short, double, nx, SHORT * h)
-        C, D = _outputs(short, nx)
+        return tried_out(hosted, u, h)
     except Exception as error:  # of the user's solver, too: a trial for an estimate ends no session
         log.debug("%s was not tried out: %s", type(hosted.solver).__name__, error)
         return None
+
+
+def tried_out(hosted: HostedSolver, u: Floats, h: float) -> LinearModel:
+    """As `find_linear_model`; `CannotLinearise`, or what the solver raises, says why it cannot."""
+    if not hosted.can_go_back:
+        raise CannotLinearise("it does not save and restore its state, or not at any step")
+    numbers = len(leaves(hosted.solver.save_state()))
+    if numbers > LARGEST_STATE:
+        raise CannotLinearise(f"its state has {numbers} numbers, more than {LARGEST_STATE}")
+    found = Differentiated(hosted, u, h)
+    short, double = (found.step_map(k * SHORT * h, 1, 0) for k in (1, 2))
+    whole = found.step_map(h, 2, 0)
+    nx, nu = found.states, hosted.n_inputs
+    A, B = _rates(short, double, nx, SHORT * h)
+    C, D = _outputs(short, nx)
     model = LinearModel(A, B, C, D, np.ones(nu), found.linear)
     if not all(np.isfinite(matrix).all() for matrix in model[:4]):
-        return None
+        raise CannotLinearise("its answers to its inputs are not finite")
     return model._replace(fineness=_fineness(A, B, whole[:nx, nx + nu :], h))
 
 
@@ -66,7 +72,8 @@ def _rates(short: Floats, double: Floats, nx: int, h: float) -> tuple[Floats, Fl
 
 def _outputs(short: Floats, nx: int) -> tuple[Floats, Floats]:
     """C and D from the outputs at the end of a step, which follow from the state there."""
-    C = np.linalg.solve(short[:nx, :nx].T, short[nx:, :nx].T).T
+    # A step may set a state anew, whatever it was: then the least that explains the outputs.
+    C = np.linalg.lstsq(short[:nx, :nx].T, short[nx:, :nx].T, rcond=None)[0].T
     D = short[nx:, nx:] - C @ short[:nx, nx:]
     D[np.abs(D) < 1e-6 * np.abs(short[nx:, nx:]).max(initial=0.0)] = 0.0
     return C.astype(np.float64), D

@@ -12,11 +12,13 @@ from typing import Final
 LOW: Final[dict[str, float]] = {
     "sensitivities": 0.0135,
     "sensitivities of the start": 0,
+    "sensitivities of a model": 0,
     "gain range": 8.4e-06,
 }
 HIGH: Final[dict[str, float]] = {
     "sensitivities": 1.34,
     "sensitivities of the start": 10.4,
+    "sensitivities of a model": 10.4,
     "gain range": 10.4,
 }
 #: Estimates, relative to what the signal varies by, up to which
@@ -24,11 +26,13 @@ HIGH: Final[dict[str, float]] = {
 GOOD: Final[dict[str, float]] = {
     "sensitivities": 0.04,
     "sensitivities of the start": 0.0384,
+    "sensitivities of a model": 0.0384,
     "gain range": 0.00388,
 }
 #: Estimates, relative to the same, above which hardly any true error was below 5 %.
 UNRELIABLE: Final[dict[str, float]] = {
     "sensitivities": 0.2,
     "sensitivities of the start": 0.153,
+    "sensitivities of a model": 0.153,
     "gain range": 0.2,
 }

@@ -18,7 +18,9 @@ from hilrt.tables.state import State
 #: How an estimate was made.
 TRIED: Final = "sensitivities"
 TRIED_AT_START: Final = "sensitivities of the start"
+OF_MODEL: Final = "sensitivities of a model"
 GAIN_RANGE: Final = "gain range"
+LACKING: Final = "unknown: its subsystem's reference model has no such output"
 #: Share of a signal's RMS that its spread counts as at least.
 LEAST_SPREAD: Final = 0.05
 #: Errors below this share of a signal's largest value are rounding.
@@ -108,10 +110,16 @@ def estimates(network: Network, plan: Plan, state: State) -> dict[str, Estimate]
     else:
         value = np.sqrt(outputs["error_square"] / outputs["moment_seconds"])
     value = np.maximum(value, ROUNDING * outputs["peak"])
-    low, high = LOW.get(how, math.nan), HIGH.get(how, math.nan)
-    rows = zip(coupled.tolist(), value.tolist(), spread.tolist(), strict=True)
+    lacking = np.isnan(plan.outputs["error_high"][coupled])
+    value, hows = np.where(lacking, np.nan, value), np.where(lacking, LACKING, how)
+    rows = zip(coupled.tolist(), value.tolist(), spread.tolist(), hows.tolist(), strict=True)
     names, units = network.outputs.names, network.outputs.units
-    return {names[i]: Estimate(units[i], v, low * v, high * v, s, how) for i, v, s in rows}
+    return {names[i]: _estimate(units[i], v, s, how) for i, v, s, how in rows}
+
+
+def _estimate(unit: str, value: float, spread: float, how: str) -> Estimate:
+    low, high = LOW.get(how, math.nan), HIGH.get(how, math.nan)
+    return Estimate(unit, value, low * value, high * value, spread, how)
 
 
 def errors_of(
@@ -126,6 +134,8 @@ def how_estimated(plan: Plan) -> str:
     session = plan.session[0]
     if not session.error_states:
         return GAIN_RANGE
+    if session.error_of_reference:
+        return OF_MODEL
     return TRIED if session.error_linear else TRIED_AT_START
 
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from hilrt.reliability.causes import CAUSES, Cause
-from hilrt.reliability.estimates import TRIED, TRIED_AT_START, BondError, Estimate
+from hilrt.reliability.estimates import OF_MODEL, TRIED, TRIED_AT_START, BondError, Estimate
 from hilrt.reliability.flags import FlagTotal
 from hilrt.wording import number
 
@@ -123,7 +123,7 @@ def _most(name: str, course: SessionCourse) -> int:
     stands for them the causes decide, too, but make no small error a large one.
     """
     ways = {error.how for error in course.errors.values()}
-    tried = bool(ways) and ways <= {TRIED, TRIED_AT_START}
+    tried = bool(ways) and ways <= {TRIED, TRIED_AT_START, OF_MODEL}
     if name in NOT_ACTING and tried:
         return GOOD
     if name in MEASURED and tried:

@@ -20,6 +20,7 @@ from hilrt.exchange.sensitivities import find_sensitivities
 from hilrt.exchange.verify_corrections import verify_corrections
 from hilrt.expressions.session_program import StartValues
 from hilrt.link import Link
+from hilrt.session.references import References
 from hilrt.solver import Floats, Ports, Sample
 from hilrt.step.build_plan import Platform
 from hilrt.step.numerics import Numerics, build_numerics
@@ -133,7 +134,9 @@ async def assemble(
         physical=np.array([link.physical for link in links], dtype=bool),
         lead=np.array([link.actuation_delay for link in links]),
         verification=await verify_corrections(network, tables, links, u0, model),
-        sensitivities=await find_sensitivities(network, tables, links, u0),
+        sensitivities=await find_sensitivities(
+            network, tables, links, u0, References(tables, links).try_out
+        ),
     )
     numerics = build_numerics(
         network, tables, platform, y0, u0, shadow=shadow, model=model, columns=columns

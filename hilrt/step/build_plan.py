@@ -28,6 +28,11 @@ from hilrt.tables.plan import Plan
 from hilrt.tables.ports import Bools
 from hilrt.tables.record import COEFFICIENTS, Table, table
 
+#: Steps by which a bench's set-points act later than its actuation delay says, where a model stands
+#: for it: a value is held for half a step on average; of the dead time nothing is known, so that
+#: three quarters of a step are taken for it.
+DEAD_TIME_STEPS = 1.25
+
 
 class Platform(NamedTuple):
     """What is known of the subsystems from their links, arrays of shape (n subsystems,).
@@ -256,6 +261,12 @@ def _fill_sensitivities(plan: Plan, known: Sensitivities | None) -> None:
     plan.inputs["fineness"] = known.fineness
     plan.session["error_states"] = known.states
     plan.session["error_linear"] = known.linear
+    plan.session["error_of_reference"] = known.of_reference
+    if known.of_reference:
+        owner = plan.inputs["subsystem"]
+        period = plan.subsystems["every"] * plan.session["step"][0]
+        physical = plan.subsystems["physical"] != 0
+        plan.inputs["dead_time"] = np.where(physical, DEAD_TIME_STEPS * period, 0.0)[owner]
     plan.outputs["answers_known"][known.answers_known] = 1
     efforts = list(zip(plan.elements["effort"], plan.elements["bond"], strict=True))
     of_element = plan.elements["bond"]
@@ -279,8 +290,13 @@ def _fill_estimates(plan: Plan, network: Network) -> None:
     followed = plan.session["error_states"][0] > 0
     # A subsystem that gives nothing need not be known for the loops.
     outputs["followed"] = followed & (given[owner] | (outputs["answers_known"] != 0))
+    uncoupled, known = outputs["coupled"] == 0, outputs["answers_known"] != 0
+    tried = np.zeros(len(network.subsystems), np.bool_)
+    tried[owner[known]] = True
+    lacking = tried[owner] & ~known  # a reference model need not have them
+    outputs["followed"][lacking] = 0
     high = np.where(outputs["followed"], HIGH[how_estimated(plan)], HIGH[GAIN_RANGE])
-    uncoupled = outputs["coupled"] == 0
+    high[lacking] = np.nan
     high[uncoupled & ~taken[owner]] = 0.0
     high[uncoupled & (outputs["calculated"] != 0)] = np.nan
     outputs["error_high"] = high

@@ -135,6 +135,7 @@ def _answers(plan: Plan) -> Sensitivities:
         answers_known=np.flatnonzero(plan.outputs["answers_known"]).tolist(),
         fineness=plan.inputs["fineness"].tolist(),
         linear=bool(plan.session["error_linear"][0]),
+        of_reference=bool(plan.session["error_of_reference"][0]),
     )
 
 

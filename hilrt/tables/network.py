@@ -100,6 +100,13 @@ def _mask(indices: list[int], n: int) -> Bools:
     return mask
 
 
+def coupled_ports(tables: Session, subsystem: str) -> set[str]:
+    """Names of a subsystem's ports that connections use."""
+    ends = [end for c in tables.connections for end in (c.source, c.target)]
+    parts = [end.partition(".") for end in ends]
+    return {port for name, _, port in parts if name == subsystem}
+
+
 def build_network(ports: Mapping[str, Ports], tables: Session) -> Network:
     """Flatten a session's topology.
 

@@ -71,6 +71,7 @@ SESSION: Final = np.dtype(
         # estimated errors
         ("error_states", "i8"),  # of the coupled system's error; 0: it is not followed
         ("error_linear", "i8"),  # its answers hold for any state
+        ("error_of_reference", "i8"),  # they are those of a model beside a subsystem
         # Cholesky factor of the Gram matrix of (t - t0)^m / m! over [-1, 0]
         ("gram_factor", "f8", (COEFFICIENTS, COEFFICIENTS)),
     ]
@@ -116,6 +117,7 @@ INPUTS: Final = np.dtype(
         ("first_connection", "i8"),  # connections stand in the order of their inputs
         ("connections", "i8"),
         ("lead", "f8"),  # actuation delay, compensated by sending what is wanted then, s
+        ("dead_time", "f8"),  # how much later than that it is taken to act, s
         ("low", "f8"),
         ("high", "f8"),
         ("max_rate", "f8"),  # unit/s

@@ -88,6 +88,8 @@ class Draw:
     stalls: tuple[float, float]
     random: Random
     settings: dict[str, Any] = field(default_factory=dict)
+    #: State of the generator from which the system was built.
+    seedling: Any = None
 
 
 def draw(number: int, seed: int = 0) -> Draw:
@@ -96,8 +98,10 @@ def draw(number: int, seed: int = 0) -> Draw:
     names = list(GROUPS)
     group = names[number % len(names)]
     while True:
+        seedling = random.bit_generator.state
         found = _draw_once(number, group, GROUPS[group], random)
         if found is not None:
+            found.seedling = seedling
             return found
 
 

@@ -13,17 +13,28 @@ from typing import Any
 #: Kept of a summary.
 KEPT = ("verdict", "reasons", "steps", "time_s", "missed_ticks", "flags", "ports", "bonds")
 OPTIONAL = ("estimated_error", "advice")
+ADVICE, REFERENCES = "advice", "reference models"
 
 
-def one_session(number: int, seed: int = 0) -> dict[str, Any]:
-    """The line of a session."""
+#: What a session without such a subsystem is no use for, see `one_session`.
+ALL_TRIED = "every subsystem can be tried out"
+
+
+def one_session(number: int, seed: int = 0, *, references: bool = False) -> dict[str, Any]:
+    """The line of a session.
+
+    With `references` every subsystem that cannot be tried out has a mistaken reference model.
+    """
     from calibration.compare import compare
     from calibration.law import draw
+    from calibration.mistaken import add_references
     from calibration.sessions import make_session
 
     begun = time.process_time()
     drawn = draw(number, seed)
     drawn_s = time.process_time() - begun
+    if references and not add_references(drawn, seed):
+        return {"number": number, "seed": seed, "error": ALL_TRIED}
     made = make_session(drawn)
     summary = made.summary
     said = {key: summary[key] for key in KEPT}
@@ -42,27 +53,28 @@ def one_session(number: int, seed: int = 0) -> dict[str, Any]:
     }
 
 
-def _attempt(job: tuple[int, int, bool]) -> dict[str, Any]:
-    number, seed, advice = job
+def _attempt(job: tuple[int, int, str]) -> dict[str, Any]:
+    number, seed, mode = job
     try:
-        if advice:
+        if mode == ADVICE:
             from calibration.advised import advised
 
             return advised(number, seed)
-        return one_session(number, seed)
+        return one_session(number, seed, references=mode == REFERENCES)
     except Exception as error:  # one session must not end the others
         return {"number": number, "seed": seed, "error": f"{type(error).__name__}: {error}"}
 
 
 def run_many(
-    numbers: Sequence[int], seed: int, out: Path, workers: int, *, advice: bool = False
+    numbers: Sequence[int], seed: int, out: Path, workers: int, *, mode: str = ""
 ) -> Iterator[int]:
     """Make the sessions that `out` does not have yet; how many are done.
 
-    With `advice` those that were not good are made again with the change that was named.
+    In the mode `ADVICE` those that were not good are made again with the change that was named;
+    `REFERENCES`: see `one_session`.
     """
     known = {line["number"] for line in read_lines(out)} if out.exists() else set()
-    jobs = [(n, seed, advice) for n in numbers if n not in known]
+    jobs = [(n, seed, mode) for n in numbers if n not in known]
     out.parent.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with multiprocessing.get_context("spawn").Pool(workers) as pool, out.open("a") as file:

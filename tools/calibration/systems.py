@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -79,8 +80,44 @@ class Channels:
         return np.flatnonzero(np.any(self.L != 0.0, axis=0)).tolist()
 
 
-def log_uniform(random: Random, low: float, high: float) -> float:
+class MistakenRandom:
+    """Draws as a generator does, each number of a system wrong by a factor of its own.
+
+    Parameters
+    ----------
+    state : dict
+        Of the generator that the right numbers came from.
+    mistakes : Generator
+        What the factors are drawn from, lognormal.
+    size : float
+        Standard deviation of their logarithm.
+    """
+
+    def __init__(self, state: dict[str, Any], mistakes: Random, size: float) -> None:
+        self._right = np.random.default_rng()
+        self._right.bit_generator.state = state
+        self._mistakes, self._size = mistakes, size
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._right, name)
+
+    def factor(self) -> float:
+        """What the next number is wrong by."""
+        return math.exp(self._size * float(self._mistakes.normal()))
+
+    def uniform(self, low: float, high: float) -> float:
+        """A wrong number, within the range of right ones."""
+        return min(max(float(self._right.uniform(low, high)) * self.factor(), low), high)
+
+    def log_uniform(self, low: float, high: float) -> float:
+        """As `log_uniform`, wrong."""
+        return log_uniform(self._right, low, high) * self.factor()
+
+
+def log_uniform(random: Random | MistakenRandom, low: float, high: float) -> float:
     """A number between, its logarithm evenly distributed."""
+    if isinstance(random, MistakenRandom):
+        return random.log_uniform(low, high)
     return float(np.exp(random.uniform(np.log(low), np.log(high))))
 
 

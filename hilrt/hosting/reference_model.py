@@ -1,0 +1,158 @@
+"""A model that answers about as a subsystem does that cannot be tried out itself.
+
+It is made in the master's process before the first tick and tried out about the subsystem's start
+(`linear_model`), for the estimate of the coupling's error alone: it makes no samples and acts on
+nothing. Its ports are the subsystem's by name, in units of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from hilrt.config import units
+from hilrt.config.from_toml import nearest
+from hilrt.config.structs import SubsystemOptions
+from hilrt.errors import ConfigError
+from hilrt.hosting.hosted_solver import HostedSolver
+from hilrt.hosting.linear_model import tried_out
+from hilrt.hosting.load_solver import load_solver
+from hilrt.link import CodeRun, LinearModel
+from hilrt.solver import Floats, Port, Ports, Solver
+
+
+class Conversion(NamedTuple):
+    """Channels of the model and of the subsystem that are the same, and between their units.
+
+    ``model[to] = factor * subsystem[of] + offset``, arrays of shape (n,).
+    """
+
+    to: list[int]
+    of: list[int]
+    factor: Floats
+    offset: Floats
+
+
+def load_reference(options: SubsystemOptions, folder: Path) -> Solver:
+    """Model that a table names; `ConfigError` says what is wrong with it."""
+    assert options.reference_model is not None
+    return load_solver(options.reference_model, options.reference_params, [folder])
+
+
+def runs_reference(options: SubsystemOptions) -> CodeRun | None:
+    """Code that a check runs to look at the reference model; None where a table names none."""
+    if options.reference_model is None:
+        return None
+    does = "imports its module and calls its constructor"
+    return CodeRun("reference_model", does, "whether its ports are the subsystem's")
+
+
+def wrong_ports(solver: Solver, ports: Ports, coupled: Collection[str]) -> Iterator[str]:
+    """What keeps a model from standing for a subsystem, a line each, with a remedy.
+
+    Parameters
+    ----------
+    solver : Solver
+        The model.
+    ports : Ports
+        The subsystem's.
+    coupled : collection of str
+        Names of its ports that connections use; the model may lack the others.
+    """
+    sides = (("input", solver.inputs, ports.inputs), ("output", solver.outputs, ports.outputs))
+    for direction, own, theirs in sides:
+        given = {port.name: port for port in own}
+        wanted = {port.name: port for port in theirs}
+        for name in wanted.keys() & coupled - given.keys():
+            yield (
+                f"has no {direction} {name!r}{nearest(name, given)}, which is connected; "
+                f"give the model one in {wanted[name].unit or 'a plain number'}"
+            )
+        for name, port in given.items():
+            if name in wanted:
+                yield from _misfits(direction, port, wanted[name])
+            elif direction == "input":
+                hint = nearest(name, wanted)
+                yield (
+                    f"has an input {name!r} that the subsystem has not{hint}; "
+                    "name it as the subsystem does, or make it a parameter"
+                )
+
+
+def _misfits(direction: str, own: Port, wanted: Port) -> Iterator[str]:
+    if own.size != wanted.size:
+        yield (
+            f"its {direction} {own.name!r} has {own.size} elements, the subsystem's "
+            f"{wanted.size}; give it as many"
+        )
+    try:
+        units.conversion(own.unit, wanted.unit)
+    except ConfigError as error:
+        remedy = "give the model's port the unit of the subsystem's, or one that converts to it"
+        yield f"its {direction} {own.name!r}: {error}; {remedy}"
+
+
+def try_reference(
+    solver: Solver, ports: Ports, coupled: Collection[str], u: Floats, h: float
+) -> LinearModel:
+    """The model about its start, with the subsystem's ports and units.
+
+    Parameters
+    ----------
+    solver, ports, coupled
+        As for `wrong_ports`.
+    u : ndarray, shape (nu,)
+        The subsystem's inputs at its start.
+    h : float
+        Its macro step, s.
+
+    Raises
+    ------
+    ConfigError
+        Why it cannot stand for the subsystem, or cannot be tried out.
+    """
+    problems = list(wrong_ports(solver, ports, coupled))
+    if problems:
+        raise ConfigError(problems)
+    hosted = HostedSolver(solver)
+    inputs = _conversion(solver.inputs, ports.inputs)
+    outputs = _conversion(solver.outputs, ports.outputs)
+    start = np.zeros(hosted.n_inputs)
+    start[inputs.to] = inputs.factor * u[inputs.of] + inputs.offset
+    try:
+        hosted.initialize(0.0, start)
+        found = tried_out(hosted, start, h)
+    except Exception as error:  # of the user's model: a trial for an estimate ends no session
+        raise ConfigError(f"cannot be tried out: {error}") from error
+    nu, ny = (sum(port.size for port in side) for side in ports)
+    B, D = np.zeros((len(found.A), nu)), np.zeros((ny, nu))
+    C = np.zeros((ny, len(found.A)))
+    B[:, inputs.of] = found.B[:, inputs.to] * inputs.factor
+    C[outputs.of] = found.C[outputs.to] / outputs.factor[:, None]
+    through = found.D[np.ix_(outputs.to, inputs.to)] * inputs.factor / outputs.factor[:, None]
+    D[np.ix_(outputs.of, inputs.of)] = through
+    lacking = tuple(i for i in range(ny) if i not in outputs.of)
+    # How finely the subsystem follows its inputs is not the model's to tell.
+    return LinearModel(found.A, B, C, D, np.ones(nu), False, lacking, of_reference=True)
+
+
+def _conversion(own: Sequence[Port], theirs: Sequence[Port]) -> Conversion:
+    first, at = {}, 0
+    for port in theirs:
+        first[port.name], at = (at, port), at + port.size
+    to: list[int] = []
+    of: list[int] = []
+    factors, offsets, at = [], [], 0
+    for port in own:
+        if port.name in first:
+            start, other = first[port.name]
+            factor, offset = units.conversion(other.unit, port.unit)
+            to += range(at, at + port.size)
+            of += range(start, start + port.size)
+            factors += [factor] * port.size
+            offsets += [offset] * port.size
+        at += port.size
+    return Conversion(to, of, np.array(factors), np.array(offsets))
