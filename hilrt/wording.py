@@ -138,6 +138,21 @@ def error_rows(summary: Mapping[str, Any]) -> list[list[str]]:
     return rows
 
 
+#: Way of estimating, in words, that rests on a reference model; `hilrt.reliability.estimates`.
+OF_MODEL = "sensitivities of a model"
+#: What is said of estimates that do.
+UNCHECKED_MODEL = (
+    "The estimate rests on a reference model in the place of a subsystem; nothing has held the "
+    "two against each other."
+)
+
+
+def rests_on_model(summary: Mapping[str, Any]) -> bool:
+    """Whether estimated errors rest on reference models."""
+    errors: Mapping[str, Mapping[str, Any]] = summary.get("estimated_error") or {}
+    return any(error.get("how") == OF_MODEL for error in errors.values())
+
+
 #: Headings of results.
 RESULT_COLUMNS = ("result", "", "robustness", "± error", "at s", "why")
 

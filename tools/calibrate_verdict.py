@@ -6,6 +6,9 @@
     python tools/calibrate_verdict.py --report calibration.jsonl --advised advice.jsonl \\
         --write docs/calibration.md
     python tools/calibrate_verdict.py --fit calibration.jsonl
+    python tools/calibrate_verdict.py --reference-models --sessions 1500 --out references.jsonl
+    python tools/calibrate_verdict.py --report references.jsonl --reference-models \\
+        --write docs/calibration.md
     python tools/calibrate_verdict.py --advice --sessions 300 --out advice.jsonl
 
 A session is named by its number; `calibration/law.py` says what is drawn. Sessions that the file
@@ -50,10 +53,13 @@ def main() -> int:
         print(json.dumps(line, indent=1, default=plain))
         return 0
     if args.report is not None:
-        from calibration.report import report, write_page
+        from calibration.report import report, write_page, write_references
 
         if args.write is not None:
-            write_page(args.write, args.report, args.advised)
+            if args.reference_models:
+                write_references(args.write, args.report)
+            else:
+                write_page(args.write, args.report, args.advised)
             return 0
         print(report(args.report))
         return 0

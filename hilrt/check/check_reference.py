@@ -12,6 +12,7 @@ from hilrt.hosting.reference_model import load_reference, runs_reference, wrong_
 from hilrt.link import Link
 from hilrt.peers.remote_link import RemoteLink
 from hilrt.solver import Ports
+from hilrt.tables.network import coupled_ports
 
 
 def check_references(
@@ -74,7 +75,9 @@ def _check_reference(topology: Topology, name: str, folder: Path, findings: Find
     ports = topology.ports[name]
     if ports is None or name in topology.refused:
         return
-    for text in wrong_ports(solver, _known(topology, name, ports), topology.coupled(name)):
+    for text in wrong_ports(
+        solver, _known(topology, name, ports), coupled_ports(topology.tables, name)
+    ):
         message, _, remedy = text.partition("; ")
         wrong(message, remedy)
 

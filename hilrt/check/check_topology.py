@@ -15,7 +15,7 @@ from hilrt.config.structs import Bond, Connection, Session
 from hilrt.coupling.mu import bond_mu
 from hilrt.errors import ConfigError
 from hilrt.solver import Port, Ports
-from hilrt.tables.network import build_network, coupled_ports
+from hilrt.tables.network import build_network
 
 Direction = Literal["output", "input"]
 
@@ -67,10 +67,6 @@ class Topology:
                 for element in port.channels():
                     found[f"{subsystem}.{element}"] = units.UNSTATED if unclear else port.unit
         return found
-
-    def coupled(self, subsystem: str) -> set[str]:
-        """Names of a subsystem's ports that connections use."""
-        return coupled_ports(self.tables, subsystem)
 
     def find(
         self, text: str, direction: Direction, table: str, key: str, findings: Findings

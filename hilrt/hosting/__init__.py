@@ -2,6 +2,7 @@
 
 Read in this order: `load_solver` with `import_module` and `check_params`, `hosted_solver` (checking
 what it returns), `describe_error`, `linearise` (its step as a matrix) and `linear_model` (its
-continuous dynamics), `solver_process` (``hilrt solver``), `log_relay`, `load_sequence` and
+continuous dynamics), `reference_model` (the same of a model that stands for a subsystem),
+`solver_process` (``hilrt solver``), `log_relay`, `load_sequence` and
 `sequence_process` (``hilrt sequence``).
 """

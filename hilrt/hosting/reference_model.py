@@ -7,7 +7,7 @@ nothing. Its ports are the subsystem's by name, in units of its own.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from hilrt.hosting.linear_model import tried_out
 from hilrt.hosting.load_solver import load_solver
 from hilrt.link import CodeRun, LinearModel
 from hilrt.solver import Floats, Port, Ports, Solver
+from hilrt.tables.network import Coupled
 
 
 class Conversion(NamedTuple):
@@ -50,7 +51,7 @@ def runs_reference(options: SubsystemOptions) -> CodeRun | None:
     return CodeRun("reference_model", does, "whether its ports are the subsystem's")
 
 
-def wrong_ports(solver: Solver, ports: Ports, coupled: Collection[str]) -> Iterator[str]:
+def wrong_ports(solver: Solver, ports: Ports, coupled: Coupled) -> Iterator[str]:
     """What keeps a model from standing for a subsystem, a line each, with a remedy.
 
     Parameters
@@ -59,27 +60,24 @@ def wrong_ports(solver: Solver, ports: Ports, coupled: Collection[str]) -> Itera
         The model.
     ports : Ports
         The subsystem's.
-    coupled : collection of str
-        Names of its ports that connections use; the model may lack the others.
+    coupled : Coupled
+        The ports that connections use; the model may lack the others.
     """
-    sides = (("input", solver.inputs, ports.inputs), ("output", solver.outputs, ports.outputs))
-    for direction, own, theirs in sides:
+    inputs = ("input", solver.inputs, ports.inputs, coupled.inputs)
+    outputs = ("output", solver.outputs, ports.outputs, coupled.outputs)
+    for direction, own, theirs, needed in (inputs, outputs):
         given = {port.name: port for port in own}
         wanted = {port.name: port for port in theirs}
-        for name in wanted.keys() & coupled - given.keys():
-            yield (
-                f"has no {direction} {name!r}{nearest(name, given)}, which is connected; "
-                f"give the model one in {wanted[name].unit or 'a plain number'}"
-            )
+        for name in sorted(wanted.keys() & needed - given.keys()):
+            unit = wanted[name].unit or "a plain number"
+            hint = nearest(name, given) or "; give the model one"
+            yield f"has no {direction} {name!r} ({unit}), which is connected{hint}"
         for name, port in given.items():
             if name in wanted:
                 yield from _misfits(direction, port, wanted[name])
             elif direction == "input":
-                hint = nearest(name, wanted)
-                yield (
-                    f"has an input {name!r} that the subsystem has not{hint}; "
-                    "name it as the subsystem does, or make it a parameter"
-                )
+                hint = nearest(name, wanted) or "; make it a parameter of the model"
+                yield f"has an input {name!r} that the subsystem has not{hint}"
 
 
 def _misfits(direction: str, own: Port, wanted: Port) -> Iterator[str]:
@@ -96,7 +94,7 @@ def _misfits(direction: str, own: Port, wanted: Port) -> Iterator[str]:
 
 
 def try_reference(
-    solver: Solver, ports: Ports, coupled: Collection[str], u: Floats, h: float
+    solver: Solver, ports: Ports, coupled: Coupled, u: Floats, h: float
 ) -> LinearModel:
     """The model about its start, with the subsystem's ports and units.
 

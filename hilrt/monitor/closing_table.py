@@ -16,11 +16,13 @@ from hilrt.wording import (
     MISSED_BECAUSE,
     PEER_TIMES,
     RESULT_COLUMNS,
+    UNCHECKED_MODEL,
     error_rows,
     flag_rows,
     missed_ticks,
     number,
     processors,
+    rests_on_model,
     result_rows,
     stolen,
     words,
@@ -174,6 +176,8 @@ def _errors(summary: Mapping[str, Any]) -> Table | None:
         table.add_row(*row)
     if more := len(rows) - table.row_count:
         table.add_row(f"and {more:,} more", "", "", "")
+    if rests_on_model(summary):
+        table.caption, table.caption_justify = UNCHECKED_MODEL, "left"
     return table
 
 

@@ -14,11 +14,11 @@ from hilrt.tables.plan import Plan
 from hilrt.tables.ports import Ints
 from hilrt.tables.record import Table
 from hilrt.tables.state import State
+from hilrt.wording import OF_MODEL
 
 #: How an estimate was made.
 TRIED: Final = "sensitivities"
 TRIED_AT_START: Final = "sensitivities of the start"
-OF_MODEL: Final = "sensitivities of a model"
 GAIN_RANGE: Final = "gain range"
 LACKING: Final = "unknown: its subsystem's reference model has no such output"
 #: Share of a signal's RMS that its spread counts as at least.
@@ -109,6 +109,10 @@ def estimates(network: Network, plan: Plan, state: State) -> dict[str, Estimate]
         value = spread * np.hypot(np.max(shares, initial=0.0), np.max(bonds, initial=0.0))
     else:
         value = np.sqrt(outputs["error_square"] / outputs["moment_seconds"])
+        if how != TRIED:
+            # What does not answer about the start may do so later: a pedal that is not down yet.
+            worst = np.max(value / np.maximum(spread, TINY), initial=0.0)
+            value = np.where(value <= ROUNDING * outputs["peak"], worst * spread, value)
     value = np.maximum(value, ROUNDING * outputs["peak"])
     lacking = np.isnan(plan.outputs["error_high"][coupled])
     value, hows = np.where(lacking, np.nan, value), np.where(lacking, LACKING, how)

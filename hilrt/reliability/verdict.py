@@ -8,9 +8,9 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from hilrt.reliability.causes import CAUSES, Cause
-from hilrt.reliability.estimates import OF_MODEL, TRIED, TRIED_AT_START, BondError, Estimate
+from hilrt.reliability.estimates import TRIED, TRIED_AT_START, BondError, Estimate
 from hilrt.reliability.flags import FlagTotal
-from hilrt.wording import number
+from hilrt.wording import OF_MODEL, number
 
 #: Missed ticks per step from which a session is unreliable.
 MISSED_SHARE = 0.2
@@ -165,7 +165,8 @@ def describe(name: str, error: Estimate) -> str:
 
 
 def _share_of(error: Estimate) -> str:
-    return f"{number(100.0 * error.relative, 2)} % of what it varies by"
+    share = f"{number(100.0 * error.relative, 2)} % of what it varies by"
+    return f"{share}, by a reference model that is unchecked" if error.how == OF_MODEL else share
 
 
 def _some(names: Sequence[str]) -> str:

@@ -100,11 +100,19 @@ def _mask(indices: list[int], n: int) -> Bools:
     return mask
 
 
-def coupled_ports(tables: Session, subsystem: str) -> set[str]:
-    """Names of a subsystem's ports that connections use."""
-    ends = [end for c in tables.connections for end in (c.source, c.target)]
-    parts = [end.partition(".") for end in ends]
-    return {port for name, _, port in parts if name == subsystem}
+class Coupled(NamedTuple):
+    """Names of a subsystem's inputs and outputs that connections use."""
+
+    inputs: set[str]
+    outputs: set[str]
+
+
+def coupled_ports(tables: Session, subsystem: str) -> Coupled:
+    """Those of a subsystem, as the session file has them."""
+    targets = (c.target.partition(".") for c in tables.connections)
+    sources = (c.source.partition(".") for c in tables.connections)
+    inputs, outputs = ({p for s, _, p in ends if s == subsystem} for ends in (targets, sources))
+    return Coupled(inputs, outputs)
 
 
 def build_network(ports: Mapping[str, Ports], tables: Session) -> Network:

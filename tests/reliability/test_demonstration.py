@@ -10,6 +10,7 @@ from hilrt.models.engine_bench import EngineBench
 from hilrt.models.vehicle import Vehicle
 from hilrt.reliability.flags import flag_totals
 from hilrt.reliability.verdict import SessionCourse, verdict
+from hilrt.session.simulate import simulate
 from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
 from tests.stepping import MemoryLink, Stepping
 
@@ -68,3 +69,16 @@ def test_the_demonstration_is_good_where_nothing_is_late():
     totals = flag_totals(s.numerics.checks, s.state)
     assert verdict(totals, SessionCourse(s.t)) == ("good", [])
     assert 0.0 < totals["connection_defect"].affected_s < 0.05
+
+
+def test_the_models_alone_end_good_and_as_right_as_the_estimate_says():
+    """Beside the same models in steps of a tenth: what the exchange is wrong by."""
+    whole, fine = (
+        simulate(CONFIGS / "engine_models.toml", {"session.duration": 2.0, "master.step": h})
+        for h in (1e-3, 1e-4)
+    )
+    assert (whole.verdict, whole.summary["reasons"]) == ("good", [])
+    for name, error in whole.summary["estimated_error"].items():
+        assert error["how"] == "sensitivities of the start"
+        true = whole.log[name] - np.interp(whole.log.t, fine.log.t, fine.log[name])
+        assert np.sqrt(np.mean(true**2)) < error["high"]

@@ -23,6 +23,7 @@ from calibration.figures import Line, usable
 from calibration.judge import Constants, spread_of
 from calibration.runs import read_lines
 from hilrt.reliability import calibrated
+from hilrt.reliability.estimates import OF_MODEL
 
 #: Share of the true errors that an interval has.
 COVERED = 0.95
@@ -41,9 +42,9 @@ CONSTANTS = Path(__file__).parents[2] / "hilrt" / "reliability" / "calibrated.py
 
 TEXT = '''"""Constants of the error estimate, from random sessions held against their truth.
 
-``python tools/calibrate_verdict.py --fit FILE`` makes them (docs/calibration.md), here from
-{sessions:,} sessions. By how an estimate was made: factors from it to the ends of the interval that
-holds 95 % of the true errors.
+``python tools/calibrate_verdict.py --fit FILE`` makes them; docs/calibration.md says from which
+sessions. By how an estimate was made: factors from it to the ends of the interval that holds 95 %
+of the true errors.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ def constants(lines: list[Line]) -> Constants:
         for places in (calibrated.LOW, calibrated.HIGH, calibrated.GOOD, calibrated.UNRELIABLE)
     )
     signals, sessions = ratios(lines), worst_estimates(lines)
-    for how in low:
+    for how in fitted_ways(lines):
         of = [r for r in signals if r.how == how]
         if len(of) >= FEWEST:
             low[how], high[how] = _shortest(of)
@@ -137,6 +138,14 @@ def constants(lines: list[Line]) -> Constants:
             good[how] = min(_largest_good(worst), MOST_GOOD)
             unreliable[how] = _unreliable(worst)
     return Constants(low, high, good, unreliable)
+
+
+def fitted_ways(lines: Iterable[Line]) -> list[str]:
+    """Ways of estimating that such sessions tell of: with reference models that alone."""
+    errors = (e for line in lines for e in (line["said"].get("estimated_error") or {}).values())
+    if any(error["how"] == OF_MODEL for error in errors):
+        return [OF_MODEL]
+    return [how for how in calibrated.LOW if how != OF_MODEL]
 
 
 def left_out(lines: list[Line]) -> dict[str, Constants]:
@@ -201,8 +210,6 @@ def fit(path: Path) -> str:
             f'    "{how}": {value if value > 1e-6 else 0.0:.3g},' for how, value in values.items()
         )
 
-    text = TEXT.format(
-        sessions=len(lines), **{name: rows(values) for name, values in found._asdict().items()}
-    )
+    text = TEXT.format(**{name: rows(values) for name, values in found._asdict().items()})
     CONSTANTS.write_text(text, encoding="utf-8")
     return f"{CONSTANTS}:\n\n{text}"

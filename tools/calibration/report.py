@@ -20,9 +20,10 @@ from calibration.figures import (
     usable,
     weights,
 )
-from calibration.fit import left_out
+from calibration.fit import fitted_ways, left_out
 from calibration.judge import judged
 from calibration.runs import read_lines
+from hilrt.reliability.estimates import OF_MODEL
 
 #: Sessions named as the worst.
 WORST = 12
@@ -47,7 +48,20 @@ def report(path: Path) -> str:
         "### Intervals of the estimated error\n\n" + _intervals(lines),
         "### Worst misses\n\n" + _worst(lines),
     ]
+    if fitted_ways(told) == [OF_MODEL]:
+        parts.insert(3, "### Benches and solvers\n\n" + _benches(lines))
     return "\n\n".join(parts) + "\n"
+
+
+def write_references(page: Path, path: Path) -> None:
+    """Results of a page's section on reference models anew, up to the next heading of its rank."""
+    head = "### Results with reference models\n"
+    before, found, rest = page.read_text(encoding="utf-8").partition(head)
+    _, _, after = rest.partition("\n## ")
+    if not found or not after:
+        raise ValueError(f"{page} has no results with reference models to write")
+    results = report(path).strip().replace("\n### ", "\n#### ")
+    page.write_text(f"{before}{head}\n{results}\n\n## {after}", encoding="utf-8")
 
 
 def write_page(page: Path, path: Path, advised: Path | None) -> None:
@@ -113,6 +127,17 @@ def _groups(lines: list[Line]) -> str:
         rows.append([group, len(of), *counts, percent(share(GOALS[0], of))])
     names = [f"{name}: {'/'.join(word[0] for word in WORDS)}" for name in CLASSES]
     return table(["group", "sessions", *names, "of `good`, < 5 %"], rows)
+
+
+def _benches(lines: list[Line]) -> str:
+    """Sessions with a bench beside those of which only solvers cannot be tried out."""
+    rows = []
+    for name, wanted in (("a bench", True), ("solvers alone", False)):
+        of = [line for line in lines if bool(line["settings"].get("bench")) == wanted]
+        counts = ["/".join(str(n) for n in row) for row in matrix(of)]
+        rows.append([name, len(of), *counts, percent(share(GOALS[0], of))])
+    names = [f"{name}: {'/'.join(word[0] for word in WORDS)}" for name in CLASSES]
+    return table(["not tried out", "sessions", *names, "of `good`, < 5 %"], rows)
 
 
 def _intervals(lines: list[Line]) -> str:
