@@ -25,7 +25,7 @@ from hilrt.solver import Floats, Port, Ports, Solver
 from hilrt.tables.network import Coupled
 
 
-class Conversion(NamedTuple):
+class SameChannels(NamedTuple):
     """Channels of the model and of the subsystem that are the same, and between their units.
 
     ``model[to] = factor * subsystem[of] + offset``, arrays of shape (n,).
@@ -116,8 +116,8 @@ def try_reference(
     if problems:
         raise ConfigError(problems)
     hosted = HostedSolver(solver)
-    inputs = _conversion(solver.inputs, ports.inputs)
-    outputs = _conversion(solver.outputs, ports.outputs)
+    inputs = _same_channels(solver.inputs, ports.inputs)
+    outputs = _same_channels(solver.outputs, ports.outputs)
     start = np.zeros(hosted.n_inputs)
     start[inputs.to] = inputs.factor * u[inputs.of] + inputs.offset
     try:
@@ -137,7 +137,7 @@ def try_reference(
     return LinearModel(found.A, B, C, D, np.ones(nu), False, lacking, of_reference=True)
 
 
-def _conversion(own: Sequence[Port], theirs: Sequence[Port]) -> Conversion:
+def _same_channels(own: Sequence[Port], theirs: Sequence[Port]) -> SameChannels:
     first, at = {}, 0
     for port in theirs:
         first[port.name], at = (at, port), at + port.size
@@ -153,4 +153,4 @@ def _conversion(own: Sequence[Port], theirs: Sequence[Port]) -> Conversion:
             factors += [factor] * port.size
             offsets += [offset] * port.size
         at += port.size
-    return Conversion(to, of, np.array(factors), np.array(offsets))
+    return SameChannels(to, of, np.array(factors), np.array(offsets))

@@ -35,8 +35,7 @@ class OtherPorts(Engine):
 @pytest.fixture
 def session(tmp_path: Path) -> Path:
     """The demonstration, with models of the engine in a module beside it."""
-    for name in ("engine_bench.dbc", "cycle_vehicle.py", "wltc_class3b.csv"):
-        (tmp_path / name).write_bytes((CONFIGS / name).read_bytes())
+    (tmp_path / "engine_bench.dbc").write_bytes((CONFIGS / "engine_bench.dbc").read_bytes())
     (tmp_path / "reference_engines.py").write_text(MODELS, "utf-8")
     copy = tmp_path / BENCH.name
     copy.write_bytes(BENCH.read_bytes())
