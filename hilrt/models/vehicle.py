@@ -18,7 +18,6 @@ from hilrt.models.vehicle_data import VehicleData
 from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
 
 MICRO_STEP = 0.0005  # s, the longest micro step
-FOREVER = 1e9  # s
 
 
 class Vehicle(Solver):
@@ -146,7 +145,7 @@ class SteadyVehicle(Vehicle):
     """
 
     def __init__(self, speed: float = 10.0, **data: Any) -> None:
-        super().__init__(DriveCycle([0.0, FOREVER], [speed, speed]), cycle_start=0.0, **data)
+        super().__init__(DriveCycle([0.0], [speed]), cycle_start=0.0, **data)
 
 
 def _outputs(data: VehicleData) -> tuple[Port, ...]:

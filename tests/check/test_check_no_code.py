@@ -4,6 +4,7 @@ The interpreter's own audit events tell what was executed, loaded and started.
 """
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -132,9 +133,10 @@ def test_a_plain_check_says_whose_code_it_runs(hostile):
 
 
 def test_the_driver_of_an_interface_is_left_out(tmp_path, monkeypatch):
-    for name in ("engine_in_the_loop.toml", "engine_bench.dbc"):
-        shutil.copy(CONFIGS / name, tmp_path)
+    shutil.copy(CONFIGS / "engine_bench.dbc", tmp_path)
     path = tmp_path / "engine_in_the_loop.toml"
+    text = (CONFIGS / path.name).read_text("utf-8")
+    path.write_text(re.sub("^reference_model = .*$", "", text, flags=re.M), "utf-8")
     assert names_code(path) == []
     bus = ['subsystems.engine.bus={interface="pcan", channel="PCAN_USBBUS1"}']
     assert names_code(path, bus) == ["engine"]

@@ -12,6 +12,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from hilrt.reliability import calibrated
+from hilrt.reliability.estimates import OF_MODEL
 from hilrt.solver import InputPolynomial
 
 TOOLS = str(Path(__file__).parents[2] / "tools")
@@ -24,6 +25,7 @@ from calibration import (  # noqa: E402
     fit,
     judge,
     law,
+    mistaken,
     report,
     runs,
     sessions,
@@ -227,3 +229,29 @@ def test_advice_is_applied_to_the_session_file_s_tables() -> None:
     advised.apply(drawn, {"master.extrapolation.order": 3, "bonds.bond.correction.method": "none"})
     assert drawn.tables["master"]["extrapolation"]["order"] == 3
     assert drawn.tables["bonds"][0]["correction"]["method"] == "none"
+
+
+def test_reference_models_are_the_systems_with_numbers_that_are_wrong():
+    for number in (11, 12, 15):  # drawn as matrices, linear, nonlinear
+        draw = law.draw(number, 5)
+        assert mistaken.add_references(draw, 5)
+        for part in draw.system.parts:
+            table = draw.tables["subsystems"][part.name]
+            assert ("reference_model" in table) == (not draw.restorable[part.name])
+            if "reference_model" not in table:
+                continue
+            wrong = mistaken.Mistaken(**table["reference_params"]).part
+            assert (wrong.inputs, wrong.outputs) == (part.inputs, part.outputs)
+            u = [0.1] * part.sizes[0]
+            right, other = (np.array(p.rate(0.0, p.x0, u)) for p in (part, wrong))
+            n = 2  # of each part's own; sines stand behind
+            assert not np.allclose(other[:n], right[:n])
+            assert np.all(np.sign(wrong.feedthrough) == np.sign(part.feedthrough))
+
+
+def test_ways_of_estimating_are_fitted_apart():
+    def line(how: str) -> dict[str, object]:
+        return {"said": {"estimated_error": {"a.y": {"how": how}}}}
+
+    assert fit.fitted_ways([line("gain range"), line(OF_MODEL)]) == [OF_MODEL]
+    assert OF_MODEL not in fit.fitted_ways([line("gain range")])
