@@ -31,8 +31,12 @@ COMPILES = "session/test_load_numerics.py"
 WITHOUT_STEPS = ("can", "cli", "peers", "record", "web", "bench", "logs", "config", "monitor")
 #: Scenarios that no other session beside them disturbs: as fast as possible, or without a session.
 NOT_IN_REAL_TIME = {
-    f"test_{name}.py" for name in ("bad_input", "broken_fmus", "fmu", "ssp", "two_mass")
+    f"test_{name}.py"
+    for name in ("bad_input", "broken_fmus", "fmu", "fork_server", "ssp", "two_mass")
 }
+#: A busy machine fails one or two of them. With failures in so many files something else is wrong,
+#: and each of the others might only wait for its time limit.
+GIVE_UP_AFTER = 5
 
 
 def in_real_time(path: Path) -> bool:
@@ -55,6 +59,32 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if in_real_time(item.path):
             item.add_marker(pytest.mark.real_time)
     items.sort(key=place)
+
+
+class Failures:
+    """Says at once what fails in real time, and ends the run where no second try could help."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._files: set[str] = set()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if "real_time" not in report.keywords:
+            return
+        if report.failed:
+            self._files.add(report.nodeid.partition("::")[0])
+            why = getattr(report.longrepr, "reprcrash", None) or report.longreprtext
+            what = f"{report.nodeid}, {report.when} of {report.duration:.0f} s: {why}"
+            self._config.get_terminal_writer().line(f"\n{what}", red=True)
+        if report.when == "teardown" and len(self._files) >= GIVE_UP_AFTER:
+            many = f"sessions in real time failed in {len(self._files)} files"
+            pytest.exit(f"{many}: no more of them is tried", returncode=pytest.ExitCode.INTERRUPTED)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # not in one of several workers
+        config.pluginmanager.register(Failures(config))
 
 
 @pytest.hookimpl(optionalhook=True)

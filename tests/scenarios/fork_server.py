@@ -32,6 +32,10 @@ ROOT: Final = Path(__file__).parents[2]
 NUMBER: Final = struct.Struct("i")
 #: Longest request, bytes: arguments and environment.
 LONGEST: Final = 1 << 17
+#: The server answers at once, but has to load everything first on what may be a busy machine, s.
+ANSWER_TIMEOUT: Final = 60.0
+#: For commands whose test names no time, s.
+WAIT_TIMEOUT: Final = 90.0
 
 
 class Request(msgspec.Struct):
@@ -53,17 +57,34 @@ class Streams(NamedTuple):
 # ---- beside the tests --------------------------------------------------------------------------
 
 
+class ForkServerLost(Exception):
+    """The server has ended or does not answer; the next command gets a new one."""
+
+
 class Forked:
-    """What a test needs of `subprocess.Popen`, for a child of the server."""
+    """What a test needs of `subprocess.Popen`, for a child of the server.
 
-    def __init__(self, status: int, stdin: IO[bytes] | None) -> None:
-        self.stdin, self._status = stdin, status
+    `ForkServerLost` where the server cannot say how it ended; it is killed then.
+    """
+
+    def __init__(self, server: ForkServer, status: int, stdin: IO[bytes] | None) -> None:
+        self.stdin, self._server, self._status = stdin, server, status
         self.returncode: int | None = None
-        self.pid = self._read()
+        self._handle = -1
+        try:
+            self.pid = self._read(ANSWER_TIMEOUT)
+        except BaseException:
+            os.close(status)
+            raise
+        with contextlib.suppress(ProcessLookupError):  # it has ended: the server has said so
+            self._handle = os.pidfd_open(self.pid)
 
-    def _read(self) -> int:
+    def _read(self, timeout: float) -> int:
+        if not _readable(timeout, self._status):
+            raise self._server.lost(f"has not answered for {timeout:g} s")
         read = os.read(self._status, NUMBER.size)
-        assert len(read) == NUMBER.size, "the fork server has ended"
+        if len(read) != NUMBER.size:
+            raise self._server.lost("has ended")
         (number,) = NUMBER.unpack(read)
         return int(number)
 
@@ -73,30 +94,53 @@ class Forked:
             self.wait(0.0)
         return self.returncode
 
-    def wait(self, timeout: float | None = None) -> int:
+    def wait(self, timeout: float = WAIT_TIMEOUT) -> int:
         if self.returncode is None:
-            if not select.select([self._status], [], [], timeout)[0]:
-                raise subprocess.TimeoutExpired("hilrt", timeout or 0.0)
-            self.returncode = self._read()
-            os.close(self._status)
+            # Whether it still runs is seen without the server, too: that may have been stopped.
+            if not _readable(timeout, self._status, *([self._handle] * (self._handle >= 0))):
+                raise subprocess.TimeoutExpired("hilrt", timeout)
+            try:
+                self.returncode = self._read(ANSWER_TIMEOUT)
+            except ForkServerLost:
+                self._signal(signal.SIGKILL)
+                self.returncode = -signal.SIGKILL
+                raise
+            finally:
+                os.close(self._status)
+                if self._handle >= 0:
+                    os.close(self._handle)
         return self.returncode
+
+    def _signal(self, number: int) -> None:
+        if self._handle >= 0:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._handle, number)
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, number)
+            self._signal(number)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
 
 
-class ForkServer:
-    """The server, started with the first command."""
+def _readable(timeout: float, *descriptors: int) -> bool:
+    """Whether one of them is, at the latest after `timeout` [s]; their numbers may be any."""
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(1e3 * timeout))
 
-    def __init__(self) -> None:
+
+class ForkServer:
+    """The server, started with the first command; `loads` is what makes its commands fast."""
+
+    def __init__(self, *, loads: bool = True) -> None:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control.settimeout(ANSWER_TIMEOUT)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.scenarios.fork_server", str(theirs.fileno())],
+                [sys.executable, "-m", __name__, str(theirs.fileno()), *["load"] * loads],
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 # With more than one thread, a fork may find a lock that nobody gives back.
@@ -112,27 +156,61 @@ class ForkServer:
             data = msgspec.json.encode(request)
             assert len(data) <= LONGEST
             socket.send_fds(self._control, [data], [*streams, theirs])
+        except OSError as error:
+            os.close(ours)
+            raise self.lost(f"takes no command ({error})") from error
         finally:
             os.close(theirs)
-        return Forked(ours, stdin)
+        return Forked(self, ours, stdin)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def lost(self, what: str) -> ForkServerLost:
+        """Give it up; says what became of it."""
+        with contextlib.suppress(subprocess.TimeoutExpired):  # it may be about to end
+            self._process.wait(0.5)
+        status = self._process.poll()
+        text = f"the fork server {what}; " + (
+            "it is killed" if status is None else f"its exit status is {status}"
+        )
+        self._process.kill()
+        self.close()
+        return ForkServerLost(text)
 
     def close(self) -> None:
         """End the server; its children go on."""
         self._control.close()
-        self._process.wait()
+        try:
+            self._process.wait(10.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
 
 @functools.cache
-def server() -> ForkServer:
-    """The one of this process of pytest; it ends with it, too."""
+def _server() -> ForkServer:
     return ForkServer()
+
+
+def server() -> ForkServer:
+    """The one of this process of pytest, which ends with it; a new one where that has ended."""
+    if _server().ended:
+        print(_server().lost("has ended, a new one is started"), file=sys.stderr)
+        _server.cache_clear()
+    return _server()
 
 
 def close_server() -> None:
     """End the server, if there is one."""
-    if server.cache_info().currsize:
-        server().close()
-        server.cache_clear()
+    if _server.cache_info().currsize:
+        _server().close()
+        _server.cache_clear()
 
 
 def start_hilrt(
@@ -144,6 +222,9 @@ def start_hilrt(
     try:
         request = Request([*arguments], os.getcwd(), {**environment})
         return server().start(request, Streams(reads, stdout, stderr), stdin)
+    except BaseException:
+        stdin.close()
+        raise
     finally:
         os.close(reads)
 
@@ -209,16 +290,20 @@ def serve(control: socket.socket) -> Request | None:
                 return request
             for descriptor in streams:
                 os.close(descriptor)
-            os.write(status, NUMBER.pack(pid))
+            _tell(status, pid)
             ready.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, status))
 
 
 def _tell_end(pidfd: int, pid: int, status: int) -> None:
     _, ended = os.waitpid(pid, 0)
     os.close(pidfd)
-    with contextlib.suppress(BrokenPipeError):  # the test has not waited for it
-        os.write(status, NUMBER.pack(os.waitstatus_to_exitcode(ended)))
+    _tell(status, os.waitstatus_to_exitcode(ended))
     os.close(status)
+
+
+def _tell(status: int, number: int) -> None:
+    with contextlib.suppress(BrokenPipeError):  # the test has not waited for it
+        os.write(status, NUMBER.pack(number))
 
 
 def _inherit_nothing(ready: selectors.BaseSelector, control: socket.socket, status: int) -> None:
@@ -245,8 +330,9 @@ def _become(request: Request, streams: Streams) -> None:
     sys.argv = ["hilrt", *request.arguments]
 
 
-def main(descriptor: int) -> None:
-    load()
+def main(descriptor: int, *, loads: bool) -> None:
+    if loads:
+        load()
     gc.collect()
     gc.freeze()
     assert len(os.listdir("/proc/self/task")) == 1
@@ -256,4 +342,4 @@ def main(descriptor: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), loads="load" in sys.argv)

@@ -302,14 +302,16 @@ class Run:
 
     def clean_up(self) -> None:
         """Kill what is left; only ever processes of this run."""
-        if not self.ended():
-            self.process.kill()
-        self.process.wait(TIMEOUT)
-        if self.process.stdin is not None:
-            self.process.stdin.close()
-        for pid, _ in self.alive():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        try:
+            if not self.ended():
+                self.process.kill()
+            self.process.wait(TIMEOUT)
+        finally:
+            if self.process.stdin is not None:
+                self.process.stdin.close()
+            for pid, _ in self.alive():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
 
 def engine_session(folder: Path, *, bench_of_its_own: bool = False) -> Path:

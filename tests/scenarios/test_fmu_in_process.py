@@ -14,6 +14,7 @@ from hilrt.check.check import check_file
 from tests.fmu.build import mass, needs_compiler
 from tests.scenarios.sessions import (
     LINUX,
+    TIMEOUT,
     Listener,
     assert_brought_down,
     assert_fault,
@@ -58,7 +59,7 @@ def test_in_process_only_the_gateway_is_left(fault, tmp_path):
             assert not run.ended()
             os.kill(run.pid, signal.SIGKILL)
         ended = signal.SIGSEGV if fault == CRASHES else signal.SIGKILL
-        assert run.process.wait() == -ended
+        assert run.process.wait(TIMEOUT) == -ended
         run.until_nothing_left()
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import hilrt
 from tests.scenarios.sessions import (
     LINUX,
+    TIMEOUT,
     Frame,
     Listener,
     assert_brought_down,
@@ -45,7 +46,7 @@ def test_master_is_killed(tmp_path: Path) -> None:
         assert len(run.children()) == 4
         killed = time.time()
         os.kill(run.pid, signal.SIGKILL)
-        assert run.process.wait() == -signal.SIGKILL
+        assert run.process.wait(TIMEOUT) == -signal.SIGKILL
         run.until_nothing_left()
         assert_brought_down(listener, killed)
         pedal = listener.frames("EngineDemand")
