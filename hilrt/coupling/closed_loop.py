@@ -59,13 +59,16 @@ class Sensitivities(NamedTuple):
 
     def without_loop(self) -> Sensitivities:
         """The same where the coupled system's answers do not hold."""
-        return self._replace(states=0, paths=[], answers=[])
+        return self._replace(states=0, paths=[], answers=[], of_reference=False)
 
 
 def sensitivities_of(
     network: Network, models: Sequence[LinearModel | None], step: float
 ) -> Sensitivities:
-    """From the subsystems' models to the tables of the step, for a macro step `step` [s]."""
+    """From the subsystems' models to the tables of the step, for a macro step `step` [s].
+
+    Reference models count only where they make the whole loop known.
+    """
     fineness = np.ones(len(network.inputs))
     direct: list[tuple[int, int, float]] = []
     known: list[int] = []
@@ -81,7 +84,9 @@ def sensitivities_of(
     found = Sensitivities(0, [], [], direct, known, fineness.tolist())
     loop = _closed_loop(network, models)
     if loop is None or not 0 < len(loop.A) <= MOST_STATES:
-        return found
+        own = [None if model is None or model.of_reference else model for model in models]
+        lost = sum(m is not None for m in models) - sum(m is not None for m in own)
+        return sensitivities_of(network, own, step) if lost else found
     A, B = discretize(loop.A, loop.B, step, 0)
     linear = all(model is None or model.linear for model in models)
     return found._replace(

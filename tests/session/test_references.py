@@ -13,6 +13,7 @@ import pytest
 from rich.console import Console
 
 from hilrt.config.structs import SubsystemOptions
+from hilrt.coupling.closed_loop import sensitivities_of
 from hilrt.hosting.reference_model import try_reference
 from hilrt.models.two_mass import Mass1, Mass2
 from hilrt.monitor.closing_table import closing_table
@@ -25,7 +26,7 @@ from hilrt.tables.plan import Plan
 from hilrt.wording import UNCHECKED_MODEL
 from hilrt_adapters.inprocess import InProcessLink
 from tests.session.reference_solvers import InOtherUnits, OpaqueMass
-from tests.stepping import make_session
+from tests.stepping import make_network, make_session
 
 TWO_MASS = Path(__file__).parents[2] / "bench_configs" / "two_mass.toml"
 SOLVERS = "tests.session.reference_solvers"
@@ -113,6 +114,16 @@ def test_a_bench_gets_the_answers_of_its_model_and_a_dead_time_that_no_model_has
     np.testing.assert_allclose(bench.inputs["dead_time"], [0.0, 0.0, 1.25e-3])
     assert not itself.inputs["dead_time"].any()
     assert assembled(Bench, False).session["error_states"] == 0
+
+
+def test_a_model_that_leaves_the_loop_unknown_does_not_count() -> None:
+    ports = {name: Ports(s.inputs, s.outputs) for name, s in (("a", Mass1()), ("b", Mass2()))}
+    connections = [{"from": "a.force", "to": "b.force"}, {"from": "b.x", "to": "a.x2"}]
+    network, _ = make_network(ports, connections=connections)
+    both = Coupled({"x2"}, {"force"})
+    of_a = try_reference(Mass1(), ports["a"], both, np.zeros(2), 1e-3)
+    found = sensitivities_of(network, [of_a, None], 1e-3)
+    assert (found.direct, found.answers_known, found.of_reference) == ([], [], False)
 
 
 def test_an_output_that_the_model_lacks_has_no_band() -> None:
