@@ -264,6 +264,12 @@ def main(command: Callable[[], Any] = app) -> None:
     try:
         with sigterm_as_ctrl_c():
             command()
+    except SystemExit as ended:
+        if ended.code == ExitStatus.INTERRUPTED and "hilrt.session.left_thread" in sys.modules:
+            from hilrt.session.left_thread import leave_threads
+
+            leave_threads(ExitStatus.INTERRUPTED)  # Ctrl-C while the numerics are compiled
+        raise
     except KeyboardInterrupt:  # typer takes those that come while the command itself runs
         raise SystemExit(ExitStatus.INTERRUPTED) from None
     except ConfigError as error:

@@ -7,6 +7,7 @@ that stand for subsystems in the error estimate), `benches` and `bench_procedure
 `event_log`, `session_log` with `recording_room` and `recording_watch`, `judging` (expectations),
 `operation` (commands), `timing_setup`, `summary` with `losses`, `run_summary` and `reserved_file`.
 Processes: `processes`, `spawn` with `launch`, `monitoring`, `recorder_process`. Beside the program
-that started it: `live_session` with `session_readings`, in a `loop_thread`. Without processes:
-`simulate`. Of test sequences from outside: `sequence_sessions`, `pytest_plugin`.
+that started it: `live_session` with `session_readings`, in a `loop_thread`. What takes long to
+load: `left_thread`. Without processes: `simulate`. Of test sequences from outside:
+`sequence_sessions`, `pytest_plugin`.
 """

@@ -9,6 +9,7 @@ from hilrt.exit_status import ExitStatus
 from hilrt.expect.outcome import exit_status
 from hilrt.files.json import json_bytes
 from hilrt.isolation.temporary_folder import remove_abandoned_folders
+from hilrt.monitor.session_state import SessionState
 from hilrt.record.recorder_feed import close_feed_socket
 from hilrt.session.losses import add_losses, summary_without_steps
 from hilrt.session.parts import SessionParts
@@ -58,7 +59,9 @@ async def _end_log(parts: SessionParts) -> None:
 
 async def _end_processes(parts: SessionParts) -> None:
     result = parts.result
-    told = ["view"] if parts.log is None else ["view", "recorder"]
+    # A view ends by itself at one of these states; before them it would be waited for in vain.
+    final = parts.events.state in (SessionState.STOPPED, SessionState.FAULT)
+    told = ["view"] * final + ["recorder"] * (parts.log is not None)
     result.warnings += await parts.processes.end(told)
     if parts.log is not None:
         failure = parts.processes.recorder_failure()

@@ -23,6 +23,7 @@ from hilrt.monitor.session_state import SessionState
 from hilrt.peers.remote_link import RemoteLink
 from hilrt.record import frame_batch
 from hilrt.session.closing import close_session
+from hilrt.session.left_thread import in_left_thread
 from hilrt.session.loop_thread import LoopThread, loop_runs
 from hilrt.session.parts import SessionParts
 from hilrt.session.processes import RecorderSockets
@@ -108,8 +109,6 @@ class SessionRun:
         if parts.master is not None:
             parts.master.request_stop(reason)
         else:
-            if NUMERICS in self.awaited:  # a compiler's thread cannot be stopped
-                sys.stderr.write(f"{reason}: ends as soon as it has {NUMERICS}\n")
             task.cancel()
 
     async def _run(self) -> None:
@@ -172,7 +171,8 @@ class SessionRun:
         parts = self._parts
         limit = parts.tables.master.connect_timeout + 1.0
         waits = {link.name: link.open() for link in parts.links}
-        waits[NUMERICS] = asyncio.to_thread(_load_numerics, may_expect(parts.tables))
+        expects = may_expect(parts.tables)
+        waits[NUMERICS] = in_left_thread(lambda: _load_numerics(expects))
         left = self.awaited = list(waits)
 
         def tell() -> None:
