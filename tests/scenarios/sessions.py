@@ -108,13 +108,18 @@ class Listener:
         where = f'channel="{self.channel}", port={self.port}, hop_limit=0'
         self.table = f'{{interface="udp_multicast", {where}}}'
         self.arguments = f"interface=udp_multicast,channel={self.channel},port={self.port}"
-        self._bus = can.Bus(
-            interface="udp_multicast",
-            channel=self.channel,
-            port=self.port,
-            hop_limit=0,
-            ignore_config=True,
-        )
+        try:
+            self._bus = can.Bus(
+                interface="udp_multicast",
+                channel=self.channel,
+                port=self.port,
+                hop_limit=0,
+                ignore_config=True,
+            )
+        except can.CanInitializationError as error:
+            # Every scenario with a bus fails then: say that it is the machine's network.
+            text = f"the machine has no network that takes multicast frames: {error.__cause__!r}"
+            raise RuntimeError(text) from error
         with socket.socket(fileno=os.dup(self._bus.fileno())) as same:
             same.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
         self._raw: list[can.Message] = []
