@@ -11,6 +11,7 @@
     ├── CommandRefused       a session does not do what it was asked
     └── SessionFault         the session cannot go on; the safe profile has run     exit 3
         └── PeerLost         a subsystem died, fell silent or missed too often
+            └── NoAnswer     it is connected, and has not answered in time
 
 Every message says what was found, where, and what to do about it.
 """
@@ -89,3 +90,7 @@ class PeerLost(SessionFault):
         self.name = name
         self.reason = reason
         super().__init__(f"subsystem {name!r}: {reason}")
+
+
+class NoAnswer(PeerLost):
+    """A subsystem that is connected has not answered in time."""

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["Arrival", "CodeRun", "Command", "LinearModel", "Link", "Ports", "PortsError"]
 
 
+#: Subsystems with more numbers in their state are not tried out: each costs a few steps.
+LARGEST_STATE = 48
+
+
 class PortsError(ConfigError):
     """Problems of a subsystem's table, with its ports as far as they are known nonetheless.
 
@@ -266,7 +270,8 @@ class Link(abc.ABC):
     async def linear_model(self, h: float, u: Floats) -> LinearModel | None:
         """The subsystem about its state before the first step, tried out; None where it cannot be.
 
-        Around the inputs `u`, shape (n_inputs,); `h` [s] is the macro step that it will make.
+        Around the inputs `u`, shape (n_inputs,); `h` [s] is the macro step that it will make. It is
+        for an estimate alone: what cannot be found out in time, or makes no sense, is None.
         """
         return None
 

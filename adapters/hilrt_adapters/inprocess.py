@@ -121,7 +121,10 @@ class InProcessLink(Link):
 
     async def linear_model(self, h: float, u: Floats) -> LinearModel | None:
         """See `Link.linear_model`."""
-        return find_linear_model(self._hosted, u, h)
+        try:
+            return find_linear_model(self._hosted, u, h)
+        except SolverError as error:
+            raise self._lose(error) from error
 
     def dispatch(self, tick: int, t: float, h: float, coefficients: Floats) -> None:
         """Note the inputs; the step runs in `poll`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -9,9 +10,10 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 
 from hilrt.config.structs import SubsystemOptions
-from hilrt.errors import ConfigError
+from hilrt.errors import ConfigError, NoAnswer, ProtocolError
 from hilrt.fmu.command import is_fmu_command, spawned_fmu
-from hilrt.link import Arrival
+from hilrt.link import Arrival, LinearModel
+from hilrt.peers.linear_answer import linear_model
 from hilrt.peers.remote_link import RemoteLink
 from hilrt.peers.wire import (
     Advance,
@@ -20,6 +22,8 @@ from hilrt.peers.wire import (
     GoBack,
     Hello,
     Initialized,
+    Linearise,
+    Linearised,
     Probe,
     Probed,
     pack,
@@ -30,6 +34,10 @@ from hilrt.solver import Floats, Ports, Sample
 
 if TYPE_CHECKING:
     from hilrt.fmu.fmu_solver import FmuSolver
+
+#: Share of the time it has for its answer that a solver may take to be tried out.
+TRIAL = 0.5
+log = logging.getLogger("hilrt.peers.hub")
 
 
 class ZeroMQOptions(SubsystemOptions):
@@ -45,6 +53,7 @@ class ZeroMQLink(RemoteLink):
     step_message = Advance
 
     _keep = False
+    _linearises = False
 
     @classmethod
     def ports(cls, name: str, options: SubsystemOptions, folder: Path) -> Ports | None:
@@ -106,6 +115,24 @@ class ZeroMQLink(RemoteLink):
         change = await self._probe(probe)
         return None if change is None else unpack(change, self.n_outputs)
 
+    async def linear_model(self, h: float, u: Floats) -> LinearModel | None:
+        """See `Link.linear_model`; the solver may take as long as to connect.
+
+        One that does not answer in time is not lost, but its silence counts again.
+        """
+        if not self._linearises:
+            return None
+        timeout = self.hub.connect_timeout
+        question = Linearise(h=h, u=pack(u), within=TRIAL * timeout)
+        try:
+            answer = await self.request(question, Linearised, timeout)
+            return linear_model(answer, self.n_inputs, self.n_outputs)
+        except NoAnswer as error:
+            log.warning("subsystem %r is not tried out: %s", self.name, error.reason)
+        except ProtocolError as error:
+            self.hub.count(self.name, error.kind, f"{error}; it is not tried out")
+        return None
+
     async def _probe(self, probe: Probe) -> bytes | None:
         return (await self.request(probe, Probed, self.hub.connect_timeout)).gamma
 
@@ -121,6 +148,7 @@ class ZeroMQLink(RemoteLink):
         super().accepted(hello)
         self.tells_events = "events" in hello.capabilities
         self.can_go_back = "go_back" in hello.capabilities
+        self._linearises = "linearise" in hello.capabilities
 
     def keep_states(self) -> None:
         """See `Link.keep_states`."""

@@ -82,16 +82,15 @@ def sensitivities_of(
             if network.connected[columns.start + j]:
                 direct.append((rows.start + i, columns.start + j, float(model.D[i, j])))
     found = Sensitivities(0, [], [], direct, known, fineness.tolist())
-    loop = _closed_loop(network, models)
-    if loop is None or not 0 < len(loop.A) <= MOST_STATES:
+    loop = _discretized(network, models, step)
+    if loop is None:
         own = [None if model is None or model.of_reference else model for model in models]
         lost = sum(m is not None for m in models) - sum(m is not None for m in own)
         return sensitivities_of(network, own, step) if lost else found
-    A, B = discretize(loop.A, loop.B, step, 0)
     linear = all(model is None or model.linear for model in models)
     return found._replace(
-        states=len(A),
-        paths=_entries(A, 0) + _entries(B[0], 1),
+        states=len(loop.A),
+        paths=_entries(loop.A, 0) + _entries(loop.B, 1),
         answers=_entries(loop.C, 0) + _entries(loop.D, 1),
         linear=linear,
         of_reference=any(model is not None and model.of_reference for model in models),
@@ -103,6 +102,23 @@ def _entries(matrix: Floats, of_input: int) -> list[tuple[int, int, int, float]]
         (row, column, of_input, float(matrix[row, column]))
         for row, column in np.argwhere(matrix != 0.0).tolist()
     ]
+
+
+def _discretized(
+    network: Network, models: Sequence[LinearModel | None], step: float
+) -> LinearSubsystem | None:
+    """`_closed_loop` over steps of `step` [s]; None where that cannot be followed."""
+    try:
+        with np.errstate(all="ignore"):  # what a peer says of itself may be out of all proportion
+            loop = _closed_loop(network, models)
+            if loop is None or not 0 < len(loop.A) <= MOST_STATES:
+                return None
+            A, B = discretize(loop.A, loop.B, step, 0)
+    except ValueError:
+        return None
+    if not (np.isfinite(A).all() and np.isfinite(B).all()):
+        return None
+    return LinearSubsystem(A, B[0], loop.C, loop.D)
 
 
 def _closed_loop(network: Network, models: Sequence[LinearModel | None]) -> LinearSubsystem | None:

@@ -19,9 +19,10 @@ from hilrt.fmu.derivatives import along, linearise, partial
 from hilrt.fmu.description import Fmu, read_fmu
 from hilrt.fmu.driven_clocks import not_driven
 from hilrt.fmu.fmu_ports import no_numbers, select
-from hilrt.fmu.instance import Experiment, Inputs, Instance, SavedState
+from hilrt.fmu.instance import Experiment, FmuError, Inputs, Instance, SavedState
 from hilrt.fmu.load_instance import load
 from hilrt.fmu.variables import flows, size_of, typed
+from hilrt.link import LinearModel
 from hilrt.solver import Floats, InputPolynomial, Sample, Solver
 
 log = logging.getLogger("hilrt.fmu")
@@ -321,6 +322,35 @@ class FmuSolver(Solver):
         """About the present state, by directional derivatives; None where they do not suffice."""
         return linearise(self._ready(), self._ins, self._outs, self._start)
 
+    def linear_model(self, h: float) -> LinearModel | None:
+        """About the present state, for macro steps `h` [s]; None where derivatives do not suffice.
+
+        Without directional derivatives there is none: what the FMU saves of its state is opaque.
+        An FMU that refuses them only says so.
+        """
+        if not self.fmu.directional:
+            return None
+        instance = self._ready()
+        try:
+            linear = self.linearised()
+        except FmuError as error:
+            if instance.is_dead:
+                raise
+            log.warning("its answers to its inputs are not known: %s", error)
+            return None
+        if linear is None:
+            return None
+        n = self._inner_steps(h)
+        whole = self._hands_on or instance.sets_inside
+        fineness = np.where(self._real, 1.0 if whole else (n - 1) / n, 0.0)
+        return LinearModel(linear.A, linear.B, linear.C, linear.D, fineness, linear=False)
+
+    def _inner_steps(self, h: float) -> int:
+        """Number of the FMU's own steps in a macro step `h` [s], as far as it is known."""
+        if not self._variable and self._length is not None:
+            return max(1, round(h / self._length))
+        return self._substeps
+
     def jacobian(self, h: float, order: int) -> Floats | None:
         """Interface Jacobians from directional derivatives, else from a probe; else None.
 
@@ -350,9 +380,7 @@ class FmuSolver(Solver):
         """Γ_0 … Γ_order of `linear` with its inputs as this FMU has them inside a step `h` [s]."""
         if self._hands_on or instance.sets_inside:
             return linear.jacobian(h, order)
-        n = self._substeps
-        if not self._variable and self._length is not None:
-            n = max(1, round(h / self._length))
+        n = self._inner_steps(h)
         A, (B,) = linear.discretize(h / n, 0)
         power = np.arange(order + 1)[:, None, None]
         effect = np.zeros((order + 1, *B.shape))

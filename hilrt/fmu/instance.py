@@ -139,6 +139,11 @@ class Instance(abc.ABC):
         self.real_inputs = _places(inputs)
         self.real_outputs = _places(outputs)
 
+    @property
+    def is_dead(self) -> bool:
+        """Whether no further call is allowed."""
+        return self._dead
+
     # -- calls that differ by version --------------------------------------------------------------
 
     @abc.abstractmethod

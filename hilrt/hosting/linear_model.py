@@ -7,17 +7,19 @@ it tells A and B; of the macro step, how finely the solver follows its inputs in
 from __future__ import annotations
 
 import logging
+import math
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from hilrt.coupling.jacobian import discretize
+from hilrt.errors import SolverError
+from hilrt.hosting.describe_error import describe
 from hilrt.hosting.hosted_solver import HostedSolver
-from hilrt.hosting.linearise import CannotLinearise, Differentiated, leaves
-from hilrt.link import LinearModel
+from hilrt.hosting.linearise import CannotLinearise, Differentiated, leaves, unlogged
+from hilrt.link import LARGEST_STATE, LinearModel
 from hilrt.solver import Floats
 
-#: Subsystems with more numbers in their state are not tried out: each costs a few steps.
-LARGEST_STATE = 48
 #: Length of the short steps relative to the macro step.
 SHORT = 1e-3
 log = logging.getLogger("hilrt.solver")
@@ -25,7 +27,29 @@ log = logging.getLogger("hilrt.solver")
 _CLEAR = 1e-3
 
 
-def find_linear_model(hosted: HostedSolver, u: Floats, h: float) -> LinearModel | None:
+class CannotGoOn(SolverError):
+    """A trial has left the solver in a state that is not known."""
+
+
+@runtime_checkable
+class KnowsItsMatrices(Protocol):
+    """A solver that need not be tried out, such as an FMU with directional derivatives."""
+
+    def linear_model(self, h: float) -> LinearModel | None:
+        """A, B, C, D about the present state, for macro steps `h` [s]; None where unknown.
+
+        `SolverError` if it cannot go on.
+        """
+
+
+def may_have_linear_model(hosted: HostedSolver) -> bool:
+    """Whether `find_linear_model` may find anything."""
+    return hosted.can_go_back or isinstance(hosted.solver, KnowsItsMatrices)
+
+
+def find_linear_model(
+    hosted: HostedSolver, u: Floats, h: float, within: float = math.inf
+) -> LinearModel | None:
     """A, B, C, D about the solver's state; None where it cannot be tried out.
 
     Parameters
@@ -36,22 +60,57 @@ def find_linear_model(hosted: HostedSolver, u: Floats, h: float) -> LinearModel 
         Inputs to differentiate about.
     h : float
         Macro step, s.
+    within : float
+        No step is begun later than that, s; what is not known by then is not known.
+
+    Raises
+    ------
+    CannotGoOn
+        If the solver cannot be brought back to its state.
     """
     try:
-        return tried_out(hosted, u, h)
-    except Exception as error:  # of the user's solver, too: a trial for an estimate ends no session
+        return tried_out(hosted, u, h, within)
+    except CannotGoOn:
+        raise
+    except (Exception, SystemExit) as error:  # a trial for an estimate ends no session
         log.debug("%s was not tried out: %s", type(hosted.solver).__name__, error)
         return None
 
 
-def tried_out(hosted: HostedSolver, u: Floats, h: float) -> LinearModel:
+def tried_out(hosted: HostedSolver, u: Floats, h: float, within: float = math.inf) -> LinearModel:
     """As `find_linear_model`; `CannotLinearise`, or what the solver raises, says why it cannot."""
+    solver = hosted.solver
+    if isinstance(solver, KnowsItsMatrices):
+        try:
+            model = solver.linear_model(h)
+        except SolverError as error:
+            raise CannotGoOn(str(error)) from error
+        if model is not None:
+            return model
     if not hosted.can_go_back:
         raise CannotLinearise("it does not save and restore its state, or not at any step")
-    numbers = len(leaves(hosted.solver.save_state()))
+    saved = solver.save_state()
+    numbers = len(leaves(saved))
     if numbers > LARGEST_STATE:
         raise CannotLinearise(f"its state has {numbers} numbers, more than {LARGEST_STATE}")
-    found = Differentiated(hosted, u, h)
+    try:
+        with unlogged():
+            return _differentiated(hosted, u, h, within)
+    except (Exception, SystemExit):
+        _restore(hosted, saved)
+        raise
+
+
+def _restore(hosted: HostedSolver, saved: Any) -> None:
+    try:
+        hosted.solver.restore_state(saved)
+    except (Exception, SystemExit) as error:
+        raised = describe(error, type(hosted.solver))
+        raise CannotGoOn(f"restore_state, when it had been tried out, raised {raised}") from error
+
+
+def _differentiated(hosted: HostedSolver, u: Floats, h: float, within: float) -> LinearModel:
+    found = Differentiated(hosted, u, h, within)
     short, double = (found.step_map(k * SHORT * h, 1, 0) for k in (1, 2))
     whole = found.step_map(h, 2, 0)
     nx, nu = found.states, hosted.n_inputs

@@ -12,6 +12,7 @@ import abc
 import contextlib
 import logging
 import math
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -108,15 +109,20 @@ class Differentiated(Dynamics):
         Inputs that the step is differentiated about.
     h : float
         Interval at which to find out whether the solver is linear, s.
+    within : float
+        No step is begun later than that, s.
 
     Raises
     ------
     CannotLinearise
         If the solver cannot go back, or its saved state holds anything but numbers, or does not
-        hold all of it.
+        hold all of it, or the time is over; from `step_map`, too.
     """
 
-    def __init__(self, hosted: HostedSolver, u0: Floats, h: float) -> None:
+    def __init__(
+        self, hosted: HostedSolver, u0: Floats, h: float, within: float = math.inf
+    ) -> None:
+        self._end = time.monotonic() + within
         if not hosted.solver.can_restore():
             raise CannotLinearise("its solver does not save and restore its state")
         self.hosted, self.u0 = hosted, u0
@@ -128,7 +134,7 @@ class Differentiated(Dynamics):
         before = self._respond(h, 1, 0, self._point(1))
         near = self._differentiate(h, 1, 0, near=True)
         far = None
-        with contextlib.suppress(HilrtError, ArithmeticError, CannotLinearise), _unlogged():
+        with contextlib.suppress(HilrtError, ArithmeticError, CannotLinearise), unlogged():
             far = self._differentiate(h, 1, 0, near=False)
         if not np.array_equal(before, self._respond(h, 1, 0, self._point(1))):
             raise CannotLinearise(
@@ -159,7 +165,7 @@ class Differentiated(Dynamics):
         low = np.append(-free, [port.min for port in ports for _ in range(port.size)])
         high = np.append(free, [port.max for port in ports for _ in range(port.size)])
         try:
-            with np.errstate(all="ignore"), _unlogged():
+            with np.errstate(all="ignore"), unlogged():
                 for reach in WIDE:
                     for side in (-reach, reach):
                         there = np.clip(point + side * np.maximum(1.0, np.abs(point)), low, high)
@@ -216,6 +222,8 @@ class Differentiated(Dynamics):
 
     def _respond(self, h: float, rows: int, derivatives: int, point: Floats) -> Floats:
         """State, outputs and their derivatives after one step; the solver is left as it was."""
+        if time.monotonic() > self._end:
+            raise CannotLinearise("its steps take too long")
         solver, hosted = self.hosted.solver, self.hosted
         values = list(self.kept)
         for i, value in zip(self.numbers, point[: self.states].tolist(), strict=True):
@@ -291,8 +299,8 @@ def rebuilt(state: Any, values: Iterator[Any]) -> Any:
 
 
 @contextlib.contextmanager
-def _unlogged() -> Iterator[None]:
-    """Without the solver's log: far from its state it may fail, which is expected."""
+def unlogged() -> Iterator[None]:
+    """Without the solver's log: where it is only tried out it may fail, which is expected."""
     logger = logging.getLogger("hilrt.solver")
     before, logger.disabled = logger.disabled, True
     try:

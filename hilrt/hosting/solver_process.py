@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import math
 import signal
 import sys
 import threading
@@ -20,12 +21,16 @@ from pathlib import Path
 from types import FrameType, MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from hilrt.config.from_toml import parse_params
 from hilrt.errors import ConfigError, HilrtError, ProtocolError, SolverError
 from hilrt.hosting.hosted_solver import HostedSolver
+from hilrt.hosting.linear_model import find_linear_model, may_have_linear_model
 from hilrt.hosting.load_solver import load_solver
 from hilrt.hosting.log_relay import LogRelay
 from hilrt.peers import wire
+from hilrt.peers.linear_answer import linear_answer
 from hilrt.peers.peer import Peer
 from hilrt.solver import Sample, Solver
 from hilrt.timing import host
@@ -133,7 +138,11 @@ def _load(target: str, params: dict[str, Any], options: dict[str, Any]) -> Solve
 
 
 def _host(solver: HostedSolver, connect: str, name: str, on_peer: Callable[[Peer], None]) -> int:
-    offers = [("events", solver.solver.tells_events), ("go_back", solver.can_go_back)]
+    offers = [
+        ("events", solver.solver.tells_events),
+        ("go_back", solver.can_go_back),
+        ("linearise", may_have_linear_model(solver)),
+    ]
     capabilities = [word for word, there in offers if there]
     peer = Peer(connect, name, "solver", solver.inputs, solver.outputs, capabilities=capabilities)
     on_peer(peer)
@@ -233,6 +242,8 @@ def _take(peer: Peer, solver: HostedSolver, relay: LogRelay, message: wire.Messa
         peer.send(_advanced(message.tick, solver.go_back(message.h)))
     elif isinstance(message, wire.Probe):
         _probe(peer, solver, message)
+    elif isinstance(message, wire.Linearise) and solver.initialized:
+        _linearise(peer, solver, message)
     elif isinstance(message, wire.Error):
         raise MasterGone(f"the master reported an error: {message.text}")
     elif isinstance(message, wire.Reject):
@@ -257,6 +268,13 @@ def _probe(peer: Peer, solver: HostedSolver, message: wire.Probe) -> None:
         direction = wire.unpack(message.direction, message.order + 1, solver.n_inputs)
         answer = solver.response(message.t, message.h, u, direction)
     peer.send(wire.Probed(gamma=None if answer is None else wire.pack(answer)))
+
+
+def _linearise(peer: Peer, solver: HostedSolver, message: wire.Linearise) -> None:
+    u = wire.unpack(message.u, solver.n_inputs)
+    if not (0.0 < message.h < math.inf and np.isfinite(u).all()):
+        raise ProtocolError(f"Linearise: h = {message.h} s, u = {u.tolist()}")
+    peer.send(linear_answer(find_linear_model(solver, u, message.h, message.within)))
 
 
 def _advanced(tick: int, sample: Sample, received_ns: int = 0) -> wire.Advanced:

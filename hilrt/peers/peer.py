@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from hilrt.errors import SessionFault
+from hilrt.link import LARGEST_STATE
 from hilrt.peers.announced_ports import port_to_info
 from hilrt.peers.keys import VARIABLE, PeerKeys, is_local, peer_keys
 from hilrt.peers.peer_protocol import PeerProtocol
@@ -257,7 +258,9 @@ class Peer:
 
 
 def _largest(hello: Hello) -> int:
-    """Bytes that no message of this peer exceeds, about: its hello, or a Jacobian."""
+    """Bytes that no message of this peer exceeds, about: its hello, a Jacobian, or its matrices."""
     n_inputs = sum(port.size for port in hello.inputs)
     n_outputs = sum(port.size for port in hello.outputs)
-    return len(encode(hello)) + _MATRICES * 8 * (n_inputs + 1) * (n_outputs + 1)
+    jacobian = _MATRICES * (n_inputs + 1) * (n_outputs + 1)
+    matrices = (LARGEST_STATE + n_outputs) * (LARGEST_STATE + n_inputs)
+    return len(encode(hello)) + 8 * max(jacobian, matrices + n_inputs)

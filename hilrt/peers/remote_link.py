@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
-from hilrt.errors import PeerLost, ProtocolError
+from hilrt.errors import NoAnswer, PeerLost, ProtocolError
 from hilrt.link import Arrival, Command, Link
 from hilrt.peers.hub import Hub
 from hilrt.peers.origin import process_group
@@ -130,7 +130,8 @@ class RemoteLink(Link):
         Raises
         ------
         PeerLost
-            If it does not come within `timeout` [s], or the peer goes or reports an error first.
+            If the peer goes or reports an error first; `NoAnswer` if the answer does not come
+            within `timeout` [s].
         """
         self.send(message)
         return await self._await_answer(answer, timeout, f"answer to {type(message).__name__}")
@@ -334,7 +335,7 @@ class RemoteLink(Link):
         except TimeoutError:
             self.peer.give_up(answer, self.hub.clock())
             reason = f"no {what} within {timeout:g} s; {self._hint(answer)}"
-            raise PeerLost(self.name, reason) from None
+            raise NoAnswer(self.name, reason) from None
         except asyncio.CancelledError:
             self.peer.give_up(answer, self.hub.clock())
             raise

@@ -48,6 +48,8 @@ from hilrt.peers.wire import (
     Hello,
     Initialize,
     Initialized,
+    Linearise,
+    Linearised,
     Measurements,
     Message,
     Probe,
@@ -73,11 +75,12 @@ ANSWERS: dict[type[Message], type[Message]] = {
     Advance: Advanced,
     GoBack: Advanced,
     Probe: Probed,
+    Linearise: Linearised,
     Arm: Armed,
     Stop: Stopped,
 }
 #: While one of these is due, a peer of one thread cannot send heartbeats: it computes.
-_COMPUTED = frozenset({Initialized, Advanced, Probed})
+_COMPUTED = frozenset({Initialized, Advanced, Probed, Linearised})
 #: What a peer of each role sends of its own accord, for its link.
 _UNASKED: dict[Role, frozenset[type[Message]]] = {
     "solver": frozenset({PeerReport}),

@@ -118,6 +118,32 @@ class Probed(Message):
     gamma: bytes | None = None
 
 
+class Linearise(Message):
+    """Master → solver with the capability ``linearise``, before its first step: its matrices.
+
+    About the present state and the inputs `u`, for macro steps `h`; the answer is due after
+    `within` [s], if need be without them.
+    """
+
+    h: float
+    u: bytes
+    within: float
+
+
+class Linearised(Message):
+    """Solver → master: ``x' = A x + B u``, ``y = C x + D u``; see `hilrt.link.LinearModel`.
+
+    Without `A` there is no answer. Without `fineness` the inputs are followed continuously.
+    """
+
+    A: bytes | None = None
+    B: bytes = b""
+    C: bytes = b""
+    D: bytes = b""
+    fineness: bytes | None = None
+    linear: bool = False
+
+
 class Advance(Message):
     """Master → solver: integrate over ``[t, t + h]`` with the Taylor `coefficients` about `t`.
 
@@ -262,6 +288,7 @@ FromPeer = (
     | Initialized
     | Advanced
     | Probed
+    | Linearised
     | Measurements
     | Armed
     | Secured
@@ -277,6 +304,7 @@ FromMaster = (
     | Advance
     | GoBack
     | Probe
+    | Linearise
     | SetPoints
     | Arm
     | Safe

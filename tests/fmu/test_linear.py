@@ -8,6 +8,7 @@ from scipy.linalg import expm
 from hilrt.fmu.description import read_fmu
 from hilrt.fmu.fmu_solver import FmuSolver
 from hilrt.hosting.hosted_solver import HostedSolver
+from hilrt.hosting.linear_model import find_linear_model
 from hilrt.solver import InputPolynomial
 from tests.fmu.build import linear, needs_compiler
 
@@ -64,6 +65,22 @@ def test_directional_derivatives_give_the_matrices(sizes):
     system = hosted.solver.linearised()
     for name, expected in zip("ABCD", matrices(*sizes), strict=True):
         np.testing.assert_allclose(getattr(system, name), expected, rtol=1e-14, err_msg=name)
+    hosted.stop("done")
+
+
+@pytest.mark.parametrize("inside", [True, False], ids=["intermediate update", "held"])
+def test_a_trial_before_the_first_step_takes_the_derivatives(inside):
+    hosted, u0 = made(SIZES[0], inside=inside)
+    found = find_linear_model(hosted, u0, STEP)
+    for one, expected in zip(found[:4], matrices(*SIZES[0]), strict=True):
+        np.testing.assert_allclose(one, expected, rtol=1e-14)
+    assert found.fineness.tolist() == [float(inside)] * 2
+    hosted.stop("done")
+
+
+def test_without_derivatives_its_state_is_opaque_and_nothing_is_known():
+    hosted, u0 = made(SIZES[0], directional=False)
+    assert find_linear_model(hosted, u0, STEP) is None
     hosted.stop("done")
 
 

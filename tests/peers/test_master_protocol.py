@@ -248,6 +248,7 @@ def test_the_newest_message_that_was_dropped_is_named(greeted):
         (ADVANCE, advanced(0, 1.0)),
         (wire.GoBack(tick=0, h=1e-4), advanced(0, 1.0)),
         (wire.Probe(source="solver", t=0.0, h=1.0, order=0, u=b""), wire.Probed()),
+        (wire.Linearise(h=1.0, u=b"", within=1.0), wire.Linearised()),
         (wire.Stop(reason=""), wire.Stopped()),
     ],
 )

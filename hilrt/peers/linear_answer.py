@@ -1,0 +1,59 @@
+"""A subsystem's matrices as a message, `Linearised`, and back; what makes no sense is refused."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from hilrt.errors import ProtocolError
+from hilrt.link import LARGEST_STATE, LinearModel
+from hilrt.peers.wire import MAX_MESSAGE_BYTES, Linearised, encode, pack, unpack
+
+#: Keys of the matrices.
+_MATRICES = ("A", "B", "C", "D")
+
+
+def linear_answer(model: LinearModel | None) -> Linearised:
+    """What a solver answers: no matrices where there are none, or a message cannot hold them."""
+    if model is None:
+        return Linearised()
+    A, B, C, D, fineness = (pack(array) for array in model[:5])
+    answer = Linearised(A=A, B=B, C=C, D=D, fineness=fineness, linear=bool(model.linear))
+    return answer if len(encode(answer)) <= MAX_MESSAGE_BYTES else Linearised()
+
+
+def linear_model(answer: Linearised, n_inputs: int, n_outputs: int) -> LinearModel | None:
+    """What the master makes of it.
+
+    Raises
+    ------
+    ProtocolError
+        If a matrix does not fit the announced ports or the others, is not finite, or there are
+        more states than are followed.
+    """
+    if answer.A is None:
+        return None
+    nx = math.isqrt(len(answer.A) // 8)
+    if nx > LARGEST_STATE:
+        raise ProtocolError(f"Linearised: {nx} states; at most {LARGEST_STATE} are taken")
+    shapes = {"A": (nx, nx), "B": (nx, n_inputs), "C": (n_outputs, nx), "D": (n_outputs, n_inputs)}
+    arrays = {}
+    for key in _MATRICES:
+        try:
+            arrays[key] = unpack(getattr(answer, key), *shapes[key])
+        except ProtocolError as error:
+            raise ProtocolError(f"Linearised: {key}: {error}") from None
+    fineness = np.ones(n_inputs)
+    if answer.fineness is not None:
+        try:
+            fineness = unpack(answer.fineness, n_inputs)
+        except ProtocolError as error:
+            raise ProtocolError(f"Linearised: fineness: {error}") from None
+    for key, array in arrays.items():
+        if not np.isfinite(array).all():
+            raise ProtocolError(f"Linearised: {key} holds values that are not finite")
+    if not ((fineness >= 0.0) & (fineness <= 1.0)).all():
+        raise ProtocolError("Linearised: fineness holds values outside 0 to 1")
+    A, B, C, D = (arrays[key] for key in _MATRICES)
+    return LinearModel(A, B, C, D, fineness, answer.linear)
