@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import multiprocessing
+import re
 from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
@@ -115,6 +116,24 @@ def test_duration_ends_at_the_first_point_at_or_after_it(tmp_path: Path) -> None
     summary = json.loads((folder / "summary.json").read_text())
     assert (summary["steps"], summary["time_s"]) == (7, pytest.approx(0.014))
     np.testing.assert_allclose(hilrt.load_log(folder).t, 0.002 * np.arange(8), atol=1e-12)
+
+
+def test_solvers_in_processes_of_their_own_are_tried_out_as_in_process(tmp_path: Path) -> None:
+    text = (CONFIGS / "two_mass.toml").read_text(encoding="utf-8")
+    for mass in ("Mass1", "Mass2"):
+        target = f"hilrt.models.two_mass:{mass}"
+        own = f'spawn = ["hilrt", "solver", "{target}"]'
+        assert f'model = "{target}"' in text
+        text = text.replace(f'model = "{target}"', own)
+    text = re.sub("^params = .*\n", "", text, flags=re.MULTILINE)  # which are the defaults
+    (tmp_path / "remote.toml").write_text(text.replace('"inprocess"', '"zeromq"'))
+    found = []
+    for i, path in enumerate([CONFIGS / "two_mass.toml", tmp_path / "remote.toml"]):
+        file = hilrt.load_session(path, ["session.duration=0.2", "record.report=false"])
+        folder = hilrt.run_session(file, options=RunOptions(out=tmp_path / str(i))).folder
+        found.append(json.loads((folder / "summary.json").read_text())["estimated_error"])
+    assert {signal["how"] for signal in found[1].values()} == {"sensitivities"}
+    assert found[1] == found[0]
 
 
 # ---- rotational --------------------------------------------------------------------------------
