@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hilrt.coupling.closed_loop import sensitivities_of
 from hilrt.errors import PeerLost
 from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.hosting.linear_model import find_linear_model
@@ -18,9 +19,11 @@ from hilrt.peers import wire
 from hilrt.peers.hub import Hub
 from hilrt.peers.linear_answer import linear_answer, linear_model
 from hilrt.peers.peer import Peer
+from hilrt.solver import Ports
 from hilrt_adapters.inprocess import InProcessLink, InProcessOptions
 from hilrt_adapters.zeromq import ZeroMQLink, ZeroMQOptions
 from tests.adapters.link_contract import Reference
+from tests.stepping import make_network
 
 H = 1e-3
 
@@ -164,3 +167,34 @@ def test_the_vehicle_at_a_standstill_answers_with_flywheel_and_converter():
     assert found.A[speed, speed] == pytest.approx(slope, rel=1e-3)
     assert not found.linear
     assert vehicle.save_state() == before
+
+
+class Stuck(Mass1):
+    """Goes back once only."""
+
+    def restore_state(self, state):
+        if self.x != 0.0:
+            raise RuntimeError("no way back")
+
+
+async def test_a_solver_that_stays_where_it_was_tried_out_is_lost():
+    """It would go on from there, and nothing would tell."""
+    link = InProcessLink("model", InProcessOptions(adapter="inprocess", model="-"), Path())
+    link.host(Stuck())
+    await link.initialize(0.0, np.zeros(2))
+    with pytest.raises(
+        PeerLost, match=r"restore_state, when it had been tried out, raised .*no way"
+    ):
+        await link.linear_model(H, np.zeros(2))
+
+
+def test_matrices_out_of_all_proportion_are_no_loop():
+    ports = {"a": Ports(Mass2.inputs, Mass2.outputs), "b": Ports(Mass1.inputs, Mass1.outputs)}
+    connections = [{"from": "b.force", "to": "a.force"}, {"from": "a.x", "to": "b.x2"}]
+    network, _ = make_network(ports, connections=connections)
+    models = [
+        LinearModel(*(np.full(s, 1e300) for s in sizes), np.zeros((ny, nu)), np.ones(nu), False)
+        for nu, ny in [(1, 2), (2, 3)]
+        for sizes in [[(1, 1), (1, nu), (ny, 1)]]
+    ]
+    assert sensitivities_of(network, models, H).states == 0
