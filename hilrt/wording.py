@@ -114,7 +114,7 @@ def processors(summary: Mapping[str, Any]) -> str:
 
 
 #: Columns of `error_rows` after the signal.
-ERROR_COLUMNS = ("error", "of its variation", "by")
+ERROR_COLUMNS = ("error", "of variation", "by")
 
 
 def error_rows(summary: Mapping[str, Any]) -> list[list[str]]:

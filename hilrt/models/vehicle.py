@@ -13,7 +13,7 @@ import numpy as np
 
 from hilrt.errors import ConfigError
 from hilrt.models.driveline import Driveline
-from hilrt.models.driver import DriveCycle, Driver, read_cycle
+from hilrt.models.driver import Driver, read_cycle
 from hilrt.models.vehicle_data import VehicleData
 from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
 
@@ -28,7 +28,7 @@ class Vehicle(Solver):
 
     Parameters
     ----------
-    cycle : str or DriveCycle
+    cycle : str
         CSV file with the columns time_s and speed_km_h, relative to the current folder.
     cycle_start : float, optional
         Cycle time at which the session starts, s. Default: where the cycle starts to move.
@@ -54,12 +54,12 @@ class Vehicle(Solver):
 
     def __init__(
         self,
-        cycle: str | DriveCycle = "wltc_class3b.csv",
+        cycle: str = "wltc_class3b.csv",
         cycle_start: float | str | None = None,
         **data: Any,
     ) -> None:
         self.data = VehicleData.from_params(data)
-        self.cycle = cycle if isinstance(cycle, DriveCycle) else read_cycle(cycle)
+        self.cycle = read_cycle(cycle)
         self.cycle_start = (
             self.cycle.start_of_motion() if cycle_start is None else _time(cycle_start)
         )
@@ -131,21 +131,6 @@ class Vehicle(Solver):
                 100.0 * s.lockup,
             )
         )
-
-
-class SteadyVehicle(Vehicle):
-    """The vehicle kept at a speed: its answers while it drives, without a cycle.
-
-    Parameters
-    ----------
-    speed : float
-        m/s.
-    **data
-        As for `Vehicle`.
-    """
-
-    def __init__(self, speed: float = 10.0, **data: Any) -> None:
-        super().__init__(DriveCycle([0.0], [speed]), cycle_start=0.0, **data)
 
 
 def _outputs(data: VehicleData) -> tuple[Port, ...]:

@@ -168,8 +168,8 @@ def _errors(summary: Mapping[str, Any]) -> Table | None:
     if not rows:
         return None
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
-    table.add_column("estimated error (95 %)")
-    for heading in ("", *ERROR_COLUMNS[1:]):
+    table.add_column("estimated error")
+    for heading in ("95 %", *ERROR_COLUMNS[1:]):
         table.add_column(heading, justify="right")
     known = [row for row in rows if row[1] != "–"]
     for row in (*known[:MOST_ERRORS], *rows[len(known) :][:MOST_ERRORS]):

@@ -85,10 +85,9 @@ def test_models_that_cannot_stand_for_the_bench(
 
 
 def test_it_is_code_which_a_check_without_code_does_not_run(session: Path) -> None:
-    assert {"engine", "vehicle"} <= set(names_code(session))
-    lines = found(session, "not checked", of("NoSuchModel"), code=False)
-    assert len(lines) == 2
-    assert all("only a check that imports its module and calls its constructor" in x for x in lines)
+    assert "engine" in names_code(session)
+    (line,) = found(session, "not checked", of("NoSuchModel"), code=False)
+    assert "only a check that imports its module and calls its constructor" in line
 
 
 def test_parameters_without_a_model_and_models_without_a_need() -> None:
