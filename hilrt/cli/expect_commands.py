@@ -41,21 +41,23 @@ def expect(
     spec = logs.pop() if len(logs) > 1 and logs[-1].suffix == ".toml" else None
     expectations = None if spec is None else read_spec(spec)
     judged: dict[Path, JudgedLog] = {}
-    unread: list[str] = []
+    unread: dict[Path, list[str]] = {}
     with bad_input():
         files = log_files(logs)
     for file in files:
         try:
             judged[file] = judge_file(file, expectations, time)
         except ConfigError as error:
-            unread += error.problems
+            unread[file] = list(error.problems)
     if junit is not None:
         suites = [junit_suite(str(file), one.outcomes, one.time_s) for file, one in judged.items()]
-        write_junit(junit, suites)
+        suites += [junit_suite(str(file), [], fault="; ".join(why)) for file, why in unread.items()]
+        with bad_input():
+            write_junit(junit, suites)
     _say(judged, json_)
     with bad_input():
         if unread:
-            raise ConfigError(unread)
+            raise ConfigError([line for why in unread.values() for line in why])
     results = (outcome.result for one in judged.values() for outcome in one.outcomes)
     raise typer.Exit(exit_status(results))
 

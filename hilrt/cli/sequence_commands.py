@@ -28,6 +28,7 @@ def run_tests(
     In the session file the subsystem with adapter "sequence" is the place for the test. Exit status
     0 passed, 1 failed, 2 bad input, 3 fault, 4 inconclusive, 5 incomplete, 130 stopped.
     """
+    from hilrt.errors import ConfigError
     from hilrt.exit_status import ExitStatus, gravest
     from hilrt.expect.junit import write_junit
     from hilrt.expect.outcome import outcome_line
@@ -56,5 +57,9 @@ def run_tests(
         if result.exit_status == ExitStatus.INTERRUPTED:
             break
     if junit is not None:
-        write_junit(junit, [result.junit_suite(name) for name, result in done])
+        try:
+            write_junit(junit, [result.junit_suite(name) for name, result in done])
+        except ConfigError as error:
+            typer.echo(f"warning: {'; '.join(error.problems)}", err=True)
+            statuses.append(ExitStatus.LESS)
     raise typer.Exit(gravest(*statuses))

@@ -66,9 +66,13 @@ def test_results_as_json_and_as_junit(run, folder):
 
 def test_a_log_that_cannot_be_read_is_named_and_the_others_are_judged(run, folder):
     (folder / "logs" / "0.mf4").write_bytes(b"none")
-    code, out, said = run(1e6, 0)
+    code, out, said = run(1e6, 0, "--junit", folder / "results.xml")
     assert (code, out.count("slow: always engine.speed < ")) == (2, 2)
     assert "0.mf4" in said
+    root = ET.parse(folder / "results.xml").getroot()
+    assert root.attrib == {"tests": "5", "failures": "0", "errors": "1"}
+    assert root[2].get("name") == str(folder / "logs" / "0.mf4")
+    assert "0.mf4" in root[2][0][0].get("message")
 
 
 def test_what_is_wrong_is_bad_input(run):

@@ -179,6 +179,18 @@ def test_the_command_runs_each_sequence_of_a_file_in_the_place_of_the_sessions_o
         named_sequences(file, "Other")
 
 
+def test_results_that_cannot_be_written_leave_less_than_was_asked_for(tmp_path, monkeypatch):
+    from hilrt.session import session
+
+    passed = hilrt.RunResult({"results": []}, 0, folder=tmp_path)
+    monkeypatch.setattr(session, "run_session", lambda *_, **__: passed)
+    (tmp_path / "a file").touch()
+    file = SESSION.with_name("tip_in_sequence.py")
+    junit = ["--junit", str(tmp_path / "a file" / "found.xml")]
+    done = CliRunner().invoke(cli.app, ["test", str(file), "--session", str(SESSION), *junit])
+    assert (done.exit_code, "cannot be written" in done.stderr) == (5, True), done.output
+
+
 def test_the_command_says_what_stopped_a_session(tmp_path, monkeypatch):
     from hilrt.session import session
 
