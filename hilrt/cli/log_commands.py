@@ -128,8 +128,9 @@ def ls(
     if json_:
         typer.echo(json.dumps(as_json(contents)["topics"], indent=1, ensure_ascii=False))
         return
-    for line in list_lines(contents, names):
-        typer.echo(line)
+    with bad_input():
+        for line in list_lines(contents, names):
+            typer.echo(line)
 
 
 @log_app.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 from collections.abc import Iterator, Sequence
@@ -14,9 +15,10 @@ from hilrt.logs.columns import between, tables
 from hilrt.logs.contents import Contents, TopicContents
 from hilrt.logs.export_csv import every, seconds, wanted_topics, write_head, write_rows
 from hilrt.logs.log_file import LogFile
+from hilrt.logs.open_source import open_source
 from hilrt.logs.source import Source, chosen
 from hilrt.record.logged_frame import FrameFlag
-from hilrt.record.messages import EVENTS
+from hilrt.record.messages import EVENTS, Topic
 
 
 def as_json(contents: Contents) -> dict[str, Any]:
@@ -94,10 +96,19 @@ def info_lines(contents: Contents) -> Iterator[str]:
 
 
 def list_lines(contents: Contents, patterns: Sequence[str] = ()) -> Iterator[str]:
-    """One signal per line: name, unit, topic, source, comment; tabs between."""
-    names = [s.name for topic in contents.topics for s in topic.signals]
+    """One signal per line: name, unit, topic, source, comment; tabs between.
+
+    `ConfigError` for a log without signals.
+    """
+    topics: Sequence[Topic | TopicContents] = contents.topics
+    if not any(topic.signals for topic in topics):  # ours name theirs in the index
+        with contextlib.closing(open_source(contents.path)) as source:
+            topics = source.topics()
+    names = [s.name for topic in topics for s in topic.signals]
+    if not names:
+        raise ConfigError(f"{contents.path}: holds no signals; `hilrt log info` lists its topics")
     wanted = set(chosen(names, patterns))
-    for topic in contents.topics:
+    for topic in topics:
         for s in topic.signals:
             if s.name in wanted:
                 yield "\t".join([s.name, s.unit or "-", topic.name, s.source, s.comment]).rstrip()

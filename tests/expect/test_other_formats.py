@@ -12,8 +12,10 @@ from mcap.writer import CompressionType, Writer
 from hilrt.errors import ConfigError
 from hilrt.expect.log_files import judge_file, log_files
 from hilrt.expect.spec import read_spec
+from hilrt.logs.contents import read_contents
 from hilrt.logs.import_file import import_file
 from hilrt.logs.log_writer import LogWriter
+from hilrt.logs.show import list_lines
 from hilrt.record.messages import Signal
 from hilrt.record.reader import Block, LogChannel
 from tests.expect.faulty_logs import NAMES, UNITS, faulty_log, write_csv
@@ -116,6 +118,8 @@ def test_a_folder_of_mixed_formats_has_one_verdict(tmp_path, spec):
     write_csv(folder / "a.csv", T, VALUES)
     write_json(folder / "a.mcap")
     expected = outcomes(folder / "own.mcap", spec)
+    names = [line.split("\t")[0] for line in list_lines(read_contents(folder / "a.mcap"))]
+    assert {"engine.speed", "driver.pedal"} <= set(names)
     assert {result for _, result, *_ in expected} == {"passed", "failed", "inconclusive"}
     files = log_files([folder])
     assert len(files) == 5
