@@ -5,12 +5,11 @@ Read in this order: `frame` and `id_table` (what arrives, and which message it i
 and signals by name), `codec` (signals to bytes and back) and `frame_decoder` (what recorded frames
 carry), `protection` and `message_options` (checksums, counters, times), `receiver` with
 `received_message`, `container` with `received_container`, `forms`, `j1939_transport`,
-`reception_time`,
-`message_stats` and `refused_frames`, `measured_port` (declared ranges), `sender`, `bus` with
-`bus_keys`, `host_interface`, `python_can`, `socketcan` and `udp_multicast` (the wire), `bus_faults`
-with `error_frames`, `controller_state`, `bus_off` and `socketcan_restart`, `sender_conflicts`. The
-folder `tools` has what ``hilrt can`` does for its user. Other rooms import python-can from here and
-its errors from `library_errors`.
+`reception_time`, `message_stats` and `refused_frames`, `measured_port` (declared ranges), `sender`,
+`bus` with `bus_keys`, `host_interface`, `python_can`, `socketcan`, `udp_multicast` and
+`loopback_bus` (the wire), `bus_faults` with `error_frames`, `controller_state`, `bus_off` and
+`socketcan_restart`, `sender_conflicts`. The folder `tools` has what ``hilrt can`` does for its
+user. Other rooms import python-can from here and its errors from `library_errors`.
 """
 
 import sys

@@ -22,6 +22,7 @@ from hilrt.can.bus_keys import unknown_keys
 from hilrt.can.controller_state import controller_off
 from hilrt.can.frame import Frame
 from hilrt.can.id_table import IdTable, is_j1939
+from hilrt.can.loopback_bus import open_can
 from hilrt.can.python_can import from_message, to_message
 from hilrt.can.socketcan import SocketCanFrames
 from hilrt.can.socketcan_restart import restart_controller
@@ -322,8 +323,9 @@ def _remedy(error: Exception, interface: str) -> str:
     offline = isinstance(cause, OSError) and cause.errno in (errno.ENODEV, errno.ENETUNREACH)
     if interface == "udp_multicast" and offline:
         return (
-            "the machine has no network that takes multicast frames; without one, "
-            "`sudo ip route add 224.0.0.0/4 dev lo` lets them pass within it"
+            "the machine has no network that takes multicast frames; without one, they pass within "
+            "it with an IPv4 channel and hop_limit = 0, or after "
+            "`sudo ip route add 224.0.0.0/4 dev lo`"
         )
     return "check interface and channel, the cable or network, and that the interface is up"
 
@@ -369,7 +371,7 @@ def open_bus(arguments: Mapping[str, Any], receive: Sequence[Message], label: st
         if any(map(is_j1939, receive)):
             arguments["can_filters"] += j1939_transport.filters()
     try:
-        bus = can.Bus(ignore_config=True, **arguments)
+        bus = open_can(**arguments)
     except Exception as error:  # the drivers behind the interfaces raise all kinds
         cause = str(error.__cause__ or "")
         cause = f" ({cause})" if cause and cause not in str(error) else ""  # often said already
@@ -387,5 +389,5 @@ def open_bus(arguments: Mapping[str, Any], receive: Sequence[Message], label: st
         direct = partial(UdpFrames, group=group, hop_limit=hops)
     elif SocketCanFrames.available(arguments["interface"], arguments.get("channel")):
         direct = SocketCanFrames
-    again = partial(can.Bus, ignore_config=True, **arguments)
+    again = partial(open_can, **arguments)
     return CanBus(bus, direct, again, arguments["interface"], arguments.get("channel"))

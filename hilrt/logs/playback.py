@@ -217,6 +217,7 @@ def bus_sender(arguments: Mapping[str, Any]) -> tuple[Any, Callable[[LoggedFrame
     try:
         from hilrt.can import can
         from hilrt.can.bus import check_bus
+        from hilrt.can.loopback_bus import open_can
         from hilrt.logs.source_library import to_message
     except ImportError as error:
         raise ConfigError(f"--bus: needs {error.name}; install hilrt[can]") from None
@@ -227,7 +228,7 @@ def bus_sender(arguments: Mapping[str, Any]) -> tuple[Any, Callable[[LoggedFrame
     if given["interface"] == "udp_multicast":
         given.setdefault("hop_limit", 0)  # frames stay on this machine
     try:
-        bus = can.Bus(ignore_config=True, **given)
+        bus = open_can(**given)
     except (can.CanError, OSError, ValueError, TypeError, ImportError, AttributeError) as error:
         raise ConfigError(
             f"--bus: {given!r} cannot be opened: {error}; check interface and channel, the cable "

@@ -100,6 +100,7 @@ def test_multicast_stays_on_the_machine(monkeypatch: pytest.MonkeyPatch) -> None
         raise OSError("no network")
 
     monkeypatch.setattr(can, "Bus", record)
+    monkeypatch.setattr("hilrt.can.loopback_bus.without_route", lambda group: False)
     table = {"interface": "udp_multicast", "channel": "239.74.163.2"}
     for extra, expected in (({}, 0), ({"hop_limit": 1}, 1)):
         with pytest.raises(ConfigError, match="no network"):
@@ -147,8 +148,9 @@ def test_without_a_network_it_says_how_frames_can_pass_within_the_machine(
         raise can.CanInitializationError("no socket") from OSError(errno.ENODEV, "No such device")
 
     monkeypatch.setattr(can, "Bus", fail)
+    table = {"interface": "udp_multicast", "channel": "239.74.163.2", "hop_limit": 1}
     with pytest.raises(ConfigError, match="ip route add"):
-        open_bus({"interface": "udp_multicast", "channel": "239.74.163.2"}, [], "t")
+        open_bus(table, [], "t")
 
 
 def test_check_finds_nothing_in_a_good_table() -> None:

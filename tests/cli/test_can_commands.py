@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hilrt.can.bus import CanBus
+from hilrt.can.loopback_bus import open_can
 from hilrt.cli.can_commands import bus_arguments, can_app
 from hilrt.errors import ConfigError
 
@@ -24,7 +25,7 @@ def bus() -> Iterator[tuple[str, can.BusABC]]:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.bind(("", 0))
         port = probe.getsockname()[1]
-    other = can.Bus(interface="udp_multicast", channel=CHANNEL, port=port, hop_limit=0)
+    other = open_can(interface="udp_multicast", channel=CHANNEL, port=port, hop_limit=0)
     yield f"interface=udp_multicast,channel={CHANNEL},port={port}", other
     other.shutdown()
 

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 import hilrt
+from hilrt.can.loopback_bus import open_can
 from tests.scenarios.fork_server import run_hilrt
 from tests.scenarios.sessions import TIMEOUT, Run, free_port, sets
 
@@ -139,9 +140,7 @@ class StandIn:
 
     def __init__(self, database: str, port: int) -> None:
         self._database: Any = cantools.database.load_string(database, "dbc")
-        self._bus = can.Bus(
-            interface="udp_multicast", channel=CHANNEL, port=port, hop_limit=0, ignore_config=True
-        )
+        self._bus = open_can(interface="udp_multicast", channel=CHANNEL, port=port, hop_limit=0)
         self.demands: dict[str, list[dict[str, Any]]] = {"RigCmd": [], "MuxCmd": []}
         self.damaged = 0
         self._heard = 0.0
