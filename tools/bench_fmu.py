@@ -47,6 +47,7 @@ from fmpy.ssp.simulation import simulate_ssp  # noqa: E402
 
 import hilrt  # noqa: E402
 from hilrt import InputPolynomial, Port, RunOptions, Sample, Solver  # noqa: E402
+from hilrt.fmu.fmu_options import FmuOptions  # noqa: E402
 from hilrt.fmu.fmu_solver import FmuSolver  # noqa: E402
 from tests.fmu.build import REALS, mass  # noqa: E402
 
@@ -174,7 +175,10 @@ def fmpy_calls(path: Path, steps: int) -> float:
 
 def solver_loop(path: Path, steps: int) -> float:
     """Seconds."""
-    one, two = (FmuSolver(path, params=params) for params in PARAMS.values())
+    one, two = (
+        FmuSolver(FmuOptions(adapter="fmu", fmu=str(path), params=params), Path())
+        for params in PARAMS.values()
+    )
     y1, y2 = one.initialize(0.0, np.zeros(2)).y, two.initialize(0.0, np.zeros(1)).y
     start = now()
     for i in range(steps):

@@ -31,6 +31,7 @@ from hilrt.peers.wire import (
     vector,
 )
 from hilrt.solver import Floats, Ports, Sample
+from hilrt_adapters.fmu_facts import FmuFacts
 
 if TYPE_CHECKING:
     from hilrt.fmu.fmu_solver import FmuSolver
@@ -44,7 +45,7 @@ class ZeroMQOptions(SubsystemOptions):
     """``[subsystems.NAME]`` of a remote solver: nothing beyond the common keys."""
 
 
-class ZeroMQLink(RemoteLink):
+class ZeroMQLink(FmuFacts, RemoteLink):
     """A stepped solver; at most one advance is outstanding."""
 
     Options: ClassVar[type[SubsystemOptions]] = ZeroMQOptions
@@ -59,46 +60,17 @@ class ZeroMQLink(RemoteLink):
     def ports(cls, name: str, options: SubsystemOptions, folder: Path) -> Ports | None:
         """Ports of an FMU that the session hosts; others tell theirs when they connect."""
         try:
-            fmu = _hosted_fmu(options, folder)
+            fmu = cls.described(options, folder)
         except ConfigError as error:
             raise ConfigError([f"spawn: {problem}" for problem in error.problems]) from None
         return None if fmu is None else Ports(tuple(fmu.inputs), tuple(fmu.outputs))
 
     @classmethod
-    def remarks(cls, name: str, options: SubsystemOptions, folder: Path) -> list[str]:
-        """Of an FMU that the session hosts."""
-        fmu = _hosted_fmu(options, folder)
-        return [] if fmu is None else fmu.remarks
-
-    @classmethod
-    def wrong_starts(cls, name: str, options: SubsystemOptions, folder: Path) -> dict[str, str]:
-        """Of an FMU that the session hosts."""
-        fmu = _hosted_fmu(options, folder)
-        return {} if fmu is None else fmu.wrong_starts(options.inputs)
-
-    @classmethod
-    def no_numbers(cls, name: str, options: SubsystemOptions, folder: Path) -> dict[str, str]:
-        """Of an FMU that the session hosts."""
-        fmu = _hosted_fmu(options, folder)
-        return {} if fmu is None else fmu.no_numbers()
-
-    @classmethod
-    def missing_here(cls, name: str, options: SubsystemOptions, folder: Path) -> list[str]:
-        """A binary for this host, of an FMU that the session hosts."""
-        fmu = _hosted_fmu(options, folder)
-        return [] if fmu is None else fmu.fmu.missing_here()
-
-    @classmethod
-    def may_tell_events(cls, name: str, options: SubsystemOptions, folder: Path) -> bool:
-        """Of an FMU that the session hosts."""
-        fmu = _hosted_fmu(options, folder)
-        return fmu is not None and fmu.tells_events
-
-    @classmethod
-    def told_to_end(cls, name: str, options: SubsystemOptions, folder: Path) -> float:
-        """Of an FMU that the session hosts: its `stop_time`, in session time."""
-        fmu = _hosted_fmu(options, folder)
-        return math.inf if fmu is None else fmu.until
+    def described(cls, options: SubsystemOptions, folder: Path) -> FmuSolver | None:
+        """The FMU that the session hosts in the solver's process."""
+        if options.spawn is None or not is_fmu_command(options.spawn):
+            return None
+        return spawned_fmu(options.spawn, folder)
 
     async def jacobian(
         self, source: str, t: float, h: float, order: int, u: Floats
@@ -197,10 +169,3 @@ class ZeroMQLink(RemoteLink):
         bad = ", ".join(channels[i] for i in np.flatnonzero(~np.isfinite(y))[:5])
         place = " ".join(map(str, where))  # not before: this is asked for every sample
         self.gone(f"{place}: its outputs {bad} are not finite", for_good=True)
-
-
-def _hosted_fmu(options: SubsystemOptions, folder: Path) -> FmuSolver | None:
-    """The FMU that the session hosts, with its binary not loaded; None where it is none."""
-    if options.spawn is None or not is_fmu_command(options.spawn):
-        return None
-    return spawned_fmu(options.spawn, folder)

@@ -65,11 +65,12 @@ def load_fmu(
     folder : Path, optional
         Where a relative path starts; default: the current folder.
     """
-    from hilrt.fmu.fmu_options import FmuOptions, make_solver
+    from hilrt.fmu.fmu_options import FmuOptions
+    from hilrt.fmu.fmu_solver import FmuSolver
 
     table = {**options, "adapter": "fmu", "fmu": target, "params": dict(params)}
     problems: list[str] = []
     built = build(FmuOptions, table, "--option", problems)
     if built is None:
         raise ConfigError(problems)
-    return make_solver(built, folder or Path.cwd())
+    return FmuSolver(built, folder or Path.cwd())

@@ -1,17 +1,13 @@
-"""The table of an FMU in a session file, and the solver that it describes."""
+"""The table of an FMU in a session file."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 
 from hilrt.config.structs import SubsystemOptions
 from hilrt.config.table import NonNegative, Positive
-
-if TYPE_CHECKING:
-    from hilrt.fmu.fmu_solver import FmuSolver
 
 
 class FmuOptions(SubsystemOptions, kw_only=True):
@@ -43,13 +39,3 @@ class FmuOptions(SubsystemOptions, kw_only=True):
     stop_time: Positive | None = None
     #: Ask the FMU for all of its log messages.
     debug: bool = False
-
-
-def make_solver(options: FmuOptions, folder: Path) -> FmuSolver:
-    """Solver of a table; `ConfigError` says what is wrong with it."""
-    from hilrt.fmu.fmu_solver import FmuSolver  # the keys alone need no FMPy
-
-    own = {field.name for field in msgspec.structs.fields(FmuOptions)}
-    own -= {field.name for field in msgspec.structs.fields(SubsystemOptions)}
-    given = {name: getattr(options, name) for name in own}
-    return FmuSolver(**{**given, "fmu": folder / options.fmu})

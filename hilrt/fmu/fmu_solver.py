@@ -18,6 +18,7 @@ from hilrt.errors import ConfigError, SolverError
 from hilrt.fmu.derivatives import along, linearise, partial
 from hilrt.fmu.description import Fmu, read_fmu
 from hilrt.fmu.driven_clocks import not_driven
+from hilrt.fmu.fmu_options import FmuOptions
 from hilrt.fmu.fmu_ports import no_numbers, select
 from hilrt.fmu.instance import Experiment, FmuError, Inputs, Instance, SavedState
 from hilrt.fmu.load_instance import load
@@ -35,32 +36,12 @@ class FmuSolver(Solver):
 
     Parameters
     ----------
-    fmu : str or Path
-        The file.
-    params : mapping, optional
-        Values of parameters and start values; an input named here is held and is no port.
-    outputs : sequence of str, optional
-        Variables that become outputs (names or patterns); default: the FMU's outputs.
-    feedthrough : mapping, optional
-        Output to the inputs it depends on directly, where the FMU's own list is missing or wrong.
-    substeps : int
-        Steps of the FMU per macro step; the inputs are set anew before each.
-    input_derivatives : bool
-        Pass the input polynomial on where the FMU can take it (FMI 2: input derivatives, FMI 3:
-        intermediate update); otherwise, inputs are held over each substep.
-    half_steps : bool
-        Read the outputs in the middle of the macro step, which takes an even number of substeps.
-    end_inputs : bool
-        Set the inputs of the step's end before reading the outputs. The standards do not allow
-        reading between setting and stepping, but most FMUs with feedthrough allow it.
-    events : bool
-        FMI 3: use event mode and early return where the FMU has them.
-    tolerance, stop_time : float, optional
-        Handed to the FMU; `stop_time` in its own time, s.
-    start_time : float
-        FMU time at session time 0, s.
-    debug : bool
-        Ask the FMU for all of its log messages.
+    options : FmuOptions
+        How it is used. The standards do not allow reading between setting and stepping, as
+        `end_inputs` does, but most FMUs with feedthrough allow it; `half_steps` takes an even
+        number of substeps.
+    folder : Path
+        Where a relative path of the file starts.
 
     Raises
     ------
@@ -68,43 +49,23 @@ class FmuSolver(Solver):
         For a file that cannot be used, unknown names, or a missing binary.
     """
 
-    def __init__(
-        self,
-        fmu: str | Path,
-        params: Mapping[str, Any] | None = None,
-        outputs: Sequence[str] | None = None,
-        feedthrough: Mapping[str, Sequence[str]] | None = None,
-        substeps: int = 1,
-        input_derivatives: bool = True,
-        half_steps: bool = False,
-        end_inputs: bool = False,
-        events: bool = True,
-        tolerance: float | None = None,
-        start_time: float = 0.0,
-        stop_time: float | None = None,
-        debug: bool = False,
-    ) -> None:
-        if substeps < 1:
-            raise ConfigError(f"substeps = {substeps}: take at least 1")
-        self.fmu: Fmu = read_fmu(fmu)
+    def __init__(self, options: FmuOptions, folder: Path) -> None:
+        self._options = options
+        start_time, stop_time, events = options.start_time, options.stop_time, options.events
+        self.fmu: Fmu = read_fmu(folder / options.fmu)
         with _together_with(_wrong_times(start_time, stop_time)):
-            chosen = select(self.fmu, params or {}, outputs, feedthrough, events)
+            chosen = select(self.fmu, options.params, options.outputs, options.feedthrough, events)
         self.inputs, self.outputs = chosen.input_ports, chosen.output_ports
         self._start = chosen.start
         self._ins = [(v, size_of(v, chosen.start)) for v in chosen.inputs]
         self._outs = [(v, size_of(v, chosen.start)) for v in chosen.outputs]
         self._real = np.array([flows(v) for v, size in self._ins for _ in range(size)], dtype=bool)
         self._all_real = bool(self._real.all())
-        self._substeps = substeps + substeps % 2 if half_steps else substeps
-        self._half_steps = half_steps
-        self._input_derivatives = input_derivatives
-        self._end_inputs = end_inputs
-        self._events = events
+        self._half_steps, self._end_inputs = options.half_steps, options.end_inputs
+        self._substeps = options.substeps + (options.substeps % 2 if self._half_steps else 0)
         self._offset = start_time
-        self._experiment = Experiment(tolerance, start_time, stop_time)
         #: Session time of the FMU's stop time, s.
         self.until = math.inf if stop_time is None else stop_time - start_time
-        self._debug = debug
         self._order_out = int(self.fmu.interface.maxOutputDerivativeOrder or 0)
         self._by_derivative = self._needs_feedthrough()
         #: Warnings, for `hilrt check` and for the log.
@@ -112,14 +73,14 @@ class FmuSolver(Solver):
         self._variable = self.any_step = self.fmu.variable_step
         self.tells_events = events and self.fmu.event_mode
         #: Whether an FMI 2 FMU is given input derivatives.
-        self._hands_on = input_derivatives and bool(self.fmu.interface.canInterpolateInputs)
+        self._hands_on = options.input_derivatives and bool(self.fmu.interface.canInterpolateInputs)
         self._hands_on &= self.fmu.major == 2
         self._sent_order = 0
         self._plain = (
             self._substeps == 1
             and self._variable
-            and not (self._hands_on or end_inputs or self._order_out)
-            and not (input_derivatives and self.fmu.interface.providesIntermediateUpdate)
+            and not (self._hands_on or self._end_inputs or self._order_out)
+            and not (options.input_derivatives and self.fmu.interface.providesIntermediateUpdate)
         )
         self._instance: Instance | None = None
         self._running = False
@@ -155,13 +116,19 @@ class FmuSolver(Solver):
         if self._instance is None:
             for remark in self.remarks:
                 log.warning(remark)
-            intermediate = self._input_derivatives
+            options = self._options
             self._instance = load(
-                self.fmu, self._ins, self._outs, self._debug, self._events, intermediate
+                self.fmu,
+                self._ins,
+                self._outs,
+                options.debug,
+                options.events,
+                options.input_derivatives,
             )
             self._instance.set_start(self._start)
-            start = self._experiment.start + t0
-            self._instance.enter_initialization(self._experiment._replace(start=start))
+            start = options.start_time + t0
+            experiment = Experiment(options.tolerance, start, options.stop_time)
+            self._instance.enter_initialization(experiment)
         self._instance.write(u0)
         held = u0.copy()
         self._time, self._last = t0, lambda _t: held

@@ -15,9 +15,9 @@ def load(
     fmu: Fmu,
     inputs: Sequence[tuple[Any, int]],
     outputs: Sequence[tuple[Any, int]],
-    debug: bool = False,
-    events: bool = True,
-    intermediate: bool = True,
+    debug: bool,
+    events: bool,
+    intermediate: bool,
 ) -> Instance:
     """Load and instantiate an FMU of either version.
 

@@ -2,9 +2,11 @@
 
 import ctypes
 import itertools
+from pathlib import Path
 
 import numpy as np
 
+from hilrt.fmu.fmu_options import FmuOptions
 from hilrt.fmu.fmu_solver import FmuSolver
 from hilrt.solver import InputPolynomial
 from tests.fmu.build import mass
@@ -15,9 +17,15 @@ HELD = {"F": 0.0}
 STILL = {"m": 1e9, "k": 0.0, "v2": 0.0, **HELD}
 
 
+def fmu_solver(fmu, params=None, **options):
+    """Solver of an FMU with keys of its table."""
+    table = FmuOptions(adapter="fmu", fmu=str(fmu), params=params or {}, **options)
+    return FmuSolver(table, Path())
+
+
 def made(major, options=None, params=None, types=False, **flags):
     params = {"v": 100.0, **HELD} if params is None else params
-    return FmuSolver(mass(major, types=types, **flags), params=params, **(options or {}))
+    return fmu_solver(mass(major, types=types, **flags), params=params, **(options or {}))
 
 
 class Calls:

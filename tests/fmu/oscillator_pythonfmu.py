@@ -17,13 +17,10 @@ class Oscillator(Fmi2Slave):
             self._real(port.name, Fmi2Causality.input, self.u, i)
         for i, port in enumerate(self.model.outputs):
             variable = Real(port.name, causality=Fmi2Causality.output)
-            variable.getter = lambda i=i: float(self.model._sample(*self._inputs()).y[i])
+            variable.getter = lambda i=i: float(self.model._sample(self.u).y[i])
             self.register_variable(variable)
         for name in ("m", "k", "x", "v", "micro_step"):
             self._parameter(name)
-
-    def _inputs(self):
-        return (self.u,) if type(self).__name__ == "Mass1" else ()
 
     def _real(self, name, causality, values, i):
         variable = Real(name, causality=causality)

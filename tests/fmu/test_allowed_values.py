@@ -9,9 +9,9 @@ from hilrt.check.check import check_file
 from hilrt.errors import ConfigError
 from hilrt.fmu.description import read_fmu
 from hilrt.fmu.fmu_ports import select
-from hilrt.fmu.fmu_solver import FmuSolver
 from hilrt.solver import InputPolynomial
 from tests.fmu.build import description, linear, mass, needs_compiler
+from tests.fmu.driving import fmu_solver
 
 pytestmark = needs_compiler
 
@@ -83,7 +83,7 @@ def test_bounds_of_whole_numbers_and_items_are_those_of_the_port():
 @pytest.mark.parametrize("major", [2, 3])
 def test_between_two_items_the_nearest_one_is_set(major):
     path = mass(major, xml=description(major, types=True).replace(ITEMS, SPARSE))
-    solver = FmuSolver(path, {"F": 0.0}, outputs=["mode_out"])
+    solver = fmu_solver(path, {"F": 0.0}, outputs=["mode_out"])
     names = [port.name for port in solver.inputs]
     got = []
     for value in (1.0, 1.6, 4.0, 5.0, 9.0):
@@ -188,7 +188,7 @@ def test_what_carries_no_number_is_said_to(tmp_path):
 
 def test_an_array_may_have_no_elements():
     params = {"n": 0, "m": 0, "A": [], "B": [], "C": [], "D": [], "x": []}
-    solver = FmuSolver(linear(), params)
+    solver = fmu_solver(linear(), params)
     assert solver.inputs == ()
     assert [(port.name, port.size) for port in solver.outputs] == [("y", 2)]
     sample = solver.initialize(0.0, np.empty(0))

@@ -10,7 +10,6 @@ from lxml import etree
 
 from hilrt.errors import ConfigError, SolverError
 from hilrt.fmu.description import read_fmu
-from hilrt.fmu.fmu_solver import FmuSolver
 from hilrt.fmu.info import page
 from hilrt.fmu.instance import MESSAGES
 from hilrt.hosting.hosted_solver import HostedSolver
@@ -18,7 +17,7 @@ from hilrt.hosting.log_relay import LogRelay
 from hilrt.hosting.solver_process import serve
 from hilrt.peers import wire
 from tests.fmu.build import clocked, description, mass, needs_compiler
-from tests.fmu.driving import Calls
+from tests.fmu.driving import Calls, fmu_solver
 from tests.fmu.test_clocks import EVERY
 from tests.hosting.test_solver_process import FakePeer
 
@@ -26,7 +25,7 @@ HELD = {"F": 0.0}
 
 
 def hosted(major, params=None, **how):
-    solver = HostedSolver(FmuSolver(mass(major, **how), params={**HELD, **(params or {})}))
+    solver = HostedSolver(fmu_solver(mass(major, **how), params={**HELD, **(params or {})}))
     solver.initialize(0.0, np.zeros(2))
     return solver
 
@@ -124,7 +123,7 @@ def test_no_binary_for_this_machine():
     with pytest.raises(
         ConfigError, match=r"no binary for .* \(it has: none at all\).*hilrt solver"
     ):
-        FmuSolver(path).initialize(0.0, np.zeros(3))
+        fmu_solver(path).initialize(0.0, np.zeros(3))
 
 
 def test_a_folder_is_no_missing_file(tmp_path):
@@ -159,7 +158,7 @@ def test_one_that_is_not_instantiated_says_what_its_description_does(tmp_path):
 @needs_compiler
 def test_one_without_the_event_mode_it_promises_names_the_way_out():
     flags = {"hasEventMode": "true", "mightReturnEarlyFromDoStep": "true"}
-    solver = HostedSolver(FmuSolver(mass(3, flags=("-DNO_EVENTS",), **flags), params=HELD))
+    solver = HostedSolver(fmu_solver(mass(3, flags=("-DNO_EVENTS",), **flags), params=HELD))
     solver.initialize(0.0, np.zeros(2))
     with pytest.raises(SolverError, match=r"returned error; with events = false the FMU"):
         step(solver)
@@ -175,7 +174,7 @@ def test_a_function_is_missing(tmp_path):
         for name, data in files.items():
             archive.writestr(name, data.replace(b"fmi3DoStep\0", b"fmi3Nothin\0"))
     with pytest.raises(SolverError, match="fmi3DoStep"):
-        FmuSolver(path, HELD).initialize(0.0, np.zeros(2))
+        fmu_solver(path, HELD).initialize(0.0, np.zeros(2))
 
 
 @needs_compiler
@@ -184,7 +183,7 @@ def test_the_binary_is_none(tmp_path):
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr(f"binaries/{read_fmu(path).platform}/mass.so", "not a library")
     with pytest.raises(SolverError, match="cannot be instantiated: Failed to load"):
-        FmuSolver(path, HELD).initialize(0.0, np.zeros(2))
+        fmu_solver(path, HELD).initialize(0.0, np.zeros(2))
 
 
 # -- status ----------------------------------------------------------------------------------------
@@ -309,7 +308,7 @@ def test_a_step_that_gets_nowhere_ends(major):
 )
 def test_events_without_end_end(events, message):
     flags = {"hasEventMode": "true", "mightReturnEarlyFromDoStep": "true"}
-    solver = FmuSolver(mass(3, **flags), {"F": 0.0, "fault": SIGNALS}, events=events)
+    solver = fmu_solver(mass(3, **flags), {"F": 0.0, "fault": SIGNALS}, events=events)
     hosted = HostedSolver(solver)
     hosted.initialize(0.0, np.zeros(2))
     with pytest.raises(SolverError, match=message):

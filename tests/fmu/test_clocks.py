@@ -14,10 +14,10 @@ from hilrt.config.session_file import load_session
 from hilrt.errors import SolverError
 from hilrt.fmu.clocks import Schedule
 from hilrt.fmu.description import read_fmu
-from hilrt.fmu.fmu_solver import FmuSolver
 from hilrt.fmu.info import page
 from hilrt.solver import InputPolynomial
 from tests.fmu.build import clocked, mass, needs_compiler
+from tests.fmu.driving import fmu_solver
 from tests.fmu.test_events import BALL, HEIGHT, IMPACT, RESTITUTION, G, height, toml
 
 STEP = 0.01
@@ -27,7 +27,7 @@ EVERY = 'intervalVariability="constant" intervalDecimal="0.004" shiftDecimal="0.
 def made(sample=EVERY, changed=(), outputs=("x", "sampled"), params=(), trigger=False, **options):
     path = mass(3, xml=clocked(sample, trigger, **dict(changed)))
     params = BALL | {"demand": 0.0} | dict(params) if params else BALL
-    return FmuSolver(path, params=params, outputs=list(outputs), **options)
+    return fmu_solver(path, params=params, outputs=list(outputs), **options)
 
 
 def place(t):

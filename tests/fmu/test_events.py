@@ -9,11 +9,11 @@ import pytest
 import hilrt
 from hilrt import RunOptions
 from hilrt.check.check import check_file
-from hilrt.fmu.fmu_solver import FmuSolver
 from hilrt.reliability.flags import active_flags
 from hilrt.solver import InputPolynomial, Port
 from tests.exchange.test_event_points import Integral
 from tests.fmu.build import mass, needs_compiler
+from tests.fmu.driving import fmu_solver
 from tests.stepping import Recorded, Stepping
 
 G, HEIGHT, RESTITUTION = 9.81, 1.0, 0.8
@@ -47,7 +47,7 @@ def height(t):
 
 @needs_compiler
 def test_event_mode_finds_the_impact():
-    solver = FmuSolver(mass(3, **EVENTS), params=BALL, outputs=["x", "v"])
+    solver = fmu_solver(mass(3, **EVENTS), params=BALL, outputs=["x", "v"])
     events, points = fall(solver)
     second = IMPACT * (1 + 2 * RESTITUTION)
     assert events == pytest.approx([IMPACT], abs=1e-6) or events == pytest.approx(
@@ -62,7 +62,7 @@ def test_event_mode_finds_the_impact():
 def test_without_it_the_impact_is_not_told(why):
     offered = why == "switched off"
     path = mass(3, **(EVENTS if offered else {}))
-    solver = FmuSolver(path, params=BALL, outputs=["x", "v"], events=not offered)
+    solver = fmu_solver(path, params=BALL, outputs=["x", "v"], events=not offered)
     events, points = fall(solver)
     assert events == []
     jumps = np.diff(points[:, 2]) + G * STEP
@@ -73,7 +73,7 @@ def test_without_it_the_impact_is_not_told(why):
 @pytest.mark.parametrize("told", [True, False])
 def test_who_cannot_stop_at_the_impact_is_flagged(told):
     """The other side extrapolates across the jump, whether or not the ball knows its time."""
-    solver = FmuSolver(mass(3, **EVENTS), params=BALL, outputs=["v"], events=told)
+    solver = fmu_solver(mass(3, **EVENTS), params=BALL, outputs=["v"], events=told)
     s = Stepping(
         {"ball": solver, "bench": Recorded({"y": lambda t: 0.0}, [Port("v", "m/s")])},
         master={"step": STEP, "extrapolation": {"order": 1}},
@@ -168,7 +168,7 @@ def test_outputs_are_brought_to_the_end_from_the_event_on():
     """The inputs were set at the event; the outputs lag behind by what came after it only."""
     flags = EVENTS | {"providesDirectionalDerivatives": "true"}
     params = {key: value for key, value in BALL.items() if key != "x2"} | {"x": 1e-5, "kc": 100.0}
-    solver = FmuSolver(mass(3, **flags), params=params, outputs=["force", "x"])
+    solver = fmu_solver(mass(3, **flags), params=params, outputs=["force", "x"])
     solver.initialize(0.0, np.zeros(1))
     sample = solver.advance(0.0, STEP, InputPolynomial(0.0, np.array([[0.0], [1.0]])))
     assert 0.0 < sample.event_t < STEP

@@ -6,9 +6,8 @@ import pytest
 import hilrt
 from hilrt import RunOptions
 from hilrt.errors import ConfigError
-from hilrt.fmu.fmu_solver import FmuSolver
 from tests.fmu.build import description, mass, needs_compiler, oscillator
-from tests.fmu.driving import made, trace
+from tests.fmu.driving import fmu_solver, made, trace
 
 
 @needs_compiler
@@ -73,4 +72,4 @@ def test_every_type_travels(major):
 
 def test_a_wrong_parameter_is_named_with_the_nearest():
     with pytest.raises(ConfigError, match=r"did you mean 'model\.micro_step'"):
-        FmuSolver(oscillator("pythonfmu", "Mass1"), params={"model.micro_stp": 1e-3})
+        fmu_solver(oscillator("pythonfmu", "Mass1"), params={"model.micro_stp": 1e-3})

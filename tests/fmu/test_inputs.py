@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from hilrt.fmu.fmu_solver import FmuSolver
 from hilrt.models.two_mass import Mass1, Mass2
 from hilrt.solver import InputPolynomial
 from tests.fmu.build import needs_compiler, oscillator
-from tests.fmu.driving import STEP, STILL, compare, made
+from tests.fmu.driving import STEP, STILL, compare, fmu_solver, made
 
 ORDERS = (0, 1, 2)
 #: How each kind of FMU is brought to follow an input polynomial.
@@ -39,7 +38,7 @@ def test_held_inputs_are_held_from_the_start_of_each_step():
 @pytest.mark.parametrize("package", ["pythonfmu", "pythonfmu3"])
 @pytest.mark.parametrize(("side", "model", "n"), [("Mass1", Mass1, 2), ("Mass2", Mass2, 1)])
 def test_fmus_of_python_packages_equal_the_python_model(package, side, model, n, order):
-    solver = FmuSolver(oscillator(package, side), substeps=4, end_inputs=True)
+    solver = fmu_solver(oscillator(package, side), substeps=4, end_inputs=True)
     assert compare(solver, model(), n, order) < 1e-9
 
 

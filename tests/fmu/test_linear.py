@@ -6,11 +6,11 @@ from scipy.integrate import quad_vec
 from scipy.linalg import expm
 
 from hilrt.fmu.description import read_fmu
-from hilrt.fmu.fmu_solver import FmuSolver
 from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.hosting.linear_model import find_linear_model
 from hilrt.solver import InputPolynomial
 from tests.fmu.build import linear, needs_compiler
+from tests.fmu.driving import fmu_solver
 
 pytestmark = needs_compiler
 
@@ -31,7 +31,7 @@ def made(sizes, outputs=None, **how):
     names = dict(zip("ABCD", (one.ravel().tolist() for one in matrices(*sizes)), strict=True))
     sized = dict(zip("nmp", sizes, strict=True)) if sizes != SIZES[0] else {}
     start = {"x": np.linspace(1.0, 2.0, sizes[0]).tolist()}
-    solver = FmuSolver(linear(**how), params={**sized, **names, **start}, outputs=outputs)
+    solver = fmu_solver(linear(**how), params={**sized, **names, **start}, outputs=outputs)
     u0 = np.linspace(-1.0, 1.0, sizes[1])
     hosted = HostedSolver(solver)
     hosted.initialize(0.0, u0)

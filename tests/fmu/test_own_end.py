@@ -6,9 +6,9 @@ from fmpy import simulate_fmu
 
 import hilrt
 from hilrt.config.session_file import load_session
-from hilrt.fmu.fmu_solver import FmuSolver
 from hilrt.hosting.hosted_solver import HostedSolver
 from tests.fmu.build import mass, needs_compiler
+from tests.fmu.driving import fmu_solver
 
 pytestmark = needs_compiler
 
@@ -30,7 +30,7 @@ HOW = {
 @pytest.mark.parametrize("how", HOW)
 def test_its_last_sample_has_the_outputs_of_its_end(how):
     path = HOW[how]()
-    solver = HostedSolver(FmuSolver(path, PARAMS))
+    solver = HostedSolver(fmu_solver(path, PARAMS))
     solver.initialize(0.0, np.empty(0))
     samples = [solver.advance(i * STEP, STEP, np.empty((1, 0))) for i in range(5)]
     text = "mass.fmu ended its simulation at t = 0.009 s"

@@ -11,9 +11,9 @@ from scipy.linalg import expm
 import hilrt
 from hilrt.check.check import check_file
 from hilrt.fmu.description import read_fmu
-from hilrt.fmu.fmu_solver import FmuSolver
 from hilrt.hosting.hosted_solver import HostedSolver
 from tests.fmu.build import needs_compiler, sampled
+from tests.fmu.driving import fmu_solver
 
 pytestmark = needs_compiler
 
@@ -106,7 +106,7 @@ class Loop:
 
 def test_every_output_is_that_of_a_loop_over_fmpy():
     path, steps = sampled(), 200
-    solver = HostedSolver(FmuSolver(path))
+    solver = HostedSolver(fmu_solver(path))
     assert [port.name for port in solver.inputs] == ["d", "r", "x_reset", "reset"]
     assert [port.name for port in solver.outputs] == ["x", "held", "at_crossing", "crossed"]
     first = solver.initialize(0.0, np.zeros(N_INPUTS)).y
@@ -124,7 +124,7 @@ def test_every_output_is_that_of_a_loop_over_fmpy():
 
 def test_the_states_are_those_of_the_matrix_exponential():
     """Without resets: sampled control is constant between two ticks, and the plant linear."""
-    solver = HostedSolver(FmuSolver(sampled()))
+    solver = HostedSolver(fmu_solver(sampled()))
     solver.initialize(0.0, np.zeros(N_INPUTS))
     x, z, u = np.array([1.0, 0.0]), 0.0, np.zeros((1, N_INPUTS))
     u[0, :3] = 0.2, -0.3, 0.7
@@ -139,7 +139,7 @@ def test_the_states_are_those_of_the_matrix_exponential():
 
 
 def test_a_saved_state_has_arrays_and_clocks():
-    solver = FmuSolver(sampled())
+    solver = fmu_solver(sampled())
     hosted = HostedSolver(solver)
     hosted.initialize(0.0, np.zeros(N_INPUTS))
     u = inputs(120)

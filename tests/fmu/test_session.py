@@ -11,7 +11,7 @@ from hilrt.fmu.fmu_solver import FmuSolver
 from hilrt.replay.replay_log import replay
 from hilrt.timing.timeline import STAGES
 from tests.fmu.build import mass, needs_compiler
-from tests.fmu.driving import trace
+from tests.fmu.driving import fmu_solver, trace
 
 pytestmark = needs_compiler
 
@@ -76,9 +76,9 @@ def run(folder, *, path=None, record=True, **how):
 
 def by_hand(steps):
     """The outputs at every communication point, and the calls that the FMUs have seen."""
-    first = FmuSolver(mass(2), params={"v": 100.0, "F": 0.0, "fault": 0})
+    first = fmu_solver(mass(2), params={"v": 100.0, "F": 0.0, "fault": 0})
     params = {"k": 1000.0, "kc": 0.0, "v": -100.0, "x2": 0.0, "v2": 0.0, "fault": 0}
-    second = FmuSolver(mass(2), params=params)
+    second = fmu_solver(mass(2), params=params)
     y1 = first.initialize(0.0, np.zeros(2)).y
     y2 = second.initialize(0.0, y1[:1]).y
     y1 = first.initialize(0.0, y2[1:]).y

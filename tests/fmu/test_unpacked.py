@@ -8,16 +8,18 @@ import tempfile
 import numpy as np
 import pytest
 
-from hilrt.fmu.fmu_solver import FmuSolver
 from tests.fmu.build import folder, mass, needs_compiler
+from tests.fmu.driving import fmu_solver
 
 ENDING = """
-import os, sys
+import os, pathlib, sys
 import numpy as np
+from hilrt.fmu.fmu_options import FmuOptions
 from hilrt.fmu.fmu_solver import FmuSolver
 from hilrt.solver import InputPolynomial
 
-solver = FmuSolver(sys.argv[1], params={"F": 0.0, "fault": 5})
+options = FmuOptions(adapter="fmu", fmu=sys.argv[1], params={"F": 0.0, "fault": 5})
+solver = FmuSolver(options, pathlib.Path())
 solver.initialize(0.0, np.zeros(2))
 print(*os.listdir(os.environ["TMPDIR"]), flush=True)
 solver.advance(0.0, 1e-3, InputPolynomial(0.0, np.zeros((1, 2))))
@@ -42,7 +44,7 @@ def test_the_next_fmu_removes_what_a_crash_left(temporary):
     (left,) = temporary.glob("hilrt_fmu_*")
     assert done.stdout.decode().split() == [left.name]
     assert (left / "resources" / "readme.txt").exists()
-    solver = FmuSolver(mass(2), params={"F": 0.0})
+    solver = fmu_solver(mass(2), params={"F": 0.0})
     solver.initialize(0.0, np.zeros(2))
     (own,) = temporary.glob("hilrt_fmu_*")
     assert own != left
