@@ -75,17 +75,26 @@ class Pendulum(Solver):
         """Force on the tip, N."""
         raise NotImplementedError
 
-    def _swing(self, t: float, h: float, u: InputPolynomial) -> None:
+    def _sample(self, u: Floats) -> Sample:
+        """Outputs under the inputs."""
+        raise NotImplementedError
+
+    def initialize(self, t0: float, u0: Floats) -> Sample:
+        """Outputs at `t0`."""
+        return self._sample(u0)
+
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
         """Integrate; by symplectic Euler, with the inputs read at the start of each micro step."""
         if self.exact:
             state = np.array([self.angle, self.rate])
             self.angle, self.rate = tight_step(self._rates, state, t, h, u).tolist()
-            return
+            return self._sample(u(t + h))
         n = micro_steps(h, self.micro_step)
         dt = h / n
         for i in range(n):
             self.rate += dt * self._acceleration(u(t + i * dt))
             self.angle += dt * self.rate
+        return self._sample(u(t + h))
 
     def _rates(self, t: float, state: Floats, u: Floats) -> Floats:
         self.angle, self.rate = state.tolist()
@@ -155,15 +164,6 @@ class Pendulum1(Pendulum):
     def _sample(self, u: Floats) -> Sample:
         return Sample(np.array([*self.force(u), self.angle]))
 
-    def initialize(self, t0: float, u0: Floats) -> Sample:
-        """Coupling force and angle at `t0`."""
-        return self._sample(u0)
-
-    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
-        """Integrate under the other tip's motion."""
-        self._swing(t, h, u)
-        return self._sample(u(t + h))
-
     def _acting(self, u: Floats) -> tuple[float, float]:
         fx, fy = self.force(u)
         return -fx, -fy
@@ -186,17 +186,8 @@ class Pendulum2(Pendulum):
     ) -> None:
         super().__init__(m, length, pivot, angle, micro_step, integrator)
 
-    def _sample(self) -> Sample:
+    def _sample(self, u: Floats) -> Sample:
         return Sample(np.concatenate((self.tip_rate(), self.tip())))
-
-    def initialize(self, t0: float, u0: Floats) -> Sample:
-        """Motion of the tip at `t0`."""
-        return self._sample()
-
-    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
-        """Integrate under the force."""
-        self._swing(t, h, u)
-        return self._sample()
 
     def _acting(self, u: Floats) -> tuple[float, float]:
         fx, fy = u.tolist()

@@ -21,7 +21,80 @@ def micro_steps(h: float, longest: float) -> int:
     return max(1, math.ceil(h / longest - 1e-9))
 
 
-class Mass1(Solver):
+class Mass(Solver):
+    """A mass on a wall spring; what acts on it beside the wall is left to its subclasses.
+
+    Parameters
+    ----------
+    m, k, c : float
+        Mass [kg], wall stiffness [N/m] and damping [N s/m].
+    x, v : float
+        Initial displacement [m] and velocity [m/s].
+    micro_step : float
+        Longest step of the integrator, s.
+    integrator : {"paper", "exact"}
+        Symplectic Euler, or no error at all.
+    """
+
+    def __init__(
+        self,
+        m: float,
+        k: float,
+        c: float,
+        x: float,
+        v: float,
+        micro_step: float,
+        integrator: Integrator,
+    ) -> None:
+        self.m, self.k, self.c = m, k, c
+        self.x, self.v = x, v
+        self.micro_step = micro_step
+        self.exact = integrator == "exact"
+        self._steps: ExactSteps | None = None
+
+    def _net_force(self, u: Floats) -> float:
+        """Sum of the forces on the mass under the inputs, N."""
+        raise NotImplementedError
+
+    def _linear(self) -> ExactSteps:
+        """Exact steps of the displacement and velocity."""
+        raise NotImplementedError
+
+    def _sample(self, u: Floats) -> Sample:
+        """Outputs under the inputs."""
+        raise NotImplementedError
+
+    def initialize(self, t0: float, u0: Floats) -> Sample:
+        """Outputs at `t0`."""
+        return self._sample(u0)
+
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+        """Integrate; by symplectic Euler, with the inputs read at the start of each micro step."""
+        if self.exact:
+            self.x, self.v = self._exact_step(t, h, u).tolist()
+            return self._sample(u(t + h))
+        n = micro_steps(h, self.micro_step)
+        dt = h / n
+        for i in range(n):
+            self.v += dt * self._net_force(u(t + i * dt)) / self.m
+            self.x += dt * self.v
+        return self._sample(u(t + h))
+
+    def _exact_step(self, t: float, h: float, u: InputPolynomial) -> Floats:
+        if self._steps is None:
+            self._steps = self._linear()
+        return self._steps.step(np.array([self.x, self.v]), h, u)
+
+    def save_state(self) -> tuple[float, float]:
+        """Displacement and velocity."""
+        return self.x, self.v
+
+    def restore_state(self, state: tuple[float, float]) -> None:
+        """Set displacement and velocity."""
+        self.x, self.v = state
+
+
+class Mass1(Mass):
     """Mass on a wall spring; owns the coupling to mass 2.
 
     Parameters
@@ -55,11 +128,8 @@ class Mass1(Solver):
         micro_step: float = 1e-3,
         integrator: Integrator = "paper",
     ) -> None:
-        self.m, self.k, self.kc, self.c, self.cc = m, k, kc, c, cc
-        self.x, self.v = x, v
-        self.micro_step = micro_step
-        self.exact = integrator == "exact"
-        self._steps: ExactSteps | None = None
+        super().__init__(m, k, c, x, v, micro_step, integrator)
+        self.kc, self.cc = kc, cc
 
     def _force(self, u: Floats) -> float:
         return float(self.kc * (self.x - u[0]) + self.cc * (self.v - u[1]))
@@ -67,41 +137,17 @@ class Mass1(Solver):
     def _sample(self, u: Floats) -> Sample:
         return Sample(np.array([self._force(u), self.x, self.v]))
 
-    def initialize(self, t0: float, u0: Floats) -> Sample:
-        """Coupling force and motion at `t0`."""
-        return self._sample(u0)
+    def _net_force(self, u: Floats) -> float:
+        return -self.k * self.x - self.c * self.v - self._force(u)
 
-    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
-        """Integrate; by symplectic Euler, with the inputs read at the start of each micro step."""
-        if self.exact:
-            self.x, self.v = self._exact_step(t, h, u).tolist()
-            return self._sample(u(t + h))
-        n = micro_steps(h, self.micro_step)
-        dt = h / n
-        for i in range(n):
-            force = self._force(u(t + i * dt))
-            self.v += dt * (-self.k * self.x - self.c * self.v - force) / self.m
-            self.x += dt * self.v
-        return self._sample(u(t + h))
-
-    def _exact_step(self, t: float, h: float, u: InputPolynomial) -> Floats:
-        if self._steps is None:
-            k, c = self.k + self.kc, self.c + self.cc
-            A = np.array([[0.0, 1.0], [-k / self.m, -c / self.m]])
-            B = np.array([[0.0, 0.0], [self.kc / self.m, self.cc / self.m]])
-            self._steps = ExactSteps(A, B)
-        return self._steps.step(np.array([self.x, self.v]), h, u)
-
-    def save_state(self) -> tuple[float, float]:
-        """Displacement and velocity."""
-        return self.x, self.v
-
-    def restore_state(self, state: tuple[float, float]) -> None:
-        """Set displacement and velocity."""
-        self.x, self.v = state
+    def _linear(self) -> ExactSteps:
+        k, c = self.k + self.kc, self.c + self.cc
+        A = np.array([[0.0, 1.0], [-k / self.m, -c / self.m]])
+        B = np.array([[0.0, 0.0], [self.kc / self.m, self.cc / self.m]])
+        return ExactSteps(A, B)
 
 
-class Mass2(Solver):
+class Mass2(Mass):
     """Mass on a wall spring, driven by a force.
 
     Parameters
@@ -127,42 +173,14 @@ class Mass2(Solver):
         micro_step: float = 1e-3,
         integrator: Integrator = "paper",
     ) -> None:
-        self.m, self.k, self.c = m, k, c
-        self.x, self.v = x, v
-        self.micro_step = micro_step
-        self.exact = integrator == "exact"
-        self._steps: ExactSteps | None = None
+        super().__init__(m, k, c, x, v, micro_step, integrator)
 
-    def _sample(self) -> Sample:
+    def _sample(self, u: Floats) -> Sample:
         return Sample(np.array([self.v, self.x]))
 
-    def initialize(self, t0: float, u0: Floats) -> Sample:
-        """Motion at `t0`."""
-        return self._sample()
+    def _net_force(self, u: Floats) -> float:
+        return -self.k * self.x - self.c * self.v + float(u[0])
 
-    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
-        """Integrate; by symplectic Euler, with the force read at the start of each micro step."""
-        if self.exact:
-            self.x, self.v = self._exact_step(t, h, u).tolist()
-            return self._sample()
-        n = micro_steps(h, self.micro_step)
-        dt = h / n
-        for i in range(n):
-            force = float(u(t + i * dt)[0])
-            self.v += dt * (-self.k * self.x - self.c * self.v + force) / self.m
-            self.x += dt * self.v
-        return self._sample()
-
-    def _exact_step(self, t: float, h: float, u: InputPolynomial) -> Floats:
-        if self._steps is None:
-            A = np.array([[0.0, 1.0], [-self.k / self.m, -self.c / self.m]])
-            self._steps = ExactSteps(A, np.array([[0.0], [1.0 / self.m]]))
-        return self._steps.step(np.array([self.x, self.v]), h, u)
-
-    def save_state(self) -> tuple[float, float]:
-        """Displacement and velocity."""
-        return self.x, self.v
-
-    def restore_state(self, state: tuple[float, float]) -> None:
-        """Set displacement and velocity."""
-        self.x, self.v = state
+    def _linear(self) -> ExactSteps:
+        A = np.array([[0.0, 1.0], [-self.k / self.m, -self.c / self.m]])
+        return ExactSteps(A, np.array([[0.0], [1.0 / self.m]]))
