@@ -32,7 +32,10 @@ WITHOUT_STEPS = ("can", "cli", "peers", "record", "web", "bench", "logs", "confi
 #: Scenarios that no other session beside them disturbs: as fast as possible, or without a session.
 NOT_IN_REAL_TIME = {
     f"test_{name}.py"
-    for name in ("bad_input", "broken_fmus", "fmu", "fork_server", "ssp", "two_mass")
+    for name in (
+        *("bad_input", "broken_fmus", "fmu", "fork_server", "keys"),
+        *("recorder", "solver_end", "ssp", "two_mass"),
+    )
 }
 #: A busy machine fails one or two of them. With failures in so many files something else is wrong,
 #: and each of the others might only wait for its time limit.

@@ -138,8 +138,7 @@ class Processes:
 
         A gateway is not resumed so: what stopped it may be that somebody is at the bench.
         """
-        if hasattr(signal, "SIGCONT"):
-            self.children["recorder"].signal(signal.SIGCONT)
+        self._resume(["recorder"])
 
     async def end(self, told: Sequence[str]) -> list[str]:
         """End all; those `told` that it is over may first end by themselves. What did not end."""
@@ -149,8 +148,17 @@ class Processes:
                 sys.stderr.write(f"waiting for {', '.join(left)}, at most {longest:g} s more\n")
                 await self.children.wait(STOP_TIMEOUT - NOTICE, told)
         finally:
-            problems = await self.children.stop_all(STOP_TIMEOUT)
+            # A solver that is stopped (SIGSTOP) would take no SIGTERM, and be waited for in vain.
+            self._resume([link.name for link in self._links if not link.physical])
+            problems = await self.children.stop(STOP_TIMEOUT)
         return problems
+
+    def _resume(self, names: Sequence[str]) -> None:
+        """Let processes that were stopped (SIGSTOP) go on; not on Windows, which stops none."""
+        if hasattr(signal, "SIGCONT"):
+            for child in self.children:
+                if child.name in names:
+                    child.signal(signal.SIGCONT)
 
     def recorder_failure(self) -> list[str]:
         """How the recorder, which has ended by now, failed to keep the whole log; else empty."""

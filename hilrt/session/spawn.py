@@ -248,7 +248,7 @@ class Children:
         return [child.name for child in chosen if not self._check(child)]
 
     async def stop(self, timeout: float, names: Iterable[str] | None = None) -> list[str]:
-        """End children and what they started: SIGTERM, then SIGKILL after `timeout` [s].
+        """End children (default: all) and what they started: SIGTERM, SIGKILL after `timeout` [s].
 
         Never takes longer than `timeout` [s] and `KILL_TIMEOUT_S`. When cancelled, kills at once.
 
@@ -273,15 +273,6 @@ class Children:
             + ("it was killed" if child.gone() else f"process {child.pid} does not end at all")
             for child in left
         ]
-
-    async def stop_all(self, timeout: float) -> list[str]:
-        """`stop` for every child."""
-        return await self.stop(timeout)
-
-    def kill_all(self) -> None:
-        """Kill every child and its group, without waiting: the last resort on the way out."""
-        for child in self._children:
-            child.signal(_SIGKILL)
 
     def _choose(self, names: Iterable[str] | None) -> list[Child]:
         if names is None:

@@ -44,6 +44,8 @@ class Request(msgspec.Struct):
     arguments: list[str]
     folder: str
     environment: dict[str, str]
+    #: How long its children may take to end, s; None: as long as ever.
+    stop_timeout: float | None = None
 
 
 class Streams(NamedTuple):
@@ -214,13 +216,17 @@ def close_server() -> None:
 
 
 def start_hilrt(
-    arguments: Sequence[str], stdout: int, stderr: int, environment: Mapping[str, str]
+    arguments: Sequence[str],
+    stdout: int,
+    stderr: int,
+    environment: Mapping[str, str],
+    stop_timeout: float | None = None,
 ) -> Forked:
     """``hilrt`` with these arguments, and a pipe to its standard input."""
     reads, writes = os.pipe()
     stdin = os.fdopen(writes, "wb")
     try:
-        request = Request([*arguments], os.getcwd(), {**environment})
+        request = Request([*arguments], os.getcwd(), {**environment}, stop_timeout)
         return server().start(request, Streams(reads, stdout, stderr), stdin)
     except BaseException:
         stdin.close()
@@ -328,6 +334,11 @@ def _become(request: Request, streams: Streams) -> None:
     os.environ.update(request.environment)
     sys.path[0] = request.folder
     sys.argv = ["hilrt", *request.arguments]
+    if request.stop_timeout is not None:
+        processes = importlib.import_module("hilrt.session.processes")
+        vars(processes).update(
+            STOP_TIMEOUT=request.stop_timeout, NOTICE=0.25 * request.stop_timeout
+        )
 
 
 def main(descriptor: int, *, loads: bool) -> None:

@@ -1,8 +1,8 @@
 """Whole sessions as real processes: started, watched from outside, looked at on the bus.
 
-Nothing here uses the package's own ideas of a bus or a process: frames are taken by python-can and
-decoded by cantools, processes are found in /proc by a mark in their environment, which everything
-that a session starts inherits.
+Frames are taken by python-can (on a machine without a network from the package's own socket, for
+python-can finds none there) and decoded by cantools. Processes are found in /proc by a mark in
+their environment, which everything that a session starts inherits.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ import cantools
 import pytest
 
 import hilrt
+from hilrt.can.loopback_bus import open_can
 from tests.scenarios.fork_server import Forked, start_hilrt
 
 ROOT = Path(__file__).parents[2]
@@ -37,6 +38,8 @@ SHARED = ROOT.parent / "shared"
 MESSAGES = cantools.database.load_file(CONFIGS / "engine_bench.dbc")
 #: For everything that happens within a few seconds on an idle machine, s.
 TIMEOUT = 90.0
+#: For what takes no end, in scenarios that only wait for it to be killed, s.
+SHORT_STOP = 1.0
 MARK = "SCENARIO_OF_HILRT"
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
 
@@ -109,12 +112,9 @@ class Listener:
         self.table = f'{{interface="udp_multicast", {where}}}'
         self.arguments = f"interface=udp_multicast,channel={self.channel},port={self.port}"
         try:
-            self._bus = can.Bus(
-                interface="udp_multicast",
-                channel=self.channel,
-                port=self.port,
-                hop_limit=0,
-                ignore_config=True,
+            # python-can's, but on a machine without a network
+            self._bus = open_can(
+                interface="udp_multicast", channel=self.channel, port=self.port, hop_limit=0
             )
         except can.CanInitializationError as error:
             # Every scenario with a bus fails then: say that it is the machine's network.
@@ -180,7 +180,8 @@ class Run:
     """One ``hilrt run`` in a session and process group of its own, as a terminal would make it.
 
     With `test`, a file with a sequence, it is ``hilrt test``. It is forked off a process that has
-    loaded the same, unless the scenario is about the `true_start` of a session.
+    loaded the same, unless the scenario is about the `true_start` of a session. Such a fork may be
+    given a `stop_timeout` [s] of its own, where something in it will never end.
     """
 
     ROLES = (
@@ -201,6 +202,7 @@ class Run:
         environment: Mapping[str, str] = MappingProxyType({}),
         test: Path | None = None,
         true_start: bool = False,
+        stop_timeout: float | None = None,
     ) -> None:
         self.out, self.session = out, session
         out.mkdir(parents=True, exist_ok=True)
@@ -214,8 +216,10 @@ class Run:
         self.process: subprocess.Popen[bytes] | Forked
         with self._stdout.open("wb") as stdout, self._stderr.open("wb") as stderr:
             if not true_start:
-                self.process = start_hilrt(command, stdout.fileno(), stderr.fileno(), given)
+                files = stdout.fileno(), stderr.fileno()
+                self.process = start_hilrt(command, *files, given, stop_timeout)
                 return
+            assert stop_timeout is None, "a true start has its own"
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "hilrt", *command],
                 stdin=subprocess.PIPE,
@@ -353,6 +357,7 @@ def engine_run(
     bench_of_its_own: bool = False,
     quiet: bool = True,
     true_start: bool = False,
+    stop_timeout: float | None = None,
 ) -> Iterator[Run]:
     """A running engine session on the listener's bus; nothing of it is left afterwards."""
     session = engine_session(tmp_path / "configs", bench_of_its_own=bench_of_its_own)
@@ -366,6 +371,7 @@ def engine_run(
         *options,
         quiet=quiet,
         true_start=true_start,
+        stop_timeout=stop_timeout,
     )
     try:
         yield run

@@ -18,6 +18,7 @@ import hilrt
 from tests.scenarios.sessions import (
     LINUX,
     REPORT,
+    SHORT_STOP,
     TIMEOUT,
     Listener,
     assert_brought_down,
@@ -74,6 +75,7 @@ def test_solver_stalls_for_ever(tmp_path: Path) -> None:
         stalled = time.time()
         os.kill(run.children()["solver"], signal.SIGSTOP)
         assert_fault(run, "'vehicle'", "no sample for 61 ticks", "late.max_misses")
+        assert "did not end" not in run.stderr  # it is let go on, else it could not
         assert_brought_down(listener, stalled)
         log = hilrt.load_log(run.folder)
         assert log["vehicle:late"][-60:].all()
@@ -147,7 +149,7 @@ def test_bench_goes_silent(tmp_path: Path) -> None:
 
 def test_the_processor_of_gateway_and_bench_stands_still(tmp_path: Path) -> None:
     """Longer than either would wait for the other, and then they go on as if nothing had been."""
-    with Listener() as listener, engine_run(tmp_path, listener, duration=3.0) as run:
+    with Listener() as listener, engine_run(tmp_path, listener, duration=2.5) as run:
         run.until_running()
         time.sleep(A_WHILE)
         held_up = [run.children()[name] for name in ("emulate", "gateway")]
@@ -179,8 +181,14 @@ def test_gateway_is_killed(tmp_path: Path) -> None:
 
 def test_gateway_stands_still_when_the_session_ends(tmp_path: Path) -> None:
     """Nobody can say that its bench is at rest: that is no end in order."""
-    misses = "subsystems.engine.late.max_misses=1000000"
-    with Listener() as listener, engine_run(tmp_path, listener, misses, duration=2.0) as run:
+    waits = (
+        "subsystems.engine.late.max_misses=1000000",
+        "subsystems.engine.safe_profile.step_timeout=0.5",
+    )
+    with (
+        Listener() as listener,
+        engine_run(tmp_path, listener, *waits, duration=1.0, stop_timeout=SHORT_STOP) as run,
+    ):
         run.until_running()
         os.kill(run.children()["gateway"], signal.SIGSTOP)
         assert_fault(run, "bench engine was NOT brought to rest", "did not confirm")

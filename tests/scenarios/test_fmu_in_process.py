@@ -14,6 +14,7 @@ from hilrt.check.check import check_file
 from tests.fmu.build import mass, needs_compiler
 from tests.scenarios.sessions import (
     LINUX,
+    SHORT_STOP,
     TIMEOUT,
     Listener,
     assert_brought_down,
@@ -26,7 +27,7 @@ from tests.scenarios.sessions import (
 pytestmark = [LINUX, needs_compiler]
 
 #: When the FMU's binary fails, session time, s.
-LATE = 1.0
+LATE = 0.5
 #: `fault` of the C FMU.
 CRASHES, HANGS = 5, 6
 PARAMS = {"x2": 0.0, "v2": 0.0, "F": 0.0}
@@ -67,7 +68,11 @@ def test_in_process_only_the_gateway_is_left(fault, tmp_path):
     ("fault", "words"), [(CRASHES, ("'extra'", "SIGSEGV")), (HANGS, ("'extra'", "late"))]
 )
 def test_a_hosted_one_ends_the_session_in_order(fault, words, tmp_path):
-    with Listener() as listener, engine_run(tmp_path, listener, extra(fault, True)) as run:
+    table = extra(fault, True)
+    with (
+        Listener() as listener,
+        engine_run(tmp_path, listener, table, stop_timeout=SHORT_STOP) as run,
+    ):
         run.until_running()
         until(listener.enable_requested, "the session to drive the bench")
         driven = time.time()

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -38,7 +38,7 @@ pytest.importorskip("bokeh", reason="the page needs hilrt[web]")
 
 pytestmark = [LINUX, needs_browser]
 TOKEN = "a-token"
-#: How long a solver stands still, and then runs, s.
+#: How long a solver stands still at most, and then runs, s.
 FROZEN_S = 1.5
 
 
@@ -282,16 +282,28 @@ def show_a_fault_and_its_cause(run: Run, page: Browser) -> None:
     page.keep_texts(*said)
     solver = run.children()["solver"]
 
+    def shown() -> bool:
+        return all(page.has_shown(name, pattern) for name, pattern in said.items())
+
+    def listed() -> bool:
+        return shown() and any(row.startswith("sample late: vehicle") for row in page.events())
+
     def told() -> bool:
         # Again and again: the connection of a solver that stands still for long is closed.
         os.kill(solver, signal.SIGSTOP)
-        time.sleep(FROZEN_S)
+        soon(shown)
         os.kill(solver, signal.SIGCONT)
-        time.sleep(FROZEN_S)
-        shown = all(page.has_shown(name, pattern) for name, pattern in said.items())
-        return shown and any(row.startswith("sample late: vehicle") for row in page.events())
+        return soon(listed)
 
     run.until(told, "the flag on the page")
+
+
+def soon(condition: Callable[[], bool]) -> bool:
+    """Whether it comes true within the time that a solver stands still."""
+    deadline = time.monotonic() + FROZEN_S
+    while not (found := condition()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return found
 
 
 def assert_curves_are_the_logs(curves: list[dict[str, Any]], log: hilrt.Log) -> None:

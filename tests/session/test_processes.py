@@ -1,5 +1,6 @@
 """What processes of a session are told, and what is told of the end of one."""
 
+import asyncio
 import os
 import signal
 import threading
@@ -129,3 +130,23 @@ async def test_what_the_end_waits_for_is_said(tmp_path, monkeypatch, capsys):
     await processes.end(["recorder"])
     assert child.returncode is not None
     assert "waiting for recorder, at most 2.1 s more" in capsys.readouterr().err
+
+
+@posix
+@pytest.mark.parametrize("physical", [False, True])
+async def test_a_solver_that_was_stopped_is_let_go_on_to_end_and_a_gateway_is_not(
+    physical, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(session_processes, "STOP_TIMEOUT", 0.2 if physical else 20.0)
+    link = SimpleNamespace(name="plant", physical=physical)
+    processes = Processes(tmp_path, [link], Notes(), [])
+    processes.ending = True
+    child = processes.children.start("plant", ["sleep", "60"])
+    os.kill(child.pid, signal.SIGSTOP)
+    # Until it stands still it would take a SIGTERM first.
+    await asyncio.to_thread(os.waitpid, child.pid, os.WUNTRACED)
+    problems = await processes.end([])
+    assert problems == (
+        ["plant: did not end within 0.2 s of SIGTERM; it was killed"] if physical else []
+    )
+    assert child.returncode == -(signal.SIGKILL if physical else signal.SIGTERM)

@@ -56,8 +56,7 @@ async def children(tmp_path):
     children = Children(tmp_path / "logs", lambda name, code: exits.append((name, code)))
     children.exits = exits
     yield children
-    children.kill_all()
-    await children.wait(10)
+    await children.stop(0.0)
 
 
 async def test_exit_is_reported_once_with_status_and_output(children):
@@ -70,7 +69,7 @@ async def test_exit_is_reported_once_with_status_and_output(children):
     assert child.tail() == "to stdout\nwhy it failed"
     assert child.tail(lines=1) == "why it failed"
     assert child.log == children.log_dir / "plant.log"
-    assert await children.stop_all(1) == []
+    assert await children.stop(1) == []
     assert children.exits == [("plant", 3)]
 
 
@@ -82,11 +81,11 @@ async def test_a_killed_child_is_described_by_its_signal(children):
     assert child.describe_exit() == "was ended by SIGKILL"
 
 
-async def test_stop_all_ends_children_by_sigterm(children):
+async def test_stop_ends_children_by_sigterm(children):
     for name in ("a", "b", "c"):
         children.start(name, python(SLEEP))
     assert children.running() == ["a", "b", "c"]
-    assert await children.stop_all(20) == []
+    assert await children.stop(20) == []
     assert children.running() == []
     assert sorted(children.exits) == [(name, -signal.SIGTERM) for name in ("a", "b", "c")]
 
@@ -102,7 +101,7 @@ async def test_some_are_stopped_and_others_go_on(children):
 async def test_a_child_that_ignores_sigterm_is_killed_and_reported(children):
     child = children.start("deaf", python(STUBBORN))
     await until(lambda: child.tail() == "ready")
-    (line,) = await children.stop_all(0.1)
+    (line,) = await children.stop(0.1)
     assert line == "deaf: did not end within 0.1 s of SIGTERM; it was killed"
     assert child.returncode == -signal.SIGKILL
 
@@ -112,7 +111,7 @@ async def test_a_stopped_child_is_killed_too(children):
     child = children.start("frozen", python(SLEEP))
     os.kill(child.pid, signal.SIGSTOP)
     await until(lambda: state(child.pid) == "T")
-    (line,) = await children.stop_all(0.1)
+    (line,) = await children.stop(0.1)
     assert "it was killed" in line
 
 
@@ -127,14 +126,14 @@ async def test_what_a_child_started_ends_with_it(children):
     await until(lambda: children.exits)
     orphan = int(child.tail())
     assert not ended(orphan)
-    await children.stop_all(20)
+    await children.stop(20)
     await until(lambda: ended(orphan))
 
 
 async def test_cancelling_stop_kills_at_once(children):
     child = children.start("deaf", python(STUBBORN))
     await until(lambda: child.tail() == "ready")
-    task = asyncio.create_task(children.stop_all(3600))
+    task = asyncio.create_task(children.stop(3600))
     await asyncio.sleep(0.05)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
