@@ -106,6 +106,14 @@ _PERCENTILES = (("p50", "median"), ("p99", "p99"), ("p999", "p99.9"), ("max", "m
 _LEDGER = ("residual_energy_j", "tracking_energy_j", "corrected_energy_j", "uncorrected_energy_j")
 
 
+def _headed(*headings: str, left: int = 1) -> Table:
+    """An empty table; its first `left` columns are words, the others numbers."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
+    for column, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if column < left else "right")
+    return table
+
+
 def _results(summary: Mapping[str, Any]) -> Table | None:
     """What tests have come to, those that have not passed first."""
     rows = result_rows(summary)
@@ -123,10 +131,7 @@ def _ledger(summary: Mapping[str, Any]) -> Table | None:
     bonds: Mapping[str, Mapping[str, Any]] = summary.get("bonds") or {}
     if not bonds:
         return None
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
-    table.add_column("bond, energy in J")
-    for heading in ("exchange", "tracking", "removed", "left", "at cap"):
-        table.add_column(heading, justify="right")
+    table = _headed("bond, energy in J", "exchange", "tracking", "removed", "left", "at cap")
     for name, bond in bonds.items():
         share = bond.get("cap_share")
         cap = "–" if share is None else f"{100 * share:.1f} %"
@@ -136,11 +141,8 @@ def _ledger(summary: Mapping[str, Any]) -> Table | None:
 
 def _answers(summary: Mapping[str, Any]) -> Table | None:
     """Where the time of the subsystems' answers went."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
-    table.add_column("answers, time in µs")
-    table.add_column("")
-    for _, heading in _PERCENTILES:
-        table.add_column(heading, justify="right")
+    headings = ("answers, time in µs", "", *(heading for _, heading in _PERCENTILES))
+    table = _headed(*headings, left=2)
     for name, peer in (summary.get("peers") or {}).items():
         for key, label in PEER_TIMES.items():
             if spread := peer.get(key):
@@ -153,10 +155,7 @@ def _flag_times(summary: Mapping[str, Any]) -> Table | None:
     rows = flag_rows(summary)
     if not rows:
         return None
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
-    table.add_column("flag")
-    for heading in FLAG_COLUMNS:
-        table.add_column(heading, justify="right")
+    table = _headed("flag", *FLAG_COLUMNS)
     for row in rows:
         table.add_row(*row)
     return table
@@ -167,10 +166,7 @@ def _errors(summary: Mapping[str, Any]) -> Table | None:
     rows = error_rows(summary)
     if not rows:
         return None
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
-    table.add_column("estimated error")
-    for heading in ("95 %", *ERROR_COLUMNS[1:]):
-        table.add_column(heading, justify="right")
+    table = _headed("estimated error", "95 %", *ERROR_COLUMNS[1:])
     known = [row for row in rows if row[1] != "–"]
     for row in (*known[:MOST_ERRORS], *rows[len(known) :][:MOST_ERRORS]):
         table.add_row(*row)

@@ -47,10 +47,10 @@ def coded(name: str, **values) -> LoggedFrame:
     return message.frame_id, message.encode(signals, strict=False)
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One second: a frame every 1 ms, of which some are wrong, and one that is sent."""
-    path = tmp_path / "session.mcap"
+    path = tmp_path_factory.mktemp("traffic") / "session.mcap"
     writer = LogWriter(path, "s", EPOCH, {"session_file": "s.toml", "pace": "realtime"})
     writer.attach("s.toml", "application/toml", SESSION.encode())
     writer.attach("motor_bench.dbc", "text/plain", DATABASE)

@@ -181,7 +181,7 @@ def test_a_recorded_session_is_judged_by_other_constants() -> None:
 def test_the_shortest_interval_leaves_out_the_longer_tail() -> None:
     values = [*np.linspace(0.9, 1.1, 95), 0.1, 0.2, 5.0, 9.0, 20.0]
     of = [fit.Ratio("pendula", "gain range", float(v)) for v in values]
-    assert fit._shortest(of) == pytest.approx((0.9, 1.1))
+    assert fit.shortest_interval(of) == pytest.approx((0.9, 1.1))
 
 
 def test_constants_cover_and_tell_the_good() -> None:
@@ -197,9 +197,9 @@ def test_constants_cover_and_tell_the_good() -> None:
 def test_unreliable_are_estimates_that_hardly_any_within_5_percent_has() -> None:
     small = [fit.Worst("pendula", "gain range", 0.001 * k, 0.01) for k in range(100)]
     large = [fit.Worst("pendula", "gain range", 0.002 * k, 0.5) for k in range(100)]
-    assert fit._unreliable(small + large) == pytest.approx(0.098)
+    assert fit.unreliable_above(small + large) == pytest.approx(0.098)
     exactly = [w._replace(estimate=w.true) for w in small + large]
-    assert fit._unreliable(exactly) == fit.MOST_UNRELIABLE
+    assert fit.unreliable_above(exactly) == fit.MOST_UNRELIABLE
 
 
 def test_the_report_counts_verdicts_by_true_error(tmp_path: Path) -> None:

@@ -8,6 +8,9 @@ import pytest
 from tests.scenarios.sessions import until
 from tests.web.views import RUNNING, StillViewer
 
+#: Of the browser's window, px.
+SIZE = (1366, 768)
+
 
 @pytest.fixture
 def viewer(unused_tcp_port):
@@ -37,13 +40,32 @@ def viewer(unused_tcp_port):
     made.close()
 
 
-@pytest.fixture
-def driver(viewer, unused_tcp_port, tmp_path):
-    """A browser that shows it."""
-    from tests.browser import DRAWN_S, open_browser
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    """One for the tests of a file: its start takes longer than they do."""
+    from tests.browser import open_browser
 
-    driver = open_browser(tmp_path, f"http://127.0.0.1:{unused_tcp_port}/?token=token", (1366, 768))
+    browser = open_browser(tmp_path_factory.mktemp("browser"), "about:blank", SIZE)
+    yield browser
+    browser.quit()
+
+
+@pytest.fixture
+def driver(browser, viewer, unused_tcp_port):
+    """A browser that shows it, and has kept nothing of the page before."""
+    from tests.browser import DRAWN_S
+
+    browser.set_window_size(*SIZE)
+    browser.get_log("browser")  # which forgets it
+    browser.get(f"http://127.0.0.1:{unused_tcp_port}/?token=token")
     drawn = "return !!view('figures')?.child_views.length && view('table').grid.getDataLength()"
-    until(lambda: driver.execute_script(drawn) == 40, "table and figures", DRAWN_S)
-    yield driver
-    driver.quit()
+    until(lambda: browser.execute_script(drawn) == 40, "table and figures", DRAWN_S)
+    yield browser
+    browser.execute_script("localStorage.clear()")
+    browser.delete_all_cookies()
+    first, *others = browser.window_handles
+    for other in others:
+        browser.switch_to.window(other)
+        browser.close()
+    browser.switch_to.window(first)
+    browser.get("about:blank")

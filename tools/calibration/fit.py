@@ -132,11 +132,11 @@ def constants(lines: list[Line]) -> Constants:
     for how in fitted_ways(lines):
         of = [r for r in signals if r.how == how]
         if len(of) >= FEWEST:
-            low[how], high[how] = _shortest(of)
+            low[how], high[how] = shortest_interval(of)
         worst = [w for w in sessions if w.how == how]
         if len(worst) >= FEWEST:
             good[how] = min(_largest_good(worst), MOST_GOOD)
-            unreliable[how] = _unreliable(worst)
+            unreliable[how] = unreliable_above(worst)
     return Constants(low, high, good, unreliable)
 
 
@@ -159,7 +159,7 @@ def _weights(groups: list[str]) -> np.ndarray:
     return np.array([1.0 / groups.count(g) for g in groups])
 
 
-def _shortest(of: list[Ratio]) -> tuple[float, float]:
+def shortest_interval(of: list[Ratio]) -> tuple[float, float]:
     """Ends of the shortest interval that has `COVERED` of the ratios."""
     values, weight = np.array([r.value for r in of]), _weights([r.group for r in of])
     order = np.argsort(values)
@@ -184,7 +184,7 @@ def _largest_good(of: list[Worst]) -> float:
     return of[int(enough[-1])].estimate if len(enough) else 0.0
 
 
-def _unreliable(of: list[Worst]) -> float:
+def unreliable_above(of: list[Worst]) -> float:
     """Estimate above which a session is unreliable."""
     caught = _quantile([w for w in of if w.true > 0.2], 1.0 - CAUGHT, MOST_UNRELIABLE)
     alarmed = _quantile([w for w in of if w.true < 0.05], 1.0 - ALARMED, 0.0)
