@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hilrt.cli.log_commands import Json, bad_input
-from hilrt.cli.threads import single_thread
 
 if TYPE_CHECKING:
     from hilrt.expect.judge_log import JudgedLog
@@ -31,7 +30,6 @@ def expect(
     json_: Json = False,
 ) -> None:
     """Judge expectations on logs; exit status 0 passed, 1 failed, 2 bad input, 4 inconclusive."""
-    single_thread()
     from hilrt.errors import ConfigError
     from hilrt.expect.junit import junit_suite, write_junit
     from hilrt.expect.log_files import judge_file, log_files

@@ -12,13 +12,11 @@ from typing import Annotated
 
 import typer
 
-from hilrt.cli.threads import single_thread
 from hilrt.errors import ConfigError, RecordError
 
 log_app = typer.Typer(
     help="Look into recorded logs, cut and join them, piece by piece: of any size.",
     no_args_is_help=True,
-    callback=single_thread,
 )
 
 LogPath = Annotated[

@@ -51,13 +51,19 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
+#: Commands that are hosts of the user's code alone, which may have large matrices.
+HOSTS = ("solver", "sequence")
+
+
 @app.callback()
 def _root(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
     ] = False,
 ) -> None:
-    pass
+    if context.invoked_subcommand not in HOSTS:
+        single_thread()
 
 
 @app.command()
@@ -122,7 +128,6 @@ def check(
     This imports the models that the file names and calls their constructors: take --no-code for a
     file that you do not trust.
     """
-    single_thread()
     from hilrt.check.check import check_file, names_code
 
     chosen = None if pace is None else _pace(pace)
@@ -144,7 +149,6 @@ def check(
 @app.command()
 def schema() -> None:
     """Print the JSON Schema of the session file, for editors."""
-    single_thread()
     from hilrt.config.schema import session_schema
 
     typer.echo(json.dumps(session_schema(), indent=1, ensure_ascii=False))
