@@ -102,7 +102,7 @@ class InputPolynomial:
         """Inputs at time `t` [s], shape (n_inputs,)."""
         c = self.coefficients
         last = len(c) - 1
-        if last == 0:
+        if last == 0 or t == self.t0:
             constant: Floats = c[0].copy()
             return constant
         dt = t - self.t0

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from hilrt.compiled import entry_point
+from hilrt.compilation.compiled import entry_point
 from hilrt.config.from_toml import build
 from hilrt.config.structs import Session, SubsystemOptions
 from hilrt.coupling.build_model import Identified, Jacobians, build_model

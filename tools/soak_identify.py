@@ -21,7 +21,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from hilrt.compiled import entry_point
+from hilrt.compilation.compiled import entry_point
 from hilrt.coupling.build_model import Identified, Jacobians, build_model
 from hilrt.coupling.regression import forget, identified_jacobian, observe
 from hilrt.solver import Floats

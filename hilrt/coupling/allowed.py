@@ -7,7 +7,7 @@ take out again.
 
 from __future__ import annotations
 
-from hilrt.compiled import compiled, stage
+from hilrt.compilation.compiled import compiled, stage
 from hilrt.tables.plan import Plan
 from hilrt.tables.record import Table
 from hilrt.tables.state import State

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from hilrt.compiled import compiled, stage
+from hilrt.compilation.compiled import compiled, stage
 from hilrt.coupling.control_order import choose_order, free_degree
 from hilrt.coupling.control_step import ecco_step, energy_error, local_step, mean_power, pi_step
 from hilrt.coupling.estimate_error import estimate_error, order_weight, tolerance

@@ -6,7 +6,7 @@ polynomial through the newest samples, degree 0 being hold.
 
 from __future__ import annotations
 
-from hilrt.compiled import compiled, stage
+from hilrt.compilation.compiled import compiled, stage
 from hilrt.coupling.extrapolate import newton_form, newton_value
 from hilrt.tables.given import LARGEST, StepInput
 from hilrt.tables.plan import Plan

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from hilrt.compiled import compiled
+from hilrt.compilation.compiled import compiled
 from hilrt.tables.record import Table
 
 EPSILON_FLOOR = 1e-16

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 
-from hilrt.compiled import stage
+from hilrt.compilation.compiled import stage
 from hilrt.coupling.allowed import energy_of_limits
 from hilrt.coupling.power_bond import effort_as_used, effort_of, flow_as_used, flow_of
 from hilrt.tables.given import StepInput

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hilrt.compiled import stage
+from hilrt.compilation.compiled import stage
 from hilrt.coupling.drive_inputs import is_cut
 from hilrt.coupling.polynomial import value_at
 from hilrt.solver import Floats

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 
-from hilrt.compiled import compiled, stage
+from hilrt.compilation.compiled import compiled, stage
 from hilrt.coupling.elimination import factorise, solve
 from hilrt.coupling.polynomial import copy, shift
 from hilrt.coupling.true_inputs import finish_errors, mean_error, start_errors

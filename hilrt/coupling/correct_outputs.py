@@ -5,7 +5,7 @@ First by feedthrough, then by Jacobians: each where the session file asks for it
 
 from __future__ import annotations
 
-from hilrt.compiled import compiled, stage
+from hilrt.compilation.compiled import compiled, stage
 from hilrt.coupling.correct_feedthrough import correct_by_feedthrough
 from hilrt.coupling.correct_model import correct_by_jacobians, correction_of, prepare_correction
 from hilrt.coupling.extrapolate import newton_form

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import math
 
-from hilrt.compiled import compiled, stage
+from hilrt.compilation.compiled import compiled, stage
 from hilrt.coupling.polynomial import copy, shift, value_at
 from hilrt.coupling.stimulate import advance, begin_or_end, expand, is_active
-from hilrt.expressions.arithmetic import is_true
+from hilrt.tables.condition import is_true
 from hilrt.tables.given import StepInput
 from hilrt.tables.plan import Plan
 from hilrt.tables.record import Table

@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from hilrt.compiled import compiled
+from hilrt.compilation.compiled import compiled
 from hilrt.solver import Floats
 
 

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from hilrt.compiled import compiled, stage
+from hilrt.compilation.compiled import compiled, stage
 from hilrt.coupling.allowed import allowed
 from hilrt.coupling.polynomial import value_at
 from hilrt.tables.given import StepInput

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 
-from hilrt.compiled import stage
+from hilrt.compilation.compiled import stage
 from hilrt.tables.given import StepInput
 from hilrt.tables.plan import Plan
 from hilrt.tables.state import State

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hilrt.compiled import compiled, stage
+from hilrt.compilation.compiled import compiled, stage
 from hilrt.solver import Floats
 from hilrt.tables.given import StepInput
 from hilrt.tables.plan import Plan

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from hilrt.compiled import compiled, stage
+from hilrt.compilation.compiled import compiled, stage
 from hilrt.coupling.polynomial import shift
 from hilrt.solver import Floats
 from hilrt.tables.given import StepInput

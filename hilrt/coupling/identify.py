@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from hilrt.compiled import compiled, stage
+from hilrt.compilation.compiled import compiled, stage
 from hilrt.coupling.correct_model import correction_of, prepare_correction
 from hilrt.coupling.past import follow_extrapolation, take_inputs
 from hilrt.coupling.realised import realised_input

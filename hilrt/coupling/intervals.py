@@ -8,7 +8,7 @@ a time later by that. Polynomials leave about the start of the interval in which
 
 from __future__ import annotations
 
-from hilrt.compiled import stage
+from hilrt.compilation.compiled import stage
 from hilrt.coupling.polynomial import copy, shift
 from hilrt.tables.given import StepInput
 from hilrt.tables.plan import Plan

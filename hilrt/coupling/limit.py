@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hilrt.compiled import compiled, stage
+from hilrt.compilation.compiled import compiled, stage
 from hilrt.coupling.intervals import move_to_starts, open_intervals
 from hilrt.coupling.polynomial import value_at
 from hilrt.coupling.ramp import Bounds, approach

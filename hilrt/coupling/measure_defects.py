@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 
-from hilrt.compiled import compiled, stage
+from hilrt.compilation.compiled import compiled, stage
 from hilrt.coupling.allowed import allowed
 from hilrt.coupling.polynomial import copy, shift, value_at
 from hilrt.solver import Floats

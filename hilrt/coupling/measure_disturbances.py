@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 
-from hilrt.compiled import compiled, stage
+from hilrt.compilation.compiled import compiled, stage
 from hilrt.coupling.allowed import allowed
 from hilrt.coupling.polynomial import value_at
 from hilrt.tables.given import StepInput

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from hilrt.compiled import compiled
+from hilrt.compilation.compiled import compiled
 from hilrt.solver import Floats
 from hilrt.tables.model import Learning
 from hilrt.tables.record import Table

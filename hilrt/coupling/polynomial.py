@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from hilrt.compiled import compiled
+from hilrt.compilation.compiled import compiled
 from hilrt.solver import Floats
 
 

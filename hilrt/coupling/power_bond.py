@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from hilrt.compiled import stage
+from hilrt.compilation.compiled import stage
 from hilrt.coupling.allowed import energy_of_limits
 from hilrt.coupling.polynomial import value_at
 from hilrt.coupling.realised import realised_input

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from hilrt.compiled import compiled, stage
+from hilrt.compilation.compiled import compiled, stage
 from hilrt.coupling.correct_model import fits, read_over_step
 from hilrt.coupling.past import needed_past
 from hilrt.coupling.polynomial import copy

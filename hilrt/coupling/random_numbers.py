@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from hilrt.compiled import compiled
+from hilrt.compilation.compiled import compiled
 
 _INCREMENT, _FIRST, _SECOND = (
     np.uint64(0x9E3779B97F4A7C15),

@@ -22,7 +22,7 @@ import math
 
 import numpy as np
 
-from hilrt.compiled import compiled, stage
+from hilrt.compilation.compiled import compiled, stage
 from hilrt.coupling.past import fill_regressors, follow_signals, needed_past, shift_past
 from hilrt.coupling.scales import fit_scales
 from hilrt.coupling.square_root import project, update, weigh_evidence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hilrt.compiled import compiled, stage
+from hilrt.compilation.compiled import compiled, stage
 from hilrt.solver import Floats
 from hilrt.tables.model import Learning
 from hilrt.tables.record import Table

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from hilrt.compiled import compiled
+from hilrt.compilation.compiled import compiled
 from hilrt.coupling.random_numbers import normal, uniform
 from hilrt.tables.plan import CHIRP, HOLD, NOISE, POINTS_SHAPE, PRBS, RAMP, SINE
 from hilrt.tables.record import Table

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hilrt.compiled import stage
+from hilrt.compilation.compiled import stage
 from hilrt.coupling.excite import excite
 from hilrt.coupling.extrapolate import sum_connections
 from hilrt.solver import Floats

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hilrt.compiled import stage
+from hilrt.compilation.compiled import stage
 from hilrt.solver import Floats
 from hilrt.tables.model import CorrectionTables
 

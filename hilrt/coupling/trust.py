@@ -19,7 +19,7 @@ import enum
 import math
 from dataclasses import dataclass
 
-from hilrt.compiled import compiled, stage
+from hilrt.compilation.compiled import compiled, stage
 from hilrt.solver import Floats
 from hilrt.tables.model import Learning, Workspace
 from hilrt.tables.record import Table

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from hilrt.compiled import compiled, entry_point
+from hilrt.compilation.compiled import compiled, entry_point
 from hilrt.tables.channels import CHANNELS
 from hilrt.tables.record import Table, table
 

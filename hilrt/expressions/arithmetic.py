@@ -9,19 +9,14 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from hilrt.compiled import compiled
+from hilrt.compilation.compiled import compiled
 from hilrt.expressions import operations as do
+from hilrt.tables.condition import is_true
 
 #: From here on every number is a whole one.
 ALL_WHOLE: Final = 2.0**52
 #: The exponential of anything larger is infinite.
 LARGEST_EXPONENT: Final = 709.782712893384
-
-
-@compiled
-def is_true(value: float) -> bool:
-    """Whether a value counts as a condition that holds: it is known, and not 0."""
-    return value == value and value != 0.0
 
 
 @compiled

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 
-from hilrt.compiled import compiled
+from hilrt.compilation.compiled import compiled
 from hilrt.expressions import operations as do
-from hilrt.expressions.arithmetic import arithmetic, is_true
+from hilrt.expressions.arithmetic import arithmetic
 from hilrt.expressions.filters import step_filter
 from hilrt.expressions.lookup import interpolate, interpolate_2d
+from hilrt.tables.condition import is_true
 from hilrt.tables.record import Table
 
 

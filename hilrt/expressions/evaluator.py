@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hilrt.compiled import compiled, entry_point
+from hilrt.compilation.compiled import compiled, entry_point
 from hilrt.errors import RecordError
 from hilrt.expressions.evaluate import evaluate
 from hilrt.expressions.known_signals import KnownSignals

@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from hilrt.compiled import compiled
+from hilrt.compilation.compiled import compiled
 from hilrt.expressions import operations as do
-from hilrt.expressions.arithmetic import is_true
 from hilrt.expressions.windows import delayed, window_mean
+from hilrt.tables.condition import is_true
 from hilrt.tables.record import Table
 
 #: Differences of times that count as none, s.

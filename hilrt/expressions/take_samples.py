@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from hilrt.compiled import compiled, stage
+from hilrt.compilation.compiled import compiled, stage
 from hilrt.expressions.evaluate import evaluate
 from hilrt.tables.given import LARGEST, StepInput
 from hilrt.tables.plan import Plan

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 
-from hilrt.compiled import compiled
+from hilrt.compilation.compiled import compiled
 from hilrt.expressions import operations as do
 from hilrt.tables.record import Table
 

@@ -7,7 +7,7 @@ measured after a gap counts for the gap, too.
 
 from __future__ import annotations
 
-from hilrt.compiled import compiled, stage
+from hilrt.compilation.compiled import compiled, stage
 from hilrt.solver import Floats
 from hilrt.tables.given import StepInput
 from hilrt.tables.plan import Plan

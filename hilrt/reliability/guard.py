@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from hilrt.compiled import compiled, stage
+from hilrt.compilation.compiled import compiled, stage
 from hilrt.tables.given import LARGEST, StepInput
 from hilrt.tables.plan import Plan
 from hilrt.tables.record import Table

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from hilrt.compiled import compiled, stage
+from hilrt.compilation.compiled import compiled, stage
 from hilrt.reliability.alarms import SAFE
 from hilrt.tables.given import LARGEST, StepInput
 from hilrt.tables.plan import RANGE_SAFE, RANGE_USE, Plan

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from hilrt.compiled import compiled, stage
+from hilrt.compilation.compiled import compiled, stage
 from hilrt.reliability.causes import (
     ALARM,
     CLOCK_UNCERTAIN,

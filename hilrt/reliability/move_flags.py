@@ -6,7 +6,7 @@ stayed below one half for `clear_time`, so that noise does not chatter.
 
 from __future__ import annotations
 
-from hilrt.compiled import stage
+from hilrt.compilation.compiled import stage
 from hilrt.tables.given import StepInput
 from hilrt.tables.plan import Plan
 from hilrt.tables.state import State

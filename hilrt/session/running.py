@@ -11,7 +11,7 @@ import contextlib
 import time
 from collections.abc import Iterator
 
-from hilrt import code_cache
+from hilrt.compilation import code_cache
 from hilrt.exchange.exchange import load_channels
 from hilrt.expect.margins import load_margins
 from hilrt.master import Master

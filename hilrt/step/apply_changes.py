@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hilrt.compiled import compiled, stage
+from hilrt.compilation.compiled import compiled, stage
 from hilrt.tables.given import BOND_SETTINGS, INPUT_SETTINGS, THRESHOLDS, StepInput
 from hilrt.tables.plan import Plan
 from hilrt.tables.record import Table

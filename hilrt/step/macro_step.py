@@ -8,7 +8,7 @@ depends on them; on a bench, where the step is fixed, all of `assess` runs in th
 
 from __future__ import annotations
 
-from hilrt.compiled import compiled
+from hilrt.compilation.compiled import compiled
 from hilrt.coupling.choose_step import choose_step
 from hilrt.coupling.compensate import compensate
 from hilrt.coupling.control_order import control_order, count_order

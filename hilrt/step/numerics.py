@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-from hilrt.compiled import entry_point
+from hilrt.compilation.compiled import entry_point
 from hilrt.config.structs import Session
 from hilrt.expressions.session_program import session_program
 from hilrt.reliability.alarms import AlarmNames

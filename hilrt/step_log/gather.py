@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hilrt.compiled import compiled, entry_point
+from hilrt.compilation.compiled import compiled, entry_point
 from hilrt.record.messages import Signal
 from hilrt.solver import Floats
 from hilrt.tables.record import Table, table

@@ -8,7 +8,7 @@ from math import log10
 import numpy as np
 from numpy.typing import NDArray
 
-from hilrt.compiled import compiled, entry_point
+from hilrt.compilation.compiled import compiled, entry_point
 from hilrt.solver import Floats
 from hilrt.timing.histogram import BINS, LONGEST_NS, PER_DECADE
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from numba.core import compiler, ir
 
-from hilrt.compiled import compiled
-from hilrt.stage_passes import ReadTablesOnce
+from hilrt.compilation.compiled import compiled
+from hilrt.compilation.stage_passes import ReadTablesOnce
 from hilrt.tables.record import Table, table
 
 ROWS = np.dtype([("value", "f8")])

@@ -1,12 +1,12 @@
 """Passes of numba's compiler, for functions of whole plans, states and inputs.
 
-A stage becomes part of the function that calls it (`hilrt.compiled.stage`), and numba is slow with
+A stage becomes part of the function that calls it (`compiled.stage`), and numba is slow with
 functions of that size. These passes make the same code of them. Processor times are of a first
 compilation that took 65 s without any of this.
 
 * `InlineStages`: numba inlines a function with all that was inlined into it before, and copies all
   of it twice at each level: 7 s. Here one level is inlined at a time, and copied once.
-* `CallParts`: what is called is compiled as a part of its caller (`hilrt.stage_compiler`).
+* `CallParts`: what is called is compiled as a part of its caller (`stage_compiler`).
 * `ReadTablesOnce`: every ``plan.inputs`` reads all 60 tables, as 400 numbers, of which LLVM takes
   away 393 later, and each inlined stage has copies of its own of all of them: 16 s. Here each table
   is read once, at the beginning.

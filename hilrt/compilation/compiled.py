@@ -6,7 +6,7 @@ interpreted with ``NUMBA_DISABLE_JIT=1``, bit for bit. For that it uses loops, +
 roots, `math.exp` and `math.log`; no reductions, integer powers, array expressions or linear
 algebra.
 
-Where compiled code is kept is in `hilrt.code_cache`.
+Where compiled code is kept is in `hilrt.compilation.code_cache`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Any, TypeVar, cast
 import numba
 import numpy as np
 
-from hilrt.code_cache import PACKAGE, ROOMS, cache_folder, cache_of
-from hilrt.stage_compiler import EntryCompiler, PartCompiler
+from hilrt.compilation.code_cache import PACKAGE, ROOMS, cache_folder, cache_of
+from hilrt.compilation.stage_compiler import EntryCompiler, PartCompiler
 
 #: It declares neither all of its options nor its settings.
 _numba: Any = numba

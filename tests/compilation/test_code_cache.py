@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from numba.core.caching import FunctionCache
 
-from hilrt import code_cache
-from hilrt.code_cache import TolerantCache, cache_folder
-from hilrt.compiled import compiled
+from hilrt.compilation import code_cache
+from hilrt.compilation.code_cache import TolerantCache, cache_folder
+from hilrt.compilation.compiled import compiled
 
 pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
 
@@ -89,7 +89,7 @@ def doubled(x):
 
 
 def test_a_full_disk_stops_nothing(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr("hilrt.compiled.cache_folder", lambda: str(tmp_path))
+    monkeypatch.setattr("hilrt.compilation.compiled.cache_folder", lambda: str(tmp_path))
 
     def full(self, sig, data):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -101,13 +101,13 @@ def test_a_full_disk_stops_nothing(tmp_path, monkeypatch, caplog):
 
 def test_a_folder_that_can_no_longer_be_written(tmp_path, monkeypatch, caplog):
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr("hilrt.compiled.cache_folder", lambda: str(tmp_path / "file"))
+    monkeypatch.setattr("hilrt.compilation.compiled.cache_folder", lambda: str(tmp_path / "file"))
     assert compiled(doubled)(2.0) == 4.0
     assert "can no longer be written" in caplog.text
 
 
 def test_code_that_was_cut_off_is_made_anew(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr("hilrt.compiled.cache_folder", lambda: str(tmp_path))
+    monkeypatch.setattr("hilrt.compilation.compiled.cache_folder", lambda: str(tmp_path))
     assert compiled(doubled)(2.0) == 4.0
     files = [file for file in tmp_path.rglob("*") if file.is_file()]
     assert {file.suffix for file in files} == {".nbi", ".nbc"}

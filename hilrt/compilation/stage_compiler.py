@@ -2,8 +2,8 @@
 
 numba compiles every function for itself: it is optimised with all that it calls, becomes machine
 code and gets an entry for Python, and the same is done again for each of its callers. Python calls
-two of the 180 functions of a macro step. The others are *parts* here (`hilrt.compiled`): their code
-goes into what calls them, and is optimised there. With this and with `hilrt.stage_passes` the first
+two of the 180 functions of a macro step. The others are *parts* here (`compiled`): their code
+goes into what calls them, and is optimised there. With this and with `stage_passes` the first
 compilation takes 0.36 of the processor time that numba takes alone; the code that comes out gives
 the same bits, and a macro step takes 0.92 of the time.
 
@@ -17,7 +17,13 @@ from typing import Any
 from numba.core import codegen, compiler, typed_passes
 from numba.core.compiler_machinery import PassManager
 
-from hilrt.stage_passes import TRANSLATION, AssignOnce, CallParts, InlineStages, ReadTablesOnce
+from hilrt.compilation.stage_passes import (
+    TRANSLATION,
+    AssignOnce,
+    CallParts,
+    InlineStages,
+    ReadTablesOnce,
+)
 
 #: They declare no types.
 _manager: Any = PassManager

@@ -34,11 +34,11 @@ ROOMS = (
     "timing",
     "step_log",
 )
-PACKAGE = Path(__file__).parent
+PACKAGE = Path(__file__).parents[1]
 #: What is to be said of the cache; a session passes it on.
 problems: list[str] = []
 
-log = logging.getLogger("hilrt.code_cache")
+log = logging.getLogger("hilrt.compilation.code_cache")
 #: It declares no types.
 _caching: Any = caching
 
@@ -128,15 +128,8 @@ def _digest() -> str:
     compiled into it.
     """
     digest = hashlib.sha256()
-    rooms = (file for room in ROOMS for file in (PACKAGE / room).rglob("*.py"))
-    for source in sorted(
-        (
-            PACKAGE / "compiled.py",
-            PACKAGE / "stage_compiler.py",
-            PACKAGE / "stage_passes.py",
-            *rooms,
-        )
-    ):
+    rooms = (PACKAGE / room for room in (*ROOMS, Path(__file__).parent.name))
+    for source in sorted(file for room in rooms for file in room.rglob("*.py")):
         digest.update(source.read_bytes())
     return digest.hexdigest()[:10]
 

@@ -1,0 +1,11 @@
+"""Conditions in tables: numbers, of which NaN is unknown."""
+
+from __future__ import annotations
+
+from hilrt.compilation.compiled import compiled
+
+
+@compiled
+def is_true(value: float) -> bool:
+    """Whether a value counts as a condition that holds: it is known, and not 0."""
+    return value == value and value != 0.0
