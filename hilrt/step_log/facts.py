@@ -37,7 +37,7 @@ FORMAT = 2
 #: Packages that the last bit of a decision depends on.
 _NUMERICAL = ("numpy", "numba", "llvmlite")
 #: Rooms whose sources decide what a macro step does.
-_DECIDING = ("coupling", "expressions", "reliability", "step", "tables")
+_DECIDING = ("compilation", "coupling", "expressions", "reliability", "step", "tables")
 _TARGET = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
