@@ -57,7 +57,6 @@ class Program:
         signals: Mapping[str, str] | KnownSignals,
         *,
         step: float,
-        where: Sequence[str] = (),
     ) -> Program:
         """The program of some expressions.
 
@@ -68,8 +67,6 @@ class Program:
             What they may name, with the units.
         step : float
             Shortest time between two samples of a signal, s. Windows and delays are sized by it.
-        where : sequence of str, optional
-            Table and key that each text comes from, for messages.
 
         Raises
         ------
@@ -79,7 +76,7 @@ class Program:
         """
         known = signals if isinstance(signals, KnownSignals) else KnownSignals(signals)
         problems: list[str] = []
-        expressions = _parsed(texts, where, problems)
+        expressions = _parsed(texts, problems)
         emitter = Emitter(known, known.read_by(expressions), step)
         try:
             order = known.channels_in_order()
@@ -99,14 +96,11 @@ class Program:
         return _program(emitter, values)
 
 
-def _parsed(
-    texts: Sequence[str | Expression], where: Sequence[str], problems: list[str]
-) -> list[Expression]:
+def _parsed(texts: Sequence[str | Expression], problems: list[str]) -> list[Expression]:
     found: list[Expression] = []
-    for i, text in enumerate(texts):
+    for text in texts:
         try:
-            place = where[i] if where else ""
-            found.append(text if isinstance(text, Expression) else parse(text, place))
+            found.append(text if isinstance(text, Expression) else parse(text))
         except ConfigError as error:
             problems += error.problems
     return found

@@ -42,15 +42,15 @@ def between(blocks: Iterable[Block], start_ns: int, end_ns: int) -> Iterator[Blo
             yield Block(block.channel, block.times_ns[keep], block.values[keep])
 
 
-def interleave(streams: Sequence[Iterator[Block]], window_ns: int = WINDOW_NS) -> Iterator[Block]:
-    """Blocks of several streams, cut so that all advance together.
+def interleave(streams: Sequence[Iterator[Block]]) -> Iterator[Block]:
+    """Blocks of several streams, cut so that all advance together, by `WINDOW_NS`.
+
+    No block of one stream is given before another's of an earlier window.
 
     Parameters
     ----------
     streams : sequence of iterators of Block
         Each with ascending times, of one topic.
-    window_ns : int
-        No block of one stream is given before another's of an earlier window.
     """
     waiting: list[tuple[int, int, Block]] = []  # first time, stream, rows
 
@@ -64,7 +64,7 @@ def interleave(streams: Sequence[Iterator[Block]], window_ns: int = WINDOW_NS) -
         refill(index)
     while waiting:
         first, index, block = heapq.heappop(waiting)
-        end = (first // window_ns + 1) * window_ns
+        end = (first // WINDOW_NS + 1) * WINDOW_NS
         n = int(np.searchsorted(block.times_ns, end))
         yield Block(block.channel, block.times_ns[:n], block.values[:n])
         if n < len(block.times_ns):

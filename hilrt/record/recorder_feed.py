@@ -55,15 +55,15 @@ EVENTS_PER_FLUSH = 16
 LOOK_MS = 20
 
 
-def open_feed_socket(address: str, batches: int = LEAST_BATCHES) -> zmq.Socket[bytes]:
+def open_feed_socket(address: str) -> zmq.Socket[bytes]:
     """Socket at `address`, to which a recorder can connect before it is known what it will record.
 
-    It queues so many `batches`, until it is known how many fit. Its background thread inherits
+    It queues `LEAST_BATCHES`, until it is known how many fit. Its background thread inherits
     the processor affinity and scheduling of the caller's, so open it before the master pins itself.
     """
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     opened: zmq.Socket[bytes] = context.socket(zmq.PUSH)
-    opened.sndhwm = batches
+    opened.sndhwm = LEAST_BATCHES
     opened.linger = 0
     bind(opened, address)
     return opened

@@ -17,7 +17,7 @@ class Oscillator(Fmi2Slave):
             self._real(port.name, Fmi2Causality.input, self.u, i)
         for i, port in enumerate(self.model.outputs):
             variable = Real(port.name, causality=Fmi2Causality.output)
-            variable.getter = lambda i=i: float(self.model._sample(self.u).y[i])
+            variable.getter = lambda i=i: float(self.model.initialize(0.0, self.u).y[i])
             self.register_variable(variable)
         for name in ("m", "k", "x", "v", "micro_step"):
             self._parameter(name)

@@ -37,11 +37,10 @@ FREE = "tcp://127.0.0.1:*"
 
 
 def make_feed(**options):
-    return RecorderFeed(TOPICS, open_feed_socket(FREE), **options)
-
-
-def address_of(feed):
-    return feed._socket.getsockopt_string(zmq.LAST_ENDPOINT)
+    opened = open_feed_socket(FREE)
+    feed = RecorderFeed(TOPICS, opened, **options)
+    feed.address = opened.getsockopt_string(zmq.LAST_ENDPOINT)
+    return feed
 
 
 @pytest.fixture
@@ -72,7 +71,7 @@ def wait_ready(feed):
 
 
 def test_rows_arrive_in_batches_after_the_head(feed, puller, tmp_path):
-    puller.connect(address_of(feed))
+    puller.connect(feed.address)
     wait_ready(feed)
     assert feed.ready
     feed.begin(tmp_path, "demo", 123, metadata={"key": "value"})
@@ -99,7 +98,7 @@ def test_as_fast_as_possible_a_batch_is_as_long_as_fits_into_its_bytes(
     monkeypatch.setattr("hilrt.record.recorder_feed.BATCH_NS", 1 << 60)
     rows = BATCH_BYTES // 16
     with contextlib.closing(make_feed(holds_back=True)) as feed:
-        puller.connect(address_of(feed))
+        puller.connect(feed.address)
         wait_ready(feed)
         feed.begin(tmp_path, "demo", 0)
         receive(puller)
@@ -113,7 +112,7 @@ def test_as_fast_as_possible_a_batch_is_as_long_as_fits_into_its_bytes(
 
 
 def test_batch_leaves_after_its_time(feed, puller, tmp_path):
-    puller.connect(address_of(feed))
+    puller.connect(feed.address)
     wait_ready(feed)
     feed.begin(tmp_path, "demo", 0)
     receive(puller)
@@ -158,7 +157,7 @@ def test_rows_lost_for_too_long_in_one_piece_are_told(feed, puller, tmp_path):
     feed.max_gap_ns, feed.on_gap = 1e9, told.append
     feed.begin(tmp_path, "demo", 0)
     commit_all(feed, range(900))
-    puller.connect(address_of(feed))
+    puller.connect(feed.address)
     wait_ready(feed)
     commit_all(feed, range(900, 1000))  # taken: a later loss is another one
     puller.close()
@@ -176,7 +175,7 @@ def test_slow_recorder_costs_rows_not_time(puller, tmp_path):
     feed = make_feed(queue_bytes=1)
     puller.rcvhwm = 1
     puller.setsockopt(zmq.RCVBUF, 1024)
-    puller.connect(address_of(feed))
+    puller.connect(feed.address)
     wait_ready(feed)
     feed.begin(tmp_path, "demo", 0)
     k = 0
@@ -202,7 +201,7 @@ def test_recorder_that_comes_late_gets_the_head_first(feed, puller, tmp_path):
     feed.begin(tmp_path, "demo", 0)
     for k in range(64):
         feed.commit(k)
-    puller.connect(address_of(feed))
+    puller.connect(feed.address)
     wait_ready(feed)
     for k in range(64):
         feed.commit(64 + k)
@@ -234,7 +233,7 @@ def never_read(puller, *, holds_back):
     feed = make_feed(queue_bytes=1, holds_back=holds_back)
     puller.rcvhwm = 1
     puller.setsockopt(zmq.RCVBUF, 1024)
-    puller.connect(address_of(feed))
+    puller.connect(feed.address)
     wait_ready(feed)
     return feed
 
