@@ -99,14 +99,10 @@ class Mass1(Mass):
 
     Parameters
     ----------
-    m, k, kc, c, cc : float
-        Mass [kg], wall and coupling stiffness [N/m], wall and coupling damping [N s/m].
-    x, v : float
-        Initial displacement [m] and velocity [m/s].
-    micro_step : float
-        Longest step of the integrator, s.
-    integrator : {"paper", "exact"}
-        Symplectic Euler, or no error at all.
+    kc, cc : float
+        Stiffness [N/m] and damping [N s/m] of the coupling.
+    m, k, c, x, v, micro_step, integrator
+        As for `Mass`.
     """
 
     inputs = (Port("x2", "m"), Port("v2", "m/s"))
@@ -148,17 +144,7 @@ class Mass1(Mass):
 
 
 class Mass2(Mass):
-    """Mass on a wall spring, driven by a force.
-
-    Parameters
-    ----------
-    m, k, c : float
-        Mass [kg], wall stiffness [N/m] and damping [N s/m].
-    x, v : float
-        Initial displacement [m] and velocity [m/s].
-    micro_step, integrator
-        As for `Mass1`.
-    """
+    """Mass on a wall spring, driven by a force; parameters as for `Mass`."""
 
     inputs = (Port("force", "N"),)
     outputs = (Port("v", "m/s"), Port("x", "m"))
