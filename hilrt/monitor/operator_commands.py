@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hmac
+import math
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
@@ -45,6 +46,9 @@ MAX_WHO, MAX_TEXT = 60, 500
 MAX_FRAME = 4096
 #: Text of an ``acknowledge`` that is for all events up to its number.
 ALL_BEFORE = "and all before it"
+#: Actions whose value counts or numbers something, and the largest number.
+NUMBERED = ("acknowledge", "answer", "refused", "shadow")
+MAX_NUMBER = 2**53
 #: Commands handled in one turn of the event loop: what a flood may cost a tick.
 COMMANDS_AT_ONCE = 4
 QUEUE_LENGTH = 32
@@ -106,7 +110,8 @@ def encode(message: OperatorCommand | Reply) -> bytes:
 def decode_command(frame: bytes) -> OperatorCommand:
     """Command in a frame, its name cut to length; `msgspec.MsgspecError` if it is none.
 
-    So is one with a note that is longer than `MAX_TEXT`, rather than kept in part.
+    This includes a note longer than `MAX_TEXT`, which is not kept in part, and numbers that the
+    action cannot mean. NaN is one only for ``adjust``, where it gives an input back.
     """
     if len(frame) > MAX_FRAME:
         raise msgspec.DecodeError(f"a command of {len(frame)} bytes")
@@ -116,7 +121,20 @@ def decode_command(frame: bytes) -> OperatorCommand:
     if command.action == "mark" and len(command.text) > MAX_TEXT:
         raise msgspec.DecodeError(f"a note of {len(command.text)} characters, over {MAX_TEXT}")
     command.text = command.text[:MAX_TEXT]
+    _check_numbers(command)
     return command
+
+
+def _check_numbers(command: OperatorCommand) -> None:
+    """Raise `msgspec.ValidationError` for a number that the command cannot mean."""
+    value, action = command.value, command.action
+    if not math.isfinite(command.at):
+        raise msgspec.ValidationError(f"`at` is {command.at}, not a time")
+    if action in NUMBERED and not (0.0 <= value <= MAX_NUMBER and value.is_integer()):
+        raise msgspec.ValidationError(f"`value` of {action} is {value:g}, not a whole number")
+    gives_back = action == "adjust" and math.isnan(value)
+    if not (math.isfinite(value) or gives_back):
+        raise msgspec.ValidationError(f"`value` of {action} is {value:g}, not a finite number")
 
 
 def decode_reply(frame: bytes) -> Reply:

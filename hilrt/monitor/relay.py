@@ -13,6 +13,8 @@ import os
 import signal
 import sys
 import time
+import traceback
+from collections.abc import Callable
 
 import msgspec
 import zmq
@@ -46,6 +48,8 @@ WRONG_TOKEN = "refused: wrong token"
 NO_TOKEN = (
     "refused: give the token first; the session prints it at its start, or HILRT_TOKEN has it"
 )
+#: Exceptions that are reported in full; more are only counted.
+REPORTED_DEFECTS = 10
 #: Requests whose answers are awaited.
 MAX_OPEN = 256
 
@@ -96,10 +100,12 @@ class Relay:
         Commands with a wrong token that the session has not been told of.
     report_at : float
         Monotonic time from which on it is told, s.
+    defects : int
+        Messages that were dropped because taking them raised an exception.
     """
 
     def __init__(self, settings: RelaySettings) -> None:
-        self.stop = False
+        self.stop, self.defects = False, 0
         self._settings = settings
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._rows = self._open(zmq.PULL)
@@ -111,6 +117,7 @@ class Relay:
         connect(self._master, settings.master)
         self._telemetry = self._open(zmq.XPUB)
         self._telemetry.setsockopt(zmq.XPUB_VERBOSE, 1)
+        self._telemetry.maxmsgsize = MAX_FRAME  # of subscriptions
         self._commands = self._open(zmq.ROUTER)
         self._commands.maxmsgsize = MAX_FRAME
         self._bind(self._telemetry, settings.telemetry, settings.public_telemetry)
@@ -159,11 +166,26 @@ class Relay:
                 break
             for socket, handle in handlers.items():
                 if socket in ready:
-                    handle()
+                    self.handle(handle)
             self.broadcast.tick(time.monotonic())
             self.report_wrong_tokens(time.monotonic())
             self._flush()
         self._context.destroy(linger=LINGER_MS)
+
+    def handle(self, take: Callable[[], None]) -> None:
+        """Take one message. A defect that it meets costs this message, and never the relay.
+
+        Safe and stop come this way. The session is told; the traceback is in the relay's log.
+        """
+        try:
+            take()
+        except Exception as error:
+            self.defects += 1
+            if self.defects > REPORTED_DEFECTS:
+                return
+            traceback.print_exc()
+            text = f"a message was dropped, {type(error).__name__}: {error}"
+            self._pass_on([], OperatorCommand(action="refused", who="relay", text=text))
 
     def _flush(self) -> None:
         for topic, frame in self.broadcast.outbox:

@@ -65,7 +65,8 @@ class Operator:
         """Carry out a command and note it."""
         if command.action == "refused":  # told by the relay
             self.strangers["wrong_token"] += round(command.value)
-            self.events.note("warning", "operator", command.text, "wrong_token")
+            cause = "wrong_token" if command.value else "relay"
+            self.events.note("warning", "operator", command.text, cause)
             return Reply(True, "noted")
         reply = self._carry_out(command)
         done = reply.text if reply.ok else f"not done: {reply.text}"

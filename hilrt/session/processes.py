@@ -29,6 +29,12 @@ LAST_LINE: Final = 0.5
 #: Processes that must not delay a tick.
 IDLE_PRIORITY: Final = VIEWS | {"recorder"}
 
+#: What the end of a process means for its users.
+AFTERWARDS: Final = {
+    "relay": "; from now on viewers show nothing new and operators' commands do not arrive: "
+    "Ctrl-C in the session's terminal ends it, with benches at rest"
+}
+
 
 class RecorderSockets(NamedTuple):
     """Addresses of the recorder's sockets.
@@ -184,7 +190,7 @@ class Processes:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_LINE):
                 last = (await asyncio.to_thread(child.tail, 1)).strip()
-        text = child.describe_exit() + (f": {last}" if last else "")
+        text = child.describe_exit() + (f": {last}" if last else "") + AFTERWARDS.get(name, "")
         for link in self._links:
             if link.name == name and isinstance(link, RemoteLink):
                 self._ends[name] = text

@@ -1,6 +1,7 @@
 """Commands reach the master with the key, and only with it."""
 
 import asyncio
+import math
 
 import msgspec
 import pytest
@@ -36,6 +37,23 @@ def test_texts_are_fit_for_a_terminal(who, text, action):
     assert len(command.text) <= MAX_TEXT
     assert command.who
     assert (command.who + command.text).isprintable()
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e300, 2**63, 0.5, -1.0])
+@pytest.mark.parametrize("action", ["acknowledge", "answer", "shadow", "refused"])
+def test_what_numbers_or_counts_is_a_whole_number(action, value):
+    with pytest.raises(msgspec.MsgspecError, match="not a whole number"):
+        decode_command(encode(OperatorCommand(action=action, value=value)))
+
+
+def test_only_an_adjusted_number_may_be_nan_and_none_infinite():
+    given_back = decode_command(encode(OperatorCommand(action="adjust", value=math.nan)))
+    assert math.isnan(given_back.value)
+    for action, value in (("adjust", math.inf), ("stop", math.nan), ("mark", -math.inf)):
+        with pytest.raises(msgspec.MsgspecError, match="not a finite number"):
+            decode_command(encode(OperatorCommand(action=action, value=value)))
+    with pytest.raises(msgspec.MsgspecError, match="not a time"):
+        decode_command(encode(OperatorCommand(action="stop", at=math.nan)))
 
 
 @given(st.binary(max_size=60))

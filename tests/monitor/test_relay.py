@@ -4,11 +4,13 @@ import math
 import threading
 import time
 
+import msgspec
 import pytest
 import zmq
 
 from hilrt.isolation.local_sockets import LocalAddresses
 from hilrt.monitor.operator_commands import (
+    ACTIONS,
     CommandClient,
     OperatorCommand,
     Reply,
@@ -187,6 +189,62 @@ def test_command_for_another_run_is_refused(bench):
         refused = bench.relay.refusal(OperatorCommand(action="stop", key="token", run=run), now)
         assert problem in refused
         assert bool(refused) == bool(problem)
+
+
+WRONG = [
+    math.nan, math.inf, -math.inf, 1e300, -1e300, 2**63, 2**64 - 1, -(2**63), 0.5, -1, True, None,
+    "", "x" * 600, b"\xff", [], [1], {}, {"a": 1}, "\x1b[2J", "\u202e",
+]  # fmt: skip
+
+
+def test_no_field_of_any_command_ends_the_relay(bench):
+    """Every field of every action with numbers, types and sizes that nobody expects."""
+    bench.relay.report_at = math.inf
+    bench.settings.head.control = [action for action in ACTIONS if action != "arm"]
+    bench.relay.refusal = lambda command, now: ""  # without the limit of commands per second
+    record_event = record(RecordEvent(0, "error", "x", "a", "bang"))
+    bench.rows.send_multipart([record_event])
+    bench.until(lambda: bench.viewer.events)
+    sender = bench.context.socket(zmq.DEALER)
+    sender.connect(bench.settings.commands)
+    sent = 0
+    for action in [*ACTIONS, "refused", "none"]:
+        for field in ("action", "who", "value", "text", "key", "run", "at"):
+            for value in WRONG:
+                command = {"action": action, "who": "Eve", "key": "token", field: value}
+                sender.send_multipart([b"", msgspec.msgpack.encode(command)])
+                sent += 1
+                while bench.master.poll(0):
+                    *envelope, frame = bench.master.recv_multipart()
+                    decode_command(frame)  # what is passed on is a command
+                    bench.master.send_multipart([*envelope, encode(Reply(True, "done"))])
+                if sent % 50 == 0:
+                    while sender.poll(1):
+                        sender.recv_multipart()
+    while bench.master.poll(100):
+        *envelope, frame = bench.master.recv_multipart()
+        decode_command(frame)
+        bench.master.send_multipart([*envelope, encode(Reply(True, "done"))])
+    sender.close()
+    assert bench.relay.defects == 0
+    bench.client.send(OperatorCommand(action="mark", text="still here", key="token"))
+    assert bench.obey_one(Reply(True)).text == "still here"
+
+
+def test_a_defect_costs_one_message_and_the_session_is_told(bench, capsys):
+    def fail(command, now):
+        raise ValueError("a defect")
+
+    bench.relay.refusal = fail
+    assert bench.client.send(OperatorCommand(action="mark", key="token"))
+    told = bench.obey_one(Reply(True))
+    assert (told.action, told.value) == ("refused", 0.0)
+    assert told.text == "a message was dropped, ValueError: a defect"
+    assert bench.relay.defects == 1
+    assert "ValueError: a defect" in capsys.readouterr().err
+    del bench.relay.refusal
+    bench.client.send(OperatorCommand(action="mark", text="still here", key="token"))
+    assert bench.obey_one(Reply(True)).text == "still here"
 
 
 def test_what_the_relay_repeats_is_no_life_of_the_session(bench):

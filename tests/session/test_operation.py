@@ -1,10 +1,13 @@
 """What operators' commands do, and that each is noted, also when it is refused."""
 
+import contextlib
+import math
 import os
 import time
 from datetime import datetime
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from hilrt.check.check_monitor import check_monitor
@@ -12,7 +15,8 @@ from hilrt.check.check_topology import Topology
 from hilrt.config.problems import Findings
 from hilrt.config.record_tables import Adjustable, MonitorTable
 from hilrt.link import Ports
-from hilrt.monitor.operator_commands import OperatorCommand
+from hilrt.monitor.open_prompts import OpenPrompts
+from hilrt.monitor.operator_commands import ACTIONS, OperatorCommand, decode_command, encode
 from hilrt.monitor.session_state import SessionState
 from hilrt.monitor.status import StatusPublisher
 from hilrt.session.event_log import EventLog
@@ -54,6 +58,18 @@ def running(operator, shadow=False):
 
 def obey(operator, action, **values):
     return operator.obey(OperatorCommand(action=action, who="Ada", **values))
+
+
+def test_no_number_of_any_command_raises(operator):
+    running(operator)
+    operator.master.publisher = SimpleNamespace(prompts=OpenPrompts())
+    operator.master.progress = SimpleNamespace(t_ns=0)
+    numbers = [0.0, -0.0, 0.5, -1.0, 1e300, -1e300, 2.0**53, 5e-324, math.nan]
+    for action in ACTIONS:
+        for value in numbers:
+            command = OperatorCommand(action=action, text="reliability.power_residual", value=value)
+            with contextlib.suppress(msgspec.MsgspecError):
+                assert operator.obey(decode_command(encode(command))).text
 
 
 def test_note_goes_into_the_log_with_who(operator):

@@ -106,6 +106,18 @@ async def test_the_loop_does_not_wait_for_the_output_of_a_dead_process(
     assert dead.reader not in (0, threading.get_ident())
 
 
+async def test_the_end_of_the_relay_says_what_it_means_and_what_is_left(tmp_path):
+    notes, warnings, dead = Notes(), [], Dead()
+    dead.name = "relay"
+    dead.disk.set()
+    processes = Processes(tmp_path, [], notes, warnings)
+    processes.children = {"relay": dead}
+    processes._ended("relay", 2)
+    await processes.report_ends()
+    assert "operators' commands do not arrive" in notes.texts[0]
+    assert "Ctrl-C in the session's terminal ends it" in warnings[0]
+
+
 posix = pytest.mark.skipif(os.name != "posix", reason="signals are those of POSIX")
 
 
