@@ -17,11 +17,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
-from tornado.httpserver import HTTPServer
 from tornado.iostream import StreamClosedError
 from tornado.web import Application
 from tornado.websocket import WebSocketHandler
 
+from hilrt.monitor.limited_server import LimitedServer, trust
 from hilrt.monitor.operator_commands import same_key
 from hilrt.monitor.own_ports import listen_at
 from hilrt.monitor.read_token import PARAMETER, given_token
@@ -135,7 +135,7 @@ class FoxgloveServer:
             websocket_ping_interval=_PING_S,
             log_function=lambda handler: None,
         )
-        self._http = HTTPServer(application, idle_connection_timeout=_PING_S)
+        self._http = LimitedServer(application)
         self._http.add_sockets(sockets)
 
     def open(
@@ -229,6 +229,7 @@ class FoxgloveClient(WebSocketHandler):
         elif len(self._server.clients) >= MAX_CLIENTS:
             self._refuse(503, f"{MAX_CLIENTS} clients are connected already")
         else:
+            trust(self.request)
             await super().get(*args, **kwargs)
 
     def _refuse(self, status: int, reason: str) -> None:

@@ -34,12 +34,15 @@ from hilrt.monitor.operator_commands import (
     same_key,
 )
 from hilrt.monitor.stream import Head
+from hilrt.peers.transport.connection_limiter import ConnectionLimiter
 
 SETTINGS_VARIABLE = "HILRT_RELAY"
 #: Messages kept for a subscriber that does not read; more are dropped for it alone.
 QUEUE_LENGTH = 256
 POLL_MS = 20
 LINGER_MS = 300
+#: How long a connection to a public address may take to be made.
+HANDSHAKE_MS = 3000
 #: Commands passed on per second, which bounds the cost of a flood for the master.
 COMMANDS_PER_S = 20
 #: Shortest time between two reports of refused commands to the session, s.
@@ -120,6 +123,7 @@ class Relay:
         self._telemetry.maxmsgsize = MAX_FRAME  # of subscriptions
         self._commands = self._open(zmq.ROUTER)
         self._commands.maxmsgsize = MAX_FRAME
+        self._limiters: list[ConnectionLimiter] = []
         self._bind(self._telemetry, settings.telemetry, settings.public_telemetry)
         self._bind(self._commands, settings.commands, settings.public_commands)
         head = settings.head
@@ -142,11 +146,14 @@ class Relay:
         socket.linger = LINGER_MS
         return socket
 
-    @staticmethod
-    def _bind(socket: zmq.Socket[bytes], *addresses: str) -> None:
-        for address in addresses:
-            if address:
-                bind(socket, address)
+    def _bind(self, socket: zmq.Socket[bytes], local: str, public: str) -> None:
+        bind(socket, local)
+        if public:
+            socket.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
+            limiter = ConnectionLimiter(self._context, socket)
+            bind(socket, public)
+            limiter.bound()
+            self._limiters.append(limiter)
 
     def run(self) -> None:
         """Relay until stopped; what has arrived by then is still sent."""
@@ -170,6 +177,10 @@ class Relay:
             self.broadcast.tick(time.monotonic())
             self.report_wrong_tokens(time.monotonic())
             self._flush()
+            for limiter in self._limiters:
+                limiter.look()
+        for limiter in self._limiters:
+            limiter.close()
         self._context.destroy(linger=LINGER_MS)
 
     def handle(self, take: Callable[[], None]) -> None:

@@ -10,6 +10,7 @@ from bokeh.settings import settings
 from tornado.httputil import HTTPServerRequest
 from tornado.web import RequestHandler
 
+from hilrt.monitor.limited_server import trust
 from hilrt.monitor.operator_commands import same_key
 from hilrt.monitor.read_token import PARAMETER, given_token
 from hilrt.web.guarded_page import guard
@@ -72,6 +73,8 @@ class ForKnownReaders(BokehTornado):
             return self._refuse(request, FOREIGN_NAME)
         if not request.path.startswith(FOR_ALL) and not self._may_read(request):
             return self._refuse(request, NO_TOKEN)
+        if self._may_read(request):
+            trust(request)
         return super().find_handler(request, **kwargs)
 
     def _refuse(self, request: HTTPServerRequest, reason: str) -> Any:

@@ -15,10 +15,10 @@ from bokeh.server.server import BaseServer
 from bokeh.server.util import bind_sockets
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-from tornado.httpserver import HTTPServer
 from tornado.ioloop import IOLoop, PeriodicCallback
 from tornado.web import RequestHandler
 
+from hilrt.monitor.limited_server import LimitedServer
 from hilrt.monitor.read_token import read_token, with_token
 from hilrt.monitor.viewer import Viewer
 from hilrt.peers.addresses import is_loopback, parse_address
@@ -82,7 +82,7 @@ def make_server(
         check_unused_sessions_milliseconds=2000,
         keep_alive_milliseconds=5000,
     )
-    http = HTTPServer(application)
+    http = LimitedServer(application)
     http.add_sockets(sockets)
     server = BaseServer(IOLoop.current(), application, http)
     PeriodicCallback(source.poll, POLL_MS).start()

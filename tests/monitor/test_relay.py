@@ -1,6 +1,8 @@
 """The relay: what a token opens, and what it keeps from the master."""
 
+import contextlib
 import math
+import socket
 import threading
 import time
 
@@ -284,6 +286,28 @@ def test_subscriber_that_never_reads_harms_nobody(bench):
     frozen.close()
     assert bench.viewer.received > got
     assert bench.thread.is_alive()
+
+
+def test_strangers_cannot_take_all_descriptors_of_the_relay(unused_tcp_port):
+    """Connections beyond the limit are not accepted; a viewer that was there goes on."""
+    made = Bench(public_telemetry=f"tcp://127.0.0.1:{unused_tcp_port}")
+    with contextlib.ExitStack() as stack:
+        stack.callback(made.close)
+        refused = 0
+        for _ in range(900):
+            one = stack.enter_context(socket.socket())
+            one.settimeout(0.05)
+            try:
+                one.connect(("127.0.0.1", unused_tcp_port))
+                refused = 0 if one.recv(1) else refused + 1  # ZeroMQ's greeting
+            except (TimeoutError, ConnectionError):
+                refused += 1
+            if refused == 3:
+                break
+        assert refused == 3
+        made.until(
+            lambda: made.status.publish(Status(session="s", state="RUNNING")) or made.viewer.status
+        )
 
 
 def test_client_without_session():

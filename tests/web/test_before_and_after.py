@@ -13,7 +13,7 @@ import zmq
 
 from hilrt.monitor.own_ports import bind_page, close
 from hilrt.monitor.telemetry import Status, encode
-from hilrt.web import ended_page
+from hilrt.web import ended_page, plain_server
 from hilrt.web.ended_page import EndedPage, how_it_ended
 from hilrt.web.own_names import PROXY_VARIABLE
 from hilrt.web.plain_server import Answer, PlainServer
@@ -94,6 +94,82 @@ def test_a_browser_that_goes_away_in_a_request_leaves_no_traceback(unused_tcp_po
         server.stop()
         close(sockets)
     assert capsys.readouterr().err == ""
+
+
+@pytest.fixture
+def plain(unused_tcp_port):
+    sockets = bind_page(f"127.0.0.1:{unused_tcp_port}")
+    server = PlainServer(sockets, "127.0.0.1", unused_tcp_port, TOKEN, lambda path: Answer(b"page"))
+    server.port = unused_tcp_port
+    yield server
+    close(sockets)
+
+
+class Drip(threading.Thread):
+    """A stranger that sends its request byte by byte until it is cut off; at most 400 bytes."""
+
+    def __init__(self, port):
+        super().__init__()
+        self.connection = socket.create_connection(("127.0.0.1", port))
+        self.connection.settimeout(10.0)
+        self.connection.sendall(b"GET /")
+        self.over, self.cut = threading.Event(), False
+        self.start()
+
+    def run(self):
+        with self.connection:
+            for _ in range(400):
+                try:
+                    self.connection.sendall(b"x")
+                except OSError:
+                    self.cut = True
+                    return
+                if self.over.wait(0.02):
+                    return
+
+
+def test_who_sends_byte_by_byte_keeps_nobody_waiting_and_is_cut_off(plain):
+    drips = [Drip(plain.port) for _ in range(3)]
+    assert get(plain.port, "/") == (200, "page")
+    for drip in drips:
+        drip.join()
+    assert all(drip.cut for drip in drips)  # while the server runs: each request has a deadline
+    plain.stop()
+
+
+def test_a_stop_does_not_wait_for_who_sends_byte_by_byte(plain, monkeypatch):
+    monkeypatch.setattr(plain_server, "REQUEST_S", 1e6)
+    drips = [Drip(plain.port) for _ in range(3)]
+    assert get(plain.port, "/") == (200, "page")
+    plain.stop()
+    for drip in drips:
+        drip.join()
+    assert all(drip.cut for drip in drips)
+
+
+def test_silent_connections_beyond_the_limit_give_way(plain, monkeypatch):
+    monkeypatch.setattr(plain_server, "REQUEST_S", 1e6)
+    many = plain_server.MAX_CONNECTIONS + 5
+    silent = [socket.create_connection(("127.0.0.1", plain.port)) for _ in range(many)]
+    for _ in range(3):
+        assert get(plain.port, "/") == (200, "page")
+    plain.stop()
+    for one in silent:
+        with one:
+            one.settimeout(10.0)
+            assert one.recv(1) == b""
+
+
+def test_a_reader_that_does_not_read_does_not_keep_the_server_from_stopping(unused_tcp_port):
+    sockets = bind_page(f"127.0.0.1:{unused_tcp_port}")
+    large = Answer(bytes(50_000_000))
+    server = PlainServer(sockets, "127.0.0.1", unused_tcp_port, TOKEN, lambda path: large)
+    with socket.create_connection(("127.0.0.1", unused_tcp_port)) as lazy:
+        host = f"Host: 127.0.0.1:{unused_tcp_port}"
+        lazy.sendall(f"GET /?token={TOKEN} HTTP/1.0\r\n{host}\r\n\r\n".encode())
+        assert lazy.recv(9) == b"HTTP/1.0 "
+        server.stop()
+    close(sockets)
 
 
 def test_a_page_gets_the_end_and_the_report(unused_tcp_port, tmp_path):
