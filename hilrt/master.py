@@ -185,9 +185,7 @@ class Master:
         if self.feed.records or judge is not None:
             newest = self.progress.timeline.newest
             self.row.fill(h_ns * 1e-9, marks.late_ns, marks.compute_ns, newest)
-        if self.exchange.remote:
-            self.exchange.times.count()
-            self.exchange.readmit()
+        self.exchange.upkeep()
         self.snapshots.look(t_ns)
         self.feed.commit(t_ns)
         if judge is not None:

@@ -14,6 +14,7 @@ from hilrt.can.receiver import Receiver
 from hilrt.errors import ProtocolError
 from hilrt.peers import wire
 from hilrt.peers.peer import Peer
+from hilrt.timing.early_reception import LOOK_NS
 
 #: How long the bench may take to be heard completely before the first exchange, s.
 FIRST_FRAMES_TIMEOUT = 10.0
@@ -79,7 +80,7 @@ class MasterDialogue:
 
     def take(self, traffic: BusTraffic) -> None:
         """Take the master's messages; one that is malformed is counted, the first one told."""
-        for message in self.peer.receive():
+        for message in self.peer.receive(LOOK_NS):
             self.heard_at = self._clock()
             self._guardian.master_seen(self.heard_at)
             try:

@@ -121,23 +121,24 @@ class Channel:
     def _take_measured(self, sample: Sample, t_arrived: float, given: StepInputWriter) -> None:
         """Enter a bench's sample, which is valid when it arrived if it says nothing else.
 
-        What is said to be valid later than that shows how far the bench's clock is off: polynomials
-        through values of the future would go astray.
+        What is said to be valid later than that by more than the clock is uncertain shows how far
+        the bench's clock is off: polynomials through values of the future would go astray.
         """
-        table, s = self._table, self.s
+        table, s, remote = self._table, self.s, self.remote
+        uncertainty = 0.0 if remote is None else remote.peer.clock.uncertainty  # NaN: not known yet
         newest, ahead = t_arrived, 0.0
         if sample.t_valid is not None and len(sample.t_valid):
             newest = float(np.fmax.reduce(sample.t_valid, initial=float(table.newest[s])))
             ahead = newest - t_arrived
-            if ahead > 0.0:
+            if ahead > 0.0 and not ahead <= uncertainty:
                 sample.t_valid = np.minimum(sample.t_valid, t_arrived)
                 newest = t_arrived
+            else:
+                ahead = 0.0
         given.take(s, sample, t_arrived)
         table.newest[s], table.compute_us[s] = newest, sample.compute_us
-        if self.remote is not None:
-            given.clock_error(s, max(self.remote.peer.clock.uncertainty, ahead))
-        elif ahead > 0.0:
-            given.clock_error(s, ahead)
+        if remote is not None or ahead > 0.0:
+            given.clock_error(s, max(uncertainty, ahead))
 
     def first_event(self) -> float:
         """Session time of the first discontinuity that the arrivals tell of, s; else infinite.

@@ -2,7 +2,8 @@
 
 Each subsystem has a `Channel`; a channel is looked at when something has arrived for it or leaves
 over it, and the `ChannelTable` says of all at once which are due, late, and how old. In real time
-no subsystem is waited for: `cut` takes what has arrived. As fast as possible, `collect` waits until
+no subsystem is waited for: `receive_early` takes in what arrives while the master sleeps, and `cut`
+what has come since. As fast as possible, `collect` waits until
 every stepped solver that is due has answered, with a timeout.
 """
 
@@ -26,6 +27,7 @@ from hilrt.step.numerics import Numerics
 from hilrt.tables import given, state
 from hilrt.tables.given import StepInput
 from hilrt.tables.record import Table, table
+from hilrt.timing.early_reception import LOOK_NS
 from hilrt.timing.monotonic import monotonic_ns
 
 #: Beginning of a wait for solvers, as fast as possible, in which the event loop stands still, s.
@@ -149,7 +151,9 @@ class Exchange:
         PeerLost
             If a subsystem is known to be gone or has missed more ticks than its policy allows.
         """
-        self._take_in(t_ns)
+        if self._hub is not None:
+            self._hub.receive(self._hub.clock() + LOOK_NS)
+        self._take_in(t_ns, self._polled)
         self._open = False
         elapsed = elapsed_ns * 1e-9
         regular, lost = self._table.look(tick, t_ns, elapsed)
@@ -157,12 +161,40 @@ class Exchange:
         if lost >= 0:
             raise self._missed.too_many(lost)
 
-    def _take_in(self, t_ns: int) -> None:
-        """Enter what has arrived, and is for the cut at `t_ns` [ns]."""
-        if not self._open:  # the first look at a new interval
+    def fileno(self) -> int | None:
+        """Descriptor of all remote subsystems; None if there are none."""
+        return None if self._hub is None else self._hub.fileno()
+
+    def receive_early(self, t_ns: int, until_ns: int, *, first: bool) -> int:
+        """Take in what has arrived for the coming cut at `t_ns`, while the master sleeps.
+
+        Never computes a step, sends a heartbeat or accepts a connection.
+
+        Parameters
+        ----------
+        t_ns : int
+            Session time of the cut, ns.
+        until_ns : int
+            Reading of the monotonic clock by which it ends, ns.
+        first : bool
+            The first look since the slack: subsystems of this process have computed meanwhile.
+
+        Returns
+        -------
+        int
+            Messages and samples found.
+        """
+        taken = self.taken
+        messages = 0 if self._hub is None else self._hub.receive(until_ns)
+        self._take_in(t_ns, self._polled if first else ())
+        return messages + self.taken - taken
+
+    def _take_in(self, t_ns: int, polled: Sequence[Channel]) -> None:
+        """Enter what has been received, and is for the cut at `t_ns` [ns]."""
+        if not self._open:  # the first time in a new interval
             self._writer.begin()
             self._open = True
-        self._receive(self._polled)
+        self._collect(polled)
         for channel in list(self._waiting.values()):
             self.taken += channel.take_in(t_ns, self._writer, self.times)
             if channel.ended:
@@ -170,11 +202,10 @@ class Exchange:
             if not channel.arrivals:
                 del self._waiting[channel.s]
 
-    def _receive(self, polled: Sequence[Channel]) -> None:
-        """Have the channels take what has come for them."""
+    def _collect(self, polled: Sequence[Channel]) -> None:
+        """Have the channels take what the hub has received for them, and the `polled` ones look."""
         hub = self._hub
         if hub is not None:
-            hub.drain()
             for link in list(hub.arrived):
                 channel = self._of_name[link.name]
                 if channel.receive():
@@ -187,7 +218,7 @@ class Exchange:
                 self._waiting[channel.s] = channel
 
     def receive_reports(self) -> None:
-        """Take in what subsystems have reported and no cut has looked at, after one was lost."""
+        """Receive what remote subsystems have sent, however long that takes."""
         if self._hub is not None:
             self._hub.drain()
 
@@ -228,6 +259,13 @@ class Exchange:
             if channel.arrivals:
                 self._waiting[channel.s] = channel
 
+    def upkeep(self) -> None:
+        """Heartbeats, new connections, answer times and solvers that came back, in the slack."""
+        if self._hub is not None:
+            self._hub.upkeep(self._hub.clock() + LOOK_NS)
+            self.times.count()
+            self.readmit()
+
     # --- solvers that are behind, or came back ------------------------------------------------
 
     @property
@@ -256,7 +294,8 @@ class Exchange:
 
     def send_on(self) -> None:
         """Take what has arrived, and send each solver that has answered its next interval."""
-        self._take_in(self._next_ns)
+        self.receive_reports()
+        self._take_in(self._next_ns, self._polled)
         for channel in self._catching_up:
             channel.send_pending()
 
@@ -279,7 +318,8 @@ class Exchange:
 
     def answered(self, t_ns: int) -> bool:
         """Poll; whether every stepped solver that was to reach `t_ns` or less has answered."""
-        self._receive([])
+        self.receive_reports()
+        self._collect(())
         while (s := self._table.first_owing(t_ns)) >= 0:
             channel = self._channels[s]
             if channel.remote is not None or not channel.receive():

@@ -17,7 +17,7 @@ import contextlib
 import logging
 import select
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Protocol, TypeVar, cast
 
 from hilrt.errors import ProtocolError
@@ -41,6 +41,8 @@ log = logging.getLogger("hilrt.peers.hub")
 
 #: Most messages taken by one `Hub.drain`: a flooding peer cannot hold the master up.
 MAX_PER_DRAIN = 1000
+#: Looks in a row that ran out of time before all was read: a peer floods the master.
+FLOODED_LOOKS = 20
 #: How often a waiting event loop looks at the transports unasked, s.
 _LOOK_AGAIN_S = 0.01
 _LINGER_MS = 200
@@ -125,7 +127,8 @@ class Hub:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._draining = False
-        self._look_ns = 0
+        self._look_ns = self._unfinished = 0
+        self._missing = False
         self._ended: list[Connection] = []
         self._watchers = 0
         self._watching_fd = False
@@ -224,29 +227,62 @@ class Hub:
         self._hand_over()
 
     def drain(self) -> None:
-        """Hand all that has arrived to the links, and see to heartbeats; never blocks."""
+        """Hand all that has arrived to the links; heartbeats and connections too; never blocks."""
+        if not self.closed:
+            self._drain(self.clock(), None)
+
+    def receive(self, until_ns: int) -> int:
+        """Hand what has arrived to the links, and do nothing else; never blocks.
+
+        Connections take turns, and each has at least one; beyond that it ends by `until_ns`, on the
+        hub's clock, or after `MAX_PER_DRAIN` messages. Returns how many messages there were.
+        """
         if self.closed:
-            return
+            return 0
+        taken = self._take(self._used, until_ns, accept=False)
+        if not taken:  # being asked makes a descriptor that reports edges report the next one
+            for server in self._servers:
+                server.waiting()
+        if self.protocol.has_output:
+            self._hand_over()
+        return taken
+
+    def upkeep(self, until_ns: int) -> None:
+        """Send heartbeats that are due, and accept connections; ends by `until_ns` as `receive`."""
         now_ns = self.clock()
+        due_ns = min(self.protocol.due_ns, self._look_ns)
+        if not self.closed and (self._missing or now_ns >= due_ns):
+            self._drain(now_ns, until_ns)
+
+    def _drain(self, now_ns: int, until_ns: int | None) -> None:
         keeps = now_ns >= self.protocol.due_ns
-        if self._watchers or now_ns >= self._look_ns:
+        if self._watchers or self._missing or now_ns >= self._look_ns:
             self._look_ns = now_ns + round(self.protocol.heartbeat_s * 1e9)
             self._see_to_connections()
-        self._draining = True
-        for server in self._servers if keeps or self._watchers else self._used:
-            self._take(server)
-        self._draining = False
-        while self._ended:
-            self.protocol.connection_lost(self._ended.pop(), "its connection closed")
+        self._take(self._servers if keeps or self._watchers else self._used, until_ns, accept=True)
         if keeps:
             self.protocol.keep_alive(now_ns)
         if self.protocol.has_output:
             self._hand_over()
 
-    def _take(self, server: ServerTransport) -> None:
-        """Give the protocol what one transport has received."""
+    def _take(
+        self, servers: Sequence[ServerTransport], until_ns: int | None, *, accept: bool
+    ) -> int:
+        """Give the protocol what the transports have received; how many messages that was."""
+        self._draining, unfinished = True, self._unfinished
+        taken = sum([self._take_from(server, until_ns, accept) for server in servers])
+        self._draining = False
+        if self._unfinished == unfinished:
+            self._unfinished = 0
+        while self._ended:
+            self.protocol.connection_lost(self._ended.pop(), "its connection closed")
+        return taken
+
+    def _take_from(self, server: ServerTransport, until_ns: int | None, accept: bool) -> int:
         protocol, clock = self.protocol, self.clock
-        for taken, (key, message) in enumerate(server.take(), start=1):
+        turns = 2 * len(self._links)  # an answer and a heartbeat or event of each
+        taken = 0
+        for taken, (key, message) in enumerate(server.take(accept), start=1):
             connection = (server, key)
             if isinstance(message, bytes):
                 stays = protocol.receive(connection, message, clock(), server.origin)
@@ -258,8 +294,17 @@ class Hub:
             if not stays:
                 server.end(key)
             if taken == MAX_PER_DRAIN:
-                protocol.count(STRANGER, "flood", f"{MAX_PER_DRAIN} messages at once", clock())
-                break
+                self._flooded(f"{MAX_PER_DRAIN} messages at once")
+                return taken
+            if until_ns is not None and taken >= turns and clock() >= until_ns:
+                self._unfinished += 1
+                if self._unfinished % FLOODED_LOOKS == 0:
+                    self._flooded("more messages than there is time to read, again and again")
+                return taken
+        return taken
+
+    def _flooded(self, text: str) -> None:
+        self.protocol.count(STRANGER, "flood", text, self.clock())
 
     def _hand_over(self) -> None:
         """Send what the protocol has to send, and give its events to the links."""
@@ -303,9 +348,9 @@ class Hub:
         expects = None in connections
         self._used = [server for server in self._servers if expects or server in used]
         peers = self.protocol.peers.values()
-        missing = not peers or any(peer.wants_connection for peer in peers)
+        self._missing = not peers or any(peer.wants_connection for peer in peers)
         for server in self._servers:
-            server.expect(missing, len(peers))
+            server.expect(self._missing, len(peers))
 
     def _see_to_connections(self) -> None:
         """Let the transports take connections in, or refuse them."""

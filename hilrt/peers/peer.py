@@ -204,13 +204,20 @@ class Peer:
         for data in self.protocol.data_to_send():
             self._transmit(data)
 
-    def receive(self) -> list[FromMaster]:
-        """Messages that have arrived, heartbeats (already answered) included; never blocks."""
+    def receive(self, within_ns: int | None = None) -> list[FromMaster]:
+        """Messages that have arrived, heartbeats (already answered) included; never blocks.
+
+        What is not read `within_ns` waits for the next call: a process that has deadlines of its
+        own is not held up by a master that sends too much.
+        """
         messages: list[FromMaster] = []
+        end_ns = None if within_ns is None else self.clock() + within_ns
         while len(messages) < MAX_PER_RECEIVE and (data := self.transport.receive(0)) is not None:
-            message = self.protocol.receive(data, self.clock())
+            message = self.protocol.receive(data, now_ns := self.clock())
             if message is not None:
                 messages.append(message)
+            if end_ns is not None and now_ns >= end_ns:
+                break
         self.protocol.keep_alive(self.clock())
         self._flush()
         return messages

@@ -17,6 +17,7 @@ import sys
 import time
 from typing import Literal, Protocol
 
+from hilrt.timing.early_reception import EarlyReception
 from hilrt.timing.monotonic import monotonic_ns
 from hilrt.timing.timerfd import TimerFd
 
@@ -43,7 +44,13 @@ class Clock(abc.ABC):
         """Reading, ns."""
 
     @abc.abstractmethod
-    async def sleep_until(self, target_ns: int, *, stand_still: bool = True) -> int:
+    async def sleep_until(
+        self,
+        target_ns: int,
+        *,
+        stand_still: bool = True,
+        reception: EarlyReception | None = None,
+    ) -> int:
         """Return when the reading is at least `target_ns`; at once if it already is.
 
         Parameters
@@ -52,6 +59,8 @@ class Clock(abc.ABC):
             ns.
         stand_still : bool
             False where other tasks are to run until the end.
+        reception : EarlyReception, optional
+            Receives what arrives while the event loop stands still. What it raises ends the sleep.
 
         Returns
         -------
@@ -92,8 +101,16 @@ class VirtualClock(Clock):
         """Let time pass without sleeping: what a computation would have taken."""
         self._now += duration_ns
 
-    async def sleep_until(self, target_ns: int, *, stand_still: bool = True) -> int:
-        """Jump to `target_ns`; never back."""
+    async def sleep_until(
+        self,
+        target_ns: int,
+        *,
+        stand_still: bool = True,
+        reception: EarlyReception | None = None,
+    ) -> int:
+        """Jump to `target_ns`, never back, after one look for samples."""
+        if reception is not None and target_ns > self._now:
+            reception.look(target_ns)
         self._now = max(self._now, target_ns)
         await self._turn()
         return self._now
@@ -105,8 +122,8 @@ class SleepTimer(Protocol):
     async def wait_until(self, target_ns: int) -> None:
         """Let other tasks run until then."""
 
-    def block_until(self, target_ns: int) -> None:
-        """Block, and the event loop with it, until then."""
+    def block_until(self, target_ns: int, fd: int | None = None) -> bool:
+        """Block, and the event loop with it, until then; False if `fd` was readable before."""
 
     def close(self) -> None:
         """Free it. May be called twice."""
@@ -156,19 +173,27 @@ class WallClock(Clock):
         """See `Clock.wake_ns`."""
         return target_ns - self.spin_ns
 
-    async def sleep_until(self, target_ns: int, *, stand_still: bool = True) -> int:
+    async def sleep_until(
+        self,
+        target_ns: int,
+        *,
+        stand_still: bool = True,
+        reception: EarlyReception | None = None,
+    ) -> int:
         """Wake `spin_ns` before `target_ns`, then busy-wait."""
         wake_ns = self.wake_ns(target_ns)
         ahead_ns = wake_ns - monotonic_ns()
         if ahead_ns <= 0:
             await self._turn()
         else:
-            await self._rest(ahead_ns, wake_ns, STANDSTILL_NS if stand_still else 0)
+            await self._rest(ahead_ns, wake_ns, STANDSTILL_NS if stand_still else 0, reception)
             self._last_turn = monotonic_ns()
         if self._longest_spin_ns:
             self._follow(self._last_turn - wake_ns if ahead_ns > 0 else 0)
+        polls_from_ns = target_ns if reception is None else reception.polls_from_ns
         while (now_ns := monotonic_ns()) < target_ns:
-            pass
+            if now_ns >= polls_from_ns and reception is not None and reception.readable():
+                reception.look(target_ns)
         return now_ns
 
     def _follow(self, late_ns: int) -> None:
@@ -178,7 +203,9 @@ class WallClock(Clock):
         else:
             self.spin_ns = max(self.spin_ns - round(LATE_WAKES * SPIN_GROWS_NS), MIN_SPIN_NS)
 
-    async def _rest(self, ahead_ns: int, wake_ns: int, still_ns: int) -> None:
+    async def _rest(
+        self, ahead_ns: int, wake_ns: int, still_ns: int, reception: EarlyReception | None
+    ) -> None:
         """Let other tasks run until `still_ns` before `wake_ns`, once at least; then block."""
         if ahead_ns <= still_ns:
             await asyncio.sleep(0)
@@ -186,12 +213,25 @@ class WallClock(Clock):
             await asyncio.sleep((ahead_ns - still_ns) * 1e-9)
         else:
             await self.timer.wait_until(wake_ns - still_ns)
+        if reception is not None:
+            self._receive_until(wake_ns, reception)
         if (left_ns := wake_ns - monotonic_ns()) <= 0:
             return
         if self.timer is None:
             time.sleep(left_ns * 1e-9)  # noqa: ASYNC251 - the loop is to stand still
         else:
             self.timer.block_until(wake_ns)
+
+    def _receive_until(self, wake_ns: int, reception: EarlyReception) -> None:
+        """Block for the timer and the descriptor together; take in what arrives meanwhile.
+
+        The event loop's own timer cannot be waited for with a descriptor: it has one look.
+        """
+        fits = reception.look(wake_ns)
+        while fits and self.timer is not None and reception.watches:
+            if self.timer.block_until(wake_ns, reception.fd):
+                return
+            fits = reception.look(wake_ns)
 
     def close(self) -> None:
         """Free the timer. May be called twice."""

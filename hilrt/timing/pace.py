@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from hilrt.timing.clock import Clock
+from hilrt.timing.early_reception import EarlyReception, Receiver
 from hilrt.timing.grid import CommunicationPoint, Grid
 from hilrt.timing.monotonic import monotonic_ns
 from hilrt.timing.overrun import Overrun
@@ -33,7 +34,7 @@ Stopping = Callable[[], bool]
 BetweenSteps = Callable[[CommunicationPoint, Stopping], Awaitable[CommunicationPoint]]
 
 
-class Samples(Protocol):
+class Samples(Receiver, Protocol):
     """What a pace needs of the exchange."""
 
     @property
@@ -133,6 +134,7 @@ class RealTime(Pace):
         super().__init__(step_ns, variable_step, progress)
         self.clock, self.overrun, self.samples = clock, overrun, samples
         self.factor, self.deadline_ns = factor, deadline_ns
+        self.reception = EarlyReception(samples, round(step_ns / factor), clock.now_ns)
 
     @property
     def overran(self) -> bool:
@@ -150,7 +152,7 @@ class RealTime(Pace):
     async def reach(self, point: CommunicationPoint, stopping: Stopping) -> CommunicationPoint:
         """Sleep until `point`; if the clock wakes the master too late, until a later one."""
         while True:
-            await self._sleep_until(self.overrun.grid.clock_ns(point.t_ns))
+            await self._sleep_until(self.overrun.grid.clock_ns(point.t_ns), point.t_ns)
             if not point.elapsed_ns:  # the first point is always served
                 return point
             later_ns = self.overrun.wake(point.t_ns, self.clock.now_ns()) - point.t_ns
@@ -160,10 +162,11 @@ class RealTime(Pace):
             ticks = later_ns // self.step_ns
             point = CommunicationPoint(tick + ticks, t_ns + later_ns, elapsed_ns + later_ns)
 
-    async def _sleep_until(self, target_ns: int) -> None:
-        """Sleep; solvers that are behind get what they missed meanwhile."""
+    async def _sleep_until(self, target_ns: int, t_ns: int) -> None:
+        """Sleep and receive; solvers that are behind get what they missed meanwhile."""
         if not self.samples.behind:
-            await self.clock.sleep_until(target_ns)
+            self.reception.begin(t_ns, target_ns)
+            await self.clock.sleep_until(target_ns, reception=self.reception)
             return
         until_ns = self.clock.wake_ns(target_ns) - QUIET_NS
         pursuit = asyncio.ensure_future(self.samples.catch_up(until_ns))

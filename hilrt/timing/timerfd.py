@@ -23,6 +23,9 @@ class TimerFd:
         self._fd = _timerfd_create()
         self._poll = select.poll()
         self._poll.register(self._fd, select.POLLIN)
+        self._both = select.poll()  # the timer and the descriptor of the last call
+        self._both.register(self._fd, select.POLLIN)
+        self._watched: int | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiter: asyncio.Future[None] | None = None
 
@@ -46,11 +49,28 @@ class TimerFd:
         finally:
             self._waiter = None
 
-    def block_until(self, target_ns: int) -> None:
-        """Block, and the event loop with it, until the clock reads `target_ns`."""
+    def block_until(self, target_ns: int, fd: int | None = None) -> bool:
+        """Block, and the event loop with it, until the clock reads `target_ns`.
+
+        Returns False when `fd` became readable before; the timer is then set all the same.
+        """
         _timerfd_settime(self._fd, target_ns)
-        self._poll.poll()
+        if fd is None:
+            self._poll.poll()
+        else:
+            self._watch(fd)
+            if not any(ready == self._fd for ready, _ in self._both.poll()):
+                return False
         os.read(self._fd, 8)
+        return True
+
+    def _watch(self, fd: int) -> None:
+        """Wait for `fd` together with the timer from now on."""
+        if fd != self._watched:
+            if self._watched is not None:
+                self._both.unregister(self._watched)
+            self._both.register(fd, select.POLLIN)
+            self._watched = fd
 
     def _expired(self) -> None:
         try:

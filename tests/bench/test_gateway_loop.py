@@ -83,7 +83,7 @@ class ScriptedPeer:
         self.inbox: list[wire.FromMaster] = []
         self.sent: list[wire.Message] = []
 
-    def receive(self) -> list[wire.FromMaster]:
+    def receive(self, within_ns: int | None = None) -> list[wire.FromMaster]:
         messages, self.inbox = self.inbox, []
         return messages
 

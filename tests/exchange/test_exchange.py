@@ -2,19 +2,24 @@
 
 import asyncio
 import socket
+from collections import deque
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hilrt.errors import PeerLost, SolverError
 from hilrt.exchange.exchange import Exchange
 from hilrt.link import Arrival, Link, Ports
 from hilrt.peers import wire
 from hilrt.peers.hub import Hub
-from hilrt.solver import Port, Sample
+from hilrt.peers.remote_link import RemoteLink
+from hilrt.solver import Port, Sample, Solver
 from hilrt.tables.given import StepInput
 from hilrt.timing.monotonic import monotonic_ns
+from hilrt_adapters.inprocess import InProcessLink, InProcessOptions
 from hilrt_adapters.zeromq import ZeroMQLink, ZeroMQOptions
 from tests.peers.test_hub import Dealer, drain_until
 from tests.stepping import make_numerics
@@ -236,6 +241,127 @@ def test_a_value_from_the_future_shows_how_far_the_clock_is_off():
     assert exchange.given.outputs["t_valid"].tolist() == [0.9e-3, 0.0]
     assert exchange.given.outputs["fresh"].tolist() == [1, 0]
     assert exchange.given.subsystems["clock_error"][0] == pytest.approx(0.4991)
+
+
+# --- before the tick ------------------------------------------------------------------------------
+
+ANSWER = st.tuples(
+    st.integers(0, 2),  # which subsystem
+    st.floats(0.0, 3.0),  # when it arrives, in ticks since the one before
+    st.floats(-9.0, 9.0),
+    st.sampled_from([None, 0.2, 0.9]),  # its validity within that, of a bench's sample
+    st.booleans(),
+)
+
+
+@given(answers=st.lists(ANSWER, max_size=12), looks=st.lists(st.floats(0.0, 3.0), max_size=6))
+def test_receiving_early_gives_what_receiving_at_the_tick_does(answers, looks):
+    """Whenever the master looks, and however often, the same samples make the same step input."""
+    results = []
+    for looked in ([], sorted(looks)):
+        bench = Scripted("bench", n_outputs=2, physical=True)
+        links = [bench, Scripted("one"), Scripted("other")]
+        exchange = make_exchange(*links, catch_up=[False, False, True], max_misses=9)
+        turn(exchange, 0)
+        arriving = sorted(answers, key=lambda answer: answer[1])
+        found = []
+        for tick in (1, 2, 3):
+            events = [(a[1], 1, a) for a in arriving if tick - 1 <= a[1] < tick]
+            events += [(at, 0, None) for at in looked if tick - 1 <= at < tick]
+            for at, _, answer in sorted(events, key=lambda event: event[:2]):
+                if answer is None:
+                    exchange.receive_early(tick * MS, 0, first=True)
+                    continue
+                s, t, y, valid, middle = answer
+                values = (y, -y) if s == 0 else (y,)
+                extra = {}
+                if s == 0 and valid is not None:
+                    extra["t_valid"] = np.array([(np.floor(t) + valid) * 1e-3, np.nan])
+                if middle:
+                    extra["y_mid"] = np.array(values) / 2
+                if s == 0 or exchange.channels["busy"][s]:
+                    if s != 0 and links[s].inbox:
+                        continue  # one answer for each step
+                    links[s].answers(*values, t=at * 1e-3, **extra)
+            turn(exchange, tick)
+            found.append([table.tobytes() for table in exchange.given])
+        results.append((found, exchange.channels.tobytes(), exchange.taken))
+    assert results[0] == results[1]
+
+
+def test_an_early_look_computes_no_step_of_this_process():
+    class Integrator(Solver):
+        inputs, outputs = (Port("u"),), (Port("y"),)
+        steps = 0
+
+        def initialize(self, t0, u0):
+            return Sample(np.zeros(1))
+
+        def advance(self, t, h, u):
+            self.steps += 1
+            return Sample(np.ones(1))
+
+    link = InProcessLink(
+        "model", InProcessOptions(adapter="inprocess", model="models:Integrator"), Path()
+    )
+    link.host(model := Integrator())
+    exchange = make_exchange(link)
+    turn(exchange, 0)
+    exchange.run_local()
+    assert model.steps == 1
+    assert exchange.receive_early(MS, 0, first=True) == 1
+    assert exchange.receive_early(MS, 0, first=False) == 0
+    turn(exchange, 1)
+    assert model.steps == 1
+    assert exchange.given.outputs["y"][0] == 1.0
+
+
+def test_a_loss_that_is_found_early_is_raised_as_at_the_tick():
+    class Gone(Scripted):
+        def poll(self):
+            raise PeerLost(self.name, "its process ended")
+
+    exchange = make_exchange(Gone("engine"))
+    with pytest.raises(PeerLost, match="its process ended"):
+        exchange.receive_early(MS, 0, first=True)
+
+
+class Behind(Scripted, RemoteLink):
+    """A bench behind a hub, whose clock is known to within 50 µs."""
+
+    role, step_message = "gateway", wire.SetPoints
+    initialized = receive = None
+
+    def __init__(self, hub):
+        super().__init__("bench", physical=True)
+        self.options, self.events, self.peer = ZeroMQOptions(adapter="zeromq"), deque(), None
+        hub.add(self)
+        self.peer.clock.add(0, 0, 100_000)
+
+    def take(self):
+        return self.poll()
+
+
+@pytest.mark.parametrize(
+    ("ahead_us", "valid_us", "error_us"), [(-10, 890, 50), (40, 940, 50), (60, 900, 60)]
+)
+def test_what_lies_within_the_clocks_uncertainty_neither_clamps_nor_counts(
+    ahead_us, valid_us, error_us
+):
+    """An early look reads a sample sooner; the error of its clock's offset then shows as future."""
+    hub = Hub("demo", direct=False)
+    try:
+        bench = Behind(hub)
+        exchange = make_exchange(bench)
+        turn(exchange, 0)
+        bench.answers(1.0, t=0.9e-3, t_valid=np.array([0.9e-3 + ahead_us * 1e-6]))
+        hub.arrived[bench] = None
+        exchange.receive_early(MS, 0, first=False)
+        turn(exchange, 1)
+        assert exchange.given.outputs["t_valid"][0] == pytest.approx(valid_us * 1e-6)
+        assert exchange.given.subsystems["clock_error"][0] == pytest.approx(error_us * 1e-6)
+    finally:
+        hub.close()
 
 
 def test_a_solver_that_never_catches_up_is_lost():

@@ -1,5 +1,7 @@
 import asyncio
 import contextlib
+import select
+import sys
 import time
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from hilrt.peers.unused_messages import STRANGER
 from hilrt_adapters.zeromq import ZeroMQLink, ZeroMQOptions
 
 DEADLINE_S = 10.0
+linux = pytest.mark.skipif(sys.platform != "linux", reason="the transport within a machine")
 SECOND = 1_000_000_000
 
 
@@ -402,6 +405,70 @@ async def test_heartbeats_go_on_while_nothing_polls(link, dealers):
     finally:
         dealer.close()
         hub.close()
+
+
+# --- looks that must end in time ------------------------------------------------------------------
+
+
+@linux
+def test_a_flooding_peer_keeps_no_other_peer_waiting(hub, clock):
+    links = [add_link(hub, name) for name in ("loud", "quiet")]
+    with contextlib.ExitStack() as made:
+        loud, quiet = (made.enter_context(contextlib.closing(Neighbour(hub))) for _ in links)
+        for peer, name in ((loud, "loud"), (quiet, "quiet")):
+            peer.hello(name)
+            peer.receive(wire.Welcome)
+        hub.drain()
+        for link in links:
+            link.events.clear()
+        for _ in range(200):
+            loud.send(wire.Event(level="info", cause="x", text=""))
+        quiet.send(wire.Event(level="info", cause="x", text=""))
+        assert hub.receive(clock.ns) == 4  # two turns for each, although there is no time
+        assert [len(link.events) for link in links] == [3, 1]
+        assert not hub.counters[STRANGER, "flood"]
+        for _ in range(hub_module.FLOODED_LOOKS):
+            hub.receive(clock.ns)
+        assert hub.counters[STRANGER, "flood"] == 1
+        assert hub.receive(clock.ns + SECOND) > 100  # with time left, all of them
+
+
+@linux
+def test_a_look_before_the_tick_neither_accepts_nor_sends(hub, clock):
+    link = add_link(hub)
+    with contextlib.closing(Neighbour(hub)) as peer:
+        peer.hello()
+        clock.ns += SECOND
+        hub.receive(clock.ns)
+        assert link.peer.connection is None
+        hub.upkeep(clock.ns)
+        hub.upkeep(clock.ns)
+        assert link.peer.connection is not None
+        while peer.client.receive(1):
+            pass
+        clock.ns += SECOND
+        hub.receive(clock.ns + SECOND)
+        assert peer.client.receive(1) is None
+        hub.upkeep(clock.ns)
+        assert isinstance(wire.decode_from_master(peer.client.receive(1)), wire.Heartbeat)
+
+
+@linux
+def test_a_look_that_finds_nothing_silences_a_descriptor_that_reports_edges(hub):
+    """A stranger's connection by TCP makes the hub readable although no peer has sent a thing."""
+    link = add_link(hub)
+    with contextlib.closing(Neighbour(hub)) as peer, contextlib.closing(Dealer(hub)) as stranger:
+        peer.hello()
+        peer.receive(wire.Welcome)
+        assert link.peer.connection is not None
+        stranger.send(wire.Event(level="info", cause="x", text=""))
+        deadline = time.monotonic() + DEADLINE_S
+        while not select.select([hub], [], [], 0.01)[0]:
+            assert time.monotonic() < deadline
+        while select.select([hub], [], [], 0.01)[0]:
+            assert time.monotonic() < deadline, "it stays readable"
+            hub.receive(hub.clock() + SECOND)
+        assert hub.protocol.peers["model"].connection is not None
 
 
 # --- time and end ---------------------------------------------------------------------------------

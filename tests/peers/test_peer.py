@@ -211,3 +211,14 @@ def test_what_does_not_fit_the_queue_is_counted_never_waited_for(peer, master):
     sent = [peer.send(message) for _ in range(5000)]
     assert not all(sent)
     assert peer.counters["send_lost"] == sent.count(False)
+
+
+def test_a_master_that_sends_too_much_does_not_hold_up_a_process_with_deadlines(master, peer):
+    for _ in range(10):
+        master.send(wire.Heartbeat(sent_ns=1))
+    deadline, taken = time.monotonic() + DEADLINE_S, 0
+    while taken < 10 and time.monotonic() < deadline:
+        looked = peer.receive(0)  # no time is left, by a clock that stands still
+        assert len(looked) <= 1
+        taken += len(looked)
+    assert taken == 10

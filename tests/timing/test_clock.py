@@ -1,7 +1,9 @@
 """The virtual clock, and the wall clock's promises that do not depend on load."""
 
 import asyncio
+import contextlib
 import select
+import socket
 import sys
 
 import pytest
@@ -16,6 +18,7 @@ from hilrt.timing.clock import (
     measure_spin_ns,
     monotonic_ns,
 )
+from hilrt.timing.timerfd import TimerFd
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="timerfd is a Linux call")
 MS = 1_000_000
@@ -82,9 +85,10 @@ class ScriptedTimer:
     async def wait_until(self, target_ns):
         self.block_until(target_ns)
 
-    def block_until(self, target_ns):
+    def block_until(self, target_ns, fd=None):
         self.waits.append(target_ns)
         self.ns = target_ns + self.late_ns
+        return True
 
     def close(self):
         pass
@@ -142,6 +146,22 @@ async def test_the_loop_does_not_hear_of_a_timer_that_rang_while_it_stood_still(
     readable, _, _ = select.select([clock.timer], [], [], 0)
     assert readable == []
     clock.close()
+
+
+@linux
+async def test_a_blocking_wait_ends_for_a_descriptor_or_at_its_time():
+    here, there = socket.socketpair()
+    with contextlib.closing(TimerFd()) as timer, here, there:
+        there.send(b"x")
+        assert not timer.block_until(monotonic_ns() + 3600 * 1000 * MS, here.fileno())
+        here.recv(1)
+        target = monotonic_ns() + MS
+        assert timer.block_until(target, here.fileno())
+        assert monotonic_ns() >= target
+        others, _ = pair = socket.socketpair()
+        assert timer.block_until(monotonic_ns() + MS, others.fileno())
+        for one in pair:
+            one.close()
 
 
 async def test_a_cancelled_sleep_leaves_the_clock_usable(wall):

@@ -23,13 +23,20 @@ class Samples:
 
     def __init__(self):
         self.behind = False
-        self.asked = []
+        self.asked, self.looks = [], []
 
     async def catch_up(self, until_ns):
         self.asked.append(("catch_up", until_ns))
 
     async def collect(self, t_ns, timeout, stopping):
         self.asked.append(("collect", t_ns, timeout))
+
+    def fileno(self):
+        return None
+
+    def receive_early(self, t_ns, until_ns, *, first):
+        self.looks.append((t_ns, until_ns, first))
+        return 1
 
 
 def never():
@@ -52,6 +59,16 @@ async def test_a_point_has_come_when_the_clock_says_so(factor, at_ns):
     assert await pace.reach(THIRD, never) == THIRD
     assert pace.now_ns() == EPOCH + at_ns
     assert pace.samples.asked == []  # no solver is waited for
+    ((t_ns, until_ns, first),) = pace.samples.looks  # but what has come is received before
+    assert (t_ns, first) == (3 * MS, True)
+    assert EPOCH <= until_ns < EPOCH + at_ns
+
+
+async def test_nothing_is_received_early_for_a_point_that_has_passed():
+    pace = real_time()
+    pace.clock.advance(EPOCH + 3 * MS)
+    await pace.reach(THIRD, never)
+    assert pace.samples.looks == []
 
 
 async def test_a_clock_that_wakes_too_late_leads_to_a_later_point():

@@ -31,8 +31,10 @@ class ServerTransport(abc.ABC):
         """Whether there is something to take. It must be asked before the descriptor is watched."""
 
     @abc.abstractmethod
-    def take(self) -> Iterator[tuple[Hashable, bytes | Exception]]:
-        """What has arrived, with its connection's key, until there is no more.
+    def take(self, accept: bool = True) -> Iterator[tuple[Hashable, bytes | Exception]]:
+        """Yield what has arrived, with its connection's key, until there is no more.
+
+        Connections take turns. Without `accept`, new ones stay where they are.
 
         In place of a message there may be a `ProtocolError` (something came that is none) or a
         `BrokenPipeError` (the connection is closed; all it had sent has been taken).

@@ -92,9 +92,9 @@ class LocalServer(ServerTransport):
         """See `ServerTransport.waiting`."""
         return bool(self._epoll.poll(0, 1))
 
-    def take(self) -> Iterator[tuple[socket.socket, bytes | Exception]]:
-        """See `ServerTransport.take`: connections take turns."""
-        asked = 0
+    def take(self, accept: bool = True) -> Iterator[tuple[socket.socket, bytes | Exception]]:
+        """See `ServerTransport.take`."""
+        asked = 0 if accept else MAX_ACCEPTED
         while ready := self._epoll.poll(0):
             for fd, _ in ready:
                 connection = self.connections.get(fd)

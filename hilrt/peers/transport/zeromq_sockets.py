@@ -103,8 +103,8 @@ class Router(ServerTransport):
         """See `ServerTransport.waiting`."""
         return bool(zmq_poll(self._readables, 0))
 
-    def take(self) -> Iterator[tuple[bytes, bytes | Exception]]:
-        """See `ServerTransport.take`; of a connection that closed, only `send` tells."""
+    def take(self, accept: bool = True) -> Iterator[tuple[bytes, bytes | Exception]]:
+        """See `ServerTransport.take`; ZeroMQ accepts, and only `send` tells of what closed."""
         while zmq_poll(self._readables, 0):
             identity = self._socket.recv(_NOBLOCK)
             frame = self._socket.recv(_NOBLOCK, copy=False)

@@ -1,0 +1,194 @@
+"""Looks before the tick: bounded, never too late, polled in the spin alone; on a scripted clock."""
+
+import socket
+
+import pytest
+
+from hilrt.errors import PeerLost
+from hilrt.timing import clock as clock_module
+from hilrt.timing.clock import VirtualClock, WallClock
+from hilrt.timing.early_reception import FIRST_LOOK_NS, FRUITLESS, EarlyReception
+
+US = 1_000
+MS = 1_000_000
+STEP = MS
+TICK = 10 * MS
+
+
+class Time:
+    """A clock's reading that tests and looks move."""
+
+    def __init__(self):
+        self.ns = TICK - STEP
+        self.passed = lambda ns: None
+
+    def __call__(self):
+        self.ns += 10  # reading it takes time, so that busy-waiting ends
+        self.passed(self.ns)
+        return self.ns
+
+
+class Peers:
+    """Messages at scripted times; a real descriptor that is readable while one waits."""
+
+    def __init__(self, time, *times_ns, takes_ns=10 * US):
+        self.time, self.coming, self.takes_ns = time, list(times_ns), takes_ns
+        time.passed = self.pass_until
+        self.here, self.there = socket.socketpair()
+        self.looks = []  # (when it began, by when it had to end, first)
+        self.arrived = self.found = 0
+        self.always_readable = False
+
+    def fileno(self):
+        return self.here.fileno()
+
+    def pass_until(self, ns):
+        """Let messages arrive until then; whether there are any."""
+        while self.coming and self.coming[0] <= ns:
+            self.coming.pop(0)
+            self.there.send(b"x")
+            self.arrived += 1
+        return self.arrived > 0 or self.always_readable
+
+    def receive_early(self, t_ns, until_ns, *, first):
+        self.looks.append((self.time.ns, until_ns, first))
+        self.pass_until(self.time.ns)
+        found, self.arrived = self.arrived, 0
+        if found:
+            self.here.recv(found)
+            self.time.ns += self.takes_ns
+        self.found += found
+        return found
+
+    def close(self):
+        self.here.close()
+        self.there.close()
+
+
+class Timer:
+    """Blocks in scripted time, until a message comes if it is to watch for one."""
+
+    def __init__(self, time, peers):
+        self.time, self.peers, self.watched = time, peers, 0
+
+    async def wait_until(self, target_ns):
+        self.time.ns = max(self.time.ns, target_ns)
+
+    def block_until(self, target_ns, fd=None):
+        if fd is not None:
+            self.watched += 1
+            assert fd == self.peers.fileno()
+            if self.peers.pass_until(self.time.ns):
+                return False
+            if self.peers.coming and self.peers.coming[0] < target_ns:
+                self.time.ns = self.peers.coming[0]
+                self.peers.pass_until(self.time.ns)
+                return False
+        self.time.ns = max(self.time.ns, target_ns)
+        return True
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def sleep(monkeypatch):
+    """Sleeps until `TICK` while messages come at the given times before it [µs]."""
+    made = []
+
+    async def sleep(*before_us, spin_us=50, takes_us=10, always_readable=False):
+        time = Time()
+        monkeypatch.setattr(clock_module, "monotonic_ns", time)
+        peers = Peers(time, *(TICK - us * US for us in before_us), takes_ns=takes_us * US)
+        peers.always_readable = always_readable
+        made.append(peers)
+        reception = EarlyReception(peers, STEP, time)
+        timer = Timer(time, peers)
+        wall = WallClock(spin_us * US, timer=timer)
+        reception.begin(10 * MS, TICK)
+        await wall.sleep_until(TICK, reception=reception)
+        return peers, timer, reception
+
+    yield sleep
+    for peers in made:
+        peers.close()
+
+
+async def test_what_comes_while_the_master_sleeps_is_received_at_once(sleep):
+    peers, _, _ = await sleep(900, 600, 300)
+    begun = [at for at, _, _ in peers.looks]
+    assert peers.found == 3
+    for look, before_us in zip(begun[1:], (900, 600, 300), strict=True):
+        assert look - (TICK - before_us * US) < 5 * US
+    assert [first for _, _, first in peers.looks] == [True, False, False, False]
+
+
+async def test_every_look_ends_before_the_tick(sleep):
+    peers, _, reception = await sleep(900, 700, 500, 300, 120, 70)
+    assert peers.found == 6
+    for at, until, _ in peers.looks:
+        assert at + reception.usual_ns <= until < TICK
+
+
+async def test_what_comes_shortly_before_the_tick_is_left_to_it(sleep):
+    peers, _, reception = await sleep(900, 2 * FIRST_LOOK_NS / US - 25)
+    assert peers.found == 1
+    peers.pass_until(TICK)
+    assert peers.arrived == 1
+    assert 2 * reception.usual_ns > 2 * FIRST_LOOK_NS - 25 * US
+
+
+async def test_nothing_is_polled_outside_the_last_fifth_of_a_step(sleep):
+    """A long spin does not make it poll earlier; what comes there waits for the polling."""
+    peers, _, _ = await sleep(600, spin_us=700)
+    assert peers.found == 1
+    assert peers.looks[-1][0] >= TICK - 200 * US
+
+
+async def test_without_a_spin_nothing_is_polled(sleep):
+    peers, timer, _ = await sleep(900, spin_us=0)
+    assert (peers.found, timer.watched) == (1, 2)
+
+
+async def test_a_descriptor_that_lies_is_left_alone(sleep):
+    peers, timer, _ = await sleep(always_readable=True)
+    assert len(peers.looks) == 1 + FRUITLESS
+    assert timer.watched == FRUITLESS
+
+
+async def test_a_flood_does_not_hold_the_master_up(sleep):
+    """Messages without end, each read in 10 µs: the looks end well before the tick."""
+    peers, _, _ = await sleep(*range(990, 0, -9))
+    assert peers.time.ns - TICK < MS // 100
+    assert peers.looks[-1][0] + 2 * FIRST_LOOK_NS // 10 < TICK
+    assert peers.found > 50
+
+
+async def test_the_usual_duration_rises_quickly_and_falls_slowly(sleep):
+    _, _, slow = await sleep(900, 800, takes_us=100)
+    assert slow.usual_ns == pytest.approx(100 * US, rel=0.01)
+    _, _, held_up = await sleep(900, takes_us=500)
+    assert held_up.usual_ns == 2 * FIRST_LOOK_NS  # one that was held up is not believed
+    _, _, quick = await sleep(900, takes_us=10)
+    assert FIRST_LOOK_NS // 2 < quick.usual_ns < FIRST_LOOK_NS
+
+
+async def test_a_loss_that_is_found_early_ends_the_sleep(sleep, monkeypatch):
+    def lost(self, t_ns, until_ns, *, first):
+        raise PeerLost("engine", "its process ended")
+
+    monkeypatch.setattr(Peers, "receive_early", lost)
+    with pytest.raises(PeerLost, match="its process ended"):
+        await sleep(500)
+
+
+async def test_a_virtual_clock_looks_once_on_its_way():
+    time = Time()
+    peers = Peers(time, TICK - 500 * US)
+    clock = VirtualClock(TICK - STEP)
+    reception = EarlyReception(peers, STEP, clock.now_ns)
+    time.ns = TICK - 100 * US
+    reception.begin(10 * MS, TICK)
+    await clock.sleep_until(TICK, reception=reception)
+    assert (clock.now_ns(), peers.found, len(peers.looks)) == (TICK, 1, 1)
+    peers.close()
