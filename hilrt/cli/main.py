@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import gc
 import json
 import math
@@ -31,6 +32,7 @@ from hilrt.cli.interrupts import ignore_both, sigterm_as_ctrl_c
 from hilrt.cli.threads import single_thread
 from hilrt.errors import ConfigError, HilrtError
 from hilrt.exit_status import ExitStatus
+from hilrt.monitor.output import be_patient, open_closed_streams
 
 if TYPE_CHECKING:
     from hilrt.session.result import FailOn, RunResult
@@ -51,6 +53,12 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
+#: What the system's loader says when a library finds no memory, in lower case.
+NO_MEMORY = ("failed to map segment", "cannot allocate memory")
+MORE_MEMORY = (
+    "a session takes up to 2 GB of address space: raise the limit (ulimit -v, the "
+    "container's) or close other programs"
+)
 #: Commands that are hosts of the user's code alone, which may have large matrices.
 HOSTS = ("solver", "sequence")
 
@@ -91,6 +99,7 @@ def run(
     Exit status 0 finished, 1 an expectation failed, 2 bad input, 3 fault, 4 inconclusive, 5
     incomplete, 130 stopped.
     """
+    be_patient()
     if sys.stdout.isatty() and not quiet:
         typer.echo(f"{session}: starting")  # what follows takes a moment to load
     from hilrt.session.run import RunOptions
@@ -259,10 +268,25 @@ def _write_report(result: RunResult, quiet: bool) -> Path | None:
     return None
 
 
+def lacks_memory(error: BaseException | None) -> str:
+    """What could not be had for lack of memory, by an error, its group or its causes; or ""."""
+    if error is None:
+        return ""
+    text = " ".join(str(error).split())
+    no_room = isinstance(error, OSError) and error.errno == errno.ENOMEM
+    unmapped = isinstance(error, ImportError) and any(one in text.lower() for one in NO_MEMORY)
+    if isinstance(error, MemoryError) or no_room or unmapped:
+        return text or type(error).__name__
+    inner = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    found = map(lacks_memory, (*inner, error.__cause__, error.__context__))
+    return next(filter(None, found), "")
+
+
 def main(command: Callable[[], Any] = app) -> None:
     """Run the command line; every expected error is a clear line and an exit status."""
     # At its end the interpreter looks through everything for cycles: with the compiler loaded, this
     # takes 0.2 s of processor time.
+    open_closed_streams()
     atexit.register(gc.freeze)
     atexit.register(ignore_both)
     try:
@@ -290,6 +314,9 @@ def main(command: Callable[[], Any] = app) -> None:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
         raise SystemExit(ExitStatus.FAILED) from None
     except Exception as error:
+        if lack := lacks_memory(error):
+            sys.stderr.write(f"not enough memory: {lack}; {MORE_MEMORY}\n")
+            raise SystemExit(ExitStatus.FAULT) from None
         traceback.print_exc()
         sys.stderr.write(
             f"internal error: {type(error).__name__}: {error}; please report the lines above\n"

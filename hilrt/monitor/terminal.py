@@ -20,6 +20,7 @@ from rich.console import Console
 
 from hilrt.isolation.local_sockets import connect
 from hilrt.monitor.operator_commands import KEY_VARIABLE, CommandClient
+from hilrt.monitor.output import be_patient, open_closed_streams
 from hilrt.monitor.panel import flag_words
 from hilrt.monitor.screen import SILENCE_S, run
 from hilrt.monitor.telemetry import Status, decode, merged
@@ -28,6 +29,8 @@ __all__ = ["Watcher", "flag_words", "main"]
 
 #: How long the session may take until its first status, s.
 CONNECT_S = 60.0
+#: How long the view waits for who reads what it prints, s; then it drops lines.
+PATIENCE_S = 0.5
 
 
 class Watcher:
@@ -101,14 +104,14 @@ def main(arguments: list[str] | None = None) -> int:
     def stop(*_: object) -> None:
         watcher.stop = True
 
+    open_closed_streams()
+    be_patient(PATIENCE_S)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, stop)
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, stop)
     try:
         run(watcher, Console())
-    except BrokenPipeError:
-        return 0
     finally:
         watcher.close()
     return 0
