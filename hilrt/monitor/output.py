@@ -13,7 +13,10 @@ import os
 import select
 import sys
 import time
-from typing import Final, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 #: How long a session's last lines wait for a reader, a pager for example, s.
 PATIENCE_S: Final = 5.0
@@ -43,7 +46,7 @@ class PatientFile(io.FileIO):
         if self._room is not None:
             self._room.register(number, select.POLLOUT)
 
-    def write(self, data: bytes, /) -> int:  # type: ignore[override]
+    def write(self, data: ReadableBuffer, /) -> int:
         """Write or drop the data; never an error for a reader that has gone."""
         view = memoryview(data).cast("B")
         until = time.monotonic() + (0.0 if self._stalled else self._patience_s)
