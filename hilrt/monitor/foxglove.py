@@ -30,7 +30,7 @@ from hilrt.monitor.foxglove_server import (
     FoxgloveServer,
     json_content,
 )
-from hilrt.monitor.read_token import read_token, with_token
+from hilrt.monitor.read_token import keep_out_of_logs, read_token, with_token
 from hilrt.monitor.stream import Full, Happening, Head, Signals, array
 from hilrt.monitor.telemetry import RaisedFlag, Status
 from hilrt.monitor.viewer import Viewer
@@ -331,6 +331,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 async def _serve(viewer: Viewer, host: str, port: int, own: bool) -> int:
     bridge = Bridge(viewer, host, port, read_token())
+    keep_out_of_logs(read_token())
 
     def stop(*_: object) -> None:
         bridge.stop = True

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import os
+import re
 import secrets
 import stat
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 #: Environment variable with another token, for this process.
@@ -58,6 +61,24 @@ def given_token(parameters: Sequence[str], authorization: str) -> str:
     if authorization.lower().startswith(BEARER):
         return authorization[len(BEARER) :].strip()
     return parameters[-1] if parameters else ""
+
+
+def keep_out_of_logs(token: str) -> None:
+    """Replace the token in all that is logged in this process from now on, whoever logs it.
+
+    It stands in the addresses of requests, which tornado logs for every answer of 400 and above,
+    and for errors.
+    """
+    make = logging.getLogRecordFactory()
+    written = re.compile(rf"{re.escape(token)}|(?<={PARAMETER}=)[^&\s'\"]+")
+
+    def made(*args: Any, **options: Any) -> logging.LogRecord:
+        record = make(*args, **options)
+        with contextlib.suppress(Exception):  # a wrong format is logging's to report
+            record.msg, record.args = written.sub("…", record.getMessage()), ()
+        return record
+
+    logging.setLogRecordFactory(made)
 
 
 def _kept(file: Path, made: str) -> str:

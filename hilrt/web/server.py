@@ -19,7 +19,7 @@ from tornado.ioloop import IOLoop, PeriodicCallback
 from tornado.web import RequestHandler
 
 from hilrt.monitor.limited_server import LimitedServer
-from hilrt.monitor.read_token import read_token, with_token
+from hilrt.monitor.read_token import keep_out_of_logs, read_token, with_token
 from hilrt.monitor.viewer import Viewer
 from hilrt.peers.addresses import is_loopback, parse_address
 from hilrt.web.arguments import parse
@@ -116,6 +116,7 @@ def main(arguments: list[str] | None = None, take_over: Callable[[], None] = lam
         sys.stderr.write(f"page: cannot use {options.page}: {error.strerror}; choose another\n")
         viewer.close()
         return 2
+    keep_out_of_logs(read_token())
     loop = IOLoop.current()
 
     def stop(*_: object) -> None:

@@ -1,5 +1,6 @@
 """The token for readers: one per account, which no other account can read."""
 
+import logging
 import os
 import stat
 
@@ -8,6 +9,7 @@ import pytest
 from hilrt.monitor.read_token import (
     READ_TOKEN_VARIABLE,
     given_token,
+    keep_out_of_logs,
     read_token,
     token_file,
     with_token,
@@ -34,6 +36,34 @@ def test_it_stays_the_same_and_is_the_accounts_alone(account):
     assert len(list(token_file().parent.iterdir())) == 1
     if os.name == "posix":
         assert stat.S_IMODE(token_file().stat().st_mode) == 0o600
+
+
+@pytest.fixture
+def factory():
+    before = logging.getLogRecordFactory()
+    yield
+    logging.setLogRecordFactory(before)
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments"),
+    [
+        ("404 GET /x?token=se+cret&page=a (127.0.0.1) 0.5ms", ()),
+        ("%d %s %.2fms", (404, "GET /x?token=se+cret&page=a (127.0.0.1)", 0.5)),
+        ("404 GET /x?token=se%2Bcret&page=a (127.0.0.1) %dms", (0,)),
+        ("request %r", ({"uri": "/?page=a&token=another"},)),
+        ("the bearer se+cret page=a", ()),
+    ],
+)
+def test_it_is_in_no_log(text, arguments, factory, caplog):
+    keep_out_of_logs("se+cret")
+    logging.getLogger("tornado.access").warning(text.replace("%2B", "%%2B"), *arguments)
+    (record,) = caplog.records
+    said = record.getMessage()
+    assert "cret" not in said
+    assert "another" not in said
+    assert "page=a" in said
+    assert "…" in said
 
 
 @posix
