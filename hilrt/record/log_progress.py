@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -29,6 +30,8 @@ class LogProgress(msgspec.Struct, frozen=True):
         Of the file, and on its disk, bytes.
     events : int
         So many of the master's events are in the file.
+    cut : list of str
+        Processes whose own logs were cut because they print too much.
     """
 
     rows: int
@@ -36,6 +39,7 @@ class LogProgress(msgspec.Struct, frozen=True):
     size: int
     free: int
     events: int = 0
+    cut: list[str] = []
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -57,13 +61,16 @@ class ProgressSender:
         self._socket.sndhwm = MESSAGES
         connect(self._socket, address)
 
-    def tell(self, path: Path, rows: int, missing: int, events: int) -> None:
+    def tell(
+        self, path: Path, rows: int, missing: int, events: int, cut: Sequence[str] = ()
+    ) -> None:
         """Tell that the log at `path` holds all rows before number `rows`, but for `missing`.
 
-        So it does the first `events` of those that the master sent.
+        So it does the first `events` of those that the master sent. The logs of the processes `cut`
+        were cut.
         """
         free = shutil.disk_usage(path.parent).free
-        progress = LogProgress(rows, missing, path.stat().st_size, free, events)
+        progress = LogProgress(rows, missing, path.stat().st_size, free, events, list(cut))
         with contextlib.suppress(zmq.Again):
             self._socket.send(_encoder.encode(progress), zmq.NOBLOCK)
 

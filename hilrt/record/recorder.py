@@ -12,12 +12,14 @@ import struct
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 import zmq
 from zmq.backend import zmq_poll
 
 from hilrt.isolation.local_sockets import bind, connect
+from hilrt.record.capped_logs import CappedLogs
 from hilrt.record.clock_watch import ClockWatch
 from hilrt.record.frame_feed import QUEUE_BATCHES as FRAME_BATCHES
 from hilrt.record.log_progress import ProgressSender
@@ -70,6 +72,8 @@ class Recorder:
         Makes what follows the log, see `Recording`.
     progress : str
         Where the master is told how far the log has come; empty: nowhere.
+    logs : Path, optional
+        Folder of the processes' logs, which are kept from growing without bound.
 
     Attributes
     ----------
@@ -85,8 +89,10 @@ class Recorder:
         frames: str = "",
         follow: Callable[[Begin], Follower] | None = None,
         progress: str = "",
+        logs: Path | None = None,
     ) -> None:
         self.stop = False
+        self._logs = CappedLogs(logs) if logs is not None else None
         self._make_follower = follow
         self._tap: zmq.Socket[bytes] | None = None
         self._recording: Recording | None = None
@@ -164,6 +170,8 @@ class Recorder:
         while self._end is None:
             ready = [source for source, _ in zmq_poll(self._sources, POLL_MS)]
             now = time.monotonic()
+            if self._logs is not None:
+                self._logs.check()
             if self._socket in ready:  # first: frames are of a session that has begun
                 self._heard_at = now
                 self._take(self._socket.recv_multipart())
@@ -182,7 +190,8 @@ class Recorder:
 
     def _tell_progress(self, recording: Recording) -> None:
         if self._progress is not None:
-            self._progress.tell(*recording.progress, self._events)
+            cut = [] if self._logs is None else list(self._logs.left_out)
+            self._progress.tell(*recording.progress, self._events, cut)
 
     def _take_last_frames(self) -> None:
         """What gateways sent before they ended, as far as it comes within a moment."""

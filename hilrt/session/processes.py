@@ -114,6 +114,7 @@ class Processes:
         """Start the recorder, which waits for the session's log to be opened."""
         argv = [sys.executable, "-P", "-m", "hilrt.session.recorder_process"]
         argv += ["--connect", sockets.feed, "--progress", sockets.progress]
+        argv += ["--logs", str(self.children.log_dir.absolute())]
         argv += ["--tap", sockets.tap] if sockets.tap else []
         argv += ["--frames", sockets.frames] if any(link.buses for link in self._links) else []
         env = {**SINGLE_THREAD, **environment}

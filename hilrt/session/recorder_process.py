@@ -11,6 +11,7 @@ import argparse
 import os
 import signal
 import sys
+from pathlib import Path
 
 import zmq
 
@@ -25,6 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--tap", default="", help="where the same messages go, for live views")
     parser.add_argument("--frames", default="", help="where gateways hand over CAN frames")
     parser.add_argument("--progress", default="", help="where the master hears of the log")
+    parser.add_argument("--logs", type=Path, help="folder of the processes' logs, to be capped")
     options = parser.parse_args(arguments)
     try:
         recorder = Recorder(
@@ -33,6 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
             frames=options.frames,
             follow=ReportAccumulator.of,
             progress=options.progress,
+            logs=options.logs,
         )
     except zmq.ZMQError as error:
         say(f"--connect {options.connect}: {error}; give the address that the session prints")

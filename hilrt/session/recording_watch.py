@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from hilrt.monitor.session_state import SessionState
+from hilrt.record.capped_logs import LARGEST
 from hilrt.record.log_progress import ProgressReceiver
 from hilrt.record.recorder_feed import RecorderFeed
 from hilrt.session.event_log import EventLog
@@ -63,6 +64,13 @@ class RecordingWatch:
             newest = self._receiver.newest
             self._feed.unwritten.written(newest.events)
             self._look_at_disk(t, newest.size, newest.free)
+            for name in newest.cut:
+                self._tell(
+                    f"log of {name}",
+                    f"logs/{name}.log grew above {megabytes(LARGEST)}, and its middle is left "
+                    f"out; let {name} print less",
+                    "log_cut",
+                )
         waiting = self._feed.rows - newest.rows
         if not self._feed.recorder_runs():
             return  # its end was told of

@@ -88,3 +88,11 @@ def test_a_disk_that_will_be_full_before_the_end_is_told_of(watch, free, told):
     watch.look(100.0, 100 * S)
     assert [text[:31] for text in watch.texts()] == ["the disk will be full in 16 min"] * told
     assert watch.ends == []
+
+
+def test_a_process_whose_log_is_cut_is_named_once(watch):
+    for second in (1, 2):
+        watch.told(0, 0, 10_000, 10 * GB, 0, ["plant"])
+        watch.look(float(second), second * S)
+    (text,) = watch.texts()
+    assert text.startswith("logs/plant.log grew above 16 MB")
