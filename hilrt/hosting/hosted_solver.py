@@ -116,6 +116,8 @@ class HostedSolver:
                     self.solver, lambda t, h, c: self.advance(t, h, c).y, t, h, u, order
                 )
             gamma = self.solver.jacobian(h, order)
+        if gamma is not None and np.iscomplexobj(gamma):
+            raise SolverError("jacobian returned complex values; it needs real ones")
         shape = (order + 1, self.n_outputs, self.n_inputs)
         if gamma is not None and np.shape(gamma) != shape:
             raise SolverError(f"jacobian returned the shape {np.shape(gamma)}; it needs {shape}")
@@ -227,5 +229,7 @@ def _array(values: Any) -> Floats:
     """Float64 array; `TypeError` or `ValueError` if it cannot be one."""
     if type(values) is np.ndarray and values.dtype is _FLOAT64:
         return values
-    array: Floats = np.asarray(values, dtype=np.float64)
-    return array
+    given = np.asarray(values)
+    if np.iscomplexobj(given):
+        raise TypeError("is complex; make real and imaginary part two outputs")
+    return given.astype(np.float64, copy=False)

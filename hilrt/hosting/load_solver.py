@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -93,11 +94,11 @@ def _check_ports(solver: Solver, target: str) -> None:
         if not isinstance(ports, Sequence) or not all(isinstance(port, Port) for port in ports):
             problems.append(f"{target}: {kind} is {ports!r}; it must be a tuple of hilrt.Port")
             continue
-        names = [port.name for port in ports]
-        for name in sorted({name for name in names if names.count(name) > 1}):
+        counts = Counter(port.name for port in ports)
+        for name in sorted(name for name, count in counts.items() if count > 1):
             problems.append(f"{target}: {kind} has {name!r} twice; rename one")
     if not problems:
-        input_names = [port.name for port in inputs]
+        input_names = dict.fromkeys(port.name for port in inputs)
         for port in outputs:
             for name in port.feedthrough:
                 if name not in input_names:

@@ -41,7 +41,10 @@ def ports_from_infos(infos: Sequence[PortInfo], direction: str) -> tuple[Port, .
     direction : str
         ``"input"`` or ``"output"``, for the message.
     """
+    if sum(max(info.size, 1) for info in infos) > MAX_CHANNELS:
+        raise ProtocolError(f"{direction}s: more than {MAX_CHANNELS} values")
     ports: list[Port] = []
+    names: set[str] = set()
     for info in infos:
         where = f"{direction} {info.name!r}"
         numbers = (info.start, info.min, info.max, info.max_rate, info.max_jerk, info.safe)
@@ -49,16 +52,15 @@ def ports_from_infos(infos: Sequence[PortInfo], direction: str) -> tuple[Port, .
             raise ProtocolError(f"{where}: a bound or start value is not a number")
         if not math.isfinite(info.start):
             raise ProtocolError(f"{where}: its start value is infinite")
-        if any(info.name == port.name for port in ports):
+        if info.name in names:
             raise ProtocolError(f"{where}: announced twice")
+        names.add(info.name)
         if ":" in info.name or not all(info.name.split(".")):
             raise ProtocolError(f"{where}: a port's name has no ':', and '.' only inside")
         try:
             ports.append(_port(info))
         except ValueError as error:
             raise ProtocolError(f"{direction}s: {error}") from None
-    if sum(port.size for port in ports) > MAX_CHANNELS:
-        raise ProtocolError(f"{direction}s: more than {MAX_CHANNELS} values")
     return tuple(ports)
 
 

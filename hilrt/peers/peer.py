@@ -13,9 +13,9 @@ import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from hilrt.errors import SessionFault
+from hilrt.errors import ConfigError, SessionFault
 from hilrt.link import LARGEST_STATE
-from hilrt.peers.announced_ports import port_to_info
+from hilrt.peers.announced_ports import MAX_CHANNELS, port_to_info
 from hilrt.peers.keys import VARIABLE, PeerKeys, is_local, peer_keys
 from hilrt.peers.peer_protocol import PeerProtocol
 from hilrt.peers.session_token import TokenOfPeer, find_token
@@ -23,6 +23,7 @@ from hilrt.peers.transport import local
 from hilrt.peers.transport.base import ClientTransport
 from hilrt.peers.transport.zeromq_sockets import Dealer
 from hilrt.peers.wire import (
+    MAX_MESSAGE_BYTES,
     PROTOCOL_VERSION,
     FromMaster,
     Hello,
@@ -74,7 +75,7 @@ class Peer:
     Raises
     ------
     ConfigError
-        If the address is not one.
+        If the address is not one, or the ports do not fit into a message.
     """
 
     def __init__(
@@ -102,6 +103,7 @@ class Peer:
             software=f"hilrt {VERSION}",
             pid=os.getpid(),
         )
+        _check_size(hello)
         self.protocol = PeerProtocol(hello, clock())
         self._credentials: PeerKeys | TokenOfPeer | None = peer_keys(name)
         #: Whether the master, once it is there, may ask for a token that cannot be known before.
@@ -271,3 +273,16 @@ def _largest(hello: Hello) -> int:
     jacobian = _MATRICES * (n_inputs + 1) * (n_outputs + 1)
     matrices = (LARGEST_STATE + n_outputs) * (LARGEST_STATE + n_inputs)
     return len(encode(hello)) + 8 * max(jacobian, matrices + n_inputs)
+
+
+def _check_size(hello: Hello) -> None:
+    """Raise `ConfigError` for ports that no master takes, and of which it may not even hear."""
+    remedy = "couple only what other subsystems need, or make several subsystems of it"
+    for direction, ports in (("inputs", hello.inputs), ("outputs", hello.outputs)):
+        count = sum(port.size for port in ports)
+        if count > MAX_CHANNELS:
+            text = f"{count:,} {direction}, and a subsystem has at most {MAX_CHANNELS:,}"
+            raise ConfigError(f"{hello.name}: {text}; {remedy}")
+    if (size := len(encode(hello))) > MAX_MESSAGE_BYTES:
+        text = f"its ports take {size:,} bytes to announce, and a message {MAX_MESSAGE_BYTES:,}"
+        raise ConfigError(f"{hello.name}: {text}; shorten descriptions and names")

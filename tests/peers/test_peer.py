@@ -222,3 +222,19 @@ def test_a_master_that_sends_too_much_does_not_hold_up_a_process_with_deadlines(
         assert len(looked) <= 1
         taken += len(looked)
     assert taken == 10
+
+
+@pytest.mark.parametrize(
+    ("outputs", "said"),
+    [
+        (
+            [Port(f"y{i}") for i in range(100_000)],
+            "plant: 100,000 outputs, and a subsystem has at most 10,000",
+        ),
+        ([Port("y", size=10_001)], "plant: 10,001 outputs"),
+        ([Port("y", description="x" * 2_000_000)], "its ports take 2,000,.* bytes to announce"),
+    ],
+)
+def test_ports_that_fit_into_no_message_are_refused_with_the_reason(outputs, said):
+    with pytest.raises(ConfigError, match=said):
+        Peer("tcp://127.0.0.1:9", "plant", "solver", [], outputs)
