@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from hilrt.can.message_options import MessageOptions
+from hilrt.can.protection import MessageOptions
 
 DATABASE = Path(__file__).parents[1] / "bench_configs" / "engine_bench.dbc"
 

@@ -18,10 +18,8 @@ import typer.main
 
 import hilrt
 from hilrt.bench.bench_options import BenchInput, BenchOptions, Enable, SafeProfile
-from hilrt.can.bus_faults import BusFaults
-from hilrt.can.bus_off import BusOffRecovery
-from hilrt.can.message_options import MessageOptions
-from hilrt.can.protection import Protection
+from hilrt.can.bus_faults import BusFaults, BusOffRecovery
+from hilrt.can.protection import MessageOptions, Protection
 from hilrt.check.check import check_file
 from hilrt.cli import main as cli
 from hilrt.config import record_tables, registry, stimuli

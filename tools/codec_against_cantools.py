@@ -28,7 +28,7 @@ from hilrt.can.database import load_database
 from hilrt.can.frame_decoder import FrameDecoder
 from hilrt.can.id_table import is_j1939
 from hilrt.can.read_database import encoding_of
-from hilrt.can.tools.database_faults import fault, reason
+from hilrt.can.tools.session_draft import fault, reason
 from hilrt.errors import ConfigError
 
 SUFFIXES = (".dbc", ".kcd", ".sym", ".arxml")

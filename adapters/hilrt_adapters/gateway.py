@@ -14,9 +14,8 @@ from hilrt.bench.emulated_benches import BENCHES, read_scenario
 from hilrt.bench.guard_states import NS
 from hilrt.bench.read_bench import read_bench
 from hilrt.bench.settling import SETTLE_NS, SETTLE_TIMEOUT_NS, longest_ramp
-from hilrt.can.bus_keys import CLOSED, doubtful_keys
+from hilrt.can.bus_keys import CLOSED, doubtful_keys, interface_down, missing_interface
 from hilrt.can.database import database_file
-from hilrt.can.host_interface import interface_down, missing_interface
 from hilrt.can.message_stats import REASONS
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError, PeerLost, ProtocolError

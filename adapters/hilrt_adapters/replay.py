@@ -17,8 +17,8 @@ from hilrt.can.database import (
     database_file,
     find_signal,
     load_database,
+    measured_port,
 )
-from hilrt.can.measured_port import measured_port
 from hilrt.config.structs import SubsystemOptions
 from hilrt.config.table import NonNegative
 from hilrt.config.units import UNSTATED

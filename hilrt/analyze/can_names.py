@@ -12,8 +12,8 @@ from cantools.database.can import Message
 from hilrt.bench.bench_options import BenchOptions
 from hilrt.can.database import load_database
 from hilrt.can.id_table import IdTable
-from hilrt.can.message_options import MessageOptions, counter_of, protection_of
 from hilrt.can.message_stats import MessageStats
+from hilrt.can.protection import MessageOptions, counter_of, protection_of
 from hilrt.can.received_message import ReceivedMessage
 from hilrt.config.from_toml import build_partly
 from hilrt.errors import HilrtError

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from hilrt.bench.disturb import Disturbance
 from hilrt.can.codec import bits, codec
 from hilrt.can.database import load_database
-from hilrt.can.frame import Frame
+from hilrt.can.frame import BUS_ERRORS, DECODE_ERRORS, Frame
 from hilrt.can.id_table import IdTable, can_id_of
-from hilrt.can.library_errors import BUS_ERRORS, DECODE_ERRORS
-from hilrt.can.message_options import MessageOptions, counter_of, protection_of
-from hilrt.can.protection import Guarded
+from hilrt.can.protection import Guarded, MessageOptions, counter_of, protection_of
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError
 

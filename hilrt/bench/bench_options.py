@@ -6,9 +6,8 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from hilrt.can.bus_faults import BusFaults
-from hilrt.can.bus_off import BusOffRecovery
-from hilrt.can.message_options import MessageOptions
+from hilrt.can.bus_faults import BusFaults, BusOffRecovery
+from hilrt.can.protection import MessageOptions
 from hilrt.config.structs import InputOptions, SubsystemOptions
 from hilrt.config.table import NonNegative, Positive, Table
 

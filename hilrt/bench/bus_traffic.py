@@ -9,12 +9,10 @@ from collections.abc import Callable, Sequence
 from hilrt.bench.guard_states import NS, BenchView, Level
 from hilrt.bench.read_bench import Bench
 from hilrt.can.bus import CanBus
-from hilrt.can.bus_faults import BusWatch, Change
-from hilrt.can.bus_off import RestartSchedule
-from hilrt.can.frame import Frame
-from hilrt.can.library_errors import BUS_ERRORS
+from hilrt.can.bus_faults import BusWatch, Change, RestartSchedule
+from hilrt.can.frame import BUS_ERRORS, Frame
+from hilrt.can.message_stats import Refusal, RefusedFrames
 from hilrt.can.receiver import Receiver
-from hilrt.can.refused_frames import Refusal, RefusedFrames
 from hilrt.can.sender import Sender
 from hilrt.record.frame_feed import FrameFeed
 

@@ -9,12 +9,11 @@ from typing import Any
 from cantools.database.can import Message
 
 from hilrt.can.codec import bits, fits, selectors
-from hilrt.can.database import SignalRef, representable
+from hilrt.can.database import SignalRef, declared_range, representable
 from hilrt.can.frame import CLASSIC_BYTES, FD_BYTES
 from hilrt.can.id_table import is_j1939
 from hilrt.can.j1939_transport import LONGEST
-from hilrt.can.measured_port import declared_range
-from hilrt.can.message_options import MessageOptions, protection_of
+from hilrt.can.protection import MessageOptions, protection_of
 from hilrt.config.structs import InputOptions
 
 #: Key in the table, and what it drives.

@@ -25,8 +25,8 @@ from hilrt.bench.disturb import Disturbance
 from hilrt.bench.emulated_benches import BENCHES, make_bench, read_scenario
 from hilrt.bench.emulator_ending import EmulatorEnding
 from hilrt.can.bus import CanBus, open_bus
-from hilrt.can.message_options import MessageOptions
-from hilrt.can.sender_conflicts import refuse_conflicts
+from hilrt.can.protection import MessageOptions
+from hilrt.can.sender import refuse_conflicts
 from hilrt.config.from_toml import nearest
 from hilrt.config.session_file import load_session
 from hilrt.errors import ConfigError

@@ -23,7 +23,7 @@ from hilrt.bench.guardian import WITHDRAW_SENDS, Guardian
 from hilrt.bench.master_dialogue import MasterDialogue
 from hilrt.bench.read_bench import Bench
 from hilrt.can.bus import CanBus
-from hilrt.can.library_errors import BUS_ERRORS
+from hilrt.can.frame import BUS_ERRORS
 from hilrt.exit_status import ExitStatus
 from hilrt.peers import wire
 from hilrt.peers.peer import Peer

@@ -13,7 +13,7 @@ from hilrt.bench.bench_options import BenchOptions
 from hilrt.bench.gateway_loop import Gateway
 from hilrt.bench.read_bench import Bench, read_bench
 from hilrt.can.bus import CanBus, open_bus
-from hilrt.can.sender_conflicts import refuse_conflicts
+from hilrt.can.sender import refuse_conflicts
 from hilrt.config.from_toml import nearest
 from hilrt.config.session_file import load_session
 from hilrt.errors import ConfigError, HilrtError

@@ -21,9 +21,15 @@ from hilrt.bench.check_signals import (
 from hilrt.bench.guard_states import GuardSettings
 from hilrt.bench.set_points import SetPointLimits
 from hilrt.can.bus import check_bus
-from hilrt.can.database import SignalRef, check_distinct, find_signal, inward, load_database
-from hilrt.can.measured_port import measured_port
-from hilrt.can.message_options import MessageOptions, check_messages
+from hilrt.can.database import (
+    SignalRef,
+    check_distinct,
+    find_signal,
+    inward,
+    load_database,
+    measured_port,
+)
+from hilrt.can.protection import MessageOptions, check_messages
 from hilrt.config.from_toml import nearest
 from hilrt.config.units import UNSTATED, conversion
 from hilrt.errors import ConfigError

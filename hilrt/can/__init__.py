@@ -1,15 +1,16 @@
-"""Messages on a CAN bus: used by the gateway, emulated benches, logs and tools.
+"""CAN messages: used by the gateway, emulated benches, logs and tools.
 
-Read in this order: `frame` and `id_table` (what arrives, and which message it is), `database` with
-`read_database`, `identifier_faults`, `bit_counts`, `number_faults` and `tolerant_loading` (messages
-and signals by name), `codec` (signals to bytes and back) and `frame_decoder` (what recorded frames
-carry), `protection` and `message_options` (checksums, counters, times), `receiver` with
-`received_message`, `container` with `received_container`, `forms`, `j1939_transport`,
-`reception_time`, `message_stats` and `refused_frames`, `measured_port` (declared ranges), `sender`,
-`bus` with `bus_keys`, `host_interface`, `python_can`, `socketcan`, `udp_multicast` and
-`loopback_bus` (the wire), `bus_faults` with `error_frames`, `controller_state`, `bus_off` and
-`socketcan_restart`, `sender_conflicts`. The folder `tools` has what ``hilrt can`` does for its
-user. Other rooms import python-can from here and its errors from `library_errors`.
+In reading order:
+
+* a frame and its message: `frame` (with error frames and python-can's errors), `id_table` (which
+  message it is; containers), `database` with `read_database` and `tolerant_loading`, `codec`
+  (signals to bytes and back), `frame_decoder` (signals of recorded frames);
+* messages in and out: `protection` (checksums, counters, options of a message), `receiver` with
+  `received_message`, `j1939_transport` and `message_stats`, `sender`;
+* the wire: `bus` with `bus_keys`, `socketcan` and `udp_multicast`, `bus_faults` (error frames,
+  bus-off).
+
+The folder `tools` contains the work of ``hilrt can``. Other rooms import python-can from here.
 """
 
 import sys

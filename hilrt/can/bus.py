@@ -19,14 +19,10 @@ from cantools.database.can import Message
 
 from hilrt.can import j1939_transport
 from hilrt.can.bus_keys import unknown_keys
-from hilrt.can.controller_state import controller_off
-from hilrt.can.frame import Frame
+from hilrt.can.frame import Frame, controller_off
 from hilrt.can.id_table import IdTable, is_j1939
-from hilrt.can.loopback_bus import open_can
-from hilrt.can.python_can import from_message, to_message
-from hilrt.can.socketcan import SocketCanFrames
-from hilrt.can.socketcan_restart import restart_controller
-from hilrt.can.udp_multicast import UdpFrames
+from hilrt.can.socketcan import SocketCanFrames, restart_controller
+from hilrt.can.udp_multicast import UdpFrames, from_message, open_can, to_message
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError
 

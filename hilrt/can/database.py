@@ -5,18 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 from cantools.database.can import Database, Message, Signal
 from cantools.database.utils import start_bit
 
 from hilrt.can.codec import multiplexers
-from hilrt.can.container import with_contained
-from hilrt.can.id_table import can_id_of, indistinct, same_group
+from hilrt.can.id_table import can_id_of, indistinct, same_group, with_contained
 from hilrt.can.read_database import read_database
 from hilrt.config.from_toml import nearest
 from hilrt.config.units import UNSTATED
 from hilrt.errors import ConfigError
+from hilrt.solver import Port
 
 # ---- the database ------------------------------------------------------------------------------
 
@@ -233,3 +234,39 @@ def inward(signal: Signal, minimum: float, maximum: float) -> tuple[float, float
     raw = math.ceil(ends[0] - 1e-6), math.floor(ends[1] + 1e-6)
     values = sorted(scale * r + offset for r in raw)
     return max(minimum, values[0]), min(maximum, values[1])
+
+
+#: Types of signals that are IEEE numbers, by their bits.
+_FLOATS: dict[int, type[np.floating[Any]]] = {16: np.float16, 32: np.float32}
+
+
+def measured_port(name: str, ref: SignalRef) -> Port:
+    """Output port of a signal, with the database's unit, range and comment."""
+    low, high = declared_range(ref.signal)
+    return Port(name, ref.unit, min=low, max=high, description=ref.signal.comment or "")
+
+
+def declared_range(signal: Signal) -> tuple[float, float]:
+    """Range that the database declares for a signal; infinite where it does not.
+
+    Many databases say [0|0] where no limits were chosen: that is none, nor is an empty range. A
+    decoded value is a multiple of a raw step, which a bound need not be: one within half a step of
+    a bound is still inside.
+    """
+    low = -math.inf if signal.minimum is None else float(signal.minimum)
+    high = math.inf if signal.maximum is None else float(signal.maximum)
+    if not low < high:
+        return -math.inf, math.inf
+    return min(low, _carried(signal, low)), max(high, _carried(signal, high))
+
+
+def _carried(signal: Signal, value: float) -> float:
+    """What the signal makes of a value: that of the nearest raw step."""
+    if math.isinf(value):
+        return value
+    if signal.is_float:
+        with np.errstate(over="ignore"):
+            return float(_FLOATS.get(signal.length, np.float64)(value))
+    scale, offset = float(signal.scale), float(signal.offset)
+    steps = (value - offset) / scale if scale else math.inf
+    return scale * round(steps) + offset if math.isfinite(steps) else value

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from cantools.database.can import Message
 
 from hilrt.can.codec import bits, codec, multiplexers, selectors
+from hilrt.can.frame import DECODE_ERRORS
 from hilrt.can.id_table import is_j1939
-from hilrt.can.library_errors import DECODE_ERRORS
 
 
 @dataclass

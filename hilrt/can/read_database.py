@@ -5,21 +5,201 @@ from __future__ import annotations
 import codecs
 import io
 import logging
+import math
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import cantools
-from cantools.database.can import Database
+from cantools.database.can import Database, Message
 
-from hilrt.can.bit_counts import check_bit_counts
-from hilrt.can.container import with_contained
-from hilrt.can.identifier_faults import identifier_faults
-from hilrt.can.number_faults import check_numbers
+from hilrt.can.frame import EXTENDED, EXTENDED_MASK, STANDARD_MASK
+from hilrt.can.id_table import with_contained
 from hilrt.can.tolerant_loading import load_tolerantly
 from hilrt.errors import ConfigError
 from hilrt.files.regular import read_regular
+
+#: Vector's place for signals that are in no message.
+_NO_MESSAGE = "VECTOR__INDEPENDENT_SIG_MSG"
+#: Messages that one entry of a SYM file may stand for.
+_MOST = 4096
+_DBC = re.compile(r"^BO_[ \t]+(\S+)[ \t]+(\w+)[ \t]*:", re.MULTILINE)
+_KCD = re.compile(r"<Message\b[^>]*>")
+_ATTRIBUTE = re.compile(r"""\b(id|name|format)\s*=\s*["']([^"']*)["']""")
+_SYM = re.compile(r'^\[("[^"]*"|[^\]\n]*)\]((?:\n(?!\[).*)*)', re.MULTILINE)
+_SYM_ID = re.compile(r"^ID=([^\s/]*)", re.MULTILINE)
+_SYM_WIDE = ("extended", "fdextended")
+_SYM_TYPE = re.compile(r"^Type=(\w*)", re.MULTILINE)
+
+
+def identifier_faults(text: str, suffix: str) -> list[str]:
+    """What is wrong with the identifiers in a file.
+
+    Parameters
+    ----------
+    text : str
+        Of the file.
+    suffix : str
+        ``".dbc"``, ``".kcd"`` or ``".sym"``; of others nothing is found.
+    """
+    match suffix.lower():
+        case ".dbc":
+            found = [_in_dbc(name, number) for number, name in _DBC.findall(text)]
+        case ".kcd":
+            entries = (dict(_ATTRIBUTE.findall(entry)) for entry in _KCD.findall(text))
+            found = [
+                _fault(e.get("name", "?"), e.get("id", ""), 0, wide=e.get("format") == "extended")
+                for e in entries
+            ]
+        case ".sym":
+            found = [_in_sym(name.strip('"'), entry) for name, entry in _SYM.findall(text)]
+        case _:
+            found = []
+    return [fault for fault in found if fault]
+
+
+def _in_dbc(name: str, number: str) -> str:
+    if name == _NO_MESSAGE:
+        return ""
+    try:
+        value = int(number)
+    except ValueError:
+        return _no_number(name, number)
+    if not 0 <= value < 1 << 32:
+        return f"message {name} has the identifier {number}, which does not fit into 32 bits"
+    return _fault(name, str(value & ~EXTENDED), 10, wide=bool(value & EXTENDED))
+
+
+def _in_sym(name: str, entry: str) -> str:
+    given = _SYM_ID.search(entry)
+    if given is None:  # a further multiplexer value of the entry before
+        return ""
+    ids, kind = given[1], _SYM_TYPE.search(entry)
+    first, _, last = ids.partition("-")
+    wide = len(first) == 9 or (kind is not None and kind[1].lower() in _SYM_WIDE)
+    for number in (first, last or first):
+        if not number.lower().endswith("h"):
+            return _no_number(name, ids)
+        if fault := _fault(name, number[:-1], 16, wide=wide):
+            return fault
+    count = int((last or first)[:-1], 16) - int(first[:-1], 16) + 1
+    return "" if count <= _MOST else f"message {name} stands for {count:,} identifiers ({ids})"
+
+
+def _fault(name: str, number: str, base: int, *, wide: bool) -> str:
+    try:
+        value = int(number, base)
+    except ValueError:
+        return _no_number(name, number)
+    if 0 <= value <= (EXTENDED_MASK if wide else STANDARD_MASK):
+        return ""
+    bits = 29 if wide else 11
+    return f"message {name} has the identifier {value:#x}, which does not fit into {bits} bits"
+
+
+def _no_number(name: str, number: str) -> str:
+    return f"message {name} has the identifier {number!r}, which is no number"
+
+
+#: The longest message is a container of Ethernet: that many bits.
+_MOST_BITS = 8 << 16
+#: All signals and messages of a file together, bits: 200 MB of memory.
+_MOST_OF_ALL = 50_000_000
+#: What is compared: numbers of bits, of bytes, and others, which a file of a format gives.
+_NUMBERS = {
+    "dbc": re.compile(
+        r"(?<!\d)(?P<a>\d+)\s*\|\s*(?P<b>\d+)\s*@|\bBO_\s+\d+\s+\w+\s*:\s*(?P<bytes>\d+)"
+    ),
+    "kcd": re.compile(
+        r"""\boffset\s*=\s*["'](?P<a>[^"']{0,40})|\blength\s*=\s*["'](?P<b>[^"']{0,40})"""
+    ),
+    "sym": re.compile(
+        r"^[ \t]*(?:(?:Len|DLC)=[ \t]*(?P<bytes>\d+)"
+        r"|(?:Var|Sig)=[^/\n]*?\b(?P<a>\d{5,})|Mux=[^/\n,]*?\b(?P<b>\d+)[ \t]*,[ \t]*(?P<c>\d+))",
+        re.MULTILINE,
+    ),
+    "arxml": re.compile(
+        r"<(?:\w+:)?(?:(?:START-POSITION|LENGTH|BASE-TYPE-SIZE)[^>]{0,200}>\s*(?P<a>[^<]{0,40})"
+        r"|FRAME-LENGTH[^>]{0,200}>\s*(?P<bytes>[^<]{0,40}))"
+    ),
+}
+
+
+def check_bit_counts(text: str, kind: str) -> None:
+    """`ValueError` for a signal or a message that no bus carries, with its line.
+
+    So it is for a file whose signals are altogether too many bits.
+    """
+    pattern = _NUMBERS.get(kind)
+    total = 0
+    for found in pattern.finditer(text) if pattern is not None else ():
+        for bits in _bits(found):
+            total += bits
+            if bits > _MOST_BITS or total > _MOST_OF_ALL:
+                line = text.count("\n", 0, found.start()) + 1
+                if bits > _MOST_BITS:
+                    raise ValueError(f"line {line} has a signal at or of {bits:,} bits")
+                raise ValueError(f"the signals up to line {line} have {total:,} bits and more")
+
+
+def _bits(found: re.Match[str]) -> Iterator[int]:
+    for name, value in found.groupdict().items():
+        if value is not None:
+            bits = _number(value)
+            yield 8 * bits if name == "bytes" else bits
+
+
+def _number(text: str) -> int:
+    """Value of a number as the parsers take it; one too large for what is none of theirs."""
+    text = text.strip().replace("_", "")
+    if len(text) > 20:  # not to be computed with
+        return _MOST_BITS + 1
+    for base in (10, 0):
+        try:
+            return abs(int(text, base))
+        except ValueError:
+            continue
+    return 0  # "auto", or what their parser refuses
+
+
+#: The longest message of any bus that databases describe, bytes: containers of Ethernet.
+_MOST_BYTES = 1 << 16
+
+
+def check_numbers(message: Message) -> None:
+    """`ValueError` for a scale, an offset or a bound that is no number, and for endless lengths."""
+    if not 0 <= message.length <= _MOST_BYTES:
+        raise ValueError(f"message {message.name} has {message.length} bytes")
+    for signal in message.signals:
+        place = f"signal {signal.name} of message {message.name}"
+        if not 0 < signal.length <= 8 * _MOST_BYTES:
+            raise ValueError(f"{place} has {signal.length} bits")
+        if signal.start < 0:
+            raise ValueError(f"{place} begins at bit {signal.start}")
+        for what in ("scale", "offset"):
+            if not _finite(getattr(signal, what)):
+                raise ValueError(f"{place} has a {what} that is no finite number")
+        if not _finite(abs(signal.scale) * 2.0 ** min(signal.length, 1000) + abs(signal.offset)):
+            raise ValueError(f"{place} has values that are no finite numbers")
+        for what in ("minimum", "maximum"):
+            bound = getattr(signal, what)
+            if bound is not None and not _finite(bound) and not _infinite(bound):
+                raise ValueError(f"{place} has a {what} that is no number")
+
+
+def _finite(value: float) -> bool:
+    """Whether a number is one to compute with; so is no integer of 400 digits."""
+    try:
+        return math.isfinite(value)
+    except (OverflowError, TypeError, ValueError):
+        return False
+
+
+def _infinite(value: object) -> bool:
+    return isinstance(value, float) and math.isinf(value)
+
 
 #: What an XML file says of its encoding.
 _DECLARED = re.compile(rb"""^\s*<\?xml[^>]*encoding=["']([A-Za-z0-9._-]+)["']""")

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+import select
+import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from cantools.database.can import Message, Signal
 
+from hilrt.can.bus import open_bus
 from hilrt.can.codec import carried, codec, selection, start_values
 from hilrt.can.database import SignalRef
 from hilrt.can.frame import Frame
-from hilrt.can.id_table import can_id_of
-from hilrt.can.message_options import MessageOptions, counter_of, protection_of
+from hilrt.can.id_table import IdTable, can_id_of
+from hilrt.can.protection import MessageOptions, counter_of, protection_of
 from hilrt.errors import ConfigError
 
 
@@ -185,3 +189,47 @@ def _next(made: _Sent, now: int) -> int:
     if made.mode == "cyclic":
         return ((now - made.phase_ns) // made.cycle_ns + 1) * made.cycle_ns + made.phase_ns
     return now + made.cycle_ns
+
+
+#: How long to listen, s: a session sends its demands at every tick or at the database's cycle.
+LISTEN_S = 0.25
+
+
+def refuse_conflicts(
+    bus: Mapping[str, Any], messages: Sequence[Message], label: str, listen_s: float = LISTEN_S
+) -> None:
+    """Listen for messages that are ours to send, before we do.
+
+    Parameters
+    ----------
+    bus : mapping
+        Arguments of `open_bus`.
+    messages : sequence of Message
+        What only this process is to send.
+    label : str
+        Table and key that name the bus, for the message.
+    listen_s : float
+        How long, s.
+
+    Raises
+    ------
+    ConfigError
+        If another node sends one of them.
+    """
+    # A J1939 group may come from others, under their own addresses.
+    ours = ((message, message) for message in messages)
+    table = IdTable(ours, source=lambda message: can_id_of(message) & 0xFF)
+    opened = open_bus(bus, messages, label)
+    try:
+        end = time.monotonic() + listen_s
+        while (left := end - time.monotonic()) > 0:
+            select.select([opened.fileno()], [], [], left)
+            for frame in opened.drain():
+                if message := table.find(frame.can_id):
+                    raise ConfigError(
+                        f"{label} = {dict(bus)!r}: another sender has {message.name} on it, "
+                        "which is this session's to send; end the other session or node, or give "
+                        "this one a bus of its own"
+                    )
+    finally:
+        opened.close()

@@ -74,7 +74,7 @@ def _check_recovery(name: str, options: Any, findings: Findings) -> None:
     interface = getattr(options, "bus", {}).get("interface")
     if recovery is None:
         return
-    from hilrt.can.socketcan_restart import may_restart
+    from hilrt.can.socketcan import may_restart
 
     place = f"subsystems.{name}.bus_off_recovery", "delay", recovery.delay
     if interface == "socketcan" and not may_restart():

@@ -95,8 +95,8 @@ def sniff(
     from rich.console import Console
     from rich.live import Live
 
-    from hilrt.can.error_frames import error_text
-    from hilrt.can.tools.watch_table import live_table, signals_text
+    from hilrt.can.frame import error_text
+    from hilrt.can.tools.bus_watcher import live_table, signals_text
 
     watcher = _watcher(database)
     console = Console()
@@ -129,7 +129,7 @@ def stats(
     """Count frames and measure cycle times, losses and the bus load."""
     from rich.console import Console
 
-    from hilrt.can.tools.watch_table import stats_table
+    from hilrt.can.tools.bus_watcher import stats_table
 
     watcher = _watcher(database)
     begun = time.monotonic()

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
-from hilrt.can.container import with_contained
+from hilrt.can.id_table import with_contained
 from hilrt.logs.bus_databases import BusDatabase, LoadedDatabases
 from hilrt.logs.columns import columns_of
 from hilrt.logs.message_topics import NO_DATA, MessageTopics, TopicDecoders, message_topic

@@ -6,12 +6,11 @@ from collections import Counter
 from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from hilrt.can.container import unpack
 from hilrt.can.frame import EXTENDED, Frame
 from hilrt.can.frame_decoder import FrameDecoder, distinct_names
-from hilrt.can.id_table import IdTable, is_j1939, without_priority
+from hilrt.can.id_table import IdTable, is_j1939, unpack, without_priority
 from hilrt.can.j1939_transport import GroupAssembler
-from hilrt.can.tools.database_faults import reason
+from hilrt.can.tools.session_draft import reason
 from hilrt.logs.groups_in_log import GroupsInLog
 from hilrt.record.logged_frame import FrameFlag, LoggedFrame
 from hilrt.record.messages import Signal, Topic

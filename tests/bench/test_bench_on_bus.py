@@ -14,7 +14,7 @@ from hilrt.bench.disturb import Disturbance, ScenarioEvent, ScenarioFile
 from hilrt.bench.emulated_benches import make_bench
 from hilrt.can.database import find_signal
 from hilrt.can.frame import Frame
-from hilrt.can.message_options import MessageOptions
+from hilrt.can.protection import MessageOptions
 from hilrt.can.receiver import Receiver
 from hilrt.can.sender import Sender
 from hilrt.errors import ConfigError

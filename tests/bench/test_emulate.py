@@ -16,7 +16,7 @@ from hilrt.bench.emulate import CYCLE_NS, Emulation, Fault, run_loop
 from hilrt.bench.emulated_benches import list_benches, make_bench
 from hilrt.bench.emulator_ending import EmulatorEnding
 from hilrt.can.frame import EXTENDED, REMOTE, Frame
-from hilrt.can.message_options import MessageOptions
+from hilrt.can.protection import MessageOptions
 from hilrt.errors import ConfigError
 
 DATABASE = Path(__file__).parents[2] / "bench_configs" / "engine_bench.dbc"

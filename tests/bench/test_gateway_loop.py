@@ -23,7 +23,7 @@ from hilrt.bench.gateway_loop import Gateway
 from hilrt.bench.guard_states import NS, GuardState
 from hilrt.bench.guardian import SILENCE_FACTOR
 from hilrt.bench.read_bench import Bench, read_bench
-from hilrt.can.bus_off import BusOffRecovery
+from hilrt.can.bus_faults import BusOffRecovery
 from hilrt.can.frame import ERROR, Frame
 from hilrt.config.from_toml import build
 from hilrt.peers import wire

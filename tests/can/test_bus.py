@@ -100,7 +100,7 @@ def test_multicast_stays_on_the_machine(monkeypatch: pytest.MonkeyPatch) -> None
         raise OSError("no network")
 
     monkeypatch.setattr(can, "Bus", record)
-    monkeypatch.setattr("hilrt.can.loopback_bus.without_route", lambda group: False)
+    monkeypatch.setattr("hilrt.can.udp_multicast.without_route", lambda group: False)
     table = {"interface": "udp_multicast", "channel": "239.74.163.2"}
     for extra, expected in (({}, 0), ({"hop_limit": 1}, 1)):
         with pytest.raises(ConfigError, match="no network"):

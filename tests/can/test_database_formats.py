@@ -11,11 +11,10 @@ import pytest
 
 from hilrt.bench.bench_options import BenchOptions
 from hilrt.bench.read_bench import read_bench
-from hilrt.can.bit_counts import check_bit_counts
 from hilrt.can.codec import codec
 from hilrt.can.database import find_signal, load_database
 from hilrt.can.frame import Frame
-from hilrt.can.identifier_faults import identifier_faults
+from hilrt.can.read_database import check_bit_counts, identifier_faults
 from hilrt.can.receiver import Receiver
 from hilrt.config.from_toml import build
 from hilrt.config.units import conversion

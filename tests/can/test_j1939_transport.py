@@ -22,7 +22,7 @@ from hilrt.can.j1939_transport import (
     GroupAssembler,
     transfer_time,
 )
-from hilrt.can.message_options import MessageOptions
+from hilrt.can.protection import MessageOptions
 from hilrt.can.receiver import Receiver
 from hilrt.logs.open_source import open_source
 from hilrt.record.logged_frame import FrameFlag

@@ -11,7 +11,7 @@ from pathlib import Path
 import can
 import pytest
 
-from hilrt.can import loopback_bus
+from hilrt.can import udp_multicast
 from hilrt.can.bus import open_bus
 from hilrt.can.frame import Frame
 
@@ -42,12 +42,12 @@ def free_port() -> int:
 
 
 def test_frames_pass_both_ways_and_not_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loopback_bus, "without_route", lambda group: True)
+    monkeypatch.setattr(udp_multicast, "without_route", lambda group: True)
     table = {"interface": "udp_multicast", "channel": GROUP, "port": free_port()}
     ours = open_bus(table, [], "t")
     try:
-        with loopback_bus.open_can(**table, hop_limit=0) as theirs:
-            assert isinstance(theirs, loopback_bus.LoopbackBus)
+        with udp_multicast.open_can(**table, hop_limit=0) as theirs:
+            assert isinstance(theirs, udp_multicast.LoopbackBus)
             ours.send(Frame(0x123, b"abc"))
             got = theirs.recv(10.0)
             assert got is not None
@@ -62,16 +62,16 @@ def test_frames_pass_both_ways_and_not_back(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_what_may_leave_the_machine_is_not_kept_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loopback_bus, "without_route", lambda group: True)
+    monkeypatch.setattr(udp_multicast, "without_route", lambda group: True)
     opened: list[dict[str, object]] = []
     monkeypatch.setattr(can, "Bus", lambda **arguments: opened.append(arguments))
-    loopback_bus.open_can(interface="udp_multicast", channel=GROUP, hop_limit=1)
+    udp_multicast.open_can(interface="udp_multicast", channel=GROUP, hop_limit=1)
     assert [arguments["hop_limit"] for arguments in opened] == [1]
 
 
 def test_only_groups_can_be_without_a_route() -> None:
     for other in ("127.0.0.1", "ff15::1", "can0"):
-        assert not loopback_bus.without_route(other)
+        assert not udp_multicast.without_route(other)
 
 
 def test_in_a_network_namespace_with_nothing_but_loopback() -> None:

@@ -7,8 +7,7 @@ import cantools
 import pytest
 
 from hilrt.can.codec import codec
-from hilrt.can.database import SignalRef
-from hilrt.can.measured_port import declared_range, measured_port
+from hilrt.can.database import SignalRef, declared_range, measured_port
 
 DBC = """VERSION ""
 NS_ :

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from hilrt.can.database import find_signal
 from hilrt.can.frame import ERROR, EXTENDED, REMOTE, Frame
-from hilrt.can.message_options import MessageOptions
-from hilrt.can.receiver import Receiver
-from hilrt.can.reception_time import DeviceClock
+from hilrt.can.protection import MessageOptions
+from hilrt.can.receiver import DeviceClock, Receiver
 from hilrt.can.sender import Sender
 from tests.can.small_database import (
     INPUTS,

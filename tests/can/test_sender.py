@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hilrt.can.database import find_signal
 from hilrt.can.frame import Frame
-from hilrt.can.message_options import MessageOptions
+from hilrt.can.protection import MessageOptions
 from hilrt.can.sender import Sender
 from tests.can.small_database import INPUTS, PLAIN, REQUEST
 

@@ -8,7 +8,7 @@ import can
 import pytest
 
 from hilrt.bench.read_bench import Bench
-from hilrt.can.sender_conflicts import refuse_conflicts
+from hilrt.can.sender import refuse_conflicts
 from hilrt.errors import ConfigError
 from tests.bench.test_read_bench import read
 

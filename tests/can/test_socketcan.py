@@ -23,8 +23,16 @@ import pytest
 
 from hilrt.can.bus import CanBus, open_bus
 from hilrt.can.bus_faults import BusWatch
-from hilrt.can.error_frames import BUS_ERROR, BUS_OFF, CONTROLLER, RESTARTED
-from hilrt.can.frame import ERROR, EXTENDED, REMOTE, Frame
+from hilrt.can.frame import (
+    BUS_ERROR,
+    BUS_OFF,
+    CONTROLLER,
+    ERROR,
+    EXTENDED,
+    REMOTE,
+    RESTARTED,
+    Frame,
+)
 from hilrt.can.j1939_transport import GroupAssembler
 from hilrt.can.receiver import Receiver
 from tests.can.small_database import REFS, STATE

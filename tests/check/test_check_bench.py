@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hilrt.can import socketcan_restart
+from hilrt.can import socketcan
 from hilrt.check.check import check_file
 
 CONFIGS = Path(__file__).parents[2] / "bench_configs"
@@ -28,7 +28,7 @@ def test_a_recovery_from_bus_off_that_would_not_take_place(
 ) -> None:
     (line,) = found("warning", f"{ENGINE}.bus_off_recovery.delay=2.0")
     assert "bus_off_recovery] delay = 2.0: has no effect on bus.interface = 'udp_multicast'" in line
-    monkeypatch.setattr(socketcan_restart, "may_restart", lambda: False)
+    monkeypatch.setattr(socketcan, "may_restart", lambda: False)
     real = [f"{ENGINE}.bus_off_recovery.delay=2.0", f"{ENGINE}.bus.interface=socketcan"]
     (line,) = [line for line in found("warning", *real) if "bus_off_recovery" in line]
     assert "only a process with the capability CAP_NET_ADMIN" in line

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hilrt.can.bus import CanBus
-from hilrt.can.loopback_bus import open_can
+from hilrt.can.udp_multicast import open_can
 from hilrt.cli.can_commands import bus_arguments, can_app
 from hilrt.errors import ConfigError
 

@@ -29,7 +29,7 @@ import cantools
 import pytest
 
 import hilrt
-from hilrt.can.loopback_bus import open_can
+from hilrt.can.udp_multicast import open_can
 from tests.scenarios.fork_server import Forked, start_hilrt
 
 ROOT = Path(__file__).parents[2]

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 import hilrt
-from hilrt.can.loopback_bus import open_can
+from hilrt.can.udp_multicast import open_can
 from tests.scenarios.fork_server import run_hilrt
 from tests.scenarios.sessions import TIMEOUT, Run, free_port, sets
 

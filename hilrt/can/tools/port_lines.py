@@ -13,9 +13,8 @@ from difflib import SequenceMatcher
 from cantools.database.can import Database, Message, Signal
 from cantools.database.utils import start_bit
 
-from hilrt.can.container import with_contained
 from hilrt.can.database import find_signal, representable
-from hilrt.can.id_table import can_id_of, indistinct, is_j1939
+from hilrt.can.id_table import can_id_of, indistinct, is_j1939, with_contained
 from hilrt.config.from_toml import TO_CHOOSE
 from hilrt.errors import ConfigError
 

@@ -8,16 +8,34 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from cantools.database.can import Message
+from cantools.database.can import Message, Signal
+from cantools.database.utils import start_bit
 
-from hilrt.can.container import with_contained
 from hilrt.can.database import load_database
 from hilrt.can.frame import CLASSIC_BYTES, FD_BYTES
-from hilrt.can.id_table import is_j1939
+from hilrt.can.id_table import is_j1939, with_contained
 from hilrt.can.j1939_transport import LONGEST
 from hilrt.can.tools.port_lines import CHOOSE, PortLines, remark, title, toml_key, toml_string
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError
+
+
+def fault(message: Message, signal: Signal) -> str:
+    """Why no frame can carry a signal; empty if one can."""
+    if not signal.scale:
+        return f"signal {signal.name} has the scale 0"
+    if start_bit(signal) + signal.length > 8 * message.length:
+        return f"signal {signal.name} goes beyond the message's {message.length} bytes"
+    if signal.is_float and signal.length not in (16, 32, 64):
+        return f"signal {signal.name} is a float of {signal.length} bits"
+    return ""
+
+
+def reason(message: Message, error: Exception) -> str:
+    """Why a message cannot be coded: its signals' faults, else what the `error` says."""
+    faults = [text for signal in message.signals if (text := fault(message, signal))]
+    return ", ".join(faults) or str(error) or type(error).__name__
+
 
 __all__ = ["CHOOSE", "choices", "generate"]
 

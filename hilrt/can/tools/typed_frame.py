@@ -13,7 +13,7 @@ from hilrt.can.codec import codec, multiplexers, selectors
 from hilrt.can.database import load_database
 from hilrt.can.frame import EXTENDED, EXTENDED_MASK, STANDARD_MASK, Frame
 from hilrt.can.id_table import can_id_of
-from hilrt.can.tools.database_faults import fault, reason
+from hilrt.can.tools.session_draft import fault, reason
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError
 

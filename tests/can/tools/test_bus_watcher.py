@@ -13,8 +13,7 @@ from rich.console import Console
 
 from hilrt.can.frame import ERROR, EXTENDED, Frame
 from hilrt.can.tools import bus_watcher
-from hilrt.can.tools.bus_watcher import BusWatcher
-from hilrt.can.tools.watch_table import live_table, signals_text, stats_table
+from hilrt.can.tools.bus_watcher import BusWatcher, live_table, signals_text, stats_table
 
 DATABASE = Path(__file__).parents[3] / "bench_configs" / "engine_bench.dbc"
 PLAIN = cantools.database.load_file(DATABASE)

@@ -2,8 +2,7 @@
 
 import pytest
 
-from hilrt.can.message_stats import MessageStats
-from hilrt.can.refused_frames import RefusedFrames
+from hilrt.can.message_stats import MessageStats, RefusedFrames
 
 SECOND = 1_000_000_000
 

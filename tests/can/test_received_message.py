@@ -10,9 +10,9 @@ import pytest
 from cantools.database.can import Database
 
 from hilrt.can.database import find_signal
-from hilrt.can.forms import KNOWN_AFTER, SILENT_INTERVALS, UNKNOWN_NS, forms_of
 from hilrt.can.frame import Frame
-from hilrt.can.message_options import MessageOptions
+from hilrt.can.protection import MessageOptions
+from hilrt.can.received_message import KNOWN_AFTER, SILENT_INTERVALS, UNKNOWN_NS, forms_of
 from hilrt.can.receiver import Receiver
 from tests.can.small_database import Clock
 

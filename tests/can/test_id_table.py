@@ -10,10 +10,10 @@ from cantools.database.can import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hilrt.can.container import unpack
 from hilrt.can.database import SignalRef, find_signal, load_database
 from hilrt.can.frame import Frame
-from hilrt.can.message_options import MessageOptions
+from hilrt.can.id_table import unpack
+from hilrt.can.protection import MessageOptions
 from hilrt.can.receiver import Receiver
 from hilrt.can.tools.bus_watcher import BusWatcher
 from hilrt.errors import ConfigError

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hilrt.can.host_interface import interface_down, missing_interface
+from hilrt.can.bus_keys import interface_down, missing_interface
 
 socketcan = pytest.mark.skipif("not hasattr(__import__('socket'), 'AF_CAN')", reason="no SocketCAN")
 
