@@ -325,6 +325,10 @@ def _readable_part(text: str, path: Path) -> Database | None:
     saved = load_tolerantly(text, lambda part: _load(part, ".dbc", identifier_faults(part, ".dbc")))
     if saved is None:
         return None
-    for problem in saved[1]:
+    database, left_out, closed = saved
+    for problem in left_out:
         print(f"{path.name} is read without {problem}", file=sys.stderr)
-    return saved[0]
+    if closed:
+        more = f", and of {len(closed) - 1} more" if len(closed) > 1 else ""
+        print(f"{path.name}: the closing ';' is missing of {closed[0]}{more}", file=sys.stderr)
+    return database

@@ -35,6 +35,12 @@ _ABOUT = re.compile(
 )
 #: Of the part that was tried, not of the file.
 _PLACE = re.compile(r" at line \d+, column \d+")
+#: Statements that end with a semicolon. Where it is missing the parser names a later line.
+_CLOSED = (
+    "VAL_TABLE_", "VAL_", "CM_", "BA_DEF_DEF_REL_", "BA_DEF_DEF_", "BA_DEF_REL_", "BA_DEF_",
+    "BA_REL_", "BA_SGTYPE_", "BA_", "BO_TX_BU_", "EV_", "ENVVAR_DATA_", "SGTYPE_", "SIG_GROUP_",
+    "SIG_VALTYPE_", "SG_MUL_VAL_",
+)  # fmt: skip
 #: Without these a signal would mean something else.
 _NEEDED = ("SIG_VALTYPE_", "SG_MUL_VAL_", "VERSION", "NS_", "BS_", "BU_")
 
@@ -66,8 +72,10 @@ class _TooBroken(Exception):
 
 def load_tolerantly(
     text: str, load: Callable[[str], Database]
-) -> tuple[Database, list[str]] | None:
+) -> tuple[Database, list[str], list[str]] | None:
     """The database without the statements that cannot be read, and what these are.
+
+    A statement that only lacks its closing semicolon is closed.
 
     Parameters
     ----------
@@ -78,10 +86,11 @@ def load_tolerantly(
 
     Returns
     -------
-    Database, list of str or None
-        None if too little is left of it, or if signals would change their meaning.
+    Database, list of str, list of str
+        The second are the statements that were left out, the third those that were closed. None if
+        too little is left of it, or if signals would change their meaning.
     """
-    statements = _statements(text)
+    statements, closed = _closed(_statements(text))
     search = _Search(load)
     try:
         frame = [s for s in statements if s.keyword in _FRAME]
@@ -101,7 +110,8 @@ def load_tolerantly(
         search.strays(told, {s.message for s in all_messages})
         known = [s for s in told if s.message in by_id]
         details = search.keep(known, about, _TOLD_TOGETHER)
-        return load("".join(s.text for s in [*head, *messages, *details])), search.left_out
+        database = load("".join(s.text for s in [*head, *messages, *details]))
+        return database, search.left_out, closed
     except _TooBroken:
         return None
     except Exception:  # readable each for itself, and not together
@@ -126,8 +136,28 @@ def _statements(text: str) -> list[_Statement]:
         line += text.count("\n", counted, begin)
         counted = begin
         part = text[begin:end]
+        if found and _is_open(found[-1].text) and _is_open(part):  # a keyword inside of a comment
+            found[-1] = found[-1]._replace(text=found[-1].text + part)
+            continue
         found.append(_Statement(line, part.split(":")[0].split()[0], part))
     return found
+
+
+def _is_open(text: str) -> bool:
+    """Whether a string that begins in the text does not end there."""
+    return (text.count('"') - text.count('\\"')) % 2 == 1
+
+
+def _closed(statements: Sequence[_Statement]) -> tuple[list[_Statement], list[str]]:
+    """All statements, with a semicolon where it is missing; the names of those."""
+    whole, names = [], []
+    for statement in statements:
+        text = statement.text.rstrip()
+        if statement.keyword in _CLOSED and not text.endswith(";") and not _is_open(text):
+            names.append(statement.name)
+            statement = statement._replace(text=f"{text} ;\n")
+        whole.append(statement)
+    return whole, names
 
 
 class _Search:

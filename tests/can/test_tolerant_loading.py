@@ -52,6 +52,29 @@ def test_what_can_be_read_is_loaded_and_the_rest_is_named(
             find_signal(database, "Fast.Speed", "t")
 
 
+def test_statements_that_lack_their_semicolon_are_closed_and_told_in_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unclosed = """CM_ "Engine; with a
+BO_ 12 in its comment"
+BO_ 768 Other: 8 Bench
+ SG_ Gear : 0|8@1+ (1,0) [0|0] "" Gateway
+CM_ SG_ 768 Gear "the \\"gear\\""
+VAL_ 768 Gear 0 "neutral" 1 "first"
+VAL_ 512 Temp 255 "not available" ;
+"""
+    text = GOOD.replace("BA_DEF_ BO_", unclosed + "BA_DEF_ BO_").replace("512 100;", "512 100")
+    database = load_database(written(tmp_path, text), "t")
+    gear = find_signal(database, "Other.Gear", "t")
+    assert gear.signal.choices == {0: "neutral", 1: "first"}
+    assert gear.signal.comment == 'the "gear"'
+    assert find_signal(database, "Slow.Temp", "t").message.cycle_time == 100
+    assert find_signal(database, "Slow.Temp", "t").signal.choices == {255: "not available"}
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("other.dbc: the closing ';' is missing of line 8: CM_ ")
+    assert line.endswith(", and of 3 more")
+
+
 @pytest.mark.parametrize(
     "text",
     [
