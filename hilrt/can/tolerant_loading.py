@@ -131,7 +131,8 @@ def _definitions(
 
 def _statements(text: str) -> list[_Statement]:
     starts = [match.start() for match in _START.finditer(text)]
-    found, line, counted = [], 1, 0
+    found: list[_Statement] = []
+    line, counted = 1, 0
     for begin, end in pairwise([*starts, len(text)]):
         line += text.count("\n", counted, begin)
         counted = begin
