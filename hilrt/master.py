@@ -1,41 +1,24 @@
 """The master's loop: wait for a communication point, cut, macro step, dispatch, and the slack.
 
 One turn of the loop is one macro step. What differs between sessions is chosen before the loop
-starts: how session time passes is the `Pace`, with it what happens to ticks that have passed, and
-what happens between two steps (discontinuities, renewed Jacobians).
+starts: the `Pace` decides how session time passes, what happens to ticks that have passed, and what
+happens between two steps; `Observer`s record, show and judge what happened.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from enum import StrEnum
 
 import numpy as np
 
 from hilrt.errors import PeerLost
 from hilrt.exchange.exchange import Exchange
-from hilrt.expect.judge import Judge
-from hilrt.expect.of_sequences import not_at_its_end, take_told
-from hilrt.monitor.status import StatusPublisher
-from hilrt.record.feed import Feed
-from hilrt.record.messages import Level
-from hilrt.reliability.alarms import STOP
-from hilrt.reliability.degradation import Degradation
-from hilrt.reliability.flags import flag_changes
-from hilrt.sequences.bench import STEP
-from hilrt.sequences.prompts import ASK
 from hilrt.step.numerics import Numerics
-from hilrt.step.source_changes import source_changes
-from hilrt.step_log.signals import RowWriter
-from hilrt.step_log.snapshots import Snapshots
+from hilrt.step.observer import Observer, Observers, Turn
 from hilrt.timing.grid import CommunicationPoint
 from hilrt.timing.pace import Pace
 from hilrt.timing.tick_marks import TickMarks
-
-#: Flag changes noted per tick; more are only counted, so that a storm of flags costs no ticks.
-CHANGES_PER_TICK = 20
-#: The garbage collector gets a chance in the slack of every that many ticks.
-GARBAGE_TICKS = 64
 
 
 class End(StrEnum):
@@ -56,49 +39,26 @@ class Master:
         The tables of the macro step, and the links.
     pace : Pace
         When communication points come.
-    feed, publisher
-        Where rows and status go in the slack.
+    observers : iterable of Observer
+        Notified in this order.
 
     Attributes
     ----------
     progress : Progress
         The pace's.
-    degradation : Degradation
-    changes : Changes
-        The numerics'.
-    collect_garbage : callable, optional
-        Told how much time there is, ns.
-    judge : Judge, optional
-        Of the session's expectations.
-    stop_requested : str
-        Why the loop is to end; empty if it is not.
-    fault : str
-        Why it is to end with the stop sequence and in a fault; empty if it is not.
+    stop_requested, fault : str
+        Why the loop is to end, and why in a fault after the stop sequence; else empty.
     """
 
     def __init__(
-        self,
-        numerics: Numerics,
-        exchange: Exchange,
-        pace: Pace,
-        feed: Feed,
-        publisher: StatusPublisher,
+        self, numerics: Numerics, exchange: Exchange, pace: Pace, observers: Iterable[Observer] = ()
     ) -> None:
-        self.numerics, self.exchange = numerics, exchange
-        self.pace, self.feed, self.publisher = pace, feed, publisher
-        self.progress = pace.progress
-        self.degradation = Degradation(exchange.benches, numerics.alarms)
-        self.collect_garbage: Callable[[int], bool] | None = None
-        self.judge: Judge | None = None
+        self.numerics, self.exchange, self.pace = numerics, exchange, pace
+        self.progress, self.observers = pace.progress, Observers(observers)
         self.stop_requested = self.fault = ""
-        self.changes = numerics.changes
-        self.row = RowWriter(numerics, exchange.channels, feed.row)
-        self.snapshots = Snapshots(feed, numerics, self.changes)
         self._identifies = bool(numerics.plan.model.settings[0].identifies)
         self._missed, self._learns = numerics.slack["missed"], numerics.slack["learns"]
-        self._moved = numerics.state.session["moved"]
         self._alarm_level = numerics.state.session["alarm_level"]
-        self._turned = numerics.state.session["turned"]
 
     def request_stop(self, reason: str) -> None:
         """Let the loop end at the next communication point (a signal handler may call this)."""
@@ -119,11 +79,12 @@ class Master:
         whatever else goes wrong is raised to the caller, which brings the benches to safety.
         """
         self.pace.begin(epoch_ns, duration_ns)
+        end: End | None = None
         try:
-            return await self._run(duration_ns)
-        finally:  # what is watched ends with the numbers that the summary has
-            self.publisher.prompts.clear()
-            self.publisher.update(self, at_once=True)
+            end = await self._run(duration_ns)
+            return end
+        finally:
+            self.observers.closing(end is End.FINISHED)
 
     async def _run(self, duration_ns: int) -> End:
         pace, marks = self.pace, TickMarks(self.pace.now_ns)
@@ -134,18 +95,18 @@ class Master:
                 return End.INTERRUPTED
             marks.begin()
             self.exchange.cut(*point)
-            self.changes.put_into(self.numerics.given)
+            self.numerics.changes.put_into(self.numerics.given)
             marks.taken()
             self.numerics.macro_step()
             marks.stepped()
             h_ns = round(self.numerics.h_next * 1e9)
-            alarmed = bool(self._alarm_level[0] >= STOP)
+            alarmed = self.numerics.alarms.end_session(self._alarm_level[0])
             last = bool(alarmed or point.t_ns >= duration_ns or self.exchange.ended or self.fault)
             if not last:
                 self.exchange.dispatch(point.t_ns, h_ns)
             marks.dispatched()
             self._note_timing(point, marks)
-            self._slack(point, h_ns, marks)
+            self._slack(Turn(point, h_ns, marks))
             self.progress.timeline.rest(marks.done_ns, pace.now_ns())
             if last:
                 if alarmed:
@@ -154,13 +115,10 @@ class Master:
             point = pace.next_point(point, h_ns)
 
     def _finish(self, t_ns: int) -> End:
-        """The regular end; `PeerLost` for a subsystem whose own end is to be a fault."""
+        """End regularly, or by `PeerLost` for a subsystem whose own end counts as a fault."""
         for name, reason in self.exchange.ended.items():
-            self.feed.event(t_ns, "info", "ended", name, reason)
+            self.observers.event(t_ns, "info", "ended", name, reason)
         for link in self.exchange.links:
-            if link.stops_in_order and link.name not in self.exchange.ended and self.judge:
-                step = self.exchange.reports.step_of(link.name)
-                self.judge.measured(not_at_its_end(link.name, step, t_ns * 1e-9))
             if link.name in self.exchange.ended and link.options.when_ended == "fault":
                 raise PeerLost(link.name, self.exchange.ended[link.name])
         return End.FINISHED
@@ -177,31 +135,15 @@ class Master:
         names = self.numerics.network.subsystems
         return [names[s] for s in np.flatnonzero(self.numerics.given.subsystems["late"])]
 
-    def _slack(self, point: CommunicationPoint, h_ns: int, marks: TickMarks) -> None:
-        """Everything that need not be done before the inputs are on the wire."""
-        t_ns = point.t_ns
-        self._assess(t_ns + h_ns)
-        judge = self.judge if self.judge is not None and self.judge.reads else None
-        if self.feed.records or judge is not None:
-            newest = self.progress.timeline.newest
-            self.row.fill(h_ns * 1e-9, marks.late_ns, marks.compute_ns, newest)
+    def _slack(self, turn: Turn) -> None:
+        """Do what need not be done before the inputs are on the wire."""
+        t_ns = turn.point.t_ns
+        self._assess(t_ns + turn.h_ns)
+        self.observers.stepped(turn)
         self.exchange.upkeep()
-        self.snapshots.look(t_ns)
-        self.feed.commit(t_ns)
-        if judge is not None:
-            judge.take(t_ns, self.feed.row)
-        self._report_flags(t_ns)
-        if self._turned[0]:
-            self._report_sources(t_ns)
-        if self.exchange.reports.any:
-            self.report_events(t_ns)
-        self.degradation.look(t_ns)
-        self.publisher.update(self)
+        self.report_events()
         self.exchange.run_local()  # what raises here has its step in the log
-        if judge is not None:
-            judge.work(self.pace.time_left_ns(t_ns + h_ns))
-        if self.collect_garbage is not None and point.tick % GARBAGE_TICKS == 0:
-            self.collect_garbage((self.pace.step_ns - marks.late_ns) // 2)
+        self.observers.idle(self.pace.time_left_ns(t_ns + turn.h_ns))
 
     def _assess(self, next_ns: int) -> None:
         """Judge the step; what is to be identified learns if that fits before the next tick."""
@@ -214,32 +156,8 @@ class Master:
         if self._learns[0]:
             budget.add(self.pace.now_ns() - begun_ns)
 
-    def _report_sources(self, t_ns: int) -> None:
-        for where, text in source_changes(self.numerics)[:CHANGES_PER_TICK]:
-            self.feed.event(t_ns, "info", "source", where, text)
-
-    def _report_flags(self, t_ns: int) -> None:
-        if not self._moved[0]:
-            return
-        changes = flag_changes(self.numerics.checks, self.numerics.state, t_ns * 1e-9)
-        for change in changes[:CHANGES_PER_TICK]:
-            level: Level = "warning" if change.raised else "info"
-            text = f"{change.cause} {'raised' if change.raised else 'cleared'}: {change.where}"
-            self.feed.event(t_ns, level, change.cause, change.where, text)
-        for change in changes:
-            self.degradation.note(change)
-
-    def report_events(self, t_ns: int) -> None:
-        """Log what the subsystems told, and show what is more than information."""
-        for name, event in self.exchange.reports.take():
-            self.feed.event(t_ns, event.level, event.cause, name, event.text)
-            if event.cause == STEP:
-                self.publisher.sequences[name] = f"{event.text} (since {t_ns * 1e-9:.1f} s)"
-            elif event.cause == ASK:
-                self.publisher.prompts.ask(name, event.text)
-            elif self.judge is not None:
-                take_told(self.judge, self.numerics, name, event.cause, event.text)
-            if event.level != "info":
-                text = f"{name}: {event.text}"
-                self.publisher.remember(f"{t_ns * 1e-9:.1f} s  {text}")
-                self.publisher.announce(self.publisher.state, text)
+    def report_events(self) -> None:
+        """Pass on what the subsystems have reported."""
+        if self.exchange.reports.any:
+            for name, event in self.exchange.reports.take():
+                self.observers.event(self.progress.t_ns, event.level, event.cause, name, event.text)

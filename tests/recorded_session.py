@@ -18,6 +18,7 @@ from hilrt.monitor.status import StatusPublisher
 from hilrt.record.feed import Feed
 from hilrt.record.messages import Begin, Level, RecordEnd, RecordEvent
 from hilrt.record.recording import Recording
+from hilrt.session.observers import make_master
 from hilrt.session.summary import RunFacts, build_summary
 from hilrt.step_log.facts import numerics_metadata
 from hilrt.step_log.signals import build_topics
@@ -140,7 +141,7 @@ def record(
     """Run it, by a clock or as fast as possible; its summary, and its log."""
     pace: Pace = session.as_fast_as_possible() if clock is None else session.real_time(clock)
     feed = RecordingFeed(session, folder, "asap" if clock is None else "realtime")
-    master = Master(*session.assembled, pace, feed, StatusPublisher(None, "test", duration_s))
+    master = make_master(session.assembled, pace, feed, StatusPublisher(None, "test", duration_s))
     prepare(master, feed)
     epoch_ns, fault = 0 if clock is None else clock.now_ns(), None
     try:

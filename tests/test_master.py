@@ -11,7 +11,9 @@ from hilrt.models.linear import Linear
 from hilrt.monitor.status import StatusPublisher
 from hilrt.record.feed import Feed
 from hilrt.reliability.flags import flag_totals
+from hilrt.session.observers import make_master
 from hilrt.solver import Port
+from hilrt.step.observer import Observer, Observers
 from hilrt.step_log.signals import build_topics
 from hilrt.timing.clock import VirtualClock
 from tests.stepping import MemoryLink, Recorded, Stepping
@@ -46,7 +48,7 @@ def prepare(
     )
     feed = Feed(build_topics(s.numerics))
     publisher = StatusPublisher(None, "test", 0.02)
-    return Master(*s.assembled, s.real_time(clock, on_shift), feed, publisher), link
+    return make_master(s.assembled, s.real_time(clock, on_shift), feed, publisher), link
 
 
 async def test_without_stalls_nothing_is_missed():
@@ -118,8 +120,8 @@ def held_up(monkeypatch, master, naps: dict[int, int]) -> None:
     """Let the clock wake the master so much later [ns] than these grid points."""
     sleep_until = master.pace.clock.sleep_until
 
-    async def oversleep(target_ns: int) -> None:
-        await sleep_until(target_ns)
+    async def oversleep(target_ns: int, **how: object) -> None:
+        await sleep_until(target_ns, **how)
         master.pace.clock.advance(naps.pop((target_ns - EPOCH) // MS, 0))
 
     monkeypatch.setattr(master.pace.clock, "sleep_until", oversleep)
@@ -171,8 +173,13 @@ async def test_a_tick_that_is_only_late_is_no_overrun(overrun):
 
 async def test_a_fault_of_the_recording_ends_the_loop_at_the_next_point():
     master, link = prepare({})
-    lose = master.feed.commit
-    master.feed.commit = lambda t_ns: (lose(t_ns), t_ns == 5 * MS and master.request_end("no disk"))
+
+    class FullDisk(Observer):
+        def stepped(self, turn):
+            if turn.point.t_ns == 5 * MS:
+                master.request_end("no disk")
+
+    master.observers = Observers([FullDisk()])
     assert await master.run(20 * MS, EPOCH) is End.FAULTY
     assert master.fault == "no disk"
     assert [asked.tick for asked in link.asked] == list(range(6))  # nothing is sent at the end
@@ -191,7 +198,7 @@ async def test_as_fast_as_possible_others_have_their_turn_after_every_step_of_a_
     s = Stepping({"slow": Slow({"y": np.sin}, [])}, connections=[], master={"step": 1e-3})
     feed = Feed(build_topics(s.numerics))
     publisher = StatusPublisher(None, "test", 1.0)
-    master = Master(*s.assembled, s.as_fast_as_possible(), feed, publisher)
+    master = make_master(s.assembled, s.as_fast_as_possible(), feed, publisher)
     asyncio.get_running_loop().call_later(0.03, master.request_stop, "enough")
     assert await master.run(1000 * MS, EPOCH) is End.INTERRUPTED
     assert master.progress.steps <= 10
@@ -248,7 +255,7 @@ def test_identification_learns_only_where_it_fits_before_the_next_tick(monkeypat
     monkeypatch.setattr(s.exchange, "dispatch", busy)
     publisher = StatusPublisher(None, "test", 300 * H)
     feed = Feed(build_topics(s.numerics))
-    master = Master(*s.assembled, s.real_time(clock), feed, publisher)
+    master = make_master(s.assembled, s.real_time(clock), feed, publisher)
     asyncio.run(master.run(round(300 * H * 1e9), EPOCH))
     budget = master.progress.learning
     assert budget.made + budget.skipped == len(looks) == 301

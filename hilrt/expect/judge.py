@@ -153,6 +153,19 @@ class Judge:
                 self._look(turn)
         return self.outcomes
 
+    def abandon(self, reason: str) -> None:
+        """Judge nothing more, for a defect; what is not decided yet is inconclusive."""
+        self._todo.clear()
+        self._count = 0
+        for turn in self._cases:
+            turn.abandon(reason)
+            self._look(turn)
+        self._ended = True
+        text = "all that is expected is judged"
+        self.measured(
+            ResultEntry(name="expectations", result="inconclusive", text=text, reason=reason)
+        )
+
     @property
     def outcomes(self) -> list[ResultEntry]:
         """Those that are known so far."""
@@ -259,6 +272,10 @@ class _Turn:
             self._stands, self._lost = self.outcome is not None, gap
         else:
             self._lost.rows += gap.rows
+
+    def abandon(self, reason: str) -> None:
+        """Take no more rows."""
+        self._defect = self._defect or reason
 
     def finish(self) -> None:
         """See `Case.finish`."""

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from hilrt.link import Link
     from hilrt.record.feed import Feed
     from hilrt.solver import Floats
-    from hilrt.step.changes import Changes
     from hilrt.step.numerics import Numerics
     from hilrt.tables.record import Table
     from hilrt.timing.progress import Progress
@@ -68,12 +67,11 @@ class Exchanged(Protocol):
         ...
 
 
-class Stepped(Protocol):
-    """What a status is made of: the master, as far as views are concerned."""
+class Shown(Protocol):
+    """The parts of a session that a status shows."""
 
     numerics: Numerics
     progress: Progress
-    changes: Changes
     feed: Feed
 
     @property
@@ -163,7 +161,7 @@ class StatusPublisher:
             )
         )
 
-    def update(self, master: Stepped, at_once: bool = False) -> None:
+    def update(self, shown: Shown, at_once: bool = False) -> None:
         """Publish if it is time, or `at_once`."""
         if self.telemetry is None:
             return
@@ -171,7 +169,7 @@ class StatusPublisher:
         if now < self._next_ns and not at_once:
             return
         self._next_ns = now + PERIOD_NS
-        self._newest = self._look(master, self._rate(master.progress.steps, now))
+        self._newest = self._look(shown, self._rate(shown.progress.steps, now))
         self.telemetry.publish(self._newest)
 
     def _cause(self) -> str:
@@ -185,11 +183,11 @@ class StatusPublisher:
         self._looked_ns, self._looked_steps = now_ns, steps
         return 1e9 * done / elapsed_ns if elapsed_ns > 0 else 0.0
 
-    def _look(self, master: Stepped, rate_hz: float) -> Status:
+    def _look(self, shown: Shown, rate_hz: float) -> Status:
         # With the compiler, which a session loads while its processes start: there is one by now.
         from hilrt.step.source_changes import present_sources
 
-        numerics, progress, exchange = master.numerics, master.progress, master.exchange
+        numerics, progress, exchange = shown.numerics, shown.progress, shown.exchange
         state, given, outputs = numerics.state, numerics.given.session[0], numerics.network.outputs
         totals, t = flag_totals(numerics.checks, state), float(given.t)
         lateness = self._lateness.look(progress.lateness, (0.5, 0.99, 1.0))
@@ -199,7 +197,7 @@ class StatusPublisher:
             None,
             progress.missed,
             steps=progress.steps,
-            unrecorded=master.feed.dropped,
+            unrecorded=shown.feed.dropped,
             errors=errors,
             bonds=made,
         )
@@ -246,7 +244,8 @@ class StatusPublisher:
             shadow=bool(numerics.plan.session[0].shadow or not given.apply),
             events=list(self._events),
             adjustable={
-                what: master.changes.present_number(state, what) for what in self._adjustable
+                what: shown.numerics.changes.present_number(state, what)
+                for what in self._adjustable
             },
         )
 

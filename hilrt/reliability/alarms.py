@@ -47,6 +47,11 @@ class AlarmNames:
         """Whether the alarm of that name degrades the session while it is active."""
         return name in self.names and self.limits["level"][self.names.index(name)] == DEGRADE
 
+    @staticmethod
+    def end_session(level: int) -> bool:
+        """Whether an alarm level ends the session; -1 is none."""
+        return bool(level >= STOP)
+
     def ending(self, state: State) -> list[str]:
         """Names of the active alarms that end the session."""
         ends = (self.limits["level"] >= STOP) & (state.alarms["active"] != 0)

@@ -54,7 +54,7 @@ def _lost(master: Master, exchange: Exchange, error: HilrtError) -> LoopEnd:
     if not isinstance(error, PeerLost):
         return LoopEnd(None, str(error))
     exchange.receive_reports()
-    master.report_events(master.progress.t_ns)
+    master.report_events()
     link = next((link for link in exchange.links if link.name == error.name), None)
     end = End.FAULTY if link is not None and link.stops_in_order else None
     step = exchange.reports.step_of(error.name)

@@ -136,7 +136,7 @@ class Operator:
         """To a prompt of a test sequence; it tells itself which answer has counted."""
         if self.master is None:
             return Reply(False, f"only while it runs; it is {self.events.state}")
-        prompts, t = self.master.publisher.prompts, self.master.progress.t_ns * 1e-9
+        prompts, t = self.events.publisher.prompts, self.master.progress.t_ns * 1e-9
         prompt = prompts.find(command.value, t)
         if prompt is None:
             return Reply(False, "that prompt no longer waits for an answer")
@@ -160,7 +160,7 @@ class Operator:
             return Reply(False, f"{what} = {value} is outside {bounds.min} … {bounds.max}")
         if self.master is None:
             return Reply(False, f"only while it runs; it is {self.events.state}")
-        changes = self.master.changes
+        changes = self.master.numerics.changes
         before = changes.present_number(self.master.numerics.state, what)
         changes.add(what, value)
         if gives_back:

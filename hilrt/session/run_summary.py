@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from hilrt.expect.judge import Judge
 from hilrt.master import Master
-from hilrt.session.judging import results_of
+from hilrt.record.feed import Feed
+from hilrt.session.observers import results_of
 from hilrt.session.parts import SessionParts
 from hilrt.session.summary import RunFacts, build_summary
 from hilrt.timing.host import available_cpus, host_report
@@ -21,10 +23,12 @@ class RunSummary:
     ----------
     parts : SessionParts
     master : Master
+    feed : Feed
+    judge : Judge
     """
 
-    def __init__(self, parts: SessionParts, master: Master) -> None:
-        self._parts, self._master = parts, master
+    def __init__(self, parts: SessionParts, master: Master, feed: Feed, judge: Judge) -> None:
+        self._parts, self._master, self._feed, self._judge = parts, master, feed, judge
         host_report()  # it remembers what it reads: in the end there may be no descriptor for that
         pids = {"master": os.getpid(), **parts.processes.pids()}
         self._had = ProcessorTime(available_cpus(), pids)
@@ -53,10 +57,10 @@ class RunSummary:
             processor_share=self._shares,
             real_time=parts.real_time,
             fault=fault,
-            dropped_rows=master.feed.dropped,
-            lost_events=master.feed.lost_events,
+            dropped_rows=self._feed.dropped,
+            lost_events=self._feed.lost_events,
             secured=parts.secured,
-            results=results_of(master),
+            results=results_of(self._judge),
             columns=parts.events.columns,
             strangers={**parts.hub.protocol.unused.strangers(), **parts.operator.strangers},
         )

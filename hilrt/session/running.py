@@ -29,7 +29,7 @@ from hilrt.session.assembly import (
     real_time,
 )
 from hilrt.session.ending import Ending, run_loop
-from hilrt.session.judging import make_judge
+from hilrt.session.observers import make_judge, make_master
 from hilrt.session.parts import SessionParts
 from hilrt.session.recording_room import RowsToCome, compare_room
 from hilrt.session.recording_watch import RecordingWatch
@@ -43,6 +43,7 @@ from hilrt.step_log.signals import build_topics
 from hilrt.timing.count_times import load_counting
 from hilrt.timing.host import freeze_gc
 from hilrt.timing.monotonic import monotonic_ns
+from hilrt.timing.pace import Pace
 
 
 def load_numerics(expects: bool = False) -> None:
@@ -120,12 +121,23 @@ def _look_at_room(parts: SessionParts, signals: int) -> None:
 async def _tick(parts: SessionParts, assembled: Assembled, feed: Feed) -> None:
     """Ticks from the first to the last, and benches to rest."""
     numerics, exchange = assembled
-    parts.master = parts.operator.master = master = _make_master(parts, assembled, feed)
-    if parts.interrupted:
-        master.request_stop(parts.interrupted)
-    ahead_ns = 2 * master.pace.step_ns if parts.timing.clock is not None else 0
+    pace = _choose_pace(parts, assembled)
+    judge = make_judge(parts.tables, parts.links, feed, parts.events)
+    ahead_ns = 2 * pace.step_ns if parts.timing.clock is not None else 0
     with freeze_gc() as collect:
-        master.collect_garbage = collect
+        parts.master = parts.operator.master = master = make_master(
+            assembled,
+            pace,
+            feed,
+            parts.publisher,
+            judge,
+            on_degraded=parts.events.degraded,
+            collect=collect,
+        )
+        if parts.must_record:
+            feed.max_gap_ns, feed.on_gap = 1e9 * parts.tables.record.max_gap, master.request_end
+        if parts.interrupted:
+            master.request_stop(parts.interrupted)
         parts.epoch_ns = parts.hub.epoch_ns = monotonic_ns() + ahead_ns
         if parts.log is not None:
             parts.log.begin(
@@ -137,7 +149,7 @@ async def _tick(parts: SessionParts, assembled: Assembled, feed: Feed) -> None:
             )
         parts.events.open(feed, parts.now_ns)
         parts.events.go(SessionState.RUNNING, "first tick")
-        summary = RunSummary(parts, master)
+        summary = RunSummary(parts, master, feed, judge)
         parts.summarize = summary.make
         with _watched(parts, master):
             ended = await run_loop(master, exchange, parts.events, parts.duration, parts.epoch_ns)
@@ -171,18 +183,11 @@ def _watched(parts: SessionParts, master: Master) -> Iterator[None]:
         task.cancel()
 
 
-def _make_master(parts: SessionParts, assembled: Assembled, feed: Feed) -> Master:
-    """The master, and what is told of what it meets."""
+def _choose_pace(parts: SessionParts, assembled: Assembled) -> Pace:
+    """How session time passes."""
     clock, tables = parts.timing.clock, parts.tables
     if clock is None:
         waits = [] if parts.log is None else [parts.log.wait_for_room]
-        pace = as_fast_as_possible(assembled, tables, parts.links, waits)
-    else:
-        factor = parts.pace if isinstance(parts.pace, (int, float)) else 1.0
-        pace = real_time(assembled, tables, clock, factor, parts.stretched)
-    master = Master(*assembled, pace, feed, parts.publisher)
-    master.degradation.on_change = parts.events.degraded
-    master.judge = make_judge(tables, parts.links, feed, parts.events)
-    if parts.must_record:
-        feed.max_gap_ns, feed.on_gap = 1e9 * tables.record.max_gap, master.request_end
-    return master
+        return as_fast_as_possible(assembled, tables, parts.links, waits)
+    factor = parts.pace if isinstance(parts.pace, (int, float)) else 1.0
+    return real_time(assembled, tables, clock, factor, parts.stretched)

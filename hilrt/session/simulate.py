@@ -12,7 +12,6 @@ from hilrt.config.structs import SubsystemOptions
 from hilrt.errors import ConfigError, HilrtError
 from hilrt.expect.outcome import exit_status
 from hilrt.link import Link
-from hilrt.master import Master
 from hilrt.monitor.session_state import SessionState
 from hilrt.monitor.status import StatusPublisher
 from hilrt.peers.remote_link import RemoteLink
@@ -23,8 +22,8 @@ from hilrt.reliability.ranges import Ranges
 from hilrt.session.assembly import Assembled, as_fast_as_possible, assemble, initialize
 from hilrt.session.ending import own_ends, run_loop
 from hilrt.session.event_log import EventLog
-from hilrt.session.judging import make_judge, results_of
 from hilrt.session.loop_thread import run_in_loop
+from hilrt.session.observers import make_judge, make_master, results_of
 from hilrt.session.result import Result
 from hilrt.session.stimulus_files import columns_of
 from hilrt.session.summary import RunFacts, build_summary, without_derivatives
@@ -139,9 +138,10 @@ async def _run(
     memory = MemoryFeed(topics)
     feed: Feed = memory if record else Feed(topics)
     pace = as_fast_as_possible(assembled, tables, links)
-    master = Master(*assembled, pace, feed, events.publisher)
-    master.degradation.on_change = events.degraded
-    master.judge = make_judge(tables, links, feed, events)
+    judge = make_judge(tables, links, feed, events)
+    master = make_master(
+        assembled, pace, feed, events.publisher, judge, on_degraded=events.degraded
+    )
     events.open(feed, lambda: master.progress.t_ns)
     events.go(SessionState.RUNNING, "first tick")
     duration = min([tables.session.duration, *(link.ends for link in links)])
@@ -153,7 +153,7 @@ async def _run(
     else:
         result.fail(fault)
         events.go(SessionState.FAULT, fault, level="error")
-    results = results_of(master)
+    results = results_of(judge)
     result.end_with(exit_status(one["result"] for one in results))
     facts = RunFacts(
         tables.session.name,

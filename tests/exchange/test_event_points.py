@@ -9,10 +9,10 @@ import pytest
 import hilrt
 from hilrt import RunOptions
 from hilrt.exchange.event_points import EventPoints
-from hilrt.master import Master
 from hilrt.monitor.status import StatusPublisher
 from hilrt.record.feed import Feed
 from hilrt.replay.replay_log import replay
+from hilrt.session.observers import make_master
 from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
 from hilrt.step_log.signals import build_topics
 from hilrt.timing.clock import VirtualClock
@@ -119,7 +119,7 @@ class Rows(Feed):
 
 
 def prepare(relay, others, clock=None, every=1, **master):
-    """A master; the output of the relay is the input of each of the others."""
+    """A master and its rows; the relay's output is the input of each of the others."""
     solvers = {"relay": relay} | {f"other{i}": other for i, other in enumerate(others)}
     s = Stepping(
         {name: hosted(name, solver) for name, solver in solvers.items()},
@@ -127,16 +127,15 @@ def prepare(relay, others, clock=None, every=1, **master):
         subsystems={name: {"every": 1 if name == "relay" else every} for name in solvers},
         connections=[{"from": "relay.y", "to": f"other{i}.u"} for i in range(len(others))],
     )
-    feed, publisher = Rows(build_topics(s.numerics)), StatusPublisher(None, "test", 0.02)
+    rows, publisher = Rows(build_topics(s.numerics)), StatusPublisher(None, "test", 0.02)
     pace = s.as_fast_as_possible() if clock is None else s.real_time(clock)
-    return Master(*s.assembled, pace, feed, publisher)
+    return make_master(s.assembled, pace, rows, publisher), rows
 
 
 async def run(relay, *others, **options):
     """Rows, which subsystems stepped across a discontinuity, and the master."""
-    master = prepare(relay, others or [Integral()], **options)
+    master, rows = prepare(relay, others or [Integral()], **options)
     await master.run(100_000_000, EPOCH)
-    rows = master.feed
     across = [source for cause, source in rows.told if cause == "event_inside_step"]
     return rows, across, master
 
@@ -176,13 +175,13 @@ def samples_kept(master):
 
 
 async def test_an_output_with_feedthrough_forgets_its_past_a_point_later():
-    master = prepare(Relay(), [Integral()])
+    master, _ = prepare(Relay(), [Integral()])
     await master.run(45_000_000, EPOCH)
     count = samples_kept(master)
     # At 0.05: the relay has samples of the event, 0.04 and 0.05, of which two are kept; what is
     # fed through has those of 0.04 and 0.05, and the integral did not jump.
     assert count == {"relay.y": 2, "other0.x": 2, "other0.through": 2}
-    master = prepare(Relay(), [Integral()])
+    master, _ = prepare(Relay(), [Integral()])
     await master.run(35_000_000, EPOCH)  # to 0.04
     count = samples_kept(master)
     assert count == {"relay.y": 2, "other0.x": 2, "other0.through": 1}

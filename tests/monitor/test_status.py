@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from hilrt.errors import ConfigError
-from hilrt.master import Master
 from hilrt.monitor import status
 from hilrt.monitor.display_order import display_order
 from hilrt.monitor.status import MAX_RESULTS, PERIOD_NS, StatusPublisher
@@ -14,6 +13,7 @@ from hilrt.monitor.telemetry import ResultStatus, result_words
 from hilrt.record.feed import Feed
 from hilrt.reliability.flags import flag_totals
 from hilrt.reliability.verdict import SessionCourse, verdict
+from hilrt.session.observers import make_master
 from hilrt.solver import Port
 from hilrt.step_log.signals import build_topics
 from hilrt.timing.clock import VirtualClock
@@ -34,15 +34,19 @@ class Told:
 
 
 @pytest.fixture
-def master(monkeypatch):
+def publisher():
+    return StatusPublisher(Told(), "test", 1.0, adjustable=["reliability.power_residual"])
+
+
+@pytest.fixture
+def master(monkeypatch, publisher):
     """A master on a virtual clock, with a step of 1 ms."""
     clock = VirtualClock(EPOCH)
     monkeypatch.setattr(status, "monotonic_ns", clock.now_ns)
     link = MemoryLink("a", Recorded({"y": np.sin}, [Port("u")]))
     s = Stepping({"a": link}, connections=[{"from": "a.y", "to": "a.u"}], master={"step": 1e-3})
-    publisher = StatusPublisher(Told(), "test", 1.0)
     feed = Feed(build_topics(s.numerics))
-    return Master(*s.assembled, s.real_time(clock), feed, publisher)
+    return make_master(s.assembled, s.real_time(clock), feed, publisher)
 
 
 def slow(master, cut):
@@ -55,29 +59,29 @@ def slow(master, cut):
     return slow_cut
 
 
-async def test_status_comes_every_period_with_the_rate_between(master):
+async def test_status_comes_every_period_with_the_rate_between(master, publisher):
     await master.run(1000 * MS, EPOCH)
-    *told, last = master.publisher.telemetry.statuses
+    *told, last = publisher.telemetry.statuses
     assert np.diff([one.t for one in told]) == pytest.approx(PERIOD_NS * 1e-9)
     assert last.t == 1.0
     assert told[0].rate_hz == 0.0  # nothing to compare with
     assert [one.rate_hz for one in told[1:]] == pytest.approx(5 * [1000.0])
 
 
-async def test_messages_that_a_link_missed_are_told(master):
+async def test_messages_that_a_link_missed_are_told(master, publisher):
     (link,) = master.exchange.links
     link.lost, link.dropped = 3, 2
     await master.run(1 * MS, EPOCH)
-    peer = master.publisher.telemetry.statuses[-1].peers["a"]
+    peer = publisher.telemetry.statuses[-1].peers["a"]
     assert (peer.lost, peer.dropped) == (3, 2)
 
 
-async def test_what_is_watched_ends_with_the_last_numbers(master):
+async def test_what_is_watched_ends_with_the_last_numbers(master, publisher):
     """Also where the newest message alone is kept: announcements tell them again."""
     master.exchange.cut = slow(master, master.exchange.cut)
     await master.run(90 * MS, EPOCH)
-    master.publisher.announce("STOPPED", "finished")
-    last = master.publisher.telemetry.statuses[-1]
+    publisher.announce("STOPPED", "finished")
+    last = publisher.telemetry.statuses[-1]
     assert (last.state, last.message) == ("STOPPED", "finished")
     assert (last.t, last.missed) == (master.progress.t_ns * 1e-9, master.progress.missed)
     assert last.missed > 0
@@ -87,27 +91,24 @@ async def test_what_is_watched_ends_with_the_last_numbers(master):
     assert last.verdict == found.word == "unreliable"  # for the missed ticks alone
 
 
-async def test_adjustable_numbers_are_told_as_they_are(master):
-    publisher = master.publisher = StatusPublisher(
-        Told(), "test", 1.0, adjustable=["reliability.power_residual"]
-    )
+async def test_adjustable_numbers_are_told_as_they_are(master, publisher):
     await master.run(250 * MS, EPOCH)
-    master.changes.add("reliability.power_residual", 0.25)
+    master.numerics.changes.add("reliability.power_residual", 0.25)
     await master.run(250 * MS, EPOCH + 1000 * MS)
     told = [one.adjustable["reliability.power_residual"] for one in publisher.telemetry.statuses]
     assert told[0] != told[-1] == 0.25
 
 
-async def test_rate_counts_the_steps_that_were_made(master):
+async def test_rate_counts_the_steps_that_were_made(master, publisher):
     """Not the ticks: those that were skipped have passed, too."""
     master.exchange.cut = slow(master, master.exchange.cut)
     await master.run(1000 * MS, EPOCH)
-    told = master.publisher.telemetry.statuses
+    told = publisher.telemetry.statuses
     assert told[-1].missed > 500
     assert [one.rate_hz for one in told[1:]] == pytest.approx((len(told) - 1) * [1e3 / 3.5])
 
 
-async def test_lateness_is_that_of_the_period(master):
+async def test_lateness_is_that_of_the_period(master, publisher):
     """One late tick is gone from the next status."""
     cut = master.exchange.cut
 
@@ -118,22 +119,21 @@ async def test_lateness_is_that_of_the_period(master):
 
     master.exchange.cut = once_slow
     await master.run(1000 * MS, EPOCH)
-    worst = [one.lateness_us.max for one in master.publisher.telemetry.statuses if one.lateness_us]
+    worst = [one.lateness_us.max for one in publisher.telemetry.statuses if one.lateness_us]
     assert max(worst) >= 79e3
     assert worst[-1] < 1e3
 
 
-async def test_cause_stays_in_view_while_the_session_is_degraded(master):
-    master.publisher.announce("DEGRADED", "engine is late")
+async def test_cause_stays_in_view_while_the_session_is_degraded(master, publisher):
+    publisher.announce("DEGRADED", "engine is late")
     await master.run(100 * MS, EPOCH)
-    assert master.publisher.telemetry.statuses[-1].message == "engine is late"
-    master.publisher.announce("RUNNING", "first tick")
-    master.publisher.update(master, at_once=True)
-    assert master.publisher.telemetry.statuses[-1].message == ""
+    assert publisher.telemetry.statuses[-1].message == "engine is late"
+    publisher.announce("RUNNING", "first tick")
+    await master.run(10 * MS, EPOCH)
+    assert publisher.telemetry.statuses[-1].message == ""
 
 
-def test_announcement_is_repeated_until_the_next(master):
-    publisher = master.publisher
+def test_announcement_is_repeated_until_the_next(master, publisher):
     publisher.repeat()  # nothing has been said
     publisher.announce("CONNECTED", "waiting for engine")
     publisher.repeat()
@@ -141,8 +141,8 @@ def test_announcement_is_repeated_until_the_next(master):
     assert [(one.state, one.message) for one in told] == 2 * [("CONNECTED", "waiting for engine")]
 
 
-def test_a_wait_is_told_with_its_time(master):
-    clock, publisher = master.pace.clock, master.publisher
+def test_a_wait_is_told_with_its_time(master, publisher):
+    clock = master.pace.clock
     publisher.announce("CONNECTING", "waiting for engine, vehicle")
     clock.advance(2000 * MS)
     publisher.announce("CONNECTING", "waiting for engine", still=True)
@@ -158,9 +158,8 @@ def test_a_wait_is_told_with_its_time(master):
     assert waits == pytest.approx([0.0, 2.0, 3.0, 0.0, 0.5, 0.0, 0.0])
 
 
-async def test_an_end_that_takes_time_keeps_the_last_numbers(master):
+async def test_an_end_that_takes_time_keeps_the_last_numbers(master, publisher):
     """A view that is opened then must not see a session at its beginning."""
-    publisher = master.publisher
     publisher.announce("RUNNING", "first tick")
     await master.run(90 * MS, EPOCH)
     publisher.announce("STOPPING", "bringing engine to rest")
@@ -170,11 +169,11 @@ async def test_an_end_that_takes_time_keeps_the_last_numbers(master):
     assert told.values
 
 
-async def test_values_are_in_the_order_of_display(master):
-    master.publisher.order = [0]
+async def test_values_are_in_the_order_of_display(master, publisher):
+    publisher.order = [0]
     master.exchange.channels["age"] = -0.002
     await master.run(10 * MS, EPOCH)
-    told = master.publisher.telemetry.statuses[-1]
+    told = publisher.telemetry.statuses[-1]
     assert list(told.values) == ["a.y"]
     assert [peer.age_ms >= 0.0 for peer in told.peers.values()] == [True]
 
@@ -201,9 +200,10 @@ def test_a_value_that_there_is_not_is_refused():
         display_order(NAMES, BENCH, ["bench.speeed"])
 
 
-async def test_session_whose_loop_does_not_run_says_that_it_is_there(master, monkeypatch):
+@pytest.mark.usefixtures("master")
+async def test_session_whose_loop_does_not_run_says_that_it_is_there(publisher, monkeypatch):
     monkeypatch.setattr(status, "ALIVE_S", 0.0)
-    publisher, told = master.publisher, master.publisher.telemetry.statuses
+    told = publisher.telemetry.statuses
     publisher.announce("FAULT", "bench gone")
     alive = asyncio.ensure_future(publisher.keep_alive())
     for _ in range(20):

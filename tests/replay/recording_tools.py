@@ -21,6 +21,7 @@ from hilrt.record.messages import ASIDE, Attachment, Begin, RecordEnd, Topic, Tr
 from hilrt.record.recording import Recording
 from hilrt.session.assembly import as_fast_as_possible, assemble, initialize
 from hilrt.session.event_log import EventLog
+from hilrt.session.observers import make_master
 from hilrt.session.stimulus_files import columns_of
 from hilrt.solver import Floats, InputPolynomial, Sample
 from hilrt.step.changes import Changes
@@ -123,7 +124,7 @@ async def _record(
     trigger = build_trigger(tables, feed.topics)
     feed.open(folder, attachments_of(file, links, facts), head_of(file), trigger)
     pace = as_fast_as_possible(assembled, tables, links)
-    master = Master(*assembled, pace, feed, StatusPublisher(None, "test", duration))
+    master = make_master(assembled, pace, feed, StatusPublisher(None, "test", duration))
     if on_master is not None:
         on_master(master)
     await master.run(round(duration * 1e9), 0)

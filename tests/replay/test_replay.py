@@ -29,6 +29,7 @@ from hilrt.replay.rebuild import read_recorded
 from hilrt.replay.replay_log import replay
 from hilrt.replay.replay_text import as_json, describe
 from hilrt.replay.what_if import what_if
+from hilrt.step.observer import Observer
 from hilrt.step_log import snapshots
 from tests.replay.recording_tools import record_file
 
@@ -363,15 +364,13 @@ def adjusting(t_ns, *numbers):
     """A session in which an operator changes numbers in the slack of the tick at `t_ns`."""
 
     def on_master(master):
-        look = master.snapshots.look
+        class Operator(Observer):
+            def stepped(self, turn):
+                if turn.point.t_ns == t_ns:
+                    for number, value in numbers:
+                        master.numerics.changes.add(number, value)
 
-        def adjust(now_ns):
-            look(now_ns)
-            if now_ns == t_ns:
-                for number, value in numbers:
-                    master.changes.add(number, value)
-
-        master.snapshots.look = adjust
+        master.observers.present += (Operator(),)
 
     return on_master
 

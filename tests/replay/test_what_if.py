@@ -62,8 +62,8 @@ def test_an_operators_change_of_what_is_set_does_not_act(tmp_path):
     """Other changes do."""
 
     def on_master(master):
-        master.changes.add("bonds.spring.cap", 0.02)
-        master.changes.add("reliability.connection_defect", 1e-7)
+        master.numerics.changes.add("bonds.spring.cap", 0.02)
+        master.numerics.changes.add("reliability.connection_defect", 1e-7)
 
     path = record_file("two_mass.toml", tmp_path, duration=0.1, on_master=on_master)
     found = what_if(path, ["reliability.tracking=0.5"])

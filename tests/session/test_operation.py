@@ -15,14 +15,12 @@ from hilrt.check.check_topology import Topology
 from hilrt.config.problems import Findings
 from hilrt.config.record_tables import Adjustable, MonitorTable
 from hilrt.link import Ports
-from hilrt.monitor.open_prompts import OpenPrompts
 from hilrt.monitor.operator_commands import ACTIONS, OperatorCommand, decode_command, encode
 from hilrt.monitor.session_state import SessionState
 from hilrt.monitor.status import StatusPublisher
 from hilrt.session.event_log import EventLog
 from hilrt.session.operation import Operator
 from hilrt.solver import Port
-from hilrt.step.changes import Changes
 from tests.stepping import make_network, make_numerics
 
 
@@ -51,7 +49,6 @@ def running(operator, shadow=False):
     operator.master = SimpleNamespace(
         request_stop=stops.append,
         numerics=numerics,
-        changes=Changes(numerics.network),
     )
     return stops
 
@@ -62,7 +59,6 @@ def obey(operator, action, **values):
 
 def test_no_number_of_any_command_raises(operator):
     running(operator)
-    operator.master.publisher = SimpleNamespace(prompts=OpenPrompts())
     operator.master.progress = SimpleNamespace(t_ns=0)
     numbers = [0.0, -0.0, 0.5, -1.0, 1e300, -1e300, 2.0**53, 5e-324, math.nan]
     for action in ACTIONS:
@@ -141,7 +137,8 @@ def test_shadow_switches_corrections(operator):
 
 def test_numbers_change_only_within_bounds(operator):
     running(operator)
-    changes, numerics = operator.master.changes, operator.master.numerics
+    numerics = operator.master.numerics
+    changes = numerics.changes
     assert obey(operator, "adjust", text="reliability.power_residual", value=0.3).ok
     assert list(changes.pending) == [("reliability.power_residual", 0.3)]
     assert numerics.state.session[0].power_residual == 0.2  # it acts at the next tick
@@ -241,8 +238,8 @@ def test_an_input_is_taken_within_its_bounds_and_given_back(operator):
     operator.adjustable = {what: Adjustable(min=-5.0, max=5.0)}
     operator.events.state = SessionState.RUNNING
     numerics = make_numerics({"a": Ports((Port("u", start=1.0),), (Port("y"),))}, monitor=monitor)
-    changes = Changes(numerics.network, numerics.plan.drives["input"])
-    operator.master = SimpleNamespace(numerics=numerics, changes=changes)
+    changes = numerics.changes
+    operator.master = SimpleNamespace(numerics=numerics)
     assert not obey(operator, "adjust", text=what, value=6.0).ok
     assert obey(operator, "adjust", text=what, value=-3.0).ok
     reply = obey(operator, "adjust", text=what, value=float("nan"))
@@ -275,12 +272,11 @@ def asking(operator, told=True):
         given.append(args)
         return told
 
-    operator.master.publisher = operator.events.publisher
     operator.master.progress = SimpleNamespace(t_ns=2_000_000_000)
     link = SimpleNamespace(name="test", answer=answer)
     operator.master.exchange = SimpleNamespace(links=[link])
     question = '{"number": 4, "text": "warm?", "answers": ["yes", "no"], "until": 5.0}'
-    operator.master.publisher.prompts.ask("test", question)
+    operator.events.publisher.prompts.ask("test", question)
     return given
 
 

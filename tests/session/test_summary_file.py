@@ -111,13 +111,13 @@ def test_after_a_defect(tmp_path, monkeypatch, own_modules):
     session = make_session(tmp_path, tmp_path, "")
 
     def defect(*_: object) -> None:
-        raise ZeroDivisionError("in the report of flags")
+        raise ZeroDivisionError("in the timing")
 
-    monkeypatch.setattr("hilrt.master.Master._report_flags", defect)
+    monkeypatch.setattr("hilrt.master.Master._note_timing", defect)
     with pytest.raises(ZeroDivisionError):
         hilrt.run_session(session, options=RunOptions(folder=tmp_path / "run", record=False))
     summary = read(tmp_path / "run")
-    assert summary["reasons"][0] == "ended by a fault: ZeroDivisionError: in the report of flags"
+    assert summary["reasons"][0] == "ended by a fault: ZeroDivisionError: in the timing"
     assert "ports" in summary
 
 

@@ -15,13 +15,13 @@ from calibration.systems import Channels
 from hilrt.config.from_toml import build
 from hilrt.config.structs import Session, SubsystemOptions
 from hilrt.errors import HilrtError
-from hilrt.master import Master
 from hilrt.monitor.session_state import SessionState
 from hilrt.monitor.status import StatusPublisher
 from hilrt.record.feed import Feed
 from hilrt.session.assembly import as_fast_as_possible, assemble, initialize, real_time
 from hilrt.session.ending import run_loop
 from hilrt.session.event_log import EventLog
+from hilrt.session.observers import make_master
 from hilrt.session.summary import RunFacts, build_summary
 from hilrt.step_log.signals import build_topics
 
@@ -119,7 +119,7 @@ async def _run(
         pace = as_fast_as_possible(assembled, tables, links)
     publisher = StatusPublisher(None, tables.session.name, tables.session.duration)
     events, feed = EventLog(publisher), Feed(build_topics(numerics))
-    master = Master(numerics, exchange, pace, feed, publisher)
+    master = make_master(assembled, pace, feed, publisher)
     events.open(feed, lambda: master.progress.t_ns)
     try:
         ended = await run_loop(master, exchange, events, draw.duration, 0)

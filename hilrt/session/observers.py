@@ -1,0 +1,323 @@
+"""Observers of a session's loop: recording, flags, live status, expectations, garbage.
+
+They are notified in this order, see `hilrt.step.observer`. Recording and flags are required:
+without them nothing says how far the results can be trusted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from hilrt.config.structs import Session
+from hilrt.exchange.exchange import Exchange
+from hilrt.expect.judge import Judge
+from hilrt.expect.log_signals import LogSignals
+from hilrt.expect.of_sequences import not_at_its_end, take_told
+from hilrt.expect.outcome import ResultEntry, outcome_line
+from hilrt.expect.spec import expectations_of
+from hilrt.link import Link
+from hilrt.master import Master
+from hilrt.monitor.status import StatusPublisher
+from hilrt.monitor.telemetry import ResultStatus
+from hilrt.record.feed import Feed
+from hilrt.record.messages import Level
+from hilrt.reliability.degradation import Degradation
+from hilrt.reliability.flags import flag_changes
+from hilrt.sequences.bench import STEP
+from hilrt.sequences.prompts import ASK
+from hilrt.session.event_log import EventLog
+from hilrt.step.numerics import Numerics
+from hilrt.step.observer import Observer, Turn
+from hilrt.step.source_changes import source_changes
+from hilrt.step_log.signals import RowWriter
+from hilrt.step_log.snapshots import Snapshots
+from hilrt.timing.monotonic import monotonic_ns
+from hilrt.timing.pace import Pace
+from hilrt.timing.progress import Progress
+
+#: Changes noted per step; more are only counted, so that a storm of flags costs no ticks.
+CHANGES_PER_TICK = 20
+#: The garbage collector gets a chance in the slack of every that many ticks.
+GARBAGE_TICKS = 64
+
+
+class RecordingObserver(Observer):
+    """Hands every step's row to the feed, snapshots beside it, and subsystems' reports.
+
+    Parameters
+    ----------
+    numerics, exchange, progress, feed
+        Of the session.
+    judge : Judge, optional
+        Reads rows, too; without a reader none are filled.
+    """
+
+    name, required = "recording", True
+
+    def __init__(
+        self,
+        numerics: Numerics,
+        exchange: Exchange,
+        progress: Progress,
+        feed: Feed,
+        judge: Judge | None = None,
+    ) -> None:
+        self.feed, self._judge, self._timeline = feed, judge, progress.timeline
+        self._row = RowWriter(numerics, exchange.channels, feed.row)
+        self._snapshots = Snapshots(feed, numerics, numerics.changes)
+
+    def stepped(self, turn: Turn) -> None:
+        """Fill and commit the row; a snapshot or a change that belongs to it comes before."""
+        t_ns, marks = turn.point.t_ns, turn.marks
+        if self.feed.records or (self._judge is not None and self._judge.reads):
+            self._row.fill(turn.h_ns * 1e-9, marks.late_ns, marks.compute_ns, self._timeline.newest)
+        self._snapshots.look(t_ns)
+        self.feed.commit(t_ns)
+
+    def event(self, t_ns: int, level: Level, cause: str, source: str, text: str) -> None:
+        """Log it."""
+        self.feed.event(t_ns, level, cause, source, text)
+
+
+class FlagObserver(Observer):
+    """Logs changes of flags and of inputs' sources, and tells when the session is degraded.
+
+    Parameters
+    ----------
+    numerics, exchange, feed
+        Of the session.
+    on_degraded : callable, optional
+        Told whether the session is degraded from now on, and why.
+    """
+
+    name, required = "flags", True
+
+    def __init__(
+        self,
+        numerics: Numerics,
+        exchange: Exchange,
+        feed: Feed,
+        on_degraded: Callable[[bool, str], None] | None = None,
+    ) -> None:
+        self._numerics, self._feed = numerics, feed
+        self._degradation = Degradation(exchange.benches, numerics.alarms)
+        self._degradation.on_change = on_degraded
+        self._moved = numerics.state.session["moved"]
+        self._turned = numerics.state.session["turned"]
+
+    def stepped(self, turn: Turn) -> None:
+        """Log what has changed in this step."""
+        t_ns = turn.point.t_ns
+        if self._moved[0]:
+            self._report_flags(t_ns)
+        if self._turned[0]:
+            for where, text in source_changes(self._numerics)[:CHANGES_PER_TICK]:
+                self._feed.event(t_ns, "info", "source", where, text)
+        self._degradation.look(t_ns)
+
+    def _report_flags(self, t_ns: int) -> None:
+        changes = flag_changes(self._numerics.checks, self._numerics.state, t_ns * 1e-9)
+        for change in changes[:CHANGES_PER_TICK]:
+            level: Level = "warning" if change.raised else "info"
+            text = f"{change.cause} {'raised' if change.raised else 'cleared'}: {change.where}"
+            self._feed.event(t_ns, level, change.cause, change.where, text)
+        for change in changes:
+            self._degradation.note(change)
+
+
+class StatusObserver(Observer):
+    """Publishes the status for views, and in it sequences, prompts and warnings.
+
+    Parameters
+    ----------
+    numerics, exchange, progress, feed, publisher
+        Of the session.
+    """
+
+    name = "live status"
+
+    def __init__(
+        self,
+        numerics: Numerics,
+        exchange: Exchange,
+        progress: Progress,
+        feed: Feed,
+        publisher: StatusPublisher,
+    ) -> None:
+        self.numerics, self.exchange, self.progress = numerics, exchange, progress
+        self.feed, self._publisher = feed, publisher
+
+    def stepped(self, turn: Turn) -> None:
+        """Publish the status if it is time."""
+        self._publisher.update(self)
+
+    def event(self, t_ns: int, level: Level, cause: str, source: str, text: str) -> None:
+        """Show a sequence's step or question, and everything that is more than information."""
+        publisher = self._publisher
+        if cause == STEP:
+            publisher.sequences[source] = f"{text} (since {t_ns * 1e-9:.1f} s)"
+        elif cause == ASK:
+            publisher.prompts.ask(source, text)
+        if level != "info":
+            publisher.remember(f"{t_ns * 1e-9:.1f} s  {source}: {text}")
+            publisher.announce(publisher.state, f"{source}: {text}")
+
+    def closing(self, finished: bool) -> None:
+        """Leave the numbers in view that the summary has."""
+        self._publisher.prompts.clear()
+        self._publisher.update(self, at_once=True)
+
+
+class ExpectationObserver(Observer):
+    """Has the judge read rows and what sequences report, and judge in the time that is left.
+
+    A sequence's expectation that cannot be judged is raised as its `PeerLost`.
+
+    Parameters
+    ----------
+    judge : Judge
+    numerics, exchange, progress, feed
+        Of the session.
+    """
+
+    name = "expectations"
+
+    def __init__(
+        self,
+        judge: Judge,
+        numerics: Numerics,
+        exchange: Exchange,
+        progress: Progress,
+        feed: Feed,
+    ) -> None:
+        self._judge, self._numerics, self._exchange = judge, numerics, exchange
+        self._progress, self._row = progress, feed.row
+
+    def stepped(self, turn: Turn) -> None:
+        """Take the row."""
+        if self._judge.reads:
+            self._judge.take(turn.point.t_ns, self._row)
+
+    def event(self, t_ns: int, level: Level, cause: str, source: str, text: str) -> None:
+        """Take a sequence's measure or expectation."""
+        take_told(self._judge, self._numerics, source, cause, text)
+
+    def idle(self, left_ns: float) -> None:
+        """Judge as many rows as there is time for."""
+        self._judge.work(left_ns)
+
+    def removed(self, reason: str) -> None:
+        """Leave no outcome that rows after the defect could have changed."""
+        self._judge.abandon(reason)
+
+    def closing(self, finished: bool) -> None:
+        """Take for inconclusive what sequences have not come to."""
+        exchange = self._exchange
+        for link in exchange.links if finished else ():
+            if link.stops_in_order and link.name not in exchange.ended:
+                step, t = exchange.reports.step_of(link.name), self._progress.t_ns * 1e-9
+                self._judge.measured(not_at_its_end(link.name, step, t))
+
+
+class GarbageObserver(Observer):
+    """Lets the garbage collector run in the slack of some steps.
+
+    Parameters
+    ----------
+    collect : callable
+        Collects if that fits into a time, ns.
+    step_ns : int
+        Base macro step, ns.
+    """
+
+    name = "garbage collection"
+
+    def __init__(self, collect: Callable[[int], bool], step_ns: int) -> None:
+        self._collect, self._step_ns = collect, step_ns
+        self._tick = self._late_ns = 0
+
+    def stepped(self, turn: Turn) -> None:
+        """Note how late the step was."""
+        self._tick, self._late_ns = turn.point.tick, turn.marks.late_ns
+
+    def idle(self, left_ns: float) -> None:
+        """Collect in at most half of the step's rest."""
+        if self._tick % GARBAGE_TICKS == 0:
+            self._collect((self._step_ns - self._late_ns) // 2)
+
+
+def make_master(
+    assembled: tuple[Numerics, Exchange],
+    pace: Pace,
+    feed: Feed,
+    publisher: StatusPublisher,
+    judge: Judge | None = None,
+    *,
+    on_degraded: Callable[[bool, str], None] | None = None,
+    collect: Callable[[int], bool] | None = None,
+) -> Master:
+    """Master of a session, with its observers in their order.
+
+    Parameters
+    ----------
+    assembled
+        Its numerics and exchange.
+    pace, feed, publisher
+        How time passes; where rows and events, and the live status go.
+    judge : Judge, optional
+        Of its expectations.
+    on_degraded : callable, optional
+        See `FlagObserver`.
+    collect : callable, optional
+        See `GarbageObserver`.
+    """
+    numerics, exchange = assembled
+    progress = pace.progress
+    observers: list[Observer] = [
+        RecordingObserver(numerics, exchange, progress, feed, judge),
+        FlagObserver(numerics, exchange, feed, on_degraded),
+        StatusObserver(numerics, exchange, progress, feed, publisher),
+    ]
+    if judge is not None:
+        observers.append(ExpectationObserver(judge, numerics, exchange, progress, feed))
+    if collect is not None:
+        observers.append(GarbageObserver(collect, pace.step_ns))
+    return Master(numerics, exchange, pace, observers)
+
+
+def make_judge(tables: Session, links: Sequence[Link], feed: Feed, events: EventLog) -> Judge:
+    """Judge of a session's expectations, whose rows are those of the feed.
+
+    Raises
+    ------
+    ConfigError
+        For expectations of signals that there are not, or whose units do not fit.
+    """
+    units = {signal.name: signal.unit for topic in feed.topics for signal in topic.signals}
+    benches = {link.name for link in links if link.physical}
+    coupled = bool(tables.connections)
+    signals = LogSignals.of_session(
+        units, coupled, benches, tables.calculated, tables.lookup_tables
+    )
+    judge = Judge(
+        expectations_of(tables.expect), signals, list(units), tables.master.step, monotonic_ns
+    )
+
+    def tell(outcome: ResultEntry) -> None:
+        text = f"{outcome.result}: {outcome_line(outcome)}"
+        level: Level = "info" if outcome.result == "passed" else "warning"
+        events.note(level, outcome.name, text, cause="expectation")
+        events.publisher.add_result(ResultStatus(outcome.name, outcome.result, text))
+
+    judge.on_outcome = tell
+    judge.on_loss = lambda text: events.note("warning", "expectations", text, "expectation_lost")
+    return judge
+
+
+def results_of(judge: Judge) -> list[dict[str, Any]]:
+    """Every outcome, as it stands in the summary; no more rows come."""
+    found: list[dict[str, Any]] = msgspec.to_builtins(judge.finish())
+    return found

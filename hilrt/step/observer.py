@@ -1,0 +1,101 @@
+"""Observers of the loop: what they are notified of, and what a defect in one comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Literal, NamedTuple
+
+from hilrt.errors import HilrtError, SessionFault
+from hilrt.timing.grid import CommunicationPoint
+from hilrt.timing.tick_marks import TickMarks
+
+Level = Literal["info", "warning", "error"]
+
+
+class Turn(NamedTuple):
+    """One macro step: its communication point, length [ns], and clock readings."""
+
+    point: CommunicationPoint
+    h_ns: int
+    marks: TickMarks
+
+
+class Observer:
+    """Notified in the slack of what happened; the methods do nothing unless overridden.
+
+    A `HilrtError` that a method raises ends the session: it is a finding, such as a lost subsystem.
+    Any other exception is a defect. It ends the session safely if the observer is `required`;
+    otherwise the observer is removed, and the others are notified of a warning.
+
+    Attributes
+    ----------
+    name : str
+        For people.
+    required : bool
+    """
+
+    name = "observer"
+    required = False
+
+    def stepped(self, turn: Turn) -> None:
+        """Handle a macro step; its inputs have left, and the state has its assessment."""
+
+    def event(self, t_ns: int, level: Level, cause: str, source: str, text: str) -> None:
+        """Handle what the subsystem `source` reported in the step at session time `t_ns` [ns]."""
+
+    def idle(self, left_ns: float) -> None:
+        """Do what can wait; the next point needs the processor in `left_ns` [ns]."""
+
+    def closing(self, finished: bool) -> None:
+        """Handle the end of the loop: a regular one, or any other."""
+
+    def removed(self, reason: str) -> None:
+        """Handle that it is notified no longer, for a defect of its own."""
+
+
+class Observers:
+    """Notifies observers, in a fixed order.
+
+    Parameters
+    ----------
+    observers : iterable of Observer
+    """
+
+    def __init__(self, observers: Iterable[Observer]) -> None:
+        self.present = tuple(observers)
+        self._t_ns = 0
+
+    def stepped(self, turn: Turn) -> None:
+        """See `Observer.stepped`; `SessionFault` for a defect of a required observer."""
+        self._t_ns = turn.point.t_ns
+        self._notify(lambda observer: observer.stepped(turn))
+
+    def event(self, t_ns: int, level: Level, cause: str, source: str, text: str) -> None:
+        """See `Observer.event`."""
+        self._notify(lambda observer: observer.event(t_ns, level, cause, source, text))
+
+    def idle(self, left_ns: float) -> None:
+        """See `Observer.idle`."""
+        self._notify(lambda observer: observer.idle(left_ns))
+
+    def closing(self, finished: bool) -> None:
+        """See `Observer.closing`."""
+        self._notify(lambda observer: observer.closing(finished))
+
+    def _notify(self, notice: Callable[[Observer], None]) -> None:
+        for observer in self.present:
+            try:
+                notice(observer)
+            except HilrtError:
+                raise
+            except Exception as error:
+                self._handle_defect(observer, error)
+
+    def _handle_defect(self, observer: Observer, error: Exception) -> None:
+        text = f"{observer.name}: a defect, {type(error).__name__}: {error}"
+        if observer.required:
+            raise SessionFault(text) from error
+        self.present = tuple(one for one in self.present if one is not observer)
+        observer.removed(text)
+        text += "; the session continues without it"
+        self.event(self._t_ns, "warning", "observer_removed", observer.name, text)
