@@ -144,6 +144,31 @@ def check_bit_counts(text: str, kind: str) -> None:
                 raise ValueError(f"the signals up to line {line} have {total:,} bits and more")
 
 
+#: Signals of a message: cantools takes the square of the number of multiplexed ones, 5 s for these.
+_MOST_SIGNALS = 10_000
+#: Where a message begins, and where a signal of it does.
+_BEGINNINGS = {
+    "dbc": re.compile(r"^BO_\s+\d+\s+(?P<message>\w+)|^\s+SG_\s", re.MULTILINE),
+    "kcd": re.compile(r"<(?:\w+:)?(?:Message\b(?P<message>[^>]{0,200})|Signal\b)"),
+}
+
+
+def check_signal_counts(text: str, kind: str) -> None:
+    """`ValueError` for a message with so many signals that reading them takes minutes."""
+    pattern = _BEGINNINGS.get(kind)
+    begin, signals = 0, 0
+    for found in pattern.finditer(text) if pattern is not None else ():
+        signals += 1
+        if found["message"] is not None:
+            begin, signals = found.start(), 0
+        elif signals > _MOST_SIGNALS:
+            line = text.count("\n", 0, begin) + 1
+            raise ValueError(
+                f"the message at line {line} has more than {_MOST_SIGNALS:,} signals; leave out "
+                "those that are not needed"
+            )
+
+
 def _bits(found: re.Match[str]) -> Iterator[int]:
     for name, value in found.groupdict().items():
         if value is not None:
@@ -264,6 +289,7 @@ def _load(text: str, suffix: str, faults: list[str]) -> Any:
         line = text.count("\n", 0, found.start()) + 1
         raise ValueError(f"line {line} has a number of more than {_DIGITS} digits")
     check_bit_counts(text, kind)
+    check_signal_counts(text, kind)
     database = cantools.database.load_string(text, kind, strict=False)
     if isinstance(database, Database):
         for message, _ in with_contained(database.messages):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from hilrt.config.parse_toml import TOKENS, TomlError, parse_toml
@@ -19,6 +20,11 @@ class _Node:
     entries: int = 0
     #: What its key `name` says, by which an entry of a list is found, too.
     name: str = ""
+
+    @cached_property
+    def found(self) -> dict[str, _Node]:
+        """What is inside, by key and by name; for a file that has been read to its end."""
+        return {one.name: one for one in self.inside.values() if one.name} | self.inside
 
     def child(self, key: str, line: int) -> _Node:
         """What is called `key` inside; made where it is not there yet."""
@@ -54,12 +60,11 @@ class TomlLines:
         node, rest = self._root, path
         while rest:
             # Keys may have dots in them: the longest one that fits is meant.
-            found = {one.name: one for one in node.inside.values() if one.name} | node.inside
-            fits = [key for key in found if rest == key or rest.startswith(f"{key}.")]
-            if not fits:
+            ends = [*(i for i, letter in enumerate(rest) if letter == "."), len(rest)]
+            key = next((rest[:end] for end in reversed(ends) if rest[:end] in node.found), None)
+            if key is None:
                 break
-            key = max(fits, key=len)
-            node, rest = found[key], rest[len(key) + 1 :]
+            node, rest = node.found[key], rest[len(key) + 1 :]
         return node.line
 
     def _enter(self, header: Mapping[str, Any], line: int) -> _Node:

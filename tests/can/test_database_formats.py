@@ -14,7 +14,7 @@ from hilrt.bench.read_bench import read_bench
 from hilrt.can.codec import codec
 from hilrt.can.database import find_signal, load_database
 from hilrt.can.frame import Frame
-from hilrt.can.read_database import check_bit_counts, identifier_faults
+from hilrt.can.read_database import check_bit_counts, check_signal_counts, identifier_faults
 from hilrt.can.receiver import Receiver
 from hilrt.config.from_toml import build
 from hilrt.config.units import conversion
@@ -269,3 +269,16 @@ def test_many_signals_that_are_all_within_bounds_are_refused_together() -> None:
     text = "\n".join(f' SG_ S{i} : 500000|8@1+ (1,0) [0|0] "" A' for i in range(200))
     with pytest.raises(ValueError, match="the signals up to line 100 have 50,"):
         check_bit_counts(text, "dbc")
+
+
+@pytest.mark.parametrize(
+    ("suffix", "begin", "signal"),
+    [
+        ("dbc", "BO_ 256 M: 8 A\n", ' SG_ S m0 : 16|8@1+ (1,0) [0|0] "" B\n'),
+        ("kcd", '<Message id="0x1" name="M">\n', '<Signal name="S" offset="1"/>\n'),
+    ],
+)
+def test_more_signals_than_can_be_read_in_seconds_are_refused_at_once(suffix, begin, signal):
+    check_signal_counts((begin + 10_000 * signal) * 2, suffix)
+    with pytest.raises(ValueError, match="the message at line 4 has more than 10,000 signals"):
+        check_signal_counts((begin + 2 * signal) + begin + 10_001 * signal, suffix)
