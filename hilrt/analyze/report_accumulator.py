@@ -19,7 +19,7 @@ from hilrt.analyze.curves import Envelopes
 from hilrt.analyze.log_statistics import Intervals, LogStatistics, SignalStatistics
 from hilrt.analyze.slowest_rows import WorstStep
 from hilrt.files.msgpack import NOT_MSGPACK
-from hilrt.logs.contents import read_attachments, read_index
+from hilrt.logs.log_file import read_attachments, read_index
 from hilrt.record import cdr
 from hilrt.record.decimate import Curve
 from hilrt.record.messages import REPORT_STATISTICS, Begin, Topic

@@ -19,7 +19,7 @@ from hilrt.config.session_file import load_session
 from hilrt.errors import ConfigError, HilrtError
 from hilrt.peers import wire
 from hilrt.peers.peer import Peer
-from hilrt.record import frame_batch
+from hilrt.record import frame_feed
 from hilrt.record.frame_feed import FrameFeed
 from hilrt.solver import Port
 from hilrt.timing.host import die_with_parent, freeze_gc
@@ -92,7 +92,7 @@ def main(
 
 def open_frames(subsystem: str, bench: Bench) -> FrameFeed | None:
     """Where the session says that frames are recorded; None if they are not."""
-    address = os.environ.get(frame_batch.VARIABLE)
+    address = os.environ.get(frame_feed.VARIABLE)
     if not address or not bench.options.record_frames:
         return None
     return FrameFeed(address, subsystem)

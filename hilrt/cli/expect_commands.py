@@ -31,9 +31,8 @@ def expect(
 ) -> None:
     """Judge expectations on logs; exit status 0 passed, 1 failed, 2 bad input, 4 inconclusive."""
     from hilrt.errors import ConfigError
-    from hilrt.expect.junit import junit_suite, write_junit
-    from hilrt.expect.log_files import judge_file, log_files
-    from hilrt.expect.outcome import exit_status
+    from hilrt.expect.judge_log import judge_file, log_files
+    from hilrt.expect.outcome import exit_status, junit_suite, write_junit
     from hilrt.expect.spec import read_spec
 
     spec = logs.pop() if len(logs) > 1 and logs[-1].suffix == ".toml" else None

@@ -97,7 +97,7 @@ def say_damage(path: Path, damage: str) -> None:
 @log_app.command()
 def info(log: LogPath, json_: Json = False) -> None:
     """What a log is: session, time, size, topics, files inside."""
-    from hilrt.logs.contents import read_contents
+    from hilrt.logs.log_file import read_contents
     from hilrt.logs.show import as_json, info_lines
 
     with bad_input():
@@ -116,7 +116,7 @@ def ls(
     json_: Json = False,
 ) -> None:
     """The signals of a log: name, unit, topic, source, comment."""
-    from hilrt.logs.contents import read_contents
+    from hilrt.logs.log_file import read_contents
     from hilrt.logs.show import as_json, list_lines
 
     with bad_input():
@@ -145,8 +145,8 @@ def cat(
 ) -> None:
     """Signals of a log as CSV on standard output."""
     from hilrt.logs import show
-    from hilrt.logs.bus_databases import bus_databases
-    from hilrt.logs.contents import read_contents
+    from hilrt.logs.decode_frames import bus_databases
+    from hilrt.logs.log_file import read_contents
     from hilrt.logs.open_source import open_source
 
     low = -(1 << 62) if start is None else round(start * 1e9)
@@ -218,7 +218,7 @@ def repair(
     force: Force = False,
 ) -> None:
     """Make a whole log of one that was cut off or damaged: everything in it that is whole."""
-    from hilrt.logs.output import new_file
+    from hilrt.logs.source import new_file
     from hilrt.record import repair as repairing
 
     with bad_input():
@@ -247,7 +247,7 @@ def export(
     force: Force = False,
 ) -> None:
     """Write a log in another tool's format."""
-    from hilrt.logs.bus_databases import bus_databases
+    from hilrt.logs.decode_frames import bus_databases
     from hilrt.logs.export_file import export_file
 
     with bad_input():
@@ -275,7 +275,7 @@ def import_(
     force: Force = False,
 ) -> None:
     """Write another tool's file as a log of ours."""
-    from hilrt.logs.bus_databases import bus_databases
+    from hilrt.logs.decode_frames import bus_databases
     from hilrt.logs.import_file import import_file
 
     with bad_input():

@@ -239,7 +239,7 @@ def _finish(result: RunResult, report: bool, quiet: bool, page: str) -> None:
 
 def _write_junit(path: Path, result: RunResult, session: str) -> None:
     """The results as JUnit XML; without the file the run has less than was asked for."""
-    from hilrt.expect.junit import write_junit
+    from hilrt.expect.outcome import write_junit
 
     try:
         write_junit(path, [result.junit_suite(session)])

@@ -30,8 +30,7 @@ def run_tests(
     """
     from hilrt.errors import ConfigError
     from hilrt.exit_status import ExitStatus, gravest
-    from hilrt.expect.junit import write_junit
-    from hilrt.expect.outcome import outcome_line
+    from hilrt.expect.outcome import outcome_line, write_junit
     from hilrt.session.run import RunOptions
     from hilrt.session.sequence_sessions import named_sequences, session_of_sequence
     from hilrt.session.session import run_session

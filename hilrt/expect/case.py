@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 from hilrt.errors import ConfigError
 from hilrt.expect.expectation import Expectation
 from hilrt.expect.formula import Atom, is_limit
-from hilrt.expect.log_signals import LogSignals
-from hilrt.expect.margins import Margins
+from hilrt.expect.log_signals import LogSignals, Margins
 from hilrt.expect.monitor import Judgement, Monitor
+from hilrt.expect.obligation import Stream
 from hilrt.expect.outcome import ResultEntry
 from hilrt.expect.robustness import TINY, Ints, Robustness, of_samples
-from hilrt.expect.sample_stream import Stream
 from hilrt.solver import Floats
 
 

@@ -7,9 +7,19 @@ from dataclasses import dataclass
 
 from hilrt.config.structs import Expect
 from hilrt.errors import ConfigError
-from hilrt.expect.formula import Atom, Formula, HoldsUntil, Junction, Window, atoms, reach_ns
+from hilrt.expect.formula import (
+    Atom,
+    Formula,
+    HoldsUntil,
+    Junction,
+    Window,
+    atoms,
+    reach_ns,
+    read_condition,
+    read_formula,
+    seconds_ns,
+)
 from hilrt.expect.monitor import JudgedTime
-from hilrt.expect.read_formula import read_condition, read_formula, seconds_ns
 
 
 @dataclass(frozen=True)

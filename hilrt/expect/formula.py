@@ -6,9 +6,14 @@ relative to the sample that an operator is evaluated at, both ends included, in 
 
 from __future__ import annotations
 
+import ast
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
+
+from hilrt.errors import ConfigError
+from hilrt.expressions.parse import MAX_LENGTH, parse
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,3 +118,178 @@ def reach_ns(formula: Formula) -> int | None:
     if isinstance(formula, (Window, HoldsUntil)):
         return None if formula.end_ns is None else formula.end_ns + farthest
     return farthest
+
+
+#: Operators over time, and how many conditions each takes.
+OPERATORS = {"always": 1, "eventually": 1, "until": 2}
+IMPLIES = "implies"
+#: Margins by comparison: from the texts of left and right; and whether equal sides violate it.
+_MARGINS: dict[type[ast.cmpop], tuple[str, bool]] = {
+    ast.Lt: ("({right}) - ({left})", True),
+    ast.LtE: ("({right}) - ({left})", False),
+    ast.Gt: ("({left}) - ({right})", True),
+    ast.GtE: ("({left}) - ({right})", False),
+    ast.Eq: ("-abs(({left}) - ({right}))", False),
+    ast.NotEq: ("abs(({left}) - ({right}))", True),
+}
+_NEGATED: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.GtE,
+    ast.LtE: ast.Gt,
+    ast.Gt: ast.LtE,
+    ast.GtE: ast.Lt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+}
+_SIGNS: dict[type[ast.cmpop], str] = {
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+}
+
+
+def read_condition(text: str) -> Formula:
+    """A formula without operators over time; `ConfigError` with what is wrong, and a remedy."""
+    formula = read_formula(text)
+    if any(isinstance(one, (Window, HoldsUntil)) for one in walk(formula)):
+        raise ConfigError(
+            f"{text!r} has an operator over time; give a condition here, and the whole as formula"
+        )
+    return formula
+
+
+def read_formula(text: str) -> Formula:
+    """A formula; `ConfigError` with what is wrong, and a remedy."""
+    if len(text) > MAX_LENGTH:
+        raise ConfigError(
+            f"{len(text)} characters, {MAX_LENGTH} at most; divide it into several expectations"
+        )
+    try:
+        body = ast.parse(text.strip(), mode="eval").body
+        formula = _FormulaReader().read(body, negated=False)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        parse(text)  # which says what is wrong, and where
+        raise ConfigError(f"{text!r} cannot be read; write a condition such as a.x > 3") from None
+    _refuse_unbounded(formula)
+    return formula
+
+
+def seconds_ns(seconds: float) -> int:
+    """Whole nanoseconds."""
+    return round(seconds * 1e9)
+
+
+class _FormulaReader:
+    """Walks the tree that Python's parser makes of a text."""
+
+    def read(self, node: ast.expr, negated: bool) -> Formula:
+        match node:
+            case ast.BoolOp():
+                parts = tuple(self.read(part, negated) for part in node.values)
+                return Junction(isinstance(node.op, ast.And) != negated, parts)
+            case ast.UnaryOp(op=ast.Not()):
+                return self.read(node.operand, not negated)
+            case ast.Compare():
+                return self._comparison(node, negated)
+            case ast.Call(func=ast.Name(id=name)) if name in OPERATORS:
+                return self._operator(name, node, negated)
+            case ast.Call(func=ast.Name(id=name)) if name == IMPLIES:
+                given, then = self._arguments(name, node, 2)
+                parts = self.read(given, not negated), self.read(then, negated)
+                return Junction(negated, parts)
+        return self._truth(node, negated)
+
+    def _comparison(self, node: ast.Compare, negated: bool) -> Formula:
+        """``a < b < c`` is both of its comparisons."""
+        sides = [node.left, *node.comparators]
+        parts = []
+        for left, kind, right in zip(sides, node.ops, sides[1:], strict=False):
+            if type(kind) not in _MARGINS:
+                parse(ast.unparse(node))
+            chosen = _NEGATED[type(kind)] if negated else type(kind)
+            margin, strict = _MARGINS[chosen]
+            texts = {"left": ast.unparse(left), "right": ast.unparse(right)}
+            text = f"{texts['left']} {_SIGNS[chosen]} {texts['right']}"
+            parts.append(_atom(text, margin.format(**texts), strict))
+        return parts[0] if len(parts) == 1 else Junction(not negated, tuple(parts))
+
+    def _truth(self, node: ast.expr, negated: bool) -> Atom:
+        """A value that is true where it is not 0."""
+        text = ast.unparse(node)
+        if negated:
+            return _atom(f"not {text}", f"-abs({text})", strict=False)
+        return _atom(text, f"abs({text})", strict=True)
+
+    def _operator(self, name: str, node: ast.Call, negated: bool) -> Formula:
+        count = OPERATORS[name]
+        conditions = self._arguments(name, node, count)
+        begin_ns, end_ns = _window(name, node, count)
+        if name == "until":
+            if negated:
+                raise ConfigError("not until(...) is no formula here; say what is to hold instead")
+            part, goal = (self.read(one, False) for one in conditions)
+            return HoldsUntil(part, goal, begin_ns, end_ns)
+        part = self.read(conditions[0], negated)
+        return Window((name == "always") != negated, part, begin_ns, end_ns)
+
+    def _arguments(self, name: str, node: ast.Call, count: int) -> list[ast.expr]:
+        if len(node.args) < count:
+            what = "a condition" if count == 1 else "two conditions"
+            raise ConfigError(f"{name}(...) needs {what}")
+        if name == IMPLIES and (len(node.args) > count or node.keywords):
+            raise ConfigError("implies(...) takes two conditions, and nothing else")
+        return node.args[:count]
+
+
+def _window(name: str, node: ast.Call, count: int) -> tuple[int, int | None]:
+    """Begin and end, ns, of the numbers behind the conditions."""
+    numbers = node.args[count:]
+    if node.keywords or len(numbers) > 2:
+        raise ConfigError(
+            f"{name}(...) takes its window as numbers of seconds: {name}(…, 2.0) for the next 2 s, "
+            f"{name}(…, 1.0, 2.0) from 1 s to 2 s on"
+        )
+    seconds = [_seconds(name, number) for number in numbers]
+    if not seconds:
+        return 0, None
+    begin, end = seconds if len(seconds) == 2 else (0.0, seconds[0])
+    if begin > end:
+        raise ConfigError(f"the window of {name}(...) ends before it begins; exchange its numbers")
+    return seconds_ns(begin), seconds_ns(end)
+
+
+def _seconds(name: str, node: ast.expr) -> float:
+    try:
+        value = ast.literal_eval(node)
+    except ValueError:
+        value = None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ConfigError(f"{name}(..., {ast.unparse(node)}): a window needs a number of seconds")
+    if not 0.0 <= value <= 1e9 or not math.isfinite(value):
+        raise ConfigError(f"{name}(..., {value:g}): a window is 0 s or later, up to 1e9 s")
+    return float(value)
+
+
+def _atom(text: str, margin: str, strict: bool) -> Atom:
+    parse(text.removeprefix("not "))
+    return Atom(text, margin, strict)
+
+
+def _refuse_unbounded(formula: Formula) -> None:
+    """Only the outermost operator may reach to the end, and only it may be `until`."""
+    for one in walk(formula):
+        if one is formula:
+            continue
+        if isinstance(one, HoldsUntil):
+            raise ConfigError("until(...) stands outermost; make an expectation of its own of it")
+        if isinstance(one, Window) and one.end_ns is None:
+            name = "always" if one.always else "eventually"
+            raise ConfigError(
+                f"{name}(...) inside another operator needs a window, such as {name}(…, 2.0); "
+                "two that reach to the end are two expectations"
+            )
+    below = formula.parts if isinstance(formula, Junction) else ()
+    if any(reach_ns(part) is None for part in below):
+        raise ConfigError("an operator that reaches to the end stands outermost")

@@ -12,12 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hilrt.expect.accumulate import Accumulator
 from hilrt.expect.formula import Atom, Formula, HoldsUntil, walk
-from hilrt.expect.obligation import Obligation, cut_off
+from hilrt.expect.obligation import Obligation, Stream, cut_off
 from hilrt.expect.outcome import Word
-from hilrt.expect.robustness import Ints, Robustness
-from hilrt.expect.sample_stream import Stream
+from hilrt.expect.robustness import Accumulator, Ints, Robustness
 
 
 class Judgement(NamedTuple):

@@ -1,10 +1,9 @@
 """Expressions over signals: text, typed tree, program of operations, and its evaluation.
 
-In reading order: `nodes` (the typed tree), `functions` (what may be called), `parse` with
-`read_tree` (text to tree), `known_signals` (what may be named), `operations` (what programs are
-made of), `program` with `emit` and `result_units` (trees to tables), `evaluate` with `arithmetic`,
-`lookup`, `filters` and `windows` (the one loop over the tables), `evaluator` (for callers in
-Python), `session_program` and `take_samples` (the stage of a macro step).
+In reading order: `nodes` (the typed tree), `functions` (the functions of the language), `parse`
+with `read_tree` (text to tree), `operations` (the operations of a program), `program` with `emit`
+(trees to tables, units), `evaluate` with `arithmetic` and `filters` (the one loop over the tables,
+and the stage of a macro step), `evaluator` (for callers in Python), `session_program`.
 
 For other rooms::
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import math
 
-from hilrt.compilation.compiled import compiled
+from hilrt.compilation.compiled import compiled, stage
 from hilrt.expressions import operations as do
-from hilrt.expressions.arithmetic import arithmetic
+from hilrt.expressions.arithmetic import arithmetic, interpolate, interpolate_2d
 from hilrt.expressions.filters import step_filter
-from hilrt.expressions.lookup import interpolate, interpolate_2d
 from hilrt.tables.condition import is_true
+from hilrt.tables.given import LARGEST, StepInput
+from hilrt.tables.plan import Plan
 from hilrt.tables.record import Table
+from hilrt.tables.state import State
 
 
 @compiled
@@ -72,3 +74,45 @@ def newest(t_a: float, t_b: float) -> float:
     if t_a != t_a or t_b != t_b:
         return math.nan
     return t_a if t_a > t_b else t_b
+
+
+@stage
+def take_samples(plan: Plan, state: State, given: StepInput) -> None:
+    """Take what has arrived; then do the operations of the session's expressions."""
+    for i in range(len(state.outputs)):
+        out, arrived = state.outputs[i], given.outputs[i]
+        out.fresh = arrived.fresh and not plan.outputs[i].calculated
+        if out.fresh:
+            out.newest, out.t_newest = arrived.y, arrived.t_valid
+    for k in range(len(plan.readings)):
+        read(state.outputs[plan.readings[k].output], state.registers[k])
+    evaluate(plan.operations, plan.lookup_points, state.registers, state.memory, given.session[0].t)
+    told = 0
+    for s in range(len(given.subsystems)):
+        told |= given.subsystems[s].event
+    for k in range(len(plan.calculated)):
+        channel = plan.calculated[k]
+        calculated_sample(state.registers[channel.register], state.outputs[channel.output], told)
+
+
+@compiled
+def read(out: Table, register: Table) -> None:
+    """A new sample into the register of its signal; what is no measurement is unknown."""
+    if out.fresh and not out.t_newest < register.t:
+        register.value = out.newest if abs(out.newest) <= LARGEST else math.nan
+        register.t = out.t_newest
+
+
+@compiled
+def calculated_sample(register: Table, out: Table, told: int) -> None:
+    """The value of a register as a sample of its channel, if there is something new in it.
+
+    `told`: a subsystem has told of a discontinuity, which the channel may show.
+    """
+    before = out.t_newest
+    unknown = register.value != register.value and out.newest != out.newest
+    changed = register.value != out.newest and not unknown
+    out.fresh = register.t > before or (register.t == before and changed)
+    if out.fresh:
+        out.jumps = told != 0 or before == -math.inf
+        out.newest, out.t_newest = register.value, register.t

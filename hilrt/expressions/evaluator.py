@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from hilrt.compilation.compiled import compiled, entry_point
 from hilrt.errors import RecordError
 from hilrt.expressions.evaluate import evaluate
-from hilrt.expressions.known_signals import KnownSignals
-from hilrt.expressions.parse import Expression
+from hilrt.expressions.parse import Expression, KnownSignals
 from hilrt.expressions.program import Program
 from hilrt.solver import Floats
 from hilrt.tables.record import Table, as_bytes

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from hilrt.config.units import UNSTATED
 from hilrt.errors import ConfigError
 from hilrt.expressions.emit import Emitter, Value
-from hilrt.expressions.known_signals import KnownSignals
 from hilrt.expressions.nodes import ExpressionRefused
-from hilrt.expressions.parse import Expression, parse
+from hilrt.expressions.parse import Expression, KnownSignals, parse
 from hilrt.tables.program_tables import LOOKUP_POINTS, MEMORY, OPERATIONS, REGISTERS
 from hilrt.tables.record import Table, table
 

@@ -13,9 +13,8 @@ from msgspec.structs import replace
 from hilrt.config.structs import CALCULATED, Calculated, LookupEntry, Session
 from hilrt.errors import ConfigError
 from hilrt.expressions.functions import RESERVED
-from hilrt.expressions.known_signals import CalculatedChannel, KnownSignals
 from hilrt.expressions.nodes import LookupTable, lookup_table
-from hilrt.expressions.parse import Expression, parse
+from hilrt.expressions.parse import CalculatedChannel, Expression, KnownSignals, parse
 from hilrt.expressions.program import Program
 from hilrt.solver import Floats
 from hilrt.tables.network import Network

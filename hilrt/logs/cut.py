@@ -12,9 +12,8 @@ from mcap import records
 
 from hilrt.errors import ConfigError
 from hilrt.files.json import parse_json
-from hilrt.logs.contents import Contents, read_contents
-from hilrt.logs.log_file import Batch, LogFile, LogMessage
-from hilrt.logs.output import new_file
+from hilrt.logs.log_file import Batch, Contents, LogFile, LogMessage, read_contents
+from hilrt.logs.source import new_file
 from hilrt.record.mcap_writer import McapWriter
 from hilrt.record.messages import REPORT_STATISTICS
 from hilrt.version import VERSION

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Literal, Protocol, get_args
 
 from hilrt.errors import ConfigError
-from hilrt.logs.bus_databases import BusDatabase
-from hilrt.logs.exported import Exported
+from hilrt.logs.decode_frames import BusDatabase
 from hilrt.logs.open_source import open_source
-from hilrt.logs.output import new_file
-from hilrt.logs.source import Source, chosen
+from hilrt.logs.source import Exported, Source, chosen, new_file
 
 Format = Literal["mf4", "csv", "parquet", "blf", "asc", "trc", "log"]
 FORMATS: tuple[str, ...] = get_args(Format)
@@ -102,7 +100,7 @@ def _exporter(to: str) -> Exporter:
 
             return export_mf4
         if to == "parquet":
-            from hilrt.logs.export_parquet import export_parquet
+            from hilrt.logs.export_csv import export_parquet
 
             return export_parquet
         from hilrt.logs.export_can import export_can

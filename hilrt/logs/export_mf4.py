@@ -13,13 +13,12 @@ from asammdf import Signal as MdfSignal
 from asammdf import Source as MdfSource
 from asammdf.blocks import v4_constants as v4c
 
-from hilrt.logs.bus_numbers import BusNumbers
 from hilrt.logs.columns import between
+from hilrt.logs.export_can import BusNumbers
 from hilrt.logs.export_csv import wanted_topics
-from hilrt.logs.exported import Exported
 from hilrt.logs.frame_text import code_of
-from hilrt.logs.frames_mf4 import FLAG_FIELDS, KINDS
-from hilrt.logs.source import Source
+from hilrt.logs.source import Exported, Source
+from hilrt.logs.source_mf4 import FLAG_FIELDS, KINDS
 from hilrt.record.logged_frame import FrameFlag, LoggedFrame
 from hilrt.record.messages import Signal
 from hilrt.record.reader import Block

@@ -20,7 +20,7 @@ from hilrt.isolation.limited_process import (
     read_message,
     write_message,
 )
-from hilrt.logs.foreign_messages import (
+from hilrt.logs.foreign_source import (
     Ask,
     Close,
     ForeignAnswer,
@@ -137,7 +137,7 @@ def open_here(kind: Kind, path: Path, label: str, time: str | None) -> Source:
         from hilrt.logs.source_parquet import ParquetSource
 
         return ParquetSource(path, label, time)
-    from hilrt.logs.source_library import LibraryFrames
+    from hilrt.logs.source_can import LibraryFrames
 
     return LibraryFrames(path, label)
 

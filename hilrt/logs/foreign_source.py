@@ -9,31 +9,118 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import numpy as np
 
 from hilrt.errors import ConfigError
+from hilrt.files.msgpack import decode_by
 from hilrt.files.regular import check_regular
 from hilrt.isolation.idle_process import give_back, take_process
 from hilrt.isolation.limited_process import ChildDied, ProcessLimits
-from hilrt.logs.foreign_messages import (
-    Ask,
-    Close,
-    ForeignAnswer,
-    Kind,
-    More,
-    Open,
-    PackedBlock,
-    Request,
-    Start,
-    decode_answer,
-    encode,
-)
 from hilrt.logs.source import Source
 from hilrt.record.logged_frame import LoggedFrame, impossible
-from hilrt.record.messages import Attachment, Topic
+from hilrt.record.messages import Attachment, Signal, Topic
 from hilrt.record.reader import Block, LogChannel
+
+#: Kinds of files that a child reads.
+Kind = Literal["mf4", "parquet", "frames"]
+
+
+class Open(msgspec.Struct, tag="open"):
+    """Open a file, the one before is closed; from then on, memory [bytes] and processor time [s]
+    are limited.
+    """
+
+    kind: Kind
+    path: str
+    label: str
+    time: str | None
+    memory: int
+    processor_s: int
+
+
+class Close(msgspec.Struct, tag="close"):
+    """Close the file."""
+
+
+class Ask(msgspec.Struct, tag="ask"):
+    """Give what the file has at once."""
+
+    what: Literal["topics", "attachments", "metadata"]
+
+
+class Start(msgspec.Struct, tag="start"):
+    """Begin the stream of this number, and give its first part."""
+
+    stream: int
+    what: Literal["blocks", "frames"]
+    wanted: list[str] | None = None
+
+
+class More(msgspec.Struct, tag="more"):
+    """Give the next part of a stream."""
+
+    stream: int
+
+
+class PackedBlock(msgspec.Struct, array_like=True):
+    """Rows: the number of their channel, times (int64, ns) and values (float64, row-major).
+
+    The channel stands beside its first block.
+    """
+
+    channel: int
+    times: bytes
+    values: bytes
+    topic: str = ""
+    signals: list[Signal] = []
+
+
+class ForeignAnswer(msgspec.Struct, omit_defaults=True):
+    """What was asked for, and how the source stands.
+
+    `refused`: the file cannot be read, and why; `missing`: a package that is not installed.
+    `stream` is that of a part, or -1; a stream has ended where `more` is false.
+    """
+
+    notes: list[str] = []
+    epoch_ns: int | None = None
+    kind: str = ""
+    refused: list[str] = []
+    missing: str = ""
+    topics: list[Topic] = []
+    attachments: list[Attachment] = []
+    metadata: dict[str, str] = {}
+    stream: int = -1
+    more: bool = False
+    blocks: list[PackedBlock] = []
+    frames: list[tuple[int, str, int, int, int, bytes]] = []
+
+
+Request = Open | Ask | Start | More | Close
+_encoder = msgspec.msgpack.Encoder()
+_requests = msgspec.msgpack.Decoder(Request)
+_answers = msgspec.msgpack.Decoder(ForeignAnswer)
+
+
+def encode(message: Request | ForeignAnswer) -> bytes:
+    """One message."""
+    return _encoder.encode(message)
+
+
+def decode_request(data: bytes) -> Request:
+    """Request in a message."""
+    request: Request = _requests.decode(data)
+    return request
+
+
+def decode_answer(data: bytes) -> ForeignAnswer:
+    """Answer in a message; `msgspec.MsgspecError` if it is none."""
+    answer: ForeignAnswer = decode_by(_answers, data)
+    return answer
+
 
 _CHILD = "hilrt.logs.foreign_process"
 

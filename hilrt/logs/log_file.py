@@ -8,18 +8,28 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from mcap import records
+from mcap.exceptions import McapError
 from mcap.opcode import Opcode
+from mcap.reader import make_reader
+from mcap.records import Channel
+from mcap.records import Metadata as MetadataRecord
 
+from hilrt.errors import RecordError
+from hilrt.files.regular import open_regular
 from hilrt.record import logged_frame
 from hilrt.record.logged_frame import LoggedFrame
+from hilrt.record.messages import Attachment, Signal, signals_in
 from hilrt.record.record_file import (
+    DAMAGE,
     HEAD,
     Chunk,
     RecordFile,
+    check_metadata,
     read_attachment,
     read_metadata,
     stream_of,
@@ -152,3 +162,166 @@ class LogFile(RecordFile):
     def _note_channel(self, body: bytes) -> None:
         found = records.Channel.read(stream_of(body))
         self.channels[found.id] = found
+
+
+@dataclass
+class TopicContents:
+    """One topic: its signals (none for frames, events and the like) and how much of it there is.
+
+    `first_s`, `last_s` are session times, s; NaN where only the whole log's are known.
+    """
+
+    name: str
+    encoding: str
+    schema: str
+    signals: list[Signal]
+    messages: int
+    frames: bool = False
+
+
+@dataclass
+class Contents:
+    """What a log holds; times in ns.
+
+    Attributes
+    ----------
+    start_ns, end_ns : int
+        Session time of the first and the last message.
+    uncompressed : int
+        Bytes before compression.
+    damage : str
+        Why the log ends early; empty if it is whole.
+    """
+
+    path: Path
+    size: int
+    epoch_ns: int = 0
+    start_ns: int = 0
+    end_ns: int = 0
+    chunks: int = 0
+    uncompressed: int = 0
+    topics: list[TopicContents] = field(default_factory=list)
+    attachments: list[tuple[str, str, int]] = field(default_factory=list)
+    metadata: dict[str, str] = field(default_factory=dict)
+    damage: str = ""
+
+
+def read_contents(path: Path) -> Contents:
+    """Look into a log; its size does not matter if it has an index.
+
+    Raises
+    ------
+    RecordError
+        If it cannot be read or is no MCAP file.
+    """
+    contents = _empty(path)
+    if not _from_index(contents):
+        _by_reading(contents)
+    return _in_session_time(contents)
+
+
+def read_index(path: Path) -> Contents | None:
+    """As `read_contents`, for a log that has an index; None for others."""
+    contents = _empty(path)
+    return _in_session_time(contents) if _from_index(contents) else None
+
+
+def _empty(path: Path) -> Contents:
+    try:
+        return Contents(path, path.stat().st_size)
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be read: {error.strerror}; check the path") from None
+
+
+def _in_session_time(contents: Contents) -> Contents:
+    contents.epoch_ns = int(contents.metadata.get("epoch_ns") or 0)
+    contents.start_ns -= contents.epoch_ns
+    contents.end_ns -= contents.epoch_ns
+    return contents
+
+
+def read_attachments(path: Path) -> list[Attachment]:
+    """Files inside a log; those of a log without an index are found by reading it through."""
+    try:
+        with open_regular(path) as file:
+            reader = make_reader(file)
+            if reader.get_summary() is not None:
+                return [Attachment(a.name, a.media_type, a.data) for a in reader.iter_attachments()]
+    except (McapError, *DAMAGE):
+        pass
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be read: {error.strerror}; check the path") from None
+    found = []
+    for piece in LogFile(path).pieces():
+        if not isinstance(piece, (Batch, MetadataRecord)):
+            found.append(Attachment(piece.name, piece.media_type, piece.data))
+    return found
+
+
+def _from_index(contents: Contents) -> bool:
+    try:
+        with open_regular(contents.path) as file:
+            reader = make_reader(file)
+            summary = reader.get_summary()
+            if summary is None or summary.statistics is None:
+                return False
+            for record in reader.iter_metadata():
+                check_metadata(record.metadata)
+                contents.metadata.update(record.metadata)
+    except OSError as error:
+        raise RecordError(
+            f"{contents.path}: cannot be read: {error.strerror}; check the path"
+        ) from None
+    except (McapError, *DAMAGE):  # no index, or a damaged one: it is read through
+        contents.metadata.clear()
+        return False
+    statistics = summary.statistics
+    contents.start_ns = statistics.message_start_time
+    contents.end_ns = statistics.message_end_time
+    contents.chunks = statistics.chunk_count
+    contents.uncompressed = sum(chunk.uncompressed_size for chunk in summary.chunk_indexes)
+    contents.attachments = [
+        (entry.name, entry.media_type, entry.data_size) for entry in summary.attachment_indexes
+    ]
+    schemas = {key: schema.name for key, schema in summary.schemas.items()}
+    counts = statistics.channel_message_counts
+    contents.topics = list(_topics(summary.channels, schemas, counts))
+    return True
+
+
+def _by_reading(contents: Contents) -> None:
+    file = LogFile(contents.path)
+    counts: dict[int, int] = {}
+    first, last = 1 << 63, 0
+    for piece in file.pieces():
+        if isinstance(piece, Batch):
+            for message in piece.messages:
+                counts[message.channel] = counts.get(message.channel, 0) + 1
+                first, last = min(first, message.log_time), max(last, message.log_time)
+        elif isinstance(piece, MetadataRecord):
+            contents.metadata.update(piece.metadata)
+        else:
+            contents.attachments.append((piece.name, piece.media_type, len(piece.data)))
+    contents.start_ns, contents.end_ns = (first, last) if last else (0, 0)
+    contents.chunks, contents.uncompressed = file.chunks, file.uncompressed
+    contents.damage = file.damage or "it has no index; it was not closed in order"
+    schemas = {key: schema.name for key, schema in file.schemas.items()}
+    contents.topics = list(_topics(file.channels, schemas, counts))
+
+
+def _topics(
+    channels: dict[int, Channel], schemas: dict[int, str], counts: dict[int, int]
+) -> Iterator[TopicContents]:
+    for key, channel in sorted(channels.items()):
+        try:
+            signals = signals_in(channel.metadata.get("signals", "[]"))
+        except ValueError:  # of another version: listed without its signals
+            signals = []
+        yield TopicContents(
+            name=channel.topic.removeprefix("/"),
+            encoding=channel.message_encoding,
+            schema=schemas.get(channel.schema_id, ""),
+            signals=signals,
+            messages=counts.get(key, 0),
+            frames="frames" in channel.metadata,
+        )

@@ -6,17 +6,48 @@ from collections import Counter
 from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from hilrt.can.frame import EXTENDED, Frame
+from hilrt.can.frame import EXTENDED, EXTENDED_MASK, Frame
 from hilrt.can.frame_decoder import FrameDecoder, distinct_names
 from hilrt.can.id_table import IdTable, is_j1939, unpack, without_priority
 from hilrt.can.j1939_transport import GroupAssembler
 from hilrt.can.tools.session_draft import reason
-from hilrt.logs.groups_in_log import GroupsInLog
 from hilrt.record.logged_frame import FrameFlag, LoggedFrame
 from hilrt.record.messages import Signal, Topic
 
 if TYPE_CHECKING:
     from cantools.database.can import Message
+
+
+class GroupsInLog:
+    """Groups of all buses of a log."""
+
+    def __init__(self) -> None:
+        self._assemblers: dict[str, GroupAssembler] = {}
+
+    @staticmethod
+    def concerns(frame: LoggedFrame) -> bool:
+        """Whether a data frame carries a part of a group."""
+        extended = bool(frame.flags & FrameFlag.EXTENDED)
+        return extended and GroupAssembler.concerns(EXTENDED | frame.identifier)
+
+    def take(self, frame: LoggedFrame) -> LoggedFrame | None:
+        """The group that a frame completes, with the frame's time; None if it completes none."""
+        assembler = self._assemblers.get(frame.bus)
+        if assembler is None:
+            assembler = self._assemblers[frame.bus] = GroupAssembler()
+        group = assembler.take(EXTENDED | frame.identifier, frame.data, frame.time_ns)
+        if group is None:
+            return None
+        return frame._replace(
+            identifier=group.can_id & EXTENDED_MASK, dlc=len(group.data), data=group.data
+        )
+
+    def notes(self) -> list[str]:
+        """What did not come whole."""
+        count = sum(assembler.incomplete for assembler in self._assemblers.values())
+        text = "J1939 groups of several frames of which some are missing"
+        return [f"{count:,} {text}"] if count else []
+
 
 #: Unknown identifiers that a note names.
 TOLD = 5

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hilrt.errors import ConfigError
-from hilrt.logs.bus_databases import BusDatabase
-from hilrt.logs.foreign_messages import Kind
+from hilrt.logs.decode_frames import BusDatabase
+from hilrt.logs.foreign_source import Kind
 from hilrt.logs.source import Source, format_suffix
 
 #: Suffixes to formats; python-can reads the CAN ones, also compressed.
@@ -93,8 +93,7 @@ def open_source(
 
 def _open(kind: str, path: Path, label: str, time: str | None) -> Source:
     if kind == "mcap":
-        from hilrt.logs.source_foreign_mcap import ForeignMcapSource, is_foreign
-        from hilrt.logs.source_mcap import McapSource
+        from hilrt.logs.source_mcap import ForeignMcapSource, McapSource, is_foreign
 
         if is_foreign(path):
             return ForeignMcapSource(path, label)

@@ -218,7 +218,7 @@ def bus_sender(arguments: Mapping[str, Any]) -> tuple[Any, Callable[[LoggedFrame
         from hilrt.can import can
         from hilrt.can.bus import check_bus
         from hilrt.can.udp_multicast import open_can
-        from hilrt.logs.source_library import to_message
+        from hilrt.logs.source_can import to_message
     except ImportError as error:
         raise ConfigError(f"--bus: needs {error.name}; install hilrt[can]") from None
     problems = check_bus(arguments, "--bus")

@@ -12,9 +12,8 @@ from typing import Any, TextIO
 from hilrt.errors import ConfigError, RecordError
 from hilrt.files.json import parse_json
 from hilrt.logs.columns import between, tables
-from hilrt.logs.contents import Contents, TopicContents
 from hilrt.logs.export_csv import every, seconds, wanted_topics, write_head, write_rows
-from hilrt.logs.log_file import LogFile
+from hilrt.logs.log_file import Contents, LogFile, TopicContents
 from hilrt.logs.open_source import open_source
 from hilrt.logs.source import Source, chosen
 from hilrt.record.logged_frame import FrameFlag

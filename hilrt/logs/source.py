@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import fnmatch
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
@@ -12,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hilrt.config.from_toml import nearest
-from hilrt.errors import ConfigError
+from hilrt.errors import ConfigError, RecordError
+from hilrt.files.whole_file import whole_file
 from hilrt.record.logged_frame import LATEST_NS, LoggedFrame
 from hilrt.record.messages import Attachment, Topic
 from hilrt.record.reader import Block
@@ -134,3 +137,35 @@ def chosen(names: Collection[str], patterns: Collection[str]) -> list[str]:
     if lost:
         raise ConfigError([f"no signal {p!r}{nearest(p, names)}" for p in lost])
     return [n for n in names if any(fnmatch.fnmatchcase(n, p) for p in patterns)]
+
+
+@contextlib.contextmanager
+def new_file(path: Path, *, replace: bool = False) -> Iterator[Path]:
+    """Path to write to inside the block; it is renamed to `path` when the block ends well.
+
+    Raises
+    ------
+    ConfigError
+        If there is such a file already and it may not be replaced.
+    RecordError
+        If the disk does not take it.
+    """
+    if path.exists() and not replace:
+        raise ConfigError(f"{path}: exists already; give another --out, or --force to replace it")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(path) as part:
+            yield part
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+@dataclass
+class Exported:
+    """What an export wrote, and what it left out."""
+
+    path: Path
+    rows: int = 0
+    frames: int = 0
+    signals: int = 0
+    notes: list[str] = field(default_factory=list)

@@ -10,10 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from hilrt.can import can
 from hilrt.files.text import open_lines
 from hilrt.logs.frame_text import FrameTextError, NotAFrame
 from hilrt.logs.source import FrameSource, Source, format_suffix
-from hilrt.record.logged_frame import LoggedFrame, impossible
+from hilrt.record.logged_frame import FrameFlag, LoggedFrame, impossible
 
 #: Characters of a line: a frame takes some 300, statistics of a bus a few more.
 MAX_LINE = 1 << 14
@@ -83,3 +84,70 @@ def _read_lines(
         source.notes.append(f"{unread} lines that cannot be read; {first}")
     for what, count in skipped.items():
         source.notes.append(f"{count} {what}: they are not supported")
+
+
+#: python-can gives times as seconds since 1970 in a float64: 0.24 µs apart.
+RESOLUTION_NS = 1000
+
+
+class LibraryFrames(FrameSource):
+    """A log of another format, times rounded to microseconds."""
+
+    def frames(self) -> Iterator[LoggedFrame]:
+        """Frames in the order of the file; whatever a reader raises becomes a `ConfigError`."""
+        count = 0
+        try:
+            with can.LogReader(self.path) as reader:
+                for message in reader:
+                    count += 1
+                    yield from_message(message)
+        except OSError as error:
+            raise self.fail(f"cannot be read: {error.strerror or error}; check the path") from None
+        except ImportError:
+            raise
+        except Exception as error:  # the readers of the formats raise all kinds
+            text = " ".join(str(error).split()) or type(error).__name__
+            raise self.fail(
+                f"is not a log that python-can reads: after {count} frames: {text}; "
+                "the suffix says the format (.log is candump's), and .mf4 needs hilrt[mdf]"
+            ) from None
+
+
+def from_message(message: can.Message) -> LoggedFrame:
+    """A frame of python-can's as ours."""
+    bits = (
+        (message.is_extended_id and not message.is_error_frame, FrameFlag.EXTENDED),
+        (message.is_remote_frame, FrameFlag.REMOTE),
+        (message.is_error_frame, FrameFlag.ERROR),
+        (message.is_fd, FrameFlag.FD),
+        (message.bitrate_switch, FrameFlag.BIT_RATE_SWITCH),
+        (message.error_state_indicator, FrameFlag.ERROR_STATE),
+        (not message.is_rx, FrameFlag.SENT),
+    )
+    return LoggedFrame(
+        time_ns=round(message.timestamp * 1e9 / RESOLUTION_NS) * RESOLUTION_NS,
+        bus="" if message.channel is None else str(message.channel),
+        identifier=message.arbitration_id,
+        flags=sum(flag for on, flag in bits if on),
+        dlc=message.dlc,
+        data=bytes(message.data),
+    )
+
+
+def to_message(frame: LoggedFrame) -> can.Message:
+    """A frame of ours as python-can's; buses with a number as name get the number."""
+    flags = frame.flags
+    return can.Message(
+        timestamp=frame.time_ns / 1e9,
+        arbitration_id=frame.identifier,
+        is_extended_id=bool(flags & FrameFlag.EXTENDED),
+        is_remote_frame=bool(flags & FrameFlag.REMOTE),
+        is_error_frame=bool(flags & FrameFlag.ERROR),
+        is_fd=bool(flags & FrameFlag.FD),
+        bitrate_switch=bool(flags & FrameFlag.BIT_RATE_SWITCH),
+        error_state_indicator=bool(flags & FrameFlag.ERROR_STATE),
+        is_rx=not flags & FrameFlag.SENT,
+        channel=int(frame.bus) if frame.bus.isdecimal() else frame.bus or None,
+        dlc=frame.dlc,
+        data=frame.data,
+    )

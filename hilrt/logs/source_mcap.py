@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mcap.opcode import Opcode
 
 from hilrt.errors import RecordError
+from hilrt.files.json import parse_json
 from hilrt.logs.columns import columns_of
 from hilrt.logs.log_file import LogFile
 from hilrt.logs.source import Source
-from hilrt.record.logged_frame import LoggedFrame
-from hilrt.record.messages import REPORT_STATISTICS, Attachment, Topic
-from hilrt.record.reader import Block, LogStream
+from hilrt.record.logged_frame import LATEST_NS, LoggedFrame
+from hilrt.record.messages import REPORT_STATISTICS, Attachment, Signal, Topic
+from hilrt.record.reader import Block, LogChannel, LogStream
+from hilrt.record.record_file import Chunk, RecordFile, read_metadata
 
 
 class McapSource(Source):
@@ -20,7 +29,7 @@ class McapSource(Source):
 
     def topics(self) -> list[Topic]:
         """Topics of the log: they stand in its first chunks."""
-        from hilrt.logs.contents import read_contents
+        from hilrt.logs.log_file import read_contents
 
         try:
             contents = read_contents(self.path)
@@ -60,12 +69,173 @@ class McapSource(Source):
 
     def attachments(self) -> list[Attachment]:
         """Session file, databases, summary, …"""
-        from hilrt.logs.contents import read_attachments
+        from hilrt.logs.log_file import read_attachments
 
         return [a for a in read_attachments(self.path) if a.name != REPORT_STATISTICS]
 
     def metadata(self) -> dict[str, str]:
         """Facts about the session."""
-        from hilrt.logs.contents import read_contents
+        from hilrt.logs.log_file import read_contents
 
         return read_contents(self.path).metadata
+
+
+#: Numbers of a file that can be told apart; further ones mean keys that are data.
+MAX_SIGNALS = 10_000
+#: Longer lists are images, scans and the like.
+MAX_ELEMENTS = 64
+#: Fields inside fields.
+MAX_DEPTH = 16
+#: Messages of a file are sorted by time as far as they are out of order by less than this, ns.
+LAG_NS = 1_000_000_000
+#: Messages that are collected before blocks are made of them.
+MESSAGES = 8192
+
+#: A message: time since 1970 or since the tool's own zero [ns], and values by their signals' names.
+_Row = tuple[int, dict[str, float]]
+
+
+def is_foreign(path: Path) -> bool:
+    """Whether an MCAP file has messages and does not begin as a log of ours does."""
+    beginnings = (Opcode.SCHEMA, Opcode.CHANNEL, Opcode.MESSAGE)
+
+    def take(kind: int, body: bytes | Chunk) -> list[bool]:
+        if isinstance(body, Chunk) or kind in beginnings:
+            return [True]
+        return [False] if kind == Opcode.METADATA and _is_ours(body) else []
+
+    try:
+        return next(RecordFile(path).read(take), False)
+    except RecordError:
+        return False  # said when it is read
+
+
+def _is_ours(body: bytes) -> bool:
+    return "epoch_ns" in read_metadata(body).metadata
+
+
+class ForeignMcapSource(Source):
+    """An MCAP file that another tool has written."""
+
+    kind = "MCAP file of another tool"
+
+    def __init__(self, path: Path, label: str = "") -> None:
+        super().__init__(path, label)
+        self._topics: list[Topic] | None = None
+
+    def topics(self) -> list[Topic]:
+        """Topics with numbers; the file is read through once for them."""
+        if self._topics is None:
+            self._topics = self._look()
+        return self._topics
+
+    def blocks(self, wanted: Collection[str] | None = None) -> Iterator[Block]:
+        """Rows in the order of time."""
+        channels = {topic.name: LogChannel(topic.name, topic.signals) for topic in self.topics()}
+        epoch_ns = self.epoch_ns or 0
+        pending: list[tuple[str, _Row]] = []
+        done_ns = newest_ns = 0
+        for name, row in self._rows(Counter()):
+            if row[0] < done_ns:
+                raise self.fail(
+                    f"the times of topic {name!r} go back by more than {LAG_NS / 1e9:g} s; "
+                    "sort the messages by log time"
+                )
+            newest_ns = max(newest_ns, row[0])
+            pending.append((name, row))
+            if len(pending) >= MESSAGES and newest_ns - LAG_NS > pending[0][1][0]:
+                done_ns = newest_ns - LAG_NS
+                ready = [one for one in pending if one[1][0] < done_ns]
+                pending = [one for one in pending if one[1][0] >= done_ns]
+                yield from _blocks(ready, channels, epoch_ns, wanted)
+        yield from _blocks(pending, channels, epoch_ns, wanted)
+
+    def _look(self) -> list[Topic]:
+        """Names of the numbers in all messages, and what is left out."""
+        names: dict[str, dict[str, None]] = {}
+        skipped: Counter[str] = Counter()
+        first_ns = None
+        for name, (time_ns, values) in self._rows(skipped):
+            first_ns = time_ns if first_ns is None else min(first_ns, time_ns)
+            names.setdefault(name, {}).update(dict.fromkeys(values))
+            if sum(map(len, names.values())) > MAX_SIGNALS:
+                raise self.fail(f"has more than {MAX_SIGNALS:,} numbers with names of their own")
+        self.notes += [f"{what}: {n} messages left out" for what, n in skipped.items()]
+        found = [
+            Topic(name, [Signal(one, "", name) for one in signals])
+            for name, signals in names.items()
+            if signals
+        ]
+        if not found:
+            left_out = "; ".join(self.notes) or "it has no messages"
+            raise self.fail(
+                f"holds no signals that can be read ({left_out}); it is not of hilrt, and of other "
+                "tools' MCAP files numbers in JSON are read: convert it, or export it as MF4, CSV "
+                "or Parquet"
+            )
+        self.epoch_ns = first_ns
+        return found
+
+    def _rows(self, skipped: Counter[str]) -> Iterator[tuple[str, _Row]]:
+        """Topic and numbers of each message; what cannot be read is counted by what it is."""
+        file = LogFile(self.path)
+        try:
+            for message in file.messages():
+                channel = file.channels[message.channel]
+                name = channel.topic.removeprefix("/")
+                if channel.message_encoding != "json":
+                    encoding = channel.message_encoding or "no encoding"
+                    skipped[f"topic {name!r}, in {encoding}, not JSON"] += 1
+                    continue
+                if message.log_time > LATEST_NS:
+                    raise self.fail(
+                        f"topic {name!r} has a time that is a century or more from 1970"
+                    )
+                try:
+                    values = dict(_numbers(name, parse_json(message.data)))
+                except ValueError:
+                    skipped[f"topic {name!r}, no JSON though it should be"] += 1
+                    continue
+                yield name, (message.log_time, values)
+        except RecordError as error:
+            raise self.fail(str(error).removeprefix(f"{self.path}: ")) from None
+        note = f"its end: the file is not whole: {file.damage}"
+        if file.damage and note not in self.notes:
+            self.notes.append(note)
+
+
+def _numbers(name: str, value: Any, depth: int = 0) -> Iterator[tuple[str, float]]:
+    """Numbers and truth values in what JSON says, with their names; text and null are left out."""
+    if isinstance(value, (int, float)):
+        try:
+            yield name, float(value)
+        except OverflowError:
+            yield name, math.inf if value > 0 else -math.inf
+    elif depth < MAX_DEPTH and isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _numbers(f"{name}.{key}", inner, depth + 1)
+    elif depth < MAX_DEPTH and isinstance(value, list) and len(value) <= MAX_ELEMENTS:
+        for k, inner in enumerate(value):
+            yield from _numbers(f"{name}[{k}]", inner, depth + 1)
+
+
+def _blocks(
+    rows: list[tuple[str, _Row]],
+    channels: dict[str, LogChannel],
+    epoch_ns: int,
+    wanted: Collection[str] | None,
+) -> Iterator[Block]:
+    """A block of each topic; a field that a message does not have is no value."""
+    by_topic: dict[str, list[_Row]] = {}
+    for name, row in rows:
+        by_topic.setdefault(name, []).append(row)
+    for name, own in by_topic.items():
+        if name not in channels:
+            continue
+        own.sort(key=lambda row: row[0])
+        times = np.array([time_ns - epoch_ns for time_ns, _ in own], np.int64)
+        signals = channels[name].signals
+        values = np.array([[row.get(s.name, math.nan) for s in signals] for _, row in own])
+        kept = columns_of(Block(channels[name], times, values), wanted)
+        if kept is not None:
+            yield kept

@@ -1,9 +1,11 @@
-"""The log of a session: what it holds, writing it beside a running session, reading it.
+"""The log of a session: written beside a running session, and read.
 
-Read in this order. From the master: `messages`, `feed` with `recorder_feed`, `unwritten_events` and
-`memory_feed` (what stands in a row is `hilrt.step_log`). From gateways: `frame_batch`,
-`frame_feed`. The recorder: `recorder` (the loop), `recording` (one log), `gate` (recording around
-triggers), `frame_intake`, `logged_frame`, `session_clock`, `clock_watch`, `log_progress` (what the
-master hears), `capped_logs` (what the session's processes print). The file: `mcap_writer`, `cdr`,
-`log_entry`, `record_file`, `chunk`, `find_log`, `reader` with `to_pandas`, `decimate`, `repair`.
+In reading order:
+
+* at the master: `messages`, `feed`, `recorder_feed` and `memory_feed` (the columns of a row are in
+  `hilrt.step_log`); at gateways: `frame_feed` (CAN frames, both ends of their way);
+* the recorder: `recorder` (the loop), `recording` (one log), `gate` (recording around triggers),
+  `logged_frame`, `capped_logs` (output of the session's processes);
+* the file: `mcap_writer`, `cdr`, `log_entry`, `record_file`, `find_log`, `reader` with `to_pandas`,
+  `decimate`, `repair`.
 """

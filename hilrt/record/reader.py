@@ -20,15 +20,18 @@ from numpy.typing import NDArray
 
 from hilrt.errors import RecordError
 from hilrt.files.json import parse_json
-from hilrt.record.chunk import Run, find_messages, gather, record_type
 from hilrt.record.find_log import find_log
 from hilrt.record.messages import EVENTS, LEVELS, Signal, signals_in
 from hilrt.record.record_file import (
     HEAD,
     Chunk,
     RecordFile,
+    Run,
+    find_messages,
+    gather,
     read_attachment,
     read_metadata,
+    record_type,
     stream_of,
 )
 from hilrt.solver import Floats

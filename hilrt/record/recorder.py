@@ -20,9 +20,8 @@ from zmq.backend import zmq_poll
 
 from hilrt.isolation.local_sockets import bind, connect
 from hilrt.record.capped_logs import CappedLogs
-from hilrt.record.clock_watch import ClockWatch
+from hilrt.record.feed import ProgressSender
 from hilrt.record.frame_feed import QUEUE_BATCHES as FRAME_BATCHES
-from hilrt.record.log_progress import ProgressSender
 from hilrt.record.messages import (
     BESIDE,
     ROWS,
@@ -33,6 +32,38 @@ from hilrt.record.messages import (
     decode,
 )
 from hilrt.record.recording import Follower, Recording
+from hilrt.timing.monotonic import monotonic_ns
+
+#: A smaller step is not told from a process that was held up between two readings; synchronisation
+#: that slews the clock by 0.05 % is no step, ns.
+SMALLEST_NS = 100_000_000
+
+
+class ClockWatch:
+    """Compares the wall clock with the monotonic one.
+
+    Parameters
+    ----------
+    wall, steady : callable
+        The two clocks, ns.
+    """
+
+    def __init__(
+        self, wall: Callable[[], int] = time.time_ns, steady: Callable[[], int] = monotonic_ns
+    ) -> None:
+        self._wall, self._steady = wall, steady
+        self._ahead = self._read()
+
+    def step_ns(self) -> int:
+        """By how much the wall clock was set since the last call, ns; 0 if it was not."""
+        # Of two readings, the one that was less disturbed.
+        step = min(self._read() - self._ahead, self._read() - self._ahead, key=abs)
+        self._ahead += step
+        return step if abs(step) >= SMALLEST_NS else 0
+
+    def _read(self) -> int:
+        return self._wall() - self._steady()
+
 
 #: What is to be written reaches the file after this long: what kill -9 loses.
 CHUNK_S = 0.5

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hilrt.record import cdr, log_entry, logged_frame
-from hilrt.record.frame_intake import FrameIntake
+from hilrt.record.frame_feed import FrameIntake, SessionClock
 from hilrt.record.gate import Gate, HeldFrame, Rows
 from hilrt.record.mcap_writer import McapWriter, RowLayout
 from hilrt.record.messages import (
@@ -31,7 +31,6 @@ from hilrt.record.messages import (
     RecordEvent,
 )
 from hilrt.record.reader import LogEvent
-from hilrt.record.session_clock import SessionClock
 from hilrt.solver import Floats
 from hilrt.version import VERSION
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from hilrt.monitor.session_state import SessionState
 from hilrt.record.capped_logs import LARGEST
-from hilrt.record.log_progress import ProgressReceiver
+from hilrt.record.feed import ProgressReceiver
 from hilrt.record.recorder_feed import RecorderFeed
 from hilrt.session.event_log import EventLog
 from hilrt.session.recording_room import ROOM_TO_END, megabytes

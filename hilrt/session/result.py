@@ -85,7 +85,7 @@ class Result:
 
     def junit_suite(self, name: str) -> Element:
         """The results as a ``testsuite`` of JUnit XML."""
-        from hilrt.expect.junit import junit_suite
+        from hilrt.expect.outcome import junit_suite
 
         time_s = self.summary.get("time_s") or 0.0
         return junit_suite(name, self.outcomes, time_s, self.fault)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from hilrt.compilation import code_cache
 from hilrt.exchange.exchange import load_channels
-from hilrt.expect.margins import load_margins
+from hilrt.expect.log_signals import load_margins
 from hilrt.master import Master
 from hilrt.monitor.display_order import display_order
 from hilrt.monitor.session_state import SessionState

@@ -21,7 +21,7 @@ from hilrt.errors import ConfigError, HilrtError, PeerLost
 from hilrt.exit_status import ExitStatus
 from hilrt.monitor.session_state import SessionState
 from hilrt.peers.remote_link import RemoteLink
-from hilrt.record import frame_batch
+from hilrt.record import frame_feed
 from hilrt.session.closing import close_session
 from hilrt.session.left_thread import in_left_thread
 from hilrt.session.loop_thread import LoopThread, loop_runs
@@ -154,7 +154,7 @@ class SessionRun:
         cpus = parts.timing.cpus_for_children
         local = parts.monitoring.local
         frames = local.get("frames") if parts.options.record else ""
-        handed = {frame_batch.VARIABLE: frames, **local.environment} if frames else {}
+        handed = {frame_feed.VARIABLE: frames, **local.environment} if frames else {}
         parts.processes.start_subsystems(parts.file, cpus, parts.environment, handed)
         if parts.recorder is not None:
             recorder = RecorderSockets(

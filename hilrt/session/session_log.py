@@ -18,7 +18,7 @@ from hilrt.errors import PeerLost
 from hilrt.files.json import json_bytes
 from hilrt.link import Link
 from hilrt.monitor.stream import session_graph
-from hilrt.record.log_progress import ProgressReceiver
+from hilrt.record.feed import ProgressReceiver
 from hilrt.record.recorder_feed import RecorderFeed
 from hilrt.session.assembly import InitializedSession
 from hilrt.session.spawn import Children

@@ -26,7 +26,7 @@ from hilrt.coupling.measure_disturbances import measure_disturbances
 from hilrt.coupling.power_bond import measure_bonds
 from hilrt.coupling.predict_late import predict_late
 from hilrt.coupling.sum_inputs import sum_inputs
-from hilrt.expressions.take_samples import take_samples
+from hilrt.expressions.evaluate import take_samples
 from hilrt.reliability.count_affected import count_affected
 from hilrt.reliability.guard import guard
 from hilrt.reliability.judge_ranges import judge_ranges

@@ -19,8 +19,7 @@ from hilrt.config.units import UNSTATED
 from hilrt.errors import ConfigError
 from hilrt.link import PortsError
 from hilrt.logs.export_file import export_file
-from hilrt.logs.import_file import import_file
-from hilrt.logs.log_writer import LogWriter
+from hilrt.logs.import_file import LogWriter, import_file
 from hilrt.record.logged_frame import LoggedFrame
 from hilrt.record.messages import Signal
 from hilrt.record.reader import Block, LogChannel

@@ -14,9 +14,8 @@ import pytest
 from hilrt.analyze.can_traffic import MAX_BINS, frame_bits, read_traffic
 from hilrt.analyze.log_analysis import analyse_log
 from hilrt.analyze.report import write_report
-from hilrt.logs.contents import read_contents
-from hilrt.logs.import_file import import_file
-from hilrt.logs.log_writer import LogWriter
+from hilrt.logs.import_file import LogWriter, import_file
+from hilrt.logs.log_file import read_contents
 from hilrt.record.logged_frame import FrameFlag, LoggedFrame
 from hilrt.record.messages import Signal
 from hilrt.record.reader import Block, LogChannel

@@ -27,7 +27,7 @@ from hilrt.can.bus_faults import BusOffRecovery
 from hilrt.can.frame import ERROR, Frame
 from hilrt.config.from_toml import build
 from hilrt.peers import wire
-from hilrt.record import frame_batch
+from hilrt.record import frame_feed
 from hilrt.timing.scheduler_slice import request_usual_slice
 
 MS = NS // 1000
@@ -598,7 +598,7 @@ def test_a_devices_times_are_recorded_as_this_machines(bench: Bench) -> None:
 def test_frames_are_handed_to_the_recorder_where_there_is_one(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, address: str, wanted: bool, opened: bool
 ) -> None:
-    monkeypatch.setenv(frame_batch.VARIABLE, address)
+    monkeypatch.setenv(frame_feed.VARIABLE, address)
     bench.options.record_frames = wanted
     feed = gateway_process.open_frames("engine", bench)
     assert (feed is not None) is opened

@@ -59,7 +59,7 @@ def test_a_session_with_a_bench_is_checked_without_readers_of_other_logs():
         "hilrt.bench.gateway_process",
         "hilrt.bench.emulate",
         "hilrt.can.tools.bus_watcher",
-        "hilrt.logs.source_library",
+        "hilrt.logs.source_can",
         "hilrt.logs.decode_frames",
         "hilrt_adapters.replay",
     ],

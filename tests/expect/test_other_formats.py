@@ -10,11 +10,10 @@ import pytest
 from mcap.writer import CompressionType, Writer
 
 from hilrt.errors import ConfigError
-from hilrt.expect.log_files import judge_file, log_files
+from hilrt.expect.judge_log import judge_file, log_files
 from hilrt.expect.spec import read_spec
-from hilrt.logs.contents import read_contents
-from hilrt.logs.import_file import import_file
-from hilrt.logs.log_writer import LogWriter
+from hilrt.logs.import_file import LogWriter, import_file
+from hilrt.logs.log_file import read_contents
 from hilrt.logs.show import list_lines
 from hilrt.record.messages import Signal
 from hilrt.record.reader import Block, LogChannel
@@ -145,7 +144,7 @@ def test_messages_in_json_are_taken_however_they_are_written(tmp_path, spec, wri
 
 
 def test_messages_far_out_of_order_are_refused(tmp_path, spec, monkeypatch):
-    monkeypatch.setattr("hilrt.logs.source_foreign_mcap.MESSAGES", 64)
+    monkeypatch.setattr("hilrt.logs.source_mcap.MESSAGES", 64)
     write_json(tmp_path / "a.mcap", late=300)
     with pytest.raises(ConfigError, match="topic 'driver' go back by more than 1 s; sort"):
         outcomes(tmp_path / "a.mcap", spec)

@@ -3,9 +3,8 @@
 import pytest
 
 from hilrt.errors import ConfigError
-from hilrt.expressions.known_signals import CalculatedChannel, KnownSignals
 from hilrt.expressions.nodes import lookup_table
-from hilrt.expressions.parse import parse
+from hilrt.expressions.parse import CalculatedChannel, KnownSignals, parse
 from hilrt.expressions.program import Program
 
 UNITS = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from hilrt.logs.foreign_messages import decode_answer
+from hilrt.logs.foreign_source import decode_answer
 from hilrt.monitor import operator_commands, stream, telemetry
-from hilrt.record import frame_batch, messages
+from hilrt.record import frame_feed, messages
 
 #: A map with a text that is not UTF-8 under a key that the message has, by decoder.
 NO_TEXT = [
@@ -16,7 +16,7 @@ NO_TEXT = [
     (telemetry.decode, b"\x81\xa7session\xa1\x8e"),
     (lambda frame: stream.decode(stream.HEAD, frame), b"\x81\xa7session\xa1\x8e"),
     (messages.decode, b"\x82\xa4type\xa5begin\xa7session\xa1\x8e"),
-    (frame_batch.decode, b"\x81\xa3bus\xa1\x8e"),
+    (frame_feed.decode, b"\x81\xa3bus\xa1\x8e"),
     (decode_answer, b"\x81\xa4kind\xa1\x8e"),
 ]
 

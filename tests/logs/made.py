@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hilrt.logs.log_writer import LogWriter
+from hilrt.logs.import_file import LogWriter
 from hilrt.record.logged_frame import FrameFlag, LoggedFrame
 from hilrt.record.messages import Attachment, Begin, RecordEnd, RecordEvent, Signal, Topic
 from hilrt.record.reader import Block, LogChannel

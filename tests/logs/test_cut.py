@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 
 from hilrt import load_log
 from hilrt.errors import ConfigError
-from hilrt.logs.contents import read_contents
 from hilrt.logs.cut import cut, merge
-from hilrt.logs.log_file import LogFile
+from hilrt.logs.log_file import LogFile, read_contents
 from tests.logs.made import bits, frame_log, rows_of, session_log, some_frames, two_rates
 
 

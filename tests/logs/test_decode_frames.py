@@ -11,10 +11,10 @@ import pytest
 from hilrt import load_log
 from hilrt.can.database import load_database
 from hilrt.errors import ConfigError
-from hilrt.logs.bus_databases import BusDatabase, bus_databases
-from hilrt.logs.contents import read_contents
+from hilrt.logs.decode_frames import BusDatabase, bus_databases
 from hilrt.logs.export_file import export_file
 from hilrt.logs.import_file import Imported, import_file
+from hilrt.logs.log_file import read_contents
 from hilrt.record.logged_frame import FrameFlag, LoggedFrame
 from tests.can.container_database import CONTAINER, container_arxml
 from tests.logs.made import EPOCH_NS, frame_log

@@ -5,7 +5,7 @@ import pytest
 
 from hilrt.errors import ConfigError
 from hilrt.logs.export_file import export_file
-from hilrt.logs.source_library import from_message
+from hilrt.logs.source_can import from_message
 from hilrt.record.logged_frame import FrameFlag
 from tests.logs.made import frame_log, session_log, some_frames
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from hilrt.logs.export_file import export_file
-from hilrt.logs.source_library import from_message
+from hilrt.logs.source_can import from_message
 from hilrt.record.logged_frame import FrameFlag
 from tests.logs.made import (
     EPOCH_NS,

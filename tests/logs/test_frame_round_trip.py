@@ -8,7 +8,7 @@ import pytest
 from hilrt.logs.export_file import export_file
 from hilrt.logs.import_file import import_file
 from hilrt.logs.log_file import LogFile
-from hilrt.logs.source_library import from_message
+from hilrt.logs.source_can import from_message
 from hilrt.record.logged_frame import FrameFlag as F
 from hilrt.record.logged_frame import LoggedFrame
 from tests.logs.made import frame_log

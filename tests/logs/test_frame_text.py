@@ -8,7 +8,7 @@ import pytest
 
 from hilrt import load_log
 from hilrt.errors import ConfigError
-from hilrt.logs.bus_databases import BusDatabase
+from hilrt.logs.decode_frames import BusDatabase
 from hilrt.logs.export_file import export_file
 from hilrt.logs.import_file import Imported, import_file
 from hilrt.logs.log_file import LogFile

@@ -11,12 +11,11 @@ from mcap_ros2.decoder import DecoderFactory
 
 from hilrt import load_log
 from hilrt.errors import ConfigError
-from hilrt.logs.bus_databases import BusDatabase
+from hilrt.logs.decode_frames import BusDatabase
 from hilrt.logs.export_file import export_file
-from hilrt.logs.import_file import import_file
+from hilrt.logs.import_file import LogWriter, import_file
 from hilrt.logs.log_file import LogFile
-from hilrt.logs.log_writer import LogWriter
-from hilrt.logs.source_library import from_message
+from hilrt.logs.source_can import from_message
 from hilrt.record.messages import Signal
 from hilrt.record.reader import Block, LogChannel
 from tests.logs.made import (

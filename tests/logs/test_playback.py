@@ -7,7 +7,7 @@ import pytest
 
 from hilrt.errors import ConfigError
 from hilrt.logs.playback import LEAD_NS, Tape, bus_sender, describe, load_tape, play, play_on_bus
-from hilrt.logs.source_library import from_message
+from hilrt.logs.source_can import from_message
 from hilrt.record.logged_frame import FrameFlag, LoggedFrame
 from hilrt.timing import realtime
 from hilrt.timing.clock import VirtualClock

@@ -10,15 +10,14 @@ import numpy as np
 import pytest
 
 from hilrt import load_log
-from hilrt.logs.contents import read_contents
 from hilrt.logs.cut import cut
 from hilrt.logs.export_file import export_file
-from hilrt.logs.log_file import LogFile
+from hilrt.logs.log_file import LogFile, read_contents
 from hilrt.logs.open_source import open_source
 from hilrt.logs.playback import bus_sender, load_tape, play
 from hilrt.logs.show import cat_frames
-from hilrt.logs.source_library import from_message
-from hilrt.record.frame_batch import Pass, RawFrame, encode
+from hilrt.logs.source_can import from_message
+from hilrt.record.frame_feed import Pass, RawFrame, encode
 from hilrt.record.logged_frame import FrameFlag, LoggedFrame
 from hilrt.record.messages import Begin, RecordEnd
 from hilrt.record.recording import Recording

@@ -5,7 +5,7 @@ import pytest
 
 from hilrt.config.stimuli import Stimulus, StimulusSegment
 from hilrt.errors import ConfigError
-from hilrt.logs.log_writer import LogWriter
+from hilrt.logs.import_file import LogWriter
 from hilrt.logs.stimulus_columns import check_column, read_column
 from hilrt.record.messages import Signal
 from hilrt.record.reader import Block, LogChannel

@@ -1,6 +1,6 @@
 import pytest
 
-from hilrt.record.clock_watch import SMALLEST_NS, ClockWatch
+from hilrt.record.recorder import SMALLEST_NS, ClockWatch
 
 S = 1_000_000_000
 

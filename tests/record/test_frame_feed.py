@@ -9,8 +9,7 @@ import pytest
 import zmq
 
 from hilrt.record import frame_feed
-from hilrt.record.frame_batch import FrameBatch, decode
-from hilrt.record.frame_feed import FrameFeed
+from hilrt.record.frame_feed import FrameBatch, FrameFeed, decode
 
 MS = 1_000_000
 FRAME = (0x100, b"12345678", 0, False)

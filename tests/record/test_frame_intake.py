@@ -5,10 +5,18 @@ from __future__ import annotations
 import pytest
 
 from hilrt.record import logged_frame
-from hilrt.record.frame_batch import ERROR, EXTENDED, REMOTE, Pass, RawFrame, encode
-from hilrt.record.frame_intake import FrameIntake, Taken
+from hilrt.record.frame_feed import (
+    ERROR,
+    EXTENDED,
+    REMOTE,
+    FrameIntake,
+    Pass,
+    RawFrame,
+    SessionClock,
+    Taken,
+    encode,
+)
 from hilrt.record.logged_frame import FrameFlag, LoggedFrame
-from hilrt.record.session_clock import SessionClock
 
 EPOCH, REAL = 5_000_000_000, 1_780_000_000_000_000_000
 MS = 1_000_000

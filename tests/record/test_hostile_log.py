@@ -11,9 +11,8 @@ import zstandard
 from mcap.writer import CompressionType, Writer
 
 from hilrt.errors import RecordError
-from hilrt.logs.contents import read_contents
-from hilrt.logs.log_file import LogFile
-from hilrt.logs.log_writer import LogWriter
+from hilrt.logs.import_file import LogWriter
+from hilrt.logs.log_file import LogFile, read_contents
 from hilrt.logs.open_source import open_source
 from hilrt.logs.show import cat_events
 from hilrt.record import record_file

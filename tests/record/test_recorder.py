@@ -14,15 +14,12 @@ from mcap.reader import make_reader
 from mcap_ros2.decoder import DecoderFactory
 
 from hilrt.isolation.local_sockets import LocalAddresses
-from hilrt.logs.contents import read_contents
-from hilrt.logs.log_file import LogFile
+from hilrt.logs.log_file import LogFile, read_contents
 from hilrt.record import cdr, gate, mcap_writer
 from hilrt.record import recorder as recorder_module
 from hilrt.record import recording as file_writer
-from hilrt.record.clock_watch import ClockWatch
-from hilrt.record.frame_batch import Pass, encode
-from hilrt.record.frame_feed import FrameFeed
-from hilrt.record.log_progress import ProgressReceiver
+from hilrt.record.feed import ProgressReceiver
+from hilrt.record.frame_feed import FrameFeed, Pass, encode
 from hilrt.record.logged_frame import FrameFlag
 from hilrt.record.messages import (
     ASIDE,
@@ -36,7 +33,7 @@ from hilrt.record.messages import (
     Trigger,
 )
 from hilrt.record.reader import load_log
-from hilrt.record.recorder import Recorder
+from hilrt.record.recorder import ClockWatch, Recorder
 from hilrt.record.recorder_feed import RecorderFeed, open_feed_socket
 from hilrt.record.recording import Recording
 from hilrt.session import recorder_process

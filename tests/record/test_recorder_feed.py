@@ -1,6 +1,7 @@
 """The feed never waits, counts what it drops, and sends what it says."""
 
 import contextlib
+import json
 import time
 from types import SimpleNamespace
 
@@ -25,6 +26,7 @@ from hilrt.record.recorder_feed import (
     BATCH_BYTES,
     BATCH_ROWS,
     RecorderFeed,
+    UnwrittenEvents,
     close_feed_socket,
     open_feed_socket,
 )
@@ -318,3 +320,56 @@ def test_a_recorder_that_was_there_first_has_the_whole_queue(puller):
         for tick in range(100 * BATCH_ROWS):
             feed.commit(tick)
         assert feed.dropped == 0
+
+
+S = 1_000_000_000
+
+
+def event(t, text="t"):
+    return RecordEvent(t * S, "error", "process_ended", "engine", text)
+
+
+@pytest.fixture
+def events(monkeypatch):
+    monkeypatch.setattr(recorder_feed, "KEPT", 4)
+    return UnwrittenEvents()
+
+
+def times(events, *, failed=True):
+    return [entry["t"] for entry in events.lost(failed=failed)]
+
+
+def test_what_is_written_is_lost_no_longer(events):
+    for t in range(3):
+        events.send(event(t))
+    events.written(2)
+    assert (times(events), len(events)) == ([2.0], 1)
+    events.written(1)  # older news
+    assert (times(events), len(events)) == ([2.0], 1)
+    events.written(9)  # more than were sent
+    assert (times(events), len(events)) == ([], 0)
+
+
+def test_the_newest_are_kept_and_all_are_counted(events):
+    for t in range(10):
+        events.send(event(t))
+    assert (times(events), len(events)) == ([6.0, 7.0, 8.0, 9.0], 10)
+    events.written(5)  # of which none is kept any longer
+    assert (times(events), len(events)) == ([6.0, 7.0, 8.0, 9.0], 5)
+    events.written(8)
+    assert times(events) == [8.0, 9.0]
+
+
+def test_what_was_never_sent_is_lost_whatever_the_recorder_did(events):
+    for t in range(3):
+        events.send(event(t))
+    events.refuse(event(1, "x" * 10_000))
+    assert times(events, failed=False) == [1.0]
+    assert times(events) == [0.0, 1.0, 1.0, 2.0]
+    (entry,) = events.lost(failed=False)
+    assert len(json.dumps(entry)) < 1000  # room in the summary is bounded
+    assert (entry["level"], entry["cause"], entry["source"]) == (
+        "error",
+        "process_ended",
+        "engine",
+    )

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hilrt.record.session_clock import SessionClock
+from hilrt.record.frame_feed import SessionClock
 
 READINGS = st.integers(-(10**12), 10**15)
 

@@ -11,7 +11,7 @@ import pytest
 
 from hilrt.link import Command
 from hilrt.monitor.session_state import SessionState
-from hilrt.record import frame_batch
+from hilrt.record import frame_feed
 from hilrt.session import processes as session_processes
 from hilrt.session.processes import Processes
 
@@ -46,7 +46,7 @@ def test_keys_and_the_way_for_frames_reach_only_what_needs_them(tmp_path):
     processes = Processes(tmp_path, links, None, [])
     processes.children = started = Started()
     keys = {"HILRT_KEYS": "keys"}
-    processes.start_subsystems(FILE, (), keys, {frame_batch.VARIABLE: "ipc://frames"})
+    processes.start_subsystems(FILE, (), keys, {frame_feed.VARIABLE: "ipc://frames"})
     assert started.env == {
         "plant": keys,
         "engine.emulator": {},

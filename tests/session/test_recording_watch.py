@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from hilrt.monitor.status import StatusPublisher
-from hilrt.record.log_progress import LogProgress
+from hilrt.record.feed import LogProgress
 from hilrt.record.messages import RecordEvent
-from hilrt.record.unwritten_events import UnwrittenEvents
+from hilrt.record.recorder_feed import UnwrittenEvents
 from hilrt.session import recording_watch
 from hilrt.session.event_log import EventLog
 from hilrt.session.recording_watch import RecordingWatch

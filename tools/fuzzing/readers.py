@@ -157,9 +157,9 @@ def _values(sample: bytes) -> dict[str, Any] | None:
 
 def _own_log(path: Path) -> None:
     """Everything that commands do to a log."""
-    from hilrt.logs.contents import read_contents
     from hilrt.logs.cut import cut
     from hilrt.logs.export_file import export_file
+    from hilrt.logs.log_file import read_contents
     from hilrt.logs.open_source import open_source
     from hilrt.logs.show import cat_events, info_lines
     from hilrt.record.reader import load_log
@@ -278,7 +278,7 @@ def load_libraries() -> None:
     than most cases.
     """
     import hilrt.logs.foreign_process
-    import hilrt.logs.source_library
+    import hilrt.logs.source_can
     import hilrt.logs.source_mf4
     import hilrt.logs.source_parquet  # noqa: F401
     from hilrt.config.units import is_power

@@ -49,7 +49,7 @@ def frames(n: int = 24) -> list:
 
 def log(path: Path, *, rows: int = 40, bus: bool = True) -> None:
     """A log of ours with two topics, frames, an attachment and facts."""
-    from hilrt.logs.log_writer import LogWriter
+    from hilrt.logs.import_file import LogWriter
     from hilrt.record.messages import Signal
     from hilrt.record.reader import Block, LogChannel
 

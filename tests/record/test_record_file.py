@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hilrt.record.chunk import find_messages, gather, record_type
+from hilrt.record.record_file import find_messages, gather, record_type
 
 MESSAGE, OTHER = 5, 4
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from hilrt.errors import RecordError
-from hilrt.logs.contents import read_attachments, read_contents
+from hilrt.logs.log_file import read_attachments, read_contents
 from hilrt.logs.show import as_json, info_lines, list_lines
 from tests.logs.made import EPOCH_NS, session_log
 

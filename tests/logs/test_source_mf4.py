@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from hilrt.logs.frames_mf4 import _frames
+from hilrt.logs.source_mf4 import _frames
 from hilrt.record.logged_frame import FrameFlag
 
 FD, BRS = FrameFlag.FD, FrameFlag.BIT_RATE_SWITCH
