@@ -18,7 +18,7 @@ def expect(
     logs: Annotated[
         list[Path],
         typer.Argument(
-            help="logs, of ours or of other tools, or folders of them; behind them, a TOML file "
+            help="logs, of ours or of other tools, folders or patterns; behind them, a TOML file "
             "with [[expect]]: without it, each log is judged by its own session's",
             metavar="LOG... [SPEC.toml]",
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -156,6 +157,9 @@ FORMATS = ("mcap", "mf4", "csv", "parquet")
 def log_files(paths: Iterable[Path]) -> list[Path]:
     """Logs among files and folders, in their order; of a run's folder its log.
 
+    A path that does not exist may be a pattern with ``*``, ``?``, ``[…]`` and ``**``, whose matches
+    are taken in alphabetical order.
+
     Raises
     ------
     ConfigError
@@ -163,7 +167,7 @@ def log_files(paths: Iterable[Path]) -> list[Path]:
     """
     given = list(paths)
     found: dict[Path, None] = {}
-    for path in given:
+    for path in (match for one in given for match in _matches(one)):
         if path.is_dir():
             found.update(dict.fromkeys(_in_folder(path)))
         elif path.exists():
@@ -173,6 +177,16 @@ def log_files(paths: Iterable[Path]) -> list[Path]:
     if not found:
         raise ConfigError(f"{', '.join(map(str, given))}: there is no log; give files or folders")
     return list(found)
+
+
+def _matches(path: Path) -> list[Path]:
+    text = str(path)
+    if path.exists() or not glob.has_magic(text):
+        return [path]
+    found = [Path(one) for one in sorted(glob.glob(text, recursive=True))]
+    if not found:
+        raise ConfigError(f"{path}: nothing matches this pattern; check it")
+    return found
 
 
 def judge_file(

@@ -343,6 +343,22 @@ def test_what_a_log_does_not_have_is_refused_by_its_name(folder):
         log_files([folder / "empty"])
 
 
+def test_patterns_stand_for_what_matches_in_alphabetical_order(tmp_path):
+    for name in ("rep-2", "rep-10", "rep-1", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "session.mcap").touch()
+    (tmp_path / "[1].csv").touch()
+    found = log_files([tmp_path / "rep-*", tmp_path / "[1].csv", tmp_path / "**" / "*.mcap"])
+    names = ["rep-1", "rep-10", "rep-2"]
+    assert found == [
+        *(tmp_path / name / "session.mcap" for name in names),
+        tmp_path / "[1].csv",
+        tmp_path / "other" / "session.mcap",
+    ]
+    with pytest.raises(ConfigError, match=r"run-\*: nothing matches this pattern"):
+        log_files([tmp_path / "run-*"])
+
+
 @pytest.mark.parametrize(
     ("limit", "error", "of_bench", "word"),
     [
