@@ -1,13 +1,15 @@
-"""From opened links to what the master steps: plan, state, exchange, and how time passes."""
+"""From connected subsystems to what the master steps: initialize, assemble, and the pace."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from hilrt.config.session_file import SessionFile
 from hilrt.config.structs import Session
 from hilrt.errors import ConfigError
 from hilrt.exchange.event_points import EventPoints
@@ -19,32 +21,40 @@ from hilrt.exchange.recheck_corrections import RecheckCorrections
 from hilrt.exchange.sensitivities import find_sensitivities
 from hilrt.exchange.verify_corrections import verify_corrections
 from hilrt.expressions.session_program import StartValues
-from hilrt.link import Link
-from hilrt.session.references import References
+from hilrt.hosting.reference_model import load_reference, try_reference
+from hilrt.link import LinearModel, Link
+from hilrt.logs.stimulus_columns import column_segments, read_columns
+from hilrt.reliability.alarms import refuse_alarms
+from hilrt.reliability.ranges import Ranges
+from hilrt.session.opening import Connected
 from hilrt.solver import Floats, Ports, Sample
 from hilrt.step.build_plan import Platform
 from hilrt.step.numerics import Numerics, build_numerics
-from hilrt.tables.network import Network, build_network
+from hilrt.tables.network import Network, build_network, coupled_ports
 from hilrt.timing.clock import Clock
 from hilrt.timing.overrun import overrun_policy
 from hilrt.timing.pace import AsFastAsPossible, BetweenSteps, Pace, RealTime
 from hilrt.timing.progress import Progress
 
+log = logging.getLogger("hilrt.reference_model")
+
 
 class InitializedSession(NamedTuple):
     """The session at its first communication point: `u0` (nu,), and a sample per subsystem."""
 
+    connected: Connected
     network: Network
     samples: list[Sample]
     u0: Floats
 
 
-async def initialize(links: Sequence[Link], tables: Session) -> InitializedSession:
+async def initialize(connected: Connected) -> InitializedSession:
     """Initialize the subsystems in the order of feedthrough, with ``u0 = L y``.
 
     Subsystems in a feedthrough loop are initialized repeatedly, until ``u0 = L y`` holds there too.
     When the announced ports do not fit the session, every subsystem is told so, and ends.
     """
+    tables, links = connected.file.tables, connected.links
     ports = {link.name: Ports(tuple(link.inputs), tuple(link.outputs)) for link in links}
     try:
         network = build_network(ports, tables)
@@ -67,7 +77,7 @@ async def initialize(links: Sequence[Link], tables: Session) -> InitializedSessi
     if calculated.subsystem is not None:
         channels = network.outputs.slices[calculated.subsystem]
         samples[calculated.subsystem] = Sample(y0[channels])
-    return InitializedSession(network, [samples[s] for s in range(len(links))], u0)
+    return InitializedSession(connected, network, [samples[s] for s in range(len(links))], u0)
 
 
 async def _close_loop(
@@ -117,17 +127,28 @@ class Assembled(NamedTuple):
 
 
 async def assemble(
-    links: Sequence[Link],
-    tables: Session,
     initialized: InitializedSession,
-    shadow: bool,
-    columns: Sequence[Floats] = (),
+    *,
+    shadow: bool = False,
+    note: Callable[[str], None] = lambda text: None,
 ) -> Assembled:
     """Tables before the first tick, and exchange; Jacobians are asked for where needed.
 
-    `columns` are those of files that stimuli consist of.
+    Parameters
+    ----------
+    initialized : InitializedSession
+    shadow : bool
+        Compute every correction and apply none.
+    note : callable, optional
+        Told how each column of a stimulus's file is read between its rows.
+
+    Raises
+    ------
+    ConfigError
+        If a stimulus's file or signal is not there, or its unit does not convert.
     """
-    network, samples, u0 = initialized
+    (file, links, _), network, samples, u0 = initialized
+    tables, columns = file.tables, _read_columns(file, network, note)
     y0 = np.concatenate([sample.y for sample in samples])
     model = await find_model(network, tables, links, u0, y0)
     platform = Platform(
@@ -151,6 +172,62 @@ async def assemble(
     )
     exchange.start(0.0, samples)
     return Assembled(numerics, exchange)
+
+
+def refuse_start(numerics: Numerics) -> None:
+    """`SessionFault` if start values would end the session, by an alarm or for their range."""
+    refuse_alarms(numerics.alarms, numerics.state.outputs["y"])
+    Ranges(numerics.network, numerics.plan).refuse(numerics.state.outputs["y"])
+
+
+def _read_columns(file: SessionFile, network: Network, note: Callable[[str], None]) -> list[Floats]:
+    """Columns of all stimuli, shape (n, 2) each."""
+    stimuli = file.tables.stimuli
+    if not any(True for _ in column_segments(stimuli)):
+        return []
+    unit_of = dict(zip(network.inputs.names, network.inputs.units, strict=True))
+    columns = read_columns(stimuli, unit_of, file.folder, file.tables.master.step)
+    for column in columns:
+        note(column.note)
+    return [column.points for column in columns]
+
+
+class References:
+    """Reference models of subsystems that cannot be tried out, tried out in their place.
+
+    What does not work with one is logged, which the session notes.
+    """
+
+    def __init__(self, tables: Session, links: Sequence[Link]) -> None:
+        self._tables, self._links = tables, links
+
+    def try_out(self, s: int, h: float, u: Floats) -> LinearModel | None:
+        """Answers of the reference model of subsystem `s`; None without one that can be tried out.
+
+        Parameters
+        ----------
+        s : int
+        h : float
+            Macro step of the subsystem, s.
+        u : ndarray, shape (nu,)
+            Its inputs at the start.
+        """
+        link = self._links[s]
+        options = self._tables.subsystems.get(link.name)
+        if options is None or options.reference_model is None:
+            return None
+        try:
+            solver = load_reference(options, link.folder)
+            ports = Ports(tuple(link.inputs), tuple(link.outputs))
+            return try_reference(solver, ports, coupled_ports(self._tables, link.name), u, h)
+        except ConfigError as error:
+            log.warning(
+                "the reference model %s of %s is not used, errors are estimated without it: %s",
+                options.reference_model,
+                link.name,
+                "; ".join(error.problems),
+            )
+            return None
 
 
 def real_time(

@@ -72,6 +72,11 @@ class EventLog:
         else:
             self.go(SessionState.RUNNING, cause)
 
+    def note_column(self, text: str) -> None:
+        """Note how a column of a stimulus is read, for the summary, too."""
+        self.columns.append(text)
+        self.note("info", "stimuli", text)
+
     def note(self, level: Level, source: str, text: str, cause: str = "session") -> None:
         """Note something that happened now."""
         self.publisher.remember(f"{self._now_ns() * 1e-9:.1f} s  {event_text(source, text)}")

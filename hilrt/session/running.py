@@ -18,8 +18,6 @@ from hilrt.master import Master
 from hilrt.monitor.display_order import display_order
 from hilrt.monitor.session_state import SessionState
 from hilrt.record.feed import Feed
-from hilrt.reliability.alarms import refuse_alarms
-from hilrt.reliability.ranges import Ranges
 from hilrt.session.assembly import (
     Assembled,
     InitializedSession,
@@ -27,15 +25,16 @@ from hilrt.session.assembly import (
     assemble,
     initialize,
     real_time,
+    refuse_start,
 )
 from hilrt.session.ending import Ending, run_loop
 from hilrt.session.observers import make_judge, make_master
+from hilrt.session.opening import Connected
 from hilrt.session.parts import SessionParts
 from hilrt.session.recording_room import RowsToCome, compare_room
 from hilrt.session.recording_watch import RecordingWatch
 from hilrt.session.run_summary import RunSummary
 from hilrt.session.session_log import SessionLog
-from hilrt.session.stimulus_files import columns_of
 from hilrt.session.summary import without_derivatives
 from hilrt.step.numerics import Numerics, load_step
 from hilrt.step_log.gather import load_gather
@@ -59,21 +58,20 @@ def load_numerics(expects: bool = False) -> None:
         load_margins()
 
 
-async def run_connected(parts: SessionParts) -> None:
+async def run_connected(parts: SessionParts, connected: Connected) -> None:
     """Initialize the subsystems, bring benches up, tick, and bring benches down."""
-    tables, links = parts.tables, parts.links
+    tables, links = parts.tables, connected.links
     parts.result.warnings += code_cache.problems
     parts.publisher.announce(str(parts.events.state), "initializing the subsystems")
-    initialized = await initialize(links, tables)
+    initialized = await initialize(connected)
     parts.events.go(SessionState.INITIALIZED, "all subsystems have initialized")
-    columns = columns_of(parts.file, initialized.network, parts.events)
-    assembled = await assemble(links, tables, initialized, parts.options.shadow, columns)
+    shadow = parts.options.shadow
+    assembled = await assemble(initialized, shadow=shadow, note=parts.events.note_column)
     numerics = assembled.numerics
     outputs = numerics.network.outputs
     of_benches = [links[owner].physical for owner in outputs.owner]
     parts.publisher.order = display_order(outputs.names, of_benches, tables.monitor.values)
-    refuse_alarms(numerics.alarms, numerics.state.outputs["y"])
-    Ranges(numerics.network, numerics.plan).refuse(numerics.state.outputs["y"])
+    refuse_start(numerics)
     feed = await _open_log(parts, numerics, initialized)
     timing = parts.timing
     parts.note_host(await timing.take_place())

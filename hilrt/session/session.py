@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from hilrt.check.check import check
 from hilrt.check.check_listen import is_guarded, unguarded
-from hilrt.config import registry
 from hilrt.config.session_file import SessionFile, open_session
 from hilrt.config.structs import Session
 from hilrt.errors import ConfigError, HilrtError, PeerLost
@@ -25,6 +23,7 @@ from hilrt.record import frame_feed
 from hilrt.session.closing import close_session
 from hilrt.session.left_thread import in_left_thread
 from hilrt.session.loop_thread import LoopThread, loop_runs
+from hilrt.session.opening import Connected, Described, connect, describe, read
 from hilrt.session.parts import SessionParts
 from hilrt.session.processes import RecorderSockets
 from hilrt.session.result import RunResult
@@ -60,10 +59,11 @@ class SessionRun:
         options: RunOptions,
         on_change: Callable[[], None] | None = None,
     ) -> None:
-        problems = [p for p in check(file, options.pace, here=True) if p.level == "error"]
-        if problems:
-            raise ConfigError([str(problem) for problem in problems])
-        self._file, self._options, self._on_change = file, options, on_change
+        self._file, self._options, self._on_change = (
+            read(file, pace=options.pace),
+            options,
+            on_change,
+        )
         #: What it waits for before its first tick.
         self.awaited: list[str] = []
         #: Once it runs.
@@ -115,11 +115,11 @@ class SessionRun:
         parts = self._parts
         alive = asyncio.ensure_future(parts.publisher.keep_alive())
         try:
-            self._start_processes()
-            await self._connect()
+            described = self._start_processes()
+            connected = await self._connect(described)
             from hilrt.session.running import run_connected  # loaded by now, see `_connect`
 
-            await run_connected(parts)
+            await run_connected(parts, connected)
         except (HilrtError, OSError) as error:
             if isinstance(error, ConfigError):
                 parts.result.fault = str(error)
@@ -134,7 +134,7 @@ class SessionRun:
             parts.monitoring.close()
             parts.timing.release()
 
-    def _start_processes(self) -> None:
+    def _start_processes(self) -> Described:
         """Views first, which show that something happens; then what takes long to start."""
         parts = self._parts
         parts.timing.shorten_slices()
@@ -144,13 +144,11 @@ class SessionRun:
         if not is_guarded(parts.tables.master):
             sys.stderr.write(f"warning: {unguarded(listen)}\n")
             parts.events.note("warning", "session", unguarded(listen), "insecure")
-        for name, options in parts.tables.subsystems.items():
-            link = registry.link_class(options.adapter)(name, options, parts.file.folder)
-            link.learn(parts.file)
-            link.operated = parts.monitoring.answers_prompts
+        described = describe(parts.file, operated=parts.monitoring.answers_prompts)
+        for link in described.links:
             if isinstance(link, RemoteLink):
                 parts.hub.add(link)
-            parts.links.append(link)
+        parts.links.extend(described.links)
         cpus = parts.timing.cpus_for_children
         local = parts.monitoring.local
         frames = local.get("frames") if parts.options.record else ""
@@ -161,36 +159,34 @@ class SessionRun:
                 parts.feed_address, parts.monitoring.rows, frames, parts.progress_address
             )
             parts.processes.start_recorder(recorder, cpus, local.environment)
+        return described
 
-    async def _connect(self) -> None:
+    async def _connect(self, described: Described) -> Connected:
         """Load the numerics, while the processes start, and wait for the subsystems.
 
         Peers are answered meanwhile: compiling for the first time takes longer than they wait. But
         their clocks are compared again afterwards, by a master that answers at once.
         """
         parts = self._parts
-        limit = parts.tables.master.connect_timeout + 1.0
-        waits = {link.name: link.open() for link in parts.links}
-        expects = may_expect(parts.tables)
-        waits[NUMERICS] = in_left_thread(lambda: _load_numerics(expects))
-        left = self.awaited = list(waits)
 
-        def tell() -> None:
+        def tell(left: Sequence[str]) -> None:
+            self.awaited = list(left)
             more = f" and {len(left) - MAX_NAMED} more" if len(left) > MAX_NAMED else ""
             said = f"waiting for {', '.join(left[-MAX_NAMED:])}{more}"
             parts.publisher.announce(str(parts.events.state), said, still=True)
 
-        async def noted(name: str, awaitable: Awaitable[None]) -> None:
-            async with asyncio.timeout(None if name == NUMERICS else limit):
-                await awaitable
-            left.remove(name)
-            if left:
-                tell()
-
-        tell()
-        await _all([noted(name, awaitable) for name, awaitable in waits.items()])
+        expects = may_expect(parts.tables)
+        connected = await connect(
+            described,
+            limited=True,
+            duration=parts.duration,
+            beside={NUMERICS: in_left_thread(lambda: _load_numerics(expects))},
+            on_wait=tell,
+        )
+        self.awaited = []
         parts.hub.protocol.compare_clocks_again()
-        parts.duration = min([parts.duration, *(link.ends for link in parts.links)])
+        parts.duration = connected.duration
+        return connected
 
     async def _fail(self, error: Exception) -> None:
         parts, fault = self._parts, str(error)
@@ -216,20 +212,6 @@ def _load_numerics(expects: bool) -> None:
         from hilrt.session.running import load_numerics
 
         load_numerics(expects)
-
-
-async def _all(awaitables: Iterable[Awaitable[None]]) -> None:
-    """Await all; the first error cancels the rest and is raised."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            for awaitable in awaitables:
-                group.create_task(_awaited(awaitable))
-    except* (HilrtError, OSError) as errors:
-        raise errors.exceptions[0] from None
-
-
-async def _awaited(awaitable: Awaitable[None]) -> None:
-    await awaitable
 
 
 def run_session(

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
-from hilrt.check.check import check
-from hilrt.config import registry
-from hilrt.config.session_file import SessionFile, open_session
-from hilrt.config.structs import SubsystemOptions
+from hilrt.config.session_file import SessionFile
 from hilrt.errors import ConfigError, HilrtError
 from hilrt.expect.outcome import exit_status
-from hilrt.link import Link
 from hilrt.monitor.session_state import SessionState
 from hilrt.monitor.status import StatusPublisher
-from hilrt.peers.remote_link import RemoteLink
 from hilrt.record.feed import Feed
 from hilrt.record.memory_feed import MemoryFeed
-from hilrt.reliability.alarms import refuse_alarms
-from hilrt.reliability.ranges import Ranges
-from hilrt.session.assembly import Assembled, as_fast_as_possible, assemble, initialize
+from hilrt.session.assembly import (
+    Assembled,
+    as_fast_as_possible,
+    assemble,
+    initialize,
+    refuse_start,
+)
 from hilrt.session.ending import own_ends, run_loop
 from hilrt.session.event_log import EventLog
 from hilrt.session.loop_thread import run_in_loop
 from hilrt.session.observers import make_judge, make_master, results_of
+from hilrt.session.opening import Connected, connect, describe, elsewhere, read
 from hilrt.session.result import Result
-from hilrt.session.stimulus_files import columns_of
 from hilrt.session.summary import RunFacts, build_summary, without_derivatives
 from hilrt.step_log.signals import build_topics
 from hilrt.timing.monotonic import monotonic_ns
@@ -63,77 +62,46 @@ def simulate(
     ConfigError
         For a session with errors, and for one with subsystems in other processes.
     """
-    file = open_session(session, overrides)
-    problems = [str(p) for p in check(file, pace="asap", here=True) if p.level == "error"]
-    if problems := problems or _elsewhere(file):
+    file = read(session, overrides, pace="asap")
+    if problems := elsewhere(file):
         raise ConfigError(problems)
     return run_in_loop(lambda: _simulate(file, record))
 
 
-def _elsewhere(file: SessionFile) -> list[str]:
-    """Subsystems that cannot be run in this process."""
-    return [
-        f"[subsystems.{name}] adapter = {options.adapter!r}: does not run in this process; "
-        "only solvers and FMUs that do can be simulated, use `hilrt run` for the others"
-        for name, options in file.tables.subsystems.items()
-        if (link := _called(options)).physical or issubclass(link, RemoteLink)
-    ]
-
-
-def _called(options: SubsystemOptions) -> type[Link]:
-    """Link of a table that runs in this process, if there is one."""
-    link: type[Link] = registry.link_class(options.adapter)
-    return link.called or link
-
-
 async def _simulate(file: SessionFile, record: bool) -> Result:
     tables, result = file.tables, Result()
-    links = [
-        _called(options)(name, options, file.folder) for name, options in tables.subsystems.items()
-    ]
-    publisher = StatusPublisher(None, tables.session.name, tables.session.duration)
-    events, reason = EventLog(publisher), "session could not start"
+    events = EventLog(StatusPublisher(None, tables.session.name, tables.session.duration))
+    described, reason = describe(file, called=True), "session could not start"
     try:
-        assembled = await _start(links, file, events)
-        reason = await _run(assembled, links, file, events, result, record)
+        events.go(SessionState.CONNECTING, "starting subsystems")
+        connected = await connect(described, limited=False)
+        initialized = await initialize(connected)
+        events.go(SessionState.INITIALIZED, "all subsystems have initialized")
+        assembled = await assemble(initialized, note=events.note_column)
+        refuse_start(assembled.numerics)
+        events.go(SessionState.ARMED, "nothing to arm")
+        reason = await _run(connected, assembled, events, result, record)
     except (HilrtError, OSError) as error:
         if isinstance(error, ConfigError):
             raise
         reason = str(error)
         result.fail(reason)
     finally:
-        for link in links:
+        for link in described.links:
             await link.stop(reason)
             await link.close()
     return result
 
 
-async def _start(links: Sequence[Link], file: SessionFile, events: EventLog) -> Assembled:
-    events.go(SessionState.CONNECTING, "starting subsystems")
-    for link in links:
-        link.learn(file)
-        await link.open()
-    initialized = await initialize(links, file.tables)
-    events.go(SessionState.INITIALIZED, "all subsystems have initialized")
-    columns = columns_of(file, initialized.network, events)
-    assembled = await assemble(links, file.tables, initialized, shadow=False, columns=columns)
-    numerics = assembled.numerics
-    refuse_alarms(numerics.alarms, numerics.state.outputs["y"])
-    Ranges(numerics.network, numerics.plan).refuse(numerics.state.outputs["y"])
-    events.go(SessionState.ARMED, "nothing to arm")
-    return assembled
-
-
 async def _run(
+    connected: Connected,
     assembled: Assembled,
-    links: Sequence[Link],
-    file: SessionFile,
     events: EventLog,
     result: Result,
     record: bool,
 ) -> str:
     """Tick to the end, and note in the result what is left; why the subsystems are to end."""
-    numerics, exchange = assembled
+    (file, links, duration), (numerics, exchange) = connected, assembled
     topics, tables = build_topics(numerics), file.tables
     memory = MemoryFeed(topics)
     feed: Feed = memory if record else Feed(topics)
@@ -144,7 +112,6 @@ async def _run(
     )
     events.open(feed, lambda: master.progress.t_ns)
     events.go(SessionState.RUNNING, "first tick")
-    duration = min([tables.session.duration, *(link.ends for link in links)])
     began_ns = monotonic_ns()
     fault = (await run_loop(master, exchange, events, duration, began_ns)).fault
     wall_s = (monotonic_ns() - began_ns) * 1e-9

@@ -5,6 +5,7 @@ from hilrt.config.structs import Session, SubsystemOptions
 from hilrt.errors import SessionFault
 from hilrt.exchange.initial_loop import close_loop
 from hilrt.session.assembly import initialize
+from hilrt.session.opening import Connected
 from hilrt.solver import Port, Sample, Solver
 from tests.stepping import MemoryLink, make_session
 
@@ -45,7 +46,7 @@ def session(*pairs) -> Session:
 async def test_a_loop_of_a_gain_above_one_is_closed():
     a, b = Gain(3.0, 1.0), Gain(-2.0, 4.0)
     links = [Link("a", a), Link("b", b)]
-    found = await initialize(links, session(("a.y", "b.u"), ("b.y", "a.u")))
+    found = await initialize(Connected.of(links, session(("a.y", "b.u"), ("b.y", "a.u"))))
     # y_a = 3 y_b + 1, y_b = -2 y_a + 4
     y = [float(sample.y[0]) for sample in found.samples]
     np.testing.assert_allclose(y, [13 / 7, 2 / 7], rtol=1e-9)
@@ -55,7 +56,7 @@ async def test_a_loop_of_a_gain_above_one_is_closed():
 async def test_a_chain_is_asked_once():
     a, b = Gain(3.0, 1.0), Gain(-2.0, 4.0)
     tables = session(("a.y", "b.u"))
-    found = await initialize([Link("a", a), Link("b", b)], tables)
+    found = await initialize(Connected.of([Link("a", a), Link("b", b)], tables))
     assert (a.asked, b.asked) == (1, 1)
     assert [float(sample.y[0]) for sample in found.samples] == [1.0, 2.0]
 
@@ -63,7 +64,7 @@ async def test_a_chain_is_asked_once():
 async def test_a_loop_without_a_solution_is_a_fault():
     links = [Link("a", Gain(1.0, 1.0)), Link("b", Gain(1.0, 0.0))]
     with pytest.raises(SessionFault, match=r"loop through .*a\.u.*no consistent start values"):
-        await initialize(links, session(("a.y", "b.u"), ("b.y", "a.u")))
+        await initialize(Connected.of(links, session(("a.y", "b.u"), ("b.y", "a.u"))))
 
 
 async def test_a_nonlinear_loop():

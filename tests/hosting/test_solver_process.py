@@ -18,6 +18,7 @@ from hilrt.peers import wire
 from hilrt.peers.hub import Hub
 from hilrt.peers.peer import Peer
 from hilrt.session.assembly import initialize
+from hilrt.session.opening import Connected
 from hilrt_adapters.zeromq import ZeroMQLink, ZeroMQOptions
 from tests.adapters.link_contract import Reference, arrivals
 from tests.stepping import make_session
@@ -214,7 +215,7 @@ async def test_main_ends_with_3_when_its_ports_do_not_fit(monkeypatch, hub, link
     process = Process(monkeypatch, hub.address, {})
     await link.open()
     with pytest.raises(ConfigError, match=r"there is no port 'model\.zz'"):
-        await initialize([link], tables)
+        await initialize(Connected.of([link], tables))
     assert process.end() == 3
     said = capfd.readouterr().err
     assert "error: the session did not begin: the ports do not fit" in said

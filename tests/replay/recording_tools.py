@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from hilrt.check.check_record import build_trigger
-from hilrt.config import registry
 from hilrt.config.session_file import SessionFile, load_session
 from hilrt.link import Ports
 from hilrt.master import Master
@@ -20,9 +19,8 @@ from hilrt.record.feed import Feed
 from hilrt.record.messages import ASIDE, Attachment, Begin, RecordEnd, Topic, Trigger
 from hilrt.record.recording import Recording
 from hilrt.session.assembly import as_fast_as_possible, assemble, initialize
-from hilrt.session.event_log import EventLog
 from hilrt.session.observers import make_master
-from hilrt.session.stimulus_files import columns_of
+from hilrt.session.opening import Connected, connect, describe
 from hilrt.solver import Floats, InputPolynomial, Sample
 from hilrt.step.changes import Changes
 from hilrt.step_log.facts import attachments_of, collect_facts
@@ -110,15 +108,10 @@ async def _record(
     on_master: Callable[[Master], None] | None,
 ) -> Path:
     tables = file.tables
-    links: list[Any] = [
-        registry.link_class(options.adapter)(name, options, file.folder)
-        for name, options in tables.subsystems.items()
-    ]
-    for link in links:
-        await link.open()
-    initialized = await initialize(links, tables)
-    columns = columns_of(file, initialized.network, EventLog(StatusPublisher(None, "test", 0.0)))
-    assembled = await assemble(links, tables, initialized, shadow=False, columns=columns)
+    connected = await connect(describe(file), limited=False)
+    links = connected.links
+    initialized = await initialize(connected)
+    assembled = await assemble(initialized)
     feed = DirectFeed(build_topics(assembled.numerics), lost=lost)
     facts = collect_facts(links, assembled.numerics, initialized.samples, initialized.u0)
     trigger = build_trigger(tables, feed.topics)
@@ -210,8 +203,8 @@ def record_erratic(
     file = load_session(path)
     for link in links:
         link.options, link.folder = file.tables.subsystems[link.name], folder
-    initialized = asyncio.run(initialize(links, file.tables))
-    numerics, exchange = asyncio.run(assemble(links, file.tables, initialized, shadow=False))
+    initialized = asyncio.run(initialize(Connected.of(links, file.tables, folder)))
+    numerics, exchange = asyncio.run(assemble(initialized))
     feed = DirectFeed(build_topics(numerics), lost=lost)
     facts = collect_facts(links, numerics, initialized.samples, initialized.u0)
     feed.open(folder, attachments_of(file, links, facts), head_of(file))

@@ -18,6 +18,7 @@ from hilrt.hosting.reference_model import try_reference
 from hilrt.models.two_mass import Mass1, Mass2
 from hilrt.monitor.closing_table import closing_table
 from hilrt.session.assembly import assemble, initialize
+from hilrt.session.opening import Connected
 from hilrt.session.result import Result
 from hilrt.session.simulate import simulate
 from hilrt.solver import Ports
@@ -69,7 +70,7 @@ def test_an_exact_model_gives_the_estimate_of_the_subsystem_itself(model: str) -
 def test_what_does_not_work_is_told_and_the_gain_range_stands(
     model: str, why: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hilrt.session.simulate.check", lambda *args, **kwargs: [])
+    monkeypatch.setattr("hilrt.session.opening.check", lambda *args, **kwargs: [])
     with caplog.at_level(logging.WARNING, "hilrt"):
         found = run(OPAQUE | {REFERENCE: model})
     values(found, "gain range")
@@ -102,7 +103,7 @@ def assembled(kind: type[InProcessLink], reference: bool) -> Plan:
         links.append(link)
 
     async def start() -> Plan:
-        return (await assemble(links, tables, await initialize(links, tables), False))[0].plan
+        return (await assemble(await initialize(Connected.of(links, tables))))[0].plan
 
     return asyncio.run(start())
 

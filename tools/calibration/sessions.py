@@ -22,6 +22,7 @@ from hilrt.session.assembly import as_fast_as_possible, assemble, initialize, re
 from hilrt.session.ending import run_loop
 from hilrt.session.event_log import EventLog
 from hilrt.session.observers import make_master
+from hilrt.session.opening import Connected
 from hilrt.session.summary import RunFacts, build_summary
 from hilrt.step_log.signals import build_topics
 
@@ -110,8 +111,7 @@ async def _run(
     draw: Draw, links: list[MeasuredLink], clock: StallingClock
 ) -> tuple[dict[str, Any], str | None]:
     tables = tables_of(draw)
-    initialized = await initialize(links, tables)
-    assembled = await assemble(links, tables, initialized, shadow=False)
+    assembled = await assemble(await initialize(Connected.of(links, tables)))
     numerics, exchange = assembled
     if draw.scripts:
         pace = real_time(assembled, tables, clock, 1.0, lambda ns: None)

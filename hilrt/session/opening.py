@@ -1,0 +1,158 @@
+"""The first stages of every session: read, describe, connect.
+
+Each stage takes the result of the one before as an immutable value, and returns its own.
+`initialize` and `assemble` follow in `hilrt.session.assembly`, which imports the numerics; these do
+not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from hilrt.check.check import check
+from hilrt.config import registry
+from hilrt.config.session_file import SessionFile, open_session
+from hilrt.config.structs import Session, SubsystemOptions
+from hilrt.errors import ConfigError, HilrtError
+from hilrt.link import Link
+from hilrt.peers.remote_link import RemoteLink
+
+#: Time beyond `master.connect_timeout` after which a subsystem that does not say so itself is
+#: given up, s.
+SPARE_S = 1.0
+
+
+class Described(NamedTuple):
+    """A session whose subsystems have links, which are not opened."""
+
+    file: SessionFile
+    links: tuple[Link, ...]
+
+
+class Connected(NamedTuple):
+    """A session whose subsystems are connected; it ends after `duration` [s]."""
+
+    file: SessionFile
+    links: tuple[Link, ...]
+    duration: float
+
+    @classmethod
+    def of(cls, links: Sequence[Link], tables: Session, folder: Path = Path()) -> Connected:
+        """Session of links that are opened already, and that no file names."""
+        file = SessionFile(tables, folder / "session.toml", "")
+        return cls(file, tuple(links), tables.session.duration)
+
+
+def read(
+    session: str | Path | SessionFile,
+    overrides: Mapping[str, object] | None = None,
+    pace: str | float | None = None,
+) -> SessionFile:
+    """Session file without errors, at `pace` instead of its own.
+
+    Raises
+    ------
+    ConfigError
+        With all that `hilrt check` finds.
+    """
+    file = open_session(session, overrides)
+    problems = [str(p) for p in check(file, pace, here=True) if p.level == "error"]
+    if problems:
+        raise ConfigError(problems)
+    return file
+
+
+def describe(file: SessionFile, *, called: bool = False, operated: bool = False) -> Described:
+    """Make the links of a session.
+
+    Parameters
+    ----------
+    file : SessionFile
+        From `read`.
+    called : bool
+        Run in this process whatever can be.
+    operated : bool
+        Whether an operator can answer prompts.
+    """
+    made = []
+    for name, options in file.tables.subsystems.items():
+        kind: type[Link] = registry.link_class(options.adapter)
+        link = (called_link(options) if called else kind)(name, options, file.folder)
+        link.learn(file)
+        link.operated = operated
+        made.append(link)
+    return Described(file, tuple(made))
+
+
+def called_link(options: SubsystemOptions) -> type[Link]:
+    """Link of a table that runs in this process, if there is one."""
+    link: type[Link] = registry.link_class(options.adapter)
+    return link.called or link
+
+
+def elsewhere(file: SessionFile) -> list[str]:
+    """Problems of subsystems that cannot be run in this process."""
+    return [
+        f"[subsystems.{name}] adapter = {options.adapter!r}: does not run in this process; "
+        "only solvers and FMUs that do can be simulated, use `hilrt run` for the others"
+        for name, options in file.tables.subsystems.items()
+        if (link := called_link(options)).physical or issubclass(link, RemoteLink)
+    ]
+
+
+async def connect(
+    described: Described,
+    *,
+    limited: bool,
+    duration: float | None = None,
+    beside: Mapping[str, Awaitable[None]] | None = None,
+    on_wait: Callable[[Sequence[str]], None] = lambda names: None,
+) -> Connected:
+    """Open all links at a time; the first error cancels the others and is raised.
+
+    Parameters
+    ----------
+    described : Described
+    limited : bool
+        Whether each is given up after `master.connect_timeout`.
+    duration : float, optional
+        Session time instead of the file's, s.
+    beside : mapping of awaitables, optional
+        What else is waited for, by names for people, and however long it takes.
+    on_wait : callable, optional
+        Told what is waited for, whenever that has changed.
+    """
+    file, links = described
+    limit = file.tables.master.connect_timeout + SPARE_S if limited else None
+    others = dict(beside or {})
+    waits = {link.name: link.open() for link in links} | others
+    left = list(waits)
+
+    async def noted(name: str, awaitable: Awaitable[None]) -> None:
+        async with asyncio.timeout(None if name in others else limit):
+            await awaitable
+        left.remove(name)
+        if left:
+            on_wait(left)
+
+    on_wait(left)
+    await _all([noted(name, awaitable) for name, awaitable in waits.items()])
+    duration = duration or file.tables.session.duration
+    return Connected(file, links, min([duration, *(link.ends for link in links)]))
+
+
+async def _all(awaitables: Iterable[Awaitable[None]]) -> None:
+    """Await all; the first error cancels the rest and is raised."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for awaitable in awaitables:
+                group.create_task(_awaited(awaitable))
+    except* (HilrtError, OSError) as errors:
+        raise errors.exceptions[0] from None
+
+
+async def _awaited(awaitable: Awaitable[None]) -> None:
+    await awaitable
