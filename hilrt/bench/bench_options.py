@@ -54,6 +54,8 @@ class BenchOptions(SubsystemOptions, kw_only=True):
     outputs: dict[str, str]
     #: Input ports, a table each.
     inputs: dict[str, BenchInput]  # type: ignore[assignment]
+    #: Units of ports, in the place of what the database says: "C" is coulomb otherwise.
+    units: dict[str, str] = msgspec.field(default_factory=dict)
     #: Age of the newest set-points at which the gateway runs the safe profile, s.
     master_timeout: Positive = 0.05
     #: Silence of the master that brings the safe profile on while no set-points are due, s;

@@ -191,12 +191,20 @@ def check_contents(
             ]
         for key, values in (("values", entry.values), ("last", entry.last)):
             for signal, value in values.items():
-                low, high = representable(message.get_signal_by_name(signal))
+                of_signal = message.get_signal_by_name(signal)
+                low, high = representable(of_signal)
                 given = limits.get(ports.get(signal, ""))
                 low = low if given is None or given.min is None else given.min
                 high = high if given is None or given.max is None else given.max
+                least, most = declared_range(of_signal)
+                slack = _slack(least, most)
                 if not low <= value <= high:
                     problems.append(
                         f"{label} {key}.{signal} = {value}: must lie between {low:g} and {high:g}"
+                    )
+                elif not least - slack <= value <= most + slack:
+                    problems.append(
+                        f"{label} {key}.{signal} = {value}: the database limits it to {least:g} to"
+                        f" {most:g}; give a value inside, or correct the database"
                     )
     return problems

@@ -31,7 +31,7 @@ from hilrt.can.database import (
 )
 from hilrt.can.protection import MessageOptions, check_messages
 from hilrt.config.from_toml import nearest
-from hilrt.config.units import UNSTATED, conversion
+from hilrt.config.units import UNSTATED, check_unit, conversion
 from hilrt.errors import ConfigError
 from hilrt.link import PortsError
 from hilrt.solver import Port, Ports
@@ -183,15 +183,36 @@ def _find_signals(name: str, options: BenchOptions, folder: Path, problems: list
             problems.extend(error.problems)
             return None
 
-    outputs = {port: find(ref, f"{table} outputs.{port}") for port, ref in options.outputs.items()}
+    def port_of(port: str, ref: str, label: str) -> SignalRef | None:
+        found = find(ref, label)
+        return found and found._replace(stated=options.units.get(port, ""))
+
+    problems += _check_units(table, options)
+    outputs = {
+        port: port_of(port, ref, f"{table} outputs.{port}") for port, ref in options.outputs.items()
+    }
     inputs = {
-        port: find(entry.signal, f"[subsystems.{name}.inputs.{port}] signal")
+        port: port_of(port, entry.signal, f"[subsystems.{name}.inputs.{port}] signal")
         for port, entry in options.inputs.items()
     }
     enable = options.enable
     request = find(enable.request, f"{table} enable.request") if enable else None
     state = find(enable.state, f"{table} enable.state") if enable and enable.state else None
     return _Signals(inputs, outputs, request, state, len(problems) == before)
+
+
+def _check_units(table: str, options: BenchOptions) -> list[str]:
+    """Units must be of ports that there are, and readable."""
+    ports, problems = {*options.outputs, *options.inputs}, []
+    for port, unit in options.units.items():
+        if port not in ports:
+            problems.append(f"{table} units.{port}: there is no such port{nearest(port, ports)}")
+            continue
+        try:
+            check_unit(unit)
+        except ConfigError as error:
+            problems.append(f"{table} units.{port}: {error}")
+    return problems
 
 
 def _check_input(

@@ -26,13 +26,15 @@ class SignalRef(NamedTuple):
     """A signal with the message that carries it.
 
     `rivals` are the other J1939 messages of its parameter group: frames that could be taken for it.
-    `container` is the message whose frames contain its own (AUTOSAR), if it is such a one.
+    `container` is the message whose frames contain its own (AUTOSAR), if it is such a one. `stated`
+    is a unit that counts instead of the database's; empty for none.
     """
 
     message: Message
     signal: Signal
     rivals: tuple[Message, ...] = ()
     container: Message | None = None
+    stated: str = ""
 
     @property
     def carrier(self) -> Message:
@@ -41,8 +43,8 @@ class SignalRef(NamedTuple):
 
     @property
     def unit(self) -> str:
-        """Unit as the database gives it."""
-        return self.signal.unit or UNSTATED
+        """Unit as it is stated, or as the database gives it."""
+        return self.stated or self.signal.unit or UNSTATED
 
 
 def load_database(path: Path, label: str) -> Database:

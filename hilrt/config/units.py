@@ -39,6 +39,8 @@ _ALIASES = {
 }
 _WORDS = {"Nm": "(N*m)", "kNm": "(kN*m)", "mNm": "(mN*m)", "Nms": "(N*m*s)", "rev": "turn"}
 _WORDS |= {"Ohm": "ohm", "kOhm": "kohm", "Amp": "A", "l": "L"}
+_WORDS |= {"Amps": "A", "Ampere": "A", "Volt": "V", "Volts": "V", "Watt": "W", "Newton": "N"}
+_WORDS |= {"Hertz": "Hz", "Pascal": "Pa", "Joule": "J", "Kelvin": "K", "Bar": "bar", "Sec": "s"}
 #: Pairs of units whose product is the watt: most bonds have these, and then need no pint.
 _WATTS = (
     {"N", "m/s"},

@@ -122,6 +122,19 @@ def test_ports_take_units_from_the_database_and_limits_from_the_table(tmp_path: 
     ]
 
 
+def test_a_port_has_the_unit_that_the_table_states_instead_of_the_databases(tmp_path: Path) -> None:
+    units = {"torque": "kN*m", "speed_demand": "rpm", "speed": "rpm"}
+    bench = read(tmp_path, {"units": units})
+    assert [(p.name, p.unit) for p in bench.ports.outputs] == [
+        ("torque", "kN*m"),
+        ("speed", "rpm"),
+        ("rpm", "rpm"),
+    ]
+    assert bench.ports.inputs[0].unit == "rpm"
+    assert bench.ports.inputs[0].max == 650.0  # numbers stay as they are
+    assert bench.realised([0.0, 300.0, 0.0])[0] == 300.0  # both are in rpm
+
+
 def test_limits_do_not_round_out_of_the_bounds(tmp_path: Path) -> None:
     assert read(tmp_path).limits.maximum == [650.0, 100.0]  # resolution 0.5 %
 
@@ -218,6 +231,12 @@ def test_realised_outputs_are_converted(tmp_path: Path) -> None:
             },
             r"last\.Pedal = 120\.0: must lie between 0 and 100\.2",
         ),
+        (
+            {"messages": {"Demand": {"values": {"Pedal": 120.0}}}, "inputs.pedal": None},
+            r"values\.Pedal = 120\.0: the database limits it to 0 to 101; give a value inside",
+        ),
+        ({"units": {"torqe": "N"}}, r"units\.torqe: there is no such port; did you mean 'torque'"),
+        ({"units": {"torque": "bla"}}, r"units\.torque: unit 'bla' is unknown"),
         (
             {"messages": {"Demand": {"values": {"Alive": math.nan}}}},
             r"values = \{'Alive': nan\}: is not finite",

@@ -20,6 +20,9 @@ RPM = 2 * math.pi / 60
     [
         ("rpm", "rad/s", RPM, 0.0),
         ("1/min", "rad/s", RPM, 0.0),
+        ("Volt", "mV", 1000.0, 0.0),
+        ("Amps", "A", 1.0, 0.0),
+        ("Ampere", "mA", 1000.0, 0.0),
         ("min-1", "rad/s", RPM, 0.0),
         ("U/min", "rpm", 1.0, 0.0),
         ("deg", "rad", math.pi / 180, 0.0),
