@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from hilrt.check.check_topology import Topology
 from hilrt.config.port_patterns import names_channel
 from hilrt.config.problems import Findings
@@ -21,6 +23,7 @@ def check_control(topology: Topology, findings: Findings) -> None:
         _check_order(topology, findings)
     _check_corrections(topology, findings)
     _check_jacobians(topology, findings)
+    _check_refresh(topology, findings)
     _check_prediction(topology, findings)
     _check_feedthrough(topology, findings)
 
@@ -162,6 +165,27 @@ def _check_jacobians(topology: Topology, findings: Findings) -> None:
                 jacobian.source,
                 f"takes the place of what stands beside it: {', '.join(unused)} is not used",
                 'leave that out, or give source = "given"',
+            )
+
+
+def _check_refresh(topology: Topology, findings: Findings) -> None:
+    """A feedthrough correction keeps the D of the start."""
+    methods: dict[str, set[str]] = defaultdict(set)
+    for bond in topology.tables.bonds:
+        for end in (*bond.efforts, bond.flow):
+            methods[end.partition(".")[0]].add(bond.correction.method)
+    for name, options in topology.tables.subsystems.items():
+        jacobian, found = options.jacobian, methods[name]
+        if jacobian is None or not jacobian.refresh:
+            continue
+        if "feedthrough" in found and "model" not in found:
+            findings.warn(
+                f"subsystems.{name}.jacobian",
+                "refresh",
+                jacobian.refresh,
+                "renews nothing for a feedthrough correction, whose D is that of the start; where "
+                "a trial contradicts it, the bond has correction_wrong",
+                'take correction.method = "model" in the bond if D changes',
             )
 
 

@@ -15,7 +15,8 @@ from hilrt.solver import Floats
 from hilrt.tables.ports import Bools
 
 #: Share of an entry of a Jacobian by which it may differ from the one found independently, and
-#: share of the largest entry of its row below which a difference is that of the trial.
+#: share of the largest change of its output, by any input, below which a difference is that of
+#: the trial.
 TOLERANCE: Final = 0.2
 SMALL: Final = 0.01
 
@@ -36,17 +37,22 @@ class Verification(NamedTuple):
     sensitivities: list[tuple[int, int, float]]
 
 
-def contradicts(used: Floats, found: Floats) -> Bools:
+def contradicts(used: Floats, found: Floats, scales: Floats | None = None) -> Bools:
     """Entries in which a Jacobian in use differs from the one found independently.
 
     Parameters
     ----------
     used, found : ndarray, shape (..., ny, nu)
+    scales : ndarray, shape (nu,), optional
+        Magnitudes of the inputs, in their units: of entries with different units, those are
+        compared that an output changes by. Without it, all count as 1.
 
     Returns
     -------
     ndarray of bool, of that shape
     """
+    weights = np.ones(found.shape[-1]) if scales is None else scales
+    used, found = used * weights, found * weights
     largest = np.abs(found).max(axis=-1, keepdims=True, initial=0.0)
     wrong: Bools = np.abs(used - found) > TOLERANCE * np.abs(found) + SMALL * largest
     return wrong

@@ -52,15 +52,17 @@ class RecheckCorrections:
         return bool(self._every)
 
     def _steps_between_trials(self, b: int) -> int:
-        """Of bond `b`: the least `refresh` of the subsystems that state something; 0 for never."""
+        """Of bond `b`: the least `refresh` of the subsystems whose word is kept; 0 for never."""
         found = []
         network = self.numerics.network
-        if network.bonds.tables[b].correction.method not in ("feedthrough", "model"):
+        method = network.bonds.tables[b].correction.method
+        if method not in ("feedthrough", "model"):
             return 0
         for s in sides_of(network, b):
             options = self.tables.subsystems[self.links[s].name].jacobian
             given = options is not None and options.gives and options.D is not None
-            stated = given or is_stated(options)
+            # A feedthrough correction keeps the D of the start, wherever it came from.
+            stated = given or is_stated(options) or method == "feedthrough"
             if options is not None and stated and options.refresh:
                 found.append(ALWAYS_EVERY if options.refresh == "always" else options.refresh)
         return min(found, default=0)
@@ -75,7 +77,8 @@ class RecheckCorrections:
     async def _compare(self, bonds: list[int], t: float) -> None:
         numerics, network = self.numerics, self.numerics.network
         inputs = np.ascontiguousarray(numerics.state.inputs["extrapolated"][:, 0])
-        trial = Trial(network, self.tables, self.links, inputs, t)
+        scales = np.ascontiguousarray(numerics.state.inputs["scale"])
+        trial = Trial(network, self.tables, self.links, inputs, t, scales)
         remembered = numerics.state.model
         if numerics.given.session["renewed"][0]:
             remembered = remembered._replace(gamma=numerics.given.gamma)

@@ -65,6 +65,8 @@ class Trial:
         Inputs of the subsystems.
     t : float
         Session time of their present states, s.
+    scales : ndarray, shape (nu,), optional
+        Magnitudes of the inputs so far; 0 where none is known. Default: 1 each.
     """
 
     def __init__(
@@ -74,10 +76,12 @@ class Trial:
         links: Sequence[Link],
         u: Floats,
         t: float = 0.0,
+        scales: Floats | None = None,
     ) -> None:
         self.network, self.tables, self.links, self.u, self.t = network, tables, links, u, t
         self.h, self.order = tables.master.step, highest_order(network)
         self.instant = min(INSTANT * self.h, 0.1 * INSTANT_S)
+        self.scales = np.ones(len(u)) if scales is None else np.where(scales > 0.0, scales, 1.0)
         self._found: dict[tuple[int, float], Floats | None] = {}
 
     async def jacobian(self, s: int, h: float, order: int) -> Floats | None:
@@ -185,7 +189,8 @@ async def _compare(trial: Trial, used: Floats, outputs: Ints, h: float) -> list[
         found = await trial.jacobian(s, h, len(used) - 1)
         if found is None:
             return None
-        wrong = contradicts(used[:, rows, columns], found) & network.connected[columns]
+        wrong = contradicts(used[:, rows, columns], found, trial.scales[columns])
+        wrong &= network.connected[columns]
         for m, i, j in np.argwhere(wrong).tolist():
             output, u = rows.start + i, columns.start + j
             if output in outputs:

@@ -172,3 +172,11 @@ def test_matrices_beside_a_source_that_takes_others_are_named() -> None:
     for source in ("given", "identify"):
         jacobian = {"source": source, "D": [[1.0], [0.0]]}
         assert found("warning", subsystems={"a": {"jacobian": jacobian}, "b": {}}) == []
+
+
+@pytest.mark.parametrize(("method", "told"), [("feedthrough", True), ("model", False)])
+def test_what_refresh_does_not_renew_is_said(method, told):
+    bond = BOND | {"correction": {"method": method}}
+    probe = {"jacobian": {"source": "probe", "refresh": 10}}
+    lines = found("warning", subsystems={"a": probe, "b": {}}, bonds=[bond])
+    assert any("refresh = 10: renews nothing for a feedthrough" in one for one in lines) == told

@@ -205,10 +205,12 @@ class HardeningMass1(Mass1):
         return super().advance(t, h, u)
 
 
-def test_a_given_jacobian_is_tried_out_again_while_the_session_runs(
-    caplog: pytest.LogCaptureFixture,
+@pytest.mark.parametrize("source", ["given", "probe"])
+def test_a_jacobian_is_tried_out_again_while_the_session_runs(
+    source: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = feedthrough(100.0) | {
+        "subsystems.mass1.jacobian.source": source,
         "subsystems.mass1.model": f"{__name__}:HardeningMass1",
         "session.duration": 0.2,
     }
@@ -238,3 +240,11 @@ def test_contradiction(used: Any, found: Any, wrong: Any) -> None:
         return np.array(rows)
 
     assert contradicts(array(used), array(found)).tolist() == wrong
+
+
+def test_entries_of_different_units_are_compared_by_what_they_change() -> None:
+    """100 N/m at an input of millimetres beside 1 N/V at one of volts: of the same weight."""
+    used, found = np.array([[1000.0, 0.0]]), np.array([[1000.0, 1.0]])
+    assert contradicts(used, found).tolist() == [[False, False]]
+    assert contradicts(used, found, np.array([1e-3, 10.0])).tolist() == [[False, True]]
+    assert contradicts(used, found, np.array([1.0, 1e-3])).tolist() == [[False, False]]
