@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hilrt.config.structs import Session as Tables
@@ -32,8 +32,8 @@ class Benches:
 
     Parameters
     ----------
-    links : list of Link
-        All of the session's; it may still grow until `bring_up`.
+    links : sequence of Link
+        All of the session's.
     tables : Session
         The session file.
     events, publisher
@@ -45,11 +45,15 @@ class Benches:
     ----------
     armed : list of Link
         Benches that have been enabled, or are being enabled.
+    brought_down : bool
+        Whether they have been brought to rest after the last tick.
+    secured : str
+        That an operator or a signal brought them to their safe profile, and why; else empty.
     """
 
     def __init__(
         self,
-        links: list[Link],
+        links: Sequence[Link],
         tables: Tables,
         events: EventLog,
         publisher: StatusPublisher,
@@ -58,6 +62,7 @@ class Benches:
         self._links, self._tables, self._events = links, tables, events
         self._publisher, self._operator = publisher, operator
         self.armed: list[Link] = []
+        self.brought_down, self.secured = False, ""
         self._calculated: StartValues | None = None
 
     async def bring_up(

@@ -100,8 +100,6 @@ class Ending:
     ) -> None:
         self._benches, self._operator, self._events = benches, operator, events
         self._processes, self._result, self._interrupted = processes, result, interrupted
-        #: That benches were brought to their safe profile by an operator or a signal, and why.
-        self.secured = ""
 
     async def bring_down(self, assembled: Assembled, master: Master, ended: LoopEnd) -> str | None:
         """Benches to rest, in the way that fits how the loop ended; returns the fault, if any."""
@@ -136,8 +134,8 @@ class Ending:
         reason = self._interrupted() or master.stop_requested
         self._events.go(SessionState.SAFE, reason, level="warning")
         if self._benches.armed:
-            self.secured = f"benches run their safe profile: {reason}"
-            self._events.note("warning", "session", self.secured, cause="safe_profile")
+            self._benches.secured = f"benches run their safe profile: {reason}"
+            self._events.note("warning", "session", self._benches.secured, cause="safe_profile")
         self._result.end_with(ExitStatus.INTERRUPTED)
         self._result.stopped = reason
         if self._operator.held:

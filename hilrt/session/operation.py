@@ -45,6 +45,8 @@ class Operator:
         Whether the benches are in ``[[stop]]``, which `safe` and `stop` cut short.
     master : Master or None
         Set from the first tick on.
+    interrupted : str
+        Why a signal, an operator or a program wants the session to end; else empty.
     strangers : Counter of str
         Commands that were refused because of their sender: ``wrong_token``, as told by the relay,
         and ``wrong_key``, which came past it.
@@ -57,6 +59,7 @@ class Operator:
         self.waits_for_arming = False
         self.held = self.in_stop_sequence = False
         self.master: Master | None = None
+        self.interrupted = ""
         self.strangers: Counter[str] = Counter()
         #: Ends a session that has not started to tick.
         self.interrupt: Callable[[str], None] = lambda reason: None

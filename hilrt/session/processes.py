@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from hilrt.config.session_file import SessionFile
 from hilrt.link import Link
 from hilrt.monitor.session_state import SessionState
 from hilrt.peers.remote_link import RemoteLink
 from hilrt.session.event_log import EventLog
 from hilrt.session.monitoring import VIEWS
+from hilrt.session.opening import Described
 from hilrt.session.spawn import KILL_TIMEOUT_S, SINGLE_THREAD, Child, Children
 
 #: How long children may take to end, s.
@@ -64,8 +64,6 @@ class Processes:
     ----------
     folder : Path
         The run's folder, for their output.
-    links : sequence of Link
-        The session's.
     events : EventLog
         Told of a process that ends by itself.
     warnings : list of str
@@ -78,10 +76,9 @@ class Processes:
         Set before they are told to end: from then on, the end of one is no event.
     """
 
-    def __init__(
-        self, folder: Path, links: Sequence[Link], events: EventLog, warnings: list[str]
-    ) -> None:
-        self._links, self._events, self._warnings = links, events, warnings
+    def __init__(self, folder: Path, events: EventLog, warnings: list[str]) -> None:
+        self._links: Sequence[Link] = ()
+        self._events, self._warnings = events, warnings
         self._ends: dict[str, str] = {}  # how subsystems' processes ended by themselves
         self._reports: set[asyncio.Task[None]] = set()
         self.ending = False
@@ -89,7 +86,7 @@ class Processes:
 
     def start_subsystems(
         self,
-        file: SessionFile,
+        described: Described,
         cpus: Sequence[int],
         keys: Mapping[str, str],
         frames: Mapping[str, str],
@@ -99,6 +96,7 @@ class Processes:
         What connects to the master gets the variables `keys`; of that, what has a bus to record,
         also the variables `frames`, which say where CAN frames are taken.
         """
+        file, self._links = described
         for link in self._links:
             for command in link.commands(file):
                 env = dict(keys) if command.connects else {}

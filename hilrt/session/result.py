@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from hilrt.record.reader import Log
 
 
+#: Version of ``summary.json``.
+FORMAT: Final = "hilrt-summary-1"
 #: From the best to the worst.
 VERDICTS: Final = ("good", "degraded", "unreliable")
 FailOn = Literal["degraded", "unreliable"]

@@ -1,67 +1,135 @@
-"""The summary of a run, whenever it is asked for: after the last tick, or after a defect."""
+"""The summary of a run, whenever it is asked for: before its first tick, or after its last."""
 
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from hilrt.expect.judge import Judge
-from hilrt.master import Master
-from hilrt.record.feed import Feed
-from hilrt.session.observers import results_of
-from hilrt.session.parts import SessionParts
-from hilrt.session.summary import RunFacts, build_summary
+from hilrt.exit_status import ExitStatus
+from hilrt.expect.outcome import exit_status
+from hilrt.files.json import json_bytes
+from hilrt.session.opened import Opened
+from hilrt.session.result import FORMAT
 from hilrt.timing.host import available_cpus, host_report
 from hilrt.timing.monotonic import monotonic_ns
 from hilrt.timing.processor_time import ProcessorTime
 
+if TYPE_CHECKING:
+    from hilrt.expect.judge import Judge
+    from hilrt.master import Master
+    from hilrt.record.feed import Feed
+    from hilrt.session.benches import Benches
+
 
 class RunSummary:
-    """Keeps the run's own facts from its first tick on.
+    """Sums a session up in its result, and writes that.
 
     Parameters
     ----------
-    parts : SessionParts
-    master : Master
-    feed : Feed
-    judge : Judge
+    opened : Opened
     """
 
-    def __init__(self, parts: SessionParts, master: Master, feed: Feed, judge: Judge) -> None:
-        self._parts, self._master, self._feed, self._judge = parts, master, feed, judge
+    def __init__(self, opened: Opened) -> None:
+        self._opened = opened
+        self._steps: StepSummary | None = None
+
+    def begin(self, master: Master, feed: Feed, judge: Judge, benches: Benches) -> StepSummary:
+        """Count from now on, the first tick."""
+        self._steps = StepSummary(self._opened, master, feed, judge, benches)
+        return self._steps
+
+    def make(self, losses: Sequence[str] = ()) -> None:
+        """Put what is known of the steps, and `losses` of the log, into the result.
+
+        A defect here must not cost the rest of the session's end.
+        """
+        result = self._opened.result
+        if self._steps is not None:
+            try:
+                result.summary = self._steps.make(result.fault)
+                results = result.summary["results"]
+                result.end_with(exit_status(one["result"] for one in results))
+            except Exception as error:
+                text = f"summary.json lacks its figures: {type(error).__name__}: {error}"
+                result.lack([text])
+                result.end_with(ExitStatus.INTERNAL)
+        if result.summary and losses:
+            summary, word = result.summary, result.verdict
+            summary["verdict"] = "degraded" if word == "good" else word
+            summary["reasons"] = [*summary["reasons"], *losses]
+
+    def write(self) -> None:
+        """Write what is known; again where that has changed since the last time."""
+        file, result = self._opened.summary_file, self._opened.result
+        try:
+            file.write(json_bytes(result.summary or self._without_steps()))
+        except OSError as error:
+            text = f"{file.path}: cannot be written: {error.strerror}"
+            if text not in result.warnings:
+                result.lack([text])
+
+    def _without_steps(self) -> dict[str, Any]:
+        """What there is to say of a session that ended before its first tick."""
+        opened, host = self._opened, host_report()
+        reason = opened.result.fault or opened.operator.interrupted or "the session could not start"
+        return {
+            "format": FORMAT,
+            "session": opened.tables.session.name,
+            "state": str(opened.events.state),
+            "steps": 0,
+            "time_s": 0.0,
+            "verdict": "unreliable",
+            "reasons": [f"no step was made: {reason}"],
+            "versions": host.pop("versions"),
+            "host": host,
+        }
+
+
+class StepSummary:
+    """Keeps a run's own facts from its first tick on; see `RunSummary.begin`."""
+
+    def __init__(
+        self, opened: Opened, master: Master, feed: Feed, judge: Judge, benches: Benches
+    ) -> None:
+        self._opened, self._master, self._feed = opened, master, feed
+        self._judge, self._benches = judge, benches
         host_report()  # it remembers what it reads: in the end there may be no descriptor for that
-        pids = {"master": os.getpid(), **parts.processes.pids()}
+        pids = {"master": os.getpid(), **opened.processes.pids()}
         self._had = ProcessorTime(available_cpus(), pids)
         self._wall_s: float | None = None
         self._stolen_s: float | None = None
         self._shares: dict[str, float] = {}
 
     def loop_ended(self) -> None:
-        """The last tick is over: time and processors are counted up to here."""
-        parts = self._parts
-        began_ns = parts.epoch_ns - self._master.progress.stretched_ns
+        """Count time and processors up to here: the last tick is over."""
+        opened = self._opened
+        began_ns = opened.time.epoch_ns - self._master.progress.stretched_ns
         self._wall_s = (monotonic_ns() - began_ns) * 1e-9
-        self._stolen_s = self._had.stolen() if parts.real_time else None
+        self._stolen_s = self._had.stolen() if opened.real_time else None
         self._shares = self._had.shares()
 
     def make(self, fault: str | None) -> dict[str, Any]:
         """The summary as things stand; `fault` is why the session ended early, if it did by one."""
+        from hilrt.session.observers import results_of  # with the numerics, as the steps
+        from hilrt.session.summary import RunFacts, build_summary
+
         if self._wall_s is None:
             self.loop_ended()
-        parts, master = self._parts, self._master
+        opened, master = self._opened, self._master
         facts = RunFacts(
-            session=parts.name,
-            end_state=str(parts.events.state),
+            session=opened.tables.session.name,
+            end_state=str(opened.events.state),
             wall_s=self._wall_s or 0.0,
             stolen_s=self._stolen_s,
             processor_share=self._shares,
-            real_time=parts.real_time,
+            real_time=opened.real_time,
             fault=fault,
             dropped_rows=self._feed.dropped,
             lost_events=self._feed.lost_events,
-            secured=parts.secured,
+            secured=self._benches.secured,
             results=results_of(self._judge),
-            columns=parts.events.columns,
-            strangers={**parts.hub.protocol.unused.strangers(), **parts.operator.strangers},
+            columns=opened.events.columns,
+            strangers={**opened.hub.protocol.unused.strangers(), **opened.operator.strangers},
         )
         return build_summary(master.numerics, master.exchange, master.progress, facts)

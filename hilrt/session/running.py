@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Iterator
+from time import time_ns as wall_ns
 
 from hilrt.compilation import code_cache
 from hilrt.exchange.exchange import load_channels
@@ -27,10 +27,11 @@ from hilrt.session.assembly import (
     real_time,
     refuse_start,
 )
+from hilrt.session.benches import Benches
 from hilrt.session.ending import Ending, run_loop
 from hilrt.session.observers import make_judge, make_master
+from hilrt.session.opened import Opened
 from hilrt.session.opening import Connected
-from hilrt.session.parts import SessionParts
 from hilrt.session.recording_room import RowsToCome, compare_room
 from hilrt.session.recording_watch import RecordingWatch
 from hilrt.session.run_summary import RunSummary
@@ -58,134 +59,145 @@ def load_numerics(expects: bool = False) -> None:
         load_margins()
 
 
-async def run_connected(parts: SessionParts, connected: Connected) -> None:
+async def run_connected(
+    opened: Opened, connected: Connected, benches: Benches, summary: RunSummary
+) -> None:
     """Initialize the subsystems, bring benches up, tick, and bring benches down."""
-    tables, links = parts.tables, connected.links
-    parts.result.warnings += code_cache.problems
-    parts.publisher.announce(str(parts.events.state), "initializing the subsystems")
+    tables, events = opened.tables, opened.events
+    opened.result.warnings += code_cache.problems
+    opened.publisher.announce(str(events.state), "initializing the subsystems")
     initialized = await initialize(connected)
-    parts.events.go(SessionState.INITIALIZED, "all subsystems have initialized")
-    shadow = parts.options.shadow
-    assembled = await assemble(initialized, shadow=shadow, note=parts.events.note_column)
-    numerics = assembled.numerics
-    outputs = numerics.network.outputs
-    of_benches = [links[owner].physical for owner in outputs.owner]
-    parts.publisher.order = display_order(outputs.names, of_benches, tables.monitor.values)
+    events.go(SessionState.INITIALIZED, "all subsystems have initialized")
+    shadow = opened.options.shadow
+    assembled = await assemble(initialized, shadow=shadow, note=events.note_column)
+    numerics, outputs = assembled.numerics, initialized.network.outputs
+    of_benches = [connected.links[owner].physical for owner in outputs.owner]
+    opened.publisher.order = display_order(outputs.names, of_benches, tables.monitor.values)
     refuse_start(numerics)
-    feed = await _open_log(parts, numerics, initialized)
-    timing = parts.timing
-    parts.note_host(await timing.take_place())
-    typed = not parts.monitoring.view_has_keys and not parts.by_program
-    await parts.benches.bring_up(initialized, assembled, typed)
-    timing.give_idle_priority(parts.processes.with_idle_priority())
-    parts.note_host(timing.enter_real_time())
-    await _tick(parts, assembled, feed)
+    log = await _open_log(opened, initialized, numerics)
+    timing = opened.timing
+    opened.note_host(await timing.take_place())
+    typed = not opened.monitoring.view_has_keys and events.on_change is None
+    await benches.bring_up(initialized, assembled, typed)
+    timing.give_idle_priority(opened.processes.with_idle_priority())
+    opened.note_host(timing.enter_real_time())
+    await _tick(opened, connected, assembled, benches, summary, log)
 
 
 async def _open_log(
-    parts: SessionParts, numerics: Numerics, initialized: InitializedSession
-) -> Feed:
-    """Where rows and events go: to the recorder, once it takes them, or nowhere."""
-    if parts.recorder is None:
-        return Feed(build_topics(numerics))
-    parts.log = log = SessionLog(
-        parts.file,
-        parts.folder,
-        parts.links,
-        numerics,
-        initialized,
-        parts.recorder,
-        parts.progress_address,
-        real_time=parts.real_time,
-    )
-    _look_at_room(parts, len(log.feed.row))
-    parts.publisher.announce(str(parts.events.state), "waiting for the recorder")
-    await log.wait_for_recorder(parts.processes.children)
-    return log.feed
+    opened: Opened, initialized: InitializedSession, numerics: Numerics
+) -> SessionLog | None:
+    """Open the log, once the recorder takes it; None if nothing is recorded."""
+    if opened.recording is None:
+        return None
+    log = opened.recording.open_log(opened.folder, numerics, initialized, opened.real_time)
+    _look_at_room(opened, initialized.connected.duration, len(log.feed.row))
+    opened.publisher.announce(str(opened.events.state), "waiting for the recorder")
+    await log.wait_for_recorder(opened.processes.children)
+    return log
 
 
-def _look_at_room(parts: SessionParts, signals: int) -> None:
+def _look_at_room(opened: Opened, duration: float, signals: int) -> None:
     """Refuse a disk without room for the first minute, and tell of one that will be too small."""
-    if parts.tables.record.trigger:
+    if opened.tables.record.trigger:
         return  # how much will be recorded is not known before
-    master = parts.tables.master
+    master = opened.tables.master
     control = master.step_control
     step = master.step if control.method == "fixed" else control.maximum
-    told = compare_room(parts.folder, RowsToCome(signals, step, parts.duration))
+    told = compare_room(opened.folder, RowsToCome(signals, step, duration))
     if told:
-        parts.events.warn_of_recorder(told, "disk_full")
+        opened.events.warn_of_recorder(told, "disk_full")
 
 
-async def _tick(parts: SessionParts, assembled: Assembled, feed: Feed) -> None:
+async def _tick(
+    opened: Opened,
+    connected: Connected,
+    assembled: Assembled,
+    benches: Benches,
+    summary: RunSummary,
+    log: SessionLog | None,
+) -> None:
     """Ticks from the first to the last, and benches to rest."""
-    numerics, exchange = assembled
-    pace = _choose_pace(parts, assembled)
-    judge = make_judge(parts.tables, parts.links, feed, parts.events)
-    ahead_ns = 2 * pace.step_ns if parts.timing.clock is not None else 0
+    (numerics, exchange), events, time = assembled, opened.events, opened.time
+    operator, duration = opened.operator, connected.duration
+    feed = Feed(build_topics(numerics)) if log is None else log.feed
+    pace = _choose_pace(opened, connected, assembled, log)
+    judge = make_judge(opened.tables, connected.links, feed, events)
+    ahead_ns = 2 * pace.step_ns if opened.timing.clock is not None else 0
     with freeze_gc() as collect:
-        parts.master = parts.operator.master = master = make_master(
+        master = make_master(
             assembled,
             pace,
             feed,
-            parts.publisher,
+            opened.publisher,
             judge,
-            on_degraded=parts.events.degraded,
+            on_degraded=events.degraded,
             collect=collect,
         )
-        if parts.must_record:
-            feed.max_gap_ns, feed.on_gap = 1e9 * parts.tables.record.max_gap, master.request_end
-        if parts.interrupted:
-            master.request_stop(parts.interrupted)
-        parts.epoch_ns = parts.hub.epoch_ns = monotonic_ns() + ahead_ns
-        if parts.log is not None:
-            parts.log.begin(
-                time.time_ns() + ahead_ns,
-                parts.epoch_ns,
-                duration=parts.duration,
-                pace=str(parts.pace),
-                shadow=parts.options.shadow,
+        operator.master = master
+        if opened.must_record:
+            feed.max_gap_ns, feed.on_gap = 1e9 * opened.tables.record.max_gap, master.request_end
+        if operator.interrupted:
+            master.request_stop(operator.interrupted)
+        time.begin(monotonic_ns() + ahead_ns, pace.progress)
+        if log is not None:
+            log.begin(
+                wall_ns() + ahead_ns,
+                time.epoch_ns,
+                duration=duration,
+                pace=str(opened.pace),
+                shadow=opened.options.shadow,
             )
-        parts.events.open(feed, parts.now_ns)
-        parts.events.go(SessionState.RUNNING, "first tick")
-        summary = RunSummary(parts, master, feed, judge)
-        parts.summarize = summary.make
-        with _watched(parts, master):
-            ended = await run_loop(master, exchange, parts.events, parts.duration, parts.epoch_ns)
+        events.open(feed, time.now_ns)
+        events.go(SessionState.RUNNING, "first tick")
+        steps = summary.begin(master, feed, judge, benches)
+        with _watched(opened, log, duration, master):
+            ended = await run_loop(master, exchange, events, duration, time.epoch_ns)
     feed.flush()  # what is lost of it counts, too
-    summary.loop_ended()
+    steps.loop_ended()
     ending = Ending(
-        parts.benches,
-        parts.operator,
-        parts.events,
-        parts.processes,
-        parts.result,
-        lambda: parts.interrupted,
+        benches,
+        operator,
+        events,
+        opened.processes,
+        opened.result,
+        lambda: operator.interrupted,
     )
     await ending.bring_down(assembled, master, ended)
-    parts.brought_down, parts.secured = True, ending.secured
-    parts.result.warnings += without_derivatives(numerics)
+    benches.brought_down = True
+    opened.result.warnings += without_derivatives(numerics)
 
 
 @contextlib.contextmanager
-def _watched(parts: SessionParts, master: Master) -> Iterator[None]:
+def _watched(
+    opened: Opened, log: SessionLog | None, duration: float, master: Master
+) -> Iterator[None]:
     """The recording is watched while the loop runs."""
-    if parts.log is None:
+    if log is None:
         yield
         return
-    end = master.request_end if parts.must_record else lambda reason: None
-    watch = RecordingWatch(parts.log.progress, parts.log.feed, parts.events, parts.duration, end)
-    task = asyncio.ensure_future(watch.run(parts.now_ns))
+    end = master.request_end if opened.must_record else lambda reason: None
+    watch = RecordingWatch(log.progress, log.feed, opened.events, duration, end)
+    task = asyncio.ensure_future(watch.run(opened.time.now_ns))
     try:
         yield
     finally:
         task.cancel()
 
 
-def _choose_pace(parts: SessionParts, assembled: Assembled) -> Pace:
+def _choose_pace(
+    opened: Opened, connected: Connected, assembled: Assembled, log: SessionLog | None
+) -> Pace:
     """How session time passes."""
-    clock, tables = parts.timing.clock, parts.tables
+    clock, tables = opened.timing.clock, opened.tables
     if clock is None:
-        waits = [] if parts.log is None else [parts.log.wait_for_room]
-        return as_fast_as_possible(assembled, tables, parts.links, waits)
-    factor = parts.pace if isinstance(parts.pace, (int, float)) else 1.0
-    return real_time(assembled, tables, clock, factor, parts.stretched)
+        waits = [] if log is None else [log.wait_for_room]
+        return as_fast_as_possible(assembled, tables, connected.links, waits)
+    factor = opened.pace if isinstance(opened.pace, (int, float)) else 1.0
+
+    def shift(shift_ns: int) -> None:
+        opened.time.shift(shift_ns)
+        if log is not None:
+            log.feed.stretched(monotonic_ns(), shift_ns)
+
+    return real_time(assembled, tables, clock, factor, shift)

@@ -1,13 +1,15 @@
 """A session's life: from the session file to a closed log, whatever happens on the way.
 
 The states, and what leads from one to the next, are drawn in docs/session.md. Every exit path (end,
-Ctrl-C, SIGTERM, exception, dead peer) goes through `close_session`: benches run their safe profile,
+Ctrl-C, SIGTERM, exception, dead peer) goes through the stack of
+`hilrt.session.closing`: benches run their safe profile,
 every process that was started ends, every file is closed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,15 +21,15 @@ from hilrt.errors import ConfigError, HilrtError, PeerLost
 from hilrt.exit_status import ExitStatus
 from hilrt.monitor.session_state import SessionState
 from hilrt.peers.remote_link import RemoteLink
-from hilrt.record import frame_feed
-from hilrt.session.closing import close_session
+from hilrt.session.benches import Benches
+from hilrt.session.closing import close_described, close_opened
 from hilrt.session.left_thread import in_left_thread
 from hilrt.session.loop_thread import LoopThread, loop_runs
+from hilrt.session.opened import Opened, open_parts
 from hilrt.session.opening import Connected, Described, connect, describe, read
-from hilrt.session.parts import SessionParts
-from hilrt.session.processes import RecorderSockets
 from hilrt.session.result import RunResult
 from hilrt.session.run import RunOptions, route_signals, take_signals
+from hilrt.session.run_summary import RunSummary
 from hilrt.timing.cpu_latency import cpu_latency_limit
 from hilrt.timing.host import load_without_gc
 
@@ -59,20 +61,17 @@ class SessionRun:
         options: RunOptions,
         on_change: Callable[[], None] | None = None,
     ) -> None:
-        self._file, self._options, self._on_change = (
-            read(file, pace=options.pace),
-            options,
-            on_change,
-        )
+        self._file = read(file, pace=options.pace)
+        self._options, self._on_change = options, on_change
         #: What it waits for before its first tick.
         self.awaited: list[str] = []
         #: Once it runs.
-        self.parts: SessionParts | None = None
+        self.opened: Opened | None = None
 
     def interrupt(self, reason: str) -> None:
         """End it as a signal does; for the thread that it runs in."""
-        if self.parts is not None:
-            self.parts.operator.interrupt(reason)
+        if self.opened is not None:
+            self.opened.operator.interrupt(reason)
 
     async def run(self) -> RunResult:
         """Run the session to its end and return what is left of it.
@@ -80,121 +79,126 @@ class SessionRun:
         Faults end in the result (exit status 3), an interruption (130) and what is missing (5) too;
         `ConfigError` and programming errors are raised, after everything was closed.
         """
-        self._parts = self.parts = parts = SessionParts(self._file, self._options)
-        parts.by_program = self._on_change is not None
-        parts.events.on_change = self._on_change
-        task = asyncio.ensure_future(self._run())
-        parts.operator.interrupt = lambda reason: self._interrupt(reason, task)
+        self.opened = opened = open_parts(self._file, self._options, self._on_change)
+        operator, result = opened.operator, opened.result
+        task = asyncio.ensure_future(self._run(opened))
+
+        def interrupt(reason: str) -> None:
+            if operator.interrupted or opened.processes.ending:
+                return
+            operator.interrupted = reason
+            if operator.master is not None:
+                operator.master.request_stop(reason)
+            else:
+                task.cancel()
+
+        operator.interrupt = interrupt
         with (
-            route_signals(lambda reason: self._interrupt(reason, task)),
-            parts.events.take_log_records(),
-            cpu_latency_limit(parts.real_time and parts.tables.master.pacing.awake) as problem,
+            route_signals(interrupt),
+            opened.events.take_log_records(),
+            cpu_latency_limit(opened.real_time and opened.tables.master.pacing.awake) as problem,
         ):
-            parts.note_host([problem] if problem else [])
+            opened.note_host([problem] if problem else [])
             try:
                 await task
             except asyncio.CancelledError:
-                if not parts.interrupted:
+                if not operator.interrupted:
                     raise
-            if parts.interrupted:
-                parts.result.end_with(ExitStatus.INTERRUPTED)
-                parts.result.stopped = parts.interrupted
-        return parts.result
+            if operator.interrupted:
+                result.end_with(ExitStatus.INTERRUPTED)
+                result.stopped = operator.interrupted
+        return result
 
-    def _interrupt(self, reason: str, task: asyncio.Future[None]) -> None:
-        parts = self._parts
-        if parts.interrupted or parts.processes.ending:
-            return
-        parts.interrupted = reason
-        if parts.master is not None:
-            parts.master.request_stop(reason)
-        else:
-            task.cancel()
+    async def _run(self, opened: Opened) -> None:
+        """All stages; each puts on the stack what is to be undone."""
+        summary, benches = RunSummary(opened), None
+        async with contextlib.AsyncExitStack() as undo:
+            alive = asyncio.ensure_future(opened.publisher.keep_alive())
+            close_opened(undo, opened, summary, alive)
+            try:
+                _start_views(opened)
+                described = describe(opened.file, operated=opened.monitoring.answers_prompts)
+                benches = Benches(
+                    described.links,
+                    opened.tables,
+                    opened.events,
+                    opened.publisher,
+                    opened.operator,
+                )
+                close_described(undo, opened, described, benches)
+                _start_processes(opened, described)
+                connected = await self._connect(opened, described)
+                from hilrt.session.running import run_connected  # loaded by now, see `_connect`
 
-    async def _run(self) -> None:
-        parts = self._parts
-        alive = asyncio.ensure_future(parts.publisher.keep_alive())
-        try:
-            described = self._start_processes()
-            connected = await self._connect(described)
-            from hilrt.session.running import run_connected  # loaded by now, see `_connect`
-
-            await run_connected(parts, connected)
-        except (HilrtError, OSError) as error:
-            if isinstance(error, ConfigError):
-                parts.result.fault = str(error)
+                await run_connected(opened, connected, benches, summary)
+            except (HilrtError, OSError) as error:
+                if isinstance(error, ConfigError):
+                    opened.result.fault = str(error)
+                    raise
+                await _fail(opened, benches, error)
+            except Exception as error:  # a defect: the summary says so, too
+                opened.result.fault = f"{type(error).__name__}: {error}"
                 raise
-            await self._fail(error)
-        except Exception as error:  # a defect: the summary says so, too
-            parts.result.fault = f"{type(error).__name__}: {error}"
-            raise
-        finally:
-            await close_session(parts)
-            alive.cancel()
-            parts.monitoring.close()
-            parts.timing.release()
+            finally:
+                opened.processes.ending = True
 
-    def _start_processes(self) -> Described:
-        """Views first, which show that something happens; then what takes long to start."""
-        parts = self._parts
-        parts.timing.shorten_slices()
-        parts.monitoring.start(parts.processes.children, parts.operator)
-        parts.events.go(SessionState.CONNECTING, "starting subsystems")
-        listen = parts.tables.master.listen
-        if not is_guarded(parts.tables.master):
-            sys.stderr.write(f"warning: {unguarded(listen)}\n")
-            parts.events.note("warning", "session", unguarded(listen), "insecure")
-        described = describe(parts.file, operated=parts.monitoring.answers_prompts)
-        for link in described.links:
-            if isinstance(link, RemoteLink):
-                parts.hub.add(link)
-        parts.links.extend(described.links)
-        cpus = parts.timing.cpus_for_children
-        local = parts.monitoring.local
-        frames = local.get("frames") if parts.options.record else ""
-        handed = {frame_feed.VARIABLE: frames, **local.environment} if frames else {}
-        parts.processes.start_subsystems(parts.file, cpus, parts.environment, handed)
-        if parts.recorder is not None:
-            recorder = RecorderSockets(
-                parts.feed_address, parts.monitoring.rows, frames, parts.progress_address
-            )
-            parts.processes.start_recorder(recorder, cpus, local.environment)
-        return described
-
-    async def _connect(self, described: Described) -> Connected:
+    async def _connect(self, opened: Opened, described: Described) -> Connected:
         """Load the numerics, while the processes start, and wait for the subsystems.
 
         Peers are answered meanwhile: compiling for the first time takes longer than they wait. But
         their clocks are compared again afterwards, by a master that answers at once.
         """
-        parts = self._parts
 
         def tell(left: Sequence[str]) -> None:
             self.awaited = list(left)
             more = f" and {len(left) - MAX_NAMED} more" if len(left) > MAX_NAMED else ""
             said = f"waiting for {', '.join(left[-MAX_NAMED:])}{more}"
-            parts.publisher.announce(str(parts.events.state), said, still=True)
+            opened.publisher.announce(str(opened.events.state), said, still=True)
 
-        expects = may_expect(parts.tables)
+        expects = may_expect(opened.tables)
         connected = await connect(
             described,
             limited=True,
-            duration=parts.duration,
+            duration=opened.options.duration,
             beside={NUMERICS: in_left_thread(lambda: _load_numerics(expects))},
             on_wait=tell,
         )
         self.awaited = []
-        parts.hub.protocol.compare_clocks_again()
-        parts.duration = connected.duration
+        opened.hub.protocol.compare_clocks_again()
         return connected
 
-    async def _fail(self, error: Exception) -> None:
-        parts, fault = self._parts, str(error)
-        if isinstance(error, PeerLost):
-            await parts.benches.secure(fault)  # first: how a process ended can wait
-            fault = await parts.processes.with_end_of(error.name, fault)
-        parts.result.fail(fault)
-        parts.events.go(SessionState.FAULT, fault, level="error")
+
+def _start_views(opened: Opened) -> None:
+    """First what shows that something happens."""
+    opened.timing.shorten_slices()
+    opened.monitoring.start(opened.processes.children, opened.operator)
+    opened.events.go(SessionState.CONNECTING, "starting subsystems")
+    listen = opened.tables.master.listen
+    if not is_guarded(opened.tables.master):
+        sys.stderr.write(f"warning: {unguarded(listen)}\n")
+        opened.events.note("warning", "session", unguarded(listen), "insecure")
+
+
+def _start_processes(opened: Opened, described: Described) -> None:
+    """Then what takes long to start."""
+    for link in described.links:
+        if isinstance(link, RemoteLink):
+            opened.hub.add(link)
+    cpus, recording = opened.timing.cpus_for_children, opened.recording
+    frames = {} if recording is None else recording.frames
+    opened.processes.start_subsystems(described, cpus, opened.environment, frames)
+    if recording is not None:
+        recording.start(opened.processes, cpus, opened.monitoring.rows)
+
+
+async def _fail(opened: Opened, benches: Benches | None, error: Exception) -> None:
+    fault = str(error)
+    if isinstance(error, PeerLost):
+        if benches is not None:
+            await benches.secure(fault)  # first: how a process ended can wait
+        fault = await opened.processes.with_end_of(error.name, fault)
+    opened.result.fail(fault)
+    opened.events.go(SessionState.FAULT, fault, level="error")
 
 
 def may_expect(tables: Session) -> bool:

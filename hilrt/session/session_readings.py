@@ -74,14 +74,14 @@ class SessionReadings:
     @property
     def state(self) -> SessionState:
         """Where it is in its life, see docs/session.md."""
-        parts = self._run.parts
-        return SessionState.CONFIGURED if parts is None else parts.events.state
+        opened = self._run.opened
+        return SessionState.CONFIGURED if opened is None else opened.events.state
 
     @property
     def waits_for_arming(self) -> bool:
         """Whether the benches wait for `arm` (``arm = "manual"`` in the session file)."""
-        parts = self._run.parts
-        return parts is not None and parts.operator.waits_for_arming
+        opened = self._run.opened
+        return opened is not None and opened.operator.waits_for_arming
 
     @property
     def ended(self) -> bool:
@@ -91,9 +91,9 @@ class SessionReadings:
     @property
     def folder(self) -> Path:
         """Where its files are; `CommandRefused` before its start."""
-        if self._run.parts is None:
+        if self._run.opened is None:
             raise CommandRefused("the session has no folder before its start")
-        return self._run.parts.folder
+        return self._run.opened.folder
 
     @property
     def t(self) -> float:
@@ -136,8 +136,8 @@ class SessionReadings:
 
     @property
     def _master(self) -> Master | None:
-        parts = self._run.parts
-        return None if parts is None else parts.master
+        opened = self._run.opened
+        return None if opened is None else opened.operator.master
 
     @property
     def _numerics(self) -> Numerics | None:
@@ -193,8 +193,8 @@ class SessionReadings:
         command = OperatorCommand(action=action, who=WHO, text=text, value=value)
 
         def carry_out() -> Reply:
-            parts = self._run.parts
-            return _NOT_RUNNING if parts is None else parts.operator.obey(command)
+            opened = self._run.opened
+            return _NOT_RUNNING if opened is None else opened.operator.obey(command)
 
         return self._thread.call(carry_out, _NOT_RUNNING)
 

@@ -20,7 +20,7 @@ from hilrt.reliability.estimates import (
 )
 from hilrt.reliability.flags import FlagTotal, flag_totals
 from hilrt.reliability.verdict import GOOD, WORDS, SessionCourse, verdict
-from hilrt.session.losses import FORMAT
+from hilrt.session.result import FORMAT
 from hilrt.step.numerics import Numerics
 from hilrt.tables.record import Table
 from hilrt.timing.host import host_report

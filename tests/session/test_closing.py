@@ -1,10 +1,13 @@
 """At the end of a session each part is closed, whatever another one came to."""
 
+from contextlib import AsyncExitStack
 from types import SimpleNamespace
 
 import pytest
 
-from hilrt.session.closing import close_session
+from hilrt.session import closing
+from hilrt.session.closing import close_described, close_opened
+from hilrt.session.opening import Described
 
 
 class Link:
@@ -20,19 +23,40 @@ class Link:
 async def test_a_link_that_cannot_be_closed_keeps_nothing_open(monkeypatch):
     closed = []
 
-    async def done(parts):
-        closed.append("done")
+    def closes(name):
+        return lambda *given: closed.append(name)
 
-    for name in ("_end_log", "_end_processes"):
-        monkeypatch.setattr(f"hilrt.session.closing.{name}", done)
-    monkeypatch.setattr("hilrt.session.closing._write_summary", lambda parts: None)
-    parts = SimpleNamespace(
-        processes=SimpleNamespace(ending=False),
-        result=SimpleNamespace(),
-        brought_down=True,
-        links=[Link(closed, "one"), Link(closed, "two", OSError("gone"))],
-        hub=SimpleNamespace(close=lambda: closed.append("hub")),
+    async def secure(reason):
+        closed.append("benches")
+
+    async def end_log(*given):
+        closed.append("log")
+
+    async def end_processes(*given):
+        closed.append("processes")
+
+    monkeypatch.setattr(closing, "_end_log", end_log)
+    monkeypatch.setattr(closing, "_end_processes", end_processes)
+    opened = SimpleNamespace(
+        result=SimpleNamespace(fault="gone", warnings=[]),
+        hub=SimpleNamespace(close=closes("hub")),
+        monitoring=SimpleNamespace(close=closes("views")),
+        timing=SimpleNamespace(release=closes("timing")),
     )
+    links = (Link(closed, "one"), Link(closed, "two", OSError("gone")))
+    benches = SimpleNamespace(brought_down=False, secure=secure, not_at_rest=lambda: ["bench: no"])
+    summary, alive = (
+        SimpleNamespace(write=closes("summary")),
+        SimpleNamespace(cancel=closes("alive")),
+    )
+
+    async def end():
+        async with AsyncExitStack() as undo:
+            close_opened(undo, opened, summary, alive)
+            close_described(undo, opened, Described(None, links), benches)
+
     with pytest.raises(OSError, match="gone"):
-        await close_session(parts)
-    assert sorted(closed) == ["done", "done", "hub", "one", "two"]
+        await end()
+    first = ["benches", "two", "one", "hub", "log", "summary", "processes", "summary"]
+    assert closed == [*first, "alive", "views", "timing"]
+    assert opened.result.warnings == ["bench: no"]

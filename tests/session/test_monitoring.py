@@ -14,7 +14,7 @@ from hilrt.isolation.local_sockets import LocalAddresses
 from hilrt.monitor.operator_commands import TOKEN_VARIABLE
 from hilrt.monitor.relay import SETTINGS_VARIABLE, RelaySettings
 from hilrt.session.monitoring import Monitoring
-from hilrt.session.parts import SessionParts
+from hilrt.session.opened import open_parts
 from hilrt.session.run import RunOptions
 from tests.stepping import make_session
 
@@ -171,7 +171,7 @@ def test_a_taken_page_leaves_no_folder_behind(taken, tmp_path):
     tables = make_session(TABLES | {"monitor": {"page": f"127.0.0.1:{taken}"}})
     file = SimpleNamespace(tables=tables, folder=tmp_path)
     with pytest.raises(ConfigError, match="another session"):
-        SessionParts(file, RunOptions(out=tmp_path / "runs", web=True))
+        open_parts(file, RunOptions(out=tmp_path / "runs", web=True))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -13,6 +13,7 @@ from hilrt.link import Command
 from hilrt.monitor.session_state import SessionState
 from hilrt.record import frame_feed
 from hilrt.session import processes as session_processes
+from hilrt.session.opening import Described
 from hilrt.session.processes import Processes
 
 FILE = SimpleNamespace(folder=Path())
@@ -43,16 +44,18 @@ def test_keys_and_the_way_for_frames_reach_only_what_needs_them(tmp_path):
             buses=("engine",),
         ),
     ]
-    processes = Processes(tmp_path, links, None, [])
+    processes = Processes(tmp_path, None, [])
     processes.children = started = Started()
     keys = {"HILRT_KEYS": "keys"}
-    processes.start_subsystems(FILE, (), keys, {frame_feed.VARIABLE: "ipc://frames"})
+    processes.start_subsystems(
+        Described(FILE, tuple(links)), (), keys, {frame_feed.VARIABLE: "ipc://frames"}
+    )
     assert started.env == {
         "plant": keys,
         "engine.emulator": {},
         "engine": keys | {"HILRT_FRAMES": "ipc://frames"},
     }
-    processes.start_subsystems(FILE, (), {}, {})  # nothing is recorded
+    processes.start_subsystems(Described(FILE, tuple(links)), (), {}, {})  # nothing is recorded
     assert started.env["engine"] == {}
 
 
@@ -91,7 +94,7 @@ async def test_the_loop_does_not_wait_for_the_output_of_a_dead_process(
     answers, tmp_path, monkeypatch
 ):
     notes, warnings, dead = Notes(), [], Dead()
-    processes = Processes(tmp_path, [], notes, warnings)
+    processes = Processes(tmp_path, notes, warnings)
     processes.children = {"page": dead}
     if not answers:
         monkeypatch.setattr(session_processes, "LAST_LINE", 0.0)
@@ -110,7 +113,7 @@ async def test_the_end_of_the_relay_says_what_it_means_and_what_is_left(tmp_path
     notes, warnings, dead = Notes(), [], Dead()
     dead.name = "relay"
     dead.disk.set()
-    processes = Processes(tmp_path, [], notes, warnings)
+    processes = Processes(tmp_path, notes, warnings)
     processes.children = {"relay": dead}
     processes._ended("relay", 2)
     await processes.report_ends()
@@ -123,7 +126,7 @@ posix = pytest.mark.skipif(os.name != "posix", reason="signals are those of POSI
 
 @posix
 async def test_a_recorder_that_was_stopped_goes_on_to_close_the_log(tmp_path):
-    processes = Processes(tmp_path, [], Notes(), [])
+    processes = Processes(tmp_path, Notes(), [])
     processes.ending = True
     child = processes.children.start("recorder", ["sleep", "0.1"])
     os.kill(child.pid, signal.SIGSTOP)
@@ -136,7 +139,7 @@ async def test_a_recorder_that_was_stopped_goes_on_to_close_the_log(tmp_path):
 async def test_what_the_end_waits_for_is_said(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(session_processes, "NOTICE", 0.0)
     monkeypatch.setattr(session_processes, "STOP_TIMEOUT", 0.05)
-    processes = Processes(tmp_path, [], Notes(), [])
+    processes = Processes(tmp_path, Notes(), [])
     processes.ending = True
     child = processes.children.start("recorder", ["sleep", "60"])
     await processes.end(["recorder"])
@@ -150,10 +153,13 @@ async def test_a_solver_that_was_stopped_is_let_go_on_to_end_and_a_gateway_is_no
     physical, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(session_processes, "STOP_TIMEOUT", 0.2 if physical else 20.0)
-    link = SimpleNamespace(name="plant", physical=physical)
-    processes = Processes(tmp_path, [link], Notes(), [])
+    plant = link("plant", Command("plant", ["sleep", "60"], connects=False))
+    plant.physical = physical
+    processes = Processes(tmp_path, Notes(), [])
     processes.ending = True
-    child = processes.children.start("plant", ["sleep", "60"])
+    file = SimpleNamespace(folder=tmp_path)
+    processes.start_subsystems(Described(file, (plant,)), (), {}, {})
+    child = processes.children["plant"]
     os.kill(child.pid, signal.SIGSTOP)
     # Until it stands still it would take a SIGTERM first.
     await asyncio.to_thread(os.waitpid, child.pid, os.WUNTRACED)
