@@ -243,7 +243,7 @@ def _check_power(bond: Bond, effort: Port, flow: Port, table: str, findings: Fin
                 f"{effort.unit!r} of the effort times {flow.unit!r} of the flow is not a power",
                 "bond a pair such as N*m and rad/s, N and m/s, V and A, Pa and m^3/s",
             )
-        elif bond.correction.method != "none" and units.is_flow(effort.unit):
+        elif units.is_flow(effort.unit):
             findings.warn(
                 table,
                 "effort",

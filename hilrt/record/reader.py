@@ -91,7 +91,7 @@ class Log(Mapping[str, Floats]):
 
     ``log["engine.torque"]`` are the values, shape (n,), in ``log.units["engine.torque"]``;
     ``log.time("engine.torque")`` their session times, shape (n,), s. NaN means that the signal had
-    no fresh value at that tick.
+    no fresh value at that tick; `held` repeats the last one.
 
     Attributes
     ----------
@@ -127,6 +127,17 @@ class Log(Mapping[str, Floats]):
         topic, column = self._find(name)
         blocks = [block[:, column] for block in self._values.get(topic, [])]
         return np.concatenate(blocks) if blocks else np.empty(0)
+
+    def held(self, name: str) -> Floats:
+        """Values of a signal with the last fresh one where there is none, shape (n,).
+
+        Outputs of a subsystem with ``every`` above 1, or that is late, are NaN between their own
+        samples in ``log[name]``. NaN before the first one.
+        """
+        values = self[name]
+        fresh = np.where(np.isnan(values), 0, np.arange(len(values)))
+        held: Floats = values[np.maximum.accumulate(fresh)]
+        return held
 
     def __contains__(self, name: object) -> bool:
         return name in self._where

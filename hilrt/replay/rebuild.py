@@ -91,8 +91,13 @@ def session_of(recorded: Recorded, changes: Sequence[str] = ()) -> SessionFile:
         return load_session(path, [*recorded.overrides, *changes])
 
 
-def rebuild(recorded: Recorded, changes: Sequence[str] = ()) -> Numerics:
+def rebuild(
+    recorded: Recorded, changes: Sequence[str] = (), *, as_changed: bool = False
+) -> Numerics:
     """The numerics as they were before the first step, or with `changes` to the session file.
+
+    With changes, what the session tried out of its subsystems is left out as far as it no longer
+    holds; with `as_changed` without them, too, to compare with those.
 
     Raises
     ------
@@ -102,6 +107,7 @@ def rebuild(recorded: Recorded, changes: Sequence[str] = ()) -> Numerics:
         If the log's facts do not fit its session file, or it has tables of another version.
     """
     facts, tables = recorded.facts, session_of(recorded, changes).tables
+    changed = as_changed or bool(changes)
     if list(tables.subsystems) != list(facts.subsystems):
         raise RecordError(f"{recorded.where}: its session file names other subsystems than the log")
     ports = {name: subsystem.ports() for name, subsystem in facts.subsystems.items()}
@@ -118,8 +124,8 @@ def rebuild(recorded: Recorded, changes: Sequence[str] = ()) -> Numerics:
         Platform(
             physical=np.array([s.physical for s in subsystems], dtype=bool),
             lead=np.array([s.lead for s in subsystems]),
-            verification=_verification(facts, network, recorded.where, changed=bool(changes)),
-            sensitivities=_sensitivities(facts, network, recorded.where, changed=bool(changes)),
+            verification=_verification(facts, network, recorded.where, changed),
+            sensitivities=_sensitivities(facts, network, recorded.where, changed),
         ),
         y0,
         u0,
@@ -127,7 +133,7 @@ def rebuild(recorded: Recorded, changes: Sequence[str] = ()) -> Numerics:
         model=_as_it_ran(asyncio.run(find_model(network, tables, links, u0, y0)), facts),
         columns=_columns(recorded, tables),
     )
-    if not changes and layout_of(numerics) != facts.layout:
+    if not changed and layout_of(numerics) != facts.layout:
         raise other_version(recorded.where)
     return numerics
 

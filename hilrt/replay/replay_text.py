@@ -95,7 +95,9 @@ def describe_what_if(found: WhatIf) -> list[str]:
             [(f.cause, f"{f.recorded:.4f}", f"{f.recomputed:.4f}") for f in found.flags],
         )
     recorded, recomputed = found.verdicts
-    lines.append(f"verdict: recorded {recorded or 'unknown'}, recomputed {recomputed}")
+    of_session = found.in_summary
+    own = f" (the session's own was {of_session})" if of_session not in ("", recorded) else ""
+    lines.append(f"verdict: recorded {recorded or 'unknown'}{own}, recomputed {recomputed}")
     for names, where in ((found.added, "only with the changes"), (found.gone, "only in the log")):
         lines += [f"{where}: {', '.join(names)}"] if names else []
     lines += [

@@ -104,7 +104,10 @@ class WhatIf:
     flags : list of FlagTime
         Causes that were up in either.
     verdicts : tuple of str
-        Recorded (empty if unknown) and recomputed, of the whole session.
+        Of the decisions as recorded and as recomputed, over the whole session; both are made
+        from the log alone.
+    in_summary : str
+        The verdict that the session itself came to, which may know more; empty if unknown.
     gaps : list of Gap
     damage : str
     written : Path or None
@@ -124,6 +127,7 @@ class WhatIf:
     gone: list[str] = field(default_factory=list)
     flags: list[FlagTime] = field(default_factory=list)
     verdicts: tuple[str, str] = ("", "")
+    in_summary: str = ""
     gaps: list[Gap] = field(default_factory=list)
     damage: str = ""
     written: Path | None = None
@@ -181,6 +185,7 @@ def what_if(
         sums.add(chunk, made, values)
         missed += _missed(chunk, made, steps.columns)
     signals = sums.changes({signal.name: signal.unit for signal in steps.signals})
+    recomputed = _verdict(walk, steps, missed)
     return WhatIf(
         path=steps.stream.path,
         changes=list(changes),
@@ -193,7 +198,11 @@ def what_if(
         added=_without(walk.engine.names, steps.columns),
         gone=_without(list(steps.columns), walk.engine.names),
         flags=sums.flags(),
-        verdicts=(_recorded_verdict(steps), _verdict(walk, steps, missed)),
+        verdicts=(
+            _unchanged_verdict(path, until) if signals else recomputed,
+            recomputed,
+        ),
+        in_summary=_recorded_verdict(steps),
         gaps=walk.gaps,
         damage=steps.damage,
         written=None if log is None else log.finish(),
@@ -243,6 +252,17 @@ def _verdict(walk: Walk, steps: RecordedSteps, missed: int) -> str:
         bonds=made,
     )
     return verdict(flag_totals(numerics.checks, numerics.state), course).word
+
+
+def _unchanged_verdict(path: str | Path, until: float | None) -> str:
+    """Verdict of the decisions under the session's own settings, made again as the others are."""
+    steps = RecordedSteps(find_log(path))
+    numerics = rebuild(steps.recorded, as_changed=True)
+    until_ns = None if until is None else round(until * 1e9)
+    walk = Walk(steps, numerics, signal_names(numerics), until_ns=until_ns, exact=False, changes=())
+    chunks = walk.chunks(lambda t: None)
+    missed = sum(_missed(chunk, made, steps.columns) for chunk, made, _ in chunks)
+    return _verdict(walk, steps, missed)
 
 
 def _recorded_verdict(steps: RecordedSteps) -> str:

@@ -81,6 +81,16 @@ def test_a_log_is_a_mapping_from_signals_to_values(tmp_path):
     assert log.get("b.y") is None
 
 
+def test_the_last_fresh_value_is_held_where_there_is_none(tmp_path):
+    rows = np.arange(15.0).reshape(5, 3)
+    rows[[0, 2, 3], 1] = np.nan
+    write(tmp_path, np.arange(5), rows)
+    log = load_log(tmp_path)
+    name = log.names[1]
+    np.testing.assert_array_equal(log.held(name), [np.nan, 4.0, 4.0, 4.0, 13.0])
+    np.testing.assert_array_equal(log[name], rows[:, 1])
+
+
 def test_unknown_signal_names_the_nearest(tmp_path):
     write(tmp_path, np.arange(5), np.zeros((5, 3)))
     with pytest.raises(KeyError, match=r"did you mean 'b\.x:sent'"):

@@ -98,6 +98,20 @@ def test_the_recomputed_decisions_are_a_log_of_their_own(path, tmp_path):
         what_if(path, [f"{CAP}=0.02"], out=tmp_path / "new")
 
 
+def test_both_verdicts_are_of_one_yardstick(path):
+    """The session itself knew more than its log: that is said apart."""
+    same = what_if(path, [f"{CAP}=1.0"])
+    assert same.signals == []
+    assert same.verdicts[0] == same.verdicts[1]
+    other = what_if(path, [f"{CAP}=0.01"])
+    assert other.signals != []
+    assert other.verdicts[0] == same.verdicts[0]
+    other.in_summary = "unreliable"
+    text = "\n".join(describe_what_if(other))
+    said = f"verdict: recorded {other.verdicts[0]} (the session's own was unreliable), recomputed"
+    assert said in text
+
+
 def test_a_comparison_says_what_was_set_and_what_came_of_it(path, tmp_path):
     change = f"{CAP}=0.01"
     recomputed = what_if(path, [change], out=tmp_path / "b")
