@@ -17,18 +17,24 @@ from hilrt.files.json import parse_json
 from hilrt.record.reader import LogEvent
 from hilrt.reliability.causes import CAUSES
 from hilrt.reliability.estimates import Estimate
+from hilrt.reliability.figures import (
+    StepLengths,
+    bond_figures,
+    defect_figures,
+    judged,
+    order_figures,
+    session_figures,
+    timing_figures,
+)
 from hilrt.reliability.flags import FlagTotal
-from hilrt.reliability.verdict import SessionCourse, verdict
+from hilrt.reliability.verdict import SessionCourse
 from hilrt.timing.timeline import LONGEST, STAGES
 from hilrt.wording import json_numbers
 
 _NOTHING = SignalStatistics()
 _CHANGE = re.compile(r"[A-Z]+ -> ([A-Z]+): (.*)", re.DOTALL)
-#: Key of a bond in the summary, and its signal.
-_ENERGIES = {
-    f"{kind}_energy_j": f"{kind}_energy"
-    for kind in ("residual", "tracking", "corrected", "shadow", "drift")
-}
+#: Of a bond, each with a signal that sums it up.
+_ENERGIES = ("residual", "tracking", "corrected", "shadow", "drift")
 
 
 def summarise_rows(
@@ -37,21 +43,24 @@ def summarise_rows(
     """The figures of the rows, in the layout of ``summary.json``; None for what is not finite."""
     stats, intervals = statistics.stats, statistics.intervals
     time_s = intervals.together * 1e-9 if intervals.number else statistics.duration_s
+    timing = _timing(statistics, _is_real_time(stats, metadata))
+    course = SessionCourse(
+        time_s,
+        fault_of(events),
+        timing.get("missed_ticks", 0),
+        steps=intervals.number,
+        unrecorded=int(metadata.get("rows_missing", 0)),
+        secured=secured_by(events),
+        errors=_unknown_errors(statistics) if intervals.number else {},
+    )
+    totals = _flags(stats)
+    lengths = StepLengths(intervals.first, intervals.shortest, intervals.longest)
     found: dict[str, Any] = {
-        "session": metadata.get("session", ""),
-        "steps": intervals.number,
-        "time_s": time_s,
-        "step_size_s": {
-            "first": intervals.first * 1e-9,
-            "min": intervals.shortest * 1e-9,
-            "mean": time_s / intervals.number if intervals.number else 0.0,
-            "max": intervals.longest * 1e-9,
-        },
+        **session_figures(metadata.get("session", ""), course, lengths, totals),
         "order": _order(stats.get("master:order", _NOTHING), metadata),
         "ports": _ports(statistics),
         "bonds": _bonds(statistics, metadata),
-        "flags": _flags(stats),
-        **_timing(statistics, _is_real_time(stats, metadata)),
+        **timing,
         "peers": _peers(statistics),
         **_ended(events),
     }
@@ -60,7 +69,9 @@ def summarise_rows(
     if metadata.get("identifies") == "True" and (learns := stats.get("cut:learns")) is not None:
         turns = round(learns.total)
         found["identification"] = {"turns": turns, "skipped": learns.count - turns}
-    clean: dict[str, Any] = json_numbers(found | _verdict(found, events, statistics))
+    if "missed_ticks" in timing:  # else a log that has no session's rows
+        found |= judged(course, _judgeable(totals))
+    clean: dict[str, Any] = json_numbers(found)
     return clean
 
 
@@ -74,36 +85,47 @@ def _order(orders: SignalStatistics, metadata: Mapping[str, str]) -> dict[str, f
     if not orders.count or metadata.get("controls_order") != "True":
         return None
     mean = orders.total / orders.count
-    return {"min": int(orders.low), "mean": mean, "max": int(orders.high)}
+    return order_figures(int(orders.low), mean, int(orders.high))
 
 
-def _flags(stats: Mapping[str, SignalStatistics]) -> dict[str, Any]:
-    """What the summary says of each cause; logs of older versions lack what it affected."""
-    found: dict[str, Any] = {}
+def _flags(stats: Mapping[str, SignalStatistics]) -> dict[str, FlagTotal]:
+    """Total of each cause; NaN for what it affected, which logs of older versions lack."""
+    found: dict[str, FlagTotal] = {}
     for name, flag in stats.items():
         cause = name.removeprefix("flag:")
         if cause == name or not flag.rises:
             continue
-        found[cause] = {"count": flag.rises, "seconds": flag.above}
         affected, second = (stats.get(f"flags:{cause}:{key}") for key in ("affected", "second"))
+        known = (math.nan, math.nan)
         if affected is not None and second is not None:
-            found[cause] |= {"affected_s": affected.change, "worst_second": second.high}
+            known = (affected.change, second.high)
+        found[cause] = FlagTotal(flag.rises, flag.above, *known)
     return found
+
+
+def _judgeable(totals: Mapping[str, FlagTotal]) -> dict[str, FlagTotal]:
+    """Totals of known causes; the time that a flag was up stands for what is not known."""
+    return {
+        cause: FlagTotal(total.raised, total.seconds, total.seconds)
+        if math.isnan(total.worst_second)
+        else total
+        for cause, total in totals.items()
+        if cause in CAUSES
+    }
 
 
 def _timing(statistics: LogStatistics, real_time: bool) -> dict[str, Any]:
     """Where the time of the ticks went, as far as the log has it."""
     stats, times = statistics.stats, statistics.times
-    found: dict[str, Any] = {"lateness_us": None, "lateness_histogram": None, "slowest_ticks": []}
+    late = None
+    if real_time and "master:lateness" in times:
+        lateness = times["master:lateness"]
+        late = (lateness.quantiles(), lateness.histogram())
+    found = timing_figures(late, [] if late is None else _slowest(statistics))
     if "master:compute" in times:
         found["compute_us"] = times["master:compute"].quantiles()
     if all(f"master:{stage}" in times for stage in STAGES):
         found["timeline_us"] = {stage: times[f"master:{stage}"].quantiles() for stage in STAGES}
-    if real_time and "master:lateness" in times:
-        edges, counts = times["master:lateness"].histogram()
-        found["lateness_us"] = times["master:lateness"].quantiles()
-        found["lateness_histogram"] = {"edges_us": edges.tolist(), "counts": counts}
-        found["slowest_ticks"] = _slowest(statistics)
     if "master:overdue" in stats:
         skipped = round(stats["master:skipped"].total)
         causes = dict(zip(LONGEST, statistics.overdue_parts, strict=False)) | {"skipped": skipped}
@@ -144,13 +166,13 @@ def _bonds(statistics: LogStatistics, metadata: Mapping[str, str]) -> dict[str, 
     for bond, energy in statistics.of_kind("residual_energy"):
         if not energy.count:
             continue
-        of = {key: stats.get(f"{bond}:{kind}", _NOTHING) for key, kind in _ENERGIES.items()}
-        entry: dict[str, Any] = {key: s.change for key, s in of.items() if s.count}
+        of = {kind: stats.get(f"{bond}:{kind}_energy", _NOTHING) for kind in _ENERGIES}
+        energies = {kind: s.change for kind, s in of.items() if s.count}
         if (owed := stats.get(f"{bond}:uncorrected_energy", _NOTHING)).count:
-            entry["uncorrected_energy_j"] = owed.last  # a level, no sum
-        if (capped := stats.get(f"{bond}:capped", _NOTHING)).count:
-            points = stats.get(f"{bond}:communicates", _NOTHING).total
-            entry["cap_share"] = capped.total / max(points, 1.0)
+            energies["uncorrected"] = owed.last  # a level, no sum
+        capped = stats.get(f"{bond}:capped", _NOTHING)
+        points = stats.get(f"{bond}:communicates", _NOTHING).total
+        entry = bond_figures(energies, capped.total if capped.count else math.nan, points)
         if applied.get(bond) is not None:
             entry["applied"] = applied[bond]
         found[bond] = entry
@@ -175,9 +197,9 @@ def _ports(statistics: LogStatistics) -> dict[str, dict[str, Any]]:
         for kind in ("connection_defect", "output_defect"):
             defect = stats.get(f"{port}:{kind}", _NOTHING)
             if defect.seconds > 0.0:
-                entry[kind] = {"rms": defect.rms, "max": defect.high}
+                entry[kind] = defect_figures(defect.rms, defect.high)
             elif defect.count and kind == "connection_defect":  # before the first interval
-                entry[kind] = {"rms": 0.0, "max": 0.0}
+                entry[kind] = defect_figures(0.0, 0.0)
         outside = stats.get(f"{port}:out_of_range")
         entry["out_of_range"] = None if outside is None else round(outside.total)
     return found
@@ -210,37 +232,7 @@ def _change(event: LogEvent) -> re.Match[str] | None:
     return _CHANGE.fullmatch(event.text) if event.source == "session" else None
 
 
-def _verdict(
-    found: Mapping[str, Any], events: Iterable[LogEvent], statistics: LogStatistics
-) -> dict[str, Any]:
-    """How far what was recorded can be trusted; nothing for a log that has no session's rows."""
-    if "missed_ticks" not in found:
-        return {}
-    totals = {
-        cause: FlagTotal(flag["count"], flag["seconds"], *_affected(flag))
-        for cause, flag in found["flags"].items()
-        if cause in CAUSES
-    }
-    lost = found.get("recorder", {}).get("dropped_rows", 0)
-    course = SessionCourse(
-        found["time_s"],
-        fault_of(events),
-        found["missed_ticks"],
-        steps=found["steps"],
-        unrecorded=lost,
-        secured=secured_by(events),
-        errors=_unknown_errors(statistics) if found["steps"] else {},
-    )
-    judged = verdict(totals, course)
-    return {"verdict": judged.word, "reasons": judged.reasons}
-
-
 def _unknown_errors(statistics: LogStatistics) -> dict[str, Estimate]:
     """Of the coupling signals: rows have the band at each point, not the error over the session."""
     unknown = Estimate("", math.nan, math.nan, math.nan, math.nan, "no row holds it")
     return {name: unknown for name, _ in statistics.of_kind("estimated_error")}
-
-
-def _affected(flag: Mapping[str, float]) -> tuple[float, float]:
-    """Of a log of an older version, the time that the flag was up stands for what it affected."""
-    return flag.get("affected_s", flag["seconds"]), flag.get("worst_second", 0.0)

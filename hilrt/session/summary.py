@@ -18,8 +18,17 @@ from hilrt.reliability.estimates import (
     errors_of,
     spreads,
 )
-from hilrt.reliability.flags import FlagTotal, flag_totals
-from hilrt.reliability.verdict import GOOD, WORDS, SessionCourse, verdict
+from hilrt.reliability.figures import (
+    StepLengths,
+    bond_figures,
+    defect_figures,
+    judged,
+    order_figures,
+    session_figures,
+    timing_figures,
+)
+from hilrt.reliability.flags import flag_totals
+from hilrt.reliability.verdict import GOOD, WORDS, SessionCourse
 from hilrt.session.result import FORMAT
 from hilrt.step.numerics import Numerics
 from hilrt.tables.record import Table
@@ -110,26 +119,27 @@ def build_summary(
         errors=errors,
         bonds=made,
     )
-    judgement = verdict(totals, course)
+    judgement = judged(course, totals)
     changes = []
-    if judgement.word != WORDS[GOOD]:
+    if judgement["verdict"] != WORDS[GOOD]:
         changes = advice(numerics.network, plan, state, errors, totals, time_s)
     host = host_report()
     summary = {
         "format": FORMAT,
-        "session": run.session,
+        **session_figures(
+            run.session,
+            course,
+            StepLengths(progress.first_h, progress.min_h, progress.max_h),
+            totals,
+        ),
         "state": run.end_state,
-        "steps": progress.steps,
-        "time_s": time_s,
         "wall_s": run.wall_s,
-        "step_size_s": _step_sizes(progress, time_s),
         "order": _order(state.session["points_of_order"][0])
         if plan.session[0].controls_order
         else None,
         "ports": _ports(numerics),
         "bonds": _bonds(numerics, made),
         "estimated_error": {name: error.as_json() for name, error in errors.items()},
-        "flags": _flags(totals),
         **_timing(progress, run.real_time),
         "missed_ticks": progress.missed,
         "stolen_s": run.stolen_s,
@@ -142,8 +152,7 @@ def build_summary(
         | ({"lost_events": list(run.lost_events)} if run.lost_events else {}),
         "results": list(run.results),
         "stimulus_columns": list(run.columns),
-        "verdict": judgement.word,
-        "reasons": judgement.reasons,
+        **judgement,
         "advice": [change.as_json() for change in changes],
         "versions": host.pop("versions"),
         "host": host,
@@ -152,39 +161,14 @@ def build_summary(
     return found
 
 
-def _step_sizes(progress: Progress, time_s: float) -> dict[str, float]:
-    return {
-        "first": progress.first_h * 1e-9,
-        "min": progress.min_h * 1e-9,
-        "mean": time_s / progress.steps if progress.steps else 0.0,
-        "max": progress.max_h * 1e-9,
-    }
-
-
 def _timing(progress: Progress, real_time: bool) -> dict[str, Any]:
     """Where the time of the ticks went; lateness is a matter of real time alone."""
-    edges, counts = progress.lateness.histogram()
+    late = (progress.lateness.quantiles(), progress.lateness.histogram())
     return {
-        "lateness_us": progress.lateness.quantiles() if real_time else None,
+        **timing_figures(late if real_time else None, progress.timeline.slowest()),
         "compute_us": progress.timeline.compute.quantiles(),
         "timeline_us": progress.timeline.quantiles(),
-        "slowest_ticks": progress.timeline.slowest() if real_time else [],
         "missed_because": dict(progress.timeline.causes),
-        "lateness_histogram": {"edges_us": edges.tolist(), "counts": counts} if real_time else None,
-    }
-
-
-def _flags(totals: Mapping[str, FlagTotal]) -> dict[str, Any]:
-    """How often and how long each cause was up, and what it affected, of those that ever were."""
-    return {
-        cause: {
-            "count": total.raised,
-            "seconds": total.seconds,
-            "affected_s": total.affected_s,
-            "worst_second": total.worst_second,
-        }
-        for cause, total in totals.items()
-        if total.raised
     }
 
 
@@ -211,9 +195,9 @@ def _order(points: NDArray[np.int64]) -> dict[str, float]:
     counts = points.tolist()
     used = [order for order, count in enumerate(counts) if count]
     if not used:
-        return {"min": 0, "mean": 0.0, "max": 0}
+        return order_figures(0, 0.0, 0)
     mean = sum(order * count for order, count in enumerate(counts)) / sum(counts)
-    return {"min": used[0], "mean": mean, "max": used[-1]}
+    return order_figures(used[0], mean, used[-1])
 
 
 def _ports(numerics: Numerics) -> dict[str, Any]:
@@ -222,7 +206,7 @@ def _ports(numerics: Numerics) -> dict[str, Any]:
     def defect(port: Table) -> dict[str, float]:
         seconds = port.defect_seconds
         rms = math.sqrt(port.defect_square / seconds) if seconds > 0.0 else 0.0
-        return {"rms": rms, "max": float(port.defect_max)}
+        return defect_figures(rms, float(port.defect_max))
 
     ports: dict[str, Any] = {}
     for name, u in zip(network.inputs.names, state.inputs, strict=True):
@@ -250,7 +234,7 @@ def _disturbance(u: Table) -> dict[str, float] | None:
     if not seconds > 0.0:
         return None
     rms = math.sqrt(u.disturbance_square / seconds)
-    return {"rms": rms, "max": float(u.disturbance_max)}
+    return defect_figures(rms, float(u.disturbance_max))
 
 
 def _spread(port: Table) -> dict[str, float] | None:
@@ -270,15 +254,20 @@ def _bonds(numerics: Numerics, made: Mapping[str, BondError]) -> dict[str, Any]:
     rows = zip(network.bonds.tables, plan.bonds, state.bonds, strict=True)
     return {
         table.name: {
-            "residual_energy_j": float(bond.residual_energy),
-            "tracking_energy_j": float(bond.tracking_energy),
-            "corrected_energy_j": float(bond.corrected_energy),
-            "uncorrected_energy_j": float(bond.uncorrected),
-            "shadow_energy_j": float(bond.shadow_energy),
-            "drift_energy_j": float(bond.drift),
+            **bond_figures(
+                {
+                    "residual": bond.residual_energy,
+                    "tracking": bond.tracking_energy,
+                    "corrected": bond.corrected_energy,
+                    "uncorrected": bond.uncorrected,
+                    "shadow": bond.shadow_energy,
+                    "drift": bond.drift,
+                },
+                bond.capped_steps,
+                bond.steps,
+            ),
             "interface_energy_j": made[table.name].made,
             "carried_energy_j": made[table.name].carried,
-            "cap_share": float(bond.capped_steps / max(bond.steps, 1)),
             "applied": bool(settings.active),
         }
         for table, settings, bond in rows

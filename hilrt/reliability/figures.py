@@ -1,0 +1,110 @@
+"""Figures of a session in the layout of `summary.json`: of one that has run, or of a log's rows.
+
+Both give the same values to these functions, so that a key has one definition; a test compares
+them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from hilrt.reliability.flags import FlagTotal
+from hilrt.reliability.verdict import SessionCourse, verdict
+from hilrt.solver import Floats
+from hilrt.timing.histogram import Quantiles
+
+
+class StepLengths(NamedTuple):
+    """First, shortest and longest macro step, ns."""
+
+    first_ns: int
+    shortest_ns: int
+    longest_ns: int
+
+
+def session_figures(
+    session: str, course: SessionCourse, lengths: StepLengths, totals: Mapping[str, FlagTotal]
+) -> dict[str, Any]:
+    """Name, length, steps and flags of a session.
+
+    Parameters
+    ----------
+    session : str
+        Its name.
+    course : SessionCourse
+    lengths : StepLengths
+    totals : mapping of str to FlagTotal
+        By cause.
+    """
+    mean = course.time_s / course.steps if course.steps else 0.0
+    return {
+        "session": session,
+        "steps": course.steps,
+        "time_s": course.time_s,
+        "step_size_s": {
+            "first": lengths.first_ns * 1e-9,
+            "min": lengths.shortest_ns * 1e-9,
+            "mean": mean,
+            "max": lengths.longest_ns * 1e-9,
+        },
+        "flags": {cause: _flag(total) for cause, total in totals.items() if total.raised},
+    }
+
+
+def judged(course: SessionCourse, totals: Mapping[str, FlagTotal]) -> dict[str, Any]:
+    """Verdict and its reasons."""
+    found = verdict(totals, course)
+    return {"verdict": found.word, "reasons": found.reasons}
+
+
+def _flag(total: FlagTotal) -> dict[str, float]:
+    """How often and how long a cause was up, and what it affected, where that is known."""
+    found: dict[str, float] = {"count": total.raised, "seconds": total.seconds}
+    if not math.isnan(total.worst_second):
+        found |= {"affected_s": total.affected_s, "worst_second": total.worst_second}
+    return found
+
+
+def order_figures(low: int, mean: float, high: int) -> dict[str, float]:
+    """Lowest, mean and highest order of extrapolation in force."""
+    return {"min": low, "mean": mean, "max": high}
+
+
+def defect_figures(rms: float, largest: float) -> dict[str, float]:
+    """RMS and largest value of a defect or a disturbance, in the port's unit."""
+    return {"rms": rms, "max": largest}
+
+
+def timing_figures(
+    lateness: tuple[Quantiles, tuple[Floats, list[int]]] | None, slowest: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Lateness, its histogram and the slowest ticks; None where no tick is due at a time.
+
+    `lateness` are quantiles, us, and edges, us, with counts of the histogram.
+    """
+    if lateness is None:
+        return {"lateness_us": None, "lateness_histogram": None, "slowest_ticks": []}
+    quantiles, (edges, counts) = lateness
+    return {
+        "lateness_us": quantiles,
+        "lateness_histogram": {"edges_us": edges.tolist(), "counts": counts},
+        "slowest_ticks": slowest,
+    }
+
+
+def bond_figures(energies_j: Mapping[str, float], capped: float, points: float) -> dict[str, Any]:
+    """Energies of a bond by kind, J, and the share of its points at which the cap acted.
+
+    Parameters
+    ----------
+    energies_j : mapping of str to float
+        Such as ``"residual"``; see docs/summary.md.
+    capped, points : float
+        Numbers of points; NaN for `capped` where it is not known.
+    """
+    found = {f"{kind}_energy_j": float(energy) for kind, energy in energies_j.items()}
+    if not math.isnan(capped):
+        found["cap_share"] = float(capped / max(points, 1.0))
+    return found
