@@ -36,7 +36,7 @@ from hilrt.session.recording_room import RowsToCome, compare_room
 from hilrt.session.recording_watch import RecordingWatch
 from hilrt.session.run_summary import RunSummary
 from hilrt.session.session_log import SessionLog
-from hilrt.session.summary import without_derivatives
+from hilrt.session.summary import remarks
 from hilrt.step.numerics import Numerics, load_step
 from hilrt.step_log.gather import load_gather
 from hilrt.step_log.signals import build_topics
@@ -165,7 +165,7 @@ async def _tick(
     )
     await ending.bring_down(assembled, master, ended)
     benches.brought_down = True
-    opened.result.warnings += without_derivatives(numerics)
+    opened.result.warnings += remarks(numerics, master.progress)
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ from hilrt.session.loop_thread import run_in_loop
 from hilrt.session.observers import make_judge, make_master, results_of
 from hilrt.session.opening import Connected, connect, describe, elsewhere, read
 from hilrt.session.result import Result
-from hilrt.session.summary import RunFacts, build_summary, without_derivatives
+from hilrt.session.summary import RunFacts, build_summary, remarks
 from hilrt.step_log.signals import build_topics
 from hilrt.timing.monotonic import monotonic_ns
 
@@ -131,7 +131,7 @@ async def _run(
         results=results,
         columns=events.columns,
     )
-    result.warnings += without_derivatives(numerics)
+    result.warnings += remarks(numerics, master.progress)
     result.summary = build_summary(numerics, exchange, master.progress, facts)
     if record:
         result.log = memory.log(file.path, {"session": tables.session.name})

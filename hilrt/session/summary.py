@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,7 +83,29 @@ class RunFacts(NamedTuple):
     columns: Sequence[str] = ()
 
 
-def without_derivatives(numerics: Numerics) -> list[str]:
+#: A step below this share of the session's is no longer one that step control was meant to find.
+COLLAPSED: Final = 1e-4
+
+
+def remarks(numerics: Numerics, progress: Progress) -> list[str]:
+    """Warnings about settings, known at a session's end."""
+    return [*_without_derivatives(numerics), *_collapsed_step(numerics, progress)]
+
+
+def _collapsed_step(numerics: Numerics, progress: Progress) -> list[str]:
+    """A warning where step control went far below the session's step."""
+    session = numerics.plan.session[0]
+    shortest = progress.min_h * 1e-9
+    if not session.variable_step or not 0.0 < shortest < COLLAPSED * session.step:
+        return []
+    return [
+        f"step control went down to {shortest:g} s, {progress.steps:,} steps in all: the error "
+        "that it follows does not fall with the step there, as behind outputs with feedthrough; "
+        f"give [master.step_control] minimum = {0.01 * session.step:g}, or another method"
+    ]
+
+
+def _without_derivatives(numerics: Numerics) -> list[str]:
     """A warning where inputs are extrapolated by derivatives that their sources never gave."""
     plan = numerics.plan
     if not plan.session["derivatives"][0]:

@@ -251,3 +251,71 @@ def test_derivatives_that_never_came_are_said() -> None:
     (warning,) = hilrt.simulate(TWO_MASS, taylor).warnings
     assert warning.startswith("no derivatives came of mass1.")
     assert hilrt.simulate(TWO_MASS, {**taylor, "master.extrapolation.order": 0}).warnings == []
+
+
+class Body(Solver):
+    inputs = (Port("force", "N"),)
+    outputs = (Port("x", "m"), Port("v", "m/s"))
+
+    def __init__(self) -> None:
+        self.x, self.v = 1.0, 0.0
+
+    def initialize(self, t0: float, u0: np.ndarray) -> Sample:
+        return Sample(np.array([self.x, self.v]))
+
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+        a = u(t)[0] / 2.0
+        self.x, self.v = self.x + h * self.v + 0.5 * h * h * a, self.v + h * a
+        return Sample(np.array([self.x, self.v]))
+
+
+class LaggingSpring(Solver):
+    """Answers with the inputs of the step's beginning, however short the step is."""
+
+    inputs = (Port("x", "m"), Port("v", "m/s"))
+    outputs = (Port("force", "N", feedthrough=("x", "v")),)
+
+    def initialize(self, t0: float, u0: np.ndarray) -> Sample:
+        return Sample(np.array([-200.0 * u0[0] - u0[1]]))
+
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+        x, v = u(t)
+        return Sample(np.array([-200.0 * x - v]))
+
+
+COLLAPSING = f"""
+[session]
+name = "lag"
+duration = 0.3
+pace = "asap"
+[master]
+step = 0.005
+step_control = {{ method = "local", rtol = 1e-3 }}
+[subsystems.body]
+adapter = "inprocess"
+model = "{__name__}:Body"
+[subsystems.spring]
+adapter = "inprocess"
+model = "{__name__}:LaggingSpring"
+[[connections]]
+from = "body.x"
+to = "spring.x"
+[[connections]]
+from = "body.v"
+to = "spring.v"
+[[connections]]
+from = "spring.force"
+to = "body.force"
+"""
+
+
+@pytest.mark.parametrize(("minimum", "told"), [(1e-9, True), (5e-5, False)])
+def test_a_step_that_collapses_is_told_with_a_minimum(
+    minimum: float, told: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "lag.toml").write_text(COLLAPSING)
+    key = "master.step_control.minimum"
+    result = hilrt.simulate(tmp_path / "lag.toml", {key: minimum}, record=False)
+    said = [line for line in result.warnings if line.startswith("step control went down to")]
+    assert bool(said) == told
+    assert all("minimum = 5e-05" in line for line in said)
