@@ -293,8 +293,8 @@ def main(command: Callable[[], Any] = app) -> None:
         with sigterm_as_ctrl_c():
             command()
     except SystemExit as ended:
-        if ended.code == ExitStatus.INTERRUPTED and "hilrt.session.left_thread" in sys.modules:
-            from hilrt.session.left_thread import leave_threads
+        if ended.code == ExitStatus.INTERRUPTED and "hilrt.session.loop_thread" in sys.modules:
+            from hilrt.session.loop_thread import leave_threads
 
             leave_threads(ExitStatus.INTERRUPTED)  # Ctrl-C while the numerics are compiled
         raise

@@ -5,11 +5,10 @@ Every session is put together by the same stages: `read`, `describe` and `connec
 `summary`; without processes: `simulate`). Around them: `run` (options, folder, signals) and
 `result`; the life of a session with its processes: `session`, `opened` (its parts), `ending`,
 `closing`. The parts: `benches` and `bench_procedure`, `event_log`, `session_recording` and
-`session_log` with `recording_room` and `recording_watch`, `observers` (of the loop: recording,
-flags, status, expectations), `operation` (commands), `timing_setup`, `run_summary` and
-`reserved_file`.
+`session_log` with `recording_watch`, `observers` (of the loop: recording, flags, status,
+expectations), `operation` (commands), `timing_setup`, `run_summary` and `reserved_file`.
+
 Processes: `processes`, `spawn` with `launch`, `monitoring`, `recorder_process`. Beside the program
-that started it: `live_session` with `session_readings`, in a `loop_thread`. What takes long to
-load: `left_thread`. Of test sequences from outside:
-`sequence_sessions`, `pytest_plugin`.
+that started it: `live_session` with `session_readings`, in a `loop_thread`. Test
+sequences from outside: `sequence_sessions`, `pytest_plugin`.
 """

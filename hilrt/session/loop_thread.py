@@ -1,9 +1,14 @@
-"""An event loop in a thread of its own, for what must not stand in the way of the caller's."""
+"""Threads of a session: an event loop of its own, and work that may be left.
+
+No thread can be stopped, and a compiler takes long: a session that ends leaves it alone.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
+import os
 import sys
 import threading
 from collections.abc import Callable, Coroutine
@@ -13,6 +18,8 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 Answer = TypeVar("Answer")
 
+#: Of a thread that may be left.
+NAME = "hilrt: may be left"
 #: How long another thread may compute before this one gets its turn, s. Python's own is 5 ms.
 #: Measured at 1 kHz for 3 s beside a program that computes all the time, on two busy processors:
 #: 1018 and 748 steps instead of 528 and 435, lateness 4.4 and 6.8 ms (p99) instead of 12.
@@ -140,3 +147,44 @@ def loop_runs() -> bool:
     except RuntimeError:
         return False
     return True
+
+
+async def in_left_thread(work: Callable[[], None]) -> None:
+    """Await the end of `work`; what it raises is raised. Cancelled, this leaves the work alone.
+
+    The process waits for it at its end, as ending beside a compiler may crash; but see
+    `leave_threads`.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+
+    def tell(error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+    def run() -> None:
+        error: BaseException | None = None
+        try:
+            work()
+        except BaseException as raised:
+            error = raised
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(tell, error)
+        atexit.unregister(thread.join)
+
+    thread = threading.Thread(target=run, name=NAME, daemon=True)
+    atexit.register(thread.join)
+    thread.start()
+    await done
+
+
+def leave_threads(status: int) -> None:
+    """End the process at once, if work was left alone in it, with this exit status."""
+    if any(thread.name == NAME for thread in threading.enumerate()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)

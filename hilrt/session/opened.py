@@ -20,7 +20,7 @@ from hilrt.session.event_log import EventLog
 from hilrt.session.monitoring import Monitoring
 from hilrt.session.operation import Operator
 from hilrt.session.processes import Processes
-from hilrt.session.recording_room import require_room
+from hilrt.session.recording_watch import require_room
 from hilrt.session.reserved_file import ReservedFile
 from hilrt.session.result import RunResult
 from hilrt.session.run import RunOptions, run_folder

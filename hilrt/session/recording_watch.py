@@ -1,24 +1,93 @@
-"""Whether the recording goes on: the recorder's progress and the room on the disk."""
+"""Room on the disk, judged before a recording begins; and its progress, while it runs."""
 
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
 
+from hilrt.errors import ConfigError
 from hilrt.monitor.session_state import SessionState
 from hilrt.record.capped_logs import LARGEST
 from hilrt.record.feed import ProgressReceiver
 from hilrt.record.recorder_feed import RecorderFeed
 from hilrt.session.event_log import EventLog
-from hilrt.session.recording_room import ROOM_TO_END, megabytes
 from hilrt.timing.monotonic import monotonic_ns
 
+#: With less room a recording is not begun, bytes.
+ROOM_TO_BEGIN = 48 << 20
+#: With less room a required recording ends, while its log can still be closed, bytes.
+ROOM_TO_END = 16 << 20
+#: For so much session time there must be room, s; the rest is only told of: a session may be ended
+#: before its duration, and its growth is watched.
+FIRST_S = 60.0
+#: Size of a row in the file per byte of its values: 0.32 to 0.58 in the sessions that come with
+#: the program, each of some seconds.
+PACKED = 0.5
 #: A recorder that writes nothing for so long, though there is something to write, is told of, ns.
 STALL_NS = 3_000_000_000
 #: How often the recorder's progress is looked at, s.
 LOOK_S = 0.5
 #: Session time after which the log's growth says how much room it will need, s.
 KNOWN_AFTER_S = 10.0
+
+
+class RowsToCome(NamedTuple):
+    """The rows of a recording: number of `signals`, time between two rows and of all, s."""
+
+    signals: int
+    step: float
+    duration: float
+
+    def size(self, seconds: float) -> int:
+        """About how large the log is after that much session time, bytes."""
+        rows = min(seconds, self.duration) / self.step
+        return round(8 * PACKED * self.signals * rows)
+
+    def __str__(self) -> str:
+        return f"{self.signals} signals every {1e3 * self.step:g} ms"
+
+
+def require_room(folder: Path) -> None:
+    """`ConfigError` if the disk has no room for any recording to begin."""
+    free = shutil.disk_usage(folder).free
+    if free < ROOM_TO_BEGIN:
+        raise ConfigError(
+            f"folder {folder}: {megabytes(free)} are free, and a recording needs at least "
+            f"{megabytes(ROOM_TO_BEGIN)}; choose another folder, or make room"
+        )
+
+
+def compare_room(folder: Path, rows: RowsToCome) -> str:
+    """What is to be told of the room for these rows; empty if there is enough.
+
+    Raises
+    ------
+    ConfigError
+        If there is not enough for the first minute.
+    """
+    free = shutil.disk_usage(folder).free
+    room, first = free - ROOM_TO_END, rows.size(FIRST_S)
+    if room < first:
+        least = min(FIRST_S, rows.duration)
+        raise ConfigError(
+            f"folder {folder}: {megabytes(free)} are free, and {least:g} s of {rows} need about "
+            f"{megabytes(first)}; choose another folder, or make room"
+        )
+    whole = rows.size(rows.duration)
+    if room < whole:
+        return (
+            f"{megabytes(free)} are free, and the {rows.duration:g} s of the session need about "
+            f"{megabytes(whole)} ({rows}); make room, or record around triggers"
+        )
+    return ""
+
+
+def megabytes(size: int) -> str:
+    """A size in words."""
+    return f"{size / 1e6:,.0f} MB"
 
 
 class RecordingWatch:

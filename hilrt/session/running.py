@@ -32,8 +32,7 @@ from hilrt.session.ending import Ending, run_loop
 from hilrt.session.observers import make_judge, make_master
 from hilrt.session.opened import Opened
 from hilrt.session.opening import Connected
-from hilrt.session.recording_room import RowsToCome, compare_room
-from hilrt.session.recording_watch import RecordingWatch
+from hilrt.session.recording_watch import RecordingWatch, RowsToCome, compare_room
 from hilrt.session.run_summary import RunSummary
 from hilrt.session.session_log import SessionLog
 from hilrt.session.summary import remarks

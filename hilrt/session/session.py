@@ -23,8 +23,7 @@ from hilrt.monitor.session_state import SessionState
 from hilrt.peers.remote_link import RemoteLink
 from hilrt.session.benches import Benches
 from hilrt.session.closing import close_described, close_opened
-from hilrt.session.left_thread import in_left_thread
-from hilrt.session.loop_thread import LoopThread, loop_runs
+from hilrt.session.loop_thread import LoopThread, in_left_thread, loop_runs
 from hilrt.session.opened import Opened, open_parts
 from hilrt.session.opening import Connected, Described, connect, describe, read
 from hilrt.session.result import RunResult

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hilrt.config.session_file import load_session
 from hilrt.exit_status import ExitStatus
-from hilrt.session.left_thread import NAME
+from hilrt.session.loop_thread import NAME
 from hilrt.session.run import RunOptions
 from hilrt.session.session import SessionRun
 
@@ -44,7 +44,7 @@ def test_a_session_that_is_interrupted_does_not_wait_for_the_compiler(tmp_path, 
 COMMAND = """
 import threading
 from hilrt.cli.main import main
-from hilrt.session.left_thread import NAME
+from hilrt.session.loop_thread import NAME
 
 def command():
     threading.Thread(target=threading.Event().wait, name=NAME, daemon=True).start()

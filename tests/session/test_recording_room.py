@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from hilrt.errors import ConfigError
-from hilrt.session import recording_room
-from hilrt.session.recording_room import RowsToCome, compare_room, require_room
+from hilrt.session import recording_watch
+from hilrt.session.recording_watch import RowsToCome, compare_room, require_room
 
 MB = 1_000_000
 #: 0.4 MB of values each second of an hour, half of it in the file.
@@ -19,7 +19,7 @@ def free(monkeypatch):
 
     def set_free(megabytes):
         usage = SimpleNamespace(free=round(megabytes * MB))
-        monkeypatch.setattr(recording_room.shutil, "disk_usage", lambda folder: usage)
+        monkeypatch.setattr(recording_watch.shutil, "disk_usage", lambda folder: usage)
 
     return set_free
 
