@@ -6,6 +6,7 @@ its rows are not read.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -108,8 +109,18 @@ def analyse_log(path: str | Path) -> LogAnalysis:
         summary=summarise_rows(statistics, stream.metadata, stream.events) | summary,
         summarised=bool(summary),
         settings=settings,
-        advice=advise(statistics, settings, bonds_of(stream)),
+        advice=advise(statistics, settings, bonds_of(stream), _named_step(summary)),
     )
+
+
+def _named_step(summary: Mapping[str, Any]) -> float | None:
+    """Step that the advice in a summary names, s."""
+    steps = [
+        step
+        for change in summary.get("advice") or ()
+        if isinstance(step := change["settings"].get("master.step"), float)
+    ]
+    return min(steps, default=None)
 
 
 def read_rows(file: Path) -> tuple[LogStream, dict[str, Curve], LogStatistics]:

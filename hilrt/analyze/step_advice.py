@@ -74,6 +74,7 @@ def advise(
     statistics: LogStatistics,
     tables: Mapping[str, Any],
     bonds: Mapping[str, Mapping[str, str]],
+    named_s: float | None = None,
 ) -> Advice | None:
     """Recommend a macro step; None where the log lacks the figures for it.
 
@@ -85,6 +86,8 @@ def advise(
         Of the log: the session file has orders and thresholds.
     bonds : mapping of str to mapping
         Bond to the names of its ``effort`` and ``flow``.
+    named_s : float, optional
+        Step that the session's own advice names for its estimated error, s.
     """
     steps = statistics.stats.get("master:step")
     if steps is None or not steps.count or not statistics.rows:
@@ -93,16 +96,19 @@ def advise(
     # Skipped ticks make the intervals longer than the step: the defects are those of the interval.
     interval = statistics.duration_s / max(statistics.rows - 1, 1)
     used = interval if variable else steps.last
-    above = min(
-        _from_above(statistics, tables, bonds, interval), key=lambda b: b.step_s, default=None
-    )
+    bounds = [*_from_above(statistics, tables, bonds, interval)]
+    if named_s is not None:
+        bounds.append(
+            Bound(named_s, "the estimated error asks for it, as the verdict's advice says")
+        )
+    above = min(bounds, key=lambda b: b.step_s, default=None)
     below = max(_from_below(statistics, tables), key=lambda b: b.step_s, default=None)
     skipped = f" ({_ms(interval)} on average: ticks were skipped)" if interval > 1.1 * used else ""
     at = f"{'Mean step' if variable else 'Step'} of the session: {_ms(used)}{skipped}."
-    return _advice(used, above, below, at)
+    return _advice(used, above, below, at, bool(bonds))
 
 
-def _advice(used: float, above: Bound | None, below: Bound | None, at: str) -> Advice:
+def _advice(used: float, above: Bound | None, below: Bound | None, at: str, bonds: bool) -> Advice:
     if above is None:
         text = f"{at} No defect in the log says how long it may be."
         return Advice(used, None, below, None, text)
@@ -110,9 +116,10 @@ def _advice(used: float, above: Bound | None, below: Bound | None, at: str) -> A
     if below is not None:
         parts.append(f"At least {_ms(below.step_s)}: {below.basis}.")
     if below is not None and below.step_s > above.step_s:
+        correct = "correct the bond, " if bonds else ""
         parts.append(
-            "No step satisfies both: raise the order of extrapolation, correct the bond, or make "
-            "the subsystem faster."
+            f"No step satisfies both: raise the order of extrapolation, {correct}or make the "
+            "subsystem faster."
         )
         return Advice(used, above, below, None, " ".join(parts))
     recommended = _round_down(above.step_s)

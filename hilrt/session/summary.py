@@ -28,6 +28,7 @@ from hilrt.reliability.figures import (
     timing_figures,
 )
 from hilrt.reliability.flags import flag_totals
+from hilrt.reliability.guard import DIVERGED
 from hilrt.reliability.verdict import GOOD, WORDS, SessionCourse
 from hilrt.session.result import FORMAT
 from hilrt.step.numerics import Numerics
@@ -143,7 +144,9 @@ def build_summary(
     )
     judgement = judged(course, totals)
     changes = []
-    if judgement["verdict"] != WORDS[GOOD]:
+    diverged = state.session[0].alarm_level == DIVERGED
+    # No setting would have kept a process from being killed, or a model from raising.
+    if judgement["verdict"] != WORDS[GOOD] and (run.fault is None or diverged):
         changes = advice(numerics.network, plan, state, errors, totals, time_s)
     host = host_report()
     summary = {

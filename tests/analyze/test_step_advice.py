@@ -57,6 +57,17 @@ def test_time_bounds_the_step_from_below() -> None:
     assert slow.recommended_s is None
     assert "a computes" in slow.text
     assert "No step satisfies both" in slow.text
+    assert "correct the bond" not in slow.text  # there is none
+
+
+def test_one_page_names_one_step() -> None:
+    """The verdict's advice, where it asks for a shorter one."""
+    file = tomllib.loads(FILE.replace(b"ORDER", b"0").decode())
+    for named, recommended in ((0.25e-3, 0.25e-3), (5e-3, 1e-3), (None, 1e-3)):
+        advice = advise(session(0.1), file, {}, named)
+        assert advice is not None
+        assert advice.recommended_s == pytest.approx(recommended)
+        assert ("the verdict's advice" in advice.text) == (recommended < 1e-3)
 
 
 def test_log_without_timing_gives_no_advice() -> None:

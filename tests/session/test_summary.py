@@ -3,6 +3,7 @@ import math
 
 import pytest
 
+from hilrt.reliability.guard import DIVERGED
 from hilrt.session.summary import RunFacts, build_summary
 from hilrt.solver import Port
 from hilrt.timing.progress import Progress
@@ -129,3 +130,25 @@ def test_a_session_that_ended_before_it_began():
     assert summary["step_size_s"] == {"first": 0.0, "min": 0.0, "mean": 0.0, "max": 0.0}
     assert summary["verdict"] == "unreliable"
     assert summary["reasons"] == ["ended by a fault: subsystem 'two': silent"]
+
+
+def test_a_process_that_was_killed_is_no_reason_for_another_setting(ran):
+    """Nor is an exception of a model; a divergence is one."""
+    asked = []
+
+    def advise(*arguments):
+        asked.append(arguments)
+        return []
+
+    progress = progress_of(ran, 50)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hilrt.session.summary.advice", advise)
+        assert (
+            summarize(ran, progress, fault="subsystem 'a': its process was ended")["advice"] == []
+        )
+        assert asked == []
+        before = ran.numerics.state.session[0].alarm_level
+        ran.numerics.state.session[0].alarm_level = DIVERGED
+        summarize(ran, progress, fault="divergence: a.y")
+        ran.numerics.state.session[0].alarm_level = before
+    assert len(asked) == 1
