@@ -15,9 +15,10 @@ import os
 import shutil
 import stat
 import tempfile
+import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from numba.core import caching
 
@@ -49,10 +50,30 @@ class _InOurFolder(caching.CompileResultCacheImpl):
     _locator_classes = caching.CompileResultCacheImpl._locator_classes[:1]
 
 
+class _UniqueNames(caching.IndexDataCacheFile):
+    """Files of one function, none of which another process overwrites.
+
+    numba numbers them from the index that it has read. Two processes that compile a function for
+    different types at once would choose the same number: the index of the one then names the code
+    of the other. With names of their own, at worst an entry is missing and compiled again.
+    """
+
+    def _data_name(self, number: int) -> str:
+        names: Any = super()
+        return cast(str, names._data_name(uuid.uuid4().int >> 64))
+
+
 class TolerantCache(caching.FunctionCache):
     """numba's cache of one function; what it cannot read or write is compiled anew."""
 
     _impl_class = _InOurFolder
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        _caching.FunctionCache.__init__(self, function)
+        own: Any = self
+        files: Any = _UniqueNames
+        stamp = own._impl.locator.get_source_stamp()
+        own._cache_file = files(own._cache_path, own._impl.filename_base, stamp)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Compiled code of a signature, or None."""

@@ -6,7 +6,7 @@ import shutil
 import numba
 import numpy as np
 import pytest
-from numba.core.caching import FunctionCache
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 from hilrt.compilation import code_cache
 from hilrt.compilation.code_cache import TolerantCache, cache_folder
@@ -122,3 +122,25 @@ def test_code_that_was_cut_off_is_made_anew(tmp_path, monkeypatch, caplog):
     assert len(caplog.records) == 1
     shutil.rmtree(tmp_path)
     assert np.array_equal(compiled(doubled)(np.array([1])[0]), 2)
+
+
+def test_two_processes_that_keep_code_at_once_do_not_mix_it_up(tmp_path, monkeypatch):
+    """The second one reads the index before, and writes its code before the first one does."""
+    monkeypatch.setattr("hilrt.compilation.compiled.cache_folder", lambda: str(tmp_path))
+    save_data = IndexDataCacheFile._save_data
+    first, second = compiled(doubled), compiled(doubled)
+
+    def interrupted(self, name, data):
+        with monkeypatch.context() as during:
+            during.setattr(IndexDataCacheFile, "_save_data", save_data)
+            during.setattr(IndexDataCacheFile, "_load_index", lambda self: {})
+            assert second(2) == 4
+        save_data(self, name, data)
+
+    with monkeypatch.context() as during:
+        during.setattr(IndexDataCacheFile, "_save_data", interrupted)
+        assert first(2.5) == 5.0
+    for argument in (2, 2.5):
+        again = compiled(doubled)
+        assert again(argument) == 2 * argument
+        assert type(again(argument)) is type(argument)
