@@ -22,7 +22,7 @@ from hilrt.can.bus_faults import BusFaults, BusOffRecovery
 from hilrt.can.protection import MessageOptions, Protection
 from hilrt.check.check import check_file
 from hilrt.cli import main as cli
-from hilrt.config import record_tables, registry, stimuli
+from hilrt.config import registry, session_tables
 from hilrt.config import structs as config
 from hilrt.config.session_file import load_session
 from hilrt.fmu.fmu_options import FmuOptions
@@ -68,8 +68,8 @@ SECTIONS = {
     "`[[connections]]`": config.Connection,
     "`[[bonds]]`": config.Bond,
     "`[bonds.correction]`": config.Correction,
-    "`[[stimuli]]`": stimuli.Stimulus,
-    "`[[stimuli.segments]]`": stimuli.StimulusSegment,
+    "`[[stimuli]]`": session_tables.Stimulus,
+    "`[[stimuli.segments]]`": session_tables.StimulusSegment,
     "`[[calculated]]`": config.Calculated,
     "`[[lookup_tables]]`": config.LookupEntry,
     "`[[alarms]]`": config.Alarm,
@@ -77,10 +77,10 @@ SECTIONS = {
     "`[[start]]`": config.Step,
     "`[[match]]`": config.Match,
     "`[reliability]`": config.Reliability,
-    "`[monitor]`": record_tables.MonitorTable,
-    "`[monitor.adjust.NAME]`": record_tables.Adjustable,
-    "`[record]`": record_tables.RecordTable,
-    "`[[record.trigger]]`": record_tables.TriggerTable,
+    "`[monitor]`": session_tables.MonitorTable,
+    "`[monitor.adjust.NAME]`": session_tables.Adjustable,
+    "`[record]`": session_tables.RecordTable,
+    "`[[record.trigger]]`": session_tables.TriggerTable,
 }
 
 

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from hilrt.bench.bench_options import BenchOptions
-from hilrt.bench.emulated_benches import BENCHES, read_scenario
-from hilrt.bench.guard_states import NS
+from hilrt.bench.emulate import BENCHES, read_scenario
+from hilrt.bench.guard_states import NS, SETTLE_NS, SETTLE_TIMEOUT_NS, longest_ramp
 from hilrt.bench.read_bench import read_bench
-from hilrt.bench.settling import SETTLE_NS, SETTLE_TIMEOUT_NS, longest_ramp
 from hilrt.can.bus_keys import CLOSED, doubtful_keys, interface_down, missing_interface
 from hilrt.can.database import database_file
 from hilrt.can.message_stats import REASONS

@@ -19,8 +19,8 @@ from hilrt.can.database import (
     load_database,
     measured_port,
 )
+from hilrt.config.session_tables import NonNegative
 from hilrt.config.structs import SubsystemOptions
-from hilrt.config.table import NonNegative
 from hilrt.config.units import UNSTATED
 from hilrt.errors import ConfigError
 from hilrt.link import Arrival, Link, PortsError

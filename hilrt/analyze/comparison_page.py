@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from hilrt.analyze.log_analysis import LogAnalysis
-from hilrt.analyze.log_comparison import LogComparison, flattened
+from hilrt.analyze.log_comparison import PARTED, LogComparison, SignalDifference, flattened
 from hilrt.analyze.report import notes_of, save
 from hilrt.analyze.report_page import escape, render, table, tables_html
-from hilrt.analyze.signal_differences import PARTED, SignalDifference
 from hilrt.errors import RecordError
 from hilrt.step_log.signals import CIRCUMSTANCES
 from hilrt.wording import number, words
@@ -38,7 +37,7 @@ def write_comparison(found: LogComparison, out: Path, *, png: bool = False) -> P
     save(out, page)
     save(out.with_suffix(".json"), json.dumps(found.as_json(), indent=1, default=str))
     if png:
-        from hilrt.analyze.report_png import write_pictures
+        from hilrt.analyze.report_page import write_pictures
 
         write_pictures([*first, *others], out.with_suffix(""))
     return out

@@ -10,8 +10,7 @@ from bokeh.models import ColumnDataSource, HoverTool, Range1d
 from hilrt.analyze.curves import for_plot
 from hilrt.analyze.figure_style import COLOURS, Drawing, legend_above, time_figure
 from hilrt.analyze.figures import connections_of
-from hilrt.analyze.log_comparison import QUANTITIES, LogComparison
-from hilrt.analyze.signal_differences import SignalDifference
+from hilrt.analyze.log_comparison import QUANTITIES, LogComparison, SignalDifference
 from hilrt.record.decimate import Curve
 from hilrt.wording import number
 

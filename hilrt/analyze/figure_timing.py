@@ -6,13 +6,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
-from bokeh.models import ColumnDataSource, HoverTool, Range1d
+from bokeh.models import ColumnDataSource, FactorRange, HoverTool, Range1d
 from bokeh.models.annotations import Span
 from bokeh.plotting import figure
 
+from hilrt.analyze.can_traffic import CanTraffic
 from hilrt.analyze.curves import for_plot
+from hilrt.analyze.figure_can import draw_can
 from hilrt.analyze.figure_style import COLOURS, Drawing, legend_above, literal, plain, time_figure
+from hilrt.analyze.figures import Material, draw_all, time_range
+from hilrt.analyze.log_analysis import LogAnalysis
+from hilrt.analyze.log_statistics import WorstStep
 from hilrt.record.decimate import Curve
+from hilrt.wording import words
 
 #: Intervals of a figure over time; of each the largest value is drawn.
 PEAKS = 300
@@ -142,3 +148,77 @@ def _histogram(edges: Sequence[float], counts: Sequence[int], deadline_us: float
     if deadline_us is not None:
         plot.add_layout(_deadline(deadline_us, "height"))
     return plot
+
+
+def draw_worst(steps: Sequence[WorstStep]) -> list[Drawing]:
+    """One bar per step, the worst on top; nothing without steps."""
+    if not steps:
+        return []
+    compute = [step.values.get("master:compute", 0.0) for step in steps]
+    total = [
+        max(step.values.get("master:lateness", 0.0), c)
+        for step, c in zip(steps, compute, strict=True)
+    ]
+    woke = [t - c for t, c in zip(total, compute, strict=True)]
+    names = [f"{step.t:.4f} s" for step in steps]
+    plot: Any = figure(
+        height=90 + 24 * len(steps),
+        sizing_mode="stretch_width",
+        y_range=FactorRange(factors=list(reversed(list(dict.fromkeys(names))))),
+        x_axis_label="µs after the tick",
+        tools="pan,box_zoom,reset,save",
+        active_scroll=None,
+        output_backend="canvas",
+    )
+    plain(plot)
+    plot.ygrid.grid_line_color = None
+    notes = [_peers(step) for step in steps]
+    parts = (
+        ("woke late", COLOURS[1], [0.0] * len(steps), woke),
+        ("computing", COLOURS[0], woke, total),
+    )
+    for label, colour, left, right in parts:
+        data = {"y": names, "left": left, "right": right, "note": notes}
+        plot.hbar(
+            y="y",
+            left="left",
+            right="right",
+            height=0.6,
+            source=ColumnDataSource(data),
+            color=colour,
+            legend_label=label,
+        )
+    plot.add_tools(HoverTool(tooltips=[("until", "@right{0.0} µs"), ("", "@note")]))
+    plot.legend.orientation = "horizontal"
+    plot.legend.background_fill_alpha = 0.0
+    plot.legend.border_line_alpha = 0.0
+    plot.legend.padding = 2
+    plot.legend.margin = 0
+    plot.add_layout(plot.legend[0], "above")
+    note = "From the tick to the last input on the wire. Pointing at a bar tells the subsystems."
+    return [Drawing("The ten worst ticks: what they were spent on", note, plot)]
+
+
+def _peers(step: WorstStep) -> str:
+    """What the subsystems did around the tick."""
+    parts = []
+    for name, value in step.values.items():
+        peer, _, kind = name.rpartition(":")
+        if peer != "master" and kind == "compute" and value == value:
+            parts.append(f"{peer} computed {value:.0f} µs")
+        elif kind == "late" and value > 0.0:
+            parts.append(f"{peer} late")
+    return "; ".join([*parts, *(words(cause) for cause in step.causes)])
+
+
+def draw_report(analysis: LogAnalysis, traffic: CanTraffic | None) -> list[Drawing]:
+    """The figures for which a log has data."""
+    material = Material.gather(analysis.stream, analysis.curves)
+    shared = time_range(material)
+    names = material.present(material.topics.get("timing", []))
+    curves = {name: analysis.curves[name] for name in names}
+    deadline_us = analysis.deadline_us
+    timing = draw_timing(curves, shared, analysis.summary, deadline_us)
+    timing += draw_worst(analysis.statistics.worst_steps())
+    can = [] if traffic is None else draw_can(traffic, shared)
+    return draw_all(material, shared, [*can, *timing])

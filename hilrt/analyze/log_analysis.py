@@ -1,8 +1,4 @@
-"""A log read once, with everything that a page about it or a comparison needs.
-
-Of a long log the recorder has kept most of that already (`hilrt.analyze.report_accumulator`); then
-its rows are not read.
-"""
+"""Everything that a report needs of one log, read once."""
 
 from __future__ import annotations
 
@@ -14,17 +10,46 @@ from typing import Any
 from hilrt.analyze.can_traffic import CanTraffic, read_traffic
 from hilrt.analyze.curves import read_curves
 from hilrt.analyze.log_statistics import LogStatistics
-from hilrt.analyze.recorded_settings import recorded_settings
 from hilrt.analyze.report_accumulator import intervals, read_accumulated
 from hilrt.analyze.rows_summary import summarise_rows
 from hilrt.analyze.step_advice import Advice, advise
-from hilrt.errors import RecordError
-from hilrt.files.json import parse_json
-from hilrt.files.regular import read_regular
+from hilrt.config.parse_toml import parse_toml
+from hilrt.config.session_file import apply_override
+from hilrt.errors import ConfigError, RecordError
+from hilrt.files.formats import parse_json
+from hilrt.files.text import read_regular
 from hilrt.record.decimate import Curve
 from hilrt.record.find_log import find_log
 from hilrt.record.messages import FILE_NAME as LOG_NAME
 from hilrt.record.reader import LogStream
+
+
+def changes_of(metadata: Mapping[str, str], key: str) -> list[str]:
+    """``table.key=value`` texts under a key of the metadata: ``overrides``, ``what_if``."""
+    try:
+        return [str(item) for item in parse_json(metadata.get(key) or "[]")]
+    except (ValueError, TypeError):  # of another version
+        return []
+
+
+def recorded_settings(
+    metadata: Mapping[str, str], attachments: Mapping[str, bytes]
+) -> dict[str, Any]:
+    """Tables of the session file in a log, as they acted; empty where there is none."""
+    files = [name for name in attachments if name.endswith(".toml")]
+    named = metadata.get("session_file", "")
+    for name in [named] * (named in files) + files:
+        try:
+            tables = parse_toml(attachments[name].decode())
+        except ValueError:  # no TOML, or no UTF-8
+            continue
+        for change in changes_of(metadata, "overrides") + changes_of(metadata, "what_if"):
+            try:
+                apply_override(tables, change)
+            except ConfigError:  # of another version's file
+                continue
+        return tables
+    return {}
 
 
 @dataclass

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
-from hilrt.analyze.corrector_matrices import (
+from hilrt.analyze.stability import (
     CorrectorMatrices,
     corrector_matrices,
     coupling_by_order,

@@ -13,15 +13,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hilrt.analyze.log_analysis import LogAnalysis, analyse_log, bonds_of
+from hilrt.analyze.figure_can import can_table
+from hilrt.analyze.log_analysis import LogAnalysis, analyse_log, bonds_of, changes_of
 from hilrt.analyze.measured_points import measured_points, point_table, results_of
-from hilrt.analyze.recorded_settings import changes_of
-from hilrt.analyze.report_can import can_table
 from hilrt.analyze.report_page import escape, render, tables_html
 from hilrt.analyze.report_tables import event_table, long_tables, result_table, short_tables
 from hilrt.analyze.step_advice import Advice
 from hilrt.errors import RecordError
-from hilrt.files.whole_file import write_whole
+from hilrt.files.text import write_whole
 from hilrt.record.messages import FILE_NAME as LOG_NAME
 from hilrt.record.reader import LogStream
 from hilrt.wording import number
@@ -58,9 +57,9 @@ def write_page(
 ) -> Path:
     """As `write_report`, of a log that has been read."""
     try:
-        from hilrt.analyze.figure_failures import draw_failures
-        from hilrt.analyze.figure_map import draw_maps
-        from hilrt.analyze.report_figures import draw_report
+        from hilrt.analyze.figure_timing import draw_report
+        from hilrt.analyze.figures import draw_failures
+        from hilrt.analyze.measured_points import draw_maps
     except ImportError:
         raise RecordError("the report needs bokeh; install hilrt[report]") from None
     summary, statistics = analysis.summary, analysis.statistics
@@ -94,7 +93,7 @@ def write_page(
         text = json.dumps(numbers, indent=1, ensure_ascii=False, default=str)
         save(target.with_suffix(".json"), text)
     if png:
-        from hilrt.analyze.report_png import write_pictures
+        from hilrt.analyze.report_page import write_pictures
 
         write_pictures([*failures, *maps, *drawings], target.with_suffix(""))
     return target

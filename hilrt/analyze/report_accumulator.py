@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hilrt.analyze.curves import Envelopes
-from hilrt.analyze.log_statistics import Intervals, LogStatistics, SignalStatistics
-from hilrt.analyze.slowest_rows import WorstStep
-from hilrt.files.msgpack import NOT_MSGPACK
+from hilrt.analyze.log_statistics import Intervals, LogStatistics, SignalStatistics, WorstStep
+from hilrt.files.formats import NOT_MSGPACK
 from hilrt.logs.log_file import read_attachments, read_index
 from hilrt.record import cdr
 from hilrt.record.decimate import Curve

@@ -6,9 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hilrt.analyze.log_statistics import LogStatistics
+from hilrt.analyze.log_statistics import LogStatistics, WorstStep
 from hilrt.analyze.report_page import table
-from hilrt.analyze.slowest_rows import WorstStep
 from hilrt.record.reader import LogStream
 from hilrt.wording import (
     ERROR_COLUMNS,

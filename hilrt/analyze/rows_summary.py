@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hilrt.analyze.log_statistics import LogStatistics, SignalStatistics
-from hilrt.files.json import parse_json
+from hilrt.files.formats import parse_json
 from hilrt.record.reader import LogEvent
 from hilrt.reliability.causes import CAUSES
 from hilrt.reliability.estimates import Estimate

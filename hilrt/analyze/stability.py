@@ -8,14 +8,174 @@ by extrapolation and corrector is a linear map ``z_{n+1} = Φ z_n`` of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from hilrt.analyze.corrector_matrices import corrector_matrices, interpolation_weights
 from hilrt.coupling.jacobian import LinearSubsystem, block_diagonal, expm
+from hilrt.coupling.true_inputs import lagrange_basis
 from hilrt.solver import Floats
+from hilrt.tables.network import Network
+from hilrt.tables.ports import Bools
+
+
+@dataclass(frozen=True)
+class CorrectorMatrices:
+    """All that follows from the Jacobians, the connections and alpha.
+
+    Attributes
+    ----------
+    outputs : tuple of ndarray, shape (ny, (p + 2) ny + (p + 1) nu)
+        By number of past samples at hand (0 to p + 1; with none nothing is corrected): from the
+        stacked y_{n+1}, y*_n, y*_{n-1}, ..., a_0, a_1, ... to y*_{n+1}.
+    means : tuple of ndarray, shape (nu, (p + 2) ny)
+        From the stacked y*_{n+1}, y*_n, ... to the mean true input over the step.
+    alpha : ndarray, shape (nu,)
+        Share of the accumulated input error that the offset makes up; 0 where none may act.
+    """
+
+    outputs: tuple[Floats, ...]
+    means: tuple[Floats, ...]
+    alpha: Floats
+
+    def correct(
+        self, y: Floats, past: Floats, sent: Floats, offset: Floats
+    ) -> tuple[Floats, Floats]:
+        """One step of the correction, column by column.
+
+        Parameters
+        ----------
+        y : ndarray, shape (ny, nz)
+            Outputs as they came, at the end of the step.
+        past : ndarray, shape (samples, ny, nz)
+            Corrected outputs before, newest first; at most p + 1.
+        sent : ndarray, shape (p + 1, nu, nz)
+            Inputs over the step, coefficients of powers of (t - start)/h.
+        offset : ndarray, shape (nu, nz)
+            du_c.
+
+        Returns
+        -------
+        corrected, offset : ndarray, shape (ny, nz), (nu, nz)
+        """
+        (ny, nz), terms, samples = y.shape, len(sent), len(past)
+        missing = np.zeros((terms - samples, ny, nz))
+        known = np.concatenate([y[None], past, missing]).reshape(-1, nz)
+        corrected: Floats = self.outputs[samples] @ np.vstack([known, sent.reshape(-1, nz)])
+        known[:ny] = corrected
+        mean_sent = np.tensordot(1.0 / np.arange(1.0, terms + 1.0), sent, 1)
+        error = self.means[samples] @ known - mean_sent
+        return corrected, np.where(self.alpha[:, None] != 0.0, offset, 0.0) + (
+            self.alpha[:, None] * error
+        )
+
+
+def coupling_by_order(network: Network) -> dict[int, Floats]:
+    """The parts of the coupling matrix whose connections have the same order, (nu, ny) each."""
+    connections, parts = network.connections, {}
+    for order in np.unique(connections.order):
+        own = connections.order == order
+        part = np.zeros_like(network.L)
+        index = connections.targets()[own], connections.source[own]
+        np.add.at(part, index, connections.gain[own])
+        parts[int(order)] = part
+    return parts
+
+
+def corrector_matrices(
+    coupling: Mapping[int, Floats], gamma: Floats, alpha: float, feedthrough: Bools
+) -> CorrectorMatrices:
+    """The correction's matrices.
+
+    Parameters
+    ----------
+    coupling : mapping of int to ndarray, shape (nu, ny)
+        By order of the connections, the part of the coupling matrix that they make.
+    gamma : ndarray, shape (p + 1, ny, nu)
+        Interface Jacobians; rows of outputs that are not to be corrected are zero.
+    alpha : float
+        Share of the accumulated input error that the offset makes up.
+    feedthrough : ndarray of bool, shape (ny, nu)
+        Which outputs depend on which inputs directly.
+
+    Raises
+    ------
+    ValueError
+        If the Jacobians do not have the shape that the coupling needs.
+    """
+    L: Floats = np.sum(list(coupling.values()), axis=0)
+    p, (nu, ny) = max(coupling), L.shape
+    if gamma.shape != (p + 1, ny, nu):
+        raise ValueError(f"Jacobians of shape {gamma.shape}; the coupling needs {(p + 1, ny, nu)}")
+    gamma = np.where((L != 0.0).any(axis=1), gamma, 0.0)  # other inputs are what they should be
+    idle = np.eye(ny, (p + 2) * ny + (p + 1) * nu)
+    outputs, means = [idle], [np.zeros((nu, (p + 2) * ny))]
+    mean_of_power = 1.0 / np.arange(1.0, p + 3.0)
+    for samples in range(1, p + 2):
+        solved = _solve(gamma, interpolation_weights(coupling, samples, (p + 2, p + 1)))
+        outputs.append(idle if solved is None else solved)
+        higher = {order + 1: part for order, part in coupling.items()}
+        weights = interpolation_weights(higher, samples, (p + 2, p + 2))
+        mean = np.tensordot(mean_of_power, weights, (0, 1))
+        means.append(mean.transpose(1, 0, 2).reshape(nu, -1))
+    allowed = _offset_inputs(gamma, L, feedthrough)
+    return CorrectorMatrices(tuple(outputs), tuple(means), np.where(allowed, alpha, 0.0))
+
+
+def interpolation_weights(
+    coupling: Mapping[int, Floats],
+    samples: int,
+    shape: tuple[int, int],
+    nodes: Floats | None = None,
+) -> Floats:
+    """``W[j, m]`` with ``u_m = sum_j W[j, m] y_j``: polynomials through the newest outputs.
+
+    Parameters
+    ----------
+    coupling : mapping of int to ndarray, shape (nu, ny)
+        By degree of the polynomial.
+    samples : int
+        Highest degree that the samples suffice for.
+    shape : (int, int)
+        Number of samples and of coefficients; further ones than there are have no weight.
+    nodes : ndarray, optional
+        Normalised times of the samples y_j; default 1, 0, -1, ...
+
+    Returns
+    -------
+    ndarray, shape (*shape, nu, ny)
+    """
+    W = np.zeros((*shape, *next(iter(coupling.values())).shape))
+    at = 1.0 - np.arange(float(shape[0])) if nodes is None else nodes
+    for degree, part in coupling.items():
+        n = min(degree, samples) + 1
+        W[:n, :n] += lagrange_basis(at[:n])[:, :, None, None] * part
+    return W
+
+
+def _solve(gamma: Floats, true_inputs: Floats) -> Floats | None:
+    """From the stack to the corrected outputs; None if they cannot be solved for."""
+    depth, terms, nu, ny = true_inputs.shape
+    by_input = gamma.transpose(1, 0, 2).reshape(ny, terms * nu)
+    answers = by_input @ true_inputs.transpose(1, 2, 0, 3).reshape(terms * nu, depth * ny)
+    try:
+        K = np.linalg.inv(np.eye(ny) - answers[:, :ny]).astype(np.float64)
+    except np.linalg.LinAlgError:
+        return None
+    if not np.isfinite(K).all():
+        return None
+    gathered: Floats = K @ np.hstack([np.eye(ny), answers[:, ny:], -by_input])
+    return gathered
+
+
+def _offset_inputs(gamma: Floats, L: Floats, feedthrough: Bools) -> Bools:
+    """Inputs that may get an offset, shape (nu,); see `correct_model.allow_offsets`."""
+    corrected = (gamma != 0.0).any(axis=(0, 2))
+    sourced = ((L != 0.0) & corrected).any(axis=1)
+    removable = ~(feedthrough & ~corrected[:, None]).any(axis=0)
+    allowed: Bools = sourced & removable
+    return allowed
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import msgspec
 
 from hilrt.can.bus_faults import BusFaults, BusOffRecovery
 from hilrt.can.protection import MessageOptions
+from hilrt.config.session_tables import NonNegative, Positive, Table
 from hilrt.config.structs import InputOptions, SubsystemOptions
-from hilrt.config.table import NonNegative, Positive, Table
 
 
 class Enable(Table, kw_only=True):

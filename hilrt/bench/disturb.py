@@ -25,7 +25,7 @@ import msgspec
 from hilrt.can.frame import Frame
 from hilrt.config.from_toml import build, nearest
 from hilrt.config.parse_toml import read_toml
-from hilrt.config.table import NonNegative, Positive, Table
+from hilrt.config.session_tables import NonNegative, Positive, Table
 from hilrt.errors import ConfigError
 
 #: Kinds that change values, and therefore need `signals`.

@@ -1,14 +1,9 @@
-"""``hilrt emulate``: a test bench that is not there, on a CAN bus and on the wall clock.
-
-It is not stepped: like a real bench it runs by itself, takes set-points when they come, and
-publishes measurements. The physics is in `hilrt.models`, its frames in `hilrt.bench.bench_on_bus`;
-here are the loop and the process. It does not vanish under a gateway that is running its safe
-profile: asked to end, it goes on until enable is withdrawn (see `EmulatorEnding`).
-"""
+"""Emulate a bench on its bus: the process, the known benches, and how it ends."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import math
 import os
 import signal
@@ -20,10 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hilrt.bench.bench_on_bus import COUNTER, BenchOnBus
-from hilrt.bench.disturb import Disturbance
-from hilrt.bench.emulated_benches import BENCHES, make_bench, read_scenario
-from hilrt.bench.emulator_ending import EmulatorEnding
+from hilrt.bench.bench_on_bus import COUNTER, BenchOnBus, EmulatedBench
+from hilrt.bench.disturb import Disturbance, ScenarioFile, load_scenario
 from hilrt.can.bus import CanBus, open_bus
 from hilrt.can.protection import MessageOptions
 from hilrt.can.sender import refuse_conflicts
@@ -32,6 +25,98 @@ from hilrt.config.session_file import load_session
 from hilrt.errors import ConfigError
 from hilrt.timing.host import die_with_parent, freeze_gc, parent_alive
 from hilrt.timing.monotonic import monotonic_ns
+
+
+class EmulatorEnding:
+    """When a bench that was asked to end does so.
+
+    It goes on while enable is requested and demands still come, because it is being brought
+    down: at most `LIMIT_S`. In any case it publishes for `LINGER_S` more, so that the gateway sees
+    that it is disabled. A second request ends it at once; several within `ONE_S` are one, because
+    the kernel sends the signal of a parent's death anew for each of its threads.
+    """
+
+    SILENCE_S = 0.5
+    LIMIT_S = 10.0
+    LINGER_S = 0.2
+    ONE_S = 0.25
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self._first = 0  # requests that count as the first one
+        self._since: float | None = None
+        self._held_at = -math.inf
+
+    def request(self, *_: object) -> None:
+        """Ask for the end; a signal handler."""
+        self.requests += 1
+
+    def due(self, now: float, requested: bool, heard_at: float) -> bool:
+        """Whether the process ends now [s].
+
+        Parameters
+        ----------
+        now : float
+            s.
+        requested : bool
+            Whether enable is requested.
+        heard_at : float
+            When a demand last came, s.
+        """
+        if not self.requests:
+            return False
+        if self._since is None:
+            self._since = self._held_at = now
+        if now - self._since < self.ONE_S:
+            self._first = self.requests
+        elif self.requests > self._first:
+            return True
+        if requested and now - heard_at <= self.SILENCE_S:
+            self._held_at = now
+        return now - self._held_at >= self.LINGER_S or now - self._since >= self.LIMIT_S
+
+
+class _Entry(NamedTuple):
+    target: str  # "module:Class"
+    description: str
+
+
+BENCHES: dict[str, _Entry] = {
+    "engine": _Entry(
+        "hilrt.models.engine_bench:EngineBench",
+        "engine on a dynamometer (bench_configs/engine_bench.dbc)",
+    ),
+    "hydraulic_axis": _Entry(
+        "hilrt.models.hydraulic_axis_bench:HydraulicAxisBench",
+        "hydraulic axis against a specimen (bench_configs/hydraulic_axis_bench.dbc)",
+    ),
+    "motor": _Entry(
+        "hilrt.models.motor_bench:MotorBench",
+        "electric motor on a dynamometer (bench_configs/motor_bench.dbc)",
+    ),
+}
+
+
+def list_benches() -> list[tuple[str, str]]:
+    """Name and description of every emulated bench."""
+    return [(name, entry.description) for name, entry in sorted(BENCHES.items())]
+
+
+def make_bench(name: str, seed: int = 0) -> EmulatedBench:
+    """Emulated bench of that name; `ConfigError` if there is none."""
+    entry = BENCHES.get(name)
+    if entry is None:
+        raise ConfigError(f"there is no emulated bench {name!r}{nearest(name, BENCHES)}")
+    module, _, cls = entry.target.partition(":")
+    bench: EmulatedBench = getattr(importlib.import_module(module), cls)(seed)
+    return bench
+
+
+def read_scenario(path: Path, name: str) -> ScenarioFile:
+    """Scenario for the emulated bench `name`; `ConfigError` with every problem of it."""
+    bench = make_bench(name)
+    return load_scenario(path, {message: bench.measure(message) for message in bench.sends})
+
 
 CYCLE_NS = 1_000_000
 #: A loop that is behind by more gives the missed cycles up: they are skipped, and counted.

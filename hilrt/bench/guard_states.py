@@ -1,13 +1,15 @@
-"""What the guardian of a bench is told, and what it says: states, settings, views, notices."""
+"""States and settings of a bench's guard, its safe profile, and when it has settled."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from hilrt.bench.set_points import Values
+from hilrt.bench.set_points import RampedSetPoints, Values
+from hilrt.config.structs import InputOptions
 
 NS = 1_000_000_000
 #: Period of the guardian's own sending: ramps, and repetition of a demand that stands still.
@@ -96,3 +98,112 @@ class Notice(NamedTuple):
     level: Level = "info"
     cause: str = ""
     complete: bool = True
+
+
+class SafeProfileRun:
+    """One run of the profile.
+
+    Parameters
+    ----------
+    settings : GuardSettings
+        The order of the inputs and the time for each.
+    tolerance : sequence of float
+        Of each input, in its unit.
+    now : int
+        When it begins, ns.
+
+    Attributes
+    ----------
+    given_up : list of int
+        Inputs that did not reach their safe value in time; the caller takes and clears them.
+    """
+
+    def __init__(self, settings: GuardSettings, tolerance: Sequence[float], now: int) -> None:
+        self._settings = settings
+        self._tolerance = tolerance
+        self._step = 0
+        self._since = now  # of the step
+        self.given_up: list[int] = []
+
+    def advance(self, now: int, points: RampedSetPoints, bench: BenchView) -> bool:
+        """Start the next inputs when the one before has arrived or timed out; True at the end.
+
+        Parameters
+        ----------
+        now : int
+            ns.
+        points : RampedSetPoints
+            Their targets are set.
+        bench : BenchView
+        """
+        order, safe = self._settings.order, points.limits.safe
+        while self._step < len(order):
+            i = order[self._step]
+            points.target[i] = safe[i]
+            arrived = points.sent[i] == safe[i]
+            if arrived and bench.overdue < 1.0:  # else blind: only the demand is known
+                arrived = not abs(bench.realised[i] - safe[i]) > self._tolerance[i]
+            if not arrived and now - self._since < self._settings.step_timeout * NS:
+                return False
+            if not arrived:
+                self.given_up.append(i)
+            self._step += 1
+            self._since = now
+        return True
+
+
+#: The bench has settled when all inputs have been realised for this long …
+SETTLE_NS = NS // 5
+#: … and arming goes on without one, with a warning, after this long.
+SETTLE_TIMEOUT_NS = 5 * NS
+
+
+def longest_ramp(inputs: Iterable[InputOptions]) -> float:
+    """Longest time that one of `inputs` takes over its whole range, s; 0 if none has bounds."""
+    longest = 0.0
+    for entry in inputs:
+        if entry.min is not None and entry.max is not None and entry.max_rate is not None:
+            build_up = 0.0 if entry.max_jerk is None else entry.max_rate / entry.max_jerk
+            longest = max(longest, (entry.max - entry.min) / entry.max_rate + build_up)
+    return longest
+
+
+class Settled(NamedTuple):
+    """The end of settling; `unrealised` are the inputs that the bench does not follow."""
+
+    unrealised: list[int]
+
+
+class Settling:
+    """Looks at one ramp, from arming on.
+
+    Parameters
+    ----------
+    tolerance : sequence of float
+        Of each input, in its unit.
+    """
+
+    def __init__(self, tolerance: Sequence[float]) -> None:
+        self._tolerance = tolerance
+        self._arrived_at: int | None = None  # the demands
+        self._since: int | None = None  # the bench follows all of them
+
+    def look(self, now: int, points: RampedSetPoints, realised: Values) -> Settled | None:
+        """What has come of it by `now` [ns]; None while it goes on."""
+        if not points.arrived:
+            return None
+        if self._arrived_at is None:
+            self._arrived_at = now
+        off = [
+            i
+            for i, value in enumerate(realised)
+            if abs(value - points.target[i]) > self._tolerance[i]  # False for NaN
+        ]
+        if off:
+            self._since = None
+            return Settled(off) if now - self._arrived_at >= SETTLE_TIMEOUT_NS else None
+        if self._since is None:
+            self._since = now
+        if now - self._since < SETTLE_NS and any(map(math.isfinite, realised)):
+            return None
+        return Settled([])

@@ -19,6 +19,7 @@ from hilrt.bench.guard_states import (
     CYCLE_NS,
     DRIVING,
     NS,
+    SETTLE_TIMEOUT_NS,
     SILENT,
     TOLERANCE,
     BenchView,
@@ -26,10 +27,10 @@ from hilrt.bench.guard_states import (
     GuardState,
     Level,
     Notice,
+    SafeProfileRun,
+    Settling,
 )
-from hilrt.bench.safe_profile import SafeProfileRun
 from hilrt.bench.set_points import RampedSetPoints, SetPointLimits, Values
-from hilrt.bench.settling import SETTLE_TIMEOUT_NS, Settling
 from hilrt.timing.last_heard import LastHeard
 
 #: Longest time that one move of the set-points may make up for: if the process itself was held up,

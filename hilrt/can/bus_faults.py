@@ -29,7 +29,7 @@ from hilrt.can.frame import (
     Frame,
     error_text,
 )
-from hilrt.config.table import Positive, Table
+from hilrt.config.session_tables import Positive, Table
 
 NS = 1_000_000_000
 

@@ -18,7 +18,7 @@ from e2e import crc, p01, p02, p05
 
 from hilrt.can.id_table import is_j1939
 from hilrt.config.from_toml import nearest
-from hilrt.config.table import NonNegative, Positive, Table
+from hilrt.config.session_tables import NonNegative, Positive, Table
 from hilrt.errors import ConfigError
 
 Byte = Annotated[int, msgspec.Meta(ge=0, le=0xFF)]

@@ -19,7 +19,7 @@ from hilrt.can.frame import EXTENDED, EXTENDED_MASK, STANDARD_MASK
 from hilrt.can.id_table import with_contained
 from hilrt.can.tolerant_loading import load_tolerantly
 from hilrt.errors import ConfigError
-from hilrt.files.regular import read_regular
+from hilrt.files.text import read_regular
 
 #: Vector's place for signals that are in no message.
 _NO_MESSAGE = "VECTOR__INDEPENDENT_SIG_MSG"

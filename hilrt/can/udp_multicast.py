@@ -20,7 +20,7 @@ import msgspec
 from can.interfaces.udp_multicast.utils import pack_message, unpack_message
 
 from hilrt.can.frame import ERROR, EXTENDED, EXTENDED_MASK, REMOTE, Frame, as_socketcan
-from hilrt.files.msgpack import NOT_MSGPACK
+from hilrt.files.formats import NOT_MSGPACK
 
 
 def from_message(message: can.Message, interface: str = "socketcan") -> Frame:

@@ -12,34 +12,38 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Final
 
-from hilrt.check.check_alarms import check_alarms, check_procedures
-from hilrt.check.check_bench import check_benches
-from hilrt.check.check_calculated import check_calculated
-from hilrt.check.check_control import check_control
-from hilrt.check.check_expect import check_expect
-from hilrt.check.check_host import check_host
-from hilrt.check.check_listen import check_listen
-from hilrt.check.check_monitor import check_monitor
-from hilrt.check.check_ranges import check_ranges
-from hilrt.check.check_record import check_record
-from hilrt.check.check_reference import check_references
-from hilrt.check.check_sequences import check_sequences
-from hilrt.check.check_stepping import check_stepping
+from hilrt.check.check_expect import check_alarms, check_calculated, check_expect, check_procedures
+from hilrt.check.check_host import check_host, check_listen
+from hilrt.check.check_master import (
+    check_control,
+    check_duration,
+    check_pace,
+    check_pacing,
+    check_stepping,
+)
+from hilrt.check.check_monitor import check_monitor, check_record
 from hilrt.check.check_stimuli import check_stimuli
-from hilrt.check.check_time import check_duration, check_pace, check_pacing
+from hilrt.check.check_subsystems import (
+    check_benches,
+    check_ranges,
+    check_references,
+    check_sequences,
+)
 from hilrt.check.check_topology import (
     Topology,
     check_bonds,
     check_connections,
     check_loops,
     check_mu,
+    located,
+    worded,
+    worded_line,
 )
-from hilrt.check.places import located, worded, worded_line
 from hilrt.config import registry
 from hilrt.config.from_toml import nearest
 from hilrt.config.problems import Findings, Problem
+from hilrt.config.read_values import executable
 from hilrt.config.session_file import SessionFile, read_session
-from hilrt.config.spawn_command import executable
 from hilrt.config.structs import InputOptions, Late
 from hilrt.errors import ConfigError
 from hilrt.hosting.reference_model import runs_reference

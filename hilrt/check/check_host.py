@@ -1,16 +1,18 @@
-"""What a session needs of the host: CAN interfaces, binaries of FMUs, free ports."""
+"""Check the session against this machine, and the address that it listens on."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from hilrt.config.problems import Findings
-from hilrt.config.record_tables import MonitorTable
 from hilrt.config.session_file import SessionFile
+from hilrt.config.session_tables import MonitorTable
 from hilrt.config.structs import MasterTable, Session
 from hilrt.errors import ConfigError
 from hilrt.link import Link
-from hilrt.peers.addresses import why_not_bound
+from hilrt.peers.addresses import is_port, why_not_bound
+from hilrt.peers.key_permissions import refuse_unsafe
+from hilrt.peers.keys import MASTER, is_local, read_key
 
 
 def check_host(
@@ -63,3 +65,78 @@ def _check_ports(tables: Session, findings: Findings) -> None:
                     f"cannot be listened at on this host: {(error.strerror or str(error)).lower()}",
                     "end what listens there (another session?), or give another address",
                 )
+
+
+def check_listen(session: SessionFile, remote: Collection[str], findings: Findings) -> None:
+    """``master.listen``, ``keys`` and ``insecure``.
+
+    Parameters
+    ----------
+    session : SessionFile
+    remote : collection of str
+        Subsystems that connect to the master.
+    """
+    master = session.tables.master
+    if not _is_address(master.listen):
+        remedy = 'write it as tcp://ADDRESS:PORT, for example "tcp://127.0.0.1:5555", or ipc://PATH'
+        findings.error("master", "listen", master.listen, "is no address", remedy)
+    if master.keys is not None:
+        _check_keys(session, remote, findings)
+        if master.insecure:
+            findings.warn("master", "insecure", True, "has no meaning with keys", "leave it out")
+    elif _is_address(master.listen) and not is_guarded(master):
+        if master.insecure:
+            findings.warn("master", "insecure", True, unguarded(master.listen), "set keys")
+        else:
+            findings.error(
+                "master",
+                "listen",
+                master.listen,
+                "can be reached by other machines, and anybody there could take part",
+                "set keys (`hilrt keys` makes them), or insecure = true on a network of your own",
+            )
+
+
+def _is_address(listen: str) -> bool:
+    """Whether it has the form of a ZeroMQ endpoint; binding shows whether it is this machine's."""
+    transport, _, address = listen.partition("://")
+    if transport != "tcp":
+        return transport in ("ipc", "inproc") and bool(address)
+    host, _, port = address.rpartition(":")
+    return bool(host) and (port == "*" or (is_port(port)))
+
+
+def is_guarded(master: MasterTable) -> bool:
+    """Whether not any peer that reaches the master may connect.
+
+    By keys, or by the session's token on an address that only this machine reaches.
+    """
+    return master.keys is not None or (is_local(master.listen) and not master.insecure)
+
+
+def unguarded(listen: str) -> str:
+    """Warning at every start of a session to which any peer may connect."""
+    who = "every account of this machine" if is_local(listen) else f"anybody who reaches {listen}"
+    return f"{who} can take part in this session and move its benches"
+
+
+def _check_keys(session: SessionFile, remote: Collection[str], findings: Findings) -> None:
+    assert session.tables.master.keys is not None
+    folder = session.folder / session.tables.master.keys
+    wanted = [folder / f"{MASTER}.key", *(folder / f"{name}.pub" for name in remote)]
+    if remote and any(session.tables.subsystems[name].spawn for name in remote):
+        wanted.append(folder / f"{MASTER}.pub")  # for the processes that the session starts
+    if folder.is_dir():  # every key in it, for what others may do with them
+        here = sorted([*folder.glob("*.key"), *folder.glob("*.pub")])
+        wanted = [folder, *wanted, *(path for path in here if path not in wanted)]
+    for path in wanted:
+        try:
+            refuse_unsafe(path) if path == folder else read_key(path)
+        except ConfigError as error:
+            findings.error(
+                "master",
+                "keys",
+                session.tables.master.keys,
+                str(error).partition("; ")[0],
+                str(error).partition("; ")[2],
+            )

@@ -12,7 +12,7 @@ import msgspec
 
 from hilrt.check.check_topology import Topology
 from hilrt.config.problems import Findings
-from hilrt.config.stimuli import Stimulus, StimulusSegment
+from hilrt.config.session_tables import Stimulus, StimulusSegment
 from hilrt.config.structs import InputOptions
 from hilrt.errors import ConfigError, HilrtError
 from hilrt.logs.stimulus_columns import check_column, column_segments

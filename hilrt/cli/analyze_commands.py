@@ -36,7 +36,7 @@ def stability(
     else:
         from rich.console import Console
 
-        from hilrt.analyze.stability_table import show
+        from hilrt.analyze.stability_page import show
 
         show(found, Console())
     if out is None:

@@ -191,7 +191,7 @@ def generate(
     """Write a session file for a bench: messages and signals listed, choices marked."""
     from hilrt.can.tools.session_draft import CHOOSE, choices
     from hilrt.can.tools.session_draft import generate as text_of
-    from hilrt.files.whole_file import write_whole
+    from hilrt.files.text import write_whole
 
     if session.exists():
         raise ConfigError(f"{session}: exists already; give another name")

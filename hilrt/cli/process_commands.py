@@ -82,7 +82,7 @@ def emulate(
 ) -> None:
     """Emulate a test bench on a CAN bus, on the wall clock."""
     from hilrt.bench import emulate as emulator
-    from hilrt.bench.emulated_benches import list_benches
+    from hilrt.bench.emulate import list_benches
 
     if list_:
         for name, text in list_benches():

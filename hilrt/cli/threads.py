@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from hilrt.isolation.child_environment import set_for_this_process
+from hilrt.isolation.limited_process import set_for_this_process
 
 #: Either is the user's word on the number of threads.
 _VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")

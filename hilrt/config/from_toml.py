@@ -9,12 +9,24 @@ import re
 import sys
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from hilrt.config.parse_toml import TomlError, parse_toml
-from hilrt.config.removed_keys import REMOVED
+
+#: Dotted name of a key, and the reason for its removal.
+REMOVED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "master.pacing.draft": "the macro step is always made at its tick, because in ten "
+        "pairs of whole sessions no fewer ticks were missed with drafts made before it",
+        "master.pacing.latch": "a tick takes in everything that has arrived by then, because "
+        "in ten pairs of whole sessions no fewer ticks were missed with drafts and a latch",
+        "master.pacing.same_layout": "subsystems' processes keep the random addresses that the "
+        "system gives them, which make faulty code harder to attack",
+    }
+)
+
 
 T = TypeVar("T", bound=msgspec.Struct)
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from hilrt.errors import ConfigError
-from hilrt.files.regular import MAX_TEXT, read_regular
+from hilrt.files.text import MAX_TEXT, read_regular
 
 #: Levels of tables and lists.
 MAX_DEPTH = 50

@@ -14,8 +14,8 @@ import msgspec
 
 from hilrt.config import registry
 from hilrt.config.from_toml import build_partly
-from hilrt.config.list_entries import LISTS, in_words
 from hilrt.config.parse_toml import TomlError, parse_toml, read_toml, toml_value
+from hilrt.config.read_values import LISTS, in_words
 from hilrt.config.structs import CALCULATED, MAX_STEP_S, Session, SubsystemOptions
 from hilrt.errors import ConfigError
 

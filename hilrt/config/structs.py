@@ -10,9 +10,14 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
-from hilrt.config.record_tables import MonitorTable, RecordTable
-from hilrt.config.stimuli import Stimulus
-from hilrt.config.table import NonNegative, Positive, Table
+from hilrt.config.session_tables import (
+    MonitorTable,
+    NonNegative,
+    Positive,
+    RecordTable,
+    Stimulus,
+    Table,
+)
 
 MAX_ORDER = 5
 #: The subsystem whose outputs are the calculated channels; also its adapter.

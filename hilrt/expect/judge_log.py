@@ -21,7 +21,7 @@ from hilrt.expect.judge import Judge
 from hilrt.expect.log_signals import LogSignals
 from hilrt.expect.outcome import ResultEntry
 from hilrt.expect.spec import read_tables
-from hilrt.files.json import parse_json
+from hilrt.files.formats import parse_json
 from hilrt.logs.columns import JoinedTable, tables
 from hilrt.logs.export_csv import wanted_topics
 from hilrt.logs.open_source import format_of, open_source

@@ -13,7 +13,7 @@ import msgspec
 
 from hilrt.errors import ConfigError
 from hilrt.exit_status import ExitStatus
-from hilrt.files.whole_file import whole_file
+from hilrt.files.text import whole_file
 
 Word = Literal["passed", "failed", "inconclusive"]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from hilrt.config.from_toml import build
-from hilrt.config.list_entries import in_words
 from hilrt.config.parse_toml import read_toml
+from hilrt.config.read_values import in_words
 from hilrt.config.structs import Expect
 from hilrt.errors import ConfigError
 from hilrt.expect.expectation import Expectation, read_expectation

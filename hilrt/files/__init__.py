@@ -1,7 +1,6 @@
-"""Files from elsewhere, read within limits: a stranger's file costs an error, not the machine.
-Own files have their name only when they are whole.
+"""Files from elsewhere, read within limits: a bad file costs an error, not the machine.
 
-Read in this order: `whole_file` (how files are written), `regular` (is it a file, and how large),
-`text` (lines, also of compressed files), `archive` (ZIP archives, by what comes out of them), `xml`
-(without document types), `msgpack` and `json`.
+In reading order: `text` (regular files, lines of compressed files, files written whole), `archive`
+(ZIP archives, limited by their contents), `formats` (JSON, MessagePack, XML without document
+types).
 """

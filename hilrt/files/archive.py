@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from hilrt.files.regular import open_regular
+from hilrt.files.text import open_regular
 
 #: Members of an archive, and bytes of the directory that lists them.
 MAX_MEMBERS, MAX_DIRECTORY = 50_000, 32 << 20

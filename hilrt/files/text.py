@@ -1,4 +1,4 @@
-"""Lines of a text file, also of a compressed one; no line and no archive may fill the memory."""
+"""Files of text, read within limits, and files that are written whole or not at all."""
 
 from __future__ import annotations
 
@@ -6,13 +6,61 @@ import contextlib
 import errno
 import gzip
 import io
+import os
+import stat
 import zlib
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
-from hilrt.files.regular import check_regular, open_regular
+#: What is read into memory as a whole, bytes: text that people or tools have written.
+MAX_TEXT = 256 << 20
+_KINDS = (
+    (stat.S_ISDIR, errno.EISDIR, os.strerror(errno.EISDIR)),
+    (stat.S_ISCHR, errno.EINVAL, "it is a device, not a file"),
+    (stat.S_ISBLK, errno.EINVAL, "it is a device, not a file"),
+    (stat.S_ISFIFO, errno.EINVAL, "it is a pipe, not a file"),
+    (stat.S_ISSOCK, errno.EINVAL, "it is a socket, not a file"),
+)
+
+
+def check_regular(path: Path) -> int:
+    """Size of a regular file, bytes; `OSError` for what is none."""
+    return _size(os.stat(path), path)
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """A regular file, opened for reading its bytes; `OSError` for what is none."""
+    # Opening a pipe waits for its writer, without this flag; it does nothing to a file.
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY)
+    try:
+        _size(os.fstat(descriptor), path)
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def read_regular(path: Path, limit: int = MAX_TEXT) -> bytes:
+    """Content of a regular file; `OSError` for what is none, or has more than `limit` bytes."""
+    with open_regular(path) as file:
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        text = f"it has more than {limit:,} bytes, which is too much for such a file"
+        raise OSError(errno.EFBIG, text, str(path))
+    return data
+
+
+_BINARY = getattr(os, "O_BINARY", 0)  # Windows
+
+
+def _size(status: os.stat_result, path: Path) -> int:
+    for is_kind, number, text in _KINDS:
+        if is_kind(status.st_mode):
+            raise OSError(number, text, str(path))
+    return status.st_size
+
 
 #: Characters of a line: tables have up to some thousand columns.
 MAX_LINE = 1 << 20
@@ -78,3 +126,32 @@ class _Unpacked(io.RawIOBase):
             raise OSError(errno.EFBIG, f"it unpacks to more than {self._most:,} bytes")
         buffer[: len(data)] = data
         return len(data)
+
+
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Path to write to inside the block; it is renamed to `path` when the block ends well.
+
+    Nothing is left of a block that fails; `OSError` if the disk does not take the file. What is no
+    file, such as ``/dev/stdout``, is the path to write to itself.
+    """
+    if path.exists() and not path.is_file():  # a device or a pipe is written to as it is
+        yield path
+        return
+    path = path.resolve()  # a link stays one
+    # The suffix stays: some writers choose the format by it.
+    part = path.with_name(f".{path.stem}.part{path.suffix}")
+    try:
+        yield part
+        with part.open("rb+") as written:
+            os.fsync(written.fileno())  # else, after a power failure, the name may have no content
+        part.replace(path)
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a text file; `OSError` if the disk does not take it."""
+    with whole_file(path) as part:
+        part.write_text(text, encoding="utf-8")

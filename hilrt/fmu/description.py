@@ -18,7 +18,7 @@ from fmpy.model_description import ValidationError, read_model_description
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError
 from hilrt.files.archive import ArchiveError, open_archive, read_member
-from hilrt.files.xml import XmlError, parse_xml
+from hilrt.files.formats import XmlError, parse_xml
 from hilrt.fmu.clocks import FmuClock, read_clocks
 from hilrt.fmu.variables import bad_starts, unusable_variables
 

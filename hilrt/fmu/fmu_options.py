@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import msgspec
 
+from hilrt.config.session_tables import NonNegative, Positive
 from hilrt.config.structs import SubsystemOptions
-from hilrt.config.table import NonNegative, Positive
 
 
 class FmuOptions(SubsystemOptions, kw_only=True):

@@ -19,7 +19,7 @@ from lxml import etree
 
 from hilrt.errors import ConfigError
 from hilrt.files.archive import ArchiveError, open_archive, read_member
-from hilrt.files.xml import XmlError, parse_xml
+from hilrt.files.formats import XmlError, parse_xml
 from hilrt.fmu.description import MAX_DESCRIPTION
 
 _NS = {

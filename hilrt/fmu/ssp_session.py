@@ -14,7 +14,7 @@ from typing import Any
 from hilrt.config import units
 from hilrt.errors import ConfigError
 from hilrt.files.archive import ArchiveError, open_archive, unpack_member
-from hilrt.files.whole_file import whole_file, write_whole
+from hilrt.files.text import whole_file, write_whole
 from hilrt.fmu.description import Fmu, read_fmu
 from hilrt.fmu.fmu_ports import Selection, select
 from hilrt.fmu.fmu_units import unit_of

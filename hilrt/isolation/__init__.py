@@ -1,6 +1,6 @@
-"""What keeps a session's processes, sockets and folders to themselves.
+"""Processes, sockets and folders of a session, kept from other accounts.
 
-Read in this order: `temporary_folder` (of this account alone, and gone with its process),
-`local_sockets` (between the processes of one session), `child_environment` (what a child inherits),
-`limited_process` (a child for parsers that may crash), `idle_process` (kept for the next file).
+In reading order: `temporary_folder` (of this account alone, gone with its process; sockets between
+the processes of a session), `limited_process` (environment of a child, children for parsers that
+may crash, one kept for the next file).
 """

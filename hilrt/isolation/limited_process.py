@@ -1,15 +1,8 @@
-"""A child process for parsers that may crash, hang, or take all memory: its end is an error here.
-
-Libraries for binary formats are written for files of their own kind. One changed byte makes some of
-them read where no memory is, which ends the process, or unpack a few bytes to all the memory there
-is. In a child, that is a refusal of the file.
-
-Messages are bytes with their length before them. The child sets its own limits, once its program
-runs: code between fork and exec is not safe in a process with threads.
-"""
+"""Child processes: their environment, limits for parsers that may crash, one kept for reuse."""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import math
 import os
@@ -19,9 +12,29 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import IO, BinaryIO, NamedTuple
+from typing import IO, BinaryIO, Final, NamedTuple
 
-from hilrt.isolation.child_environment import inherited_environment
+#: Beginning of the names of variables that are for the process alone that they are given to: tokens
+#: and keys, addresses of sockets. None of them is inherited.
+OWN_VARIABLES: Final = "HILRT_"
+#: Variables that this process has set for itself.
+_set_here: set[str] = set()
+
+
+def set_for_this_process(name: str, value: str) -> None:
+    """Set a variable that no other process inherits."""
+    os.environ[name] = value
+    _set_here.add(name)
+
+
+def inherited_environment() -> dict[str, str]:
+    """The environment for a process that is started, without variables for this one alone."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.upper().startswith(OWN_VARIABLES) and name not in _set_here
+    }
+
 
 if sys.platform != "win32":
     import resource
@@ -203,3 +216,64 @@ def read_message(stream: IO[bytes]) -> bytes | None:
     (length,) = _LENGTH.unpack(head)
     message = stream.read(length)
     return message if len(message) == length else None
+
+
+#: How long a child without work is kept, s.
+KEPT_S = 5.0
+
+_lock = threading.Lock()
+_idle: dict[str, LimitedProcess] = {}
+_timers: dict[str, threading.Timer] = {}
+
+
+def take_process(module: str) -> LimitedProcess:
+    """A child that runs the module: an idle one, or a new one."""
+    process = _pop(module)
+    if process is not None and process.idle:
+        return process
+    if process is not None:
+        process.close()
+    return LimitedProcess(module)
+
+
+def give_back(module: str, process: LimitedProcess) -> None:
+    """Keep a child for a moment; end it if it has something left to do."""
+    if not process.idle:
+        process.close()
+        return
+    with _lock:
+        if module not in _idle:
+            _idle[module] = process
+            timer = _timers[module] = threading.Timer(KEPT_S, _end, (module, process))
+            timer.daemon = True
+            timer.start()
+            return
+    process.close()
+
+
+def _pop(module: str) -> LimitedProcess | None:
+    with _lock:
+        timer = _timers.pop(module, None)
+        if timer is not None:
+            timer.cancel()
+        return _idle.pop(module, None)
+
+
+def _end(module: str, process: LimitedProcess) -> None:
+    """After `KEPT_S`, unless it was taken meanwhile, and may have been given back."""
+    with _lock:
+        if (
+            _idle.get(module) is not process
+            or _timers.get(module) is not threading.current_thread()
+        ):
+            return
+        del _idle[module], _timers[module]
+    process.close()
+
+
+@atexit.register
+def _end_all() -> None:
+    for module in list(_idle):
+        process = _pop(module)
+        if process is not None:
+            process.close()

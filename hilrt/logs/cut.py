@@ -11,7 +11,7 @@ from typing import NamedTuple
 from mcap import records
 
 from hilrt.errors import ConfigError
-from hilrt.files.json import parse_json
+from hilrt.files.formats import parse_json
 from hilrt.logs.log_file import Batch, Contents, LogFile, LogMessage, read_contents
 from hilrt.logs.source import new_file
 from hilrt.record.mcap_writer import McapWriter

@@ -15,10 +15,9 @@ import msgspec
 import numpy as np
 
 from hilrt.errors import ConfigError
-from hilrt.files.msgpack import decode_by
-from hilrt.files.regular import check_regular
-from hilrt.isolation.idle_process import give_back, take_process
-from hilrt.isolation.limited_process import ChildDied, ProcessLimits
+from hilrt.files.formats import decode_by
+from hilrt.files.text import check_regular
+from hilrt.isolation.limited_process import ChildDied, ProcessLimits, give_back, take_process
 from hilrt.logs.source import Source
 from hilrt.record.logged_frame import LoggedFrame, impossible
 from hilrt.record.messages import Attachment, Signal, Topic

@@ -20,7 +20,7 @@ from mcap.records import Channel
 from mcap.records import Metadata as MetadataRecord
 
 from hilrt.errors import RecordError
-from hilrt.files.regular import open_regular
+from hilrt.files.text import open_regular
 from hilrt.record import logged_frame
 from hilrt.record.logged_frame import LoggedFrame
 from hilrt.record.messages import Attachment, Signal, signals_in

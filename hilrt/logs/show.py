@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from hilrt.errors import ConfigError, RecordError
-from hilrt.files.json import parse_json
+from hilrt.files.formats import parse_json
 from hilrt.logs.columns import between, tables
 from hilrt.logs.export_csv import every, seconds, wanted_topics, write_head, write_rows
 from hilrt.logs.log_file import Contents, LogFile, TopicContents

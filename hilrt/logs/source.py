@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError, RecordError
-from hilrt.files.whole_file import whole_file
+from hilrt.files.text import whole_file
 from hilrt.record.logged_frame import LATEST_NS, LoggedFrame
 from hilrt.record.messages import Attachment, Topic
 from hilrt.record.reader import Block

@@ -12,7 +12,7 @@ import numpy as np
 from mcap.opcode import Opcode
 
 from hilrt.errors import RecordError
-from hilrt.files.json import parse_json
+from hilrt.files.formats import parse_json
 from hilrt.logs.columns import columns_of
 from hilrt.logs.log_file import LogFile
 from hilrt.logs.source import Source

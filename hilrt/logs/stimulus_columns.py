@@ -12,7 +12,7 @@ import numpy as np
 
 from hilrt.config import units
 from hilrt.config.from_toml import nearest
-from hilrt.config.stimuli import Stimulus, StimulusSegment
+from hilrt.config.session_tables import Stimulus, StimulusSegment
 from hilrt.errors import ConfigError
 from hilrt.logs.open_source import open_source
 from hilrt.record.messages import Signal

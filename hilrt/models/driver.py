@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hilrt.errors import ConfigError
-from hilrt.files.regular import read_regular
+from hilrt.files.text import read_regular
 
 if TYPE_CHECKING:
     from hilrt.models.driveline import Driveline

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hilrt.config.port_patterns import names_channel
+from hilrt.config.read_values import names_channel
 from hilrt.errors import ConfigError
 
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 import zmq
 
-from hilrt.files.msgpack import decode_by
-from hilrt.isolation.local_sockets import bind, connect
+from hilrt.files.formats import decode_by
+from hilrt.isolation.temporary_folder import bind, connect
 
 if TYPE_CHECKING:
     import asyncio

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import socket
 
-from hilrt.config.record_tables import MonitorTable
+from hilrt.config.session_tables import MonitorTable
 from hilrt.errors import ConfigError
 from hilrt.peers.addresses import bind, parse_address, why_not_bound
 

@@ -19,7 +19,7 @@ from collections.abc import Callable
 import msgspec
 import zmq
 
-from hilrt.isolation.local_sockets import bind, connect
+from hilrt.isolation.temporary_folder import bind, connect
 from hilrt.monitor import stream
 from hilrt.monitor.broadcast import Broadcast
 from hilrt.monitor.operator_commands import (

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from hilrt.config.structs import Session
-from hilrt.files.msgpack import decode_by
+from hilrt.files.formats import decode_by
 from hilrt.record.messages import Level, Signal
 from hilrt.solver import Floats
 

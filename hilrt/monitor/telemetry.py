@@ -8,8 +8,8 @@ from __future__ import annotations
 import msgspec
 import zmq
 
-from hilrt.files.msgpack import decode_by
-from hilrt.isolation.local_sockets import bind
+from hilrt.files.formats import decode_by
+from hilrt.isolation.temporary_folder import bind
 
 #: Messages kept for a slow watcher; only the newest is of interest.
 QUEUE_LENGTH = 4

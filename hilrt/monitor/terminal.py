@@ -18,7 +18,7 @@ import msgspec
 import zmq
 from rich.console import Console
 
-from hilrt.isolation.local_sockets import connect
+from hilrt.isolation.temporary_folder import connect
 from hilrt.monitor.operator_commands import KEY_VARIABLE, CommandClient
 from hilrt.monitor.output import be_patient, open_closed_streams
 from hilrt.monitor.panel import flag_words

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import msgspec
 import zmq
 
-from hilrt.isolation.local_sockets import connect
+from hilrt.isolation.temporary_folder import connect
 from hilrt.monitor import stream
 from hilrt.monitor.flag_spans import FlagSpans, change_of
 from hilrt.monitor.operator_commands import CommandClient

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import zmq
 
 from hilrt.errors import ConfigError
-from hilrt.files.whole_file import whole_file
+from hilrt.files.text import whole_file
 from hilrt.peers.addresses import is_loopback
 from hilrt.peers.key_permissions import FOLDER_MODE, PUBLIC_MODE, SECRET_MODE, refuse_unsafe
 

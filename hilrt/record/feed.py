@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import zmq
 
-from hilrt.isolation.local_sockets import bind, connect
+from hilrt.isolation.temporary_folder import bind, connect
 from hilrt.record.messages import Level, Topic
 from hilrt.solver import Floats
 

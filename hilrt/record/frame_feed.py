@@ -15,8 +15,8 @@ from typing import NamedTuple
 import msgspec
 import zmq
 
-from hilrt.files.msgpack import decode_by
-from hilrt.isolation.local_sockets import connect
+from hilrt.files.formats import decode_by
+from hilrt.isolation.temporary_folder import connect
 from hilrt.record import logged_frame
 from hilrt.record.logged_frame import FrameFlag, LoggedFrame
 from hilrt.timing.monotonic import monotonic_ns

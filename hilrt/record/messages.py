@@ -10,8 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from hilrt.files.json import parse_json
-from hilrt.files.msgpack import decode_by
+from hilrt.files.formats import decode_by, parse_json
 
 #: First frame of a batch of rows. It is followed by `BATCH` (index of the first row since `Begin`),
 #: the rows' session times (int64, ns) and the rows themselves (float64, row-major).

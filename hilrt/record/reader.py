@@ -19,7 +19,7 @@ from mcap.opcode import Opcode
 from numpy.typing import NDArray
 
 from hilrt.errors import RecordError
-from hilrt.files.json import parse_json
+from hilrt.files.formats import parse_json
 from hilrt.record.find_log import find_log
 from hilrt.record.messages import EVENTS, LEVELS, Signal, signals_in
 from hilrt.record.record_file import (

@@ -26,7 +26,7 @@ from mcap.stream_reader import CRCValidationError
 from numpy.typing import NDArray
 
 from hilrt.errors import RecordError
-from hilrt.files.regular import open_regular
+from hilrt.files.text import open_regular
 from hilrt.record import cdr
 
 MAGIC = b"\x89MCAP0\r\n"

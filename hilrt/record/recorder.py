@@ -18,7 +18,7 @@ import msgspec
 import zmq
 from zmq.backend import zmq_poll
 
-from hilrt.isolation.local_sockets import bind, connect
+from hilrt.isolation.temporary_folder import bind, connect
 from hilrt.record.capped_logs import CappedLogs
 from hilrt.record.feed import ProgressSender
 from hilrt.record.frame_feed import QUEUE_BATCHES as FRAME_BATCHES

@@ -20,7 +20,7 @@ import numpy as np
 import zmq
 from numpy.typing import NDArray
 
-from hilrt.isolation.local_sockets import bind
+from hilrt.isolation.temporary_folder import bind
 from hilrt.record.feed import Feed
 from hilrt.record.messages import (
     ASIDE,

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hilrt.config.read_values import errors_are_tested
 from hilrt.config.structs import MasterTable
-from hilrt.config.tolerances import errors_are_tested
 from hilrt.reliability.causes import CAUSES
 from hilrt.tables.network import Network
 from hilrt.tables.plan import Plan

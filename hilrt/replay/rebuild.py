@@ -17,7 +17,7 @@ from hilrt.coupling.correct_feedthrough import feedthrough_table
 from hilrt.coupling.verification import Verification
 from hilrt.errors import HilrtError, RecordError
 from hilrt.exchange.jacobians import find_model
-from hilrt.files.json import parse_json
+from hilrt.files.formats import parse_json
 from hilrt.link import Arrival, Link
 from hilrt.solver import Floats, Sample
 from hilrt.step.build_plan import Platform

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from hilrt.analyze.report_accumulator import ReportAccumulator
 from hilrt.analyze.rows_summary import fault_of, secured_by
 from hilrt.errors import ConfigError
-from hilrt.files.json import parse_json
+from hilrt.files.formats import parse_json
 from hilrt.record.find_log import find_log
 from hilrt.record.messages import Attachment, Begin, Level, RecordEnd, RecordEvent
 from hilrt.record.recording import Recording

@@ -13,7 +13,7 @@ import msgspec
 
 from hilrt.config.structs import Session as SessionTables
 from hilrt.errors import ConfigError
-from hilrt.isolation.local_sockets import LocalAddresses
+from hilrt.isolation.temporary_folder import LocalAddresses
 from hilrt.monitor.arming import owns_terminal
 from hilrt.monitor.operator_commands import KEY_VARIABLE, TOKEN_VARIABLE, CommandPort
 from hilrt.monitor.own_ports import bind_page, close, refuse_taken

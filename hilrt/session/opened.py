@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hilrt.check.check_listen import is_guarded
+from hilrt.check.check_host import is_guarded
 from hilrt.config.session_file import SessionFile
 from hilrt.config.structs import Session
 from hilrt.monitor.status import StatusPublisher

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hilrt.exit_status import ExitStatus
 from hilrt.expect.outcome import exit_status
-from hilrt.files.json import json_bytes
+from hilrt.files.formats import json_bytes
 from hilrt.session.opened import Opened
 from hilrt.session.result import FORMAT
 from hilrt.timing.host import available_cpus, host_report

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from hilrt.check.check_listen import is_guarded, unguarded
+from hilrt.check.check_host import is_guarded, unguarded
 from hilrt.config.session_file import SessionFile, open_session
 from hilrt.config.structs import Session
 from hilrt.errors import ConfigError, HilrtError, PeerLost

@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 import zmq
 
-from hilrt.check.check_record import build_trigger
+from hilrt.check.check_monitor import build_trigger
 from hilrt.config.session_file import SessionFile
 from hilrt.errors import PeerLost
-from hilrt.files.json import json_bytes
+from hilrt.files.formats import json_bytes
 from hilrt.link import Link
 from hilrt.monitor.stream import session_graph
 from hilrt.record.feed import ProgressReceiver

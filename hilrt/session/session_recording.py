@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hilrt.isolation.local_sockets import LocalAddresses
+from hilrt.isolation.temporary_folder import LocalAddresses
 from hilrt.record import frame_feed
 from hilrt.record.recorder_feed import close_feed_socket, open_feed_socket
 from hilrt.session.processes import Processes, RecorderSockets

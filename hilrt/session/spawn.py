@@ -21,9 +21,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from hilrt.config.spawn_command import executable
+from hilrt.config.read_values import executable
 from hilrt.errors import ConfigError
-from hilrt.isolation.child_environment import inherited_environment
+from hilrt.isolation.limited_process import inherited_environment
 
 #: How long a killed process may take to disappear, s: one that hangs in the kernel does not.
 KILL_TIMEOUT_S = 2.0

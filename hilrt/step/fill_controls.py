@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from hilrt.config.port_patterns import names_channel
+from hilrt.config.read_values import errors_are_tested, has_tolerances, names_channel
 from hilrt.config.structs import MasterTable
-from hilrt.config.tolerances import errors_are_tested, has_tolerances
 from hilrt.errors import ConfigError
 from hilrt.solver import Floats
 from hilrt.tables.network import Network

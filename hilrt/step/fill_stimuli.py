@@ -9,7 +9,7 @@ import numpy as np
 
 from hilrt.config import units
 from hilrt.config.from_toml import nearest
-from hilrt.config.stimuli import Stimulus, StimulusSegment
+from hilrt.config.session_tables import Stimulus, StimulusSegment
 from hilrt.config.structs import Session
 from hilrt.errors import ConfigError
 from hilrt.expressions.program import Program

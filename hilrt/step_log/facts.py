@@ -20,7 +20,7 @@ from hilrt.config.session_file import SessionFile
 from hilrt.coupling.closed_loop import Sensitivities
 from hilrt.coupling.correct_feedthrough import Feedthrough, feedthrough_matrices
 from hilrt.errors import RecordError
-from hilrt.files.msgpack import NOT_MSGPACK
+from hilrt.files.formats import NOT_MSGPACK
 from hilrt.link import Link
 from hilrt.record.messages import Attachment
 from hilrt.solver import Floats, Port, Ports, Sample

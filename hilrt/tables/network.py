@@ -16,7 +16,7 @@ import numpy as np
 
 from hilrt.config import units
 from hilrt.config.from_toml import nearest
-from hilrt.config.list_entries import connection_place
+from hilrt.config.read_values import connection_place
 from hilrt.config.structs import Connection, InputOptions, Session
 from hilrt.errors import ConfigError
 from hilrt.solver import Floats, Port, Ports

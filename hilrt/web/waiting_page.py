@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 import zmq
 
-from hilrt.isolation.local_sockets import connect
+from hilrt.isolation.temporary_folder import connect
 from hilrt.monitor.telemetry import Status, decode, message_of
 from hilrt.web.plain_server import Answer, PlainServer
 from hilrt.web.security_headers import new_nonce, page_policy

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from hilrt.analyze.comparison_page import write_comparison
-from hilrt.analyze.log_comparison import compare_logs
-from hilrt.analyze.signal_differences import differences
+from hilrt.analyze.log_comparison import compare_logs, differences
 from hilrt.logs.cut import cut
 from hilrt.record.messages import Attachment, Begin, RecordEnd, Signal, Topic
 from hilrt.record.recording import Recording

@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
 
-from hilrt.analyze.log_statistics import LogStatistics
+from hilrt.analyze.log_statistics import WORST, LogStatistics
 from hilrt.analyze.rows_summary import summarise_rows
-from hilrt.analyze.slowest_rows import WORST
 from hilrt.record.messages import Signal
 from hilrt.record.reader import Block, LogChannel
 

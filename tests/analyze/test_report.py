@@ -325,8 +325,8 @@ def test_log_alone_gives_the_numbers_that_the_summary_has(tmp_path):
 
 def test_pictures_of_every_kind_of_figure(tmp_path):
     pytest.importorskip("matplotlib")
-    from hilrt.analyze.report_figures import draw_report
-    from hilrt.analyze.report_png import write_pictures
+    from hilrt.analyze.figure_timing import draw_report
+    from hilrt.analyze.report_page import write_pictures
 
     analysis = analyse_log(synthetic_run(tmp_path / "run", 500))
     drawings = {drawing.heading: drawing for drawing in draw_report(analysis, None)}

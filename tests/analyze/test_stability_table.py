@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 from rich.console import Console
 
+from hilrt.analyze.stability_page import MAX_COLUMNS, range_line, show, summary_line, thinned
 from hilrt.analyze.stability_study import MapAxis, StabilityMap, StabilityStudy
-from hilrt.analyze.stability_table import MAX_COLUMNS, range_line, show, summary_line, thinned
 
 STUDY = StabilityStudy(
     session="shaft",

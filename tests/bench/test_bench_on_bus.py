@@ -11,7 +11,7 @@ import pytest
 
 from hilrt.bench.bench_on_bus import BenchOnBus
 from hilrt.bench.disturb import Disturbance, ScenarioEvent, ScenarioFile
-from hilrt.bench.emulated_benches import make_bench
+from hilrt.bench.emulate import make_bench
 from hilrt.can.database import find_signal
 from hilrt.can.frame import Frame
 from hilrt.can.protection import MessageOptions

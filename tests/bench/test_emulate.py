@@ -12,9 +12,15 @@ import pytest
 
 from hilrt.bench import emulate
 from hilrt.bench.bench_on_bus import BenchOnBus
-from hilrt.bench.emulate import CYCLE_NS, Emulation, Fault, run_loop
-from hilrt.bench.emulated_benches import list_benches, make_bench
-from hilrt.bench.emulator_ending import EmulatorEnding
+from hilrt.bench.emulate import (
+    CYCLE_NS,
+    Emulation,
+    EmulatorEnding,
+    Fault,
+    list_benches,
+    make_bench,
+    run_loop,
+)
 from hilrt.can.frame import EXTENDED, REMOTE, Frame
 from hilrt.can.protection import MessageOptions
 from hilrt.errors import ConfigError

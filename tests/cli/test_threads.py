@@ -11,7 +11,7 @@ TWO_MASS = str(Path(__file__).resolve().parents[2] / "bench_configs" / "two_mass
 LOOK = """
 import os, sys
 from hilrt.cli.main import main
-from hilrt.isolation.child_environment import inherited_environment
+from hilrt.isolation.limited_process import inherited_environment
 sys.argv = ["hilrt", *sys.argv[1:]]
 try:
     main()

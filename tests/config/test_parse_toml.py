@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from hilrt.config.parse_toml import MAX_DEPTH, TomlError, parse_toml
+from hilrt.config.problems import TomlLines
 from hilrt.config.session_file import MAX_BYTES, read_session
-from hilrt.config.toml_lines import TomlLines
 from hilrt.errors import ConfigError
 
 HEAD = '[session]\nname = "x"\n'

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from hilrt.config import registry
-from hilrt.config.removed_keys import REMOVED
+from hilrt.config.from_toml import REMOVED
 from hilrt.config.session_file import load_session, read_session
 from hilrt.config.structs import SubsystemOptions
 from hilrt.errors import ConfigError

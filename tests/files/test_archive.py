@@ -12,7 +12,7 @@ import pytest
 from hilrt.errors import ConfigError
 from hilrt.files import archive as room
 from hilrt.files.archive import ArchiveError, open_archive, read_member, unpack
-from hilrt.files.xml import XmlError, parse_xml
+from hilrt.files.formats import XmlError, parse_xml
 from hilrt.fmu import description, ssp
 from hilrt.fmu.description import read_fmu
 from hilrt.fmu.ssp import read_ssp

@@ -96,7 +96,7 @@ def test_one_that_is_missing_is_never_suggested(tmp_path):
 
 
 def test_a_process_of_a_session_does_not_take_modules_of_its_folder_first(tmp_path):
-    from hilrt.config.spawn_command import executable
+    from hilrt.config.read_values import executable
 
     write(tmp_path, "numpy.py", "raise RuntimeError('taken')\n")
     write(tmp_path, "my_load.py", "x = 1\n")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hilrt.config.stimuli import Stimulus, StimulusSegment
+from hilrt.config.session_tables import Stimulus, StimulusSegment
 from hilrt.errors import ConfigError
 from hilrt.logs.import_file import LogWriter
 from hilrt.logs.stimulus_columns import check_column, read_column

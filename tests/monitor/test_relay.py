@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import zmq
 
-from hilrt.isolation.local_sockets import LocalAddresses
+from hilrt.isolation.temporary_folder import LocalAddresses
 from hilrt.monitor.operator_commands import (
     ACTIONS,
     CommandClient,

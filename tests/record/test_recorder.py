@@ -13,7 +13,7 @@ import zmq
 from mcap.reader import make_reader
 from mcap_ros2.decoder import DecoderFactory
 
-from hilrt.isolation.local_sockets import LocalAddresses
+from hilrt.isolation.temporary_folder import LocalAddresses
 from hilrt.logs.log_file import LogFile, read_contents
 from hilrt.record import cdr, gate, mcap_writer
 from hilrt.record import recorder as recorder_module

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hilrt.check.check_record import build_trigger
+from hilrt.check.check_monitor import build_trigger
 from hilrt.config.session_file import SessionFile, load_session
 from hilrt.link import Ports
 from hilrt.master import Master

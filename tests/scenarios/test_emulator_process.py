@@ -15,7 +15,7 @@ from typing import Any
 import cantools
 import pytest
 
-from hilrt.bench.emulator_ending import EmulatorEnding
+from hilrt.bench.emulate import EmulatorEnding
 from hilrt.can.bus import open_bus
 from hilrt.can.frame import Frame
 

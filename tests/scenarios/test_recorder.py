@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hilrt.isolation.local_sockets import LocalAddresses
+from hilrt.isolation.temporary_folder import LocalAddresses
 from hilrt.record.messages import Signal, Topic
 from hilrt.record.reader import load_log
 from hilrt.record.recorder_feed import RecorderFeed, open_feed_socket

@@ -9,8 +9,13 @@ import numpy as np
 import pytest
 
 import hilrt
-from hilrt.analyze.figure_map import contour_levels, draw_maps
-from hilrt.analyze.measured_points import measured_points, point_table, results_of
+from hilrt.analyze.measured_points import (
+    contour_levels,
+    draw_maps,
+    measured_points,
+    point_table,
+    results_of,
+)
 from hilrt.expect.outcome import ResultEntry
 from hilrt.models.engine_bench import drag_torque, indicated_torque
 from hilrt.wording import result_rows
@@ -74,7 +79,7 @@ def test_points_that_are_no_grid_are_a_table_with_points_and_no_contours():
 
 
 def test_a_grid_with_a_point_without_a_value_is_drawn_and_equal_values_are_not(tmp_path):
-    from hilrt.analyze.report_png import write_pictures
+    from hilrt.analyze.report_page import write_pictures
 
     at = [{"x": x, "y": y} for x in (1.0, 2.0, 3.0) for y in (1.0, 2.0, 3.0)]
     (points,) = measured_points(entry(one, i or None) for i, one in enumerate(at))
@@ -101,7 +106,7 @@ def test_contours_are_at_round_numbers_around_all_values():
 
 
 def test_pictures_of_maps_are_drawn_too(result, tmp_path):
-    from hilrt.analyze.report_png import write_pictures
+    from hilrt.analyze.report_page import write_pictures
 
     (picture,) = write_pictures(draw_maps(measured_points(result.summary["results"])), tmp_path)
     assert re.fullmatch(r"01_map_of_torque_n_m\.png", picture.name)

@@ -5,7 +5,7 @@ import asyncio
 import numpy as np
 import pytest
 
-from hilrt.check.check_alarms import check_procedures
+from hilrt.check.check_expect import check_procedures
 from hilrt.check.check_topology import Topology
 from hilrt.config.problems import Findings
 from hilrt.config.structs import Alarm, Match, Step

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from hilrt.config.record_tables import MonitorTable
+from hilrt.config.session_tables import MonitorTable
 from hilrt.errors import ConfigError
-from hilrt.isolation.local_sockets import LocalAddresses
+from hilrt.isolation.temporary_folder import LocalAddresses
 from hilrt.monitor.operator_commands import TOKEN_VARIABLE
 from hilrt.monitor.relay import SETTINGS_VARIABLE, RelaySettings
 from hilrt.session.monitoring import Monitoring

@@ -13,7 +13,7 @@ import pytest
 from hilrt.check.check_monitor import check_monitor
 from hilrt.check.check_topology import Topology
 from hilrt.config.problems import Findings
-from hilrt.config.record_tables import Adjustable, MonitorTable
+from hilrt.config.session_tables import Adjustable, MonitorTable
 from hilrt.link import Ports
 from hilrt.monitor.operator_commands import ACTIONS, OperatorCommand, decode_command, encode
 from hilrt.monitor.session_state import SessionState

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hilrt.config.spawn_command import executable
+from hilrt.config.read_values import executable
 from hilrt.errors import ConfigError
 from hilrt.session import spawn
 from hilrt.session.spawn import Children, Inherited

@@ -71,8 +71,8 @@ def samples_of(reader: Reader) -> Sequence[bytes]:
 
 
 def _session(path: Path, sample: bytes) -> None:
+    from hilrt.config.problems import TomlLines
     from hilrt.config.session_file import read_session
-    from hilrt.config.toml_lines import TomlLines
 
     read = read_session(path)
     lines = TomlLines(read.session.text)

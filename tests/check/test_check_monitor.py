@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hilrt.check.check import check_file
-from hilrt.check.check_record import build_trigger
+from hilrt.check.check_monitor import build_trigger
 from hilrt.config.session_file import load_session
 from hilrt.errors import ConfigError
 from hilrt.record.messages import Limit, Signal, Topic

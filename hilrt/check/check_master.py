@@ -1,12 +1,178 @@
-"""Checks of step and order control: tolerances, bounds, and what they cannot be combined with."""
+"""Check `[master]`: steps, duration, pace, and control of step and order."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from hilrt.check.check_topology import Topology
-from hilrt.config.port_patterns import names_channel
 from hilrt.config.problems import Findings
+from hilrt.config.read_values import names_channel
+from hilrt.config.structs import MasterTable, Session
+from hilrt.link import Link
+from hilrt.timing import host
+
+_NS = 1_000_000_000
+#: Largest distance of a step from a whole number of ns: in seconds it is a binary fraction.
+_NS_TOLERANCE = 1e-3
+
+
+def check_duration(tables: Session, findings: Findings) -> None:
+    """Steps, and how long the session is."""
+    master, control = tables.master, tables.master.step_control
+    step_ns = master.step * _NS
+    if step_ns < 1.0:
+        findings.error("master", "step", master.step, "is below a nanosecond", "make it longer")
+    elif control.method == "fixed" and abs(step_ns - round(step_ns)) > _NS_TOLERANCE:
+        findings.error(
+            "master",
+            "step",
+            master.step,
+            "is not a whole number of nanoseconds",
+            f"take {round(step_ns) / _NS:.9f}",
+        )
+    if tables.session.duration < (master.step if control.method == "fixed" else 0.0):
+        findings.error(
+            "session",
+            "duration",
+            tables.session.duration,
+            f"is shorter than one step of {master.step:g} s",
+            "run for at least one step",
+        )
+    if control.minimum > control.maximum:
+        findings.error(
+            "master.step_control",
+            "minimum",
+            control.minimum,
+            f"is above maximum = {control.maximum:g}",
+            "exchange them",
+        )
+    elif control.initial is not None and not control.minimum <= control.initial <= control.maximum:
+        findings.error(
+            "master.step_control",
+            "initial",
+            control.initial,
+            f"lies outside minimum = {control.minimum:g} to maximum = {control.maximum:g}",
+            "move it between them",
+        )
+
+
+def check_pacing(master: MasterTable, findings: Findings) -> None:
+    """The busy-wait before a tick, and the processors."""
+    pacing = master.pacing
+    if pacing.spin != "auto" and pacing.spin * 1e-6 >= master.step:
+        findings.error(
+            "master.pacing",
+            "spin",
+            pacing.spin,
+            f"is not shorter than one step of {master.step:g} s: the master would never sleep",
+            'take "auto", or give less (µs)',
+        )
+    missing = sorted(set(pacing.affinity) - set(host.available_cpus()))
+    if missing:
+        findings.warn(
+            "master.pacing",
+            "affinity",
+            pacing.affinity,
+            f"this host does not offer processors {missing}",
+            f"choose among {host.available_cpus()}",
+        )
+
+
+def check_pace(tables: Session, pace: str | float, physical: set[str], findings: Findings) -> None:
+    """A pace that a bench does not keep, and what a variable step does not go with."""
+    method = tables.master.step_control.method
+    if pace not in ("realtime", 1.0) and physical:
+        findings.error(
+            "session",
+            "pace",
+            pace,
+            f"{_names(physical)} keeps real time and cannot be hurried or held",
+            'take "realtime"',
+        )
+    if method == "fixed":
+        return
+    if pace != "asap":
+        findings.error(
+            "master.step_control",
+            "method",
+            method,
+            "a variable step is not possible against the wall clock",
+            'take method = "fixed", or [session] pace = "asap" if no bench takes part',
+        )
+    for name, options in tables.subsystems.items():
+        if options.every > 1:
+            findings.error(
+                f"subsystems.{name}",
+                "every",
+                options.every,
+                f'needs a fixed step, but [master.step_control] method = "{method}"',
+                "leave it out, or fix the step",
+            )
+
+
+def _names(subsystems: Iterable[str]) -> str:
+    return ", ".join(repr(name) for name in sorted(subsystems))
+
+
+def check_stepping(
+    tables: Session,
+    folder: Path,
+    pace: str | float,
+    classes: Mapping[str, type[Link]],
+    findings: Findings,
+) -> None:
+    """Whether discontinuities become communication points, and no step passes a subsystem's end.
+
+    Parameters
+    ----------
+    tables : Session
+    folder : Path
+        The session file's.
+    pace : str or float
+    classes : mapping of str
+        The adapters of the subsystems whose tables could be read.
+    findings : Findings
+    """
+    if pace == "asap":  # in real time no step is undone for an event
+        _check_events(tables, folder, classes, findings)
+    duration = tables.session.duration
+    for name, link_class in classes.items():
+        end = link_class.told_to_end(name, tables.subsystems[name], folder)
+        if end < duration - 1e-9:
+            findings.warn(
+                f"subsystems.{name}",
+                "",
+                None,
+                f"its stop_time is at {end:g} s of session time, but the session takes "
+                f"{duration:g} s, and an FMU may refuse steps past its end",
+                "give a later stop_time, leave it out, or shorten [session] duration",
+            )
+
+
+def _check_events(
+    tables: Session, folder: Path, classes: Mapping[str, type[Link]], findings: Findings
+) -> None:
+    """A session of several rates keeps its base step: an event is on none of their grids."""
+    slow = {name: options.every for name, options in tables.subsystems.items() if options.every > 1}
+    if not slow:
+        return
+    tellers = [
+        name
+        for name, link_class in classes.items()
+        if link_class.may_tell_events(name, tables.subsystems[name], folder)
+    ]
+    for name, every in slow.items() if tellers else ():
+        findings.warn(
+            f"subsystems.{name}",
+            "every",
+            every,
+            f"in a session of several rates, events of {', '.join(tellers)} inside a step do not "
+            "become communication points, but are flagged with event_inside_step",
+            "set every = 1 everywhere if their times matter",
+        )
+
 
 STEP, ORDER = "master.step_control", "master.order_control"
 #: Keys of a Jacobian that is given in the session file.

@@ -4,8 +4,8 @@ import tomllib
 
 import pytest
 
-from hilrt.config.list_entries import in_words
-from hilrt.config.toml_lines import TomlLines
+from hilrt.config.problems import TomlLines
+from hilrt.config.read_values import in_words
 
 TEXT = """# a comment
 [session]

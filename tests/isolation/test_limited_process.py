@@ -4,13 +4,13 @@ import os
 
 import pytest
 
-from hilrt.isolation import child_environment
-from hilrt.isolation.child_environment import inherited_environment, set_for_this_process
+from hilrt.isolation import limited_process
+from hilrt.isolation.limited_process import inherited_environment, set_for_this_process
 
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch):
-    monkeypatch.setattr(child_environment, "_set_here", set())
+    monkeypatch.setattr(limited_process, "_set_here", set())
     monkeypatch.setenv("HILRT_TOKEN", "secret")
     monkeypatch.setenv("OF_THE_USER", "2")
     monkeypatch.setenv("OF_THE_PROCESS", "")

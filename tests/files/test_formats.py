@@ -1,13 +1,24 @@
-"""Frames that msgspec refuses by other errors than its own."""
-
 from __future__ import annotations
 
+import json
+import math
+
 import msgspec
+import numpy as np
 import pytest
 
+from hilrt.files.formats import json_bytes
 from hilrt.logs.foreign_source import decode_answer
 from hilrt.monitor import operator_commands, stream, telemetry
 from hilrt.record import frame_feed, messages
+
+
+def test_a_number_that_json_does_not_have_is_null() -> None:
+    value = {"a": math.nan, "b": [1.5, -math.inf, {"c": (np.float64(np.nan), True, None, "NaN")}]}
+    text = json_bytes(value)
+    found = json.loads(text, parse_constant=lambda name: 1 / 0)
+    assert found == {"a": None, "b": [1.5, None, {"c": [None, True, None, "NaN"]}]}
+
 
 #: A map with a text that is not UTF-8 under a key that the message has, by decoder.
 NO_TEXT = [

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hilrt.check.check import check
-from hilrt.check.check_control import check_control
+from hilrt.check.check_master import check_control
 from hilrt.check.check_topology import Topology
 from hilrt.config.problems import Findings
 from hilrt.config.session_file import load_session

@@ -1,0 +1,372 @@
+"""Check `[subsystems]`: benches, declared ranges, reference models, sequences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hilrt.bench.guard_states import NS, SETTLE_NS, longest_ramp
+from hilrt.check.check_topology import Topology
+from hilrt.config.from_toml import nearest
+from hilrt.config.problems import Findings
+from hilrt.config.structs import Session
+from hilrt.errors import ConfigError
+from hilrt.hosting.reference_model import load_reference, runs_reference, wrong_ports
+from hilrt.link import Link
+from hilrt.peers.remote_link import RemoteLink
+from hilrt.sequences.sequence import DRIVEN
+from hilrt.solver import Port, Ports
+from hilrt.tables.connect_reads import connect_reads
+from hilrt.tables.network import coupled_ports
+
+#: Set-points that a bench should tolerate to miss; with fewer, one late tick ends the session.
+FEW = 3
+#: Communication steps by which a set-point may be sent ahead, and is extrapolated.
+AHEAD = 5
+#: Interfaces of python-can without a controller that could leave the bus.
+WITHOUT_CONTROLLER = ("udp_multicast", "virtual")
+#: Longest plausible `actuation_delay`, s.
+LONGEST_DELAY = 1.0
+
+
+def check_benches(topology: Topology, findings: Findings) -> None:
+    """Timeouts, safe profile and arming of each bench."""
+    tables = topology.tables
+    for name in sorted(topology.physical):
+        options = tables.subsystems[name]
+        step = tables.master.step * options.every
+        _check_master_timeout(name, options, step, findings)
+        _check_delay(name, options, step, findings)
+        _check_safe_profile(name, options, findings)
+        _check_recovery(name, options, findings)
+        _check_arming(name, options, tables.master.arm_timeout, findings)
+    if topology.physical:
+        _check_foreign_code(tables, findings)
+
+
+def _check_foreign_code(tables: Session, findings: Findings) -> None:
+    """FMUs in the master's process, in a session with a bench: a crash takes the master down."""
+    for name, options in tables.subsystems.items():
+        if options.adapter == "fmu":
+            findings.warn(
+                f"subsystems.{name}",
+                "adapter",
+                "fmu",
+                "its binary runs in the master's own process: if it crashes or never returns, so "
+                "does the master, and only the gateways bring the benches to rest",
+                'host it: adapter = "zeromq", spawn = ["hilrt", "solver", "MODEL.fmu"]',
+            )
+
+
+def _check_master_timeout(name: str, options: Any, step: float, findings: Findings) -> None:
+    """Whether the gateway's time-out for the master spans enough set-points."""
+    timeout = getattr(options, "master_timeout", None)
+    if timeout is None or timeout >= FEW * step:
+        return
+    place = f"subsystems.{name}", "master_timeout", timeout
+    remedy = f"take {FEW * step:g} or more"
+    if timeout <= step:
+        message = f"is over before the next set-points are due, every {step:g} s"
+        findings.error(*place, message, remedy)
+    else:
+        message = f"is less than {FEW} set-points, {step:g} s apart: a late tick ends the session"
+        findings.warn(*place, message, remedy)
+
+
+def _check_recovery(name: str, options: Any, findings: Findings) -> None:
+    """Whether there is a controller that could be restarted after bus-off."""
+    recovery = getattr(options, "bus_off_recovery", None)
+    interface = getattr(options, "bus", {}).get("interface")
+    if recovery is None:
+        return
+    from hilrt.can.socketcan import may_restart
+
+    place = f"subsystems.{name}.bus_off_recovery", "delay", recovery.delay
+    if interface == "socketcan" and not may_restart():
+        findings.warn(
+            *place,
+            "cannot be kept here: only a process with the capability CAP_NET_ADMIN may restart a "
+            "CAN controller",
+            "give it to the gateway's user on the host of the session, or the interface restart-ms",
+        )
+    if interface in WITHOUT_CONTROLLER:
+        findings.warn(
+            *place,
+            f"has no effect on bus.interface = {interface!r}, which has no controller",
+            "keep it for the real bus, or leave it out",
+        )
+
+
+def _check_delay(name: str, options: Any, step: float, findings: Findings) -> None:
+    """Set-points are extrapolated over the delay."""
+    delay = getattr(options, "actuation_delay", 0.0)
+    place = f"subsystems.{name}", "actuation_delay", delay
+    if delay > LONGEST_DELAY:
+        message = f"is longer than {LONGEST_DELAY:g} s: set-points cannot be extrapolated so far"
+        findings.error(*place, message, "give it in seconds")
+    elif delay > AHEAD * step:
+        message = (
+            f"is {delay / step:.3g} steps of {step:g} s, and set-points are extrapolated so far"
+        )
+        findings.warn(*place, message, "give it in seconds, as it was measured")
+
+
+def _check_safe_profile(name: str, options: Any, findings: Findings) -> None:
+    """Whether every input can be at its safe value before the profile goes on without it."""
+    profile = getattr(options, "safe_profile", None)
+    if profile is None:
+        return
+    for port, entry in options.inputs.items():
+        if None in (entry.min, entry.max, entry.max_rate, entry.safe):
+            continue
+        way = max(entry.max - entry.safe, entry.safe - entry.min)
+        needed = shortest_ramp(way, entry.max_rate, entry.max_jerk)
+        if needed >= profile.step_timeout:
+            jerk = "" if entry.max_jerk is None else f" and max_jerk = {entry.max_jerk:g}"
+            findings.warn(
+                f"subsystems.{name}.inputs.{port}",
+                "max_rate",
+                entry.max_rate,
+                f"at that{jerk} the way of {way:g} to safe = {entry.safe:g} takes {needed:.3g} s, "
+                f"but safe_profile.step_timeout = {profile.step_timeout:g} s is over before, and "
+                "the enable may be withdrawn on the way",
+                "raise step_timeout above that, or let the input move faster",
+            )
+
+
+def shortest_ramp(way: float, max_rate: float, max_jerk: float | None) -> float:
+    """Least time over `way` from rest to rest, s."""
+    if max_jerk is None:
+        return way / max_rate
+    build_up = max_rate / max_jerk
+    if way < max_rate * build_up:  # the full rate is never reached
+        return 2.0 * math.sqrt(way / max_jerk)
+    return way / max_rate + build_up
+
+
+def _check_arming(name: str, options: Any, arm_timeout: float, findings: Findings) -> None:
+    """Whether the session waits as long as the bench's table allows."""
+    enable = getattr(options, "enable", None)
+    enabling = enable.timeout if enable else 0.0
+    if enabling > arm_timeout:
+        findings.warn(
+            f"subsystems.{name}.enable",
+            "timeout",
+            enabling,
+            f"is never waited for: [master] arm_timeout = {arm_timeout:g} ends arming before",
+            "shorten it, or raise arm_timeout",
+        )
+        return
+    ramp = longest_ramp(options.inputs.values())
+    longest = enabling + ramp + SETTLE_NS / NS
+    if longest > arm_timeout:
+        findings.warn(
+            "master",
+            "arm_timeout",
+            arm_timeout,
+            f"arming {name!r} may take {longest:.3g} s: {enabling:g} s to be enabled, "
+            f"{ramp:.3g} s for its longest ramp, and {SETTLE_NS / NS:g} s to settle",
+            "raise it above that",
+        )
+
+
+def check_ranges(topology: Topology, findings: Findings) -> None:
+    """``out_of_range`` names outputs with a range; limits lie within what is declared."""
+    for name, ports in topology.ports.items():
+        if ports is None or name in topology.refused:
+            continue
+        _check_policies(topology, name, {port.name: port for port in ports.outputs}, findings)
+        _check_inputs(topology, name, {port.name: port for port in ports.inputs}, findings)
+    _check_alarms(topology, findings)
+
+
+def _check_policies(
+    topology: Topology, name: str, outputs: dict[str, Port], findings: Findings
+) -> None:
+    policies = topology.tables.subsystems[name].out_of_range
+    for output, policy in policies.items() if isinstance(policies, dict) else ():
+        table = f"subsystems.{name}.out_of_range"
+        port = outputs.get(output)
+        if port is None:
+            reason = f"subsystem {name!r} has no such output{nearest(output, outputs)}"
+            findings.error(table, output, policy, reason, "rename or remove it")
+        elif not _has_range(port) and policy != "use":
+            findings.warn(
+                table,
+                output,
+                policy,
+                "no range is declared for it, so nothing is ever outside",
+                "declare one in the database, or set an alarm",
+            )
+
+
+def _check_inputs(
+    topology: Topology, name: str, inputs: dict[str, Port], findings: Findings
+) -> None:
+    """Bounds of set-points that the subsystem's own ones make useless."""
+    for key, entry in topology.tables.subsystems[name].inputs.items():
+        port = inputs.get(key)
+        if port is None:
+            continue
+        for bound, value in (("min", entry.min), ("max", entry.max)):
+            if value is not None and not port.min <= value <= port.max:
+                findings.warn(
+                    f"subsystems.{name}.inputs.{key}",
+                    bound,
+                    value,
+                    f"lies outside the declared range, which bounds it {range_text(port)}",
+                    "narrow it, or correct the range",
+                )
+
+
+def _check_alarms(topology: Topology, findings: Findings) -> None:
+    """Limits beyond what the signal is declared to reach."""
+    for i, alarm in enumerate(topology.tables.alarms):
+        ports = topology.ports.get(alarm.signal.partition(".")[0])
+        outputs = {port.name: port for port in ports.outputs} if ports is not None else {}
+        port = outputs.get(alarm.signal.partition(".")[2])
+        if port is None or alarm.signal in topology.unclear:
+            continue
+        for key, limit in (("min", alarm.min), ("max", alarm.max)):
+            if limit is not None and not port.min <= limit <= port.max:
+                findings.warn(
+                    f"alarms.{i}",
+                    key,
+                    limit,
+                    f"lies outside the declared range {range_text(port)} of {alarm.signal}: the "
+                    "alarm judges values there, too, but none should come",
+                    "correct the limit, or the range",
+                )
+
+
+def _has_range(port: Port) -> bool:
+    return math.isfinite(port.min) or math.isfinite(port.max)
+
+
+def range_text(port: Port) -> str:
+    """Declared range of a port, for people."""
+    if math.isinf(port.min):
+        return f"up to {port.max:g}"
+    return f"from {port.min:g}" + ("" if math.isinf(port.max) else f" to {port.max:g}")
+
+
+def check_references(
+    topology: Topology,
+    folder: Path,
+    classes: Mapping[str, type[Link]],
+    code: bool,
+    findings: Findings,
+) -> None:
+    """Whether reference models can be made, can be tried out, and have the subsystems' ports.
+
+    Parameters
+    ----------
+    topology : Topology
+    folder : Path
+        The session file's; models are looked for there first.
+    classes : mapping of str
+        Adapters of the subsystems.
+    code : bool
+        Run the models' code; otherwise what it would tell is "not checked".
+    findings : Findings
+    """
+    for name, link_class in classes.items():
+        options, table = topology.tables.subsystems[name], f"subsystems.{name}"
+        if options.reference_model is None:
+            if options.reference_params:
+                reason = "has no model that it is for"
+                remedy = "add reference_model, or leave it out"
+                findings.error(table, "reference_params", None, reason, remedy)
+            continue
+        run = runs_reference(options)
+        if run is not None and not code:
+            why = f"{run.tells}; only a check that {run.does} tells"
+            findings.unchecked(table, run.key, options.reference_model, why)
+            continue
+        if not (link_class.physical or issubclass(link_class, RemoteLink)):
+            reason = "is used only if the subsystem, a solver in the master's process, cannot be "
+            reason += "tried out itself"
+            findings.warn(table, "reference_model", options.reference_model, reason, "leave it out")
+        _check_reference(topology, name, folder, findings)
+
+
+def _check_reference(topology: Topology, name: str, folder: Path, findings: Findings) -> None:
+    options, table = topology.tables.subsystems[name], f"subsystems.{name}"
+
+    def wrong(message: str, remedy: str = "") -> None:
+        findings.error(table, "reference_model", options.reference_model, message, remedy)
+
+    try:
+        solver = load_reference(options, folder)
+    except ConfigError as error:
+        for line in error.problems:
+            wrong(line)
+        return
+    except (Exception, SystemExit) as error:  # a user's model may raise anything
+        wrong(f"cannot be made: {type(error).__name__}: {error}", "correct the model")
+        return
+    if not solver.can_restore():
+        wrong("cannot be tried out", "give it save_state and restore_state")
+    ports = topology.ports[name]
+    if ports is None or name in topology.refused:
+        return
+    for text in wrong_ports(
+        solver, _known(topology, name, ports), coupled_ports(topology.tables, name)
+    ):
+        message, _, remedy = text.partition("; ")
+        wrong(message, remedy)
+
+
+def _known(topology: Topology, name: str, ports: Ports) -> Ports:
+    """Those of which more than the name is known."""
+    sides = ([p for p in side if f"{name}.{p.name}" not in topology.unclear] for side in ports)
+    inputs, outputs = (tuple(side) for side in sides)
+    return Ports(inputs, outputs)
+
+
+def check_sequences(topology: Topology, findings: Findings) -> Topology:
+    """Report what is wrong, and connect what the sequences read."""
+    tables, ports = topology.tables, topology.ports
+    sequences = {name for name, options in tables.subsystems.items() if options.is_sequence}
+    if not sequences:
+        return topology
+    for name in sorted(sequences):
+        known = ports.get(name)
+        for port in () if known is None else known.inputs:
+            table = f"subsystems.{name}"
+            place = topology.find(port.name, "output", table, "sequence", findings)
+            if place is not None and place.port is not None and place.port.size > 1:
+                reason = f"reads {port.name!r}, which has {place.port.size} elements"
+                findings.error(table, "sequence", None, reason, "read a port of one element")
+        if tables.subsystems[name].jacobian is not None:
+            reason = "is of no use for a test sequence, which is no model"
+            findings.error(f"subsystems.{name}", "jacobian", None, reason, "leave it out")
+    drivers: dict[str, int] = {}  # an input to the first connection from a sequence's port
+    for i, connection in enumerate(tables.connections):
+        source, target = (end.partition(".")[0] for end in (connection.source, connection.target))
+        if source in sequences and connection.order:
+            reason = f"{source!r} is a test sequence, whose outputs are held"
+            findings.error(f"connections.{i}", "order", connection.order, reason, "leave it out")
+        if source in sequences and not connection.source.endswith(DRIVEN):
+            first = drivers.setdefault(connection.target, i)
+            if first != i:
+                reason = (
+                    f"is driven by {tables.connections[first].source!r} of connection {first + 1}, "
+                    "too: one port of a sequence drives an input, and two would be added"
+                )
+                remedy = "remove one; within a sequence, bench.together does several things"
+                findings.error(f"connections.{i}", "to", connection.target, reason, remedy)
+        if target in sequences:
+            reason = f"{target!r} is a test sequence, whose inputs are connected by their names"
+            findings.error(f"connections.{i}", "to", connection.target, reason, "leave it out")
+    for i, bond in enumerate(tables.bonds):
+        ends = {end.partition(".")[0] for end in (*bond.efforts, bond.flow)} & sequences
+        if ends:
+            reason = f"{min(ends)!r} is a test sequence, which has no power"
+            findings.error(f"bonds.{bond.name or i}", "flow", bond.flow, reason, "leave it out")
+    told = {name: known for name, known in ports.items() if known is not None}
+    connected, tables = connect_reads(told, tables)
+    return replace(topology, tables=tables, ports={**ports, **connected})

@@ -1,0 +1,121 @@
+"""Values of a session file that need reading: list entries, tolerances, patterns, commands."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec.structs import fields
+
+from hilrt.config.structs import MasterTable, Session
+from hilrt.errors import ConfigError
+
+#: Tables of a session file that are lists of tables.
+LISTS: Final = tuple(
+    field.encode_name for field in fields(Session) if field.default_factory is list
+)
+_ENTRY = re.compile(r"\[(?P<list>[A-Za-z_][\w.]*?)\.(?P<i>\d+)(?P<rest>[\].])")
+
+
+def connection_place(i: int, source: str, target: str) -> str:
+    """``[connections 1: a.y -> b.u]`` for the connection at position `i`, which counts from 0."""
+    return f"[connections {i + 1}: {source} -> {target}]"
+
+
+def in_words(line: str, tables: Mapping[str, Any]) -> str:
+    """A message whose place may be an entry of a list, ``[connections.0] …``, with it in words.
+
+    Parameters
+    ----------
+    line : str
+        A message that begins with its place in brackets.
+    tables : mapping
+        The file's content.
+    """
+    match = _ENTRY.match(line)
+    if match is None:
+        return line
+    entry, i = _entry(tables, match["list"].split("."), int(match["i"])), int(match["i"])
+    text = f"[{match['list']} {i + 1}"
+    if entry is not None:
+        text += _name(entry)
+    rest = "]" if match["rest"] == "]" else ", "
+    return text + rest + line[match.end() :]
+
+
+def _entry(tables: Mapping[str, Any], path: list[str], i: int) -> Mapping[str, Any] | None:
+    """The entry of a list at `path`; None where there is none."""
+    node: Any = tables
+    for name in path:
+        node = node.get(name) if isinstance(node, dict) else None
+    if isinstance(node, list) and i < len(node) and isinstance(node[i], dict):
+        entry: Mapping[str, Any] = node[i]
+        return entry
+    return None
+
+
+def _name(entry: Mapping[str, Any]) -> str:
+    if isinstance(entry.get("from"), str) and isinstance(entry.get("to"), str):
+        return f": {entry['from']} -> {entry['to']}"
+    for key in ("name", "signal"):
+        if isinstance(entry.get(key), str) and entry[key]:
+            return f": {entry[key]}"
+    return ""
+
+
+def has_tolerances(master: MasterTable) -> bool:
+    """Whether any tolerance of signals is given; those of "ecco" are of energy."""
+    table = master.step_control
+    given = table.atol is not None or table.rtol is not None
+    return given and table.method != "ecco"
+
+
+def errors_are_tested(master: MasterTable) -> bool:
+    """Whether the local error of the inputs is estimated and tested at every step."""
+    return has_tolerances(master) and master.step_control.method in ("fixed", "local")
+
+
+def names_channel(pattern: str, channel: str) -> bool:
+    """Whether a pattern means a channel: by its name, or by its port's for all elements."""
+    if pattern == channel:  # an element's brackets are no choice of letters
+        return True
+    return fnmatchcase(channel, pattern) or fnmatchcase(channel.partition("[")[0], pattern)
+
+
+def executable(
+    name: str, argv: Sequence[str], cwd: str | Path | None = None, path: str | None = None
+) -> list[str]:
+    """Command with its program found, as it can be executed; `ConfigError` if there is none.
+
+    Parameters
+    ----------
+    name : str
+        The subsystem's name, for the message.
+    argv : sequence of str
+        The command; ``hilrt`` becomes this interpreter's.
+    cwd : str or Path, optional
+        Folder that a relative path to the program starts from.
+    path : str, optional
+        Search path. Default: that of the environment.
+    """
+    where = f"[subsystems.{name}] spawn = {list(argv)!r}"
+    if not argv:
+        raise ConfigError(f"{where}: is empty; give a command, or leave the key out")
+    program, *arguments = argv
+    if program == "hilrt":
+        return [sys.executable, "-P", "-m", "hilrt", *arguments]  # -P: not `cwd`'s modules first
+    if os.path.dirname(program):
+        program = str(Path(cwd or ".").resolve() / program)
+    found = shutil.which(program, path=path)
+    if found is None:
+        raise ConfigError(
+            f"{where}: command {argv[0]!r} is not found, or may not be executed; "
+            "install it, or give its path relative to the session file"
+        )
+    return [found, *arguments]

@@ -1,0 +1,62 @@
+"""JSON, MessagePack and XML from elsewhere, decoded within limits."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, TypeVar
+
+import msgspec
+from lxml import etree
+
+
+def json_bytes(value: Any) -> bytes:
+    """The text of a value; null for numbers that are not finite, of which JSON has none."""
+    return json.dumps(_finite(value), indent=1, allow_nan=False).encode()
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def parse_json(data: str | bytes) -> Any:
+    """What the text says; `ValueError` if it is no JSON."""
+    try:
+        return json.loads(data)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+T = TypeVar("T")
+#: What decoding by msgspec itself may raise.
+NOT_MSGPACK = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+
+def decode_by(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T:
+    """Message in the data; `msgspec.MsgspecError` if it is none."""
+    try:
+        return decoder.decode(data)
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise msgspec.DecodeError(str(error)) from None
+
+
+class XmlError(ValueError):
+    """No XML, or none that is taken; its text says why."""
+
+
+def parse_xml(data: bytes) -> Any:
+    """Root of a document (`lxml.etree.Element`); `XmlError`."""
+    if b"<!DOCTYPE" in data:
+        raise XmlError("it declares a document type, which such files do not have")
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
+    try:
+        root = etree.fromstring(data, parser)
+    except etree.XMLSyntaxError as error:
+        raise XmlError(error.msg) from None
+    if root.getroottree().docinfo.internalDTD is not None:  # in another encoding
+        raise XmlError("it declares a document type, which such files do not have")
+    return root
