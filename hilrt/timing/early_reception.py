@@ -26,7 +26,7 @@ POLLED = 0.2
 LONGEST_LOOK = 0.125
 
 
-class Receiver(Protocol):
+class EarlyReceiver(Protocol):
     """What receives before the tick: `hilrt.exchange.exchange.Exchange`."""
 
     def fileno(self) -> int | None:
@@ -44,7 +44,7 @@ class EarlyReception:
 
     Parameters
     ----------
-    receiver : Receiver
+    receiver : EarlyReceiver
     step_ns : int
         Macro step on the clock, ns.
     now_ns : callable
@@ -60,7 +60,7 @@ class EarlyReception:
         Reading of the clock from which a spin may poll, ns.
     """
 
-    def __init__(self, receiver: Receiver, step_ns: int, now_ns: Callable[[], int]) -> None:
+    def __init__(self, receiver: EarlyReceiver, step_ns: int, now_ns: Callable[[], int]) -> None:
         self._receiver, self._now_ns = receiver, now_ns
         self._longest_ns = round(LONGEST_LOOK * step_ns)
         self._polled_ns = round(POLLED * step_ns)

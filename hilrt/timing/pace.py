@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from hilrt.timing.clock import Clock
-from hilrt.timing.early_reception import EarlyReception, Receiver
+from hilrt.timing.early_reception import EarlyReceiver, EarlyReception
 from hilrt.timing.grid import CommunicationPoint, Grid
 from hilrt.timing.monotonic import monotonic_ns
 from hilrt.timing.overrun import Overrun
@@ -34,7 +34,7 @@ Stopping = Callable[[], bool]
 BetweenSteps = Callable[[CommunicationPoint, Stopping], Awaitable[CommunicationPoint]]
 
 
-class Samples(Receiver, Protocol):
+class Samples(EarlyReceiver, Protocol):
     """What a pace needs of the exchange."""
 
     @property
