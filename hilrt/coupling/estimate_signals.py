@@ -20,6 +20,11 @@ from hilrt.tables.state import State
 
 #: Steps of the error for one interval, at most.
 MOST_STEPS = 1000
+#: An estimated error above this multiple of a signal's largest value says no more than that. The
+#: error of a loop that its start makes unstable would grow beyond all numbers otherwise.
+MOST_SHARE = 10.0
+#: States of the error beyond this, in their units, are scaled down together.
+LARGEST = 1e30
 #: Keeps ratios of signals that were never other than zero finite.
 TINY = 1e-200
 
@@ -65,8 +70,12 @@ def pass_on(plan: Plan, state: State, elapsed: float) -> None:
             else:
                 from_ = state.errors[path.source].value
             state.errors[path.to].next += path.factor * from_
+        largest = 0.0
         for i in range(len(state.errors)):
-            state.errors[i].value = state.errors[i].next
+            largest = max(largest, abs(state.errors[i].next))
+        shrunk = LARGEST / largest if LARGEST < largest < math.inf else 1.0
+        for i in range(len(state.errors)):
+            state.errors[i].value = shrunk * state.errors[i].next
     for i in range(len(state.outputs)):
         state.outputs[i].error = 0.0
     for k in range(len(plan.error_answers)):
@@ -76,3 +85,8 @@ def pass_on(plan: Plan, state: State, elapsed: float) -> None:
         else:
             part = state.errors[answer.source].value
         state.outputs[answer.output].error += answer.factor * part
+    for i in range(len(state.outputs)):
+        out = state.outputs[i]
+        most = MOST_SHARE * out.peak
+        if most > 0.0 and abs(out.error) > most:
+            out.error = math.copysign(most, out.error)

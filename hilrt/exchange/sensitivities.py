@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
 
 from hilrt.config.structs import Session
 from hilrt.coupling.closed_loop import Sensitivities, sensitivities_of
@@ -34,4 +37,16 @@ async def find_sensitivities(
         h, inputs = float(network.every[s]) * tables.master.step, network.inputs.slices[s]
         found = None if link.physical else await link.linear_model(h, u0[inputs])
         models.append(reference(s, h, u0[inputs]) if found is None else found)
-    return sensitivities_of(network, models, tables.master.step)
+    return sensitivities_of(_without_demands(network, tables), models, tables.master.step)
+
+
+def _without_demands(network: Network, tables: Session) -> Network:
+    """The network through which errors pass: what test sequences set is demanded, by definition.
+
+    Neither does an error of what they read go round through them.
+    """
+    of_sequence = np.array([tables.subsystems[name].is_sequence for name in network.subsystems])
+    passed = network.L.copy()
+    passed[:, of_sequence[network.outputs.owner]] = 0.0
+    passed[of_sequence[network.inputs.owner]] = 0.0
+    return replace(network, L=passed)

@@ -114,6 +114,8 @@ def estimates(network: Network, plan: Plan, state: State) -> dict[str, Estimate]
             worst = np.max(value / np.maximum(spread, TINY), initial=0.0)
             value = np.where(value <= ROUNDING * outputs["peak"], worst * spread, value)
     value = np.maximum(value, ROUNDING * outputs["peak"])
+    demanded = plan.outputs["error_high"][coupled] == 0.0
+    value = np.where(demanded, 0.0, value)
     lacking = np.isnan(plan.outputs["error_high"][coupled])
     value, hows = np.where(lacking, np.nan, value), np.where(lacking, LACKING, how)
     rows = zip(coupled.tolist(), value.tolist(), spread.tolist(), hows.tolist(), strict=True)

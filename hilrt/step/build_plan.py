@@ -98,7 +98,7 @@ def build_plan(
     _fill_session(plan, tables, shadow)
     fill_controls(plan, network, tables.master)
     _fill_sensitivities(plan, known)
-    _fill_estimates(plan, network)
+    _fill_estimates(plan, network, tables)
     fill_checks(plan, checks)
     fill_alarms(plan, alarms, tables.master.step)
     return plan, checks, alarms
@@ -164,7 +164,7 @@ def _fill_ports(plan: Plan, network: Network, tables: Session, platform: Platfor
     late = [tables.subsystems[name].late.policy for name in network.subsystems]
     subsystems["every"] = network.every
     subsystems["physical"] = platform.physical
-    sequences = np.array([tables.subsystems[name].is_sequence for name in network.subsystems])
+    sequences = _sequences(network, tables)
     subsystems["holds_when_late"] = sequences | [policy == "hold" for policy in late]
     subsystems["predicts_when_late"] = [policy == "predict" for policy in late]
     subsystems["max_misses"] = [
@@ -189,6 +189,10 @@ def _fill_ports(plan: Plan, network: Network, tables: Session, platform: Platfor
     inputs["max_rate"], inputs["max_jerk"] = network.max_rate, network.max_jerk
     inputs["drive"] = -1
     inputs["drive"][plan.drives["input"]] = np.arange(len(plan.drives))
+
+
+def _sequences(network: Network, tables: Session) -> Bools:
+    return np.array([tables.subsystems[name].is_sequence for name in network.subsystems], np.bool_)
 
 
 def _exact(network: Network, sequences: Bools) -> Bools:
@@ -277,11 +281,11 @@ def _fill_sensitivities(plan: Plan, known: Sensitivities | None) -> None:
         bond.integrated = b not in missing or bond.corrected_elsewhere
 
 
-def _fill_estimates(plan: Plan, network: Network) -> None:
+def _fill_estimates(plan: Plan, network: Network, tables: Session) -> None:
     """How the error of each output is estimated, and what its band is made with.
 
-    Of a calculated channel that nothing takes there is none: it may be a small difference of large
-    signals.
+    What test sequences set is demanded, and has none. Of a calculated channel that nothing takes
+    there is none either: it may be a small difference of large signals.
     """
     owner, outputs = network.outputs.owner, plan.outputs
     taken, given = np.zeros((2, len(network.subsystems)), np.bool_)
@@ -299,6 +303,7 @@ def _fill_estimates(plan: Plan, network: Network) -> None:
     high[lacking] = np.nan
     high[uncoupled & ~taken[owner]] = 0.0
     high[uncoupled & (outputs["calculated"] != 0)] = np.nan
+    high[_sequences(network, tables)[owner]] = 0.0
     outputs["error_high"] = high
 
 

@@ -297,3 +297,15 @@ def test_what_is_measured_explains_an_error_that_is_known_from_it(how: str, word
     assert verdict(totals, larger).word == "unreliable"
     fault = {"subsystem_silent": FlagTotal(1, 0.3, 0.3, 0.3)}
     assert verdict(fault, course).word == "degraded"
+
+
+def test_an_error_that_grows_for_ever_about_the_start_ends_at_ten_times_the_signal() -> None:
+    """The growth is 40/s, over 25 s: e^1000 is no number."""
+    result = simulate(Path(__file__).with_name("hill.toml"))
+    assert np.abs(result.log["state.x"]).max() < 1.1
+    for name, found in result.summary["estimated_error"].items():
+        error = result.log[f"{name}:estimated_error"]
+        assert found["how"] == "sensitivities of the start"
+        assert 1.0 < found["value"] <= 10.0 * np.abs(result.log[name]).max()
+        assert error[-1] == pytest.approx(10.0 * found["high"] / found["value"], rel=0.1)
+    assert result.verdict == "unreliable"
