@@ -19,6 +19,8 @@ from hilrt.tables.network import Network
 
 #: A step this much shorter than the session's leaves only the direct feedthrough.
 INSTANT = 1e-6
+#: Why a trial has found no Jacobian.
+NOT_PROBED = "it cannot restore its state, or answers differently to the same step"
 
 
 def bond_sides(network: Network, method: str) -> tuple[set[int], set[int]]:
@@ -93,8 +95,8 @@ async def _feedthrough_of(
     if gamma is None:
         raise ConfigError(
             f"{where}: bond correction 'feedthrough' needs D, and the solver neither knows it nor "
-            "can be probed: it cannot restore its state, or takes steps of one length only; give D "
-            "here"
+            "can be probed: it cannot restore its state, takes steps of one length only, or "
+            "answers differently to the same step; give D here"
         )
     D: Floats = gamma[0]
     return D
@@ -131,7 +133,7 @@ async def find_jacobians(
         else:
             inputs = u0[network.inputs.slices[s]]
             part = await links[s].jacobian(options.source, 0.0, h, order, inputs)
-            reason = {"solver": "the solver knows none", "probe": "it cannot restore its state"}
+            reason = {"solver": "the solver knows none", "probe": NOT_PROBED}
             given[s] = _required(part, links[s].name, reason[options.source])
     if not given and not identified:
         names = ", ".join(links[s].name for s in sorted(members))

@@ -8,7 +8,7 @@ import pytest
 from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.models.linear import Linear
 from hilrt.models.two_mass import Mass1
-from hilrt.solver import Sample, Solver
+from hilrt.solver import Floats, Sample, Solver
 
 H = 2e-4
 
@@ -58,3 +58,31 @@ def test_a_solver_that_cannot_go_back_has_no_probed_jacobian() -> None:
     hosted = HostedSolver(Forward())
     assert hosted.jacobian("probe", 0.0, H, 0, np.zeros(0)) is None
     assert hosted.jacobian("solver", 0.0, H, 0, np.zeros(0)) is None
+
+
+class Noisy(Mass1):
+    """The first mass with a sensor's noise on its force, N, whose generator no state holds."""
+
+    def __init__(self, noise: float) -> None:
+        super().__init__(kc=100.0)
+        self.noise, self._random = noise, np.random.default_rng(3)
+
+    def _sample(self, u: Floats) -> Sample:
+        sample = super()._sample(u)
+        sample.y[0] += self.noise * self._random.standard_normal()
+        return sample
+
+
+def test_a_trial_under_little_noise_is_repeated_and_believed() -> None:
+    """A ten-thousandth of an input is 1e-4 here, and its answer 0.01 N."""
+    gamma = HostedSolver(Noisy(1e-6)).jacobian("probe", 0.0, 1e-9, 0, np.zeros(2))
+    assert gamma is not None
+    np.testing.assert_allclose(gamma[0, 0], [-100.0, 0.0], atol=0.05)
+
+
+@pytest.mark.parametrize("noise", [1e-3, 1e-2, 1.0])
+def test_a_trial_that_noise_decides_is_not_believed(noise: float) -> None:
+    for seed in range(50):
+        solver = Noisy(noise)
+        solver._random = np.random.default_rng(seed)
+        assert HostedSolver(solver).jacobian("probe", 0.0, 1e-9, 0, np.zeros(2)) is None

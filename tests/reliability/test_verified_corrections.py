@@ -248,3 +248,30 @@ def test_entries_of_different_units_are_compared_by_what_they_change() -> None:
     assert contradicts(used, found).tolist() == [[False, False]]
     assert contradicts(used, found, np.array([1e-3, 10.0])).tolist() == [[False, True]]
     assert contradicts(used, found, np.array([1.0, 1e-3])).tolist() == [[False, False]]
+
+
+class NoisyMass(Mass1):
+    """The first mass with noise on its force, N; its saved state does not hold the generator."""
+
+    def __init__(self, noise: float = 0.0, **params: Any) -> None:
+        super().__init__(**params)
+        self.noise, self._random = noise, np.random.default_rng(5)
+
+    def _sample(self, u: Floats) -> Sample:
+        sample = super()._sample(u)
+        sample.y[0] += self.noise * self._random.standard_normal()
+        return sample
+
+
+@pytest.mark.parametrize("noise", [1e-6, 1e-3, 0.1, 1.0])
+def test_noise_of_a_solvers_own_generator_makes_no_right_correction_wrong(noise: float) -> None:
+    """The force varies by a thousand: the largest noise is 0.1 % of it."""
+    noisy = {
+        "subsystems.mass1.model": "tests.reliability.test_verified_corrections:NoisyMass",
+        "subsystems.mass1.params.noise": noise,
+        "session.duration": 0.2,
+    }
+    right = simulate(CONFIGS / "two_mass.toml", feedthrough(100.0) | noisy)
+    assert "correction_wrong" not in right.summary["flags"]
+    wrong = simulate(CONFIGS / "two_mass.toml", feedthrough(-100.0) | noisy)
+    assert ("correction_wrong" in wrong.summary["flags"]) is (noise == 1e-6)
