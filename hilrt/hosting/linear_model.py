@@ -22,6 +22,8 @@ from hilrt.solver import Floats
 
 #: Length of the short steps relative to the macro step.
 SHORT = 1e-3
+#: Direct answers below that many times the noise of their output are noise.
+CLEAR_OF_NOISE = 5.0
 log = logging.getLogger("hilrt.solver")
 #: Answers to a ramp below this share of the largest say nothing of how finely it is followed.
 _CLEAR = 1e-3
@@ -116,6 +118,8 @@ def _differentiated(hosted: HostedSolver, u: Floats, h: float, within: float) ->
     nx, nu = found.states, hosted.n_inputs
     A, B = _rates(short, double, nx, SHORT * h)
     C, D = _outputs(short, nx)
+    moved = found.perturbation * np.maximum(1.0, np.abs(u))
+    D[np.abs(D) < CLEAR_OF_NOISE * found.noise[:, None] / moved] = 0.0
     model = LinearModel(A, B, C, D, np.ones(nu), found.linear)
     if not all(np.isfinite(matrix).all() for matrix in model[:4]):
         raise CannotLinearise("its answers to its inputs are not finite")

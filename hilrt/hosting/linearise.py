@@ -29,6 +29,9 @@ from hilrt.solver import Floats, Port, Ports
 LINEAR = 1e-6
 #: How far states and inputs are moved to find out, relative to them, or absolute below 1.
 WIDE = (10.0, 1000.0)
+#: Perturbation in the place of `PERTURBATION` where a sensor's noise is on the outputs, and the
+#: share of an output's answers that the noise may be.
+NOISY_PERTURBATION, NOISE_SHARE = 1e-2, 0.01
 
 
 class CannotLinearise(Exception):
@@ -130,22 +133,42 @@ class Differentiated(Dynamics):
         self.kept = leaves(self.saved)
         self.numbers = self._find_numbers(h)
         self.states = len(self.numbers)
+        self.perturbation, self.noise = PERTURBATION, np.zeros(hosted.n_outputs)
         self.x0 = np.array([self.kept[i] for i in self.numbers], dtype=np.float64)
         before = self._respond(h, 1, 0, self._point(1))
         near = self._differentiate(h, 1, 0, near=True)
         far = None
         with contextlib.suppress(HilrtError, ArithmeticError, CannotLinearise), unlogged():
             far = self._differentiate(h, 1, 0, near=False)
-        if not np.array_equal(before, self._respond(h, 1, 0, self._point(1))):
+        again = self._respond(h, 1, 0, self._point(1))
+        noisy = not np.array_equal(before, again)
+        if noisy:
+            self._measure_noise(before, again, h)
+        seen = seen_outside(near, self.states)
+        alike = not noisy and far is not None and _agree(near, far, seen)
+        self.linear = alike and self._holds_widely(h, before, near, seen)
+        about = "linear" if self.linear else "not linear: about its initial state"
+        self.source = f"its solver's step differentiated ({about})"
+
+    def _measure_noise(self, before: Floats, again: Floats, h: float) -> None:
+        """Go on with larger perturbations where all that differs is little noise on the outputs.
+
+        Of two trials, the second perturbs in the opposite order: what a state that is not saved
+        counts on from step to step would else be in both alike.
+        """
+        self.perturbation = NOISY_PERTURBATION
+        one = self._differentiate(h, 1, 0, near=True)
+        other = self._differentiate(h, 1, 0, near=True, up_first=False)
+        moved = self.perturbation * np.maximum(1.0, np.abs(self._point(1)))
+        noise = (np.abs(one - other) * moved).max(axis=1, initial=0.0)
+        answers = (np.abs(one) * moved).max(axis=1, initial=0.0)
+        same_states = np.array_equal(before[: self.states], again[: self.states])
+        if not same_states or (noise > NOISE_SHARE * answers).any():
             raise CannotLinearise(
                 "the same step from the same saved state does not come out the same: "
                 "the saved state does not hold all of it"
             )
-        seen = seen_outside(near, self.states)
-        alike = far is not None and _agree(near, far, seen)
-        self.linear = alike and self._holds_widely(h, before, near, seen)
-        about = "linear" if self.linear else "not linear: about its initial state"
-        self.source = f"its solver's step differentiated ({about})"
+        self.noise = noise[self.states :]
 
     def step_map(self, h: float, rows: int, derivatives: int) -> Floats:
         """See `Dynamics.step_map`."""
@@ -202,7 +225,9 @@ class Differentiated(Dynamics):
     def _point(self, rows: int) -> Floats:
         return np.concatenate([self.x0, self.u0, np.zeros((rows - 1) * len(self.u0))])
 
-    def _differentiate(self, h: float, rows: int, derivatives: int, *, near: bool) -> Floats:
+    def _differentiate(
+        self, h: float, rows: int, derivatives: int, *, near: bool, up_first: bool = True
+    ) -> Floats:
         """Differences; those from far perturbations are exact if the solver is linear."""
         point = self._point(rows)
         if not near:
@@ -210,7 +235,8 @@ class Differentiated(Dynamics):
             unit = np.eye(len(point))
             columns = [self._respond(h, rows, derivatives, e) - origin for e in unit]
         else:
-            steps = np.diag(PERTURBATION * np.maximum(1.0, np.abs(point)))
+            steps = np.diag(self.perturbation * np.maximum(1.0, np.abs(point)))
+            steps = steps if up_first else -steps
             columns = [
                 self._respond(h, rows, derivatives, point + step)
                 - self._respond(h, rows, derivatives, point - step)

@@ -264,3 +264,39 @@ def test_a_constant_answers_with_nothing() -> None:
     ports = Ports((Port("u", size=2),), (Port("y"), Port("z", size=3)))
     assert not Constant(ports, "").step_map(0.1, 3, 1).any()
     assert Constant(ports, "").step_map(0.1, 3, 1).shape == (8, 6)
+
+
+class Sensed(Linear):
+    """A linear system whose first output has an offset that no saved state holds."""
+
+    def __init__(self, offset: Callable[[int], float]) -> None:
+        super().__init__(A, B, C, D)
+        self.offset, self.calls = offset, 0
+
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+        sample = super().advance(t, h, u)
+        self.calls += 1
+        sample.y[0] += self.offset(self.calls)
+        return sample
+
+
+def test_little_noise_of_a_sensor_leaves_the_map() -> None:
+    random = np.random.default_rng(7)
+    noisy = differentiated(Sensed(lambda n: 1e-7 * random.standard_normal()))
+    exact = differentiated(Linear(A, B, C, D))
+    assert not noisy.linear
+    found, expected = noisy.step_map(0.01, 1, 0), exact.step_map(0.01, 1, 0)
+    np.testing.assert_allclose(found[:3], expected[:3], atol=1e-9)
+    np.testing.assert_allclose(found[3:], expected[3:], atol=5e-5)
+
+
+@pytest.mark.parametrize(
+    "offset",
+    [
+        lambda n: 1e-2 * np.random.default_rng(n).standard_normal(),  # as large as its answers
+        lambda n: 1e-2 * n,  # counts on, by the same in both trials
+    ],
+)
+def test_what_is_not_saved_and_decides_the_map_is_refused(offset: Callable[[int], float]) -> None:
+    with pytest.raises(CannotLinearise, match="does not hold all of it"):
+        differentiated(Sensed(offset))

@@ -275,3 +275,17 @@ def test_noise_of_a_solvers_own_generator_makes_no_right_correction_wrong(noise:
     assert "correction_wrong" not in right.summary["flags"]
     wrong = simulate(CONFIGS / "two_mass.toml", feedthrough(-100.0) | noisy)
     assert ("correction_wrong" in wrong.summary["flags"]) is (noise == 1e-6)
+
+
+def test_little_noise_on_an_output_leaves_the_estimate_and_the_verdict() -> None:
+    """A millionth of the force made the errors a range of gains, and the session degraded."""
+    settings = {"master.extrapolation.order": 2, f"{CORRECTION}.method": "none"}
+    mass = {"subsystems.mass1.model": "tests.reliability.test_verified_corrections:NoisyMass"}
+    quiet = simulate(CONFIGS / "two_mass.toml", settings)
+    noisy = {**settings, **mass, "subsystems.mass1.params.noise": 1e-3}
+    found = simulate(CONFIGS / "two_mass.toml", noisy)
+    assert found.verdict == quiet.verdict == "good", found.summary["reasons"]
+    for name, estimate in found.summary["estimated_error"].items():
+        assert estimate["how"] == "sensitivities of the start"
+        before = quiet.summary["estimated_error"][name]["value"]
+        assert estimate["value"] == pytest.approx(before, rel=0.5)
