@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from hilrt.compilation.compiled import bound
 from hilrt.coupling.choose_step import choose_step
 from hilrt.coupling.control_order import control_order
 from hilrt.coupling.drive_inputs import drive_inputs
@@ -180,7 +181,7 @@ def left_by_stages(method: str) -> Iterator[tuple[str, Any, Any]]:
                 arguments.append(numerics.slack)
             before = cloned(numerics.plan), cloned(numerics.given), numerics.slack.copy()
             with np.errstate(all="ignore"):
-                stage(*arguments)
+                bound(stage, *arguments)()
             after = numerics.plan, numerics.given, numerics.slack
             yield f"{method} {i} {stage.__name__}", (before, after), numerics.state
 

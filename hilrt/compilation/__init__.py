@@ -1,5 +1,6 @@
 """How functions of tables become machine code.
 
-In reading order: `compiled` (what stages and entry points are marked with), `code_cache` (where
-their code is kept), `stage_compiler` with `stage_passes` (numba's compiler with fewer passes).
+In reading order: `compiled` (what stages and entry points are marked with, and how they are bound
+to tables), `numba_tables` (a namedtuple of tables as one pointer), `code_cache` (where compiled
+code is kept).
 """

@@ -75,6 +75,15 @@ class TolerantCache(caching.FunctionCache):
         stamp = own._impl.locator.get_source_stamp()
         own._cache_file = files(own._cache_path, own._impl.filename_base, stamp)
 
+    def contains(self, signature: Any, target_context: Any) -> bool:
+        """Whether there is an entry for these types."""
+        own: Any = self
+        key = own._index_key(signature, target_context.codegen())
+        try:
+            return key in own._cache_file._load_index()
+        except Exception:  # as in `load_overload`, which says so
+            return False
+
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Compiled code of a signature, or None."""
         try:
@@ -137,7 +146,7 @@ def cache_folder() -> str | None:
         return str(folder)
     _say_once(
         f"{unwritable}, nor a temporary folder: the macro step is compiled anew at every start, "
-        "which takes 20 to 25 s; set XDG_CACHE_HOME to a folder that can be written"
+        "which takes half a minute; set XDG_CACHE_HOME to a folder that can be written"
     )
     return None
 

@@ -22,7 +22,7 @@ import numba
 import numpy as np
 
 from hilrt.compilation.code_cache import PACKAGE, ROOMS, cache_folder, cache_of
-from hilrt.compilation.stage_compiler import EntryCompiler, PartCompiler
+from hilrt.compilation.numba_tables import Tables, difference
 
 #: It declares neither all of its options nor its settings.
 _numba: Any = numba
@@ -31,7 +31,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def compiled(function: Function) -> Function:
-    """Compile a function of records, arrays and numbers at its first call, or load it.
+    """Compile a function of tables, records, arrays and numbers at its first call, or load it.
 
     Floating point is exact IEEE arithmetic, as in numpy: no reordering, no fused operations, and
     a division by zero gives infinity or NaN instead of an exception. The function must not make
@@ -42,24 +42,6 @@ def compiled(function: Function) -> Function:
     ValueError
         If its file is in none of `ROOMS`: a change there would not reach the cache's name.
     """
-    jit = _compile(function, inline="never")
-    if not _numba.config.DISABLE_JIT:
-        # What other compiled functions call; it is kept as part of these.
-        jit.part = _jit(function, PartCompiler, inline="never", no_cpython_wrapper=True)
-    return cast(Function, jit)
-
-
-def stage(function: Function) -> Function:
-    """As `compiled`, for functions of whole plans, states and inputs.
-
-    They become part of the function that calls them: a call would pass each of their 60 tables in
-    seven parts, which doubles the time of compiling the step, and of the step itself.
-    """
-    return cast(Function, _compile(function, inline="always"))
-
-
-def _compile(function: Callable[..., Any], **options: Any) -> Any:
-    """A function that Python calls; its code is kept."""
     config = _numba.config
     if config.DISABLE_JIT:
         return function
@@ -69,21 +51,15 @@ def _compile(function: Callable[..., Any], **options: Any) -> Any:
     before, folder = config.CACHE_DIR, cache_folder()
     config.CACHE_DIR = folder or before
     try:
-        jit = _jit(function, EntryCompiler, **options)
+        jit = _numba.njit(error_model="numpy", _nrt=False, no_cfunc_wrapper=True)(function)
         jit._cache = cache_of(function, folder)  # as with `cache=True`, which gives up on errors
-        return jit
+        return cast(Function, jit)
     finally:
         config.CACHE_DIR = before
 
 
-def _jit(function: Callable[..., Any], compiler: type[Any], **options: Any) -> Any:
-    return _numba.njit(
-        error_model="numpy",
-        _nrt=False,
-        no_cfunc_wrapper=True,  # an entry for callers in C
-        pipeline_class=compiler,
-        **options,
-    )(function)
+#: A function of whole plans, states and inputs.
+stage = compiled
 
 
 def entry_point(function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
@@ -100,6 +76,49 @@ def entry_point(function: Callable[..., Any], *arguments: Any) -> Callable[..., 
     with rare_collections():
         dispatcher.compile(signature)
     return cast(Callable[..., Any], dispatcher.get_overload(signature))
+
+
+def bound(function: Callable[..., Any], *tables: Any) -> Callable[[], Any]:
+    """`function` of these tables, which it keeps: namedtuples of tables, or arrays.
+
+    A namedtuple is one pointer (`hilrt.compilation.numba_tables`). What becomes compiled code first
+    decides on the types; others are refused here, as nothing looks at them later.
+
+    Raises
+    ------
+    TypeError
+        If a table is no array, not contiguous, or of another type than before.
+    """
+    if _numba.config.DISABLE_JIT:
+        return functools.partial(interpreted(function), *tables)
+    dispatcher: Any = function
+    given, signature = _pointers(tables)
+    for known in dispatcher.signatures:
+        if [type(kind) for kind in known] != [type(kind) for kind in signature]:
+            continue  # a call from Python with the namedtuples themselves
+        for number, (kind, before) in enumerate(zip(signature, known, strict=True)):
+            if kind != before:
+                raise TypeError(
+                    f"{dispatcher.py_func.__name__}: {difference(kind, before)} in argument "
+                    f"{number + 1}; make it with `hilrt.tables.record.table` and its layout"
+                )
+    return functools.partial(entry_point(function, *given), *given)
+
+
+def is_kept(function: Callable[..., Any], *tables: Any) -> bool:
+    """Whether nothing is to be compiled for `bound`, or what is could not be kept."""
+    if _numba.config.DISABLE_JIT:
+        return True
+    dispatcher: Any = function
+    _, signature = _pointers(tables)
+    kept = getattr(dispatcher._cache, "contains", None)
+    return kept is None or bool(kept(signature, dispatcher.targetctx))
+
+
+def _pointers(tables: tuple[Any, ...]) -> tuple[list[Any], tuple[Any, ...]]:
+    """What compiled code is given for these, and its types."""
+    given = [Tables(t) if isinstance(t, tuple) else t for t in tables]
+    return given, tuple(_numba.typeof(t) for t in given)
 
 
 @contextlib.contextmanager

@@ -36,7 +36,8 @@ from hilrt.session.recording_watch import RecordingWatch, RowsToCome, compare_ro
 from hilrt.session.run_summary import RunSummary
 from hilrt.session.session_log import SessionLog
 from hilrt.session.summary import remarks
-from hilrt.step.numerics import Numerics, load_step
+from hilrt.step.load_step import load_step
+from hilrt.step.numerics import Numerics
 from hilrt.step_log.gather import load_gather
 from hilrt.step_log.signals import build_topics
 from hilrt.timing.count_times import load_counting

@@ -1,7 +1,8 @@
 """The macro step: the order of the stages, and a session's tables around it.
 
 In reading order: `macro_step` (the order, and its only place), `numerics` (a session's tables and
-the two compiled calls), `build_plan` with `fill_controls`, `fill_ranges` and `fill_stimuli`,
-`start_state`, `changes` and `apply_changes` (what operators change while a session runs),
-`source_changes` (what drives inputs, in words), `observer` (who is notified of a step).
+the two compiled calls), `load_step` with `compile_assess` (how these are loaded, or compiled),
+`build_plan` with `fill_controls`, `fill_ranges` and `fill_stimuli`, `start_state`, `changes` and
+`apply_changes` (what operators change while a session runs), `source_changes` (what drives inputs,
+in words), `observer` (who is notified of a step).
 """

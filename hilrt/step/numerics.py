@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from types import ModuleType
-from typing import Any
 
-from hilrt.compilation.compiled import entry_point
 from hilrt.config.structs import Session
 from hilrt.expressions.session_program import session_program
 from hilrt.reliability.alarms import AlarmNames
 from hilrt.reliability.checks import CheckNames
 from hilrt.solver import Floats
-from hilrt.step import macro_step as stages
 from hilrt.step.build_plan import Platform, build_plan
 from hilrt.step.changes import Changes
 from hilrt.step.fill_stimuli import stimulus_order
+from hilrt.step.load_step import bind_assess, bind_macro_step, load_step
 from hilrt.step.start_state import start_state
-from hilrt.tables import plan as plan_tables
-from hilrt.tables import state as state_tables
 from hilrt.tables.given import StepInput, empty_input, empty_slack
-from hilrt.tables.model import Model, no_model_plan, no_model_state
+from hilrt.tables.model import Model
 from hilrt.tables.network import Network
 from hilrt.tables.plan import Plan
-from hilrt.tables.record import Table, table
+from hilrt.tables.record import Table
 from hilrt.tables.state import State
 
 
@@ -42,8 +37,6 @@ class Numerics:
         Columns of files that stimuli consist of.
     changes : Changes
         Of numbers, that wait for the next cut.
-    plan, state, given, slack
-        The tables. They stay where they are in memory: only their contents change.
     """
 
     def __init__(
@@ -55,62 +48,69 @@ class Numerics:
         state: State,
     ) -> None:
         self.network, self.checks, self.alarms = network, checks, alarms
-        self.plan: Plan = plan
-        self.state: State = state
+        self._plan, self._state = plan, state
         sizes = len(plan.subsystems), len(plan.outputs), len(plan.inputs)
-        self.given: StepInput = empty_input(*sizes, gamma=state.model.gamma.shape)
-        self.slack: Table = empty_slack()
+        self._given = empty_input(*sizes, gamma=state.model.gamma.shape)
+        self._slack: Table = empty_slack()
         self.changes = Changes(network, plan.drives["input"])
         self.stimuli: list[str] = []
         self.columns: list[Floats] = []
         self._h_next = state.session["h_next"]
-        self._macro_step: Callable[..., Any] | None = None
-        self._assess: Callable[..., Any] | None = None
+        self._macro_step: Callable[[], None] = self._load_and_step
+        self._assess: Callable[[], None] = self._load_and_assess
+
+    @property
+    def plan(self) -> Plan:
+        """Constants; not to be replaced, as compiled code has its address."""
+        return self._plan
+
+    @property
+    def state(self) -> State:
+        """The state, at the same address throughout."""
+        return self._state
+
+    @property
+    def given(self) -> StepInput:
+        """The input of a step, at the same address throughout."""
+        return self._given
+
+    @property
+    def slack(self) -> Table:
+        """The input of `assess`, at the same address throughout."""
+        return self._slack
 
     def load(self) -> None:
-        """Load the compiled code, or compile it: before the first tick, which has no time."""
-        plan, state, given = self.plan, self.state, self.given
-        self._macro_step = entry_point(stages.macro_step, plan, state, given)
-        self._assess = entry_point(stages.assess, plan, state, given, self.slack)
+        """Load the compiled code, or compile it: before the first tick, which has no time.
+
+        Raises
+        ------
+        TypeError
+            If a table is not contiguous, or has another layout than those of all sessions.
+        """
+        load_step()
+        self._macro_step = bind_macro_step(self._plan, self._state, self._given)
+        self._assess = bind_assess(self._plan, self._state, self._given, self._slack)
+
+    def _load_and_step(self) -> None:
+        self.load()
+        self._macro_step()
+
+    def _load_and_assess(self) -> None:
+        self.load()
+        self._assess()
 
     def macro_step(self) -> None:
         """From the samples in `given` to the inputs for the wire."""
-        if self._macro_step is None:
-            self.load()
-        assert self._macro_step is not None
-        self._macro_step(self.plan, self.state, self.given)
+        self._macro_step()
 
     def assess(self) -> None:
         """How good the interval that ended was."""
-        if self._assess is None:
-            self.load()
-        assert self._assess is not None
-        self._assess(self.plan, self.state, self.given, self.slack)
+        self._assess()
 
     @property
     def h_next(self) -> float:
         """Macro step from this communication point, s."""
         return float(self._h_next[0])
-
-
-def load_step() -> None:
-    """Load the compiled code, or compile it, before there is a session.
-
-    The types of the tables, and with them the code, are the same for every session.
-    """
-
-    def empty(tables: ModuleType, kind: type[Any], model: Any) -> Any:
-        names = (name for name in kind._fields if name != "model")
-        found = {
-            name: table(getattr(tables, name.upper()), 1 if name == "session" else 0)
-            for name in names
-        }
-        return kind(**found, model=model)
-
-    plan = empty(plan_tables, Plan, no_model_plan())
-    state = empty(state_tables, State, no_model_state())
-    entry_point(stages.macro_step, plan, state, empty_input(0, 0, 0))
-    entry_point(stages.assess, plan, state, empty_input(0, 0, 0), empty_slack())
 
 
 def build_numerics(
