@@ -74,7 +74,6 @@ class Instance2(Instance):
         callbacks.componentEnvironment = ctypes.c_void_p(self._number)
         self.fmi.instantiate(callbacks=callbacks, loggingOn=debug)
         self._do_step = self.fmi.dll.fmi2DoStep
-        self._go_back = int(not self.can_step_back)  # the promise never to do so
 
     def set_start(self, values: dict[str, Any]) -> None:
         """See `Instance.set_start`."""
@@ -130,7 +129,7 @@ class Instance2(Instance):
     def step(self, t: float, h: float, u: Inputs) -> list[float]:
         """See `Instance.step`; FMI 2.0 has no events."""
         self.set_at = t
-        status = self._do_step(self.c, t, h, self._go_back)
+        status = self._do_step(self.c, t, h, not self.states_kept)
         if status == DISCARD:
             self._after_discard(t, h, u)
         elif status != OK:
@@ -162,5 +161,5 @@ class Instance2(Instance):
             part = min(part, end - t)
             self.write(u(t))
             self.set_at = t
-            status = self._do_step(self.c, t, part, self._go_back)
+            status = self._do_step(self.c, t, part, not self.states_kept)
         raise self.stuck(t, end)

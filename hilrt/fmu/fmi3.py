@@ -109,7 +109,6 @@ class Instance3(Instance):
             requiredIntermediateVariables=[v.valueReference for v in self._inside],
         )
         self._do_step = self.fmi.dll.fmi3DoStep
-        self._go_back = ctypes.c_bool(not self.can_step_back)  # the promise never to do so
         self._event, self._ends, self._early = (ctypes.c_bool() for _ in range(3))
         self._last = ctypes.c_double()
         self._answers = [
@@ -258,7 +257,8 @@ class Instance3(Instance):
         near = 1e-12 * max(abs(end), end - t)
         parts = 0  # parts that ended early without an event
         while True:
-            status = self._do_step(self.c, t, end - t, self._go_back, *self._answers)
+            no_return = ctypes.c_bool(not self.states_kept)
+            status = self._do_step(self.c, t, end - t, no_return, *self._answers)
             if self._raised is not None:
                 raised, self._raised = self._raised, None
                 raise raised

@@ -82,7 +82,9 @@ class Instance(abc.ABC):
     #: FMPy's class.
     Slave: ClassVar[Any]
     fmi: Any  #: FMPy's object
-    can_step_back: bool
+    #: Saved states that still exist. While there are none, steps are made with the promise not to
+    #: go back before them (`noSetFMUStatePriorToCurrentPoint`), which some FMUs need to go on.
+    states_kept: int = 0
     #: FMI 3: whether inputs are set, and outputs read, inside a step; what was read, by time [s].
     sets_inside: bool = False
     reads_inside: bool = False
@@ -104,7 +106,6 @@ class Instance(abc.ABC):
         self._failed = self._dead = self._closed = False
         self._initialized = False
         self._last_message = ""
-        self.can_step_back = bool(fmu.interface.canGetAndSetFMUstate)
         fmu.need_binary()
         self._folder = TemporaryFolder("fmu")
         try:
@@ -187,7 +188,9 @@ class Instance(abc.ABC):
 
     def save(self) -> SavedState:
         """A copy of the FMU's state, kept by the FMU."""
-        return SavedState(self, self.guard(self.fmi.getFMUState))
+        saved = SavedState(self, self.guard(self.fmi.getFMUState))
+        self.states_kept += 1
+        return saved
 
     def restore(self, saved: SavedState) -> None:
         """Go back to a saved state."""
@@ -196,6 +199,7 @@ class Instance(abc.ABC):
 
     def free_state(self, handle: Any) -> None:
         """Free a state; nothing to do once the instance is gone."""
+        self.states_kept -= 1
         if not (self._dead or self._closed):
             self.guard(self.fmi.freeFMUState, handle)
 

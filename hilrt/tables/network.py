@@ -313,7 +313,7 @@ def _companion(tables: Session, outputs: Side, connection: Connection) -> int:
 def _feedthrough(outputs: Side, inputs: Side) -> Bools:
     matrix = np.zeros((len(outputs), len(inputs)), dtype=bool)
     for name, (part, port) in outputs.ports.items():
-        subsystem = name.rpartition(".")[0]
+        subsystem = name.partition(".")[0]  # the port's own name may have dots
         for dependency in port.feedthrough:
             where = f"output {name!r} feedthrough = {dependency!r}"
             columns, _ = inputs.find(f"{subsystem}.{dependency}", where)

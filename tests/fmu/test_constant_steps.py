@@ -41,7 +41,7 @@ def test_a_probe_of_constant_steps_leaves_no_trace():
     assert hosted.jacobian("probe", 0.0, 1e-3, 0, np.zeros(2)) is not None
     trace(solver)
     hosted.advance(0.0, 2e-3, np.zeros((1, 2)))
-    assert [call for call in trace(solver) if call.startswith("step")] == ["step(0,0.002,0)"]
+    assert [call for call in trace(solver) if call.startswith("step")] == ["step(0,0.002,1)"]
     hosted.stop("done")
 
 

@@ -263,3 +263,12 @@ def test_the_session_file_narrows_what_a_port_allows():
     np.testing.assert_array_equal(network.max_rate, [10.0, 10.0])
     np.testing.assert_array_equal(network.max_jerk, [1e3, 1e3])
     np.testing.assert_array_equal(network.u_start, [20.0, 20.0])
+
+
+def test_names_with_dots_may_have_dependencies():
+    crane = {"P[1].e": Port("P[1].e"), "P[1].f": Port("P[1].f", feedthrough=("P[1].e",))}
+    network, _ = make_network(
+        {"crane": ports("P[1].e z", "P[1].f", **crane), "b": ports("w", "q")},
+        connections=[link("b.q", "crane.P[1].e"), link("crane.P[1].f", "b.w")],
+    )
+    np.testing.assert_array_equal(network.feedthrough, [[True, False, False], [False] * 3])
