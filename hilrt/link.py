@@ -5,11 +5,12 @@ from __future__ import annotations
 import abc
 import math
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from hilrt.errors import ConfigError
-from hilrt.solver import Floats, Port, Ports, Sample
+from hilrt.solver import Floats, Port, Ports, Sample, Solver
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,30 +19,11 @@ if TYPE_CHECKING:
     from hilrt.config.structs import SubsystemOptions
 
 #: Everything that an adapter needs beside `hilrt.solver`.
-__all__ = ["Arrival", "CodeRun", "Command", "LinearModel", "Link", "Ports", "PortsError"]
+__all__ = ["Arrival", "CodeRun", "Command", "Description", "LinearModel", "Link", "Ports"]
 
 
 #: Subsystems with more numbers in their state are not tried out: each costs a few steps.
 LARGEST_STATE = 48
-
-
-class PortsError(ConfigError):
-    """Problems of a subsystem's table, with its ports as far as they are known nonetheless.
-
-    Parameters
-    ----------
-    problems : sequence of str
-        As for `ConfigError`; those of the inputs' limits are among them.
-    ports : Ports
-        Every port that the table names; of its limits nothing is said.
-    unclear : collection of str
-        Names of ports of which nothing but the name is known.
-    """
-
-    def __init__(self, problems: Sequence[str], ports: Ports, unclear: Collection[str]) -> None:
-        super().__init__(problems)
-        self.ports = ports
-        self.unclear = frozenset(unclear)
 
 
 class Arrival(NamedTuple):
@@ -112,6 +94,57 @@ class CodeRun(NamedTuple):
     tells: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """A subsystem as its table describes it, as far as that is known without connecting.
+
+    Attributes
+    ----------
+    ports : Ports or None
+        None where they are known only after connecting. With `problems`, every port that the table
+        names; their limits may be unknown.
+    unclear : frozenset of str
+        Ports of which nothing but the name is known.
+    problems : sequence of str
+        Errors of the table, a line each, with place and remedy.
+    remarks : sequence of str
+        Warnings about the table.
+    code : CodeRun or None
+        Code that was not run and that would tell more.
+    wrong_starts : mapping of str
+        Inputs whose start value in the table the subsystem would refuse, and why.
+    unsupported_variables : mapping of str
+        Variables that no port can carry, and why.
+    missing_on_host : sequence of str
+        Requirements that this host does not meet, each with a remedy.
+    tells_events : bool
+        Whether `Link.tells_events` is known to be true after `open`.
+    end_time : float
+        Last session time that the table allows the subsystem, s.
+    """
+
+    ports: Ports | None = None
+    unclear: frozenset[str] = frozenset()
+    problems: Sequence[str] = ()
+    remarks: Sequence[str] = ()
+    code: CodeRun | None = None
+    wrong_starts: Mapping[str, str] = field(default_factory=dict)
+    unsupported_variables: Mapping[str, str] = field(default_factory=dict)
+    missing_on_host: Sequence[str] = ()
+    tells_events: bool = False
+    end_time: float = math.inf
+
+    @classmethod
+    def from_solver(cls, make: Callable[[], Solver]) -> Description:
+        """Describe the solver that `make` returns, or the `ConfigError` that it raises."""
+        try:
+            solver = make()
+        except ConfigError as error:
+            return cls(problems=error.problems)
+        ports = Ports(tuple(solver.inputs), tuple(solver.outputs))
+        return cls(ports=ports, tells_events=solver.tells_events)
+
+
 class Link(abc.ABC):
     """A subsystem as the master drives it.
 
@@ -176,53 +209,22 @@ class Link(abc.ABC):
         self.folder = folder
 
     @classmethod
-    def ports(cls, name: str, options: SubsystemOptions, folder: Path) -> Ports | None:
-        """Ports as far as they are known without connecting, for `hilrt check`; else None.
+    def describe(
+        cls, name: str, options: SubsystemOptions, folder: Path, run_code: bool = True
+    ) -> Description:
+        """Describe a subsystem by its table, without connecting.
 
-        `ConfigError` with every problem of the table; `PortsError` where ports are known although
-        there are problems, so that what concerns them is checked all the same.
+        Problems of the table are in the result, not raised; a user's code may raise anything.
+
+        Parameters
+        ----------
+        name, options, folder
+            As for the class.
+        run_code : bool
+            Run code that is not hilrt's own, such as the constructor of a model; otherwise
+            `Description.code` says what was left out.
         """
-        return None
-
-    @classmethod
-    def runs_code(cls, options: SubsystemOptions) -> CodeRun | None:
-        """Code that the table names and `ports` or the methods below run; None if there is none."""
-        return None
-
-    @classmethod
-    def ports_without_code(cls, name: str, options: SubsystemOptions, folder: Path) -> Ports | None:
-        """As `ports`, without the code that `runs_code` tells of."""
-        return cls.ports(name, options, folder)
-
-    @classmethod
-    def remarks(cls, name: str, options: SubsystemOptions, folder: Path) -> list[str]:
-        """What is worth a warning of `hilrt check`, as far as it is known without connecting."""
-        return []
-
-    @classmethod
-    def wrong_starts(cls, name: str, options: SubsystemOptions, folder: Path) -> dict[str, str]:
-        """Inputs whose start value in the table the subsystem would refuse, and why."""
-        return {}
-
-    @classmethod
-    def no_numbers(cls, name: str, options: SubsystemOptions, folder: Path) -> dict[str, str]:
-        """What the subsystem has beside its ports, and no port can carry, and why."""
-        return {}
-
-    @classmethod
-    def missing_here(cls, name: str, options: SubsystemOptions, folder: Path) -> list[str]:
-        """What the subsystem needs of this host, and the host has not, with a remedy."""
-        return []
-
-    @classmethod
-    def may_tell_events(cls, name: str, options: SubsystemOptions, folder: Path) -> bool:
-        """Whether `tells_events` is known to be true after `open`, for `hilrt check`."""
-        return False
-
-    @classmethod
-    def told_to_end(cls, name: str, options: SubsystemOptions, folder: Path) -> float:
-        """Session time that the table tells the subsystem to be the last [s], for `hilrt check`."""
-        return math.inf
+        return Description()
 
     def learn(self, session: SessionFile) -> None:
         """Take what other tables of the session say and concerns it; called before `open`."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from hilrt.config.structs import Calculated, SubsystemOptions
-from hilrt.link import Arrival, Link
+from hilrt.link import Arrival, Description, Link
 from hilrt.solver import Floats, Port, Ports, Sample
 
 
@@ -32,15 +32,16 @@ class CalculatedLink(Link):
     _start = 0.0
 
     @classmethod
-    def ports(cls, name: str, options: SubsystemOptions, folder: Path) -> Ports:
+    def describe(
+        cls, name: str, options: SubsystemOptions, folder: Path, run_code: bool = True
+    ) -> Description:
         """An output for each channel."""
         assert isinstance(options, CalculatedOptions)
-        channels = options.channels
-        return Ports((), tuple(Port(c.name, c.unit, description=c.description) for c in channels))
+        return Description(ports=Ports((), _outputs(options)))
 
     async def open(self) -> None:
         """Ports are in the table."""
-        self.outputs = self.ports(self.name, self.options, self.folder).outputs
+        self.outputs = _outputs(self.options)
         self._nothing = np.zeros(len(self.outputs))
 
     async def initialize(self, t0: float, u0: Floats) -> Sample:
@@ -63,3 +64,7 @@ class CalculatedLink(Link):
     def go_back(self, tick: int, h: float) -> None:
         """A shorter interval is answered likewise."""
         self.dispatch(tick, self._start, h, self._nothing)
+
+
+def _outputs(options: CalculatedOptions) -> tuple[Port, ...]:
+    return tuple(Port(c.name, c.unit, description=c.description) for c in options.channels)

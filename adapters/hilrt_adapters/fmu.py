@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, cast
 
 from hilrt.config.structs import SubsystemOptions
 from hilrt.fmu.fmu_options import FmuOptions
-from hilrt.link import CodeRun
-from hilrt.solver import Ports
-from hilrt_adapters.fmu_facts import FmuFacts
+from hilrt.link import Description
+from hilrt_adapters.fmu_facts import describe_fmu
 from hilrt_adapters.inprocess import InProcessLink
 
 if TYPE_CHECKING:
     from hilrt.fmu.fmu_solver import FmuSolver
 
 
-class FmuLink(FmuFacts, InProcessLink):
+class FmuLink(InProcessLink):
     """An FMU called directly; see `InProcessLink`."""
 
     Options = FmuOptions  # the keys differ, the life does not
@@ -33,19 +32,11 @@ class FmuLink(FmuFacts, InProcessLink):
         return FmuSolver(cast(FmuOptions, options), folder)
 
     @classmethod
-    def described(cls, options: SubsystemOptions, folder: Path) -> FmuSolver:
-        """The table's FMU."""
-        return cls.make(options, folder)
-
-    @classmethod
-    def runs_code(cls, options: SubsystemOptions) -> CodeRun | None:
-        """None: its binary is not loaded to be checked."""
-        return None
-
-    @classmethod
-    def ports_without_code(cls, name: str, options: SubsystemOptions, folder: Path) -> Ports | None:
-        """From the model description."""
-        return cls.ports(name, options, folder)
+    def describe(
+        cls, name: str, options: SubsystemOptions, folder: Path, run_code: bool = True
+    ) -> Description:
+        """From the model description: no code of the FMU runs."""
+        return describe_fmu(lambda: cls.make(options, folder), options)
 
     async def open(self) -> None:
         """Read the model description; `ConfigError` where it cannot be used, or not here."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -12,13 +13,13 @@ import numpy as np
 from hilrt.bench.bench_options import BenchOptions
 from hilrt.bench.emulate import BENCHES, read_scenario
 from hilrt.bench.guard_states import NS, SETTLE_NS, SETTLE_TIMEOUT_NS, longest_ramp
-from hilrt.bench.read_bench import read_bench
+from hilrt.bench.read_bench import PortsError, read_bench
 from hilrt.can.bus_keys import CLOSED, doubtful_keys, interface_down, missing_interface
 from hilrt.can.database import database_file
 from hilrt.can.message_stats import REASONS
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError, PeerLost, ProtocolError
-from hilrt.link import Arrival, CodeRun, Command, PortsError
+from hilrt.link import Arrival, CodeRun, Command, Description
 from hilrt.peers.remote_link import RemoteLink
 from hilrt.peers.wire import (
     Arm,
@@ -32,7 +33,7 @@ from hilrt.peers.wire import (
     pack,
     unpack,
 )
-from hilrt.solver import Floats, Port, Ports, Sample
+from hilrt.solver import Floats, Port, Sample
 
 if TYPE_CHECKING:
     from hilrt.config.session_file import SessionFile
@@ -42,6 +43,11 @@ if TYPE_CHECKING:
 MARGIN = 1.0
 #: Totals of a gateway that count frames which came and were not used.
 NOT_USED = (*(reason for reason in REASONS if reason != "lost"), "incomplete")
+
+#: The driver of an interface that is not python-can's own.
+_DRIVER = CodeRun(
+    "bus", "imports the driver of the interface", "whether its driver is there and takes these keys"
+)
 
 
 class GatewayLink(RemoteLink):
@@ -70,8 +76,10 @@ class GatewayLink(RemoteLink):
         self._counters: dict[str, int] = {}
 
     @classmethod
-    def ports(cls, name: str, options: SubsystemOptions, folder: Path) -> Ports | None:
-        """Ports of the table and its database; `PortsError` with every problem of the two."""
+    def describe(
+        cls, name: str, options: SubsystemOptions, folder: Path, run_code: bool = True
+    ) -> Description:
+        """Describe a bench by its table and its database."""
         bench = cast(BenchOptions, options)
         problems = _check_emulator(bench, f"[subsystems.{name}]", folder)
         unclear: frozenset[str] = frozenset()
@@ -80,28 +88,11 @@ class GatewayLink(RemoteLink):
         except PortsError as error:
             problems += error.problems
             ports, unclear = error.ports, error.unclear
-        if problems:
-            raise PortsError(problems, ports, unclear)
-        return ports
-
-    @classmethod
-    def runs_code(cls, options: SubsystemOptions) -> CodeRun | None:
-        """The driver of an interface that is not python-can's own."""
-        if cast(BenchOptions, options).bus.get("interface") in (None, *CLOSED):
-            return None
-        tells = "whether its driver is there and takes these keys"
-        return CodeRun("bus", "imports the driver of the interface", tells)
-
-    @classmethod
-    def remarks(cls, name: str, options: SubsystemOptions, folder: Path) -> list[str]:
-        """Keys of the bus that may be misspelt, and an interface that is down."""
-        bus = cast(BenchOptions, options).bus
-        return [*doubtful_keys(bus, "bus"), *interface_down(bus)]
-
-    @classmethod
-    def missing_here(cls, name: str, options: SubsystemOptions, folder: Path) -> list[str]:
-        """The CAN interface."""
-        return missing_interface(cast(BenchOptions, options).bus)
+        found = Description(ports=ports, unclear=unclear, problems=problems)
+        if not run_code and bench.bus.get("interface") not in (None, *CLOSED):
+            return replace(found, code=_DRIVER)
+        remarks = [*doubtful_keys(bench.bus, "bus"), *interface_down(bench.bus)]
+        return replace(found, remarks=remarks, missing_on_host=missing_interface(bench.bus))
 
     def commands(self, session: SessionFile) -> list[Command]:
         """The emulated bench, where there is one, and the gateway."""

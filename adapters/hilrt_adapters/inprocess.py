@@ -13,8 +13,8 @@ from hilrt.errors import PeerLost, SolverError
 from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.hosting.linear_model import find_linear_model
 from hilrt.hosting.load_solver import load_solver
-from hilrt.link import Arrival, CodeRun, LinearModel, Link
-from hilrt.solver import Floats, Ports, Sample, Solver
+from hilrt.link import Arrival, CodeRun, Description, LinearModel, Link
+from hilrt.solver import Floats, Sample, Solver
 
 
 class InProcessOptions(SubsystemOptions, kw_only=True):
@@ -51,6 +51,12 @@ class InProcessLink(Link):
     """
 
     Options: ClassVar[type[SubsystemOptions]] = InProcessOptions
+    #: Code that `make` runs.
+    code: ClassVar[CodeRun] = CodeRun(
+        "model",
+        "imports its module and calls its constructor",
+        "its parameters and ports, and what depends on them",
+    )
 
     solver: Solver
     _hosted: HostedSolver
@@ -65,26 +71,13 @@ class InProcessLink(Link):
         return load(cast(InProcessOptions, options), folder)
 
     @classmethod
-    def ports(cls, name: str, options: SubsystemOptions, folder: Path) -> Ports:
-        """Ports of an instance made for the purpose."""
-        solver = cls.make(options, folder)
-        return Ports(tuple(solver.inputs), tuple(solver.outputs))
-
-    @classmethod
-    def runs_code(cls, options: SubsystemOptions) -> CodeRun | None:
-        """The model's module and class."""
-        does, tells = "imports its module and calls its constructor", "its parameters and ports"
-        return CodeRun("model", does, f"{tells}, and what depends on them")
-
-    @classmethod
-    def ports_without_code(cls, name: str, options: SubsystemOptions, folder: Path) -> Ports | None:
-        """Only an instance tells them."""
-        return None
-
-    @classmethod
-    def may_tell_events(cls, name: str, options: SubsystemOptions, folder: Path) -> bool:
-        """As an instance made for the purpose says."""
-        return cls.make(options, folder).tells_events
+    def describe(
+        cls, name: str, options: SubsystemOptions, folder: Path, run_code: bool = True
+    ) -> Description:
+        """Describe an instance made for the purpose; only that tells anything."""
+        if not run_code:
+            return Description(code=cls.code)
+        return Description.from_solver(lambda: cls.make(options, folder))
 
     async def open(self) -> None:
         """Import the module and make the solver; `ConfigError` if that cannot be done."""

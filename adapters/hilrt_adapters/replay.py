@@ -23,7 +23,7 @@ from hilrt.config.session_tables import NonNegative
 from hilrt.config.structs import SubsystemOptions
 from hilrt.config.units import UNSTATED
 from hilrt.errors import ConfigError
-from hilrt.link import Arrival, Link, PortsError
+from hilrt.link import Arrival, Description, Link
 from hilrt.record.messages import Signal
 from hilrt.solver import Floats, Port, Ports, Sample
 from hilrt_adapters.recorded_frames import check_frames, read_recording
@@ -69,20 +69,17 @@ class ReplayLink(Link):
         self.recording: RecordedTracks | None = None
 
     @classmethod
-    def ports(cls, name: str, options: SubsystemOptions, folder: Path) -> Ports:
-        """Output ports with the database's units; `PortsError` with every problem found.
-
-        Among them those of the log that show at its beginning.
-        """
+    def describe(
+        cls, name: str, options: SubsystemOptions, folder: Path, run_code: bool = True
+    ) -> Description:
+        """Describe a recording by its table, the database and the beginning of the log."""
         assert isinstance(options, ReplayOptions)
         problems: list[str] = []
         signals = _find_outputs(name, options, folder, problems)
         if options.database:
             problems += check_frames(_locate(folder, options.log), f"[subsystems.{name}] log")
-        ports = _ports(signals)
-        if problems:
-            raise PortsError(problems, ports, [o for o, ref in signals.items() if ref is None])
-        return ports
+        unclear = frozenset(output for output, ref in signals.items() if ref is None)
+        return Description(ports=_ports(signals), unclear=unclear, problems=problems)
 
     def files(self) -> list[Path]:
         """The database; the log itself may be large and stays where it is."""

@@ -17,11 +17,11 @@ from hilrt.config.parse_toml import toml_value
 from hilrt.config.session_file import SessionFile
 from hilrt.config.structs import SubsystemOptions
 from hilrt.hosting.load_sequence import load_sequence
-from hilrt.link import CodeRun, Command
+from hilrt.link import CodeRun, Command, Description
 from hilrt.peers.wire import Event, PromptAnswer
 from hilrt.sequences.bench import Setting
 from hilrt.sequences.stepper import SequenceStepper
-from hilrt.solver import Ports, Solver
+from hilrt.solver import Solver
 from hilrt_adapters.inprocess import InProcessLink
 from hilrt_adapters.zeromq import ZeroMQLink
 
@@ -55,15 +55,18 @@ def step_of(session: SessionFile, options: SubsystemOptions) -> float | None:
     return master.step * options.every if master.step_control.method == "fixed" else None
 
 
-def _runs_code() -> CodeRun:
-    does = "imports its file and calls its constructor"
-    return CodeRun("sequence", does, "its parameters and ports, and what depends on them")
+_CODE: Final = CodeRun(
+    "sequence",
+    "imports its file and calls its constructor",
+    "its parameters and ports, and what depends on them",
+)
 
 
 class CalledSequenceLink(InProcessLink):
     """A sequence in the caller's own process, for `hilrt.simulate`."""
 
     Options: ClassVar[type[SubsystemOptions]] = SequenceOptions
+    code = _CODE
     stops_in_order = True
 
     _step: float | None = None
@@ -80,11 +83,6 @@ class CalledSequenceLink(InProcessLink):
     def make(cls, options: SubsystemOptions, folder: Path) -> Solver:
         """What steps the sequence of a table; `ConfigError` if it cannot be made."""
         return _load(options, folder)
-
-    @classmethod
-    def runs_code(cls, options: SubsystemOptions) -> CodeRun | None:
-        """The sequence's file."""
-        return _runs_code()
 
     def host(self, solver: Solver) -> None:
         """Take a sequence that has been made, and what it tells."""
@@ -108,20 +106,11 @@ class SequenceLink(ZeroMQLink):
     called = CalledSequenceLink
 
     @classmethod
-    def ports(cls, name: str, options: SubsystemOptions, folder: Path) -> Ports:
-        """Ports of an instance made for the purpose."""
-        stepper = _load(options, folder)
-        return Ports(tuple(stepper.inputs), tuple(stepper.outputs))
-
-    @classmethod
-    def runs_code(cls, options: SubsystemOptions) -> CodeRun | None:
-        """The sequence's file."""
-        return _runs_code()
-
-    @classmethod
-    def ports_without_code(cls, name: str, options: SubsystemOptions, folder: Path) -> Ports | None:
-        """Only an instance tells them."""
-        return None
+    def describe(
+        cls, name: str, options: SubsystemOptions, folder: Path, run_code: bool = True
+    ) -> Description:
+        """As `hilrt.simulate` would run it."""
+        return CalledSequenceLink.describe(name, options, folder, run_code)
 
     def answer(self, number: int, answer: str, who: str) -> bool:
         """See `Link.answer`."""

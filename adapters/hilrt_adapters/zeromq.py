@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 import math
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from hilrt.config.structs import SubsystemOptions
-from hilrt.errors import ConfigError, NoAnswer, ProtocolError
+from hilrt.errors import NoAnswer, ProtocolError
 from hilrt.fmu.command import is_fmu_command, spawned_fmu
-from hilrt.link import Arrival, LinearModel
+from hilrt.link import Arrival, Description, LinearModel
 from hilrt.peers.linear_answer import linear_model
 from hilrt.peers.remote_link import RemoteLink
 from hilrt.peers.wire import (
@@ -30,11 +31,8 @@ from hilrt.peers.wire import (
     unpack,
     vector,
 )
-from hilrt.solver import Floats, Ports, Sample
-from hilrt_adapters.fmu_facts import FmuFacts
-
-if TYPE_CHECKING:
-    from hilrt.fmu.fmu_solver import FmuSolver
+from hilrt.solver import Floats, Sample
+from hilrt_adapters.fmu_facts import describe_fmu
 
 #: Share of the time it has for its answer that a solver may take to be tried out.
 TRIAL = 0.5
@@ -45,7 +43,7 @@ class ZeroMQOptions(SubsystemOptions):
     """``[subsystems.NAME]`` of a remote solver: nothing beyond the common keys."""
 
 
-class ZeroMQLink(FmuFacts, RemoteLink):
+class ZeroMQLink(RemoteLink):
     """A stepped solver; at most one advance is outstanding."""
 
     Options: ClassVar[type[SubsystemOptions]] = ZeroMQOptions
@@ -57,20 +55,15 @@ class ZeroMQLink(FmuFacts, RemoteLink):
     _linearises = False
 
     @classmethod
-    def ports(cls, name: str, options: SubsystemOptions, folder: Path) -> Ports | None:
-        """Ports of an FMU that the session hosts; others tell theirs when they connect."""
-        try:
-            fmu = cls.described(options, folder)
-        except ConfigError as error:
-            raise ConfigError([f"spawn: {problem}" for problem in error.problems]) from None
-        return None if fmu is None else Ports(tuple(fmu.inputs), tuple(fmu.outputs))
-
-    @classmethod
-    def described(cls, options: SubsystemOptions, folder: Path) -> FmuSolver | None:
-        """The FMU that the session hosts in the solver's process."""
-        if options.spawn is None or not is_fmu_command(options.spawn):
-            return None
-        return spawned_fmu(options.spawn, folder)
+    def describe(
+        cls, name: str, options: SubsystemOptions, folder: Path, run_code: bool = True
+    ) -> Description:
+        """Describe an FMU that the session hosts; others tell their ports when they connect."""
+        spawn = options.spawn
+        if spawn is None or not is_fmu_command(spawn):
+            return Description()
+        found = describe_fmu(lambda: spawned_fmu(spawn, folder), options)
+        return replace(found, problems=[f"spawn: {problem}" for problem in found.problems])
 
     async def jacobian(
         self, source: str, t: float, h: float, order: int, u: Floats

@@ -134,7 +134,10 @@ def _subsystem_model(name: str, options: SubsystemOptions, folder: Path) -> Subs
     make = _maker(options, folder)
     if make is None:
         link_class: type[Link] = registry.link_class(options.adapter)
-        ports = link_class.ports(name, options, folder)
+        description = link_class.describe(name, options, folder)
+        if description.problems:
+            raise ConfigError(description.problems)
+        ports = description.ports
         if ports is None:
             raise ConfigError(
                 f"{where}: its ports are known only when it is running; take adapter "

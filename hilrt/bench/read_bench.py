@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -33,7 +33,6 @@ from hilrt.can.protection import MessageOptions, check_messages
 from hilrt.config.from_toml import nearest
 from hilrt.config.units import UNSTATED, check_unit, conversion
 from hilrt.errors import ConfigError
-from hilrt.link import PortsError
 from hilrt.solver import Port, Ports
 
 if TYPE_CHECKING:
@@ -43,6 +42,25 @@ if TYPE_CHECKING:
 #: less in hand the gateway would limit it again, and lag once more behind it: a loop through both
 #: limits swings where it would not with either (tests/test_jerk_in_the_loop.py).
 MASTER_SHARE = 0.5
+
+
+class PortsError(ConfigError):
+    """Problems of a bench's table, with its ports as far as they are known nonetheless.
+
+    Parameters
+    ----------
+    problems : sequence of str
+        As for `ConfigError`; those of the inputs' limits are among them.
+    ports : Ports
+        Every port that the table names, without limits.
+    unclear : collection of str
+        Names of ports of which nothing but the name is known.
+    """
+
+    def __init__(self, problems: Sequence[str], ports: Ports, unclear: Collection[str]) -> None:
+        super().__init__(problems)
+        self.ports = ports
+        self.unclear = frozenset(unclear)
 
 
 @dataclass(frozen=True)

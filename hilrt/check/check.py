@@ -44,10 +44,10 @@ from hilrt.config.from_toml import nearest
 from hilrt.config.problems import Findings, Problem
 from hilrt.config.read_values import executable
 from hilrt.config.session_file import SessionFile, read_session
-from hilrt.config.structs import InputOptions, Late
+from hilrt.config.structs import InputOptions, Late, SubsystemOptions
 from hilrt.errors import ConfigError
 from hilrt.hosting.reference_model import runs_reference
-from hilrt.link import Link, PortsError
+from hilrt.link import Description, Link
 from hilrt.peers.remote_link import RemoteLink
 from hilrt.solver import Port, Ports
 
@@ -103,11 +103,12 @@ def names_code(path: str | Path, overrides: Iterable[str] = ()) -> list[str]:
     draft = read_session(path, overrides, code=False)
     subsystems = draft.session.tables.subsystems
     classes = {name: registry.link_class(options.adapter) for name, options in subsystems.items()}
-    ours = [
-        name
-        for name, options in subsystems.items()
-        if classes[name].runs_code(options) or runs_reference(options)
-    ]
+    ours = []
+    for name, options in subsystems.items():
+        folder = draft.session.folder
+        description = _describe(classes[name], name, options, folder, False)
+        if description.code is not None or runs_reference(options):
+            ours.append(name)
     return [*ours, *draft.foreign]
 
 
@@ -145,12 +146,16 @@ def check(
         name: registry.link_class(options.adapter) for name, options in tables.subsystems.items()
     }
     physical = {name for name, cls in classes.items() if cls.physical}
+    descriptions = {
+        name: _describe(cls, name, tables.subsystems[name], session.folder, code)
+        for name, cls in classes.items()
+    }
     check_duration(tables, findings)
     check_pacing(tables.master, findings)
     check_pace(tables, pace, physical, findings)
     topology = Topology(tables, dict.fromkeys(broken), physical)
     for name, link_class in classes.items():
-        _check_subsystem(session, name, link_class, topology, findings, code)
+        _check_subsystem(session, name, link_class, descriptions[name], topology, findings)
     topology = check_sequences(topology, findings)
     for name, known in topology.ports.items():
         if known is not None:
@@ -160,10 +165,8 @@ def check(
     check_references(topology, session.folder, classes, code, findings)
     check_stimuli(topology, session.folder, findings)
     check_listen(session, [n for n, c in classes.items() if issubclass(c, RemoteLink)], findings)
-    told = {n: c for n, c in classes.items() if code or not c.runs_code(tables.subsystems[n])}
-    made = {name: cls for name, cls in told.items() if topology.ports[name] is not None}
-    check_stepping(tables, session.folder, pace, made, findings)
-    check_host(session, told, here, findings)
+    check_stepping(tables, pace, descriptions, findings)
+    check_host(session, descriptions, here, findings)
     return worded(findings.problems, tables)
 
 
@@ -171,13 +174,13 @@ def _check_subsystem(
     session: SessionFile,
     name: str,
     link_class: type[Link],
+    description: Description,
     topology: Topology,
     findings: Findings,
-    code: bool,
 ) -> None:
     """A subsystem's own table; what is known of its ports goes into the topology."""
     options = session.tables.subsystems[name]
-    topology.ports[name] = _ports(session, name, link_class, topology, findings, code)
+    topology.ports[name] = _ports(session, name, description, topology, findings)
     if options.spawn is not None and not link_class.spawns:
         findings.error(
             f"subsystems.{name}",
@@ -207,15 +210,24 @@ def _check_late(name: str, late: Late, link_class: type[Link], findings: Finding
     findings.error(f"subsystems.{name}.late", "rejoin", True, reason, "leave it out")
 
 
+def _describe(
+    link_class: type[Link], name: str, options: SubsystemOptions, folder: Path, code: bool
+) -> Description:
+    try:
+        return link_class.describe(name, options, folder, code)
+    except (Exception, SystemExit) as error:  # a user's model may raise anything
+        why = f"its ports cannot be determined: {type(error).__name__}: {error}"
+        return Description(problems=[f"[subsystems.{name}]: {why}; correct the model"])
+
+
 def _ports(
     session: SessionFile,
     name: str,
-    link_class: type[Link],
+    description: Description,
     topology: Topology,
     findings: Findings,
-    code: bool,
 ) -> Ports | None:
-    """Ports of a subsystem where they are known, with its command and adapter checked."""
+    """Ports of a subsystem where they are known, with its command and description checked."""
     options = session.tables.subsystems[name]
     table = f"subsystems.{name}"
     if options.spawn is not None:
@@ -223,50 +235,28 @@ def _ports(
             executable(name, options.spawn, session.folder)
         except ConfigError as error:
             findings.line(str(error))
-    try:
-        find = link_class.ports if code else link_class.ports_without_code
-        ports = find(name, options, session.folder)
-    except ConfigError as error:
-        for line in error.problems:
+    ports, run = description.ports, description.code
+    topology.unclear.update(f"{name}.{port}" for port in description.unclear)
+    if description.problems:
+        for line in description.problems:
             findings.line(line, table)
-        if not isinstance(error, PortsError):
-            return None
-        topology.refused.add(name)
-        topology.unclear.update(f"{name}.{port}" for port in error.unclear)
-        return error.ports
-    except (Exception, SystemExit) as error:  # a user's model may raise anything
-        text = f"{type(error).__name__}: {error}"
-        findings.error(
-            table, "", None, f"its ports cannot be determined: {text}", "correct the model"
-        )
-        return None
-    run = link_class.runs_code(options)
-    if run is not None and not code:
+        if ports is not None:
+            topology.refused.add(name)
+        return ports
+    if run is not None:
         why = f"{run.tells}; only a check that {run.does} tells"
         findings.unchecked(table, run.key, getattr(options, run.key), why)
         return ports
-    _hear(session, name, link_class, topology, findings)
+    for text in description.remarks:
+        findings.warn(table, "", None, text, "")
+    for reasons, kept in (
+        (description.wrong_starts, topology.wrong_starts),
+        (description.unsupported_variables, topology.unsupported_variables),
+    ):
+        kept.update({f"{name}.{key}": reason for key, reason in reasons.items()})
     if ports is None:
         findings.info(table, "tells its ports when it connects; what concerns them is checked then")
     return ports
-
-
-def _hear(
-    session: SessionFile,
-    name: str,
-    link_class: type[Link],
-    topology: Topology,
-    findings: Findings,
-) -> None:
-    """What else the adapter says of its table."""
-    options = session.tables.subsystems[name]
-    for text in link_class.remarks(name, options, session.folder):
-        findings.warn(f"subsystems.{name}", "", None, text, "")
-    for reasons, kept in (
-        (link_class.wrong_starts(name, options, session.folder), topology.wrong_starts),
-        (link_class.no_numbers(name, options, session.folder), topology.no_numbers),
-    ):
-        kept.update({f"{name}.{key}": reason for key, reason in reasons.items()})
 
 
 def _check_inputs(topology: Topology, name: str, ports: Ports, findings: Findings) -> None:
@@ -275,7 +265,7 @@ def _check_inputs(topology: Topology, name: str, ports: Ports, findings: Finding
     known = {port.name: port for port in ports.inputs}
     for key in options:
         if key not in known:
-            reason = topology.no_numbers.get(f"{name}.{key}")
+            reason = topology.unsupported_variables.get(f"{name}.{key}")
             findings.error(
                 f"subsystems.{name}.inputs",
                 key,

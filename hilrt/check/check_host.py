@@ -9,34 +9,30 @@ from hilrt.config.session_file import SessionFile
 from hilrt.config.session_tables import MonitorTable
 from hilrt.config.structs import MasterTable, Session
 from hilrt.errors import ConfigError
-from hilrt.link import Link
+from hilrt.link import Description
 from hilrt.peers.addresses import is_port, why_not_bound
 from hilrt.peers.key_permissions import refuse_unsafe
 from hilrt.peers.keys import MASTER, is_local, read_key
 
 
 def check_host(
-    session: SessionFile, classes: Mapping[str, type[Link]], here: bool, findings: Findings
+    session: SessionFile, descriptions: Mapping[str, Description], here: bool, findings: Findings
 ) -> None:
     """What this host lacks.
 
     Parameters
     ----------
     session : SessionFile
-    classes : mapping of str
-        The adapters of the subsystems whose tables could be read.
+    descriptions : mapping of str
+        Of the subsystems.
     here : bool
         The session is to run here: what is missing is an error, and the ports are its own matter,
         for it binds them.
     findings : Findings
     """
-    for name, link_class in classes.items():
-        table, options = f"subsystems.{name}", session.tables.subsystems[name]
-        try:
-            missing = link_class.missing_here(name, options, session.folder)
-        except ConfigError:  # the table's own problem, which has been found
-            continue
-        for text in missing:
+    for name, description in descriptions.items():
+        table = f"subsystems.{name}"
+        for text in description.missing_on_host:
             message, _, remedy = text.partition("; ")
             if here:
                 findings.line(f"[{table}] {text}")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from hilrt.check.check_topology import Topology
 from hilrt.config.problems import Findings
 from hilrt.config.read_values import names_channel
 from hilrt.config.structs import MasterTable, Session
-from hilrt.link import Link
+from hilrt.link import Description
 from hilrt.timing import host
 
 _NS = 1_000_000_000
@@ -118,9 +117,8 @@ def _names(subsystems: Iterable[str]) -> str:
 
 def check_stepping(
     tables: Session,
-    folder: Path,
     pace: str | float,
-    classes: Mapping[str, type[Link]],
+    descriptions: Mapping[str, Description],
     findings: Findings,
 ) -> None:
     """Whether discontinuities become communication points, and no step passes a subsystem's end.
@@ -128,18 +126,16 @@ def check_stepping(
     Parameters
     ----------
     tables : Session
-    folder : Path
-        The session file's.
     pace : str or float
-    classes : mapping of str
-        The adapters of the subsystems whose tables could be read.
+    descriptions : mapping of str
+        Of the subsystems.
     findings : Findings
     """
     if pace == "asap":  # in real time no step is undone for an event
-        _check_events(tables, folder, classes, findings)
+        _check_events(tables, descriptions, findings)
     duration = tables.session.duration
-    for name, link_class in classes.items():
-        end = link_class.told_to_end(name, tables.subsystems[name], folder)
+    for name, description in descriptions.items():
+        end = description.end_time
         if end < duration - 1e-9:
             findings.warn(
                 f"subsystems.{name}",
@@ -152,17 +148,13 @@ def check_stepping(
 
 
 def _check_events(
-    tables: Session, folder: Path, classes: Mapping[str, type[Link]], findings: Findings
+    tables: Session, descriptions: Mapping[str, Description], findings: Findings
 ) -> None:
     """A session of several rates keeps its base step: an event is on none of their grids."""
     slow = {name: options.every for name, options in tables.subsystems.items() if options.every > 1}
     if not slow:
         return
-    tellers = [
-        name
-        for name, link_class in classes.items()
-        if link_class.may_tell_events(name, tables.subsystems[name], folder)
-    ]
+    tellers = [name for name, description in descriptions.items() if description.tells_events]
     for name, every in slow.items() if tellers else ():
         findings.warn(
             f"subsystems.{name}",

@@ -76,7 +76,7 @@ class Topology:
         Subsystems with problems of their own; those of their limits are already reported.
     unclear : set of str
         Ports, ``subsystem.port``, of which only the name is known.
-    wrong_starts, no_numbers : dict of str
+    wrong_starts, unsupported_variables : dict of str
         Inputs whose start value their subsystem refuses, and what is no port, each
         ``subsystem.name``; and why.
     """
@@ -87,7 +87,7 @@ class Topology:
     refused: set[str] = field(default_factory=set)
     unclear: set[str] = field(default_factory=set)
     wrong_starts: dict[str, str] = field(default_factory=dict)
-    no_numbers: dict[str, str] = field(default_factory=dict)
+    unsupported_variables: dict[str, str] = field(default_factory=dict)
 
     def units(self, direction: Direction) -> dict[str, str]:
         """Unit of every element of the outputs, or inputs, that are known, by its name in the log.
@@ -131,8 +131,8 @@ class Topology:
         if name in other:
             opposite = "input" if direction == "output" else "output"
             message = f"{name!r} is not an {direction} of {subsystem!r}, but an {opposite}"
-        elif text in self.no_numbers:
-            message = f"{name!r} of {subsystem!r} {self.no_numbers[text]}"
+        elif text in self.unsupported_variables:
+            message = f"{name!r} of {subsystem!r} {self.unsupported_variables[text]}"
         else:
             message = f"{subsystem!r} has no {direction} {name!r}{nearest(name, wanted)}"
         findings.error(table, key, text, message, "")

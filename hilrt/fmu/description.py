@@ -104,7 +104,7 @@ class Fmu:
         """Variables of a causality, in the order of the description."""
         return [v for v in self.variables.values() if v.causality == causality]
 
-    def missing_here(self) -> list[str]:
+    def missing_on_host(self) -> list[str]:
         """A binary for this host, if there is none: the problem with its remedy."""
         if self.runs_on_this_host:
             return []
@@ -117,7 +117,7 @@ class Fmu:
 
     def need_binary(self) -> None:
         """`ConfigError` if there is no binary for this host."""
-        missing = self.missing_here()
+        missing = self.missing_on_host()
         if missing:
             raise ConfigError(missing)
 

@@ -87,7 +87,7 @@ def select(
     return Selection(ins, outs, input_ports, output_ports, start, remarks)
 
 
-def no_numbers(fmu: Fmu) -> dict[str, str]:
+def unsupported_variables(fmu: Fmu) -> dict[str, str]:
     """Variables that a port cannot carry, by name, and why."""
     return {
         name: f"is a {variable.type}, not a number, and ports carry numbers only"
@@ -164,7 +164,7 @@ def _outputs(
 
 def _why_no_output(fmu: Fmu, name: str, able: Mapping[str, Any]) -> str:
     """Why a name or pattern finds no variable that can be an output."""
-    others = no_numbers(fmu)
+    others = unsupported_variables(fmu)
     found = [name] if name in others else fnmatch.filter(others, name)
     if found:
         which = "" if found[0] == name else f"{found[0]} "

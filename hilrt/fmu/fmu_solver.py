@@ -19,7 +19,7 @@ from hilrt.fmu.derivatives import along, linearise, partial
 from hilrt.fmu.description import Fmu, read_fmu
 from hilrt.fmu.driven_clocks import not_driven
 from hilrt.fmu.fmu_options import FmuOptions
-from hilrt.fmu.fmu_ports import no_numbers, select
+from hilrt.fmu.fmu_ports import select, unsupported_variables
 from hilrt.fmu.instance import Experiment, FmuError, Inputs, Instance, SavedState
 from hilrt.fmu.load_instance import load
 from hilrt.fmu.variables import flows, size_of, typed
@@ -103,9 +103,9 @@ class FmuSolver(Solver):
                 wrong[name] = f"does not fit its type {variable.type}: {error}"
         return wrong
 
-    def no_numbers(self) -> dict[str, str]:
+    def unsupported_variables(self) -> dict[str, str]:
         """Variables that a port cannot carry, by name, and why."""
-        return no_numbers(self.fmu)
+        return unsupported_variables(self.fmu)
 
     # -- life --------------------------------------------------------------------------------------
 

@@ -81,9 +81,10 @@ class LinkContract:
         assert link.outputs
 
     async def test_ports_known_before_are_those_of_open(self, link):
-        before = type(link).ports(link.name, link.options, link.folder)
+        before = type(link).describe(link.name, link.options, link.folder)
         await link.open()
-        assert before is None or before == (link.inputs, link.outputs)
+        assert not before.problems
+        assert before.ports is None or before.ports == (link.inputs, link.outputs)
 
     async def test_initialize_returns_every_output(self, link):
         sample = await self.started(link)

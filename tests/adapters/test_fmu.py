@@ -36,7 +36,7 @@ async def test_a_step_through_the_link():
 
 async def test_ports_are_known_without_the_binary_being_loaded():
     path = mass(3, flags=("-DCRASH",))
-    ports = FmuLink.ports("model", make(path).options, path.parent)
+    ports = FmuLink.describe("model", make(path).options, path.parent).ports
     assert [port.name for port in ports.outputs] == ["force", "x", "v"]
 
 

@@ -24,7 +24,7 @@ from hilrt.bench.read_bench import read_bench
 from hilrt.can.bus import open_bus
 from hilrt.config.from_toml import build
 from hilrt.config.session_file import SessionFile
-from hilrt.errors import ConfigError, PeerLost
+from hilrt.errors import PeerLost
 from hilrt.exchange.exchange import Exchange
 from hilrt.link import Ports
 from hilrt.peers import wire
@@ -127,25 +127,22 @@ def test_what_the_processes_would_refuse_is_found_before_they_start(
     folder: Path, change: dict[str, Any], line: str
 ) -> None:
     options = msgspec.structs.replace(table(), **change)
-    with pytest.raises(ConfigError) as caught:
-        GatewayLink.ports("engine", options, folder)
-    (found,) = caught.value.problems
+    (found,) = GatewayLink.describe("engine", options, folder).problems
     assert re.match(re.escape(line).replace(r"\.\*", ".*"), found)
 
 
 def test_problems_of_the_emulated_bench_and_of_the_table_are_said_together(folder: Path) -> None:
     outputs = {"torque": "Fast.Torqe", "speed": "Fast.Speed"}
     options = msgspec.structs.replace(table(), emulator="engin", outputs=outputs)
-    with pytest.raises(ConfigError) as caught:
-        GatewayLink.ports("engine", options, folder)
-    assert len(caught.value.problems) == 2
+    assert len(GatewayLink.describe("engine", options, folder).problems) == 2
 
 
 def test_a_key_that_an_interface_may_know_is_only_doubted(folder: Path) -> None:
     bus = {"interface": "pcan", "channel": "PCAN_USBBUS1", "bitrat": 500000, "auto_reset": True}
     options = msgspec.structs.replace(table(), bus=bus)
-    assert GatewayLink.ports("engine", options, folder) is not None
-    (remark,) = GatewayLink.remarks("engine", options, folder)
+    description = GatewayLink.describe("engine", options, folder)
+    assert not description.problems
+    (remark,) = description.remarks
     assert remark.startswith("bus.bitrat = 500000: is no named argument")
     assert "'bitrate'" in remark
 
@@ -208,12 +205,12 @@ async def scripted(hub: Hub, folder: Path) -> AsyncIterator[Scripted]:
 
 
 def test_ports_and_problems_come_from_table_and_database(folder: Path) -> None:
-    ports = GatewayLink.ports("engine", table(), folder)
+    ports = GatewayLink.describe("engine", table(), folder).ports
     assert ports is not None
     assert [p.unit for p in ports.outputs] == ["N*m", "rad/s"]
     (folder / "bench.dbc").unlink()
-    with pytest.raises(ConfigError, match="cannot be read"):
-        GatewayLink.ports("engine", table(), folder)
+    (problem,) = GatewayLink.describe("engine", table(), folder).problems
+    assert "cannot be read" in problem
 
 
 def test_commands_start_the_emulator_and_then_the_gateway(hub: Hub, folder: Path) -> None:

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hilrt.errors import ConfigError, PeerLost
+from hilrt.errors import PeerLost
 from hilrt_adapters.inprocess import InProcessLink, InProcessOptions
 from tests.adapters.link_contract import LinkContract, arrivals
 
@@ -66,14 +66,23 @@ async def test_path_is_relative_to_the_session_file(tmp_path):
         "    def advance(self, t, h, u): return Sample([t + h])\n"
     )
     options = InProcessOptions(adapter="inprocess", model="only_in_this_folder:Mine", path="models")
-    ports = InProcessLink.ports("model", options, tmp_path)
+    ports = InProcessLink.describe("model", options, tmp_path).ports
     assert [port.name for port in ports.outputs] == ["y"]
     options.path = "modells"
-    with pytest.raises(ConfigError, match="modells"):
-        InProcessLink.ports("model", options, tmp_path)
+    (problem,) = InProcessLink.describe("model", options, tmp_path).problems
+    assert "modells" in problem
 
 
 def test_wrong_params_are_found_without_running():
     link = make(params={"fail_att": 1.0})
-    with pytest.raises(ConfigError, match="did you mean 'fail_at'"):
-        InProcessLink.ports("model", link.options, link.folder)
+    (problem,) = InProcessLink.describe("model", link.options, link.folder).problems
+    assert "did you mean 'fail_at'" in problem
+
+
+def test_nothing_is_imported_without_leave_to_run_code():
+    link = make(params={"fail_att": 1.0})
+    description = InProcessLink.describe("model", link.options, link.folder, run_code=False)
+    assert description.code is not None
+    assert description.code.key == "model"
+    assert not description.problems
+    assert description.ports is None

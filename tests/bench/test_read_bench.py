@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from hilrt.bench.bench_options import BenchOptions
-from hilrt.bench.read_bench import Bench, read_bench
+from hilrt.bench.read_bench import Bench, PortsError, read_bench
 from hilrt.config.from_toml import build
 from hilrt.config.units import UNSTATED
 from hilrt.errors import ConfigError
-from hilrt.link import PortsError
 from tests.can.container_database import container_arxml
 
 DBC = """VERSION ""

@@ -7,8 +7,7 @@ from hilrt.config import registry
 from hilrt.config.session_file import load_session
 from hilrt.config.structs import SubsystemOptions
 from hilrt.config.units import UNSTATED
-from hilrt.errors import ConfigError
-from hilrt.link import Link, Ports, PortsError
+from hilrt.link import Description, Link, Ports
 from hilrt.solver import Port
 from hilrt.timing import host
 
@@ -62,11 +61,11 @@ def adapters(monkeypatch, ports):
         spawns = True
 
         @classmethod
-        def ports(cls, name, options, folder):
+        def describe(cls, name, options, folder, run_code):
             known = ports[name]
             if isinstance(known, BaseException):
                 raise known
-            return known
+            return known if isinstance(known, Description) else Description(ports=known)
 
     class BenchLink(ModelLink):
         physical = True
@@ -513,7 +512,8 @@ def test_a_model_that_cannot_be_loaded(found, ports):
         "[subsystems.vehicle]: its ports cannot be determined: "
         "ZeroDivisionError: in its constructor; correct the model"
     )
-    ports["vehicle"] = ConfigError(["[subsystems.vehicle] model = 'x': no such", "and more"])
+    problems = ["[subsystems.vehicle] model = 'x': no such", "and more"]
+    ports["vehicle"] = Description(problems=problems)
     assert found() == [
         "[subsystems.vehicle] model = 'x': no such",
         "[subsystems.vehicle]: and more",
@@ -523,7 +523,7 @@ def test_a_model_that_cannot_be_loaded(found, ports):
 def test_known_ports_are_checked_whatever_else_is_wrong(found, ports):
     wrong = "[subsystems.engine] outputs.torque = 'Fast.Toque': no such signal"
     known = Ports(inputs=(Port("speed", "kPa"), Port("pedal", "%")), outputs=(TORQUE,))
-    ports["engine"] = PortsError([wrong], known, ["torque"])
+    ports["engine"] = Description(problems=[wrong], ports=known, unclear=frozenset(["torque"]))
     no_limits = ("min = 0.0, max = 650.0, max_rate = 800.0, safe = 0.0", "start = 0.0")
     lines = found(no_limits, ('to = "vehicle.torque"', 'to = "vehicle.torqe"'))
     assert lines[0] == wrong  # and limits that are missing are said by the bench itself
@@ -539,7 +539,7 @@ def test_known_ports_are_checked_whatever_else_is_wrong(found, ports):
 
 def test_nothing_is_said_of_a_port_of_which_only_the_name_is_known(found, ports):
     known = Ports(inputs=(SPEED,), outputs=(Port("torque", UNSTATED),))
-    ports["engine"] = PortsError(["wrong"], known, ["torque"])
+    ports["engine"] = Description(problems=["wrong"], ports=known, unclear=frozenset(["torque"]))
     assert found(level="warning") == []
     assert found() == ["[subsystems.engine]: wrong"]
     assert any("no output 'torqe'" in x for x in found(('"engine.torque"', '"engine.torqe"')))
