@@ -27,8 +27,9 @@ class FmuOptions(SubsystemOptions, kw_only=True):
     input_derivatives: bool = True
     #: Outputs in the middle of the step from two half steps, for the output defect.
     half_steps: bool = False
-    #: Set the inputs of the step's end before the outputs are read.
-    end_inputs: bool = False
+    #: Set the inputs of the step's end before the outputs are read. Default: for FMUs with
+    #: feedthrough that have no directional derivatives.
+    end_inputs: bool | None = None
     #: FMI 3: use event mode and early return where the FMU has them.
     events: bool = True
     #: Relative tolerance of the FMU's solver.

@@ -61,15 +61,23 @@ class FmuSolver(Solver):
         self._outs = [(v, size_of(v, chosen.start)) for v in chosen.outputs]
         self._real = np.array([flows(v) for v, size in self._ins for _ in range(size)], dtype=bool)
         self._all_real = bool(self._real.all())
-        self._half_steps, self._end_inputs = options.half_steps, options.end_inputs
+        self._half_steps = options.half_steps
         self._substeps = options.substeps + (options.substeps % 2 if self._half_steps else 0)
         self._offset = start_time
         #: Session time of the FMU's stop time, s.
         self.until = math.inf if stop_time is None else stop_time - start_time
         self._order_out = int(self.fmu.interface.maxOutputDerivativeOrder or 0)
-        self._by_derivative = self._needs_feedthrough()
+        direct = [port.name for port in self.outputs if port.feedthrough]
+        self._by_derivative = self.fmu.directional and bool(direct)
+        lags = bool(direct) and not self.fmu.directional and not self.fmu.clocks
+        self._end_inputs = lags if options.end_inputs is None else options.end_inputs
         #: Warnings, for `hilrt check` and for the log.
         self.remarks = [*chosen.remarks, *not_driven(self.fmu, events)]
+        if lags and not self._end_inputs:
+            self.remarks.append(
+                f"{self.fmu.path.name}: with end_inputs = false its outputs of direct feedthrough "
+                f"({', '.join(direct[:10])}) lag by a step, which no estimate counts; leave it out"
+            )
         self._variable = self.any_step = self.fmu.variable_step
         self.tells_events = events and self.fmu.event_mode
         #: Whether an FMI 2 FMU is given input derivatives.
@@ -79,7 +87,7 @@ class FmuSolver(Solver):
         self._plain = (
             self._substeps == 1
             and self._variable
-            and not (self._hands_on or self._end_inputs or self._order_out)
+            and not (self._hands_on or options.end_inputs or self._order_out)
             and not (options.input_derivatives and self.fmu.interface.providesIntermediateUpdate)
         )
         self._instance: Instance | None = None
@@ -356,10 +364,6 @@ class FmuSolver(Solver):
         seen = 1.0 if self._end_inputs or self._by_derivative else (n - 1) / n
         gamma: Floats = linear.C @ effect + linear.D * seen**power
         return gamma
-
-    def _needs_feedthrough(self) -> bool:
-        """Whether the outputs can be brought to the inputs of the step's end by derivatives."""
-        return self.fmu.directional and any(port.feedthrough for port in self.outputs)
 
 
 @contextlib.contextmanager

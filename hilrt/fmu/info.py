@@ -39,7 +39,7 @@ def capabilities(fmu: Fmu) -> list[Capability]:
             "directional derivatives",
             fmu.directional,
             'jacobian source "solver": ' + ("A, B, C, D" if exposed else "the feedthrough D"),
-            "outputs with feedthrough lag within a step unless end_inputs = true",
+            "inputs of the step's end are set before feedthrough is read (end_inputs)",
         ),
         _row(
             f"output derivatives (order {order})",

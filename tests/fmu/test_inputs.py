@@ -38,7 +38,7 @@ def test_held_inputs_are_held_from_the_start_of_each_step():
 @pytest.mark.parametrize("package", ["pythonfmu", "pythonfmu3"])
 @pytest.mark.parametrize(("side", "model", "n"), [("Mass1", Mass1, 2), ("Mass2", Mass2, 1)])
 def test_fmus_of_python_packages_equal_the_python_model(package, side, model, n, order):
-    solver = fmu_solver(oscillator(package, side), substeps=4, end_inputs=True)
+    solver = fmu_solver(oscillator(package, side), substeps=4)
     assert compare(solver, model(), n, order) < 1e-9
 
 
@@ -74,3 +74,18 @@ def test_outputs_are_brought_to_the_end_from_where_inputs_were_last_set(fault):
     force = solver.advance(0.0, 1e-3, InputPolynomial(0.0, np.array([[0.0], [1.0]]))).y[0]
     assert force == pytest.approx(-0.1, rel=1e-6)
     solver.stop("done")
+
+
+@needs_compiler
+@pytest.mark.parametrize("major", [2, 3])
+def test_feedthrough_without_derivatives_has_the_inputs_of_the_end_unless_refused(major):
+    u = InputPolynomial(0.0, np.array([[0.0], [1.0]]))
+    force = {}
+    for end_inputs in (None, False):
+        solver = made(major, {"end_inputs": end_inputs}, STILL)
+        solver.initialize(0.0, np.zeros(1))
+        force[end_inputs] = solver.advance(0.0, 1e-3, u).y[0]
+        assert any("lag by a step" in text for text in solver.remarks) == (end_inputs is False)
+        solver.stop("done")
+    assert force[None] == pytest.approx(-0.1, rel=1e-6)  # -100 N/m times 1 mm
+    assert force[False] == 0.0
