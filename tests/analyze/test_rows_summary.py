@@ -40,7 +40,8 @@ def in_real_time(folder: Path, **options):
     wave = Recorded({"z": lambda t: math.cos(25.0 * t)}, [Port("w")], middle=True)
     links = {
         "bench": Bench(clock, stalls),
-        "late": MemoryLink("late", wave, hold_back=lambda tick: 2 * (tick % 11 == 5)),
+        # for two ticks: it is asked before each and at each
+        "late": MemoryLink("late", wave, hold_back=lambda tick: 4 * (tick % 11 == 5)),
     }
     session = Stepping(
         links,

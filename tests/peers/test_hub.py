@@ -457,18 +457,20 @@ def test_a_look_before_the_tick_neither_accepts_nor_sends(hub, clock):
 def test_a_look_that_finds_nothing_silences_a_descriptor_that_reports_edges(hub):
     """A stranger's connection by TCP makes the hub readable although no peer has sent a thing."""
     link = add_link(hub)
-    with contextlib.closing(Neighbour(hub)) as peer, contextlib.closing(Dealer(hub)) as stranger:
+    with contextlib.ExitStack() as made:
+        peer = made.enter_context(contextlib.closing(Neighbour(hub)))
         peer.hello()
         peer.receive(wire.Welcome)
         assert link.peer.connection is not None
+        stranger = made.enter_context(contextlib.closing(Dealer(hub)))  # no drain from here on
         stranger.send(wire.Event(level="info", cause="x", text=""))
         deadline = time.monotonic() + DEADLINE_S
         while not select.select([hub], [], [], 0.01)[0]:
-            assert time.monotonic() < deadline
+            assert time.monotonic() < deadline, "it does not become readable"
         while select.select([hub], [], [], 0.01)[0]:
             assert time.monotonic() < deadline, "it stays readable"
             hub.receive(hub.clock() + SECOND)
-        assert hub.protocol.peers["model"].connection is not None
+        assert link.peer.connection is not None
 
 
 # --- time and end ---------------------------------------------------------------------------------
