@@ -17,7 +17,8 @@ from hilrt.files.formats import parse_json
 from hilrt.record.reader import LogEvent
 from hilrt.reliability.causes import CAUSES
 from hilrt.reliability.estimates import Estimate
-from hilrt.reliability.figures import (
+from hilrt.reliability.flags import FlagTotal
+from hilrt.reliability.summary_figures import (
     StepLengths,
     bond_figures,
     defect_figures,
@@ -26,7 +27,6 @@ from hilrt.reliability.figures import (
     session_figures,
     timing_figures,
 )
-from hilrt.reliability.flags import FlagTotal
 from hilrt.reliability.verdict import SessionCourse
 from hilrt.timing.timeline import LONGEST, STAGES
 from hilrt.wording import json_numbers

@@ -5,7 +5,8 @@ In reading order:
 * what is watched, and why: `causes`, `checks`, `alarms`;
 * the stages: `guard` and `judge_ranges` (before a sample acts), `measure`, `move_flags` and
   `count_affected` (in the slack);
-* in words: `flags`, `ranges`, `verdict`, `divergence`, `degradation`; as numbers: `figures`;
+* in words: `flags`, `ranges`, `verdict`, `divergence`, `degradation`; as numbers:
+  `summary_figures`;
 * errors in the signals' units: `estimates`, with the constants of `calibrated`; what would help:
   `advice`.
 """

@@ -18,7 +18,9 @@ from hilrt.reliability.estimates import (
     errors_of,
     spreads,
 )
-from hilrt.reliability.figures import (
+from hilrt.reliability.flags import flag_totals
+from hilrt.reliability.guard import DIVERGED
+from hilrt.reliability.summary_figures import (
     StepLengths,
     bond_figures,
     defect_figures,
@@ -27,8 +29,6 @@ from hilrt.reliability.figures import (
     session_figures,
     timing_figures,
 )
-from hilrt.reliability.flags import flag_totals
-from hilrt.reliability.guard import DIVERGED
 from hilrt.reliability.verdict import GOOD, WORDS, SessionCourse
 from hilrt.session.result import FORMAT
 from hilrt.step.numerics import Numerics

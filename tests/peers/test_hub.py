@@ -1,6 +1,5 @@
 import asyncio
 import contextlib
-import select
 import sys
 import time
 from pathlib import Path
@@ -451,26 +450,6 @@ def test_a_look_before_the_tick_neither_accepts_nor_sends(hub, clock):
         assert peer.client.receive(1) is None
         hub.upkeep(clock.ns)
         assert isinstance(wire.decode_from_master(peer.client.receive(1)), wire.Heartbeat)
-
-
-@linux
-def test_a_look_that_finds_nothing_silences_a_descriptor_that_reports_edges(hub):
-    """A stranger's connection by TCP makes the hub readable although no peer has sent a thing."""
-    link = add_link(hub)
-    with contextlib.ExitStack() as made:
-        peer = made.enter_context(contextlib.closing(Neighbour(hub)))
-        peer.hello()
-        peer.receive(wire.Welcome)
-        assert link.peer.connection is not None
-        stranger = made.enter_context(contextlib.closing(Dealer(hub)))  # no drain from here on
-        stranger.send(wire.Event(level="info", cause="x", text=""))
-        deadline = time.monotonic() + DEADLINE_S
-        while not select.select([hub], [], [], 0.01)[0]:
-            assert time.monotonic() < deadline, "it does not become readable"
-        while select.select([hub], [], [], 0.01)[0]:
-            assert time.monotonic() < deadline, "it stays readable"
-            hub.receive(hub.clock() + SECOND)
-        assert link.peer.connection is not None
 
 
 # --- time and end ---------------------------------------------------------------------------------
