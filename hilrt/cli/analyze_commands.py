@@ -49,6 +49,30 @@ def stability(
         fail("the page needs bokeh; install hilrt[report]")
 
 
+@analyze_app.command()
+def repeat(
+    session: SessionPath,
+    overrides: Overrides = None,
+    json_: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+) -> None:
+    """Error of a session of models, from runs at its step, a half and a quarter of it."""
+    from hilrt.session.repeat import repeat as repeated
+
+    found = repeated(load(session, overrides or []))
+    if json_:
+        typer.echo(json.dumps({name: one.as_json() for name, one in found.items()}, indent=1))
+        return
+    for name, one in found.items():
+        if one.why_not:
+            typer.echo(f"{name}: not in the asymptotic range: {one.why_not}; take a shorter step")
+        else:
+            error = f"{one.error:.3g} {one.unit}".rstrip()
+            typer.echo(
+                f"{name}: error {error} RMS, {one.relative:.2%} of what it varies by; "
+                f"observed order {one.order:.2f}"
+            )
+
+
 def doctor(
     json_: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:

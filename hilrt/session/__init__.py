@@ -2,11 +2,12 @@
 
 Every session is put together by the same stages: `read`, `describe` and `connect` (`opening`),
 `initialize` and `assemble` (`assembly`, which imports the numerics), run and summarise (`running`,
-`summary`; without processes: `simulate`). Around them: `run` (options, folder, signals) and
-`result`; the life of a session with its processes: `session`, `opened` (its parts), `ending`,
-`closing`. The parts: `benches` and `bench_procedure`, `event_log`, `session_recording` and
-`session_log` with `recording_watch`, `observers` (of the loop: recording, flags, status,
-expectations), `operation` (commands), `timing_setup`, `run_summary` and `reserved_file`.
+`summary`; without processes: `simulate`, and at three steps: `repeat`). Around them: `run`
+(options, folder, signals) and `result`; the life of a session with its processes: `session`,
+`opened` (its parts), `ending`, `closing`. The parts: `benches` and `bench_procedure`, `event_log`,
+`session_recording` and `session_log` with `recording_watch`, `observers` (of the loop: recording,
+flags, status, expectations), `operation` (commands), `timing_setup`, `run_summary` and
+`reserved_file`.
 
 Processes: `processes`, `spawn` with `launch`, `monitoring`, `recorder_process`. Beside the program
 that started it: `live_session` with `session_readings`, in a `loop_thread`. Test
