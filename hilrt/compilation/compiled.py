@@ -42,6 +42,15 @@ def compiled(function: Function) -> Function:
     ValueError
         If its file is in none of `ROOMS`: a change there would not reach the cache's name.
     """
+    return _compile(function, forceinline=False)
+
+
+def stage(function: Function) -> Function:
+    """As `compiled`, for functions of whole plans, states and inputs, which LLVM inlines."""
+    return _compile(function, forceinline=True)
+
+
+def _compile(function: Function, **options: bool) -> Function:
     config = _numba.config
     if config.DISABLE_JIT:
         return function
@@ -51,15 +60,13 @@ def compiled(function: Function) -> Function:
     before, folder = config.CACHE_DIR, cache_folder()
     config.CACHE_DIR = folder or before
     try:
-        jit = _numba.njit(error_model="numpy", _nrt=False, no_cfunc_wrapper=True)(function)
+        jit = _numba.njit(error_model="numpy", _nrt=False, no_cfunc_wrapper=True, **options)(
+            function
+        )
         jit._cache = cache_of(function, folder)  # as with `cache=True`, which gives up on errors
         return cast(Function, jit)
     finally:
         config.CACHE_DIR = before
-
-
-#: A function of whole plans, states and inputs.
-stage = compiled
 
 
 def entry_point(function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
