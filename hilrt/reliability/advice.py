@@ -16,7 +16,13 @@ import numpy as np
 
 from hilrt.config.structs import Bond
 from hilrt.reliability.calibrated import GOOD
-from hilrt.reliability.estimates import Estimate, bond_errors, disturbed_shares
+from hilrt.reliability.estimates import (
+    GAIN_RANGE_LAG,
+    Estimate,
+    bond_errors,
+    calibrated_as,
+    disturbed_shares,
+)
 from hilrt.reliability.flags import FlagTotal
 from hilrt.reliability.verdict import BOND_DEGRADED
 from hilrt.tables.network import Network
@@ -101,7 +107,12 @@ def advice(
         slow = "processors of their own or a higher priority for master and solvers"
         found.append(Improvement(f"{slow}: samples were late or ticks missed", {}))
     share = worst.value / worst.spread
-    small = GOOD[worst.how]
+    if worst.how == GAIN_RANGE_LAG:
+        text = "what the lag of direct feedthrough comes to is not known: give the solver"
+        text += " save_state and restore_state, the FMU directional derivatives or a state that can"
+        text += " be saved, or name a reference_model; an FMU keeps its end_inputs"
+        found.append(Improvement(text, {}))
+    small = GOOD[calibrated_as(worst.how)]
     if energy:  # it falls with the disturbances, as the errors do
         small = min(small, share * BOND_DEGRADED / energy)
     settings = []
@@ -111,7 +122,9 @@ def advice(
         settings.append(higher)
     settings.sort(key=lambda change: change.expected)
     worthwhile = [change for change in settings if change.expected < WORTHWHILE * share]
-    if share > LARGE:  # in which direction they change it is known, and not by how much
+    if (
+        share > LARGE or worst.how == GAIN_RANGE_LAG
+    ):  # in which direction they change it is known, and not by how much
         worthwhile = [change._replace(expected=math.nan) for change in worthwhile]
     return [*found, *worthwhile][:MOST]
 

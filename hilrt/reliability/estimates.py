@@ -20,6 +20,9 @@ from hilrt.wording import OF_MODEL
 TRIED: Final = "sensitivities"
 TRIED_AT_START: Final = "sensitivities of the start"
 GAIN_RANGE: Final = "gain range"
+#: A subsystem with direct feedthrough answers with what its inputs were extrapolated to. What that
+#: lag comes to in a loop is known only where the loop can be tried out.
+GAIN_RANGE_LAG: Final = "gain range, lag of feedthrough not counted"
 LACKING: Final = "unknown: its subsystem's reference model has no such output"
 #: Share of a signal's RMS that its spread counts as at least.
 LEAST_SPREAD: Final = 0.05
@@ -55,12 +58,13 @@ class Estimate(NamedTuple):
     @property
     def is_small(self) -> bool:
         """Whether the sessions with such an estimate were nearly all within 5 %."""
-        return self.value <= GOOD[self.how] * self.spread
+        return self.how != GAIN_RANGE_LAG and self.value <= GOOD[self.how] * self.spread
 
     @property
     def is_large(self) -> bool:
         """Whether hardly any session with such an estimate was within 5 %."""
-        return self.value > UNRELIABLE[self.how] * self.spread if self.value >= 0.0 else False
+        limit = UNRELIABLE[calibrated_as(self.how)] * self.spread
+        return self.value > limit if self.value >= 0.0 else False
 
     @property
     def relative(self) -> float:
@@ -107,6 +111,8 @@ def estimates(network: Network, plan: Plan, state: State) -> dict[str, Estimate]
         shares = disturbed_shares(state.inputs[inputs])
         # What is not known of one input or bond is not known of any signal: NaN.
         value = spread * np.hypot(np.max(shares, initial=0.0), np.max(bonds, initial=0.0))
+        if network.feedthrough[np.ix_(coupled, inputs)].any():
+            how = GAIN_RANGE_LAG
     else:
         value = np.sqrt(outputs["error_square"] / outputs["moment_seconds"])
         if how != TRIED:
@@ -124,8 +130,14 @@ def estimates(network: Network, plan: Plan, state: State) -> dict[str, Estimate]
 
 
 def _estimate(unit: str, value: float, spread: float, how: str) -> Estimate:
-    low, high = LOW.get(how, math.nan), HIGH.get(how, math.nan)
+    way = calibrated_as(how)
+    low, high = LOW.get(way, math.nan), HIGH.get(way, math.nan)
     return Estimate(unit, value, low * value, high * value, spread, how)
+
+
+def calibrated_as(how: str) -> str:
+    """The way of estimating whose constants hold."""
+    return GAIN_RANGE if how == GAIN_RANGE_LAG else how
 
 
 def errors_of(

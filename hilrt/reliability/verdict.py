@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from hilrt.reliability.causes import CAUSES, Cause
-from hilrt.reliability.estimates import TRIED, TRIED_AT_START, BondError, Estimate
+from hilrt.reliability.estimates import GAIN_RANGE_LAG, TRIED, TRIED_AT_START, BondError, Estimate
 from hilrt.reliability.flags import FlagTotal
 from hilrt.wording import OF_MODEL, number
 
@@ -166,7 +166,10 @@ def describe(name: str, error: Estimate) -> str:
 
 def _share_of(error: Estimate) -> str:
     share = f"{number(100.0 * error.relative, 2)} % of what it varies by"
-    return f"{share}, by a reference model that is unchecked" if error.how == OF_MODEL else share
+    if error.how == OF_MODEL:
+        return f"{share}, by a reference model that is unchecked"
+    lag = "; the lag of direct feedthrough, which is not in it, may be far more"
+    return share + lag if error.how == GAIN_RANGE_LAG else share
 
 
 def _some(names: Sequence[str]) -> str:
