@@ -92,19 +92,27 @@ class Mass:
 
 
 def reference(n):
-    """(n + 1, 4): force and place of the left mass, place and speed of the right one."""
+    """(n + 1, 4): force and place of the left mass, place and speed of the right one.
+
+    A step holds its inputs; the force, which depends on them directly, is read with what they are
+    extrapolated to at the step's end (first order, from the second step on).
+    """
     left, right = Mass(m=2.0, k=1000.0, cc=5.0), Mass(k=10.0 * 30.0 + 5.0, v=1.0)
     left.F = 3.0
     rows = []
+    points = []  # what the left mass is sent at each communication point
     for i in range(n + 1):
         if i:
             left.step()
             right.step()
+            end = 2.0 * points[-1] - points[-2] if i > 1 else points[-1]
         else:
-            left.x2, left.v2 = 0.01, 0.2 + 0.36  # the right mass is at 0, with 1 m/s
-        rows.append((left.force, left.x, right.x, right.v))
-        force, place = left.force, right.x  # both ways at once
-        left.x2, left.v2 = -0.5 * place + 0.01, 0.1 * 3.6 * right.v + 0.2
+            end = 0.01, 0.2 + 0.36  # the right mass is at 0, with 1 m/s
+        left.x2, left.v2 = end
+        force = left.force
+        rows.append((force, left.x, right.x, right.v))
+        points.append(np.array([-0.5 * right.x + 0.01, 0.1 * 3.6 * right.v + 0.2]))
+        left.x2, left.v2 = points[-1]  # both ways at once
         right.F = 2.0 * force + 1.0
     return np.array(rows)
 
