@@ -7,7 +7,6 @@ import math
 from typing import Any, TypeVar
 
 import msgspec
-from lxml import etree
 
 
 def json_bytes(value: Any) -> bytes:
@@ -50,6 +49,8 @@ class XmlError(ValueError):
 
 def parse_xml(data: bytes) -> Any:
     """Root of a document (`lxml.etree.Element`); `XmlError`."""
+    from lxml import etree  # an extra
+
     if b"<!DOCTYPE" in data:
         raise XmlError("it declares a document type, which such files do not have")
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
