@@ -6,15 +6,17 @@ import csv
 import math
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from hilrt.logs.columns import JoinedTable, between, hold, tables
 from hilrt.logs.source import Exported, Source
 from hilrt.record.messages import Signal, Topic
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
 
 def export_csv(
@@ -92,6 +94,9 @@ def export_parquet(
     if not signals:
         raise source.fail("holds no signals; frames need --database, or --to blf")
     facts = {**source.metadata(), "epoch_ns": str(source.epoch_ns or 0)}
+    import pyarrow as pa  # an extra
+    import pyarrow.parquet as pq
+
     fields = [pa.field("time", pa.float64(), nullable=False, metadata={"unit": "s"})]
     fields += [pa.field(s.name, pa.float64(), metadata=_notes(s)) for s in signals]
     schema = pa.schema(fields, metadata=facts)
@@ -108,6 +113,8 @@ def export_parquet(
 
 
 def _write(writer: pq.ParquetWriter, schema: pa.Schema, waiting: list[JoinedTable]) -> int:
+    import pyarrow as pa
+
     batches = []
     for table in waiting:
         columns = [pa.array(table.times_ns / 1e9)]
