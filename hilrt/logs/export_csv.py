@@ -89,14 +89,14 @@ def export_parquet(
     source: Source, wanted: Collection[str] | None, span: tuple[int, int], out: Path
 ) -> Exported:
     """First column ``time`` [s], then the signals; units and sources are the columns' metadata."""
+    import pyarrow as pa  # an extra
+    import pyarrow.parquet as pq
+
     topics = wanted_topics(source.topics(), wanted)
     signals = [signal for topic in topics for signal in topic.signals]
     if not signals:
         raise source.fail("holds no signals; frames need --database, or --to blf")
     facts = {**source.metadata(), "epoch_ns": str(source.epoch_ns or 0)}
-    import pyarrow as pa  # an extra
-    import pyarrow.parquet as pq
-
     fields = [pa.field("time", pa.float64(), nullable=False, metadata={"unit": "s"})]
     fields += [pa.field(s.name, pa.float64(), metadata=_notes(s)) for s in signals]
     schema = pa.schema(fields, metadata=facts)

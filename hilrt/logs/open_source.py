@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hilrt.errors import ConfigError
-from hilrt.logs.decode_frames import BusDatabase
 from hilrt.logs.foreign_source import Kind
 from hilrt.logs.source import Source, format_suffix
+
+if TYPE_CHECKING:  # needs python-can, an extra
+    from hilrt.logs.decode_frames import BusDatabase
 
 #: Suffixes to formats; python-can reads the CAN ones, also compressed.
 SUFFIXES = {

@@ -14,6 +14,7 @@ from hilrt.config import units
 from hilrt.config.from_toml import nearest
 from hilrt.config.session_tables import Stimulus, StimulusSegment
 from hilrt.errors import ConfigError
+from hilrt.logs.open_source import open_source
 from hilrt.record.messages import Signal
 from hilrt.record.reader import Block
 from hilrt.solver import Floats
@@ -105,8 +106,6 @@ def _opened(
 ) -> Iterator[tuple[Signal, Iterator[Floats]]]:
     """The column's signal, and its times [s] and values, shape (·, 2), part by part."""
     name = segment.signal or ""
-    from hilrt.logs.open_source import open_source  # libraries of the formats are extras
-
     source = open_source(path, label, time=segment.time)
     try:
         signals = {signal.name: signal for topic in source.topics() for signal in topic.signals}
