@@ -336,16 +336,13 @@ def _hear_own_group_only(fd: int) -> None:
         same.setsockopt(level, option, 0)  # IPV6_MULTICAST_ALL, IP_MULTICAST_ALL
 
 
-def open_bus(arguments: Mapping[str, Any], receive: Sequence[Message], label: str) -> CanBus:
-    """Open a bus and listen to the given messages.
+def open_library_bus(arguments: Mapping[str, Any], label: str) -> can.BusABC:
+    """Open a bus as python-can's, without `CanBus` around it.
 
     Parameters
     ----------
     arguments : mapping
-        Arguments of `can.Bus`. ``udp_multicast`` gets ``hop_limit = 0`` unless it is given, so that
-        its frames stay on this machine.
-    receive : sequence of Message
-        Messages to listen to; others may be dropped early. Empty: all of them.
+        As those of `hilrt.can.udp_multicast.open_can`.
     label : str
         Table and key that name the bus, for the message.
 
@@ -357,17 +354,8 @@ def open_bus(arguments: Mapping[str, Any], receive: Sequence[Message], label: st
     problems = check_bus(arguments, label)
     if problems:
         raise ConfigError(problems)
-    arguments = dict(arguments)
-    if arguments["interface"] == "udp_multicast":
-        arguments.setdefault("hop_limit", 0)
-    if arguments["interface"] == "socketcan" and receive:
-        # Only where the kernel filters: python-can's own filter would make `recv` return None,
-        # which means "empty", for every frame that it drops. Receiver looks identifiers up anyway.
-        arguments["can_filters"] = IdTable((message, True) for message in receive).filters()
-        if any(map(is_j1939, receive)):
-            arguments["can_filters"] += j1939_transport.filters()
     try:
-        bus = open_can(**arguments)
+        return open_can(**arguments)
     except Exception as error:  # the drivers behind the interfaces raise all kinds
         cause = str(error.__cause__ or "")
         cause = f" ({cause})" if cause and cause not in str(error) else ""  # often said already
@@ -376,12 +364,40 @@ def open_bus(arguments: Mapping[str, Any], receive: Sequence[Message], label: st
             f"{label}: the bus {shown!r} cannot be opened: {_reason(error)}{cause}; "
             f"{_remedy(error, arguments['interface'])}"
         ) from None
+
+
+def open_bus(arguments: Mapping[str, Any], receive: Sequence[Message], label: str) -> CanBus:
+    """Open a bus and listen to the given messages.
+
+    Parameters
+    ----------
+    arguments : mapping
+        As those of `open_library_bus`.
+    receive : sequence of Message
+        Messages to listen to; others may be dropped early. Empty: all of them.
+    label : str
+        Table and key that name the bus, for the message.
+
+    Raises
+    ------
+    ConfigError
+        As `open_library_bus`.
+    """
+    filters: dict[str, Any] = {}
+    if arguments.get("interface") == "socketcan" and receive:
+        # Only where the kernel filters: python-can's own filter would make `recv` return None,
+        # which means "empty", for every frame that it drops. Receiver looks identifiers up anyway.
+        filters["can_filters"] = IdTable((message, True) for message in receive).filters()
+        if any(map(is_j1939, receive)):
+            filters["can_filters"] += j1939_transport.filters()
+    arguments = {**arguments, **filters}
+    bus = open_library_bus(arguments, label)
     direct: Callable[[int], Direct] | None = None
     if arguments["interface"] == "udp_multicast":
         _hear_own_group_only(bus.fileno())
     if UdpFrames.available(arguments["interface"]):
         group = str(arguments.get("channel") or UdpMulticastBus.DEFAULT_GROUP_IPv6)
-        hops = int(arguments["hop_limit"])
+        hops = int(arguments.get("hop_limit", 0))
         direct = partial(UdpFrames, group=group, hop_limit=hops)
     elif SocketCanFrames.available(arguments["interface"], arguments.get("channel")):
         direct = SocketCanFrames

@@ -262,10 +262,20 @@ class LoopbackBus(can.BusABC):
 
 
 def open_can(**arguments: Any) -> can.BusABC:
-    """`can.Bus`, or a `LoopbackBus` where that would find no network for what stays here."""
+    """Open `can.Bus`, or a `LoopbackBus` where that finds no network for frames that stay here.
+
+    ``udp_multicast`` gets ``hop_limit = 0`` unless it is given: its frames stay on this machine.
+    """
     channel = arguments.get("channel")
-    stays = arguments.get("interface") == "udp_multicast" and arguments.get("hop_limit") == 0
-    if stays and isinstance(channel, str) and without_route(channel):
+    multicast = arguments.get("interface") == "udp_multicast"
+    if multicast:
+        arguments.setdefault("hop_limit", 0)
+    if (
+        multicast
+        and arguments["hop_limit"] == 0
+        and isinstance(channel, str)
+        and without_route(channel)
+    ):
         return LoopbackBus(channel, int(arguments.get("port", DEFAULT_PORT)))
     return can.Bus(ignore_config=True, **arguments)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hilrt.errors import ConfigError, HilrtError
+from hilrt.errors import ConfigError
 
 if TYPE_CHECKING:
     from hilrt.can.bus import CanBus
@@ -43,15 +43,7 @@ def bus_arguments(text: str) -> dict[str, Any]:
 def _opened(bus: str) -> Iterator[CanBus]:
     from hilrt.can.bus import open_bus
 
-    try:
-        opened = open_bus(bus_arguments(bus), [], f"--bus {bus}")
-    except HilrtError:
-        raise
-    except Exception as error:  # an adapter whose driver is not installed raises all kinds
-        raise ConfigError(
-            f"--bus {bus}: the bus cannot be opened: {error}; install the driver of the interface, "
-            "or give another interface"
-        ) from None
+    opened = open_bus(bus_arguments(bus), [], f"--bus {bus}")
     try:
         yield opened
     finally:

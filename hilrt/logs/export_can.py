@@ -1,18 +1,40 @@
-"""CAN frames of a log to BLF (by python-can), ASC, TRC or candump's format."""
+"""CAN frames of a log to BLF (by python-can), ASC, TRC or candump's format.
+
+What differs between the text formats is in `hilrt.logs.frame_text`.
+"""
 
 from __future__ import annotations
 
+import abc
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
+from typing import ClassVar, TextIO
 
 from hilrt.can import can
-from hilrt.logs.frame_text import NOT_RECORDED, FrameWriter, TimesFromStart
+from hilrt.can.frame import CLASSIC_BYTES
+from hilrt.logs.frame_text import (
+    ASC_BIT_RATE_SWITCH,
+    ASC_DAYS,
+    ASC_ERROR_STATE,
+    ASC_FD,
+    ASC_MONTHS,
+    CANDUMP_BIT_RATE_SWITCH,
+    CANDUMP_ERROR,
+    CANDUMP_ERROR_STATE,
+    TRC_DAYS,
+    TRC_FIRST_BUS,
+    TRC_TYPES,
+    US_PER_DAY,
+    code_of,
+    microseconds,
+)
 from hilrt.logs.source import Exported, Source
 from hilrt.logs.source_can import to_message
-from hilrt.record.logged_frame import LoggedFrame
+from hilrt.record.logged_frame import FrameFlag, LoggedFrame
 
 #: Larger numbers, as in ``bench2026``, are no channel; MF4 has a byte for them.
 _MOST = 254
@@ -62,6 +84,12 @@ class BusNumbers:
         return [f"names of the buses; they are the channels {named}"]
 
 
+#: What a format that tells no data from zeros leaves out.
+NOT_RECORDED = "frames whose data were not recorded"
+#: What happens to a frame that is older than the first one, where times count from that.
+EARLIER = "frames earlier than the first: their times are its"
+_TRC_TYPE_OF = {int(flags): name for name, flags in TRC_TYPES.items()}
+_TRC_KIND = FrameFlag.FD | FrameFlag.BIT_RATE_SWITCH | FrameFlag.ERROR_STATE | FrameFlag.REMOTE
 #: BLF has no date before 1990; times before are written as they are, µs since 1970.
 _FIRST_DATE_US = 631_152_000_000_000
 
@@ -97,33 +125,224 @@ def export_can(
     return result
 
 
-class _BlfWriter:
-    """python-can's writer, with the start at the whole millisecond before the first frame."""
+class FrameWriter(abc.ABC):
+    """Writes frames one by one; a subclass is a format.
 
-    def __init__(self, path: Path) -> None:
+    Times in the file count from the whole millisecond before the first frame, unless each line has
+    its date.
+
+    Attributes
+    ----------
+    frames : int
+        Written so far.
+    """
+
+    #: A file that would start earlier starts at 0, µs since 1970.
+    earliest_us: ClassVar[int | None] = None
+    #: What is lost of error frames; all of it where `skips_errors`.
+    lost_of_errors: ClassVar[str] = ""
+    skips_errors: ClassVar[bool] = False
+    #: Whether each line has its date, so that no frame is earlier than the file.
+    dated: ClassVar[bool] = False
+
+    def __init__(self) -> None:
         self.frames = 0
-        self._library = can.BLFWriter(path)
-        self._times = TimesFromStart()
+        self._start_us: int | None = None
 
     def write(self, frame: LoggedFrame) -> str:
+        """Write a frame; return what the format cannot hold of it, empty if it holds all."""
+        lost = ""
+        if frame.flags & FrameFlag.ERROR:
+            lost = self.lost_of_errors if frame.identifier or frame.data else ""
+            if self.skips_errors:
+                return self.lost_of_errors
         if not frame.whole:
             return NOT_RECORDED
-        if (start_us := self._times.begin(frame.time_ns, _FIRST_DATE_US)) is not None:
-            self._library.start_timestamp = start_us / 1e6
-        _, left_out = self._times.since(frame.time_ns)
-        if left_out:
-            frame = frame._replace(time_ns=1000 * (self._times.start_us or 0))
-        self._library.on_message_received(to_message(frame))
+        at_us = microseconds(frame.time_ns)
+        if self._start_us is None:
+            start = at_us // 1000 * 1000
+            early = self.earliest_us is not None and start < self.earliest_us
+            self._start_us = 0 if early else start
+            self._begin(self._start_us)
+        if at_us < self._start_us and not self.dated:
+            frame, at_us = frame._replace(time_ns=1000 * self._start_us), self._start_us
+            lost = lost or EARLIER
         self.frames += 1
-        return left_out
+        self._put(frame, at_us - self._start_us)
+        return lost
+
+    def _begin(self, start_us: int) -> None:
+        """Write the head; time 0 is `start_us`, µs since 1970."""
+
+    @abc.abstractmethod
+    def _put(self, frame: LoggedFrame, offset_us: int) -> None:
+        """Write a frame, `offset_us` after the start."""
+
+    def finish(self) -> None:
+        """Write what stands at the end."""
+
+
+class _BlfWriter(FrameWriter):
+    """python-can's writer."""
+
+    earliest_us = _FIRST_DATE_US
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._library = can.BLFWriter(path)
+
+    def _begin(self, start_us: int) -> None:
+        self._library.start_timestamp = start_us / 1e6
+
+    def _put(self, frame: LoggedFrame, offset_us: int) -> None:
+        self._library.on_message_received(to_message(frame))
 
     def finish(self) -> None:
         self._library.stop()
 
 
+class _TextWriter(FrameWriter):
+    """A format that is text."""
+
+    end_of_line: ClassVar[str] = "\n"
+
+    def __init__(self, file: TextIO) -> None:
+        super().__init__()
+        self._file = file
+
+    def _lines(self, *lines: str) -> None:
+        self._file.writelines(line + self.end_of_line for line in lines)
+
+
+class _CandumpWriter(_TextWriter):
+    """``candump -l``."""
+
+    dated = True
+
+    def __init__(self, file: TextIO) -> None:
+        super().__init__(file)
+        self._names: dict[str, str] = {}
+
+    def _put(self, frame: LoggedFrame, offset_us: int) -> None:
+        flags, data = frame.flags, frame.data.hex().upper()
+        if flags & FrameFlag.ERROR:
+            text = f"{CANDUMP_ERROR | frame.identifier:08X}#{data}"
+        else:
+            width = 8 if flags & FrameFlag.EXTENDED else 3
+            text = f"{frame.identifier:0{width}X}#"
+            if flags & FrameFlag.REMOTE:
+                text += "R" + (str(min(frame.dlc, CLASSIC_BYTES)) if frame.dlc else "")
+            elif flags & FrameFlag.FD:
+                bits = CANDUMP_BIT_RATE_SWITCH if flags & FrameFlag.BIT_RATE_SWITCH else 0
+                bits |= CANDUMP_ERROR_STATE if flags & FrameFlag.ERROR_STATE else 0
+                text += f"#{bits:X}{data}"
+            else:
+                text += data
+            if frame.dlc > CLASSIC_BYTES and not flags & FrameFlag.FD:
+                text += f"_{frame.dlc:X}"
+        seconds, rest = divmod(microseconds(frame.time_ns), 1_000_000)
+        name = self._names.get(frame.bus) or self._name(frame.bus)
+        way = "T" if flags & FrameFlag.SENT else "R"
+        self._lines(f"({seconds:010d}.{rest:06d}) {name} {text} {way}")
+
+    def _name(self, bus: str) -> str:
+        """An interface's name for a bus, which no other has."""
+        name = f"can{bus}" if bus.isdecimal() else bus.replace(" ", "_") or "can0"
+        while name in self._names.values():
+            name += "_"
+        self._names[bus] = name
+        return name
+
+
+class _AscWriter(_TextWriter):
+    """Vector's ASC."""
+
+    lost_of_errors = "contents of error frames"
+
+    def _begin(self, start_us: int) -> None:
+        seconds, rest = divmod(start_us, 1_000_000)
+        at = datetime.fromtimestamp(seconds)
+        clock = f"{at:%H:%M:%S}.{rest // 1000:03d} {at:%Y}"
+        date = f"{ASC_DAYS[at.weekday()]} {ASC_MONTHS[at.month - 1]} {at.day:02d} {clock}"
+        self._lines(f"date {date}", "base hex  timestamps absolute", "internal events logged")
+        self._lines(f"Begin Triggerblock {date}", "  0.000000 Start of measurement")
+
+    def _put(self, frame: LoggedFrame, offset_us: int) -> None:
+        flags, channel = frame.flags, int(frame.bus) + 1
+        seconds, rest = divmod(offset_us, 1_000_000)
+        name = f"{frame.identifier:X}" + ("x" if flags & FrameFlag.EXTENDED else "")
+        if flags & FrameFlag.ERROR:
+            text = f"{channel}  ErrorFrame"
+        elif flags & FrameFlag.FD:
+            text = self._fd_text(frame, channel, name)
+        else:
+            kind = "r" if flags & FrameFlag.REMOTE else "d"
+            data = frame.data.hex(" ").upper()
+            text = f"{channel}  {name:<15} {_way(frame):<4} {kind} {frame.dlc:x} {data}"
+        self._lines(f" {seconds:2d}.{rest:06d} {text.rstrip()}")
+
+    @staticmethod
+    def _fd_text(frame: LoggedFrame, channel: int, name: str) -> str:
+        switch = bool(frame.flags & FrameFlag.BIT_RATE_SWITCH)
+        state = bool(frame.flags & FrameFlag.ERROR_STATE)
+        flags = ASC_FD | ASC_BIT_RATE_SWITCH * switch | ASC_ERROR_STATE * state
+        data = "".join(f"{byte:02X} " for byte in frame.data)
+        return (
+            f"CANFD {channel:3d} {_way(frame):<4} {name:>8}  {'':>32} {switch:d} {state:d} "
+            f"{code_of(frame.dlc):x} {len(frame.data):2d} {data}{0:>8} {0:>4} {flags:>8X}"
+            + 5
+            * f" {0:>8}"
+        )
+
+    def finish(self) -> None:
+        self._lines("End TriggerBlock")
+
+
+class _TrcWriter(_TextWriter):
+    """PEAK's TRC, version 2.1, whose error frames have details of PEAK's own controllers."""
+
+    lost_of_errors = "error frames"
+    skips_errors = True
+    end_of_line = "\r\n"
+
+    def _begin(self, start_us: int) -> None:
+        days, rest = divmod(start_us, US_PER_DAY)
+        # 12 decimals of a day are 0.1 µs.
+        fraction = f"{rest / US_PER_DAY:.12f}".removeprefix("0")
+        self._lines(
+            ";$FILEVERSION=2.1",
+            f";$STARTTIME={days + TRC_DAYS}{fraction}",
+            ";$COLUMNS=N,O,T,B,I,d,R,L,D",
+            ";",
+            ";   number, offset in ms, type, bus, identifier, direction, -, length, data",
+        )
+
+    def _put(self, frame: LoggedFrame, offset_us: int) -> None:
+        flags = frame.flags
+        code = code_of(frame.dlc) if flags & FrameFlag.FD else frame.dlc
+        line = (
+            f"{self.frames:>7} {offset_us // 1000:>9}.{offset_us % 1000:03d} "
+            f"{_TRC_TYPE_OF[flags & _TRC_KIND]} {int(frame.bus) + TRC_FIRST_BUS:>2} "
+            f"{frame.identifier:0{8 if flags & FrameFlag.EXTENDED else 4}X} {_way(frame)} -  "
+            f"{code:<4} {frame.data.hex(' ').upper()}"
+        )
+        self._lines(line.rstrip())
+
+
+def _way(frame: LoggedFrame) -> str:
+    return "Tx" if frame.flags & FrameFlag.SENT else "Rx"
+
+
+_TEXT_WRITERS: dict[str, Callable[[TextIO], FrameWriter]] = {
+    ".log": _CandumpWriter,
+    ".asc": _AscWriter,
+    ".trc": _TrcWriter,
+}
+
+
 @contextmanager
 def _writer(out: Path) -> Iterator[FrameWriter]:
-    """What writes the format that the suffix says."""
+    """Writer of the format that the suffix says."""
     if out.suffix == ".blf":
         blf = _BlfWriter(out)
         try:
@@ -132,18 +351,6 @@ def _writer(out: Path) -> Iterator[FrameWriter]:
             blf.finish()
         return
     with out.open("w", encoding="utf-8", newline="") as file:
-        writer: FrameWriter
-        if out.suffix == ".asc":
-            from hilrt.logs.asc import AscWriter
-
-            writer = AscWriter(file)
-        elif out.suffix == ".trc":
-            from hilrt.logs.trc import TrcWriter
-
-            writer = TrcWriter(file)
-        else:
-            from hilrt.logs.candump import CandumpWriter
-
-            writer = CandumpWriter(file)
+        writer = _TEXT_WRITERS[out.suffix](file)
         yield writer
         writer.finish()

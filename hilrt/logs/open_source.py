@@ -106,7 +106,7 @@ def _open(kind: str, path: Path, label: str, time: str | None) -> Source:
 
         return CsvSource(path, label, time)
     if kind == "can" and format_suffix(path) in TEXT:
-        from hilrt.logs.source_can import CanSource
+        from hilrt.logs.frame_text import CanSource
 
         return CanSource(path, label)
     from hilrt.logs.foreign_source import ForeignSource

@@ -207,7 +207,7 @@ async def play(
 
 
 def bus_sender(arguments: Mapping[str, Any]) -> tuple[Any, Callable[[LoggedFrame], bool]]:
-    """A bus of python-can, and what sends a frame on it.
+    """Open a bus of python-can; return it with a function that sends a frame on it.
 
     Raises
     ------
@@ -216,24 +216,11 @@ def bus_sender(arguments: Mapping[str, Any]) -> tuple[Any, Callable[[LoggedFrame
     """
     try:
         from hilrt.can import can
-        from hilrt.can.bus import check_bus
-        from hilrt.can.udp_multicast import open_can
+        from hilrt.can.bus import open_library_bus
         from hilrt.logs.source_can import to_message
     except ImportError as error:
         raise ConfigError(f"--bus: needs {error.name}; install hilrt[can]") from None
-    problems = check_bus(arguments, "--bus")
-    if problems:
-        raise ConfigError(problems)
-    given = dict(arguments)
-    if given["interface"] == "udp_multicast":
-        given.setdefault("hop_limit", 0)  # frames stay on this machine
-    try:
-        bus = open_can(**given)
-    except (can.CanError, OSError, ValueError, TypeError, ImportError, AttributeError) as error:
-        raise ConfigError(
-            f"--bus: {given!r} cannot be opened: {error}; check interface and channel, the cable "
-            "or network, and that the interface is up"
-        ) from None
+    bus = open_library_bus(arguments, "--bus")
 
     def send(frame: LoggedFrame) -> bool:
         if frame.flags & FrameFlag.ERROR:
