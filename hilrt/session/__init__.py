@@ -1,8 +1,9 @@
 """A session's life: from the session file to a closed log.
 
 Every session is put together by the same stages: `read`, `describe` and `connect` (`opening`),
-`initialize` and `assemble` (`assembly`, which imports the numerics), run and summarise (`running`,
-`summary`; without processes: `simulate`, and at three steps: `repeat`). Around them: `run`
+`initialize` and `assemble` (`assembly`, which imports the numerics), `prepare`, `run` and
+`summarise` (`ending`, with `summary`). `running` calls the last ones with benches and recording,
+`simulate` without processes, and `repeat` at three steps. Around them: `run`
 (options, folder, signals) and `result`; the life of a session with its processes: `session`,
 `opened` (its parts), `ending`, `closing`. The parts: `benches` and `bench_procedure`, `event_log`,
 `session_recording` and `session_log` with `recording_watch`, `observers` (of the loop: recording,

@@ -1,26 +1,78 @@
-"""How a session ends, by how its loop ended: benches to rest, the last state, the exit status."""
+"""The last stages of every session: prepare, run, summarise; and its end with benches.
+
+They follow `hilrt.session.assembly`: `prepare` makes the loop with its observers, `run` ticks to
+the end, and `summarise` puts what has come of it into the result. In between, a session with
+benches brings these to rest (`Ending`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 from hilrt.errors import HilrtError, PeerLost
 from hilrt.exchange.exchange import Exchange
 from hilrt.exit_status import ExitStatus
+from hilrt.expect.judge import Judge
+from hilrt.expect.outcome import exit_status
 from hilrt.master import End, Master
 from hilrt.monitor.session_state import SessionState
+from hilrt.record.feed import Feed
 from hilrt.reliability.alarms import STOP
 from hilrt.reliability.divergence import describe_divergence
 from hilrt.reliability.guard import DIVERGED
 from hilrt.reliability.ranges import Ranges
 from hilrt.session.assembly import Assembled
-from hilrt.session.benches import Benches
 from hilrt.session.event_log import EventLog
-from hilrt.session.operation import Operator
-from hilrt.session.processes import Processes
+from hilrt.session.observers import make_judge, make_master, results_of
+from hilrt.session.opening import Connected
 from hilrt.session.result import Result
+from hilrt.session.summary import RunFacts, build_summary
 from hilrt.step.numerics import Numerics
+from hilrt.timing.pace import Pace
+
+if TYPE_CHECKING:
+    from hilrt.session.benches import Benches
+    from hilrt.session.operation import Operator
+    from hilrt.session.processes import Processes
+
+
+class Prepared(NamedTuple):
+    """A session whose loop can start, with everything that hears of it."""
+
+    connected: Connected
+    master: Master
+    feed: Feed
+    judge: Judge
+    events: EventLog
+
+    def now_ns(self) -> int:
+        """Session time of the last communication point, ns."""
+        return self.master.progress.t_ns
+
+
+def prepare(
+    connected: Connected,
+    assembled: Assembled,
+    pace: Pace,
+    feed: Feed,
+    events: EventLog,
+    collect: Callable[[int], bool] | None = None,
+) -> Prepared:
+    """Make the loop of a session and its observers; `collect` is that of `make_master`.
+
+    Raises
+    ------
+    ConfigError
+        For expectations of signals that there are not, or whose units do not fit.
+    """
+    judge = make_judge(connected.file.tables, connected.links, feed, events)
+    publisher, degraded = events.publisher, events.degraded
+    master = make_master(
+        assembled, pace, feed, publisher, judge, on_degraded=degraded, collect=collect
+    )
+    return Prepared(connected, master, feed, judge, events)
 
 
 class LoopEnd(NamedTuple):
@@ -31,12 +83,19 @@ class LoopEnd(NamedTuple):
     lost: str = ""
 
 
-async def run_loop(
-    master: Master, exchange: Exchange, events: EventLog, duration: float, epoch_ns: int
+async def run(
+    prepared: Prepared, epoch_ns: int, now_ns: Callable[[], int] | None = None
 ) -> LoopEnd:
-    """Tick from session time 0, which is `epoch_ns` on the clock, to `duration` [s] or beyond."""
+    """Tick from session time 0, which is `epoch_ns` on the clock, to the session's end.
+
+    `now_ns` tells the time of events, ns; by default that of the last communication point.
+    """
+    connected, master, feed, _, events = prepared
+    exchange = master.exchange
+    events.open(feed, now_ns or prepared.now_ns)
+    events.go(SessionState.RUNNING, "first tick")
     try:
-        end = await master.run(round(duration * 1e9), epoch_ns)
+        end = await master.run(round(connected.duration * 1e9), epoch_ns)
         ended = LoopEnd(end, value_fault(master.numerics) if end is End.ALARMED else None)
         if end is End.FAULTY:
             ended = LoopEnd(end, master.fault)
@@ -46,7 +105,55 @@ async def run_loop(
         exchange.close()
     if ended.fault is not None:
         events.go(SessionState.SAFE, ended.fault, level="error")
+    feed.flush()  # what is lost of it counts, too
     return ended
+
+
+def finish(
+    events: EventLog, exchange: Exchange, result: Result, fault: str | None, rest: str = "finished"
+) -> None:
+    """Go to the last state: that of a fault, or that of an end in order with its cause `rest`."""
+    if fault is None:
+        events.go(SessionState.STOPPED, "; ".join([*own_ends(exchange), rest]))
+    else:
+        result.fail(fault)
+        events.go(SessionState.FAULT, fault, level="error")
+
+
+def summarise(
+    prepared: Prepared,
+    result: Result,
+    wall_s: float,
+    *,
+    real_time: bool = False,
+    secured: str = "",
+    stolen_s: float | None = None,
+    processor_share: Mapping[str, float] = MappingProxyType({}),
+    strangers: Mapping[str, int] = MappingProxyType({}),
+) -> None:
+    """Put the summary as things stand, and the exit status of what was expected, into the result.
+
+    Parameters other than the first two are those of `RunFacts`.
+    """
+    connected, master, feed, judge, events = prepared
+    results = results_of(judge)
+    facts = RunFacts(
+        connected.file.tables.session.name,
+        str(events.state),
+        wall_s,
+        real_time,
+        result.fault,
+        feed.dropped,
+        feed.lost_events,
+        secured,
+        stolen_s,
+        processor_share,
+        strangers,
+        results,
+        events.columns,
+    )
+    result.summary = build_summary(master.numerics, master.exchange, master.progress, facts)
+    result.end_with(exit_status(one["result"] for one in results))
 
 
 def _lost(master: Master, exchange: Exchange, error: HilrtError) -> LoopEnd:
@@ -123,12 +230,9 @@ class Ending:
             result.warnings += not_at_rest
         if fault is not None:
             fault = await self._processes.with_end_of(ended.lost, fault)
-            result.fail(fault)
-            self._events.go(SessionState.FAULT, fault, level="error")
-            return fault
         rest = "benches are at rest" if self._benches.armed else "finished"
-        self._events.go(SessionState.STOPPED, "; ".join([*own_ends(exchange), rest]))
-        return None
+        finish(self._events, exchange, result, fault, rest)
+        return fault
 
     async def _interrupt(self, master: Master) -> None:
         reason = self._interrupted() or master.stop_requested

@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hilrt.check.check_host import is_guarded
 from hilrt.config.session_file import SessionFile
@@ -27,49 +26,9 @@ from hilrt.session.run import RunOptions, run_folder
 from hilrt.session.session_recording import SessionRecording
 from hilrt.session.timing_setup import TimingSetup
 from hilrt.timing.descriptors import reserve_descriptors
-from hilrt.timing.monotonic import monotonic_ns
-
-if TYPE_CHECKING:
-    from hilrt.timing.progress import Progress
 
 #: Room for summary.json, bytes: some three thousand ports.
 SUMMARY_BYTES = 1 << 20
-
-
-class SessionTime:
-    """Session time, and what peers' clock readings are compared with.
-
-    Parameters
-    ----------
-    real_time : bool
-        Whether ticks follow the wall clock.
-    hub : Hub
-
-    Attributes
-    ----------
-    epoch_ns : int
-        Reading of the monotonic clock at session time 0, ns.
-    """
-
-    def __init__(self, real_time: bool, hub: Hub) -> None:
-        self._real_time, self._hub, self.epoch_ns = real_time, hub, 0
-        self._progress: Progress | None = None
-
-    def begin(self, epoch_ns: int, progress: Progress) -> None:
-        """Session time 0 is at `epoch_ns` of the monotonic clock."""
-        self.epoch_ns = self._hub.epoch_ns = epoch_ns
-        self._progress = progress
-
-    def now_ns(self) -> int:
-        """Session time, ns."""
-        if self._real_time:
-            return max(0, monotonic_ns() - self.epoch_ns)  # the first tick is a little ahead
-        return 0 if self._progress is None else self._progress.t_ns
-
-    def shift(self, shift_ns: int) -> None:
-        """Follow the grid, which has moved by `shift_ns`."""
-        self.epoch_ns += shift_ns
-        self._hub.epoch_ns += shift_ns
 
 
 @dataclass(frozen=True)
@@ -87,10 +46,10 @@ class Opened:
     summary_file : ReservedFile
     recording : SessionRecording or None
         None if nothing is recorded.
-    hub, monitoring, events, operator, processes, timing, time
+    hub, monitoring, events, operator, processes, timing
         See their classes.
     result : RunResult
-        Filled in by the stages that follow.
+        What each stage has to report goes here.
     """
 
     file: SessionFile
@@ -105,7 +64,6 @@ class Opened:
     operator: Operator
     processes: Processes
     timing: TimingSetup
-    time: SessionTime
     result: RunResult
 
     @property
@@ -200,7 +158,6 @@ def open_parts(
         operator=Operator(events, tables),
         processes=Processes(folder, events, result.warnings),
         timing=TimingSetup(master.pacing, master.step, real_time),
-        time=SessionTime(real_time, hub),
         result=result,
     )
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hilrt.exit_status import ExitStatus
-from hilrt.expect.outcome import exit_status
 from hilrt.files.formats import json_bytes
 from hilrt.session.opened import Opened
 from hilrt.session.result import FORMAT
@@ -16,10 +15,8 @@ from hilrt.timing.monotonic import monotonic_ns
 from hilrt.timing.processor_time import ProcessorTime
 
 if TYPE_CHECKING:
-    from hilrt.expect.judge import Judge
-    from hilrt.master import Master
-    from hilrt.record.feed import Feed
     from hilrt.session.benches import Benches
+    from hilrt.session.ending import Prepared
 
 
 class RunSummary:
@@ -34,9 +31,9 @@ class RunSummary:
         self._opened = opened
         self._steps: StepSummary | None = None
 
-    def begin(self, master: Master, feed: Feed, judge: Judge, benches: Benches) -> StepSummary:
+    def begin(self, prepared: Prepared, benches: Benches) -> StepSummary:
         """Count from now on, the first tick."""
-        self._steps = StepSummary(self._opened, master, feed, judge, benches)
+        self._steps = StepSummary(self._opened, prepared, benches)
         return self._steps
 
     def make(self, losses: Sequence[str] = ()) -> None:
@@ -47,9 +44,7 @@ class RunSummary:
         result = self._opened.result
         if self._steps is not None:
             try:
-                result.summary = self._steps.make(result.fault)
-                results = result.summary["results"]
-                result.end_with(exit_status(one["result"] for one in results))
+                self._steps.make()
             except Exception as error:
                 text = f"summary.json lacks its figures: {type(error).__name__}: {error}"
                 result.lack([text])
@@ -89,11 +84,8 @@ class RunSummary:
 class StepSummary:
     """Keeps a run's own facts from its first tick on; see `RunSummary.begin`."""
 
-    def __init__(
-        self, opened: Opened, master: Master, feed: Feed, judge: Judge, benches: Benches
-    ) -> None:
-        self._opened, self._master, self._feed = opened, master, feed
-        self._judge, self._benches = judge, benches
+    def __init__(self, opened: Opened, prepared: Prepared, benches: Benches) -> None:
+        self._opened, self._prepared, self._benches = opened, prepared, benches
         host_report()  # it remembers what it reads: in the end there may be no descriptor for that
         pids = {"master": os.getpid(), **opened.processes.pids()}
         self._had = ProcessorTime(available_cpus(), pids)
@@ -104,32 +96,25 @@ class StepSummary:
     def loop_ended(self) -> None:
         """Count time and processors up to here: the last tick is over."""
         opened = self._opened
-        began_ns = opened.time.epoch_ns - self._master.progress.stretched_ns
+        began_ns = opened.hub.epoch_ns - self._prepared.master.progress.stretched_ns
         self._wall_s = (monotonic_ns() - began_ns) * 1e-9
         self._stolen_s = self._had.stolen() if opened.real_time else None
         self._shares = self._had.shares()
 
-    def make(self, fault: str | None) -> dict[str, Any]:
-        """The summary as things stand; `fault` is why the session ended early, if it did by one."""
-        from hilrt.session.observers import results_of  # with the numerics, as the steps
-        from hilrt.session.summary import RunFacts, build_summary
+    def make(self) -> None:
+        """Put the summary as things stand into the result."""
+        from hilrt.session.ending import summarise  # with the numerics, as the steps
 
         if self._wall_s is None:
             self.loop_ended()
-        opened, master = self._opened, self._master
-        facts = RunFacts(
-            session=opened.tables.session.name,
-            end_state=str(opened.events.state),
-            wall_s=self._wall_s or 0.0,
+        opened = self._opened
+        summarise(
+            self._prepared,
+            opened.result,
+            self._wall_s or 0.0,
+            real_time=opened.real_time,
+            secured=self._benches.secured,
             stolen_s=self._stolen_s,
             processor_share=self._shares,
-            real_time=opened.real_time,
-            fault=fault,
-            dropped_rows=self._feed.dropped,
-            lost_events=self._feed.lost_events,
-            secured=self._benches.secured,
-            results=results_of(self._judge),
-            columns=opened.events.columns,
             strangers={**opened.hub.protocol.unused.strangers(), **opened.operator.strangers},
         )
-        return build_summary(master.numerics, master.exchange, master.progress, facts)

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from time import time_ns as wall_ns
 
 from hilrt.compilation import code_cache
 from hilrt.exchange.exchange import load_channels
 from hilrt.expect.log_signals import load_margins
-from hilrt.master import Master
 from hilrt.monitor.display_order import display_order
 from hilrt.monitor.session_state import SessionState
 from hilrt.record.feed import Feed
@@ -28,8 +27,7 @@ from hilrt.session.assembly import (
     refuse_start,
 )
 from hilrt.session.benches import Benches
-from hilrt.session.ending import Ending, run_loop
-from hilrt.session.observers import make_judge, make_master
+from hilrt.session.ending import Ending, Prepared, prepare, run
 from hilrt.session.opened import Opened
 from hilrt.session.opening import Connected
 from hilrt.session.recording_watch import RecordingWatch, RowsToCome, compare_room
@@ -118,42 +116,35 @@ async def _tick(
     log: SessionLog | None,
 ) -> None:
     """Ticks from the first to the last, and benches to rest."""
-    (numerics, exchange), events, time = assembled, opened.events, opened.time
-    operator, duration = opened.operator, connected.duration
+    events, operator, hub = opened.events, opened.operator, opened.hub
+    numerics = assembled.numerics
     feed = Feed(build_topics(numerics)) if log is None else log.feed
     pace = _choose_pace(opened, connected, assembled, log)
-    judge = make_judge(opened.tables, connected.links, feed, events)
     ahead_ns = 2 * pace.step_ns if opened.timing.clock is not None else 0
     with freeze_gc() as collect:
-        master = make_master(
-            assembled,
-            pace,
-            feed,
-            opened.publisher,
-            judge,
-            on_degraded=events.degraded,
-            collect=collect,
-        )
-        operator.master = master
+        prepared = prepare(connected, assembled, pace, feed, events, collect)
+        operator.master = master = prepared.master
         if opened.must_record:
             feed.max_gap_ns, feed.on_gap = 1e9 * opened.tables.record.max_gap, master.request_end
         if operator.interrupted:
             master.request_stop(operator.interrupted)
-        time.begin(monotonic_ns() + ahead_ns, pace.progress)
+        hub.epoch_ns = epoch_ns = monotonic_ns() + ahead_ns
         if log is not None:
             log.begin(
                 wall_ns() + ahead_ns,
-                time.epoch_ns,
-                duration=duration,
+                epoch_ns,
+                duration=connected.duration,
                 pace=str(opened.pace),
                 shadow=opened.options.shadow,
             )
-        events.open(feed, time.now_ns)
-        events.go(SessionState.RUNNING, "first tick")
-        steps = summary.begin(master, feed, judge, benches)
-        with _watched(opened, log, duration, master):
-            ended = await run_loop(master, exchange, events, duration, time.epoch_ns)
-    feed.flush()  # what is lost of it counts, too
+
+        def now_ns() -> int:
+            """Session time; the first tick is a little ahead, and the grid may be shifted."""
+            return max(0, monotonic_ns() - hub.epoch_ns) if opened.real_time else prepared.now_ns()
+
+        steps = summary.begin(prepared, benches)
+        with _watched(opened, log, prepared, now_ns):
+            ended = await run(prepared, epoch_ns, now_ns)
     steps.loop_ended()
     ending = Ending(
         benches,
@@ -170,15 +161,16 @@ async def _tick(
 
 @contextlib.contextmanager
 def _watched(
-    opened: Opened, log: SessionLog | None, duration: float, master: Master
+    opened: Opened, log: SessionLog | None, prepared: Prepared, now_ns: Callable[[], int]
 ) -> Iterator[None]:
     """The recording is watched while the loop runs."""
     if log is None:
         yield
         return
-    end = master.request_end if opened.must_record else lambda reason: None
+    end = prepared.master.request_end if opened.must_record else lambda reason: None
+    duration = prepared.connected.duration
     watch = RecordingWatch(log.progress, log.feed, opened.events, duration, end)
-    task = asyncio.ensure_future(watch.run(opened.time.now_ns))
+    task = asyncio.ensure_future(watch.run(now_ns))
     try:
         yield
     finally:
@@ -196,7 +188,7 @@ def _choose_pace(
     factor = opened.pace if isinstance(opened.pace, (int, float)) else 1.0
 
     def shift(shift_ns: int) -> None:
-        opened.time.shift(shift_ns)
+        opened.hub.epoch_ns += shift_ns
         if log is not None:
             log.feed.stretched(monotonic_ns(), shift_ns)
 

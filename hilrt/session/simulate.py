@@ -7,25 +7,17 @@ from pathlib import Path
 
 from hilrt.config.session_file import SessionFile
 from hilrt.errors import ConfigError, HilrtError
-from hilrt.expect.outcome import exit_status
 from hilrt.monitor.session_state import SessionState
 from hilrt.monitor.status import StatusPublisher
 from hilrt.record.feed import Feed
 from hilrt.record.memory_feed import MemoryFeed
-from hilrt.session.assembly import (
-    Assembled,
-    as_fast_as_possible,
-    assemble,
-    initialize,
-    refuse_start,
-)
-from hilrt.session.ending import own_ends, run_loop
+from hilrt.session.assembly import as_fast_as_possible, assemble, initialize, refuse_start
+from hilrt.session.ending import finish, prepare, run, summarise
 from hilrt.session.event_log import EventLog
 from hilrt.session.loop_thread import run_in_loop
-from hilrt.session.observers import make_judge, make_master, results_of
-from hilrt.session.opening import Connected, connect, describe, elsewhere, read
+from hilrt.session.opening import connect, describe, elsewhere, read
 from hilrt.session.result import Result
-from hilrt.session.summary import RunFacts, build_summary, remarks
+from hilrt.session.summary import remarks
 from hilrt.step_log.signals import build_topics
 from hilrt.timing.monotonic import monotonic_ns
 
@@ -80,7 +72,19 @@ async def _simulate(file: SessionFile, record: bool) -> Result:
         assembled = await assemble(initialized, note=events.note_column)
         refuse_start(assembled.numerics)
         events.go(SessionState.ARMED, "nothing to arm")
-        reason = await _run(connected, assembled, events, result, record)
+        topics, links = build_topics(assembled.numerics), connected.links
+        feed = MemoryFeed(topics) if record else Feed(topics)
+        pace = as_fast_as_possible(assembled, tables, links)
+        prepared = prepare(connected, assembled, pace, feed, events)
+        began_ns = monotonic_ns()
+        fault = (await run(prepared, began_ns)).fault
+        wall_s = (monotonic_ns() - began_ns) * 1e-9
+        finish(events, assembled.exchange, result, fault)
+        result.warnings += remarks(assembled.numerics, pace.progress)
+        summarise(prepared, result, wall_s)
+        if isinstance(feed, MemoryFeed):
+            result.log = feed.log(file.path, {"session": tables.session.name})
+        reason = fault or "session finished"
     except (HilrtError, OSError) as error:
         if isinstance(error, ConfigError):
             raise
@@ -91,48 +95,3 @@ async def _simulate(file: SessionFile, record: bool) -> Result:
             await link.stop(reason)
             await link.close()
     return result
-
-
-async def _run(
-    connected: Connected,
-    assembled: Assembled,
-    events: EventLog,
-    result: Result,
-    record: bool,
-) -> str:
-    """Tick to the end, and note in the result what is left; why the subsystems are to end."""
-    (file, links, duration), (numerics, exchange) = connected, assembled
-    topics, tables = build_topics(numerics), file.tables
-    memory = MemoryFeed(topics)
-    feed: Feed = memory if record else Feed(topics)
-    pace = as_fast_as_possible(assembled, tables, links)
-    judge = make_judge(tables, links, feed, events)
-    master = make_master(
-        assembled, pace, feed, events.publisher, judge, on_degraded=events.degraded
-    )
-    events.open(feed, lambda: master.progress.t_ns)
-    events.go(SessionState.RUNNING, "first tick")
-    began_ns = monotonic_ns()
-    fault = (await run_loop(master, exchange, events, duration, began_ns)).fault
-    wall_s = (monotonic_ns() - began_ns) * 1e-9
-    if fault is None:
-        events.go(SessionState.STOPPED, "; ".join([*own_ends(exchange), "finished"]))
-    else:
-        result.fail(fault)
-        events.go(SessionState.FAULT, fault, level="error")
-    results = results_of(judge)
-    result.end_with(exit_status(one["result"] for one in results))
-    facts = RunFacts(
-        tables.session.name,
-        str(events.state),
-        wall_s,
-        False,
-        fault,
-        results=results,
-        columns=events.columns,
-    )
-    result.warnings += remarks(numerics, master.progress)
-    result.summary = build_summary(numerics, exchange, master.progress, facts)
-    if record:
-        result.log = memory.log(file.path, {"session": tables.session.name})
-    return fault or "session finished"

@@ -14,16 +14,13 @@ from calibration.scripted_links import BenchLink, MeasuredLink, StallingClock, S
 from calibration.systems import Channels
 from hilrt.config.from_toml import build
 from hilrt.config.structs import Session, SubsystemOptions
-from hilrt.errors import HilrtError
-from hilrt.monitor.session_state import SessionState
 from hilrt.monitor.status import StatusPublisher
 from hilrt.record.feed import Feed
 from hilrt.session.assembly import as_fast_as_possible, assemble, initialize, real_time
-from hilrt.session.ending import run_loop
+from hilrt.session.ending import finish, prepare, run, summarise
 from hilrt.session.event_log import EventLog
-from hilrt.session.observers import make_master
 from hilrt.session.opening import Connected
-from hilrt.session.summary import RunFacts, build_summary
+from hilrt.session.result import Result
 from hilrt.step_log.signals import build_topics
 
 
@@ -111,21 +108,16 @@ async def _run(
     draw: Draw, links: list[MeasuredLink], clock: StallingClock
 ) -> tuple[dict[str, Any], str | None]:
     tables = tables_of(draw)
-    assembled = await assemble(await initialize(Connected.of(links, tables)))
-    numerics, exchange = assembled
+    connected = Connected.of(links, tables)
+    assembled = await assemble(await initialize(connected))
     if draw.scripts:
         pace = real_time(assembled, tables, clock, 1.0, lambda ns: None)
     else:
         pace = as_fast_as_possible(assembled, tables, links)
     publisher = StatusPublisher(None, tables.session.name, tables.session.duration)
-    events, feed = EventLog(publisher), Feed(build_topics(numerics))
-    master = make_master(assembled, pace, feed, publisher)
-    events.open(feed, lambda: master.progress.t_ns)
-    try:
-        ended = await run_loop(master, exchange, events, draw.duration, 0)
-        fault = ended.fault
-    except HilrtError as error:
-        fault = str(error)
-    state = SessionState.FAULT if fault else SessionState.STOPPED
-    facts = RunFacts(tables.session.name, str(state), 0.0, bool(draw.scripts), fault)
-    return build_summary(numerics, exchange, master.progress, facts), fault
+    feed, result = Feed(build_topics(assembled.numerics)), Result()
+    prepared = prepare(connected, assembled, pace, feed, EventLog(publisher))
+    fault = (await run(prepared, 0)).fault
+    finish(prepared.events, assembled.exchange, result, fault)
+    summarise(prepared, result, 0.0, real_time=bool(draw.scripts))
+    return result.summary, fault
