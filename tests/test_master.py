@@ -12,6 +12,7 @@ from hilrt.monitor.status import StatusPublisher
 from hilrt.record.feed import Feed
 from hilrt.reliability.flags import flag_totals
 from hilrt.session.observers import make_master
+from hilrt.session.summary import RunFacts, build_summary
 from hilrt.solver import Port
 from hilrt.step.observer import Observer, Observers
 from hilrt.step_log.signals import build_topics
@@ -263,3 +264,20 @@ def test_identification_learns_only_where_it_fits_before_the_next_tick(monkeypat
     assert made <= budget.made <= made + 12  # now and then it is tried again
     # What was sampled is remembered in any case.
     assert (s.state.model.learning.regressions["unbroken"] == 300).all()
+
+
+@pytest.mark.parametrize(("every", "word"), [(8, "degraded"), (4, "unreliable"), (40, "")])
+async def test_a_session_that_misses_many_ticks_is_not_good(every, word):
+    """12 % of them in the first case: what was to act in them acted late."""
+    master, _ = prepare(dict.fromkeys(range(every, 200, every), MS // 2))
+    await master.run(200 * MS, EPOCH)
+    missed = master.progress.missed
+    assert missed == len(range(every, 200, every))
+    facts = RunFacts("busy", "stopped", 0.2, real_time=True, fault=None)
+    summary = build_summary(master.numerics, master.exchange, master.progress, facts)
+    reasons = [one for one in summary["reasons"] if one.startswith("deadline_missed: ")]
+    if word:
+        assert reasons[0].startswith(f"deadline_missed: {missed} ticks in 200 steps")
+        assert summary["verdict"] != "good"
+    else:
+        assert not any("ticks in" in one for one in reasons)

@@ -6,14 +6,17 @@ from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from hilrt.analyze.can_names import BusNames, names_of
+from hilrt.errors import RecordError
 from hilrt.logs.log_file import LogFile
 from hilrt.record.logged_frame import FrameFlag, LoggedFrame
 from hilrt.solver import Floats
+
+if TYPE_CHECKING:
+    from hilrt.analyze.can_names import BusNames  # cantools is an extra
 
 #: A frame is late if it comes after more than that many cycle times.
 LATE_CYCLES = 1.5
@@ -198,6 +201,12 @@ class _TrafficCounter:
         """Count a frame at session time `t_ns`, ns."""
         bus = self.buses.get(frame.bus)
         if bus is None:
+            try:
+                from hilrt.analyze.can_names import names_of
+            except ImportError as error:
+                raise RecordError(
+                    f"the log's CAN frames need {error.name}; install hilrt[can]"
+                ) from None
             names = names_of(frame.bus, self._settings, self._attachments)
             bus = self.buses[frame.bus] = _Bus(names, self._bins)
         if frame.flags & _ERROR:

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hilrt.analyze.figure_compare import draw_differences
 from hilrt.analyze.log_analysis import LogAnalysis
 from hilrt.analyze.log_comparison import PARTED, LogComparison, SignalDifference, flattened
 from hilrt.analyze.report import notes_of, save
 from hilrt.analyze.report_page import escape, render, table, tables_html
-from hilrt.errors import RecordError
 from hilrt.step_log.signals import CIRCUMSTANCES
 from hilrt.wording import number, words
 
@@ -27,10 +27,6 @@ _TIMES = ("compute us", "lateness us", "timeline us", "wall s", "missed ticks")
 
 def write_comparison(found: LogComparison, out: Path, *, png: bool = False) -> Path:
     """Write the page about two logs, and its numbers as JSON beside it."""
-    try:
-        from hilrt.analyze.figure_compare import draw_differences
-    except ImportError:
-        raise RecordError("the comparison needs bokeh; install hilrt[report]") from None
     first, others = draw_differences(found)
     settings = [_settings(found)]
     page = render("comparison", _head(found), [*settings, *first, _tables(found), *others])

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from hilrt.analyze.figure_can import can_table
+from hilrt.analyze.figure_timing import draw_report
+from hilrt.analyze.figures import draw_failures
 from hilrt.analyze.log_analysis import LogAnalysis, analyse_log, bonds_of, changes_of
-from hilrt.analyze.measured_points import measured_points, point_table, results_of
+from hilrt.analyze.measured_points import draw_maps, measured_points, point_table, results_of
 from hilrt.analyze.report_page import escape, render, tables_html
 from hilrt.analyze.report_tables import event_table, long_tables, result_table, short_tables
 from hilrt.analyze.step_advice import Advice
@@ -47,7 +49,7 @@ def write_report(
     Raises
     ------
     RecordError
-        If the log cannot be read or the page cannot be written, or bokeh is missing.
+        If the log cannot be read or the page cannot be written.
     """
     return write_page(analyse_log(run_dir), out, png=png, json_=json_)
 
@@ -56,12 +58,6 @@ def write_page(
     analysis: LogAnalysis, out: Path | None = None, *, png: bool = False, json_: bool = False
 ) -> Path:
     """As `write_report`, of a log that has been read."""
-    try:
-        from hilrt.analyze.figure_timing import draw_report
-        from hilrt.analyze.figures import draw_failures
-        from hilrt.analyze.measured_points import draw_maps
-    except ImportError:
-        raise RecordError("the report needs bokeh; install hilrt[report]") from None
     summary, statistics = analysis.summary, analysis.statistics
     traffic = analysis.can_traffic()
     points = measured_points(results_of(analysis))

@@ -256,7 +256,9 @@ def _write_report(result: RunResult, quiet: bool) -> Path | None:
         from hilrt.analyze.report import write_report
 
         return write_report(result.folder)
-    except (ImportError, HilrtError) as error:
+    except ImportError as error:
+        typer.echo(f"no report: it needs {error.name}; install hilrt[report]", err=True)
+    except HilrtError as error:
         typer.echo(f"no report: {error}", err=True)
     except OSError as error:
         typer.echo(f"no report: {error}", err=True)

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from hilrt.cli.log_commands import Json, LogPath, bad_input, locate, say_damage
-from hilrt.errors import ConfigError
+from hilrt.errors import ConfigError, RecordError
+
+
+@contextlib.contextmanager
+def _bokeh() -> Iterator[None]:
+    """Name the extra where a page's imports fail."""
+    try:
+        yield
+    except ImportError as error:
+        raise RecordError(f"the page needs {error.name}; install hilrt[report]") from None
+
 
 Png = Annotated[bool, typer.Option("--png", help="every figure as a picture too")]
 
@@ -22,7 +34,6 @@ def report(
 ) -> None:
     """Write the page about a session from its log alone; --json prints its numbers instead."""
     from hilrt.analyze.log_analysis import analyse_log
-    from hilrt.analyze.report import write_page
 
     with bad_input():
         analysis = analyse_log(locate(log))
@@ -31,6 +42,8 @@ def report(
             numbers = analysis.as_json(analysis.can_traffic())
             typer.echo(json.dumps(numbers, indent=1, ensure_ascii=False, default=str))
             return
+        with _bokeh():
+            from hilrt.analyze.report import write_page
         target = write_page(analysis, out, png=png, json_=True)
     typer.echo(f"page in {target}, numbers in {target.with_suffix('.json')}")
 
@@ -47,7 +60,6 @@ def compare(
     json_: Json = False,
 ) -> None:
     """Two sessions side by side, their differences highlighted."""
-    from hilrt.analyze.comparison_page import write_comparison
     from hilrt.analyze.log_comparison import compare_logs
 
     if len(logs) != 2:
@@ -62,5 +74,7 @@ def compare(
         if json_:
             typer.echo(json.dumps(found.as_json(), indent=1, ensure_ascii=False, default=str))
             return
+        with _bokeh():
+            from hilrt.analyze.comparison_page import write_comparison
         target = write_comparison(found, out, png=png)
     typer.echo(f"page in {target}")

@@ -12,8 +12,9 @@ from hilrt.reliability.estimates import GAIN_RANGE_LAG, TRIED, TRIED_AT_START, B
 from hilrt.reliability.flags import FlagTotal
 from hilrt.wording import OF_MODEL, number
 
-#: Missed ticks per step from which a session is unreliable.
-MISSED_SHARE = 0.2
+#: Missed ticks per step from which a session is not good, and from which it is unreliable: what was
+#: to act in them acted late, on a bench as on what is shown, and no estimate knows of that.
+MISSED_DEGRADED, MISSED_SHARE = 0.05, 0.2
 #: Share of one second from which a cause that decides nothing is named beside the reasons.
 BAD_SECOND = 0.1
 #: Energy made at a bond's interface over what it has carried: counts like 5 % and 20 % of a signal.
@@ -58,6 +59,8 @@ class SessionCourse(NamedTuple):
         Steps that are missing in the log: nothing of them can be looked at again.
     secured : str
         That benches were brought to their safe profile, and why; empty if they were not.
+    collapsed : str
+        How step control failed to find a step; empty if it did not.
     errors, bonds : mapping
         What is estimated of the coupling signals and the bonds' energies, by their names.
     """
@@ -68,6 +71,7 @@ class SessionCourse(NamedTuple):
     steps: int = 0
     unrecorded: int = 0
     secured: str = ""
+    collapsed: str = ""
     errors: Mapping[str, Estimate] = MappingProxyType({})
     bonds: Mapping[str, BondError] = MappingProxyType({})
 
@@ -91,7 +95,7 @@ def verdict(totals: Mapping[str, FlagTotal], course: SessionCourse) -> Verdict:
         most = _most(name, course)
         if not cause.explains and most != GOOD:
             found.append((min(grade, most), said))
-        elif name != "deadline_missed" or not _mostly_missed(course):  # then it is there already
+        elif name != "deadline_missed" or not _often_missed(course):  # then it is there already
             explanations.append(said)
     word = WORDS[max((grade for grade, _ in found), default=GOOD)]
     reasons = [said for _, said in found]
@@ -107,11 +111,14 @@ def _of_the_course(course: SessionCourse) -> Iterator[tuple[int, str]]:
     if course.unrecorded:
         missing, steps = course.unrecorded, course.steps
         yield DEGRADED, f"recording: {missing:,} of {steps:,} steps are not in the log"
+    if course.collapsed:
+        yield DEGRADED, course.collapsed
     yield from _of_the_errors(course)
-    if _mostly_missed(course):
+    if _often_missed(course):
         missed, steps = course.missed, course.steps
         said = f"{missed:,} ticks in {steps:,} steps, those skipped included"
-        yield UNRELIABLE, f"deadline_missed: {said}"
+        mostly = missed > MISSED_SHARE * max(steps, 1)
+        yield UNRELIABLE if mostly else DEGRADED, f"deadline_missed: {said}"
 
 
 def _most(name: str, course: SessionCourse) -> int:
@@ -177,8 +184,8 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + more
 
 
-def _mostly_missed(course: SessionCourse) -> bool:
-    return course.missed > MISSED_SHARE * max(course.steps, 1)
+def _often_missed(course: SessionCourse) -> bool:
+    return course.missed > MISSED_DEGRADED * max(course.steps, 1)
 
 
 def _share(total: FlagTotal, time_s: float) -> float:

@@ -137,5 +137,7 @@ def _report(result: RunResult) -> list[str]:
         from hilrt.analyze.report import write_report
 
         return [f"report: {write_report(result.folder)}"]
-    except (ImportError, HilrtError, OSError) as error:
+    except ImportError as error:
+        return [f"no report: it needs {error.name}; install hilrt[report]"]
+    except (HilrtError, OSError) as error:
         return [f"no report: {error}"]

@@ -90,20 +90,21 @@ COLLAPSED: Final = 1e-4
 
 def remarks(numerics: Numerics, progress: Progress) -> list[str]:
     """Warnings about settings, known at a session's end."""
-    return [*_without_derivatives(numerics), *_collapsed_step(numerics, progress)]
+    collapsed = collapsed_step(numerics, progress)
+    return [*_without_derivatives(numerics), *([collapsed] if collapsed else [])]
 
 
-def _collapsed_step(numerics: Numerics, progress: Progress) -> list[str]:
-    """A warning where step control went far below the session's step."""
+def collapsed_step(numerics: Numerics, progress: Progress) -> str:
+    """That step control went far below the session's step; empty if it did not."""
     session = numerics.plan.session[0]
     shortest = progress.min_h * 1e-9
     if not session.variable_step or not 0.0 < shortest < COLLAPSED * session.step:
-        return []
-    return [
+        return ""
+    return (
         f"step control went down to {shortest:g} s, {progress.steps:,} steps in all: the error "
         "that it follows does not fall with the step there, as behind outputs with feedthrough; "
         f"give [master.step_control] minimum = {0.01 * session.step:g}, or another method"
-    ]
+    )
 
 
 def _without_derivatives(numerics: Numerics) -> list[str]:
@@ -139,6 +140,7 @@ def build_summary(
         steps=progress.steps,
         unrecorded=run.dropped_rows,
         secured=run.secured,
+        collapsed=collapsed_step(numerics, progress),
         errors=errors,
         bonds=made,
     )

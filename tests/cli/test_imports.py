@@ -110,3 +110,26 @@ def test_no_process_loads_the_compiler_but_the_master_when_the_others_have_start
     assert "numba" not in loaded_by[module]
     if module in WITHOUT_LOOP:
         assert "asyncio" not in loaded_by[module]
+
+
+LACKING = """
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+sys.modules[sys.argv[1]] = None
+from hilrt.cli.main import _write_report
+assert _write_report(SimpleNamespace(folder=Path(sys.argv[2])), True) is None
+"""
+
+
+@pytest.mark.parametrize(
+    ("package", "said"),
+    [("bokeh", "no report: it needs bokeh"), ("cantools", "no report: ")],
+)
+def test_a_report_that_lacks_its_library_names_the_extra(package, said, tmp_path):
+    command = [sys.executable, "-c", LACKING, package, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith(said)
+    assert ("install hilrt[report]" in done.stderr) == (package == "bokeh")
+    assert "cantools" not in done.stderr  # only a log with CAN frames needs it

@@ -91,7 +91,10 @@ def test_an_error_that_is_unknown_is_never_good():
         ({"secured": "benches run their safe profile: stop"}, "degraded", "benches run their safe"),
         ({"unrecorded": 1, "steps": 9}, "degraded", "recording: 1 of 9 steps are not in the log"),
         ({"missed": 21, "steps": 100}, "unreliable", "deadline_missed: 21 ticks in 100 steps"),
-        ({"missed": 20, "steps": 100}, "good", ""),
+        ({"missed": 20, "steps": 100}, "degraded", "deadline_missed: 20 ticks in 100 steps"),
+        ({"missed": 6, "steps": 100}, "degraded", "deadline_missed: 6 ticks in 100 steps"),
+        ({"missed": 5, "steps": 100}, "good", ""),
+        ({"collapsed": "step control went down"}, "degraded", "step control went down"),
     ],
 )
 def test_floors_hold_whatever_was_measured(course, word, reason):

@@ -319,3 +319,6 @@ def test_a_step_that_collapses_is_told_with_a_minimum(
     said = [line for line in result.warnings if line.startswith("step control went down to")]
     assert bool(said) == told
     assert all("minimum = 5e-05" in line for line in said)
+    if told:
+        assert result.verdict != "good"
+        assert said[0] in result.summary["reasons"]
