@@ -7,7 +7,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from hilrt.errors import ConfigError
 from hilrt.solver import Floats, Port, Ports, Sample, Solver
@@ -19,23 +19,53 @@ if TYPE_CHECKING:
     from hilrt.config.structs import SubsystemOptions
 
 #: Everything that an adapter needs beside `hilrt.solver`.
-__all__ = ["Arrival", "CodeRun", "Command", "Description", "LinearModel", "Link", "Ports"]
+__all__ = ["CodeRun", "Command", "Description", "LinearModel", "Link", "Ports", "SampleSink"]
 
 
 #: Subsystems with more numbers in their state are not tried out: each costs a few steps.
 LARGEST_STATE = 48
 
 
-class Arrival(NamedTuple):
-    """A sample as it reached the master.
+class SampleSink(Protocol):
+    """Where a link puts the samples of its subsystem."""
 
-    `tick` is the tick of the dispatch that it answers (for a bench: of the newest set-points that
-    the gateway had forwarded); `t_arrived` is session time, s.
-    """
+    def put(
+        self,
+        sample: Sample,
+        t_arrived: float,
+        *,
+        uncertainty: float | None = None,
+        round_trip_us: float | None = None,
+        way_us: float = math.nan,
+    ) -> None:
+        """Put a sample in; never blocks, and copies the arrays.
 
-    tick: int
-    sample: Sample
-    t_arrived: float
+        Parameters
+        ----------
+        sample : Sample
+            A solver's is valid at the end of its step, a bench's when it arrived, where it says
+            nothing else. NaN in `t_valid`: no new value of this output.
+        t_arrived : float
+            When it arrived, in session time, s.
+        uncertainty : float, optional
+            Of a bench: how well its clock is known, s; NaN: not yet. Validity that lies in the
+            future by more than that shows how far the clock is off, and is set to `t_arrived`.
+        round_trip_us, way_us : float, optional
+            Of a solver in another process: time from sending the step until the answer was read,
+            and until the solver took it.
+
+        Raises
+        ------
+        SolverError
+            If it does not have as many outputs as were announced.
+        """
+
+
+class _Nowhere:
+    """Drops samples: there is no exchange yet."""
+
+    def put(self, *arguments: object, **more: object) -> None:
+        pass
 
 
 class LinearModel(NamedTuple):
@@ -148,9 +178,9 @@ class Description:
 class Link(abc.ABC):
     """A subsystem as the master drives it.
 
-    Life: `open` → `initialize` → `arm` → (`dispatch`, `poll`)* → `stop` → `close`, with `safe` at
-    any time after `open`. Every awaited method has a deadline of its own and raises `PeerLost` when
-    it passes; `safe`, `stop` and `close` never raise and may be called twice.
+    Life: `open` → `initialize` → `arm` → (`dispatch`, `receive`)* → `stop` → `close`, with `safe`
+    at any time after `open`. Every awaited method has a deadline of its own and raises `PeerLost`
+    when it passes; `safe`, `stop` and `close` never raise and may be called twice.
 
     Parameters
     ----------
@@ -169,6 +199,8 @@ class Link(abc.ABC):
     #: Whether the table's ``spawn`` command is started.
     spawns: ClassVar[bool] = False
 
+    #: Where samples go; set once `inputs` and `outputs` are known.
+    inbox: SampleSink = _Nowhere()
     inputs: tuple[Port, ...] = ()
     outputs: tuple[Port, ...] = ()
     #: Messages that never arrived, as far as the link can tell.
@@ -289,15 +321,16 @@ class Link(abc.ABC):
         """
 
     @abc.abstractmethod
-    def poll(self) -> Sequence[Arrival]:
-        """Return what has arrived since the last call; never blocks.
+    def receive(self) -> None:
+        """Put what has arrived since the last call into `inbox`; never blocks.
 
-        Raises `PeerLost` when the subsystem is known to be gone.
+        Samples may also be put there between two calls, as soon as they are known.
+
+        Raises
+        ------
+        PeerLost
+            If the subsystem is known to be gone.
         """
-
-    def take(self) -> Sequence[Arrival]:
-        """As `poll`, of what is known without a look at a socket that links share."""
-        return self.poll()
 
     def keep_states(self) -> None:
         """From now on keep the state before each step, for `go_back`."""
@@ -306,12 +339,12 @@ class Link(abc.ABC):
     def go_back(self, tick: int, h: float) -> None:
         """Undo the step of the last dispatch and make it again with the length `h` [s].
 
-        Never blocks; `poll` has the answer. Only where `can_go_back`, and after `keep_states`.
+        Never blocks; the answer goes to `inbox`. Only where `can_go_back`, and after `keep_states`.
         """
         raise NotImplementedError
 
     def fileno(self) -> int | None:
-        """File descriptor that is readable when `poll` has something; None: poll again at once."""
+        """Descriptor that is readable when something has arrived; None: ask `receive` again."""
         return None
 
     async def safe(self, reason: str) -> None:

@@ -12,7 +12,7 @@ from hilrt.config.from_toml import build
 from hilrt.config.structs import Session, SubsystemOptions
 from hilrt.coupling.build_model import build_model
 from hilrt.exchange.exchange import Exchange
-from hilrt.link import Arrival, Link, Ports
+from hilrt.link import Link, Ports
 from hilrt.reliability.flags import FlagChange, flag_changes
 from hilrt.session.assembly import Assembled, as_fast_as_possible, real_time
 from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
@@ -74,7 +74,7 @@ class MemoryLink(Link):
     Parameters
     ----------
     hold_back : callable
-        From a tick to the number of polls that the answer to its dispatch stays away.
+        From a tick to the number of looks that the answer to its dispatch stays away.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class MemoryLink(Link):
         self.inputs, self.outputs = tuple(solver.inputs), tuple(solver.outputs)
         self.hold_back = hold_back
         self.asked: list[Asked] = []
-        self._answer: Arrival | None = None
+        self._answer: tuple[Sample, float] | None = None
         self._wait = 0
 
     async def open(self) -> None:
@@ -102,16 +102,16 @@ class MemoryLink(Link):
         assert self._answer is None or self.physical, "a second advance while one is outstanding"
         self.asked.append(Asked(tick, t, h, coefficients.copy()))
         sample = self.solver.advance(t, h, InputPolynomial(t, self.asked[-1].coefficients))
-        self._answer, self._wait = Arrival(tick, sample, t + h), self.hold_back(tick)
+        self._answer, self._wait = (sample, t + h), self.hold_back(tick)
 
-    def poll(self) -> Sequence[Arrival]:
+    def receive(self) -> None:
         if self._answer is None:
-            return ()
+            return
         if self._wait > 0:
             self._wait -= 1
-            return ()
-        arrival, self._answer = self._answer, None
-        return (arrival,)
+            return
+        answer, self._answer = self._answer, None
+        self.inbox.put(*answer)
 
 
 def hosted(name: str, solver: Solver) -> InProcessLink:
@@ -177,7 +177,7 @@ class Stepping:
         self.exchange = Exchange(
             self.numerics, list(self.links.values()), self.tables.master.step, misses
         )
-        self.exchange.start(0.0, self.samples)
+        self.exchange.start(self.samples)
 
     @property
     def assembled(self) -> Assembled:

@@ -16,7 +16,6 @@ from hilrt.bench.guard_states import NS, BenchView, GuardSettings, GuardState
 from hilrt.bench.guardian import Guardian
 from hilrt.bench.read_bench import MASTER_SHARE
 from hilrt.bench.set_points import SetPointLimits
-from hilrt.link import Arrival
 from hilrt.solver import Floats, InputPolynomial, Port, Sample
 from tests.stepping import MemoryLink, Stepping
 from tests.tip_in import ACTUATION_DELAY_S, Bench, Car
@@ -86,12 +85,10 @@ class NearLink(MemoryLink):
         wait = self._random.uniform(2e-4, 8e-4)
         heapq.heappush(self._under_way, (now + wait, round(now * 1e3), sample))
 
-    def poll(self) -> list[Arrival]:
-        arrived = []
+    def receive(self) -> None:
         while self._under_way and self._under_way[0][0] <= self._now + 1e-9:
-            t, tick, sample = heapq.heappop(self._under_way)
-            arrived.append(Arrival(tick, sample, t))
-        return arrived
+            t, _, sample = heapq.heappop(self._under_way)
+            self.inbox.put(sample, t)
 
 
 def run(master_jerk: float, gateway_jerk: float, seed: int, skipping: float) -> tuple[float, ...]:

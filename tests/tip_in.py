@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from hilrt.link import Arrival
 from hilrt.models.driveline import Driveline
 from hilrt.models.dynamometer import DynoMode
 from hilrt.models.engine_bench import EngineBench
@@ -125,12 +123,10 @@ class FarLink(MemoryLink):
         if chance.random() >= way.loss:
             heapq.heappush(self._under_way, (self._now + wait, tick, sample))
 
-    def poll(self) -> Sequence[Arrival]:
-        arrived = []
+    def receive(self) -> None:
         while self._under_way and self._under_way[0][0] <= self._now + 1e-9:
-            t, tick, sample = heapq.heappop(self._under_way)
-            arrived.append(Arrival(tick, sample, t))
-        return arrived
+            t, _, sample = heapq.heappop(self._under_way)
+            self.inbox.put(sample, t)
 
 
 def run(distance: Distance, *, compensated: bool, noise: bool = False, seed: int = 0) -> Floats:

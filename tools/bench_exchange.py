@@ -43,13 +43,18 @@ import other_masters
 import zmq
 
 from hilrt import InputPolynomial, Port, Sample, Solver
+from hilrt.exchange.channel_table import ChannelTable
 from hilrt.exchange.exchange import STANDSTILL_S
+from hilrt.exchange.inbox import Inboxes
 from hilrt.exchange.waiter import Waiter
 from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.hosting.solver_process import serve
 from hilrt.peers.hub import Hub
 from hilrt.peers.peer import Peer
 from hilrt.peers.wire import Advance, Advanced, encode, pack
+from hilrt.tables.given import empty_input
+from hilrt.tables.record import table
+from hilrt.tables.state import SUBSYSTEMS
 from hilrt_adapters.zeromq import ZeroMQLink, ZeroMQOptions
 
 PORTS = 4
@@ -127,7 +132,6 @@ class Through:
         ]
         self.coefficients = np.zeros((ORDER + 1, PORTS))
         self.tick = 0
-        self.waiting: list[ZeroMQLink] = []
         for link in self.links:
             self.hub.add(link)
         self.processes = [start(host, self.hub.address, link.name) for link in self.links]
@@ -136,19 +140,26 @@ class Through:
         for link in self.links:
             await link.open()
             await link.initialize(0.0, np.zeros(PORTS))
+        n = len(self.links)
+        channels = ChannelTable([1] * n, [0] * n, [0] * n, [9] * n, 1e-3, table(SUBSYSTEMS, n))
+        parts = [slice(PORTS * s, PORTS * (s + 1)) for s in range(n)]
+        slices, given = list(zip(parts, parts, strict=True)), empty_input(n, PORTS * n, PORTS * n)
+        names = [link.name for link in self.links]
+        self.inboxes, self.channels = Inboxes(names, slices, channels.rows, given), channels
+        for link, inbox in zip(self.links, self.inboxes.of, strict=True):
+            link.inbox = inbox
 
     async def exchange(self, waiter: Waiter) -> None:
         self.tick += 1
         for link in self.links:
             link.dispatch(self.tick, self.tick * 1e-3, 1e-3, self.coefficients)
-        self.waiting = self.links
         while not self.answered():
             await waiter.wait(lambda: not self.answered())
+        self.inboxes.accept(0)
 
     def answered(self) -> bool:
         self.hub.drain()
-        self.waiting = [link for link in self.waiting if not link.take()]
-        return not self.waiting
+        return bool(self.channels.answered.all())
 
     async def block(self, count: int) -> list[float]:
         waiter = Waiter([self.hub.fileno()], block_s=STANDSTILL_S)

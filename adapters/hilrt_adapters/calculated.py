@@ -5,13 +5,12 @@ The link only stands for them, so that channels are outputs like those of any ot
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from hilrt.config.structs import Calculated, SubsystemOptions
-from hilrt.link import Arrival, Description, Link
+from hilrt.link import Description, Link
 from hilrt.solver import Floats, Port, Ports, Sample
 
 
@@ -28,7 +27,7 @@ class CalculatedLink(Link):
     options: CalculatedOptions
     can_go_back = True
 
-    _answer: Arrival | None = None
+    _end: float | None = None  # of the step to answer
     _start = 0.0
 
     @classmethod
@@ -50,13 +49,13 @@ class CalculatedLink(Link):
 
     def dispatch(self, tick: int, t: float, h: float, coefficients: Floats) -> None:
         """The interval has been answered."""
-        self._start = t
-        self._answer = Arrival(tick, Sample(self._nothing), t + h)
+        self._start, self._end = t, t + h
 
-    def poll(self) -> Sequence[Arrival]:
+    def receive(self) -> None:
         """The answer to the last dispatch."""
-        answer, self._answer = self._answer, None
-        return () if answer is None else (answer,)
+        if self._end is not None:
+            self.inbox.put(Sample(self._nothing), self._end)
+            self._end = None
 
     def keep_states(self) -> None:
         """There are none: what filters remember is in the step's own state."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -19,9 +18,10 @@ from hilrt.can.database import database_file
 from hilrt.can.message_stats import REASONS
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError, PeerLost, ProtocolError
-from hilrt.link import Arrival, CodeRun, Command, Description
+from hilrt.link import CodeRun, Command, Description
 from hilrt.peers.remote_link import RemoteLink
 from hilrt.peers.wire import (
+    F8,
     Arm,
     Armed,
     FromPeer,
@@ -53,7 +53,7 @@ _DRIVER = CodeRun(
 class GatewayLink(RemoteLink):
     """A bench: it cannot wait and cannot be stepped; its gateway guards it.
 
-    The gateway's own decision to secure the bench is a `PeerLost` at the next `poll`; the gateway
+    The gateway's own decision to secure the bench is a `PeerLost` at the next look; the gateway
     stays reachable, so `safe` and `stop` still work and wait for the safe profile.
     """
 
@@ -173,28 +173,34 @@ class GatewayLink(RemoteLink):
         self._enabled = False
         self.not_at_rest = "" if message.complete else "not every input reached its safe value"
 
-    def take(self) -> Sequence[Arrival]:
+    def receive(self) -> None:
         """As in `RemoteLink`; `PeerLost` also when the gateway has secured the bench by itself."""
-        arrivals = super().take()
+        super().receive()
         if self._secured is not None:
             raise PeerLost(self.name, self._secured)
-        return arrivals
 
-    def receive(self, message: FromPeer, at_ns: int) -> Arrival | None:
-        """Measurements to an arrival; the news that the bench is secured ends the session."""
+    def received(self, message: FromPeer, at_ns: int) -> None:
+        """Put measurements into the inbox; the news that the bench is secured ends the session."""
         if isinstance(message, Measurements):
-            arrival = self._arrival(message, at_ns)
-            # The bench runs before the session does; its first values are those of `initialize`.
-            return arrival if self.hub.epoch_ns else None
-        if isinstance(message, Secured):
+            hub, clock = self.hub, self.peer.clock
+            self._count(message)
+            zero = hub.epoch_ns + clock.offset_at(hub.clock())  # of session time, on its clock
+            sample = Sample(np.frombuffer(message.y, F8))
+            sample.t_valid = np.array([(t - zero) * 1e-9 for t in message.t_valid_ns])
+            if message.realised is not None:
+                sample.realised = np.frombuffer(message.realised, F8)
+            self.latest = sample.y
+            if hub.epoch_ns:  # before, the bench runs, but the session does not
+                self.inbox.put(sample, self.arrival_time(at_ns), uncertainty=clock.uncertainty)
+        elif not isinstance(message, Secured):
+            super().received(message, at_ns)
+        elif not self._answer(message):
             self._rests(message)
             if not self.peer.stopping:
                 self._secure(message)
-        else:
-            self.unexpected(message)
-        return None
 
-    def _arrival(self, message: Measurements, at_ns: int) -> Arrival:
+    def _count(self, message: Measurements) -> None:
+        """Count what the gateway has lost or dropped, and measurements that are missing."""
         if self._seq >= 0:
             self.lost += max(0, message.seq - self._seq - 1)
         self._seq = max(self._seq, message.seq)
@@ -202,25 +208,13 @@ class GatewayLink(RemoteLink):
             self.lost += self._since("lost", message)
             self.dropped += sum(self._since(reason, message) for reason in NOT_USED)
             self._counters = message.counters
-        # Of session time, on the gateway's clock.
-        zero = self.hub.epoch_ns + self.peer.clock.offset_at(self.hub.clock())
-        realised = None
-        if message.realised is not None:
-            realised = unpack(message.realised, self.n_inputs)
-        sample = Sample(
-            y=unpack(message.y, self.n_outputs),
-            t_valid=np.array([(t - zero) * 1e-9 for t in message.t_valid_ns]),
-            realised=realised,
-            info=self._counters,
-        )
-        self.latest = sample.y
-        return Arrival(message.tick, sample, self.arrival_time(at_ns))
 
     def _since(self, key: str, message: Measurements) -> int:
         """How much a total of the gateway has grown since its last ones."""
         return message.counters.get(key, 0) - self._counters.get(key, 0)
 
     def _secure(self, message: Secured) -> None:
+        self.hub.changed[self] = None
         complete = "" if message.complete else ", and not every input reached its safe value"
         self._secured = f"the gateway has run the safe profile: {message.reason}{complete}"
         waiting: list[asyncio.Future[Armed]] = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -13,7 +12,7 @@ from hilrt.errors import PeerLost, SolverError
 from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.hosting.linear_model import find_linear_model
 from hilrt.hosting.load_solver import load_solver
-from hilrt.link import Arrival, CodeRun, Description, LinearModel, Link
+from hilrt.link import CodeRun, Description, LinearModel, Link
 from hilrt.solver import Floats, Sample, Solver
 
 
@@ -41,8 +40,8 @@ def model_folders(path: str | None, folder: Path) -> list[Path]:
 class InProcessLink(Link):
     """A solver called directly.
 
-    `dispatch` only notes the inputs; the first `poll` after it runs the step. So every input of a
-    tick is dispatched before any in-process solver computes.
+    `dispatch` only notes the inputs; the first `receive` after it runs the step. So every input of
+    a tick is dispatched before any in-process solver computes.
 
     Attributes
     ----------
@@ -60,8 +59,8 @@ class InProcessLink(Link):
 
     solver: Solver
     _hosted: HostedSolver
-    #: Tick, start, length and coefficients; without these, the last step again.
-    _job: tuple[int, float, float, Floats | None] | None = None
+    #: Start, length and coefficients; without these, the last step again.
+    _job: tuple[float, float, Floats | None] | None = None
     _t: float = 0.0  # start of the last step
     _lost: str | None = None
 
@@ -120,8 +119,8 @@ class InProcessLink(Link):
             raise self._lose(error) from error
 
     def dispatch(self, tick: int, t: float, h: float, coefficients: Floats) -> None:
-        """Note the inputs; the step runs in `poll`."""
-        self._job = (tick, t, h, coefficients.copy())
+        """Note the inputs; the step runs in `receive`."""
+        self._job = (t, h, coefficients.copy())
         self._t = t
 
     def keep_states(self) -> None:
@@ -129,29 +128,27 @@ class InProcessLink(Link):
         self._hosted.keeps = True
 
     def go_back(self, tick: int, h: float) -> None:
-        """See `Link.go_back`; like a dispatch, it runs in `poll`."""
-        self._job = (tick, self._t, h, None)
+        """See `Link.go_back`; like a dispatch, it runs in `receive`."""
+        self._job = (self._t, h, None)
 
-    def poll(self) -> Sequence[Arrival]:
-        """Run the step that was dispatched, if there is one; it counts as arriving at its end."""
+    def receive(self) -> None:
+        """Run the step that was dispatched, if there is one."""
+        if self._job is not None or self._lost is not None:
+            self.inbox.put(*self.step())
+
+    def step(self) -> tuple[Sample, float]:
+        """Run the step that was dispatched; its sample, and its end, at which it arrives, s."""
         if self._lost is not None:
             raise PeerLost(self.name, self._lost)
-        if self._job is None:
-            return ()
-        tick, t, h, coefficients = self._job
+        assert self._job is not None
+        t, h, coefficients = self._job
         self._job = None
         try:
             if coefficients is None:
-                sample = self._hosted.go_back(h)
-            else:
-                sample = self._hosted.advance(t, h, coefficients)
+                return self._hosted.go_back(h), t + h
+            return self._hosted.advance(t, h, coefficients), t + h
         except SolverError as error:
             raise self._lose(error) from error
-        return (Arrival(tick, sample, t + h),)
-
-    def take(self) -> Sequence[Arrival]:
-        """As `poll`; mostly the step has run by then."""
-        return () if self._job is None and self._lost is None else self.poll()
 
     async def stop(self, reason: str) -> None:
         """Let the solver release what it holds."""

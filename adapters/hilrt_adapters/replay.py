@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -23,7 +22,7 @@ from hilrt.config.session_tables import NonNegative
 from hilrt.config.structs import SubsystemOptions
 from hilrt.config.units import UNSTATED
 from hilrt.errors import ConfigError
-from hilrt.link import Arrival, Description, Link
+from hilrt.link import Description, Link
 from hilrt.record.messages import Signal
 from hilrt.solver import Floats, Port, Ports, Sample
 from hilrt_adapters.recorded_frames import check_frames, read_recording
@@ -65,7 +64,7 @@ class ReplayLink(Link):
         super().__init__(name, options, folder)
         self._tracks: list[Track] = []
         self._end = math.inf
-        self._pending: tuple[int, float, float] | None = None  # tick, start and end of the step
+        self._pending: tuple[float, float] | None = None  # start and end of the step
         self.recording: RecordedTracks | None = None
 
     @classmethod
@@ -126,15 +125,14 @@ class ReplayLink(Link):
 
     def dispatch(self, tick: int, t: float, h: float, coefficients: Floats) -> None:
         """Advance to ``t + h`` [s]."""
-        self._pending = (tick, t, t + h)
+        self._pending = (t, t + h)
 
-    def poll(self) -> Sequence[Arrival]:
-        """One arrival for every dispatch."""
-        if self._pending is None:
-            return ()
-        tick, t, t_end = self._pending
-        self._pending = None
-        return (Arrival(tick, self._sample(t_end), t),)
+    def receive(self) -> None:
+        """One sample for every dispatch."""
+        if self._pending is not None:
+            t, t_end = self._pending
+            self._pending = None
+            self.inbox.put(self._sample(t_end), t)
 
     def _sample(self, t: float) -> Sample:
         """Values valid at session time `t` [s]."""

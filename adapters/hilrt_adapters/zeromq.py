@@ -13,7 +13,7 @@ import numpy as np
 from hilrt.config.structs import SubsystemOptions
 from hilrt.errors import NoAnswer, ProtocolError
 from hilrt.fmu.command import is_fmu_command, spawned_fmu
-from hilrt.link import Arrival, Description, LinearModel
+from hilrt.link import Description, LinearModel
 from hilrt.peers.linear_answer import linear_model
 from hilrt.peers.remote_link import RemoteLink
 from hilrt.peers.wire import (
@@ -129,12 +129,12 @@ class ZeroMQLink(RemoteLink):
         self._finite(sample.y, "initialized")
         return sample
 
-    def receive(self, message: FromPeer, at_ns: int) -> Arrival | None:
-        """An `Advanced` to an arrival."""
+    def received(self, message: FromPeer, at_ns: int) -> None:
+        """Put the outputs of an `Advanced` into the inbox."""
         if not isinstance(message, Advanced):
-            self.unexpected(message)
-            return None
-        n = self.n_outputs
+            super().received(message, at_ns)
+            return
+        n, way_us = self.n_outputs, math.nan
         sample = Sample(
             y=vector(message.y),
             dy=None if message.dy is None else unpack(message.dy, -1, n),
@@ -143,19 +143,16 @@ class ZeroMQLink(RemoteLink):
             event_t=message.event_t,
             ended=message.ended,
         )
-        self._note_times(message, at_ns)
-        self._finite(sample.y, "advanced of tick", message.tick)
-        return Arrival(message.tick, sample, self.arrival_time(at_ns))
-
-    def _note_times(self, message: Advanced, at_ns: int) -> None:
-        self.round_trip_us = (at_ns - self.sent_ns) * 1e-3
         clock = self.peer.clock
         if message.received_ns and clock.round_trip_ns is not None:
             taken_ns = clock.to_master_ns(message.received_ns)
-            self.way_us = max(0.0, (taken_ns - self.sent_ns) * 1e-3)
+            way_us = max(0.0, (taken_ns - self.sent_ns) * 1e-3)
+        self._finite(sample.y, "advanced of tick", message.tick)
+        round_trip_us = (at_ns - self.sent_ns) * 1e-3
+        self.inbox.put(sample, self.arrival_time(at_ns), round_trip_us=round_trip_us, way_us=way_us)
 
     def _finite(self, y: Floats, *where: object) -> None:
-        """A solver that returns NaN cannot go on: `poll` raises `PeerLost` from now on."""
+        """A solver that returns NaN cannot go on: `receive` raises `PeerLost` from now on."""
         if math.isfinite(sum(y.tolist())) or np.isfinite(y).all():
             return
         channels = [name for port in self.outputs for name in port.channels()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,7 @@ from hilrt.errors import ConfigError, HilrtError
 from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.hosting.linearise import CannotLinearise, Constant, Differentiated, Dynamics, Exact, size
 from hilrt.hosting.load_solver import load_solver
-from hilrt.link import Arrival, Link
+from hilrt.link import Link
 from hilrt.models.linear import Linear
 from hilrt.solver import Floats, Ports, Sample, Solver
 
@@ -60,7 +60,7 @@ class SubsystemModel(Link):
         """Not in an analysis."""
         raise NotImplementedError
 
-    def poll(self) -> Sequence[Arrival]:
+    def receive(self) -> None:
         """Not in an analysis."""
         raise NotImplementedError
 

@@ -85,11 +85,14 @@ def entry_point(function: Callable[..., Any], *arguments: Any) -> Callable[..., 
     return cast(Callable[..., Any], dispatcher.get_overload(signature))
 
 
-def bound(function: Callable[..., Any], *tables: Any) -> Callable[[], Any]:
-    """`function` of these tables, which it keeps: namedtuples of tables, or arrays.
+def bound(
+    function: Callable[..., Any], *tables: Any, numbers: tuple[int | float, ...] = ()
+) -> Callable[..., Any]:
+    """`function` of these tables, which it keeps; called with numbers of the types of `numbers`.
 
-    A namedtuple is one pointer (`hilrt.compilation.numba_tables`). What becomes compiled code first
-    decides on the types; others are refused here, as nothing looks at them later.
+    Tables are namedtuples of tables, or arrays. A namedtuple is one pointer
+    (`hilrt.compilation.numba_tables`). What becomes compiled code first decides on the types;
+    others are refused here, as nothing looks at them later.
 
     Raises
     ------
@@ -99,7 +102,7 @@ def bound(function: Callable[..., Any], *tables: Any) -> Callable[[], Any]:
     if _numba.config.DISABLE_JIT:
         return functools.partial(interpreted(function), *tables)
     dispatcher: Any = function
-    given, signature = _pointers(tables)
+    given, signature = _pointers((*tables, *numbers))
     for known in dispatcher.signatures:
         if [type(kind) for kind in known] != [type(kind) for kind in signature]:
             continue  # a call from Python with the namedtuples themselves
@@ -109,7 +112,7 @@ def bound(function: Callable[..., Any], *tables: Any) -> Callable[[], Any]:
                     f"{dispatcher.py_func.__name__}: {difference(kind, before)} in argument "
                     f"{number + 1}; make it with `hilrt.tables.record.table` and its layout"
                 )
-    return functools.partial(entry_point(function, *given), *given)
+    return functools.partial(entry_point(function, *given), *given[: len(tables)])
 
 
 def is_kept(function: Callable[..., Any], *tables: Any) -> bool:
@@ -122,9 +125,9 @@ def is_kept(function: Callable[..., Any], *tables: Any) -> bool:
     return kept is None or bool(kept(signature, dispatcher.targetctx))
 
 
-def _pointers(tables: tuple[Any, ...]) -> tuple[list[Any], tuple[Any, ...]]:
+def _pointers(arguments: tuple[Any, ...]) -> tuple[list[Any], tuple[Any, ...]]:
     """What compiled code is given for these, and its types."""
-    given = [Tables(t) if isinstance(t, tuple) else t for t in tables]
+    given = [Tables(t) if isinstance(t, tuple) else t for t in arguments]
     return given, tuple(_numba.typeof(t) for t in given)
 
 

@@ -7,7 +7,6 @@ it or leaves over it: for four subsystems `look_at_channels` takes 0.1 us, for a
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -78,23 +77,6 @@ def look_at_channels(
 
 
 @compiled
-def take_answer(channels: Table, cut: Table, s: int, t_ns: int, compute_us: float) -> float:
-    """Solver `s` has answered: it stands where its outstanding interval ends.
-
-    Returns that session time [s]; NaN, and nothing changes, if it lies beyond `t_ns`, as the end of
-    a longer step may.
-    """
-    channel, given = channels[s], cut[s]
-    if channel.answer_ns > t_ns:
-        return math.nan
-    end: float = channel.answer_ns * 1e-9
-    given.reached, given.covered = end, end - channel.newest
-    channel.newest, channel.compute_us = end, compute_us
-    channel.busy = channel.answered = 0
-    return end
-
-
-@compiled
 def note_dispatch(channels: Table, leaving: Table, t_ns: int, h_ns: int) -> None:
     """Solvers that get their inputs for the macro step ``[t_ns, t_ns + h_ns]`` owe an answer."""
     for s in range(len(channels)):
@@ -122,14 +104,14 @@ class ChannelTable:
         As in `CHANNELS`.
     step : float
         Base macro step, s.
-    cut, leaving : table, n records
-        Of the subsystems in `StepInput`, which `look` fills, and in `State`.
+    leaving : table, n records
+        Of the subsystems in `State`.
 
     Attributes
     ----------
     rows : table, n records of `CHANNELS`
-    look, take_answer, note_dispatch, first_owing : callable
-        `look_at_channels` and the functions of these names, of this table.
+    note_dispatch, first_owing : callable
+        The functions of these names, of this table.
     """
 
     def __init__(
@@ -139,10 +121,9 @@ class ChannelTable:
         catches_up: Sequence[bool],
         max_misses: Sequence[int],
         step: float,
-        cut: Table,
         leaving: Table,
     ) -> None:
-        self.rows, self.cut = table(CHANNELS, len(every)), cut
+        self.rows = table(CHANNELS, len(every))
         self.rows["every"], self.rows["physical"] = every, physical
         self.rows["catches_up"], self.rows["max_misses"] = catches_up, max_misses
         self.rows["patience"] = BENCH_PATIENCE * step * np.asarray(every, dtype=float)
@@ -151,15 +132,6 @@ class ChannelTable:
         self.answer_ns, self.pending_end_ns = self.rows["answer_ns"], self.rows["pending_end_ns"]
         self.newest, self.age = self.rows["newest"], self.rows["age"]
         self.compute_us, self.wire_us = self.rows["compute_us"], self.rows["wire_us"]
-        self.misses, self.late = self.rows["misses"], self.rows["late"]
-        self.rejoined = self.rows["rejoined"]
-        both = self.rows, self.cut
-        self.look: Callable[[int, int, float], tuple[int, int]] = functools.partial(
-            entry_point(look_at_channels, *both, 0, 0, 0.0), *both
-        )
-        self.take_answer: Callable[[int, int, float], float] = functools.partial(
-            entry_point(take_answer, *both, 0, 0, 0.0), *both
-        )
         self.note_dispatch: Callable[[int, int], None] = functools.partial(
             entry_point(note_dispatch, self.rows, leaving, 0, 0), self.rows, leaving
         )

@@ -1,9 +1,9 @@
 """The exchange: the cut at the tick, and the fan-out of inputs. The only fan-out.
 
-Each subsystem has a `Channel`; a channel is looked at when something has arrived for it or leaves
-over it, and the `ChannelTable` says of all at once which are due, late, and how old. In real time
-no subsystem is waited for: `receive_early` takes in what arrives while the master sleeps, and `cut`
-what has come since. As fast as possible, `collect` waits until
+Connections put samples into their subsystem's inbox whenever they arrive, and one compiled cut per
+tick makes the step input of them (`hilrt.exchange.inbox`). In real time no subsystem is waited for:
+`receive_early` receives what arrives while the master sleeps, and `cut` what has come since; a
+`Channel` brings the inputs to one subsystem. As fast as possible, `collect` waits until
 every stepped solver that is due has answered, with a timeout.
 """
 
@@ -15,17 +15,16 @@ import numpy as np
 
 from hilrt.exchange.channel import Channel
 from hilrt.exchange.channel_table import ChannelTable
+from hilrt.exchange.inbox import Inboxes
 from hilrt.exchange.missed_samples import MissedSamples
-from hilrt.exchange.peer_times import AnswerTimes
 from hilrt.exchange.reports import Reports
-from hilrt.exchange.step_input_writer import StepInputWriter
 from hilrt.exchange.waiter import Waiter
 from hilrt.link import Link
 from hilrt.peers.hub import Hub
 from hilrt.solver import InputPolynomial, Sample
 from hilrt.step.numerics import Numerics
-from hilrt.tables import given, state
-from hilrt.tables.given import StepInput
+from hilrt.tables import state
+from hilrt.tables.given import StepInput, empty_input
 from hilrt.tables.record import Table, table
 from hilrt.timing.early_reception import LOOK_NS
 from hilrt.timing.monotonic import monotonic_ns
@@ -60,12 +59,10 @@ class Exchange:
         Whether any subsystem is in another process.
     reports : Reports
         What the subsystems report for people.
-    times : AnswerTimes
-        What the remote solvers' answers took.
+    times_of : callable
+        What the answers of a remote solver took, by its number.
     age, compute_us, wire_us : ndarray, shape (n,)
         Fields of `channels`.
-    taken : int
-        Samples taken in so far.
     rest_ns : int
         `StepInput.rest` of the next cut, ns.
     ended : dict of str
@@ -88,10 +85,11 @@ class Exchange:
         catches_up = [own and not link.physical for own, link in zip(late, links, strict=True)]
         physical = [link.physical for link in links]
         every = [int(every) for every in network.every]
-        cut, leaving = self.given.subsystems, numerics.state.subsystems
-        self._table = ChannelTable(every, physical, catches_up, max_misses, step, cut, leaving)
+        leaving = numerics.state.subsystems
+        self._table = ChannelTable(every, physical, catches_up, max_misses, step, leaving)
         self.channels: Table = self._table.rows
-        self._writer = StepInputWriter(network, self.given)
+        slices = list(zip(network.outputs.slices, network.inputs.slices, strict=True))
+        self._inboxes = Inboxes(network.subsystems, slices, self.channels, self.given)
         self.age, self.compute_us = self._table.age, self._table.compute_us
         self.wire_us = self._table.wire_us
         # What leaves the master, as views; the polynomials with shape (order + 1, nu).
@@ -104,40 +102,44 @@ class Exchange:
         self._dispatch, self._h = subsystems["dispatch"], subsystems["h"]
         self._t_start, self._tick = subsystems["t_start"], self.given.session["tick"]
         self._channels = [
-            Channel(s, link, self._table, part, sent[:, part], catches_up[s])
-            for s, (link, part) in enumerate(zip(links, network.inputs.slices, strict=True))
+            Channel(s, link, self._table, inbox, part, sent[:, part], catches_up[s])
+            for s, (link, inbox, (_, part)) in enumerate(
+                zip(links, self._inboxes.of, slices, strict=True)
+            )
         ]
         self._of_name = {c.link.name: c for c in self._channels if c.remote is not None}
         self._polled = [c for c in self._channels if c.remote is None]
         self._sent_first = [c.remote if c.pending is None else None for c in self._channels]
         self._local = [c for c in self._polled if c.link.fileno() is None]
         self._catching_up = [c for c in self._channels if c.pending is not None]
-        #: Channels with arrivals that no cut has taken in, and those of solvers that came back.
-        self._waiting: dict[int, Channel] = {}
+        self._goes_back = np.array([link.can_go_back for link in links], dtype=bool)
+        #: Channels of solvers that came back.
         self._returned: dict[int, Channel] = {}
         #: All remote links share it: one look at its socket serves them all.
         hubs = (c.remote.hub for c in self._channels if c.remote is not None)
         self._hub: Hub | None = next(hubs, None)
         self.remote = self._hub is not None
         self.reports = Reports(self._hub, self.links)
-        self.times = AnswerTimes(self._table.wire_us)
+        self.times_of = self._inboxes.times_of
         self._missed = MissedSamples(self.links, self._table, self.reports)
         self._waiter: Waiter | None = None
         self._next_ns = 0
-        self._open = True  # `start` puts the first samples in
-        self.taken = self.rest_ns = 0
+        self.rest_ns = 0
         self.ended: dict[str, str] = {}
 
-    def start(self, t0: float, samples: Sequence[Sample]) -> None:
+    def start(self, samples: Sequence[Sample]) -> None:
         """Take the initialized samples as what tick 0 finds."""
-        for channel, sample in zip(self._channels, samples, strict=True):
-            channel.begin(sample, t0, self._writer)
-        self.taken += len(samples)
+        self._inboxes.begin(samples)
 
     # --- the cut ------------------------------------------------------------------------------
 
+    @property
+    def taken(self) -> int:
+        """Samples accepted so far."""
+        return self._inboxes.taken
+
     def cut(self, tick: int, t_ns: int, elapsed_ns: int) -> None:
-        """Take what has arrived into the `StepInput` of this tick.
+        """Make the `StepInput` of this tick of what has arrived.
 
         Parameters
         ----------
@@ -152,12 +154,11 @@ class Exchange:
             If a subsystem is known to be gone or has missed more ticks than its policy allows.
         """
         if self._hub is not None:
-            self._hub.receive(self._hub.clock() + LOOK_NS)
-        self._take_in(t_ns, self._polled)
-        self._open = False
-        elapsed = elapsed_ns * 1e-9
-        regular, lost = self._table.look(tick, t_ns, elapsed)
-        self._writer.finish(tick, t_ns * 1e-9, elapsed, self.rest_ns * 1e-9, regular)
+            self._receive(self._hub.clock() + LOOK_NS)
+        for channel in self._polled:
+            channel.link.receive()
+        lost = self._inboxes.cut(tick, t_ns, elapsed_ns, self.rest_ns)
+        self.ended |= self._inboxes.new_ends()
         if lost >= 0:
             raise self._missed.too_many(lost)
 
@@ -165,57 +166,50 @@ class Exchange:
         """Descriptor of all remote subsystems; None if there are none."""
         return None if self._hub is None else self._hub.fileno()
 
-    def receive_early(self, t_ns: int, until_ns: int, *, first: bool) -> int:
-        """Take in what has arrived for the coming cut at `t_ns`, while the master sleeps.
+    def receive_early(self, until_ns: int, *, first: bool) -> int:
+        """Receive what has arrived for the coming cut, while the master sleeps.
 
         Never computes a step, sends a heartbeat or accepts a connection.
 
         Parameters
         ----------
-        t_ns : int
-            Session time of the cut, ns.
         until_ns : int
             Reading of the monotonic clock by which it ends, ns.
         first : bool
-            The first look since the slack: subsystems of this process have computed meanwhile.
+            The first look since the slack: also ask the subsystems that share no descriptor.
 
         Returns
         -------
         int
-            Messages and samples found.
+            Messages received.
         """
-        taken = self.taken
-        messages = 0 if self._hub is None else self._hub.receive(until_ns)
-        self._take_in(t_ns, self._polled if first else ())
-        return messages + self.taken - taken
+        messages = self._receive(until_ns)
+        for channel in self._polled if first else ():
+            channel.link.receive()
+        return messages
 
-    def _take_in(self, t_ns: int, polled: Sequence[Channel]) -> None:
-        """Enter what has been received, and is for the cut at `t_ns` [ns]."""
-        if not self._open:  # the first time in a new interval
-            self._writer.begin()
-            self._open = True
-        self._collect(polled)
-        for channel in list(self._waiting.values()):
-            self.taken += channel.take_in(t_ns, self._writer, self.times)
-            if channel.ended:
-                self.ended[channel.link.name] = channel.ended
-            if not channel.arrivals:
-                del self._waiting[channel.s]
+    def _receive(self, until_ns: int | None) -> int:
+        """Have the hub receive until then, or all; the number of messages, as far as it is known.
 
-    def _collect(self, polled: Sequence[Channel]) -> None:
-        """Have the channels take what the hub has received for them, and the `polled` ones look."""
-        hub = self._hub
-        if hub is not None:
-            for link in list(hub.arrived):
-                channel = self._of_name[link.name]
-                if channel.receive():
-                    self._waiting[channel.s] = channel
-                if channel.has_returned:
-                    self._returned[channel.s] = channel
-                del hub.arrived[link]
-        for channel in polled:
-            if channel.receive():
-                self._waiting[channel.s] = channel
+        Raises
+        ------
+        PeerLost
+            If a subsystem is found to be gone.
+        """
+        hub, messages = self._hub, 0
+        if hub is None:
+            return 0
+        if until_ns is None:
+            hub.drain()
+        else:
+            messages = hub.receive(until_ns)
+        for link in list(hub.changed) if hub.changed else ():
+            link.receive()
+            channel = self._of_name[link.name]
+            if channel.has_returned:
+                self._returned[channel.s] = channel
+            del hub.changed[link]
+        return messages
 
     def receive_reports(self) -> None:
         """Receive what remote subsystems have sent, however long that takes."""
@@ -253,17 +247,14 @@ class Exchange:
     def run_local(self) -> None:
         """Let in-process subsystems compute now, in the slack, instead of at the next cut."""
         for channel in self._local:
-            channel.compute()
+            channel.link.receive()
             if channel.pending is not None:
                 channel.compute_pending()
-            if channel.arrivals:
-                self._waiting[channel.s] = channel
 
     def upkeep(self) -> None:
-        """Heartbeats, new connections, answer times and solvers that came back, in the slack."""
+        """Heartbeats, new connections and solvers that came back, in the slack."""
         if self._hub is not None:
             self._hub.upkeep(self._hub.clock() + LOOK_NS)
-            self.times.count()
             self.readmit()
 
     # --- solvers that are behind, or came back ------------------------------------------------
@@ -293,9 +284,11 @@ class Exchange:
             waiter.close()
 
     def send_on(self) -> None:
-        """Take what has arrived, and send each solver that has answered its next interval."""
-        self.receive_reports()
-        self._take_in(self._next_ns, self._polled)
+        """Accept what has arrived, and send each solver that has answered its next interval."""
+        self._receive(None)
+        for channel in self._polled:
+            channel.link.receive()
+        self._inboxes.accept(self._next_ns)
         for channel in self._catching_up:
             channel.send_pending()
 
@@ -305,32 +298,32 @@ class Exchange:
         They begin from the inputs that the newest samples predict for it.
         """
         while self._returned:
-            s, channel = self._returned.popitem()
+            _, channel = self._returned.popitem()
             if channel.has_returned:  # and has not been lost again
                 net, part, now = self.network, channel.inputs, float(self.given.session["t"][0])
                 u0 = InputPolynomial(now, self._extrapolated[:, part])(self._next_ns * 1e-9)
                 own = (self._driven >= part.start) & (self._driven < part.stop)
                 u0[self._driven[own] - part.start] = self._demanded[own]
                 channel.restart(self._next_ns, np.clip(u0, net.u_min[part], net.u_max[part]))
-                self._waiting.pop(s, None)
 
     # --- as fast as possible ------------------------------------------------------------------
 
     def answered(self, t_ns: int) -> bool:
         """Poll; whether every stepped solver that was to reach `t_ns` or less has answered."""
-        self.receive_reports()
-        self._collect(())
+        self._receive(None)
         while (s := self._table.first_owing(t_ns)) >= 0:
             channel = self._channels[s]
-            if channel.remote is not None or not channel.receive():
+            if channel.remote is not None:
                 return False
-            self._waiting[s] = channel
+            channel.link.receive()
+            if not self._table.answered[s]:
+                return False
         return True
 
     async def collect(self, t_ns: int, timeout: float, stopping: Callable[[], bool]) -> None:
         """Wait until `answered` or `stopping`; `PeerLost` after `timeout` [s]."""
         if self._hub is not None:
-            self.times.waits_from = self._hub.session_time()
+            self._inboxes.wait_from(self._hub.session_time())
         if self.answered(t_ns):
             return
         deadline = monotonic_ns() + int(timeout * 1e9)
@@ -350,8 +343,8 @@ class Exchange:
 
         Only of subsystems that can go back to it.
         """
-        first = min((c.first_event() for c in self._waiting.values()), default=np.inf)
-        return float(first) if np.isfinite(first) else None
+        first = self._inboxes.first_event(self._goes_back)
+        return first if np.isfinite(first) else None
 
     def send_back(self, t_ns: int) -> None:
         """Have all that can go back end the step that has been answered at `t_ns` instead.
@@ -359,10 +352,8 @@ class Exchange:
         The others' answers wait for the point that they have stepped to.
         """
         length_ns = t_ns - round(float(self.given.session["t"][0]) * 1e9)
-        for channel in list(self._waiting.values()):
-            if channel.link.can_go_back:
-                channel.go_back(int(self._tick[0]), t_ns, length_ns)
-                del self._waiting[channel.s]
+        for s in np.flatnonzero(self._goes_back & (self._table.answered != 0)).tolist():
+            self._channels[s].go_back(int(self._tick[0]), t_ns, length_ns)
 
     def close(self) -> None:
         """Stop watching the links."""
@@ -373,5 +364,5 @@ class Exchange:
 
 def load_channels() -> None:
     """Load the compiled functions of all exchanges, or compile them."""
-    ChannelTable([], [], [], [], 0.0, table(given.SUBSYSTEMS, 0), table(state.SUBSYSTEMS, 0))
-    AnswerTimes(np.zeros(0))
+    channels = ChannelTable([], [], [], [], 0.0, table(state.SUBSYSTEMS, 0))
+    Inboxes([], [], channels.rows, empty_input(0, 0, 0))

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hilrt.solver import Floats
-from hilrt.timing.count_times import count_times
-from hilrt.timing.histogram import BINS, Distribution, Quantiles
-
-#: Times of each answer.
-_KINDS = 3
+from hilrt.compilation.compiled import compiled
+from hilrt.timing.count_times import count_us
+from hilrt.timing.histogram import Distribution, Quantiles
 
 
 @dataclass(frozen=True)
@@ -44,48 +41,38 @@ class PeerTimes:
         return {key: d.quantiles() if d.n else None for key, d in named.items()}
 
 
-class AnswerTimes:
-    """Times of all remote solvers: kept on the critical path, counted in the slack.
+@compiled
+def count_answer(
+    compute_us: float,
+    round_trip_us: float,
+    way_us: float,
+    waited: float,
+    counts: NDArray[np.int64],
+    longest_ns: NDArray[np.int64],
+) -> float:
+    """Count the times of one answer, and return the time on the wire [µs]; NaN where unknown.
 
     Parameters
     ----------
-    wire_us : ndarray, shape (n subsystems,)
-        Filled with the times of the newest answers on the wire; NaN where unknown.
-
-    Attributes
-    ----------
-    waits_from : float
-        Session time since which the master has waited for answers [s]; NaN in real time, where it
-        waits for none.
+    compute_us, round_trip_us, way_us : float
+        As `RemoteLink` knows them.
+    waited : float
+        How long the master had waited when it arrived [s]; NaN in real time, where it never waits.
+    counts, longest_ns : ndarray of int, shape (3, BINS), (3,)
+        Of the solver; changed in place.
     """
+    wire, wait = way_us, waited * 1e6
+    if not np.isnan(waited):
+        wait = max(0.0, wait)
+        # An answer that was there before the master looked has a round trip of unknown length.
+        wire = round_trip_us - compute_us if wait > 0.0 else np.nan
+    count_us(compute_us, 0, counts, longest_ns)
+    count_us(wire, 1, counts, longest_ns)
+    count_us(wait, 2, counts, longest_ns)
+    return wire
 
-    def __init__(self, wire_us: Floats) -> None:
-        n = len(wire_us)
-        self._counts = np.zeros((n, _KINDS, BINS), dtype=np.int64)
-        self._longest_ns = np.zeros((n, _KINDS), dtype=np.int64)
-        self.wire_us = wire_us
-        self.waits_from = math.nan
-        self._new: list[tuple[int, float, float, float]] = []
 
-    def keep(
-        self, s: int, compute_us: float, round_trip_us: float, way_us: float, t_arrived: float
-    ) -> None:
-        """Note one answer; `RemoteLink` explains the times, `t_arrived` is session time [s]."""
-        wire, wait = way_us, math.nan
-        if not math.isnan(self.waits_from):
-            wait = max(0.0, t_arrived - self.waits_from) * 1e6
-            # An answer that was there before the master looked has a round trip of unknown length.
-            wire = round_trip_us - compute_us if wait else math.nan
-        self.wire_us[s] = wire
-        self._new.append((s, compute_us, wire, wait))
-
-    def count(self) -> None:
-        """Count the answers noted since the last call."""
-        if self._new:
-            count_times(np.array(self._new), self._counts, self._longest_ns)
-            self._new.clear()
-
-    def of(self, s: int) -> PeerTimes:
-        """What has been counted of subsystem number `s`."""
-        found = zip(self._counts[s].tolist(), self._longest_ns[s].tolist(), strict=True)
-        return PeerTimes(*(Distribution(counts, max_ns) for counts, max_ns in found))
+def peer_times(counts: NDArray[np.int64], longest_ns: NDArray[np.int64]) -> PeerTimes:
+    """Distributions from what `count_answer` has counted of one solver."""
+    found = zip(counts.tolist(), longest_ns.tolist(), strict=True)
+    return PeerTimes(*(Distribution(counts, max_ns) for counts, max_ns in found))

@@ -1,8 +1,8 @@
 """The master's end of the wire: where all remote subsystems of a session connect.
 
 The `Hub` moves bytes between its transports and the `MasterProtocol`, which knows what they mean,
-and hands the protocol's events to the remote links. During the session nothing runs by itself:
-`RemoteLink.poll` and `RemoteLink.dispatch` move the messages, in the master's own time. While a
+and hands messages and the protocol's events to the remote links. During the session nothing runs by
+itself: `Hub.receive` and `RemoteLink.dispatch` move the messages, in the master's own time. While a
 reply is awaited (open, initialize, arm, stop) the event loop watches the transports' descriptor.
 
 That descriptor may report *edges* (`hilrt.peers.transport.zeromq_sockets`): everything must have
@@ -23,13 +23,13 @@ from typing import Protocol, TypeVar, cast
 from hilrt.errors import ProtocolError
 from hilrt.peers.authenticator import Authenticator
 from hilrt.peers.master_protocol import HEARTBEAT_S, MasterProtocol
-from hilrt.peers.peer_events import Connection, MessageReceived, PeerEvent
+from hilrt.peers.peer_events import Connection, PeerEvent
 from hilrt.peers.remote_peer import RemotePeer
 from hilrt.peers.transport import local
 from hilrt.peers.transport.base import ServerTransport
 from hilrt.peers.transport.zeromq_sockets import Router
 from hilrt.peers.unused_messages import STRANGER
-from hilrt.peers.wire import Event, Role
+from hilrt.peers.wire import Event, FromPeer, Role
 from hilrt.solver import Port
 from hilrt.timing.monotonic import monotonic_ns
 
@@ -67,8 +67,14 @@ class Attached(Protocol):
     def check_ports(self, inputs: tuple[Port, ...], outputs: tuple[Port, ...]) -> None:
         """Raise `ProtocolError` to reject a peer with these ports."""
 
+    def received(self, message: FromPeer, at_ns: int) -> None:
+        """Use a message that was read at `at_ns` [ns]; `ProtocolError` if it cannot be used."""
+
+    def receive(self) -> None:
+        """Raise `PeerLost` if the peer is known to be gone."""
+
     def handle(self, event: PeerEvent) -> None:
-        """Use one event of the peer; `ProtocolError` if its message cannot be used."""
+        """Use one event of the peer."""
 
 
 class Hub:
@@ -100,9 +106,9 @@ class Hub:
         The endpoint that peers connect to.
     protocol : MasterProtocol
         What the peers are, and what their messages mean.
-    arrived, reporting : dict
-        Links, as keys, for which something has come since they were removed here; and those with
-        `events` that were not taken.
+    changed, reporting : dict
+        Links, as keys, whose peer was lost or has come back since they were removed here; and those
+        with `events` that were not taken.
     """
 
     def __init__(
@@ -121,7 +127,7 @@ class Hub:
         self.closed = False
         self.protocol = MasterProtocol(session, clock(), heartbeat_s)
         self._epoch_ns = 0
-        self.arrived: dict[Attached, None] = {}
+        self.changed: dict[Attached, None] = {}
         self.reporting: dict[Attached, None] = {}
         self._links: dict[str, Attached] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -282,15 +288,22 @@ class Hub:
         protocol, clock = self.protocol, self.clock
         turns = 2 * len(self._links)  # an answer and a heartbeat or event of each
         taken = 0
-        for taken, (key, message) in enumerate(server.take(accept), start=1):
-            connection = (server, key)
-            if isinstance(message, bytes):
-                stays = protocol.receive(connection, message, clock(), server.origin)
-            elif isinstance(message, ProtocolError):
-                stays = protocol.unusable(connection, message, clock())
-            else:
-                self._ended.append(connection)
-                continue
+        for taken, (key, data) in enumerate(server.take(accept), start=1):
+            connection, now_ns, stays = (server, key), clock(), True
+            if not isinstance(data, bytes):
+                if not isinstance(data, ProtocolError):
+                    self._ended.append(connection)
+                    continue
+                stays = protocol.unusable(connection, data, now_ns)
+            elif (peer := protocol.connections.get(connection)) is None:
+                stays = protocol.greet(connection, data, now_ns, server.origin)
+            elif (message := peer.receive(data, now_ns)) is not None:
+                if protocol.has_output:  # it may have been accepted a moment ago
+                    self._hand_over()
+                try:
+                    self._links[peer.name].received(message, now_ns)
+                except ProtocolError as error:
+                    self.count(peer.name, error.kind, str(error))
             if not stays:
                 server.end(key)
             if taken == MAX_PER_DRAIN:
@@ -312,15 +325,10 @@ class Hub:
             if not self.closed:
                 self._transmit(connection, data)
         for event in self.protocol.events():
-            if not isinstance(event, MessageReceived):
-                self._find_used()
+            self._find_used()
             link = self._links.get(event.name)
             if link is not None:
-                self.arrived[link] = None
-                try:
-                    link.handle(event)
-                except ProtocolError as error:
-                    self.count(event.name, error.kind, str(error))
+                link.handle(event)
 
     def _transmit(self, connection: Connection, data: bytes) -> bool:
         """Give a message to the transport of its connection; whether it was taken."""

@@ -3,7 +3,8 @@
 Bytes and times go in, bytes and events come out; docs/protocol.md says what is exchanged. The core
 knows connections by keys that its I/O (`hilrt.peers.hub`) chooses, and reads no clock:
 
-* `receive` takes what came over a connection, `connection_lost` notes its end;
+* `greet` takes what came over a new connection, `RemotePeer.receive` what a peer of `connections`
+  has sent, and `connection_lost` notes the end of one;
 * `keep_alive` is called when `due_ns` has come, for heartbeats and silence;
 * after each of these, `events` says what has happened and `data_to_send` what is to be sent.
 
@@ -58,6 +59,8 @@ class MasterProtocol:
     ----------
     peers : dict of str to RemotePeer
         Those that are expected, by name.
+    connections : dict of Connection to RemotePeer
+        Those that were accepted.
     due_ns : int
         When `keep_alive` is to be called next, master's clock, ns.
     """
@@ -68,7 +71,7 @@ class MasterProtocol:
         self.peers: dict[str, RemotePeer] = {}
         self.due_ns = now_ns
         self._shared = SharedByPeers()
-        self._connections = self._shared.peers
+        self.connections = self._shared.peers
         self._heartbeat_ns = round(heartbeat_s * 1e9)
         self._turn = 0
         self._strange: Counter[Connection] = Counter()
@@ -124,38 +127,34 @@ class MasterProtocol:
 
     # --- in -----------------------------------------------------------------------------------
 
-    def receive(
+    def greet(
         self,
         connection: Connection,
         data: bytes,
         now_ns: int,
         origin: Callable[[], Origin] = lambda: UNKNOWN,
     ) -> bool:
-        """Take one message that was read at `now_ns`.
+        """Take a message, read at `now_ns`, of a connection that is none of `connections` yet.
 
         `origin` tells where it came from. False if the connection is to be ended: nothing that is
         of use comes from it.
         """
-        peer = self._connections.get(connection)
         try:
             message = decode_from_peer(data)
-            if peer is not None:
-                peer.receive(message, now_ns)
-                return True
-            if isinstance(message, Hello):
-                return self._greet(connection, message, now_ns, origin())
-            text = f"{type(message).__name__} before a hello"
-            self.count(STRANGER, "unknown_sender", text, now_ns)
-            return self._bears(connection)
         except ProtocolError as error:
             return self.unusable(connection, error, now_ns)
+        if isinstance(message, Hello):
+            return self._greet(connection, message, now_ns, origin())
+        text = f"{type(message).__name__} before a hello"
+        self.count(STRANGER, "unknown_sender", text, now_ns)
+        return self._bears(connection)
 
     def unusable(self, connection: Connection, error: ProtocolError, now_ns: int) -> bool:
         """Count what came over a connection and is no message, or none that fits.
 
-        False as in `receive`: the connection is none of a peer.
+        False as in `greet`: the connection is none of a peer.
         """
-        peer = self._connections.get(connection)
+        peer = self.connections.get(connection)
         self.count(STRANGER if peer is None else peer.name, error.kind, str(error), now_ns)
         return peer is not None
 
@@ -165,13 +164,13 @@ class MasterProtocol:
 
     def send_lost(self, connection: Connection, now_ns: int) -> None:
         """Count a message that the peer's full queue did not take."""
-        peer = self._connections.get(connection)
+        peer = self.connections.get(connection)
         if peer is not None:
             self.count(peer.name, "send_lost", "its queue is full, it does not read", now_ns)
 
     def connection_lost(self, connection: Connection, reason: str) -> None:
         """A connection has ended; nothing happens if the peer has another one by now."""
-        peer = self._connections.get(connection)
+        peer = self.connections.get(connection)
         if peer is not None and peer.connection == connection:
             peer.lose(reason)
 
@@ -193,7 +192,7 @@ class MasterProtocol:
     def _reject(
         self, connection: Connection, hello: Hello, origin: Origin, reason: str, now_ns: int
     ) -> bool:
-        """Answer a hello that is not accepted; False as in `receive`."""
+        """Answer a hello that is not accepted; False as in `greet`."""
         peer = self.peers.get(hello.name)
         name = STRANGER if peer is None else peer.name
         self.count(name, "rejected", f"{reason} (it came from {origin.where})", now_ns)

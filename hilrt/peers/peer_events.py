@@ -1,4 +1,4 @@
-"""What the master's side of the protocol tells its I/O: messages to use, and changes of a peer."""
+"""Changes of a peer that the master's side of the protocol tells its I/O."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from typing import NamedTuple
 
 from hilrt.peers.origin import Origin
-from hilrt.peers.wire import FromPeer, Hello
+from hilrt.peers.wire import Hello
 
 #: Names a connection; chosen by the I/O, and never used again for another connection.
 Connection = Hashable
@@ -18,14 +18,6 @@ class Accepted(NamedTuple):
     name: str
     hello: Hello
     origin: Origin
-
-
-class MessageReceived(NamedTuple):
-    """A message that the protocol leaves to the peer's link, read at `at_ns` [ns]."""
-
-    name: str
-    message: FromPeer
-    at_ns: int
 
 
 class Left(NamedTuple):
@@ -64,4 +56,4 @@ class NotUsed(NamedTuple):
     kind: str
 
 
-PeerEvent = Accepted | MessageReceived | Left | CameBack | Contested | Lost | NotUsed
+PeerEvent = Accepted | Left | CameBack | Contested | Lost | NotUsed

@@ -5,13 +5,11 @@ from __future__ import annotations
 import abc
 import asyncio
 import logging
-import math
 from collections import deque
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from hilrt.errors import NoAnswer, PeerLost, ProtocolError
-from hilrt.link import Arrival, Command, Link
+from hilrt.link import Command, Link
 from hilrt.peers.hub import Hub
 from hilrt.peers.origin import process_group
 from hilrt.peers.peer_events import (
@@ -20,7 +18,6 @@ from hilrt.peers.peer_events import (
     Contested,
     Left,
     Lost,
-    MessageReceived,
     NotUsed,
     PeerEvent,
 )
@@ -52,15 +49,16 @@ A = TypeVar("A", bound=Message)
 
 log = logging.getLogger("hilrt.peers.hub")
 
-#: Arrivals and events that are kept until they are taken.
-INBOX = 1000
+#: Reports that are kept until they are taken.
+REPORTS = 1000
 
 
 class RemoteLink(Link):
     """Base of the links whose subsystem is a process behind the hub.
 
-    A subclass sets `role` and `step_message` and implements `receive`. It may override
-    `check_ports`, `accepted`, `stop_timeout`, `arm`, `safe` (with `request`) and `unanswered`.
+    A subclass sets `role` and `step_message`, and its `received` puts samples into `inbox`. It may
+    override `check_ports`, `accepted`, `stop_timeout`, `arm`, `safe` (with `request`) and
+    `unanswered`.
 
     Attributes
     ----------
@@ -68,9 +66,8 @@ class RemoteLink(Link):
         Set by `Hub.add`, before `open`; the peer is what the protocol knows of the subsystem.
     events : deque of Event
         What the peer reported for people; the session takes and logs them.
-    sent_ns, round_trip_us, way_us : int, float, float
-        When the outstanding step was sent, on the hub's clock; of the newest answer, the time from
-        then until it was read, and until the peer took the step, by the peer's clock [µs].
+    sent_ns : int
+        When the outstanding step was sent, on the hub's clock.
     """
 
     #: What the peer must say it is.
@@ -86,25 +83,30 @@ class RemoteLink(Link):
         super().__init__(name, options, folder)
         self.hub: Hub = cast("Hub", None)
         self.peer: RemotePeer = cast("RemotePeer", None)
-        self.events = deque(maxlen=INBOX)
+        self.events = deque(maxlen=REPORTS)
         self.n_inputs = self.n_outputs = 0
         self.sent_ns = 0
-        self.round_trip_us = self.way_us = math.nan
-        self._inbox: deque[Arrival] = deque()
         self._group: int | None = None
         self._came_back = False
         self._pending: dict[type[Any], asyncio.Future[Any]] = {}
 
     # --- for subclasses -----------------------------------------------------------------------
 
-    @abc.abstractmethod
-    def receive(self, message: FromPeer, at_ns: int) -> Arrival | None:
-        """Turn a message that is not awaited into an arrival; None when it makes none.
+    def received(self, message: FromPeer, at_ns: int) -> None:
+        """Use a message that was read at `at_ns`, on the hub's clock.
 
-        Called from `Hub.drain`, on the critical path; the message was read at `at_ns`, on the
-        hub's clock. Call `unexpected` for one that makes no sense now; a `ProtocolError` for one
-        that cannot be used is counted, too.
+        A subclass overrides it for the messages that carry samples, and passes on all others.
+        Called while the hub receives, on the critical path. A `ProtocolError` for a message that
+        cannot be used is counted.
         """
+        if self._pending and self._answer(message):
+            return
+        if isinstance(message, Event):
+            self._report(message)
+        elif isinstance(message, Initialized):  # of a peer that came back
+            self.inbox.put(self.initialized(message), self.arrival_time(at_ns))
+        else:
+            self.peer.unexpected(message, self.hub.clock())
 
     @property
     def readmits(self) -> bool:
@@ -143,10 +145,6 @@ class RemoteLink(Link):
     def unanswered(self, reason: str) -> None:
         """Take note that the peer did not answer to `stop`, and why; models: nothing."""
 
-    def unexpected(self, message: Message) -> None:
-        """Count a message that makes no sense now."""
-        self.peer.unexpected(message, self.hub.clock())
-
     def gone(self, reason: str, *, for_good: bool = False) -> None:
         """The peer is no more, for example because its process ended; see `RemotePeer.lose`."""
         self.hub.lose(self.peer, reason, for_good=for_good)
@@ -175,7 +173,7 @@ class RemoteLink(Link):
         return self.peer.state is ConnectionState.RETURNED
 
     def initialize_again(self, t0: float, u0: Floats) -> None:
-        """Have a peer that came back initialize at `t0` [s]; its answer will be an arrival.
+        """Have a peer that came back initialize at `t0` [s]; its answer goes to `inbox`.
 
         Never waits. `u0` has the shape (n_inputs,).
         """
@@ -230,21 +228,11 @@ class RemoteLink(Link):
         self.sent_ns = self.hub.clock()
         self.hub.send(self.peer, data)
 
-    def poll(self) -> Sequence[Arrival]:
-        """See `Link.poll`."""
-        if not self._inbox:  # else another link's poll has just drained the socket
-            self.hub.drain()
-        return self.take()
-
-    def take(self) -> Sequence[Arrival]:
-        """See `Link.take`: what the hub has handed over."""
+    def receive(self) -> None:
+        """See `Link.receive`; the hub, which all links share, hands over what has come for any."""
+        self.hub.drain()
         if self.peer.lost:
             raise PeerLost(self.name, self.peer.lost)
-        if not self._inbox:
-            return ()
-        arrivals = list(self._inbox)
-        self._inbox.clear()
-        return arrivals
 
     def fileno(self) -> int | None:
         """Descriptor shared by all links of the hub; edge-triggered, see `hilrt.peers.hub`."""
@@ -261,26 +249,11 @@ class RemoteLink(Link):
             log.warning("stopping %s", error)
             self.unanswered(error.reason)
 
-    async def close(self) -> None:
-        """The hub, which all links share, is closed by the session."""
-        self._inbox.clear()
-
     # --- for the hub --------------------------------------------------------------------------
 
     def handle(self, event: PeerEvent) -> None:
-        """Use one event of the peer; `ProtocolError` if its message cannot be used."""
-        if isinstance(event, MessageReceived):
-            message = event.message
-            if self._pending and self._answer(message):
-                return
-            if isinstance(message, Event):
-                self._report(message)
-            elif isinstance(message, Initialized):  # of a peer that came back
-                arrived = self.arrival_time(event.at_ns)
-                self._store(Arrival(-1, self.initialized(message), arrived))
-            elif (arrival := self.receive(message, event.at_ns)) is not None:
-                self._store(arrival)
-        elif isinstance(event, NotUsed):
+        """Use one event of the peer."""
+        if isinstance(event, NotUsed):
             self.lost += event.kind in LOST_KINDS
             self.dropped += event.kind in DROPPED_KINDS
         elif isinstance(event, (Accepted, CameBack)):
@@ -291,7 +264,7 @@ class RemoteLink(Link):
                 self._answer(event.hello)
             else:
                 self._came_back = True
-                self._inbox.clear()
+                self.hub.changed[self] = None
         elif isinstance(event, Contested):
             self._report(Event(level="warning", cause="takeover", text=event.text))
         elif isinstance(event, (Left, Lost)):
@@ -300,16 +273,11 @@ class RemoteLink(Link):
                 text = f"{event.reason}; it may come back until its samples have been missing for "
                 text += "too long"
                 self._report(Event(level="warning", cause="peer_lost", text=text))
+            else:
+                self.hub.changed[self] = None
             for future in self._pending.values():
                 if not future.done():
                     future.set_exception(PeerLost(self.name, event.reason))
-
-    def _store(self, arrival: Arrival) -> None:
-        """Keep a sample until it is taken."""
-        if len(self._inbox) >= INBOX:
-            self._inbox.popleft()
-            self.hub.count(self.name, "inbox_full", "the oldest arrival is dropped")
-        self._inbox.append(arrival)
 
     # --- inside -------------------------------------------------------------------------------
 

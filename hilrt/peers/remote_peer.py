@@ -31,7 +31,6 @@ from hilrt.peers.peer_events import (
     Contested,
     Left,
     Lost,
-    MessageReceived,
     NotUsed,
     PeerEvent,
 )
@@ -59,6 +58,7 @@ from hilrt.peers.wire import (
     Stop,
     Stopped,
     check_arrays,
+    decode_from_peer,
     encode,
 )
 from hilrt.peers.wire import Event as PeerReport
@@ -282,23 +282,29 @@ class RemotePeer:
         self._due.discard(answer)
         self.heard_ns = max(self.heard_ns, now_ns)
 
-    def receive(self, message: FromPeer, now_ns: int) -> None:
-        """Take one message, read at `now_ns`; `ProtocolError` if its arrays do not fit."""
-        self.heard_ns = now_ns
-        kind = type(message)
-        if kind in _HANDLED_HERE:  # one look-up on the way of every sample, not three tests
-            self._handle(message, now_ns)
-        elif kind in self._due or kind in _UNASKED[self.role]:
-            if isinstance(message, Advanced) and message.tick != self._due_tick:
+    def receive(self, data: bytes, now_ns: int) -> FromPeer | None:
+        """Take one message, read at `now_ns`, and return it if it is for the peer's link.
+
+        What is no message, does not fit or makes no sense now is counted.
+        """
+        try:
+            message = decode_from_peer(data)
+            self.heard_ns = now_ns
+            kind = type(message)
+            stale = isinstance(message, Advanced) and message.tick != self._due_tick
+            if kind in _HANDLED_HERE:  # one look-up on the way of every sample, not three tests
+                self._handle(message, now_ns)
+            elif stale or (kind not in self._due and kind not in _UNASKED[self.role]):
                 self.unexpected(message, now_ns)
-                return
-            check_arrays(message, self._n_inputs, self._n_outputs)
-            self._due.discard(kind)
-            if kind is Initialized and self.state is ConnectionState.RESTARTING:
-                self.state = ConnectionState.CONNECTED
-            self._shared.events.append(MessageReceived(self.name, message, now_ns))
-        else:
-            self.unexpected(message, now_ns)
+            else:
+                check_arrays(message, self._n_inputs, self._n_outputs)
+                self._due.discard(kind)
+                if kind is Initialized and self.state is ConnectionState.RESTARTING:
+                    self.state = ConnectionState.CONNECTED
+                return message
+        except ProtocolError as error:
+            self._shared.count(self.name, error.kind, str(error), now_ns)
+        return None
 
     def unexpected(self, message: Message, now_ns: int) -> None:
         """Count a message that makes no sense now."""

@@ -11,7 +11,7 @@ log = logging.getLogger("hilrt.peers.hub")
 #: Name under which messages of connections without a valid hello are counted.
 STRANGER = "?"
 #: Kinds that count as a lost message of the link.
-LOST_KINDS = frozenset({"inbox_full", "send_lost"})
+LOST_KINDS = frozenset({"send_lost"})
 #: Kinds that count as a message of the link that arrived and could not be used.
 DROPPED_KINDS = frozenset({"malformed", "unknown_type", "oversized"})
 #: Kinds that say why a connection without a valid hello was not accepted.
@@ -32,7 +32,7 @@ class UnusedMessages:
     ----------
     counters : Counter of (str, str)
         By peer and kind: ``malformed``, ``unknown_type``, ``oversized``, ``unexpected``,
-        ``unknown_sender``, ``rejected``, ``inbox_full``, ``send_lost``, ``flood``; connections
+        ``unknown_sender``, ``rejected``, ``send_lost``, ``flood``; connections
         refused: ``unknown_key``, ``no_key``, ``unknown_token``, ``no_token``.
     """
 

@@ -8,6 +8,7 @@ monotonic clock.
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 from typing import Literal, TypeVar
@@ -314,8 +315,8 @@ FromMaster = (
     | Error
 )
 
-#: On little-endian machines numpy's float64 is this very object.
-_F8 = np.dtype("<f8")
+#: Of arrays in messages; on little-endian machines numpy's float64 is this very object.
+F8 = np.dtype("<f8")
 _LITTLE_ENDIAN = sys.byteorder == "little"
 _encoder = msgspec.msgpack.Encoder()
 _from_peer: msgspec.msgpack.Decoder[FromPeer] = msgspec.msgpack.Decoder(FromPeer)
@@ -325,16 +326,6 @@ _from_master: msgspec.msgpack.Decoder[FromMaster] = msgspec.msgpack.Decoder(From
 def encode(message: Message) -> bytes:
     """Bytes of a message."""
     return _encoder.encode(message)
-
-
-def decode_from_peer(data: bytes) -> FromPeer:
-    """Message that a peer sent to the master; `ProtocolError` if it is none."""
-    return _decode(_from_peer, data)
-
-
-def decode_from_master(data: bytes) -> FromMaster:
-    """Message that the master sent to a peer; `ProtocolError` if it is none."""
-    return _decode(_from_master, data)
 
 
 def _decode(decoder: msgspec.msgpack.Decoder[M], data: bytes) -> M:
@@ -351,9 +342,15 @@ def _decode(decoder: msgspec.msgpack.Decoder[M], data: bytes) -> M:
         raise ProtocolError(f"not a message of the protocol: {text:.300}", kind) from None
 
 
+#: Message that a peer sent to the master, from its bytes; `ProtocolError` if it is none.
+decode_from_peer = functools.partial(_decode, _from_peer)
+#: Likewise of a message that the master sent to a peer.
+decode_from_master = functools.partial(_decode, _from_master)
+
+
 def pack(array: Floats) -> bytes:
     """Raw little-endian float64 of an array, row-major."""
-    return array.tobytes() if array.dtype is _F8 else array.astype(_F8).tobytes()
+    return array.tobytes() if array.dtype is F8 else array.astype(F8).tobytes()
 
 
 def unpack(data: bytes, *shape: int) -> Floats:
@@ -367,13 +364,13 @@ def unpack(data: bytes, *shape: int) -> Floats:
         whole = (len(data) // row if row else 1, *shape[1:])
     if len(data) != whole[0] * row:
         raise ProtocolError(f"array of {len(data)} bytes does not have the shape {shape}")
-    array: Floats = np.ndarray(whole, _F8, data)
+    array: Floats = np.ndarray(whole, F8, data)
     return array if _LITTLE_ENDIAN else array.astype(np.float64)
 
 
 def vector(data: bytes) -> Floats:
     """Read-only array of all values in `data`, whose size `check_arrays` has checked."""
-    array: Floats = np.ndarray(len(data) // 8, _F8, data)
+    array: Floats = np.ndarray(len(data) // 8, F8, data)
     return array if _LITTLE_ENDIAN else array.astype(np.float64)
 
 

@@ -18,7 +18,7 @@ from hilrt.coupling.verification import Verification
 from hilrt.errors import HilrtError, RecordError
 from hilrt.exchange.jacobians import find_model
 from hilrt.files.formats import parse_json
-from hilrt.link import Arrival, Link
+from hilrt.link import Link
 from hilrt.solver import Floats, Sample
 from hilrt.step.build_plan import Platform
 from hilrt.step.numerics import Numerics, build_numerics
@@ -246,6 +246,5 @@ class _Absent(Link):
     def dispatch(self, tick: int, t: float, h: float, coefficients: Floats) -> None:
         """Nothing is sent."""
 
-    def poll(self) -> Sequence[Arrival]:
+    def receive(self) -> None:
         """Nothing arrives."""
-        return ()

@@ -170,7 +170,7 @@ async def assemble(
         [options.late.max_misses for options in tables.subsystems.values()],
         catch_up=[options.late.steps == "catch_up" for options in tables.subsystems.values()],
     )
-    exchange.start(0.0, samples)
+    exchange.start(samples)
     return Assembled(numerics, exchange)
 
 

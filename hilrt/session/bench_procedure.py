@@ -80,7 +80,7 @@ class Procedure:
             raise CutShort("cut short")
         for s in self.benches:
             link = self.links[s]
-            link.poll()  # raises when the bench has been lost, or secured by its gateway
+            link.receive()  # raises when the bench has been lost, or secured by its gateway
             if link.latest is not None:
                 self.y[self.network.outputs.slices[s]] = link.latest
         self.calculate(self.y)

@@ -206,7 +206,7 @@ def _peers(exchange: Exchange) -> dict[str, Any]:
             "dropped": link.dropped,
             "late": int(exchange.channels["late"][s]),
             "rejoined": int(exchange.channels["rejoined"][s]),
-            **exchange.times.of(s).summary(),
+            **exchange.times_of(s).summary(),
         }
         for s, link in enumerate(exchange.links)
     }

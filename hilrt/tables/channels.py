@@ -1,10 +1,13 @@
-"""Numbers of the channels between the master and its subsystems, one record for each."""
+"""Numbers of the channels between the master and its subsystems, and of their inboxes."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+
+from hilrt.tables.record import Table
 
 CHANNELS: Final = np.dtype(
     [
@@ -17,7 +20,8 @@ CHANNELS: Final = np.dtype(
         # outstanding interval
         ("busy", "i8"),  # a solver has yet to answer
         ("answer_ns", "i8"),  # where the interval ends in session time, ns
-        ("answered", "i8"),  # the answer, or a bench's samples, wait for a cut
+        ("answered", "i8"),  # the answer, or a bench's samples, wait in the inbox
+        ("restarting", "i8"),  # the next answer is the first after it was lost
         ("pending_end_ns", "i8"),  # where the newest pending interval ends, ns
         # newest sample
         ("newest", "f8"),  # when it is valid, s
@@ -30,3 +34,53 @@ CHANNELS: Final = np.dtype(
         ("rejoined", "i8"),  # times that it has come back
     ]
 )
+
+#: One record.
+EXCHANGE: Final = np.dtype(
+    [
+        ("open", "i8"),  # something was accepted since the last cut
+        ("taken", "i8"),  # samples accepted so far
+        ("waits_from", "f8"),  # since when the master waits for answers, s; NaN in real time
+    ]
+)
+#: The inbox of a subsystem: its answer or, of a bench, all that came since the last cut, folded.
+INBOX: Final = np.dtype(
+    [
+        # constant: its rows
+        ("outputs_begin", "i8"),
+        ("outputs_end", "i8"),
+        ("inputs_begin", "i8"),
+        ("inputs_end", "i8"),
+        # what waits; 0 where nothing does
+        ("samples", "i8"),
+        ("has_middle", "i8"),  # outputs in the middle of the interval
+        ("derivatives", "i8"),  # of each output
+        ("has_realised", "i8"),  # what a bench made of its inputs
+        ("event", "i8"),  # a discontinuity was told
+        ("clock_known", "i8"),  # `clock_error` was told
+        ("timed", "i8"),  # the answer's times on the wire were told
+        # of the newest sample
+        ("event_t", "f8"),  # of the earliest discontinuity that was told, s
+        ("newest", "f8"),  # when a bench's newest value is valid, s
+        ("clock_error", "f8"),  # bound of a bench's clock's error, s
+        ("compute_us", "f8"),
+        ("round_trip_us", "f8"),
+        ("way_us", "f8"),
+        ("t_arrived", "f8"),  # s
+    ]
+)
+
+
+class InboxTables(NamedTuple):
+    """What the cut reads besides `StepInput`; `outputs` and `inputs` are laid out as there.
+
+    `counts`, shape (n, 3, BINS), and `longest_ns`, shape (n, 3), are of the answers' times.
+    """
+
+    exchange: Table
+    channels: Table
+    subsystems: Table
+    outputs: Table
+    inputs: Table
+    counts: NDArray[np.int64]
+    longest_ns: NDArray[np.int64]

@@ -17,24 +17,13 @@ _MOST_US = 1e12
 
 
 @compiled
-def count_times(times_us: Floats, counts: NDArray[np.int64], longest_ns: NDArray[np.int64]) -> None:
-    """Count times of several kinds for several things at once, as `Distribution.add` does.
-
-    Parameters
-    ----------
-    times_us : ndarray, shape (n, 1 + kinds)
-        Number of the thing, and a time of each kind [µs]; NaN where there is none.
-    counts, longest_ns : ndarray of int, shape (things, kinds, BINS), (things, kinds)
-        Changed in place.
-    """
-    for row in times_us:
-        thing = int(row[0])
-        for kind in range(len(row) - 1):
-            if np.isnan(row[1 + kind]):
-                continue
-            # A peer may say anything, and not every number has an integer.
-            ns = round(min(max(row[1 + kind], 0.0), _MOST_US) * 1e3)
-            count_time(ns, kind, counts[thing], longest_ns[thing])
+def count_us(
+    us: float, kind: int, counts: NDArray[np.int64], longest_ns: NDArray[np.int64]
+) -> None:
+    """Count one time [µs], as `Distribution.add` does; NaN counts nowhere. See `count_time`."""
+    if not np.isnan(us):
+        # A peer may say anything, and not every number has an integer.
+        count_time(round(min(max(us, 0.0), _MOST_US) * 1e3), kind, counts, longest_ns)
 
 
 @compiled
@@ -98,7 +87,6 @@ def count_tick(
 
 def load_counting() -> None:
     """Load the compiled code, or compile it."""
-    count_times(np.zeros((0, 1)), np.zeros((0, 0, BINS), np.int64), np.zeros((0, 0), np.int64))
     count_tick_entry(np.zeros(5), np.zeros((6, BINS), np.int64), np.zeros(6, np.int64))
 
 

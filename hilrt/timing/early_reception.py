@@ -1,4 +1,4 @@
-"""Receiving before the tick: samples that come while the master sleeps are taken in at once.
+"""Receiving before the tick: samples that come while the master sleeps are received at once.
 
 Everything that is received at the tick makes it late. The demonstration on a slow two-core host,
 alternating within an hour, missed 11.6 and 24.8 % of its ticks when it received at the tick alone,
@@ -32,10 +32,10 @@ class EarlyReceiver(Protocol):
     def fileno(self) -> int | None:
         """Descriptor that becomes readable when something arrives; None where nothing can."""
 
-    def receive_early(self, t_ns: int, until_ns: int, *, first: bool) -> int:
-        """Take in what has arrived for the point at `t_ns`; stop by `until_ns` on the clock.
+    def receive_early(self, until_ns: int, *, first: bool) -> int:
+        """Receive what has arrived; stop by `until_ns` on the clock.
 
-        `first` marks the first look of a sleep. Returns the number of messages and samples.
+        `first` marks the first look of a sleep. Returns the number of messages.
         """
 
 
@@ -70,12 +70,12 @@ class EarlyReception:
         if self.fd is not None and hasattr(select, "poll"):
             self._poll = select.poll()
             self._poll.register(self.fd, select.POLLIN)
-        self._t_ns = self._target_ns = self.polls_from_ns = self._fruitless = 0
+        self._target_ns = self.polls_from_ns = self._fruitless = 0
         self._first = True
 
-    def begin(self, t_ns: int, target_ns: int) -> None:
-        """Prepare for a sleep until the tick at session time `t_ns`, `target_ns` on the clock."""
-        self._t_ns, self._target_ns = t_ns, target_ns
+    def begin(self, target_ns: int) -> None:
+        """Prepare for a sleep until the tick at `target_ns` on the clock."""
+        self._target_ns = target_ns
         self.polls_from_ns = target_ns - self._polled_ns
         self._fruitless, self._first = 0, True
 
@@ -98,7 +98,7 @@ class EarlyReception:
             return False
         first, self._first = self._first, False
         until_ns = self._target_ns - usual_ns
-        if self._receiver.receive_early(self._t_ns, until_ns, first=first):
+        if self._receiver.receive_early(until_ns, first=first):
             self._add(self._now_ns() - begun_ns)
         elif not first:
             self._fruitless += 1

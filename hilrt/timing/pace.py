@@ -152,7 +152,7 @@ class RealTime(Pace):
     async def reach(self, point: CommunicationPoint, stopping: Stopping) -> CommunicationPoint:
         """Sleep until `point`; if the clock wakes the master too late, until a later one."""
         while True:
-            await self._sleep_until(self.overrun.grid.clock_ns(point.t_ns), point.t_ns)
+            await self._sleep_until(self.overrun.grid.clock_ns(point.t_ns))
             if not point.elapsed_ns:  # the first point is always served
                 return point
             later_ns = self.overrun.wake(point.t_ns, self.clock.now_ns()) - point.t_ns
@@ -162,10 +162,10 @@ class RealTime(Pace):
             ticks = later_ns // self.step_ns
             point = CommunicationPoint(tick + ticks, t_ns + later_ns, elapsed_ns + later_ns)
 
-    async def _sleep_until(self, target_ns: int, t_ns: int) -> None:
+    async def _sleep_until(self, target_ns: int) -> None:
         """Sleep and receive; solvers that are behind get what they missed meanwhile."""
         if not self.samples.behind:
-            self.reception.begin(t_ns, target_ns)
+            self.reception.begin(target_ns)
             await self.clock.sleep_until(target_ns, reception=self.reception)
             return
         until_ns = self.clock.wake_ns(target_ns) - QUIET_NS

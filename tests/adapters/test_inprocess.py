@@ -6,6 +6,7 @@ import pytest
 from hilrt.errors import PeerLost
 from hilrt_adapters.inprocess import InProcessLink, InProcessOptions
 from tests.adapters.link_contract import LinkContract, arrivals
+from tests.collected import received
 
 REFERENCE = "tests.adapters.link_contract:Reference"
 
@@ -35,7 +36,7 @@ async def test_the_step_runs_in_the_first_poll_after_dispatch():
     link.solver.advance = lambda *args: calls.append(args) or advance(*args)
     link.dispatch(0, 0.0, 0.1, np.zeros((1, 3)))
     assert calls == []
-    assert len(link.poll()) == 1
+    assert len(received(link)) == 1
     assert len(calls) == 1
 
 

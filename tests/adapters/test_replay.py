@@ -27,6 +27,7 @@ from hilrt.session.session import run_session
 from hilrt.solver import Sample
 from hilrt_adapters.recorded_tracks import Track
 from hilrt_adapters.replay import ReplayLink, ReplayOptions
+from tests.collected import received
 from tests.logs.made import frame_log
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
@@ -99,9 +100,8 @@ async def opened(folder: Path, outputs: dict[str, str] | None = None, **options:
 
 def step(made: ReplayLink, t: float, h: float = 0.0, tick: int = 0) -> Sample:
     made.dispatch(tick, t, h, NOTHING)
-    (arrival,) = made.poll()
-    assert arrival.tick == tick
-    assert made.poll() == ()
+    (arrival,) = received(made)
+    assert received(made) == []
     return arrival.sample
 
 

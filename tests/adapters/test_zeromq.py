@@ -20,6 +20,7 @@ from hilrt.peers.transport.local import LocalClient, LocalServer
 from hilrt.peers.transport.zeromq_sockets import Dealer, Router
 from hilrt_adapters.zeromq import ZeroMQLink, ZeroMQOptions
 from tests.adapters.link_contract import LinkContract, Reference, arrivals
+from tests.collected import collect, received
 
 
 class SolverThread(threading.Thread):
@@ -61,6 +62,7 @@ async def served(hub):
     """A link and the thread behind it."""
     link = ZeroMQLink("model", ZeroMQOptions(adapter="zeromq"), Path())
     hub.add(link)
+    collect(link)
     thread = SolverThread(hub.address)
     thread.start()
     yield link, thread
@@ -147,7 +149,7 @@ class TestTheWayThatIsTaken:
         stranger.send(wire.encode(wire.Stopped()))
         while hub.counters["?", "unknown_sender"] < 2:
             assert time.monotonic() < deadline
-            link.poll()
+            link.receive()
         stranger.close(0)
         peer.close()
 
@@ -195,6 +197,7 @@ class Scripted:
     def __init__(self, hub):
         self.link = ZeroMQLink("model", ZeroMQOptions(adapter="zeromq"), Path())
         hub.add(self.link)
+        collect(self.link)
         self.peer = Peer(hub.address, "model", "solver", Reference.inputs, Reference.outputs)
 
     async def open(self):
@@ -223,7 +226,7 @@ async def test_answers_to_other_ticks_are_dropped(scripted, hub):
     (arrival,) = await arrivals(scripted.link)
     assert arrival.sample.y.tolist() == [1.0] * 4
     while hub.counters["model", "unexpected"] < 3:
-        assert list(scripted.link.poll()) == []
+        assert received(scripted.link) == []
 
 
 async def test_an_answer_of_the_wrong_size_is_counted_as_dropped_not_as_lost(scripted, hub):

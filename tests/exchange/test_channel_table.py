@@ -13,9 +13,11 @@ MS = 1_000_000
 def channel_table(every, physical, catches_up, max_misses):
     """A table whose samples are of t = 0."""
     n = len(every)
-    cut, leaving = table(given.SUBSYSTEMS, n), table(state.SUBSYSTEMS, n)
+    leaving = table(state.SUBSYSTEMS, n)
     leaving["dispatch"] = 1
-    return ChannelTable(every, physical, catches_up, max_misses, 1e-3, cut, leaving)
+    channels = ChannelTable(every, physical, catches_up, max_misses, 1e-3, leaving)
+    channels.cut = table(given.SUBSYSTEMS, n)
+    return channels
 
 
 def equal(every=1, physical=False, catches_up=False, max_misses=3, n=1):
@@ -25,7 +27,7 @@ def equal(every=1, physical=False, catches_up=False, max_misses=3, n=1):
 
 def look(channels, tick):
     """Whether all is regular, and which one is lost, at a point of the grid."""
-    return channels.look(tick, tick * MS, 1e-3)
+    return look_at_channels(channels.rows, channels.cut, tick, tick * MS, 1e-3)
 
 
 def found(channels, *names):
@@ -45,7 +47,7 @@ def test_a_solver_that_has_not_answered_is_busy_and_late():
     assert look(channels, 1) == (0, -1)
     assert found(channels, "due", "late", "busy") == (1, 1, 1)
     assert channels.age[0] == pytest.approx(1e-3)
-    assert (channels.misses[0], channels.late[0]) == (1, 1)
+    assert (channels.rows.misses[0], channels.rows.late[0]) == (1, 1)
 
 
 def test_an_answer_that_came_after_its_tick_is_late_and_not_missing():
@@ -53,7 +55,7 @@ def test_an_answer_that_came_after_its_tick_is_late_and_not_missing():
     channels.newest[0] = 1e-3
     assert look(channels, 2) == (0, -1)
     assert found(channels, "due", "late", "busy") == (1, 1, 0)
-    assert (channels.misses[0], channels.late[0]) == (0, 1)
+    assert (channels.rows.misses[0], channels.rows.late[0]) == (0, 1)
 
 
 def test_a_solver_that_steps_across_the_point_is_not_due():
@@ -62,7 +64,7 @@ def test_a_solver_that_steps_across_the_point_is_not_due():
     for tick in (0, 1):  # an interval that began late may lead across a point of its own
         assert look(channels, tick) == (0, -1)
         assert found(channels, "due", "late") == (0, 0)
-    assert channels.misses[0] == 0
+    assert channels.rows.misses[0] == 0
 
 
 def test_a_solver_that_catches_up_stands_where_its_intervals_end():
@@ -80,7 +82,7 @@ def test_a_bench_is_late_when_its_newest_sample_is_too_old(age_ms, late):
     channels.newest[0] = 0.01 - age_ms * 1e-3 + 1e-12
     assert look(channels, 10) == (1, -1)  # a bench lives by itself: it is never behind
     assert found(channels, "late", "reached", "covered") == (late, 0.01, 1e-3)
-    assert channels.misses[0] == late
+    assert channels.rows.misses[0] == late
 
 
 def test_a_bench_that_is_not_due_makes_the_point_irregular():
@@ -101,10 +103,10 @@ def test_too_many_misses_in_a_row_are_a_loss_and_the_first_one_is_named():
     assert [look(channels, tick) for tick in (1, 2)] == [(0, -1)] * 2
     channels.newest[0] = 0.003
     assert look(channels, 3) == (0, 1)
-    assert channels.late.tolist() == [2, 2, 2]  # the tick that ends the session is none
+    assert channels.rows.late.tolist() == [2, 2, 2]  # the tick that ends the session is none
     channels.busy[1] = 0
     assert look(channels, 4)[1] == 2
-    assert channels.misses.tolist() == [0, 0, 4]
+    assert channels.rows.misses.tolist() == [0, 0, 4]
 
 
 def test_ticks_at_which_a_solver_is_not_due_do_not_end_its_misses():
@@ -113,9 +115,9 @@ def test_ticks_at_which_a_solver_is_not_due_do_not_end_its_misses():
     look(channels, 2)
     channels.busy[0] = 0
     look(channels, 3)
-    assert channels.misses[0] == 1
+    assert channels.rows.misses[0] == 1
     look(channels, 4)
-    assert channels.misses[0] == 0
+    assert channels.rows.misses[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -127,16 +129,6 @@ def test_a_solver_owes_an_answer_from_its_dispatch_on(kind, owes):
     channels.note_dispatch(6 * MS, MS)
     assert channels.first_owing(9 * MS) == (0 if owes else -1)
     assert channels.first_owing(9 * MS - 1) == -1
-
-
-def test_an_answer_brings_a_solver_to_the_end_of_its_interval():
-    channels = equal(every=2)
-    channels.note_dispatch(0, MS)
-    assert np.isnan(channels.take_answer(0, MS, 5.0))  # of a longer step: it waits for its time
-    assert channels.busy[0]
-    assert channels.take_answer(0, 2 * MS, 5.0) == 0.002
-    assert found(channels, "reached", "covered") == (0.002, 0.002)
-    assert (channels.newest[0], channels.busy[0], channels.compute_us[0]) == (0.002, 0, 5.0)
 
 
 def test_the_first_that_owes_an_answer():

@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-from collections import deque
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +11,9 @@ from hypothesis import strategies as st
 
 from hilrt.errors import PeerLost, SolverError
 from hilrt.exchange.exchange import Exchange
-from hilrt.link import Arrival, Link, Ports
+from hilrt.link import Link, Ports
 from hilrt.peers import wire
 from hilrt.peers.hub import Hub
-from hilrt.peers.remote_link import RemoteLink
 from hilrt.solver import Port, Sample, Solver
 from hilrt.tables.given import StepInput
 from hilrt.timing.monotonic import monotonic_ns
@@ -28,13 +26,13 @@ MS = 1_000_000
 
 
 class Scripted(Link):
-    """Hands out the arrivals put into `inbox`."""
+    """Puts in what `waiting` has when it is asked."""
 
     def __init__(self, name="peer", n_outputs=1, *, physical=False, reader=None):
         self.name, self.physical, self.reader = name, physical, reader
         self.inputs = (Port("u"),)
         self.outputs = tuple(Port(f"y{i}") for i in range(n_outputs))
-        self.inbox: list[Arrival] = []
+        self.waiting: list[tuple[Sample, float]] = []
         self.sent = []
         self.polls = 0
 
@@ -47,16 +45,17 @@ class Scripted(Link):
     def dispatch(self, tick, t, h, coefficients):
         self.sent.append((tick, t, h, coefficients.copy()))
 
-    def poll(self):
+    def receive(self):
         self.polls += 1
-        taken, self.inbox = self.inbox, []
-        return taken
+        waiting, self.waiting = self.waiting, []
+        for sample, t_arrived in waiting:
+            self.inbox.put(sample, t_arrived)
 
     def fileno(self):
         return self.reader
 
-    def answers(self, *y, tick=0, t=0.0, **sample):
-        self.inbox.append(Arrival(tick, Sample(np.array(y, float), **sample), t))
+    def answers(self, *y, t=0.0, **sample):
+        self.waiting.append((Sample(np.array(y, float), **sample), t))
 
 
 def make_exchange(*links: Link, every=None, max_misses=3, catch_up=()) -> Exchange:
@@ -69,7 +68,7 @@ def make_exchange(*links: Link, every=None, max_misses=3, catch_up=()) -> Exchan
     )
     numerics.plan.session["coefficients"] = 2
     exchange = Exchange(numerics, links, 1e-3, [max_misses] * len(links), catch_up)
-    exchange.start(0.0, [Sample(np.zeros(len(link.outputs))) for link in links])
+    exchange.start([Sample(np.zeros(len(link.outputs))) for link in links])
     return exchange
 
 
@@ -107,7 +106,7 @@ def turn(exchange: Exchange, tick: int) -> StepInput:
 def test_first_cut_finds_the_initialized_outputs():
     link = Scripted(n_outputs=2)
     exchange = make_exchange(link)
-    exchange.start(0.0, [Sample(np.array([3.0, 4.0]))])
+    exchange.start([Sample(np.array([3.0, 4.0]))])
     given = cut(exchange, 0)
     assert given.outputs["fresh"].all()
     np.testing.assert_array_equal(given.outputs["y"], [3.0, 4.0])
@@ -204,7 +203,7 @@ async def test_while_the_master_sleeps_it_is_sent_on_as_fast_as_it_answers(left_
     exchange = make_exchange(link, catch_up=[True], max_misses=9)
     for tick in range(4):
         turn(exchange, tick)
-    link.poll = lambda: [Arrival(0, Sample(np.zeros(1)), 0.0)]  # answers at once from now on
+    link.receive = lambda: link.inbox.put(Sample(np.zeros(1)), 0.0)  # at once from now on
     await exchange.catch_up(monotonic_ns() + left_ns)
     assert [tick for tick, *_ in link.sent] == sent
     assert exchange.behind == (not left_ns)
@@ -270,7 +269,7 @@ def test_receiving_early_gives_what_receiving_at_the_tick_does(answers, looks):
             events += [(at, 0, None) for at in looked if tick - 1 <= at < tick]
             for at, _, answer in sorted(events, key=lambda event: event[:2]):
                 if answer is None:
-                    exchange.receive_early(tick * MS, 0, first=True)
+                    exchange.receive_early(0, first=True)
                     continue
                 s, t, y, valid, middle = answer
                 values = (y, -y) if s == 0 else (y,)
@@ -280,7 +279,7 @@ def test_receiving_early_gives_what_receiving_at_the_tick_does(answers, looks):
                 if middle:
                     extra["y_mid"] = np.array(values) / 2
                 if s == 0 or exchange.channels["busy"][s]:
-                    if s != 0 and links[s].inbox:
+                    if s != 0 and (links[s].waiting or exchange.channels["answered"][s]):
                         continue  # one answer for each step
                     links[s].answers(*values, t=at * 1e-3, **extra)
             turn(exchange, tick)
@@ -309,8 +308,7 @@ def test_an_early_look_computes_no_step_of_this_process():
     turn(exchange, 0)
     exchange.run_local()
     assert model.steps == 1
-    assert exchange.receive_early(MS, 0, first=True) == 1
-    assert exchange.receive_early(MS, 0, first=False) == 0
+    exchange.receive_early(0, first=True)
     turn(exchange, 1)
     assert model.steps == 1
     assert exchange.given.outputs["y"][0] == 1.0
@@ -318,28 +316,21 @@ def test_an_early_look_computes_no_step_of_this_process():
 
 def test_a_loss_that_is_found_early_is_raised_as_at_the_tick():
     class Gone(Scripted):
-        def poll(self):
+        def receive(self):
             raise PeerLost(self.name, "its process ended")
 
     exchange = make_exchange(Gone("engine"))
     with pytest.raises(PeerLost, match="its process ended"):
-        exchange.receive_early(MS, 0, first=True)
+        exchange.receive_early(0, first=True)
 
 
-class Behind(Scripted, RemoteLink):
-    """A bench behind a hub, whose clock is known to within 50 µs."""
+class Behind(Scripted):
+    """A bench whose clock is known to within 50 µs."""
 
-    role, step_message = "gateway", wire.SetPoints
-    initialized = receive = None
-
-    def __init__(self, hub):
-        super().__init__("bench", physical=True)
-        self.options, self.events, self.peer = ZeroMQOptions(adapter="zeromq"), deque(), None
-        hub.add(self)
-        self.peer.clock.add(0, 0, 100_000)
-
-    def take(self):
-        return self.poll()
+    def receive(self):
+        for sample, t_arrived in self.waiting:
+            self.inbox.put(sample, t_arrived, uncertainty=50e-6)
+        self.waiting = []
 
 
 @pytest.mark.parametrize(
@@ -349,19 +340,14 @@ def test_what_lies_within_the_clocks_uncertainty_neither_clamps_nor_counts(
     ahead_us, valid_us, error_us
 ):
     """An early look reads a sample sooner; the error of its clock's offset then shows as future."""
-    hub = Hub("demo", direct=False)
-    try:
-        bench = Behind(hub)
-        exchange = make_exchange(bench)
-        turn(exchange, 0)
-        bench.answers(1.0, t=0.9e-3, t_valid=np.array([0.9e-3 + ahead_us * 1e-6]))
-        hub.arrived[bench] = None
-        exchange.receive_early(MS, 0, first=False)
-        turn(exchange, 1)
-        assert exchange.given.outputs["t_valid"][0] == pytest.approx(valid_us * 1e-6)
-        assert exchange.given.subsystems["clock_error"][0] == pytest.approx(error_us * 1e-6)
-    finally:
-        hub.close()
+    bench = Behind("bench", physical=True)
+    exchange = make_exchange(bench)
+    turn(exchange, 0)
+    bench.answers(1.0, t=0.9e-3, t_valid=np.array([0.9e-3 + ahead_us * 1e-6]))
+    exchange.receive_early(0, first=True)
+    turn(exchange, 1)
+    assert exchange.given.outputs["t_valid"][0] == pytest.approx(valid_us * 1e-6)
+    assert exchange.given.subsystems["clock_error"][0] == pytest.approx(error_us * 1e-6)
 
 
 def test_a_solver_that_never_catches_up_is_lost():
@@ -385,11 +371,11 @@ def test_ticks_that_the_master_left_out_are_caught_up_with_in_the_slack():
     exchange.run_local()
     exchange.cut(4, 4 * MS, 4 * MS)  # three ticks have passed
     dispatch(exchange, 4)
-    replies = iter([[Arrival(4, Sample(np.array([y])), 0.0)] for y in (2.0, 3.0, 4.0, 5.0)])
-    link.poll = lambda: next(replies)
+    replies = iter([Sample(np.array([y])) for y in (2.0, 3.0, 4.0, 5.0)])
+    link.receive = lambda: link.inbox.put(next(replies), 0.0)
     exchange.run_local()
     assert [t for _, t, *_ in link.sent] == pytest.approx([0.0, 1e-3, 2e-3, 3e-3, 4e-3])
-    link.poll = list
+    link.receive = lambda: None
     given = cut(exchange, 5)
     assert given.session["regular"][0]
     assert given.outputs["y"][0] == 5.0
@@ -555,7 +541,7 @@ def test_what_arrives_before_the_tick_can_be_taken_before_it():
     turn(exchange, 0)
     link.answers(5.0)
     exchange.send_on()
-    assert not link.inbox
+    assert not link.waiting
     assert not exchange.given.subsystems["late"][0]
     given = turn(exchange, 1)
     assert given.outputs["y"][0] == 5.0

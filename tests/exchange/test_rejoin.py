@@ -54,7 +54,7 @@ class Rig:
         catch_up = [late.steps == "catch_up"]
         self.numerics.plan.session["coefficients"] = 2
         self.exchange = Exchange(self.numerics, [self.link], 1e-3, [max_misses], catch_up)
-        self.exchange.start(0.0, [Sample(np.zeros(1))])
+        self.exchange.start([Sample(np.zeros(1))])
 
     def connect(self):
         dealer = self.dealers()
@@ -73,7 +73,6 @@ class Rig:
         state.subsystems["h"] = 1e-3 + given.session["t"] - subsystems["reached"]
         state.inputs["polynomial"][0, :2] = state.inputs["extrapolated"][0, :2] = 2.0, 1000.0
         exchange.dispatch(tick * MS, MS)
-        exchange.times.count()
         exchange.readmit()
         return given
 
@@ -248,7 +247,7 @@ def test_without_leave_a_lost_one_is_told_how_to_get_it(hub, dealers):
     rig = Rig(hub, dealers, rejoin=False)
     rig.lose()
     with pytest.raises(PeerLost, match="connection closed"):
-        rig.link.poll()
+        rig.link.receive()
     with contextlib.closing(Neighbour(hub)) as second:
         second.hello()
         reason = second.receive(wire.Reject).reason

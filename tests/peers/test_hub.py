@@ -16,6 +16,7 @@ from hilrt.peers.hub import Hub
 from hilrt.peers.transport import local
 from hilrt.peers.unused_messages import STRANGER
 from hilrt_adapters.zeromq import ZeroMQLink, ZeroMQOptions
+from tests.collected import collect, received
 
 DEADLINE_S = 10.0
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the transport within a machine")
@@ -263,17 +264,6 @@ def test_one_drain_takes_a_bounded_number_of_messages(hub, link, dealer, monkeyp
     assert [event.text for event in link.events] == [str(i) for i in range(35)]
 
 
-def test_the_inbox_keeps_the_newest(hub, link, dealer, monkeypatch):
-    monkeypatch.setattr("hilrt.peers.remote_link.INBOX", 5)
-    for tick in range(8):
-        link.dispatch(tick, 0.0, 0.1, np.zeros((1, 1)))
-        dealer.receive(wire.Advance)
-        dealer.send(wire.Advanced(tick=tick, y=wire.pack(np.ones(1))))
-        drain_until(hub, lambda: not link.peer.computing)
-    assert [arrival.tick for arrival in link.poll()] == [3, 4, 5, 6, 7]
-    assert hub.counters["model", "inbox_full"] == link.lost == 3
-
-
 # --- sending --------------------------------------------------------------------------------------
 
 
@@ -298,7 +288,7 @@ def test_a_connection_that_closes_is_noticed_when_sending(hub, link, dealer):
         assert time.monotonic() < deadline
         time.sleep(0.001)
     with pytest.raises(PeerLost, match="connection closed"):
-        link.poll()
+        link.receive()
 
 
 # --- requests -------------------------------------------------------------------------------------
@@ -365,7 +355,7 @@ def test_the_first_reason_is_kept(link, dealer):
     link.gone("first")
     link.gone("second")
     with pytest.raises(PeerLost, match="first"):
-        link.poll()
+        link.receive()
 
 
 # --- heartbeats and clocks ------------------------------------------------------------------------
@@ -383,7 +373,7 @@ def test_a_silent_peer_is_lost(hub, link, dealer, clock):
         clock.ns += SECOND // 10
         hub.drain()
     with pytest.raises(PeerLost, match=r"silent for 2\.\d s"):
-        link.poll()
+        link.receive()
 
 
 async def test_heartbeats_go_on_while_nothing_polls(link, dealers):
@@ -458,11 +448,13 @@ def test_a_look_before_the_tick_neither_accepts_nor_sends(hub, clock):
 def test_arrivals_carry_session_time(hub, link, dealer, clock):
     hub.epoch_ns = clock.ns - 3 * SECOND
     assert hub.session_time() == 3.0
+    collect(link)
     link.dispatch(0, 0.0, 0.1, np.zeros((1, 1)))
     dealer.receive(wire.Advance)
     dealer.send(wire.Advanced(tick=0, y=wire.pack(np.zeros(1))))
     drain_until(hub, lambda: not link.peer.computing)
-    assert link.poll()[0].t_arrived == 3.0
+    (arrived,) = received(link)
+    assert arrived.t_arrived == 3.0
 
 
 def test_after_close_nothing_raises(hub, link, dealer):
@@ -470,4 +462,4 @@ def test_after_close_nothing_raises(hub, link, dealer):
     hub.close()
     hub.drain()
     assert not link.send(wire.Stop(reason="too late"))
-    assert list(link.poll()) == []
+    link.receive()

@@ -81,7 +81,7 @@ async def loss(link):
     deadline = time.monotonic() + DEADLINE_S
     try:
         while time.monotonic() < deadline:
-            link.poll()
+            link.receive()
             await asyncio.sleep(0.005)
     except PeerLost as lost:
         return lost.reason

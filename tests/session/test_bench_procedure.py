@@ -43,12 +43,11 @@ class Bench:
     async def arm(self, u):
         self.moves.append(u.tolist())
 
-    def poll(self):
+    def receive(self):
         if self.lost:
             raise PeerLost(self.name, self.lost)
         target = self.moves[-1][0] if self.moves else 0.0
         self.latest = self.latest + self.follow * (target - self.latest)
-        return ()
 
 
 class Model:
@@ -56,7 +55,7 @@ class Model:
     name = "model"
     latest = None
 
-    def poll(self):
+    def receive(self):
         raise AssertionError("a model is not looked at while no ticks run")
 
 

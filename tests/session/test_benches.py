@@ -49,10 +49,9 @@ class Bench:
     async def stop(self, reason):
         self.told.append(("stop", reason))
 
-    def poll(self):
+    def receive(self):
         self.looks += 1
         self.on_look()
-        return ()
 
 
 class Loop:

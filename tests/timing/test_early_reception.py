@@ -50,7 +50,7 @@ class Peers:
             self.arrived += 1
         return self.arrived > 0 or self.always_readable
 
-    def receive_early(self, t_ns, until_ns, *, first):
+    def receive_early(self, until_ns, *, first):
         self.looks.append((self.time.ns, until_ns, first))
         self.pass_until(self.time.ns)
         found, self.arrived = self.arrived, 0
@@ -105,7 +105,7 @@ def sleep(monkeypatch):
         reception = EarlyReception(peers, STEP, time)
         timer = Timer(time, peers)
         wall = WallClock(spin_us * US, timer=timer)
-        reception.begin(10 * MS, TICK)
+        reception.begin(TICK)
         await wall.sleep_until(TICK, reception=reception)
         return peers, timer, reception
 
@@ -174,7 +174,7 @@ async def test_the_usual_duration_rises_quickly_and_falls_slowly(sleep):
 
 
 async def test_a_loss_that_is_found_early_ends_the_sleep(sleep, monkeypatch):
-    def lost(self, t_ns, until_ns, *, first):
+    def lost(self, until_ns, *, first):
         raise PeerLost("engine", "its process ended")
 
     monkeypatch.setattr(Peers, "receive_early", lost)
@@ -188,7 +188,7 @@ async def test_a_virtual_clock_looks_once_on_its_way():
     clock = VirtualClock(TICK - STEP)
     reception = EarlyReception(peers, STEP, clock.now_ns)
     time.ns = TICK - 100 * US
-    reception.begin(10 * MS, TICK)
+    reception.begin(TICK)
     await clock.sleep_until(TICK, reception=reception)
     assert (clock.now_ns(), peers.found, len(peers.looks)) == (TICK, 1, 1)
     peers.close()

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from hilrt.config.structs import SubsystemOptions
-from hilrt.link import Arrival
 from hilrt.solver import Floats, Sample, Solver
 from hilrt.timing.clock import VirtualClock
 from hilrt_adapters.inprocess import InProcessLink
@@ -109,17 +107,17 @@ class MeasuredLink(InProcessLink):
     async def open(self) -> None:
         """The solver is there."""
 
-    def poll(self) -> Sequence[Arrival]:
-        return [self.measured(arrival) for arrival in super().poll()]
+    def step(self) -> tuple[Sample, float]:
+        sample, t = super().step()
+        return self.measured(sample), t
 
-    def measured(self, arrival: Arrival) -> Arrival:
-        """The arrival with values as they are sent."""
+    def measured(self, sample: Sample) -> Sample:
+        """The sample with values as they are sent."""
         if not self.measurement.exact:
-            sample = arrival.sample
             sample.y = self.measurement.of(sample.y, self.random)
             if sample.y_mid is not None:
                 sample.y_mid = self.measurement.of(sample.y_mid, self.random)
-        return arrival
+        return sample
 
 
 class SteppedLink(MeasuredLink):
@@ -127,22 +125,18 @@ class SteppedLink(MeasuredLink):
 
     clock: VirtualClock
     script: Script
-    _held: Sequence[Arrival] = ()
+    _held: tuple[Sample, float] | None = None
     _due_ns = 0
 
     def dispatch(self, tick: int, t: float, h: float, coefficients: Floats) -> None:
         super().dispatch(tick, t, h, coefficients)
-        self._held = super().poll()
+        self._held = self.step()
         self._due_ns = self.clock.now_ns() + round(1e9 * self.script.delay(self.random))
 
-    def poll(self) -> Sequence[Arrival]:
-        if not self._held or self.clock.now_ns() < self._due_ns:
-            return ()
-        arrived, self._held = self._held, ()
-        return arrived
-
-    def take(self) -> Sequence[Arrival]:
-        return self.poll()
+    def receive(self) -> None:
+        if self._held is not None and self.clock.now_ns() >= self._due_ns:
+            self.inbox.put(*self._held)
+            self._held = None
 
 
 class BenchLink(MeasuredLink):
@@ -154,9 +148,9 @@ class BenchLink(MeasuredLink):
 
     def begin(self, u0: Floats) -> None:
         """Take the first set-points."""
-        self._cycles, self._tick, self._u = 0, 0, u0.copy()
-        self._demands: deque[tuple[float, int, Floats]] = deque()
-        self._way: deque[Arrival] = deque()
+        self._cycles, self._u = 0, u0.copy()
+        self._demands: deque[tuple[float, Floats]] = deque()
+        self._way: deque[tuple[float, Sample]] = deque()
 
     async def initialize(self, t0: float, u0: Floats) -> Sample:
         self.begin(u0)
@@ -164,31 +158,27 @@ class BenchLink(MeasuredLink):
 
     def dispatch(self, tick: int, t: float, h: float, coefficients: Floats) -> None:
         acts = self.clock.now_ns() * 1e-9 + self.script.command_latency
-        self._demands.append((acts, tick, coefficients[0].copy()))
+        self._demands.append((acts, coefficients[0].copy()))
 
-    def poll(self) -> Sequence[Arrival]:
+    def receive(self) -> None:
         now, cycle = self.clock.now_ns() * 1e-9, self.script.cycle
         for _ in range(math.floor(now / cycle + 1e-6) - self._cycles):
             self._turn(self._cycles * cycle, cycle)
             self._cycles += 1
-        arrived = []
-        while self._way and self._way[0].t_arrived <= now + 1e-9:
-            arrived.append(self._way.popleft())
-        return arrived
-
-    def take(self) -> Sequence[Arrival]:
-        return self.poll()
+        while self._way and self._way[0][0] <= now + 1e-9:
+            t_arrived, sample = self._way.popleft()
+            self.inbox.put(sample, t_arrived)
 
     def _turn(self, t: float, cycle: float) -> None:
         """One cycle of the bench, and its sample on the way."""
         while self._demands and self._demands[0][0] <= t + 1e-9:
-            _, self._tick, self._u = self._demands.popleft()
+            _, self._u = self._demands.popleft()
         sample = self._hosted.advance(t, cycle, self._u[None])
         if self.script.lost_share and self.random.random() < self.script.lost_share:
             return
         arrives = t + cycle + self.script.delay(self.random)
         if self._way:  # messages do not overtake one another
-            arrives = max(arrives, self._way[-1].t_arrived)
+            arrives = max(arrives, self._way[-1][0])
         if self.script.stamped:
             sample.t_valid = np.full(len(sample.y), t + cycle)
-        self._way.append(self.measured(Arrival(self._tick, sample, arrives)))
+        self._way.append((arrives, self.measured(sample)))

@@ -85,9 +85,10 @@ def read_wire(path: Path, sample: bytes) -> None:
         protocol.expect("a", "solver")
         protocol.expect("b", "gateway")
         if handshake:
-            protocol.receive("one", wire.encode(_hello()), 1)
-        protocol.receive("one", data, 2)
-        protocol.receive("two", data, 3)
+            protocol.greet("one", wire.encode(_hello()), 1)
+        if (peer := protocol.connections.get("one")) is not None:
+            peer.receive(data, 2)
+        protocol.greet("two", data, 3)
         protocol.keep_alive(10_000_000_000)
         protocol.events()
         protocol.data_to_send()

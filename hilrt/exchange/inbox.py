@@ -1,0 +1,324 @@
+"""Inboxes: where connections put samples, and the compiled cut, which alone writes `StepInput`.
+
+A connection puts what it has decoded into the rows of its subsystem, whenever that arrives; nothing
+is decided there. A solver's answer waits, with the end of its interval in `CHANNELS.answer_ns`, for
+the cut at or after that end. A bench's samples are folded signal by signal: a signal keeps the
+newest value whose validity is known. `cut` decides once per tick what counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilrt.compilation.compiled import bound, compiled
+from hilrt.errors import SolverError
+from hilrt.exchange.channel_table import look_at_channels
+from hilrt.exchange.peer_times import PeerTimes, count_answer, peer_times
+from hilrt.solver import Floats, Sample
+from hilrt.tables.channels import EXCHANGE, INBOX, InboxTables
+from hilrt.tables.given import INPUTS, OUTPUTS, StepInput
+from hilrt.tables.record import Table, table
+from hilrt.timing.histogram import BINS
+
+#: Fields of `INBOX` that are 0 where nothing waits.
+WAITING: Final = (
+    *("samples", "has_middle", "derivatives", "has_realised", "event", "clock_known", "timed"),
+)
+
+
+@compiled
+def cut(
+    inboxes: InboxTables, given: StepInput, tick: int, t_ns: int, elapsed_ns: int, rest_ns: int
+) -> int:
+    """Make the step input of a communication point.
+
+    Parameters
+    ----------
+    inboxes : InboxTables
+    given : StepInput
+    tick, t_ns : int
+        Number and session time [ns] of the point.
+    elapsed_ns, rest_ns : int
+        Time since the point before, and `StepInput.rest`, ns.
+
+    Returns
+    -------
+    int
+        The first subsystem that has missed more due ticks in a row than it may; -1 if none has.
+    """
+    accept(inboxes, given, t_ns)
+    inboxes.exchange[0].open = 0
+    session = given.session[0]
+    session.tick, session.t, session.elapsed = tick, t_ns * 1e-9, elapsed_ns * 1e-9
+    session.rest = rest_ns * 1e-9
+    channels, subsystems = inboxes.channels, given.subsystems
+    regular, lost = look_at_channels(channels, subsystems, tick, t_ns, elapsed_ns * 1e-9)
+    session.regular = regular
+    return lost
+
+
+@compiled
+def accept(inboxes: InboxTables, given: StepInput, t_ns: int) -> None:
+    """Move what waits and is valid by `t_ns` into the step input; begin it if that is the first."""
+    if inboxes.exchange[0].open == 0:
+        _begin(inboxes, given)
+    for s in range(len(inboxes.channels)):
+        channel, inbox, row = inboxes.channels[s], inboxes.subsystems[s], given.subsystems[s]
+        # The answer to a longer step waits for its time.
+        if channel.answered == 0 or (channel.physical == 0 and channel.answer_ns > t_ns):
+            continue
+        end = channel.answer_ns * 1e-9
+        if channel.physical != 0:
+            channel.newest = inbox.newest
+            if inbox.clock_known != 0:
+                row.clock_error = inbox.clock_error
+        else:
+            row.reached, row.covered = end, end - channel.newest
+            channel.newest, channel.busy = end, 0
+        if inbox.event != 0:
+            row.event = 1
+        _note_times(inboxes, row, s)
+        if inbox.has_middle != 0 and given.session[0].has_middle == 0:
+            given.session[0].has_middle = 1
+            for i in range(len(given.outputs)):
+                given.outputs[i].y_mid = np.nan
+        for i in range(inbox.outputs_begin, inbox.outputs_end):
+            arrived, output = inboxes.outputs[i], given.outputs[i]
+            if arrived.fresh != 0:
+                arrived.fresh, output.fresh = 0, 1
+                output.y = arrived.y
+                output.t_valid = end if np.isnan(arrived.t_valid) else arrived.t_valid
+            if inbox.has_middle != 0:
+                output.y_mid = arrived.y_mid
+            for m in range(inbox.derivatives):
+                output.dy[m] = arrived.dy[m]
+        if inbox.has_realised != 0:
+            for i in range(inbox.inputs_begin, inbox.inputs_end):
+                given.inputs[i].realised = inboxes.inputs[i].realised
+        channel.answered = 0
+        inbox.samples = inbox.has_middle = inbox.derivatives = inbox.has_realised = 0
+        inbox.event = inbox.clock_known = inbox.timed = 0
+
+
+@compiled
+def _begin(inboxes: InboxTables, given: StepInput) -> None:
+    """Begin an interval: nothing has come in it."""
+    inboxes.exchange[0].open, given.session[0].has_middle = 1, 0
+    for i in range(len(given.outputs)):
+        given.outputs[i].fresh = 0
+    for s in range(len(given.subsystems)):
+        given.subsystems[s].event = given.subsystems[s].rejoined = 0
+
+
+@compiled
+def _note_times(inboxes: InboxTables, row: Table, s: int) -> None:
+    """Count an accepted answer, what it took, and whether subsystem `s` is back with it."""
+    channel, inbox, exchange = inboxes.channels[s], inboxes.subsystems[s], inboxes.exchange[0]
+    exchange.taken += inbox.samples
+    channel.compute_us = inbox.compute_us
+    if channel.restarting != 0:
+        row.rejoined = row.event = 1
+        channel.restarting = 0
+        channel.rejoined += 1
+    elif inbox.timed != 0:
+        waited = inbox.t_arrived - exchange.waits_from
+        times = inbox.compute_us, inbox.round_trip_us, inbox.way_us, waited
+        channel.wire_us = count_answer(*times, inboxes.counts[s], inboxes.longest_ns[s])
+
+
+class Inbox:
+    """Where the connection of one subsystem puts its samples.
+
+    Parameters
+    ----------
+    name : str
+    s : int
+        Number of the subsystem.
+    inboxes : InboxTables
+    ending : dict of int to str
+        Of the subsystems whose simulation ends with the sample that waits: number and reason.
+    """
+
+    __slots__ = (
+        *("_answered", "_dy", "_ending", "_fresh", "_name", "_physical", "_realised", "_row", "_s"),
+        *("_t_valid", "_y", "_y_mid"),
+    )
+
+    def __init__(self, name: str, s: int, inboxes: InboxTables, ending: dict[int, str]) -> None:
+        self._name, self._s, self._ending = name, s, ending
+        # Views are filled in half the time that parts of an array are assigned to, and read or
+        # written through a memoryview a number takes a third of it.
+        rows, channels = inboxes.subsystems, inboxes.channels
+        fields = INBOX.names or ()
+        self._row: dict[str, Any] = {field: memoryview(rows[field][s : s + 1]) for field in fields}
+        self._answered = memoryview(channels["answered"][s : s + 1])
+        self._physical = bool(channels["physical"][s])
+        outputs = inboxes.outputs[rows["outputs_begin"][s] : rows["outputs_end"][s]]
+        self._y, self._t_valid, self._fresh = outputs["y"], outputs["t_valid"], outputs["fresh"]
+        self._y_mid, self._dy = outputs["y_mid"], outputs["dy"].T
+        inputs = inboxes.inputs[rows["inputs_begin"][s] : rows["inputs_end"][s]]
+        self._realised = inputs["realised"]
+
+    def put(
+        self,
+        sample: Sample,
+        t_arrived: float,
+        *,
+        uncertainty: float | None = None,
+        round_trip_us: float | None = None,
+        way_us: float = math.nan,
+    ) -> None:
+        """See `hilrt.link.SampleSink.put`."""
+        y, t_valid, row = sample.y, sample.t_valid, self._row
+        if y.shape != self._y.shape:
+            raise SolverError(
+                f"subsystem {self._name!r}: {y.shape} outputs arrived, "
+                f"{len(self._y)} were announced"
+            )
+        if self._physical:
+            t_valid = self._valid(t_valid, t_arrived, uncertainty)
+        if t_valid is None:
+            self._y[...] = y
+            self._t_valid.fill(t_arrived if self._physical else math.nan)
+            self._fresh.fill(1)
+        else:  # an earlier sample may have what this one has not
+            new = ~np.isnan(t_valid)
+            np.copyto(self._y, y, where=new)
+            np.copyto(self._t_valid, t_valid, where=new)
+            self._fresh |= new
+        if sample.y_mid is not None:
+            self._y_mid[...] = sample.y_mid
+            row["has_middle"][0] = 1
+        if sample.dy is not None:
+            n = min(len(sample.dy), len(self._dy))
+            self._dy[:n] = sample.dy[:n]
+            row["derivatives"][0] = max(row["derivatives"][0], n)
+        if sample.realised is not None:
+            self._realised[...] = sample.realised
+            row["has_realised"][0] = 1
+        if sample.event_t is not None:
+            before = row["event_t"][0] if row["event"][0] else math.inf
+            row["event"][0], row["event_t"][0] = 1, min(before, sample.event_t)
+        if round_trip_us is not None:
+            row["timed"][0] = 1
+            row["round_trip_us"][0], row["way_us"][0] = round_trip_us, way_us
+        if sample.ended:
+            self._ending[self._s] = sample.ended
+        row["compute_us"][0], row["t_arrived"][0] = sample.compute_us, t_arrived
+        row["samples"][0] += 1
+        self._answered[0] = 1
+
+    def _valid(
+        self, t_valid: Floats | None, t_arrived: float, uncertainty: float | None
+    ) -> Floats | None:
+        """Times of a bench's sample, none in the future by more than its clock is uncertain."""
+        row, known = self._row, 0.0 if uncertainty is None else uncertainty
+        newest, ahead = t_arrived, 0.0
+        if t_valid is not None and len(t_valid):
+            newest = float(np.fmax.reduce(t_valid, initial=row["newest"][0]))
+            ahead = newest - t_arrived
+            if ahead > 0.0 and not ahead <= known:
+                t_valid, newest = np.minimum(t_valid, t_arrived), t_arrived
+            else:
+                ahead = 0.0
+        row["newest"][0] = newest
+        if uncertainty is not None or ahead > 0.0:
+            row["clock_known"][0], row["clock_error"][0] = 1, max(known, ahead)
+        return t_valid
+
+    def discard(self) -> None:
+        """Empty it: the step was undone, or the subsystem begins anew."""
+        for field in WAITING:
+            self._row[field][0] = 0
+        self._fresh.fill(0)
+        self._answered[0] = 0
+        self._ending.pop(self._s, None)
+
+
+class Inboxes:
+    """The inboxes of all subsystems, and the compiled functions that empty them.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The subsystems.
+    slices : sequence of (slice, slice)
+        Outputs and inputs of each.
+    channels : table, one record of `CHANNELS` per subsystem
+    given : StepInput
+        Only the two functions write samples into it.
+
+    Attributes
+    ----------
+    of : list of Inbox
+        By subsystem.
+    cut, accept : callable
+        The functions of these names, of these tables.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        slices: Sequence[tuple[slice, slice]],
+        channels: Table,
+        given: StepInput,
+    ) -> None:
+        n = len(names)
+        rows = table(INBOX, n)
+        for row, (outputs, inputs) in zip(rows, slices, strict=True):
+            row.outputs_begin, row.outputs_end = outputs.start, outputs.stop
+            row.inputs_begin, row.inputs_end = inputs.start, inputs.stop
+        self._tables = InboxTables(
+            table(EXCHANGE, 1),
+            channels,
+            rows,
+            table(OUTPUTS, len(given.outputs)),
+            table(INPUTS, len(given.inputs)),
+            np.zeros((n, 3, BINS), np.int64),
+            np.zeros((n, 3), np.int64),
+        )
+        self._names, self._ending = names, dict[int, str]()
+        self._exchange = self._tables.exchange
+        self._exchange["waits_from"] = math.nan
+        self.of = [Inbox(name, s, self._tables, self._ending) for s, name in enumerate(names)]
+        tables = self._tables, given
+        self.cut: Callable[[int, int, int, int], int] = bound(cut, *tables, numbers=(0, 0, 0, 0))
+        self.accept: Callable[[int], None] = bound(accept, *tables, numbers=(0,))
+
+    def begin(self, samples: Sequence[Sample]) -> None:
+        """Accept the initialized samples, which are of session time 0 s."""
+        for inbox, sample in zip(self.of, samples, strict=True):
+            inbox.put(sample, 0.0)
+        self._tables.subsystems["compute_us"] = 0.0  # none has made a step
+        self._ending.clear()
+        self.accept(0)
+
+    @property
+    def taken(self) -> int:
+        """Samples accepted so far."""
+        return int(self._exchange["taken"][0])
+
+    def wait_from(self, t: float) -> None:
+        """Note that the master waits for answers from `t` on, session time in s."""
+        self._exchange["waits_from"] = t
+
+    def times_of(self, s: int) -> PeerTimes:
+        """What the answers of subsystem number `s` took."""
+        return peer_times(self._tables.counts[s], self._tables.longest_ns[s])
+
+    def new_ends(self) -> dict[str, str]:
+        """Subsystems whose last sample has been accepted since the last call, and the reasons."""
+        waits = self._tables.channels["answered"]
+        found = [s for s in self._ending if not waits[s]] if self._ending else []
+        return {self._names[s]: self._ending.pop(s) for s in found}
+
+    def first_event(self, among: NDArray[np.bool_]) -> float:
+        """Session time of the first discontinuity told by what waits, s; infinite if none is."""
+        rows = self._tables.subsystems
+        told = (self._tables.channels["answered"] != 0) & (rows["event"] != 0) & among
+        return float(rows["event_t"][told].min(initial=math.inf))
