@@ -1,6 +1,6 @@
 """Watchers of a session, for `bench_monitor`: clients of its page and a frozen subscriber.
 
-Each is a process of its own: ``python tools/audience.py --page-client ADDRESS``.
+Each is a process of its own: ``python -m tools.audience --page-client ADDRESS``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import sys
 from typing import Any
 
 import zmq
-from watched_session import MASTER, Run
+
+from tools.watched_session import MASTER, Run
 
 NICE = 10
 CLIENTS = 3

@@ -62,7 +62,7 @@ def session_text(channels: int) -> str:
         f'pacing = {{ spin = "auto", affinity = [{MASTER}], awake = true }}',
     ]
     for name in "ab":
-        spawn = f'["hilrt", "solver", "watched_session:Channels", "--param", "n={half}"]'
+        spawn = f'["hilrt", "solver", "tools.watched_session:Channels", "--param", "n={half}"]'
         late = '{ policy = "extrapolate", max_misses = 1000000 }'
         lines.append(f'[subsystems.{name}]\nadapter = "zeromq"\nspawn = {spawn}\nlate = {late}')
     for source, target in ("ab", "ba"):
@@ -123,7 +123,7 @@ class Run:
                 stderr=errors,
                 env={
                     **os.environ,
-                    "PYTHONPATH": str(Path(__file__).parent),
+                    "PYTHONPATH": str(Path(__file__).parents[1]),
                     "HILRT_READ_TOKEN": READ_TOKEN,
                 },
             )

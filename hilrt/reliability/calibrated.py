@@ -1,8 +1,8 @@
 """Constants of the error estimate, from random sessions held against their truth.
 
-``python tools/calibrate_verdict.py --fit FILE`` makes them; docs/calibration.md says from which
-sessions. By how an estimate was made: factors from it to the ends of the interval that holds 95 %
-of the true errors.
+``python -m tools.calibration.calibrate_verdict --fit FILE`` makes them; docs/calibration.md says
+from which sessions. By how an estimate was made: factors from it to the ends of the interval that
+holds 95 % of the true errors.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ own timers are rounded to whole milliseconds by epoll, and whatever wakes the lo
 through it until the sleeper runs: cold, they take longer than the timer is late. So the loop stands
 still for the last moment of a sleep, in a blocking wait for a ``timerfd``.
 Measured on two processors at 1 kHz: ``asyncio.sleep`` wakes 545 µs late (median); this clock 23 µs
-(p99 42) without the busy-wait and 0.02 µs (p99 2) with it (`tools/bench_pacing.py`).
+(p99 42) without the busy-wait and 0.02 µs (p99 2) with it (`tools/benchmarks/bench_pacing.py`).
 `VirtualClock` jumps to the next target, for tests.
 """
 

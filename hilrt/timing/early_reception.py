@@ -2,7 +2,7 @@
 
 Everything that is received at the tick makes it late. The demonstration on a slow two-core host,
 alternating within an hour, missed 11.6 and 24.8 % of its ticks when it received at the tick alone,
-and 0.15 to 0.7 % when it also received before (`tools/bench_session.py`).
+and 0.15 to 0.7 % when it also received before (`tools/benchmarks/bench_session.py`).
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +13,7 @@ from scipy.integrate import solve_ivp
 from hilrt.reliability import calibrated
 from hilrt.reliability.estimates import OF_MODEL
 from hilrt.solver import InputPolynomial
-
-TOOLS = str(Path(__file__).parents[2] / "tools")
-if TOOLS not in sys.path:
-    sys.path.append(TOOLS)
-
-from calibration import (  # noqa: E402
+from tools.calibration import (
     advised,
     compare,
     fit,
@@ -30,17 +24,17 @@ from calibration import (  # noqa: E402
     runs,
     sessions,
 )
-from calibration.groups import GROUPS  # noqa: E402
-from calibration.parts import PartSolver, RestorableSolver  # noqa: E402
-from calibration.scripted_links import (  # noqa: E402
+from tools.calibration.groups import GROUPS
+from tools.calibration.parts import PartSolver, RestorableSolver
+from tools.calibration.scripted_links import (
     BenchLink,
     Measurement,
     Script,
     StallingClock,
     SteppedLink,
 )
-from calibration.systems import coupled_matrices  # noqa: E402
-from calibration.truth import Truth  # noqa: E402
+from tools.calibration.systems import coupled_matrices
+from tools.calibration.truth import Truth
 
 NAMES = list(GROUPS)
 

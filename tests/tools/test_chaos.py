@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-TOOLS = Path(__file__).parents[2] / "tools"
+from tools.qualification import (
+    chaos_checks,
+    chaos_link,
+    chaos_listener,
+    chaos_plan,
+    chaos_session,
+    chaos_strike,
+)
+
 NOW = 1e9
 
 
-@pytest.fixture(autouse=True)
-def tools(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(TOOLS))
-
-
 def test_a_round_is_the_same_alone_as_among_others() -> None:
-    plan = importlib.import_module("chaos_plan")
-    count = len(plan.CASES)
-    rounds = [plan.draw(7, number) for number in range(2 * count)]
-    assert rounds[count + 3] == plan.draw(7, count + 3)
-    assert rounds != [plan.draw(8, number) for number in range(2 * count)]
+    count = len(chaos_plan.CASES)
+    rounds = [chaos_plan.draw(7, number) for number in range(2 * count)]
+    assert rounds[count + 3] == chaos_plan.draw(7, count + 3)
+    assert rounds != [chaos_plan.draw(8, number) for number in range(2 * count)]
     cases = [(one.session, one.fault, one.target) for one in rounds]
-    assert sorted(cases[:count]) == sorted(cases[count:]) == sorted(plan.CASES)
+    assert sorted(cases[:count]) == sorted(cases[count:]) == sorted(chaos_plan.CASES)
     assert cases[:count] != cases[count:]
 
 
@@ -35,8 +36,8 @@ def test_a_round_is_the_same_alone_as_among_others() -> None:
 
 def brought_down(after: float, *, last_speed: float = 0.0, step: float = 0.0) -> list[Any]:
     """Frames of a bench at 80 rad/s and 50 %, for `after` [s] from `NOW` on, then ramped down."""
-    heard = importlib.import_module("chaos_listener").Heard
-    messages = importlib.import_module("chaos_checks").MESSAGES
+    heard = chaos_listener.Heard
+    messages = chaos_checks.MESSAGES
     found = []
     for i in range(int((after + 0.4) / 0.002)):
         t = 0.002 * i - 0.1
@@ -55,12 +56,12 @@ def brought_down(after: float, *, last_speed: float = 0.0, step: float = 0.0) ->
 
 def bus_findings(heard: list[Any]) -> tuple[list[str], float]:
     """Of a round in which the master is killed at `NOW`."""
-    checks, plan = (importlib.import_module(f"chaos_{name}") for name in ("checks", "plan"))
-    session, strike = (importlib.import_module(f"chaos_{name}") for name in ("session", "strike"))
-    one = plan.Round(0, 0, "engine", "kill", "master", False, 0.5, 0.0, 0.0)
-    struck = strike.Struck(t=NOW, over=NOW, running=True)
-    verdict = checks.Verdict()
-    checks.check_bus(one, session.Seen(struck, plan.KILLED, heard=heard), None, verdict)
+    one = chaos_plan.Round(0, 0, "engine", "kill", "master", False, 0.5, 0.0, 0.0)
+    struck = chaos_strike.Struck(t=NOW, over=NOW, running=True)
+    verdict = chaos_checks.Verdict()
+    chaos_checks.check_bus(
+        one, chaos_session.Seen(struck, chaos_plan.KILLED, heard=heard), None, verdict
+    )
     return verdict.findings, verdict.safe_s
 
 
@@ -85,8 +86,9 @@ def test_a_bench_that_is_not_is_one(heard: Any, words: str) -> None:
 
 
 def test_a_machine_that_stood_still_is_left_out() -> None:
-    listener = importlib.import_module("chaos_listener")
-    stall = listener.Heard(NOW + 0.7, listener.STALL, listener.struct.pack("<d", 0.6))
+    stall = chaos_listener.Heard(
+        NOW + 0.7, chaos_listener.STALL, chaos_listener.struct.pack("<d", 0.6)
+    )
     assert bus_findings([*brought_down(0.8), stall])[0] == []
 
 
@@ -102,10 +104,9 @@ class Rows(dict[str, Any]):
 
 
 def test_a_row_is_missing_unless_the_master_left_its_tick_out() -> None:
-    checks = importlib.import_module("chaos_checks")
     for skipped, words in (([0, 0, 2, 0], []), ([0, 0, 0, 0], ["2 rows are missing"])):
         findings: list[str] = []
-        checks.check_rows(Rows([0, 1, 4, 5], skipped), findings)
+        chaos_checks.check_rows(Rows([0, 1, 4, 5], skipped), findings)
         assert [finding[:18] for finding in findings] == words
 
 
@@ -124,10 +125,9 @@ class Writer:
 
 @pytest.mark.parametrize(("loss", "passed"), [(0.0, True), (1.0, False)])
 async def test_messages_are_lost_whole_and_commands_are_not(loss: float, passed: bool) -> None:
-    link = importlib.import_module("chaos_link")
-    greeting, ready = bytes(link.GREETING_BYTES), b"\x04\x05READY"
+    greeting, ready = bytes(chaos_link.GREETING_BYTES), b"\x04\x05READY"
     message = b"\x01\x00" + b"\x02" + (300).to_bytes(8, "big") + bytes(300)
-    line = link.Line(Path("none"), 0)
+    line = chaos_link.Line(Path("none"), 0)
     line.loss = loss
     source = asyncio.StreamReader()
     source.feed_data(greeting + ready + message)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import shutil
 from pathlib import Path
 
-import pytest
+from tools.qualification import codec_against_cantools
 
 ROOT = Path(__file__).parents[2]
 UNMARKED = """VERSION ""
@@ -30,15 +29,11 @@ BO_ 256 Count: 8 A
 """
 
 
-def test_the_benches_databases_are_coded_as_by_cantools(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "tools"))
-    tool = importlib.import_module("codec_against_cantools")
+def test_the_benches_databases_are_coded_as_by_cantools(tmp_path: Path) -> None:
     shutil.copy(ROOT / "bench_configs" / "engine_bench.dbc", tmp_path)
     for name, text in (("unmarked", UNMARKED), ("beyond", BEYOND), ("large", LARGE)):
         (tmp_path / f"{name}.dbc").write_text(text)
-    compared = tool.Comparison(frames=4)
+    compared = codec_against_cantools.Comparison(frames=4)
     for path in sorted(tmp_path.iterdir()):
         compared.file(path)
     lines = list(compared.lines())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import subprocess
 import sys
@@ -11,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from hilrt.errors import HilrtError
+from tools.qualification import fuzz
+from tools.qualification.fuzzing.readers import all_readers
 
-TOOLS = Path(__file__).parents[2] / "tools"
+ROOT = Path(__file__).parents[2]
 CASES = 12
 #: Readers in this process, without the libraries of FMUs and of other tools' binary formats.
 HERE = ("session", "kcd", "sym", "candump", "asc", "trc", "mcap", "csv", "wire", "command")
@@ -21,11 +22,8 @@ HERE = ("session", "kcd", "sym", "candump", "asc", "trc", "mcap", "csv", "wire",
 @pytest.fixture
 def readers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """All readers of the tool by name, with samples of their own."""
-    monkeypatch.syspath_prepend(str(TOOLS))
     monkeypatch.setenv("HILRT_FUZZ_SAMPLES", str(tmp_path / "samples"))
-    return {
-        reader.name: reader for reader in importlib.import_module("fuzzing.readers").all_readers()
-    }
+    return {reader.name: reader for reader in all_readers()}
 
 
 def test_readers_refuse_what_they_do_not_take_and_raise_nothing_else(readers, tmp_path) -> None:
@@ -54,26 +52,26 @@ def test_a_case_is_always_the_same_and_a_traceback_is_no_refusal(readers, tmp_pa
 def test_a_file_is_read_again_and_coverage_needs_its_library(
     readers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tool = importlib.import_module("fuzz")
     (tmp_path / "bad.toml").write_text("[session")
     common = ["--readers", "session", "--folder", str(tmp_path)]
-    assert tool.main([*common, "--file", str(tmp_path / "bad.toml")]) == 0
+    assert fuzz.main([*common, "--file", str(tmp_path / "bad.toml")]) == 0
     assert "bad.toml" in capsys.readouterr().out
-    monkeypatch.setattr(tool, "find_spec", lambda name: None)
+    monkeypatch.setattr(fuzz, "find_spec", lambda name: None)
     with pytest.raises(SystemExit):
-        tool.main([*common, "--guided"])
+        fuzz.main([*common, "--guided"])
     assert "pip install atheris" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits are those of Linux")
 def test_it_goes_on_where_it_ended_and_says_what_came_of_its_cases(tmp_path: Path) -> None:
-    command = [sys.executable, str(TOOLS / "fuzz.py"), "--readers", "command", "--cases", "40"]
+    command = [sys.executable, "-m", "tools.qualification.fuzz", "--readers", "command"]
     (tmp_path / "state.json").write_text('{"command": 1000}')
     done = subprocess.run(
-        [*command, "--folder", str(tmp_path), "--first", "7"],
+        [*command, "--cases", "40", "--folder", str(tmp_path), "--first", "7"],
         capture_output=True,
         text=True,
         timeout=120,
+        cwd=ROOT,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads((tmp_path / "state.json").read_text()) == {"command": 1040}

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from hilrt.monitor.operator_commands import Reply
 from hilrt.monitor.operator_commands import encode as encode_reply
 from hilrt.peers.wire import Reject, encode
-
-TOOLS = Path(__file__).parents[2] / "tools"
-
-
-@pytest.fixture
-def tool(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(TOOLS))
-    return importlib.import_module
+from tools.qualification import other_account, stranger
 
 
 @pytest.mark.parametrize(
@@ -32,12 +23,11 @@ def tool(monkeypatch: pytest.MonkeyPatch) -> Any:
         (b"\xc1", False, False),
     ],
 )
-def test_what_a_stranger_may_have(tool: Any, frame: bytes, taken: bool, well: bool) -> None:
-    assert tool("stranger").judge([frame], taken)[1] is well
+def test_what_a_stranger_may_have(frame: bytes, taken: bool, well: bool) -> None:
+    assert stranger.judge([frame], taken)[1] is well
 
 
-def test_an_answer_with_content_is_harm(tool: Any) -> None:
-    stranger = tool("stranger")
+def test_an_answer_with_content_is_harm() -> None:
     assert [stranger.read_http(said)[1] for said in (200, 101, 403, "TimeoutError")] == [
         False,
         False,
@@ -46,9 +36,8 @@ def test_an_answer_with_content_is_harm(tool: Any) -> None:
     ]
 
 
-def test_a_file_that_may_be_read_is_harm(tool: Any, tmp_path: Path) -> None:
+def test_a_file_that_may_be_read_is_harm(tmp_path: Path) -> None:
     (tmp_path / "session.mcap").touch()
-    stranger = tool("stranger")
     files = stranger.files_of(tmp_path, [])
     assert {tmp_path, tmp_path / "session.mcap"} <= set(files)
     assert stranger.against_file(tmp_path / "session.mcap")[3:] == ("read and write", False)
@@ -56,8 +45,8 @@ def test_a_file_that_may_be_read_is_harm(tool: Any, tmp_path: Path) -> None:
 
 
 def test_without_root_it_says_so(
-    tool: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000, raising=False)
-    assert tool("other_account").main([]) == 0
+    assert other_account.main([]) == 0
     assert capsys.readouterr().out.startswith("skipped: only ")

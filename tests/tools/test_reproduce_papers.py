@@ -6,16 +6,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-TOOL = Path(__file__).parents[2] / "tools" / "reproduce_papers.py"
+ROOT = Path(__file__).parents[2]
 
 
 def test_a_page_of_some_entries_needs_no_network(tmp_path: Path) -> None:
-    command = [sys.executable, str(TOOL), "--out", str(tmp_path)]
+    command = [sys.executable, "-m", "tools.papers.reproduce_papers", "--out", str(tmp_path)]
     done = subprocess.run(
         [*command, "--only", "stable-island", "pi-steps"],
         capture_output=True,
         text=True,
         timeout=120,
+        cwd=ROOT,
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr.count(": holds (") == 2

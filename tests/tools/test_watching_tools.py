@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 
-TOOLS = Path(__file__).parents[2] / "tools"
+from tools.benchmarks import bench_monitor
+from tools.qualification import soak_monitor
 
 
-@pytest.fixture
-def tool(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(TOOLS))
-    return importlib.import_module
-
-
-def test_a_flag_is_timed_from_the_log_to_the_lamp(tool: Any) -> None:
-    delays = tool("bench_monitor").delays
+def test_a_flag_is_timed_from_the_log_to_the_lamp() -> None:
+    delays = bench_monitor.delays
     lamps = [(9.0, False), (10.2, True), (11.0, False)]
     found = delays([10.0], [10.05], lamps)
     assert found["counted"] == 1
@@ -36,14 +27,12 @@ def test_a_flag_is_timed_from_the_log_to_the_lamp(tool: Any) -> None:
         ([10.3], [(9.0, False), (10.2, True)]),  # shown before: another one
     ],
 )
-def test_what_does_not_count(
-    tool: Any, raised: list[float], lamps: list[tuple[float, bool]]
-) -> None:
-    assert tool("bench_monitor").delays([10.0], raised, lamps)["counted"] == 0
+def test_what_does_not_count(raised: list[float], lamps: list[tuple[float, bool]]) -> None:
+    assert bench_monitor.delays([10.0], raised, lamps)["counted"] == 0
 
 
-def test_slope_is_that_after_the_start_with_its_error(tool: Any) -> None:
-    slope_per_hour = tool("soak_monitor").slope_per_hour
+def test_slope_is_that_after_the_start_with_its_error() -> None:
+    slope_per_hour = soak_monitor.slope_per_hour
     t = np.arange(0.0, 3600.0, 10.0)
     values = 100.0 + 2.0 * t / 3600.0 + np.where(t < 300.0, -50.0, 0.0)
     fit = slope_per_hour(t.tolist(), values.tolist())

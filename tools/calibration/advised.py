@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from calibration.compare import compare
-from calibration.law import Draw, draw
-from calibration.sessions import make_session
+from tools.calibration.compare import compare
+from tools.calibration.law import Draw, draw
+from tools.calibration.sessions import make_session
 
 #: Sessions that would take more steps after the change are left out.
 MOST_STEPS = 12_000

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from calibration.law import Draw
-from calibration.sessions import Made
-from calibration.truth import scales
 from hilrt.solver import Floats
+from tools.calibration.law import Draw
+from tools.calibration.sessions import Made
+from tools.calibration.truth import scales
 
 #: True errors, and the classes between.
 CLASSES = ("< 1 %", "1-5 %", "5-20 %", "> 20 %")

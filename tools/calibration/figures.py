@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from calibration.compare import CLASSES
+from tools.calibration.compare import CLASSES
 
 Line = dict[str, Any]
 WORDS = ("good", "degraded", "unreliable")

@@ -19,11 +19,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from calibration.figures import Line, usable
-from calibration.judge import Constants, spread_of
-from calibration.runs import read_lines
 from hilrt.reliability import calibrated
 from hilrt.reliability.estimates import OF_MODEL
+from tools.calibration.figures import Line, usable
+from tools.calibration.judge import Constants, spread_of
+from tools.calibration.runs import read_lines
 
 #: Share of the true errors that an interval has.
 COVERED = 0.95
@@ -42,9 +42,9 @@ CONSTANTS = Path(__file__).parents[2] / "hilrt" / "reliability" / "calibrated.py
 
 TEXT = '''"""Constants of the error estimate, from random sessions held against their truth.
 
-``python tools/calibrate_verdict.py --fit FILE`` makes them; docs/calibration.md says from which
-sessions. By how an estimate was made: factors from it to the ends of the interval that holds 95 %
-of the true errors.
+``python -m tools.calibration.calibrate_verdict --fit FILE`` makes them; docs/calibration.md says
+from which sessions. By how an estimate was made: factors from it to the ends of the interval that
+holds 95 % of the true errors.
 """
 
 from __future__ import annotations

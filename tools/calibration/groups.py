@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from calibration import linear_systems, machines, nonlinear_systems
-from calibration.systems import CoupledSystem, Random
+from tools.calibration import linear_systems, machines, nonlinear_systems
+from tools.calibration.systems import CoupledSystem, Random
 
 Build = Callable[[Random], CoupledSystem]
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from calibration.figures import Line
 from hilrt.reliability import calibrated
 from hilrt.reliability.estimates import BondError, Estimate
 from hilrt.reliability.flags import FlagTotal
 from hilrt.reliability.verdict import SessionCourse, verdict
+from tools.calibration.figures import Line
 
 
 class Constants(NamedTuple):

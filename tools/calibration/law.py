@@ -43,11 +43,11 @@ from typing import Any
 
 import numpy as np
 
-from calibration.groups import GROUPS, Build
-from calibration.scripted_links import Measurement, Script
-from calibration.systems import CoupledSystem, Random, log_uniform
-from calibration.truth import Limits, NoTruth, Truth
 from hilrt.solver import Floats
+from tools.calibration.groups import GROUPS, Build
+from tools.calibration.scripted_links import Measurement, Script
+from tools.calibration.systems import CoupledSystem, Random, log_uniform
+from tools.calibration.truth import Limits, NoTruth, Truth
 
 STEPS = 200, 5000
 #: Fewest steps before a perturbation has grown too large.
@@ -220,7 +220,7 @@ def _draw_tables(
     system: CoupledSystem, h: float, paced: bool, bench: str, restorable: dict[str, bool],
     limits: Limits, random: Random, settings: dict[str, Any],
 ) -> dict[str, Any]:  # fmt: skip
-    from calibration.methods import draw_methods
+    from tools.calibration.methods import draw_methods
 
     order = int(random.choice(4, p=[0.35, 0.4, 0.15, 0.1]))
     master: dict[str, Any] = {"step": h, "extrapolation": {"order": order}}

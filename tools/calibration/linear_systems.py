@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from calibration.parts import Part, excite, linear_part
-from calibration.systems import (
+from hilrt.coupling.jacobian import LinearSubsystem
+from hilrt.solver import Floats, Port
+from tools.calibration.parts import Part, excite, linear_part
+from tools.calibration.systems import (
     CoupledSystem,
     Random,
     coupled_eigenvalues,
     draw_sines,
     log_uniform,
 )
-from hilrt.coupling.jacobian import LinearSubsystem
-from hilrt.solver import Floats, Port
 
 #: Damping ratios; one system in ten has none.
 LEAST_DAMPING, MOST_DAMPING = 2e-3, 0.4

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from calibration.nonlinear_systems import Law, excitation
-from calibration.parts import Part, Values
-from calibration.systems import CoupledSystem, Random, draw_sines, log_uniform
 from hilrt.solver import Port
+from tools.calibration.nonlinear_systems import Law, excitation
+from tools.calibration.parts import Part, Values
+from tools.calibration.systems import CoupledSystem, Random, draw_sines, log_uniform
 
 DENSITY, DISCHARGE = 850.0, 0.67  #: Of the oil, kg/m³; coefficient of the valve.
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from calibration.parts import Part
-from calibration.systems import CoupledSystem, Random, log_uniform
+from tools.calibration.parts import Part
+from tools.calibration.systems import CoupledSystem, Random, log_uniform
 
 
 def draw_methods(

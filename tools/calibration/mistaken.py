@@ -16,11 +16,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from calibration.groups import GROUPS
-from calibration.law import Draw
-from calibration.parts import Part, RestorableSolver
-from calibration.systems import MistakenRandom, Random
 from hilrt.coupling.jacobian import LinearSubsystem
+from tools.calibration.groups import GROUPS
+from tools.calibration.law import Draw
+from tools.calibration.parts import Part, RestorableSolver
+from tools.calibration.systems import MistakenRandom, Random
 
 #: Standard deviation of the logarithm of a factor.
 SIZE = 0.2

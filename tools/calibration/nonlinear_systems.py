@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from calibration.linear_systems import draw_damping
-from calibration.parts import Part, Values
-from calibration.systems import CoupledSystem, Random, draw_sines, log_uniform
 from hilrt.solver import Port
+from tools.calibration.linear_systems import draw_damping
+from tools.calibration.parts import Part, Values
+from tools.calibration.systems import CoupledSystem, Random, draw_sines, log_uniform
 
 Law = Callable[[float], float]
 GRAVITY = 9.81  #: m/s²

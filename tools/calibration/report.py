@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from calibration.compare import CLASSES
-from calibration.figures import (
+from hilrt.reliability.estimates import OF_MODEL
+from tools.calibration.compare import CLASSES
+from tools.calibration.figures import (
     GOALS,
     WORDS,
     Line,
@@ -20,10 +21,9 @@ from calibration.figures import (
     usable,
     weights,
 )
-from calibration.fit import fitted_ways, left_out
-from calibration.judge import judged
-from calibration.runs import read_lines
-from hilrt.reliability.estimates import OF_MODEL
+from tools.calibration.fit import fitted_ways, left_out
+from tools.calibration.judge import judged
+from tools.calibration.runs import read_lines
 
 #: Sessions named as the worst.
 WORST = 12

@@ -25,10 +25,10 @@ def one_session(number: int, seed: int = 0, *, references: bool = False) -> dict
 
     With `references` every subsystem that cannot be tried out has a mistaken reference model.
     """
-    from calibration.compare import compare
-    from calibration.law import draw
-    from calibration.mistaken import add_references
-    from calibration.sessions import make_session
+    from tools.calibration.compare import compare
+    from tools.calibration.law import draw
+    from tools.calibration.mistaken import add_references
+    from tools.calibration.sessions import make_session
 
     begun = time.process_time()
     drawn = draw(number, seed)
@@ -57,7 +57,7 @@ def _attempt(job: tuple[int, int, str]) -> dict[str, Any]:
     number, seed, mode = job
     try:
         if mode == ADVICE:
-            from calibration.advised import advised
+            from tools.calibration.advised import advised
 
             return advised(number, seed)
         return one_session(number, seed, references=mode == REFERENCES)

@@ -8,10 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from calibration.law import Draw
-from calibration.parts import PartSolver, RestorableSolver
-from calibration.scripted_links import BenchLink, MeasuredLink, StallingClock, SteppedLink
-from calibration.systems import Channels
 from hilrt.config.from_toml import build
 from hilrt.config.structs import Session, SubsystemOptions
 from hilrt.monitor.status import StatusPublisher
@@ -22,6 +18,10 @@ from hilrt.session.event_log import EventLog
 from hilrt.session.opening import Connected
 from hilrt.session.result import Result
 from hilrt.step_log.signals import build_topics
+from tools.calibration.law import Draw
+from tools.calibration.parts import PartSolver, RestorableSolver
+from tools.calibration.scripted_links import BenchLink, MeasuredLink, StallingClock, SteppedLink
+from tools.calibration.systems import Channels
 
 
 @dataclass

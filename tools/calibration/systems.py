@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from calibration.parts import Part
 from hilrt.solver import Floats
+from tools.calibration.parts import Part
 
 Random = np.random.Generator
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from scipy.integrate import OdeSolution, solve_ivp
 
-from calibration.systems import Channels, CoupledSystem, coupled_matrices
 from hilrt.coupling.jacobian import expm
 from hilrt.solver import Floats
+from tools.calibration.systems import Channels, CoupledSystem, coupled_matrices
 
 Times = Sequence[float] | Floats
 #: From a time and the state to all inputs and outputs.

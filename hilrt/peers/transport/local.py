@@ -3,7 +3,7 @@
 A ZeroMQ socket has a thread of its own for its input and output, so a message wakes three threads
 one after the other; here it wakes the one that waits for it. Where processors are fewer than
 processes that is most of the time that an exchange takes: measured with 4 solver processes on 2
-processors, 103 µs instead of 244 µs over TCP (`tools/bench_exchange.py`).
+processors, 103 µs instead of 244 µs over TCP (`tools/benchmarks/bench_exchange.py`).
 
 Beside the endpoint that a hub binds it listens under the same name in the abstract namespace, which
 reaches as far as the loopback interface does. A peer of the same user that is given the endpoint

@@ -1,0 +1,1 @@
+"""Sessions and readers under attack, faults and long runs; see docs/qualification.md."""

@@ -1,0 +1,1 @@
+"""Parts of `tools.qualification.fuzz`: samples, mutations, readers, limited child; `guided`."""
