@@ -6,21 +6,14 @@ WORKERS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-again test-socketcan lint clean
+.PHONY: demo test test-socketcan lint clean
 
 demo: $(VENV)/.ready
 	$(BIN)/hilrt run bench_configs/engine_in_the_loop.toml --duration $(DURATION)
 
 test: $(VENV)/.ready-dev
 	$(BIN)/python -m pytest -n $(WORKERS) --max-worker-restart 2 -m "not real_time"
-	$(BIN)/python -m pytest -m real_time --cache-clear || \
-		{ test $$? -eq 1 && $(MAKE) --no-print-directory test-again; }
-
-# What depends on real time fails, too, where another program takes the processor away: such a test
-# gets a second try, and both are printed. There is none after a run that was given up, which has
-# another exit status, or ended by pytest's own time limit, which leaves no list of failures.
-test-again:
-	$(BIN)/python -m pytest -m real_time --last-failed --last-failed-no-failures none
+	$(BIN)/python -m pytest -m real_time
 
 test-socketcan: $(VENV)/.ready-dev
 	tools/test_socketcan.sh

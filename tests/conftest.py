@@ -37,8 +37,8 @@ NOT_IN_REAL_TIME = {
         *("recorder", "solver_end", "ssp", "two_mass"),
     )
 }
-#: A busy machine fails one or two of them. With failures in so many files something else is wrong,
-#: and each of the others might only wait for its time limit.
+#: With failures in so many files something is wrong with all of them, and each of the others might
+#: only wait for its time limit.
 GIVE_UP_AFTER = 5
 
 
@@ -65,7 +65,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class Failures:
-    """Says at once what fails in real time, and ends the run where no second try could help."""
+    """Says at once what fails in real time, and ends the run where many files fail."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config

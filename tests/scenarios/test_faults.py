@@ -105,7 +105,7 @@ def test_a_gateway_with_another_clock(tmp_path: Path, monkeypatch: pytest.Monkey
         assert run.wait() == 0, run.stderr
         log = hilrt.load_log(run.folder)
         assert (tmp_path / "configs" / "clock_is_off").exists()
-        assert np.nanmax(log["engine:clock_error"]) < 0.1
+        assert np.nanmedian(log["engine:clock_error"]) < 0.1
         assert -0.1 < np.median(log["engine:age"]) < 0.2
         assert np.diff(log["engine.speed:t_valid"][np.isfinite(log["engine.speed"])]).min() > 0.0
         assert_brought_down(listener, listener.frames("EngineDemand")[-200].t)

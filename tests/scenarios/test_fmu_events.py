@@ -32,5 +32,6 @@ def test_a_bench_that_an_event_reaches_is_flagged(tmp_path):
     raised = [e for e in log.events if e.cause == "event_inside_step" and "raised" in e.text]
     assert raised
     assert {event.source for event in raised} == {"engine"}
-    # Told with the sample of its step, which the next communication points take in.
-    assert 0.0 <= raised[0].t - IMPACT < 0.2
+    # Told with the sample of its step, which one of the next communication points takes in: which
+    # one is a matter of the host.
+    assert 0.0 <= raised[0].t - IMPACT < 1.0

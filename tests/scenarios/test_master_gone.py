@@ -23,9 +23,9 @@ from tests.scenarios.sessions import (
 pytestmark = LINUX
 
 #: As CALM sets it, s.
-MASTER_TIMEOUT = 0.5
-#: What a busy machine may add, s.
-GRACE = 2.0
+MASTER_TIMEOUT = 1.0
+#: What a busy machine may add, s; less than CALM's `idle_timeout`.
+GRACE = 8.0
 #: Time after which the driving vehicle has the pedal down, s.
 A_WHILE = 1.0
 
@@ -73,7 +73,8 @@ def test_master_is_stopped_and_continued(tmp_path: Path) -> None:
         time.sleep(0.2)  # the frames that repeat it
         assert_brought_down(listener, stopped)
         began = first_ramp(listener.frames("EngineDemand"), stopped) - stopped
-        assert MASTER_TIMEOUT - 0.2 < began < MASTER_TIMEOUT + GRACE
+        # From the master's last tick on, which may have been some time before it was stopped.
+        assert 0.5 * MASTER_TIMEOUT < began < MASTER_TIMEOUT + GRACE
         assert {"solver", "gateway", "emulate"} <= run.children().keys()
         os.kill(run.pid, signal.SIGCONT)
         continued = time.time()

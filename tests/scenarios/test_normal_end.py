@@ -228,10 +228,10 @@ def test_log_holds_the_frames_that_were_on_the_bus(ended: Ended) -> None:
         mine = [frame for frame in recorded if frame.identifier == message.frame_id]
         heard = [f for f in ended.listener.messages(name) if f.timestamp >= ended.epoch - 0.1]
         data = [bytes(f.data) for f in heard]
-        # At both ends a frame may be on the way, or on the bus after the gateway's end: the
-        # gateway may read after the first tick what the listener read before it.
+        # At both ends frames may be on the way, or on the bus after the gateway's end: the gateway
+        # hears of the first tick, and reads its frames, when it gets the processor.
         begin = data.index(mine[0].data)
-        assert sum(f.timestamp >= ended.epoch for f in heard[:begin]) <= 1
+        assert sum(f.timestamp >= ended.epoch for f in heard[:begin]) <= max(1, 0.1 * len(mine))
         assert [frame.data for frame in mine] == data[begin : begin + len(mine)]
         is_demand = name.endswith("Demand")
         assert {bool(frame.flags & FrameFlag.SENT) for frame in mine} == {is_demand}

@@ -41,7 +41,8 @@ def test_session_with_stalls_and_a_bench_that_died(tmp_path: Path) -> None:
         assert_brought_down(listener, killed)
         log = hilrt.load_log(run.folder)
         late = [event for event in log.events if event.cause == "bench_silent"]
-        assert [event.level for event in late] == ["warning", "error"]
+        *warnings, last = (event.level for event in late)  # a busy machine adds some
+        assert (set(warnings), last) == ({"warning"}, "error")
         assert any(e.source == "engine.emulator" and "SIGKILL" in e.text for e in log.events)
         assert log["vehicle:late"].any()
         assert log["engine:late"].any()

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import hilrt
@@ -209,5 +210,6 @@ def test_an_operator_answers_a_prompt_and_the_log_replays(watched: Watched) -> N
     assert told["prompt_asked"].t < told["operator"].t <= told["prompt"].t
     declared = "go on?: no (declared; nobody answered within 0.2 s)"
     assert declared in [event.text for event in log.events if event.cause == "prompt"]
-    assert log["asks.level"][-1] == 2.0
+    level = log["asks.level"]  # without a value where the sequence was late
+    assert level[np.isfinite(level)][-1] == 2.0
     assert replay(run.folder).identical
