@@ -136,7 +136,9 @@ class Sample:
     dy : ndarray, shape (n, n_outputs), optional
         First to n-th time derivative of the outputs.
     y_mid : ndarray, shape (n_outputs,), optional
-        Outputs in the middle of the step, for the output defect.
+        Outputs in the middle of the step, for the output defect and the estimated error.
+    y_mean : ndarray, shape (n_outputs,), optional
+        Outputs averaged over the step, for connections that exchange means.
     event_t : float, optional
         Session time of the first discontinuity inside the step, or at its end, s.
     realised : ndarray, shape (n_inputs,), optional
@@ -154,6 +156,7 @@ class Sample:
     t_valid: Floats | None = None
     dy: Floats | None = None
     y_mid: Floats | None = None
+    y_mean: Floats | None = None
     event_t: float | None = None
     realised: Floats | None = None
     compute_us: float = 0.0

@@ -34,6 +34,9 @@ EXAMPLES: dict[str, wire.Message] = {
     "initialized": wire.Initialized(y=floats(80.0)),
     "advance": wire.Advance(tick=7, t=0.007, h=0.001, coefficients=floats(1.5, -20.0)),
     "advanced": wire.Advanced(tick=7, y=floats(80.25), compute_us=12.5),
+    "advanced, with middle and mean": wire.Advanced(
+        tick=7, y=floats(80.25), y_mid=floats(80.5), y_mean=floats(80.75), compute_us=12.5
+    ),
     "heartbeat, asking": wire.Heartbeat(sent_ns=1_000_000_000),
     "heartbeat, answering": wire.Heartbeat(sent_ns=6_000_050_000, echo_ns=1_000_000_000),
     "error": wire.Error(text="diverged"),

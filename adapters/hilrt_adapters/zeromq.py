@@ -139,6 +139,7 @@ class ZeroMQLink(RemoteLink):
             y=vector(message.y),
             dy=None if message.dy is None else unpack(message.dy, -1, n),
             y_mid=None if message.y_mid is None else vector(message.y_mid),
+            y_mean=None if message.y_mean is None else vector(message.y_mean),
             compute_us=message.compute_us,
             event_t=message.event_t,
             ended=message.ended,

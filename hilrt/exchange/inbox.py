@@ -86,7 +86,7 @@ def accept(inboxes: InboxTables, given: StepInput, t_ns: int) -> None:
         if inbox.has_middle != 0 and given.session[0].has_middle == 0:
             given.session[0].has_middle = 1
             for i in range(len(given.outputs)):
-                given.outputs[i].y_mid = np.nan
+                given.outputs[i].y_mid = given.outputs[i].y_mean = np.nan
         for i in range(inbox.outputs_begin, inbox.outputs_end):
             arrived, output = inboxes.outputs[i], given.outputs[i]
             if arrived.fresh != 0:
@@ -94,7 +94,7 @@ def accept(inboxes: InboxTables, given: StepInput, t_ns: int) -> None:
                 output.y = arrived.y
                 output.t_valid = end if np.isnan(arrived.t_valid) else arrived.t_valid
             if inbox.has_middle != 0:
-                output.y_mid = arrived.y_mid
+                output.y_mid, output.y_mean = arrived.y_mid, arrived.y_mean
             for m in range(inbox.derivatives):
                 output.dy[m] = arrived.dy[m]
         if inbox.has_realised != 0:
@@ -146,7 +146,7 @@ class Inbox:
 
     __slots__ = (
         *("_answered", "_dy", "_ending", "_fresh", "_name", "_physical", "_realised", "_row", "_s"),
-        *("_t_valid", "_y", "_y_mid"),
+        *("_t_valid", "_y", "_y_mean", "_y_mid"),
     )
 
     def __init__(self, name: str, s: int, inboxes: InboxTables, ending: dict[int, str]) -> None:
@@ -160,7 +160,8 @@ class Inbox:
         self._physical = bool(channels["physical"][s])
         outputs = inboxes.outputs[rows["outputs_begin"][s] : rows["outputs_end"][s]]
         self._y, self._t_valid, self._fresh = outputs["y"], outputs["t_valid"], outputs["fresh"]
-        self._y_mid, self._dy = outputs["y_mid"], outputs["dy"].T
+        self._y_mid, self._y_mean = outputs["y_mid"], outputs["y_mean"]
+        self._dy = outputs["dy"].T
         inputs = inboxes.inputs[rows["inputs_begin"][s] : rows["inputs_end"][s]]
         self._realised = inputs["realised"]
 
@@ -191,8 +192,9 @@ class Inbox:
             np.copyto(self._y, y, where=new)
             np.copyto(self._t_valid, t_valid, where=new)
             self._fresh |= new
-        if sample.y_mid is not None:
-            self._y_mid[...] = sample.y_mid
+        if sample.y_mid is not None or sample.y_mean is not None:
+            self._y_mid[...] = math.nan if sample.y_mid is None else sample.y_mid
+            self._y_mean[...] = math.nan if sample.y_mean is None else sample.y_mean
             row["has_middle"][0] = 1
         if sample.dy is not None:
             n = min(len(sample.dy), len(self._dy))

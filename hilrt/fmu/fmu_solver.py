@@ -175,7 +175,7 @@ class FmuSolver(Solver):
         before = instance.read() if reads_inside else _NONE
         inside: list[tuple[float, Floats]] = []
         events: list[float] = []
-        y_mid = None
+        y_mid = y_mean = None
         for i in range(steps):
             now = start + i * dt
             instance.write(at(now))
@@ -190,9 +190,9 @@ class FmuSolver(Solver):
                 y_mid = self._read(instance, now + dt, at)
         y = self._read(instance, start + h, at)
         if reads_inside:
-            y_mid = _middle(start, h, before, inside, y)
+            y_mid, y_mean = _middle_and_mean(start, h, before, inside, y)
         self._time, self._last = t + h, u
-        sample = Sample(y, y_mid=y_mid)
+        sample = Sample(y, y_mid=y_mid, y_mean=y_mean)
         if self._order_out:
             sample.dy = instance.derivatives(self._order_out)
         if events:
@@ -386,13 +386,14 @@ def _wrong_times(start: float, stop: float | None) -> list[str]:
     ]
 
 
-def _middle(
+def _middle_and_mean(
     t: float, h: float, before: Floats, inside: list[tuple[float, Floats]], y: Floats
-) -> Floats | None:
-    """Outputs at ``t + h/2`` between those seen inside the step; None if none were seen there."""
+) -> tuple[Floats, Floats] | tuple[None, None]:
+    """Outputs at ``t + h/2``, and their mean, by lines between those seen inside; or None."""
     seen = [(time, values) for time, values in inside if t < time < t + h]
     if not seen:
-        return None
+        return None, None
     times = [t, *(time for time, _ in seen), t + h]
     table = np.array([before, *(values for _, values in seen), y])
-    return np.array([np.interp(t + 0.5 * h, times, column) for column in table.T])
+    middle = np.array([np.interp(t + 0.5 * h, times, column) for column in table.T])
+    return middle, np.diff(times) @ (table[1:] + table[:-1]) / (2.0 * h)

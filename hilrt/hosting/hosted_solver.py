@@ -200,14 +200,22 @@ class HostedSolver:
                 raise ValueError(f"is {sample.ended!r}; it is the reason, a text")
             if sample.y_mid is not None:
                 name = "y_mid"
-                sample.y_mid = _array(sample.y_mid)
-                if sample.y_mid.shape != self._y_shape:
-                    raise ValueError(f"has the shape {sample.y_mid.shape}, it needs ({n},)")
-                if not _all_finite(sample.y_mid):
-                    raise ValueError(f"is not finite: {self._not_finite(sample.y_mid)}")
+                sample.y_mid = self._inside(sample.y_mid)
+            if sample.y_mean is not None:
+                name = "y_mean"
+                sample.y_mean = self._inside(sample.y_mean)
         except (TypeError, ValueError) as error:
             raise self._unusable(what, t, f"{name} {error}") from None
         return sample
+
+    def _inside(self, given: Any) -> Floats:
+        """Outputs from inside the step; `ValueError` if they are none."""
+        values = _array(given)
+        if values.shape != self._y_shape:
+            raise ValueError(f"has the shape {values.shape}, it needs ({self.n_outputs},)")
+        if not _all_finite(values):
+            raise ValueError(f"is not finite: {self._not_finite(values)}")
+        return values
 
     def _unusable(self, what: str, t: float, text: str) -> SolverError:
         return SolverError(f"{type(self.solver).__name__}.{what} at t = {t:g} s: {text}")

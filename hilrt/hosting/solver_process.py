@@ -283,6 +283,7 @@ def _advanced(tick: int, sample: Sample, received_ns: int = 0) -> wire.Advanced:
         y=wire.pack(sample.y),
         dy=None if sample.dy is None else wire.pack(sample.dy),
         y_mid=None if sample.y_mid is None else wire.pack(sample.y_mid),
+        y_mean=None if sample.y_mean is None else wire.pack(sample.y_mean),
         compute_us=sample.compute_us,
         received_ns=received_ns,
         event_t=sample.event_t,

@@ -181,6 +181,7 @@ class Advanced(Message):
     y: bytes
     dy: bytes | None = None
     y_mid: bytes | None = None
+    y_mean: bytes | None = None
     compute_us: float = 0.0
     received_ns: int = 0
     event_t: float | None = None
@@ -381,8 +382,9 @@ def check_arrays(message: FromPeer, n_inputs: int, n_outputs: int) -> None:
             _check_size(message, message.y, n_outputs)
         if message.dy is not None:
             _check_size(message, message.dy, n_outputs, whole=False)
-        if message.y_mid is not None:
-            _check_size(message, message.y_mid, n_outputs)
+        for inside in (message.y_mid, message.y_mean):
+            if inside is not None:
+                _check_size(message, inside, n_outputs)
         if message.event_t is not None and not math.isfinite(message.event_t):
             raise ProtocolError(f"Advanced of tick {message.tick}: event_t is {message.event_t}")
     elif isinstance(message, Measurements):

@@ -178,6 +178,7 @@ def _arrivals(outputs: Side, plan: Plan) -> list[Column]:
     return [
         *_fresh(outputs, plan, ":t_valid", ["s"] * len(outputs), "t_valid"),
         *_ports(outputs, ":middle", TablePlace("given.outputs", "y_mid"), mask=has_middle),
+        *_ports(outputs, ":mean", TablePlace("given.outputs", "y_mean"), mask=has_middle),
         *(
             column
             for m in range(int(plan.session["derivatives"][0]))

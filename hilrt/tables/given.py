@@ -37,7 +37,7 @@ SESSION: Final = np.dtype(
         # Where the point was put at a discontinuity: the macro step that leads back to the grid,
         # s; 0 at all others.
         ("rest", "f8"),
-        ("has_middle", "i8"),  # any output in the middle of its interval is known
+        ("has_middle", "i8"),  # any output in the middle of its interval, or its mean, is known
         ("regular", "i8"),  # every subsystem is due, has answered and stands at t
         ("apply", "i8"),  # corrections act; not in shadow, and not before a bench is armed
         ("changes", "i8"),  # of numbers, in the table of that name
@@ -64,6 +64,7 @@ OUTPUTS: Final = np.dtype(
         ("t_valid", "f8"),  # when it is valid, s
         ("fresh", "i8"),  # has arrived since the previous cut
         ("y_mid", "f8"),  # in the middle of the interval that the sample ends; NaN where unknown
+        ("y_mean", "f8"),  # over that interval; NaN where unknown
         ("dy", "f8", COEFFICIENTS - 1),  # time derivatives; NaN where unknown
     ]
 )
@@ -112,7 +113,7 @@ def empty_input(
     )
     given.session["regular"] = given.session["apply"] = 1
     given.subsystems["due"] = 1
-    given.outputs["y_mid"] = given.outputs["dy"] = np.nan
+    given.outputs["y_mid"] = given.outputs["y_mean"] = given.outputs["dy"] = np.nan
     given.inputs["realised"] = np.nan
     return given
 

@@ -505,12 +505,14 @@ def test_middles_derivatives_and_realised_inputs_find_their_place():
         2.0,
         3.0,
         y_mid=np.array([2.5, 3.5]),
+        y_mean=np.array([2.4, 3.4]),
         dy=np.array([[20.0, 30.0]]),
         realised=np.array([0.7]),
     )
     given = turn(exchange, 1)
     assert given.session["has_middle"][0]
     np.testing.assert_array_equal(given.outputs["y_mid"], [np.nan, 2.5, 3.5])
+    np.testing.assert_array_equal(given.outputs["y_mean"], [np.nan, 2.4, 3.4])
     np.testing.assert_array_equal(given.outputs["dy"].T[:2], [[np.nan, 20.0, 30.0], [np.nan] * 3])
     np.testing.assert_array_equal(given.inputs["realised"], [np.nan, 0.7])
     first.answers(1.0)

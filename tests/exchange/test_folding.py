@@ -144,11 +144,12 @@ class Plain:
         for i, t in enumerate(t_valid):
             if not math.isnan(t):
                 outputs["y"][i], outputs["t_valid"][i], outputs["fresh"][i] = sample.y[i], t, 1
-        if sample.y_mid is not None:
+        if sample.y_mid is not None or sample.y_mean is not None:
             if not self.given.session["has_middle"][0]:
-                self.given.outputs["y_mid"] = np.nan
+                self.given.outputs["y_mid"] = self.given.outputs["y_mean"] = np.nan
                 self.given.session["has_middle"] = 1
-            outputs["y_mid"] = sample.y_mid
+            outputs["y_mid"] = np.nan if sample.y_mid is None else sample.y_mid
+            outputs["y_mean"] = np.nan if sample.y_mean is None else sample.y_mean
         if sample.dy is not None:
             for m, derivative in enumerate(sample.dy[: COEFFICIENTS - 1]):
                 outputs["dy"][:, m] = derivative
@@ -418,6 +419,7 @@ def samples(draw: st.DrawFn, s: int) -> Sample:
         t_valid=draw(st.none() | st.lists(offset, min_size=n, max_size=n).map(np.array)),
         dy=draw(st.none() | st.integers(0, 7).flatmap(lambda m: values(m * n))),
         y_mid=draw(st.none() | values(n)),
+        y_mean=draw(st.none() | values(n)),
         event_t=draw(st.sampled_from([None, None, 1e-3, 2e-3])) if s not in BENCHES else None,
         realised=draw(st.none() | values(1)),
         compute_us=draw(st.sampled_from([0.0, 5.0, 700.0])),

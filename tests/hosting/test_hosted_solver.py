@@ -62,6 +62,8 @@ def test_the_solvers_own_compute_time_is_kept():
         (Sample(np.zeros(3), dy=np.zeros(3)), r"dy has the shape \(3,\), it needs \(n, 3\)"),
         (Sample(np.zeros(3), y_mid=np.zeros(4)), r"y_mid has the shape \(4,\)"),
         (Sample(np.zeros(3), y_mid=np.full(3, np.nan)), "y_mid is not finite: y = nan"),
+        (Sample(np.zeros(3), y_mean=np.zeros(4)), r"y_mean has the shape \(4,\)"),
+        (Sample(np.zeros(3), y_mean=np.full(3, np.inf)), "y_mean is not finite: y = inf"),
         (Sample(np.zeros(3), t_valid=np.zeros(1)), r"t_valid has the shape \(1,\)"),
         (Sample(np.zeros(3), t_valid=np.full(3, 9.0)), "t_valid is 9 s: after the end of the step"),
     ],

@@ -299,6 +299,7 @@ def test_an_answer_to_another_tick_is_dropped(greeted):
     ("fields", "what"),
     [
         ({"y": b"1234"}, r"Advanced: array of 4 bytes does not have the shape \(1,\)"),
+        ({"y_mean": b""}, r"Advanced: array of 0 bytes does not have the shape \(1,\)"),
         ({"y_mid": b""}, r"Advanced: array of 0 bytes does not have the shape \(1,\)"),
         ({"dy": b"12345"}, r"Advanced: array of 5 bytes does not have the shape \(-1, 1\)"),
         ({"event_t": np.nan}, "Advanced of tick 0: event_t is nan"),

@@ -26,7 +26,9 @@ def wire_samples() -> list[bytes]:
         _hello(),
         wire.Hello(version=1, role="gateway", name="b", inputs=[], outputs=[port], pid=77),
         wire.Initialized(y=two, t_valid_ns=[1, 2]),
-        wire.Advanced(tick=3, y=two, dy=two, y_mid=two, compute_us=12.5, received_ns=99),
+        wire.Advanced(
+            tick=3, y=two, dy=two, y_mid=two, y_mean=two, compute_us=12.5, received_ns=99
+        ),
         wire.Advanced(tick=4, y=two, event_t=0.5, ended="done"),
         wire.Probed(gamma=two + two),
         wire.Measurements(seq=1, tick=2, y=two, t_valid_ns=[1, 2], realised=two, counters={"a": 1}),
