@@ -34,6 +34,7 @@ def make_session(tables: Mapping[str, Any]) -> Session:
         name: build(SubsystemOptions, {"adapter": "memory", **table}, name, problems)
         for name, table in raw["subsystems"].items()
     }
+    assert session is not None, problems
     assert not problems, problems
     session.subsystems = subsystems
     return session
@@ -85,7 +86,7 @@ class MemoryLink(Link):
         physical: bool = False,
         hold_back: Callable[[int], int] = lambda tick: 0,
     ) -> None:
-        self.name, self.solver, self.physical = name, solver, physical  # type: ignore[misc]
+        self.name, self.solver, self.physical = name, solver, physical
         self.inputs, self.outputs = tuple(solver.inputs), tuple(solver.outputs)
         self.hold_back = hold_back
         self.asked: list[Asked] = []

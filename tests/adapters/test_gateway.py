@@ -219,7 +219,7 @@ def test_commands_start_the_emulator_and_then_the_gateway(hub: Hub, folder: Path
     link = GatewayLink("engine", table(), folder)
     hub.add(link)
     path = folder / "s.toml"
-    file = SessionFile(tables=None, path=path, text="", overrides=("a.b=1",))  # type: ignore[arg-type]
+    file = SessionFile(tables=None, path=path, text="", overrides=("a.b=1",))
     emulator, gateway = link.commands(file)
     common = ["--session", str(path), "--subsystem", "engine"]
     assert emulator.argv == ["hilrt", "emulate", "engine", *common, "--set", "a.b=1"]

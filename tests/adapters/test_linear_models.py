@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -137,9 +138,13 @@ async def test_matrices_that_make_no_sense_are_counted_and_mean_none(hub, wrong)
 
 
 def test_what_fits_no_message_is_not_sent_and_no_states_are_a_model():
-    large = LinearModel(*(np.zeros(s) for s in [(0, 0), (0, 400), (400, 0), (400, 400), 400]), True)
+    sizes: list[Any] = [(0, 0), (0, 400), (400, 0), (400, 400), 400]
+    A, B, C, D, rest = (np.zeros(s) for s in sizes)
+    large = LinearModel(A, B, C, D, rest, True)
     assert linear_answer(large) == wire.Linearised()
-    small = LinearModel(*(np.ones(s) for s in [(0, 0), (0, 3), (4, 0), (4, 3), 3]), True)
+    sizes = [(0, 0), (0, 3), (4, 0), (4, 3), 3]
+    A, B, C, D, rest = (np.ones(s) for s in sizes)
+    small = LinearModel(A, B, C, D, rest, True)
     found = linear_model(linear_answer(small), 3, 4)
     assert found.A.shape == (0, 0)
     np.testing.assert_array_equal(found.D, np.ones((4, 3)))
@@ -193,8 +198,14 @@ def test_matrices_out_of_all_proportion_are_no_loop():
     connections = [{"from": "b.force", "to": "a.force"}, {"from": "a.x", "to": "b.x2"}]
     network, _ = make_network(ports, connections=connections)
     models = [
-        LinearModel(*(np.full(s, 1e300) for s in sizes), np.zeros((ny, nu)), np.ones(nu), False)
+        LinearModel(
+            np.full((1, 1), 1e300),
+            np.full((1, nu), 1e300),
+            np.full((ny, 1), 1e300),
+            np.zeros((ny, nu)),
+            np.ones(nu),
+            False,
+        )
         for nu, ny in [(1, 2), (2, 3)]
-        for sizes in [[(1, 1), (1, nu), (ny, 1)]]
     ]
     assert sensitivities_of(network, models, H).states == 0

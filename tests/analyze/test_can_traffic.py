@@ -40,7 +40,7 @@ messages = { MotorSlow = { counter = "", protection = { method = "xor", signal =
 """
 
 
-def coded(name: str, **values) -> LoggedFrame:
+def coded(name: str, **values) -> tuple[int, bytes]:
     message = cantools.database.load_string(DATABASE.decode()).get_message_by_name(name)
     signals = {signal.name: 0.0 for signal in message.signals} | values
     return message.frame_id, message.encode(signals, strict=False)

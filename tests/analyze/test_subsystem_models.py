@@ -53,9 +53,9 @@ spawn = ["hilrt", "solver", "hilrt.models.two_mass:Mass2", "--param", "m=3", "--
     )
     one, two = find_subsystem_models(load_session(file))
     assert one.hosted is not None
-    assert one.hosted.solver.kc == 7.0  # type: ignore[attr-defined]
+    assert one.hosted.solver.kc == 7.0
     assert two.hosted is not None
-    assert (two.hosted.solver.m, two.hosted.solver.k) == (3, 5.0)  # type: ignore[attr-defined]
+    assert (two.hosted.solver.m, two.hosted.solver.k) == (3, 5.0)
     assert [port.name for port in two.outputs] == ["v", "x"]
 
 
@@ -98,7 +98,7 @@ async def test_a_bench_starts_from_its_ports_and_knows_its_matrices() -> None:
     assert bench.linearise(np.zeros(1), 0.01, in_loop=True) is None
     assert bench.dynamics.states == 2
     gamma = await bench.jacobian("probe", 0.0, 0.01, 1, np.zeros(1))
-    expected = Linear(**MATRICES).jacobian(0.01, 1)  # type: ignore[arg-type]
+    expected = Linear(**MATRICES).jacobian(0.01, 1)
     np.testing.assert_array_equal(gamma, expected)
 
 
@@ -124,8 +124,8 @@ class Clipped(Linear):
 @pytest.mark.parametrize(
     ("solver", "source"),
     [
-        (Linear(**MATRICES), "its matrices"),  # type: ignore[arg-type]
-        (Clipped(**MATRICES), "differentiated"),  # type: ignore[arg-type]
+        (Linear(**MATRICES), "its matrices"),
+        (Clipped(**MATRICES), "differentiated"),
         (Mass1(), "differentiated (linear)"),
     ],
 )

@@ -414,7 +414,7 @@ def test_frames_that_do_not_count_are_told_apart_from_silence(
         rig.bus.count += step - 1
         return drain()
 
-    rig.bus.drain = forged  # type: ignore[method-assign]
+    rig.bus.drain = forged
     rig.drive(90, 100.0, 20.0)
     told = {e.cause: e.text for e in rig.peer.all(wire.Event)}
     assert told.keys() == {cause, "bench_silent"}

@@ -245,7 +245,7 @@ class Driver:
 def test_what_drivers_say_of_their_controller() -> None:
     off, on = Driver(0x1C, can.BusState.ERROR), Driver(0x0C, can.BusState.ACTIVE)
     for interface in ("pcan", "ixxat"):
-        assert controller_off(interface, off) is True  # type: ignore[arg-type]
-        assert controller_off(interface, on) is False  # type: ignore[arg-type]
-    assert controller_off("vector", off) is None  # type: ignore[arg-type]
-    assert controller_off("pcan", object()) is None  # type: ignore[arg-type]
+        assert controller_off(interface, off) is True
+        assert controller_off(interface, on) is False
+    assert controller_off("vector", off) is None
+    assert controller_off("pcan", object()) is None

@@ -63,7 +63,7 @@ def slcan() -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     thread = threading.Thread(target=cable)
     thread.start()
     common = {"interface": "slcan", "bitrate": 500000, "sleep_after_open": 0.0}
-    yield tuple({**common, "channel": os.ttyname(end)} for _, end in ends)  # type: ignore[misc]
+    yield tuple({**common, "channel": os.ttyname(end)} for _, end in ends)
     over.set()
     thread.join()
     for fds in ends:

@@ -49,10 +49,10 @@ def test_a_solver_that_cannot_go_back_has_no_probed_jacobian() -> None:
         inputs = ()
         outputs = ()
 
-        def initialize(self, t0, u0):  # type: ignore[no-untyped-def]
+        def initialize(self, t0, u0):
             return Sample(np.zeros(0))
 
-        def advance(self, t, h, u):  # type: ignore[no-untyped-def]
+        def advance(self, t, h, u):
             return Sample(np.zeros(0))
 
     hosted = HostedSolver(Forward())

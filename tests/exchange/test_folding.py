@@ -203,7 +203,7 @@ class _Scripted:
     """Puts in what has arrived."""
 
     def set_up(self, name: str, outputs: int, physical: bool) -> None:
-        self.name, self.physical = name, physical  # type: ignore[misc]
+        self.name, self.physical = name, physical
         self.inputs = (Port("u"),)
         self.outputs = tuple(Port(f"y{i}") for i in range(outputs))
         self.gone = ""

@@ -8,7 +8,9 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 from xml.sax.saxutils import quoteattr
 
 import fmpy
@@ -113,8 +115,16 @@ FLAGS = {
 
 
 def mass(
-    major, name="mass", *, types=False, states=True, flags=(), xml=None, binary=True, **changed
-):
+    major: int,
+    name: str = "mass",
+    *,
+    types: bool = False,
+    states: bool = True,
+    flags: Sequence[str] = (),
+    xml: Any = None,
+    binary: bool = True,
+    **changed: Any,
+) -> Path:
     """The C FMU with some flags of its model description changed; with `types`, more variables."""
     capabilities = FLAGS[major] | changed
     unknown = capabilities.keys() - FLAGS[major].keys()

@@ -31,7 +31,7 @@ def brought(folder: Path, name: str, text: str) -> tuple[list[LoggedFrame], Impo
 
 
 def local_ns(*date: int) -> int:
-    return int(datetime(*date).timestamp()) * 10**9  # type: ignore[arg-type,misc]
+    return int(datetime(*date).timestamp()) * 10**9
 
 
 # ---- candump ------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ DATA = Path(__file__).parents[3] / "shared" / "data"
 
 
 def tape_of(tmp_path: Path, frames: list[LoggedFrame], **options: object) -> Tape:
-    return load_tape(frame_log(tmp_path / "log.mcap", frames), **options)  # type: ignore[arg-type]
+    return load_tape(frame_log(tmp_path / "log.mcap", frames), **options)
 
 
 class Line:

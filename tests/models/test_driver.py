@@ -13,7 +13,7 @@ DT = 0.0005
 
 
 def driver(times: list[float], speeds: list[float], **params: float) -> tuple[Driver, Driveline]:
-    data = VehicleData(**params)  # type: ignore[arg-type]
+    data = VehicleData(**params)
     line = Driveline(data)
     line.start(speeds[0])
     return Driver(DriveCycle(times, speeds), data), line

@@ -51,4 +51,4 @@ def test_restoring_repeats_a_step_bit_for_bit() -> None:
 def test_matrices_that_do_not_fit_are_named(change: dict[str, object], text: str) -> None:
     arguments: dict[str, object] = {"A": A, "B": B, "C": C, "D": D, **change}
     with pytest.raises(ValueError, match=text):
-        Linear(**arguments)  # type: ignore[arg-type]
+        Linear(**arguments)

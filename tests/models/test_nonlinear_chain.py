@@ -121,7 +121,7 @@ def make_segments() -> dict[str, Segment]:
     """The session's segments."""
     tables = load_session(SESSION).tables
     return {
-        name: Segment(**{**options.params, "micro_step": 5e-4})  # type: ignore[attr-defined]
+        name: Segment(**{**options.params, "micro_step": 5e-4})
         for name, options in tables.subsystems.items()
     }
 

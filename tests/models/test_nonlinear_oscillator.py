@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -35,7 +37,7 @@ def run(cases, laws, dampings, duration):
         bond = {"name": f"b{i}", "effort": f"{one}.force", "flow": f"{two}.v"}
         bonds.append({**bond, "correction": correction})
     s = Stepping(solvers, master={"step": 1e-3}, connections=connections, bonds=bonds)
-    pairs = [(solvers[f"one{i}"], solvers[f"two{i}"]) for i in range(len(bonds))]
+    pairs: list[Any] = [(solvers[f"one{i}"], solvers[f"two{i}"]) for i in range(len(bonds))]
 
     def look(s):
         energy = [a.energy(b.x) + b.energy() for a, b in pairs]

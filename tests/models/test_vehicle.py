@@ -267,7 +267,7 @@ def test_micro_steps_are_half_a_millisecond_or_less(
 
     def step(dt: float, *args: object) -> None:
         taken.append(dt)
-        original(dt, *args)  # type: ignore[arg-type]
+        original(dt, *args)
 
     monkeypatch.setattr(vehicle.driveline, "step", step)
     vehicle.advance(0.0, h, constant(0.0, 20.0))

@@ -40,7 +40,8 @@ def defects(s: Stepping, duration: float) -> tuple[np.ndarray, np.ndarray]:
     i = s.input("reader.u")
     check = s.plan.causes["first"][s.numerics.checks.causes.index("connection_defect")] + i
     seen = s.run(duration, lambda s: (s.state.inputs["defect"][i], s.state.checks["ratio"][check]))
-    return np.array(seen).T
+    defect, ratio = np.array(seen).T
+    return defect, ratio
 
 
 def test_samples_that_are_bridged_for_a_millisecond_are_good():

@@ -158,7 +158,7 @@ class Erratic(MemoryLink):
         self._rng = np.random.default_rng(seed)
         self._trouble, self._derivatives = trouble, derivatives
         self._y = self._rng.normal(size=len(ports.outputs))
-        super().__init__(name, self, physical=physical, hold_back=self._hold_back)  # type: ignore[arg-type]
+        super().__init__(name, self, physical=physical, hold_back=self._hold_back)
         self.inputs, self.outputs = ports
 
     def _hold_back(self, tick: int) -> int:

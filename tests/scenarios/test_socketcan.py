@@ -68,7 +68,7 @@ class Watcher:
                 values = MESSAGES.decode_message(
                     frame.arbitration_id, bytes(frame.data), decode_choices=False
                 )
-                self.seen[frame.arbitration_id].append(values)  # type: ignore[arg-type]
+                self.seen[frame.arbitration_id].append(values)
 
     def of(self, name: str) -> list[dict[str, float]]:
         return self.seen[MESSAGES.get_message_by_name(name).frame_id]

@@ -70,7 +70,8 @@ def test_where_nobody_can_answer_the_declared_one_counts_at_once():
 def test_an_answer_to_nothing_is_told_and_counts_for_nothing(answer):
     said = []
     driven = Driven(asking(said, "warm?", timeout=5.0), operated=True).step()
-    driven.stepper.take_answer(*answer, "Ada")
+    number, text = answer
+    driven.stepper.take_answer(number, text, "Ada")
     driven.stepper.take_answer(1, "yes", "Eve")
     driven.stepper.take_answer(1, "no", "Ada")  # a second one, before the first has counted
     driven.step()

@@ -91,7 +91,7 @@ def test_many_times_at_once_are_counted_as_one_by_one():
     for part in np.array_split(np.append(times_us, np.nan), 7):
         at_once.add_all(part)
     assert at_once.counts == single.counts
-    quantiles = at_once.quantiles()
+    quantiles = {**at_once.quantiles()}
     for key, share in (("p50", 50.0), ("p99", 99.0), ("p999", 99.9)):
         assert quantiles[key] == pytest.approx(np.percentile(times_us, share), rel=0.015)
     assert quantiles["max"] == pytest.approx(times_us.max(), abs=5e-4)

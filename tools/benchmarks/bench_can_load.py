@@ -263,7 +263,7 @@ def show(name: str, one: dict[str, Any]) -> None:
             f"({sender['sent'] / sender['wall']:.0f}/s), {sender['failed']} did not leave; "
             f"{sender['processor']:.1%} of a processor"
         )
-    if receiver := one.get("receiver"):
+    if sender and (receiver := one.get("receiver")):
         print(
             f"  received {receiver['received']}, lost {sender['sent'] - receiver['received']}, of "
             f"these dropped by the kernel: {receiver['kernel_drops']}; "

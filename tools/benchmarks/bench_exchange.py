@@ -141,7 +141,9 @@ class Through:
             await link.open()
             await link.initialize(0.0, np.zeros(PORTS))
         n = len(self.links)
-        channels = ChannelTable([1] * n, [0] * n, [0] * n, [9] * n, 1e-3, table(SUBSYSTEMS, n))
+        channels = ChannelTable(
+            [1] * n, [False] * n, [False] * n, [9] * n, 1e-3, table(SUBSYSTEMS, n)
+        )
         parts = [slice(PORTS * s, PORTS * (s + 1)) for s in range(n)]
         slices, given = list(zip(parts, parts, strict=True)), empty_input(n, PORTS * n, PORTS * n)
         names = [link.name for link in self.links]

@@ -47,6 +47,7 @@ import hilrt  # noqa: E402
 from hilrt import InputPolynomial, Port, RunOptions, Sample, Solver  # noqa: E402
 from hilrt.fmu.fmu_options import FmuOptions  # noqa: E402
 from hilrt.fmu.fmu_solver import FmuSolver  # noqa: E402
+from hilrt.solver import Floats  # noqa: E402
 from tests.fmu.build import REALS, mass  # noqa: E402
 
 #: Cases with processes of their own.
@@ -66,14 +67,14 @@ REF = {name: row[0] for name, row in REALS.items()}
 class Idle1(Solver):
     """The ports of mass 1, without a model."""
 
-    inputs = (Port("x2"), Port("v2"))
+    inputs: tuple[Port, ...] = (Port("x2"), Port("v2"))
     outputs = (Port("force"), Port("x"), Port("v"))
 
-    def initialize(self, t0, u0):
+    def initialize(self, t0: float, u0: Floats) -> Sample:
         self.y = np.zeros(len(self.outputs))
         return Sample(self.y)
 
-    def advance(self, t, h, u):
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
         return Sample(self.y)
 
 

@@ -50,7 +50,7 @@ def run(tree: Path, duration: float, out: Path) -> dict[str, Any]:
 
 def missed_share(summary: dict[str, Any]) -> float:
     """Share of the session's ticks that were missed, %."""
-    return 100.0 * float(summary["missed_ticks"]) / (summary["time_s"] / 1e-3)
+    return 100.0 * float(summary["missed_ticks"]) / (float(summary["time_s"]) / 1e-3)
 
 
 def described(summary: dict[str, Any]) -> str:

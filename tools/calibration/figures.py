@@ -129,8 +129,9 @@ def intervals(lines: list[Line]) -> list[Interval]:
             scale = signal["scale"]
             numbers = (signal["error"], estimate["value"], estimate["low"], estimate["high"])
             resolution = max(signal["resolution"] / scale, LEAST_RESOLUTION)
-            relative = [number / scale for number in numbers]
-            found.append(Interval(line["group"], estimate["how"], *relative, resolution))
+            true, value, low, high = (number / scale for number in numbers)
+            how = estimate["how"]
+            found.append(Interval(line["group"], how, true, value, low, high, resolution))
     return found
 
 

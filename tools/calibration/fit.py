@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hilrt.reliability import calibrated
-from hilrt.reliability.estimates import OF_MODEL
+from hilrt.wording import OF_MODEL
 from tools.calibration.figures import Line, usable
 from tools.calibration.judge import Constants, spread_of
 from tools.calibration.runs import read_lines

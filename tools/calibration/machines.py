@@ -35,7 +35,7 @@ def hydraulic(random: Random) -> CoupledSystem:
 
     def through_valve(opening: float, difference: float) -> float:
         soft = 0.01 * supply
-        return flow * opening * difference / (difference * difference + soft * soft) ** 0.25
+        return float(flow * opening * difference / (difference * difference + soft * soft) ** 0.25)
 
     def rates(t: float, x: Values, u: Values) -> list[float]:
         opening = max(-1.0, min(1.0, spool(t)))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hilrt.reliability.estimates import OF_MODEL
+from hilrt.wording import OF_MODEL
 from tools.calibration.compare import CLASSES
 from tools.calibration.figures import (
     GOALS,
@@ -158,7 +158,7 @@ def _intervals(lines: list[Line]) -> str:
 
 def _worst(lines: list[Line]) -> str:
     def distance(line: Line) -> float:
-        error, word = line["truth"]["error"], line["said"]["verdict"]
+        error, word = float(line["truth"]["error"]), line["said"]["verdict"]
         if word == "good" and error > 0.05:
             return min(error, 10.0) / 0.05
         if word == "unreliable" and error < 0.05:

@@ -12,6 +12,7 @@ import numpy as np
 from hilrt.config.structs import SubsystemOptions
 from hilrt.solver import Floats, Sample, Solver
 from hilrt.timing.clock import VirtualClock
+from hilrt.timing.early_reception import EarlyReception
 from hilrt_adapters.inprocess import InProcessLink
 
 
@@ -87,8 +88,14 @@ class StallingClock(VirtualClock):
         super().__init__()
         self.share, self.longest, self.random = share, longest, random
 
-    async def sleep_until(self, target_ns: int, *, stand_still: bool = True) -> int:
-        await super().sleep_until(target_ns)
+    async def sleep_until(
+        self,
+        target_ns: int,
+        *,
+        stand_still: bool = True,
+        reception: EarlyReception | None = None,
+    ) -> int:
+        await super().sleep_until(target_ns, stand_still=stand_still, reception=reception)
         if self.share and self.random.random() < self.share:
             self.advance(int(self.longest * self.random.random()))
         return self.now_ns()

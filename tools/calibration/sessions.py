@@ -50,8 +50,9 @@ def tables_of(draw: Draw) -> Session:
     raw = {"session": head, **draw.tables, "subsystems": {}}
     session = build(Session, raw, "", problems)
     subsystems = {
-        name: build(SubsystemOptions, {"adapter": "inprocess", **table}, name, problems)
+        name: options
         for name, table in draw.tables["subsystems"].items()
+        if (options := build(SubsystemOptions, {"adapter": "inprocess", **table}, name, problems))
     }
     if problems or session is None:
         raise ValueError(problems)

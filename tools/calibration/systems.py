@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hilrt.solver import Floats
 from tools.calibration.parts import Part
@@ -146,9 +147,10 @@ def draw_sines(
     return sines
 
 
-def coupled_eigenvalues(system: CoupledSystem) -> Floats:
+def coupled_eigenvalues(system: CoupledSystem) -> NDArray[np.complex128]:
     """Eigenvalues of a system of linear parts."""
-    return np.linalg.eigvals(coupled_matrices(system)[0])
+    found: NDArray[np.complex128] = np.linalg.eigvals(coupled_matrices(system)[0]).astype(complex)
+    return found
 
 
 def coupled_matrices(system: CoupledSystem) -> tuple[Floats, Floats]:
@@ -156,7 +158,7 @@ def coupled_matrices(system: CoupledSystem) -> tuple[Floats, Floats]:
     matrices = [part.linear for part in system.parts]
     A, B, C, D = (_diagonal([getattr(m, key) for m in matrices]) for key in "ABCD")
     L = Channels(system).L
-    N = np.linalg.solve(np.eye(len(C)) - D @ L, C)
+    N: Floats = np.linalg.solve(np.eye(len(C)) - D @ L, C).astype(np.float64)
     return A + B @ L @ N, N
 
 

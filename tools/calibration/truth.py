@@ -65,7 +65,7 @@ class Truth:
         self._coupling = coupling(system, self.channels, limits)
         self._matrices = coupled_matrices(system) if system.linear and not limits.act else None
         self._evaluations = 0
-        self._solution = None if self._matrices is not None else self._solve(self.x0)
+        self._solution: Any = None if self._matrices is not None else self._solve(self.x0)
 
     def outputs(self, times: Times) -> Floats:
         """All outputs at rising times [s], shape (n, ny)."""

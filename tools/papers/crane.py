@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from bokeh.models import BoxAnnotation
+from bokeh.models.annotations import BoxAnnotation
 
 from hilrt.record.reader import Log
 from hilrt.solver import Floats

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import chain
+from typing import Any
 
 import numpy as np
 from bokeh.models import FactorRange
@@ -35,14 +36,17 @@ def energy(log: Log, case: tuple[float, ...] = CASE) -> Floats:
     m1, m2, k1, kc, k2 = case
     x1, v1, x2, v2 = (log[f"mass{name}:corrected"] for name in ("1.x", "1.v", "2.x", "2.v"))
     found: Floats = m1 * v1**2 + m2 * v2**2 + k1 * x1**2 + k2 * x2**2 + kc * (x1 - x2) ** 2
-    return 0.5 * found
+    found *= 0.5
+    return found
 
 
 def deviation(log: Log, case: tuple[float, ...] = CASE) -> Floats:
     """Of the energy from its start, %, averaged over 20 ms: without the integrator's ripple."""
     e = energy(log, case)
     window = np.ones(20) / 20.0
-    return 100.0 * (np.convolve(e, window, "same") / e[0] - 1.0)
+    smooth: Floats = np.convolve(e, window, "same")
+    found: Floats = 100.0 * (smooth / e[0] - 1.0)
+    return found
 
 
 def last_second(log: Log, case: tuple[float, ...] = CASE) -> float:
@@ -167,13 +171,13 @@ def parameters() -> Entry:
         "",
         "ratio",
         height=320,
-        x_range=FactorRange(*SETS),
+        x_range=FactorRange(factors=list(SETS)),
         y_axis_type="log",
     )
-    for (name, values), shift, colour in zip(
+    for (name, ratios), shift, colour in zip(
         shown.items(), (-0.22, 0.0, 0.22), (GREY, ORANGE, BLUE), strict=True
     ):
-        source = {"x": list(SETS), "top": values}
+        source: Any = {"x": list(SETS), "top": ratios}
         bars = plot.vbar(
             x=dodge("x", shift, range=plot.x_range),
             top="top",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from bokeh.models import BoxAnnotation
+from bokeh.models.annotations import BoxAnnotation
 
 from .entry import Entry
 from .plotting import BLUE, ORANGE, ORDERS, dots, legend, line, make

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bokeh.models import Legend
+from bokeh.models.annotations import Legend
 from bokeh.plotting import figure
 
 BLUE, ORANGE, GREEN, PINK, PURPLE = "#2f6fb3", "#d9732a", "#2a8f66", "#bd4a86", "#7c62c4"
@@ -15,7 +15,7 @@ WIDTH = 620
 
 def make(title: str, x: str, y: str, *, height: int = 270, width: int = WIDTH, **more: Any) -> Any:
     """An empty figure with the page's look."""
-    plot = figure(
+    plot: Any = figure(
         title=title,
         x_axis_label=x,
         y_axis_label=y,
@@ -57,7 +57,7 @@ def dots(plot: Any, x: Any, y: Any, label: str, colour: str, *, dash: str = "sol
 
 def legend(plot: Any, place: str = "right", columns: int = 1) -> Any:
     """Labels of everything that `line` and `dots` drew, outside the axes; returns the figure."""
-    box = Legend(items=list(plot.tags), ncols=columns)
+    box: Any = Legend(items=list(plot.tags), ncols=columns)
     plot.tags = []
     box.border_line_color = None
     box.background_fill_alpha = 0.0

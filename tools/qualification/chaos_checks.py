@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 from hilrt.record.reader import Log, load_log  # noqa: E402
 from tests.scenarios.sessions import MAX_RATE, Frame, assert_ramped  # noqa: E402
 
-MESSAGES = cantools.database.load_file(ROOT / "bench_configs" / "engine_bench.dbc")
+MESSAGES: Any = cantools.database.load_file(ROOT / "bench_configs" / "engine_bench.dbc")
 #: The demands, and what they may be.
 DEMANDS = {"DynoDemand": ("Speed", 650.0), "EngineDemand": ("Pedal", 100.0)}
 #: How often the recorder writes, and then finds the disk full, s.
@@ -265,7 +265,7 @@ def _check_watchdog(one: Round, seen: Seen, verdict: Verdict) -> None:
 
 
 def _frames(heard: list[Heard], name: str) -> list[Frame]:
-    message = MESSAGES.get_message_by_name(name)
+    message: Any = MESSAGES.get_message_by_name(name)
     return [
         Frame(one.t, message.decode(one.data, decode_choices=False))
         for one in heard

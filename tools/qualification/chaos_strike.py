@@ -9,7 +9,7 @@ import resource
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,9 +46,12 @@ class Struck:
 
 def strike(one: Round, run: Run, folder: Path) -> Struck:
     """Do to the session what the round says, when it says so, and for how long."""
-    begun = lambda: list(run.out.glob("*/session.mcap"))  # noqa: E731
+
+    def begun() -> list[Path]:
+        return list(run.out.glob("*/session.mcap"))
+
     target = one.target if one.target in PROCESSES else "master"
-    ready = (lambda: process(run, target)) if one.early else begun
+    ready: Callable[[], object] = (lambda: process(run, target)) if one.early else begun
     deadline = time.monotonic() + START_S
     while not (run.ended() or ready()) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -74,15 +77,15 @@ def _do(one: Round, run: Run, folder: Path, undo: contextlib.ExitStack) -> None:
             if one.fault == "stop":
                 undo.callback(_signal, pid, signal.SIGCONT)
     elif one.fault == "interrupt":
-        run.process.terminate()
+        run.process.send_signal(signal.SIGTERM)
     elif one.fault == "link":
         said = {"cut": True} if one.target == "cut" else {one.target: one.amount}
         _say(folder / "link", json.dumps(said).encode())
         undo.callback(_say, folder / "link", b"{}")
     elif one.fault == "clock":
         ahead = round(one.amount * 1e9).to_bytes(8, "little", signed=True)
-        with (folder / "clock").open("r+b") as file:
-            file.write(ahead)
+        with (folder / "clock").open("r+b") as clock:
+            clock.write(ahead)
     elif one.target == "full" and run.out.is_mount():
         with (run.out / "filler").open("wb", buffering=0) as file:
             for size in (1 << 20, 1 << 12):

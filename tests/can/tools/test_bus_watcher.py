@@ -128,7 +128,7 @@ SIG_VALTYPE_ 256 Torque : 1;
 
 def mistaken() -> BusWatcher:
     database = cantools.database.load_string(MISTAKES, "dbc", strict=False)
-    return BusWatcher(database.messages)  # type: ignore[union-attr]
+    return BusWatcher(database.messages)
 
 
 def floats(torque: float, count: int) -> Frame:

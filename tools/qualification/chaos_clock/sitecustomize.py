@@ -11,6 +11,7 @@ import os
 import socket
 import struct
 import time
+from typing import Any
 
 SO_TIMESTAMPNS = 35
 _STAMP = struct.Struct("@ll")
@@ -21,10 +22,10 @@ if "CHAOS_CLOCK" in os.environ:
         _ahead = mmap.mmap(_file.fileno(), 8, prot=mmap.PROT_READ)
     _time_ns, _recvmsg = time.time_ns, socket.socket.recvmsg
 
-    def _ahead_ns():
+    def _ahead_ns() -> int:
         return int.from_bytes(_ahead[:8], "little", signed=True)
 
-    def _recvmsg_then(self, *arguments):
+    def _recvmsg_then(self: socket.socket, *arguments: Any) -> Any:
         data, ancillary, flags, address = _recvmsg(self, *arguments)
         shifted = []
         for level, kind, value in ancillary:
@@ -36,4 +37,4 @@ if "CHAOS_CLOCK" in os.environ:
 
     time.time_ns = lambda: _time_ns() + _ahead_ns()
     time.time = lambda: (_time_ns() + _ahead_ns()) / _NS
-    socket.socket.recvmsg = _recvmsg_then
+    setattr(socket.socket, "recvmsg", _recvmsg_then)  # noqa: B010 - a method is replaced

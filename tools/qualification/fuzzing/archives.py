@@ -97,7 +97,10 @@ _SSV = """<?xml version="1.0" encoding="UTF-8"?>
 
 def fmus() -> list[bytes]:
     """One FMU of each version."""
-    binaries = {"binaries/linux64/mass.so": b"\x7fELF" * 20, "resources/a/b.txt": "x" * 300}
+    binaries: dict[str, bytes | str] = {
+        "binaries/linux64/mass.so": b"\x7fELF" * 20,
+        "resources/a/b.txt": "x" * 300,
+    }
     return [packed({"modelDescription.xml": text, **binaries}) for text in (_FMI2, _FMI3)]
 
 

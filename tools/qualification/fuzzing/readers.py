@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import cantools
 import numpy as np
+from cantools.database.can import Database
 
 from hilrt.errors import HilrtError
 from tools.qualification.fuzzing import archives, messages, samples
@@ -95,7 +96,7 @@ def _database(path: Path, sample: bytes) -> None:
             whole = cantools.database.load_file(path, encoding=encoding, strict=False)
         except Exception:  # its parsers raise all kinds
             return
-        if len(whole.messages) != len(database.messages):
+        if not isinstance(whole, Database) or len(whole.messages) != len(database.messages):
             return  # of a broken file, what can be read
         compared = Comparison(frames=1)
         compared.file(path)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from hilrt.record.logged_frame import FrameFlag, LoggedFrame
+
 ROOT = Path(__file__).resolve().parents[3]
 EPOCH_NS = 1_780_000_000_123_456_000
 
@@ -31,10 +33,8 @@ def written(name: str, *writers: Callable[[Path], None]) -> list[bytes]:
     return made
 
 
-def frames(n: int = 24) -> list:
+def frames(n: int = 24) -> list[LoggedFrame]:
     """CAN frames of all kinds on two buses."""
-    from hilrt.record.logged_frame import FrameFlag, LoggedFrame
-
     fd = FrameFlag.FD | FrameFlag.BIT_RATE_SWITCH
     kinds = (0, FrameFlag.EXTENDED, FrameFlag.EXTENDED | FrameFlag.SENT, fd, FrameFlag.REMOTE)
     found = []
@@ -109,7 +109,7 @@ def unchecked_log(path: Path, *, chunked: bool = True) -> None:
             body = b"\0\1\0\0" + np.array([i, 2.0 * i]).tobytes()
             writer.add_message(channel, frame.time_ns, body, frame.time_ns, i)
             writer.add_message(bus, frame.time_ns, encode(frame), frame.time_ns, i)
-        writer.finish()
+        writer.finish()  # type: ignore[no-untyped-call]
 
 
 def unchunked_log(path: Path) -> None:
@@ -159,7 +159,7 @@ def mdf_4_packed(path: Path) -> None:
 
     t = np.arange(300) * 0.01
     file = MDF(version="4.10")
-    linear = {"a": 0.5, "b": -1.0}
+    linear: dict[str, object] = {"a": 0.5, "b": -1.0}
     table = {"val_0": 0, "text_0": b"off", "val_1": 1, "text_1": b"on", "default": b"?"}
     file.append(
         [
