@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ExitStatus(IntEnum):
-    """What a command's exit status says."""
+    """Exit statuses of commands."""
 
     FINISHED = 0
     #: An expectation failed: a comparison or a replay came out otherwise.

@@ -1,4 +1,4 @@
-"""What the master sees of a subsystem, whatever is behind it."""
+"""Interface of the master to a subsystem, whatever is behind it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["CodeRun", "Command", "Description", "LinearModel", "Link", "Ports", "SampleSink"]
 
 
-#: Subsystems with more numbers in their state are not tried out: each costs a few steps.
+#: Subsystems with more numbers in their state are not probed: each costs a few steps.
 LARGEST_STATE = 48
 
 
@@ -98,7 +98,7 @@ class LinearModel(NamedTuple):
 class Command(NamedTuple):
     """A process that `hilrt run` starts for a subsystem: its name, and its argument list.
 
-    `connects` says whether it connects to the master: only then it is told the session's keys.
+    `connects` says whether it connects to the master: only then it is given the session's keys.
     """
 
     name: str
@@ -215,7 +215,7 @@ class Link(abc.ABC):
     #: Whether samples may tell of discontinuities, and whether `go_back` works; known after `open`.
     tells_events: bool = False
     can_go_back: bool = False
-    #: What a subsystem in this process reports for people, and is to be logged; others have queues
+    #: What a subsystem in this process reports in words, and is to be logged; others have queues
     #: of their own.
     events: deque[Any] | None = None
     #: Whether benches go through their stop sequence when it is lost: it only drives the test.
@@ -286,7 +286,7 @@ class Link(abc.ABC):
     ) -> Floats | None:
         """Interface Jacobians Γ_0 … Γ_order for a macro step `h` [s]; None if there are none.
 
-        `source` is "solver" (what the solver says) or "probe" (tried out around the inputs `u`,
+        `source` is "solver" (what the solver says) or "probe" (probed around the inputs `u`,
         shape (n_inputs,), from its present state at `t` [s]). The result has the shape
         (order + 1, n_outputs, n_inputs).
         """
@@ -302,7 +302,7 @@ class Link(abc.ABC):
         return None
 
     async def linear_model(self, h: float, u: Floats) -> LinearModel | None:
-        """The subsystem about its state before the first step, tried out; None where it cannot be.
+        """The subsystem about its state before the first step, probed; None where it cannot be.
 
         Around the inputs `u`, shape (n_inputs,); `h` [s] is the macro step that it will make. It is
         for an estimate alone: what cannot be found out in time, or makes no sense, is None.
@@ -333,7 +333,7 @@ class Link(abc.ABC):
         """
 
     def keep_states(self) -> None:
-        """From now on keep the state before each step, for `go_back`."""
+        """Keep the state before each step from now on, for `go_back`."""
         raise NotImplementedError
 
     def go_back(self, tick: int, h: float) -> None:

@@ -22,7 +22,7 @@ from hilrt.timing.tick_marks import TickMarks
 
 
 class End(StrEnum):
-    """Why the loop ended."""
+    """Reason why the loop ended."""
 
     FINISHED = "finished"
     INTERRUPTED = "interrupted"

@@ -1,4 +1,4 @@
-"""What a user implements: a `Solver` with ports, stepped over input polynomials to samples."""
+"""Interface for users' solvers: a `Solver` has ports, and is stepped over input polynomials."""
 
 from __future__ import annotations
 

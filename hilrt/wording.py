@@ -187,7 +187,7 @@ def _result_row(one: Mapping[str, Any]) -> list[str]:
 
 
 def _points_row(of: str, quantity: str, passed: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What was measured at several coordinates, in one row."""
+    """Row of values that were measured at several coordinates."""
     values = [one["value"] for one in passed if one.get("value") is not None]
     span = f"{number(min(values), 4)} to {number(max(values), 4)}" if values else "–"
     unit = str(passed[0].get("unit") or "")

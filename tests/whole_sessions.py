@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hilrt.coupling.build_model import Identified, Jacobians
-from hilrt.coupling.correct_feedthrough import build_feedthrough
+from hilrt.coupling.correct_outputs import build_feedthrough
 from hilrt.models.two_mass import Mass1, Mass2
 from hilrt.tables.plan import RANGE_POLICIES
 from hilrt.tables.record import blocks, cloned

@@ -26,7 +26,7 @@ class FmuLink(InProcessLink):
 
     @classmethod
     def make(cls, options: SubsystemOptions, folder: Path) -> FmuSolver:
-        """From the model description; the binary is loaded by `initialize`."""
+        """Make the solver from the model description; `initialize` loads the binary."""
         from hilrt.fmu.fmu_solver import FmuSolver  # the keys alone need no FMPy
 
         return FmuSolver(cast(FmuOptions, options), folder)
@@ -35,7 +35,7 @@ class FmuLink(InProcessLink):
     def describe(
         cls, name: str, options: SubsystemOptions, folder: Path, run_code: bool = True
     ) -> Description:
-        """From the model description: no code of the FMU runs."""
+        """Describe the FMU by its model description, without running its code."""
         return describe_fmu(lambda: cls.make(options, folder), options)
 
     async def open(self) -> None:

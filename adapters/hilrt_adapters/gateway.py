@@ -165,7 +165,7 @@ class GatewayLink(RemoteLink):
             await super().stop(reason)
 
     def unanswered(self, reason: str) -> None:
-        """Without an answer the safe profile may not have run, unless it had run before."""
+        """Note that the bench may not be at rest: the gateway did not confirm its safe profile."""
         if self._enabled:
             self.not_at_rest = f"its gateway did not confirm that it brought it to rest: {reason}"
 
@@ -210,7 +210,7 @@ class GatewayLink(RemoteLink):
             self._counters = message.counters
 
     def _since(self, key: str, message: Measurements) -> int:
-        """How much a total of the gateway has grown since its last ones."""
+        """Growth of a total of the gateway since its last totals."""
         return message.counters.get(key, 0) - self._counters.get(key, 0)
 
     def _secure(self, message: Secured) -> None:

@@ -56,7 +56,7 @@ def read_recording(
 ) -> RecordedTracks:
     """Read the frames of a log in any format that `open_source` knows, and decode signals.
 
-    What cannot be read of the log is told on standard error.
+    Unreadable parts of the log are reported on standard error.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def _samples(
 
 @dataclass
 class _Sender:
-    """Where a message comes from: a bus, and for J1939 an address.
+    """Sender of a message: a bus, and for J1939 an address.
 
     `identifier` is the first one as it came; `frames` are times [ns] and data.
     """
@@ -152,7 +152,7 @@ class _Sender:
 
 
 class _Reading:
-    """What has been read of the messages of some signals, apart by their senders."""
+    """Values read from the messages of some signals, kept apart by sender."""
 
     def __init__(self, signals: Mapping[str, SignalRef]) -> None:
         refs = list(signals.values())

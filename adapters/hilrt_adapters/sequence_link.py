@@ -20,7 +20,7 @@ from hilrt.hosting.load_sequence import load_sequence
 from hilrt.link import CodeRun, Command, Description
 from hilrt.peers.wire import Event, PromptAnswer
 from hilrt.sequences.bench import Setting
-from hilrt.sequences.stepper import SequenceStepper
+from hilrt.sequences.sequence import SequenceStepper
 from hilrt.solver import Solver
 from hilrt_adapters.inprocess import InProcessLink
 from hilrt_adapters.zeromq import ZeroMQLink
@@ -44,7 +44,7 @@ class SequenceOptions(SubsystemOptions, kw_only=True):
 
 
 def _load(options: SubsystemOptions, folder: Path, step: float | None = None) -> SequenceStepper:
-    """What steps the sequence of a table; `ConfigError` says what is wrong with it."""
+    """Load the stepper of a table's sequence; `ConfigError` names what is wrong with it."""
     table = cast(SequenceOptions, options)
     return load_sequence(table.sequence, table.params, Setting(folder, table.answers, step))
 
@@ -81,7 +81,7 @@ class CalledSequenceLink(InProcessLink):
 
     @classmethod
     def make(cls, options: SubsystemOptions, folder: Path) -> Solver:
-        """What steps the sequence of a table; `ConfigError` if it cannot be made."""
+        """Make the stepper of a table's sequence; `ConfigError` if it cannot be made."""
         return _load(options, folder)
 
     def host(self, solver: Solver) -> None:
@@ -109,7 +109,7 @@ class SequenceLink(ZeroMQLink):
     def describe(
         cls, name: str, options: SubsystemOptions, folder: Path, run_code: bool = True
     ) -> Description:
-        """As `hilrt.simulate` would run it."""
+        """Describe the sequence as `hilrt.simulate` would run it."""
         return CalledSequenceLink.describe(name, options, folder, run_code)
 
     def answer(self, number: int, answer: str, who: str) -> bool:

@@ -34,7 +34,7 @@ from hilrt.peers.wire import (
 from hilrt.solver import Floats, Sample
 from hilrt_adapters.fmu_facts import describe_fmu
 
-#: Share of the time it has for its answer that a solver may take to be tried out.
+#: Share of the time it has for its answer that a solver may take to be probed.
 TRIAL = 0.5
 log = logging.getLogger("hilrt.peers.hub")
 
@@ -93,9 +93,9 @@ class ZeroMQLink(RemoteLink):
             answer = await self.request(question, Linearised, timeout)
             return linear_model(answer, self.n_inputs, self.n_outputs)
         except NoAnswer as error:
-            log.warning("subsystem %r is not tried out: %s", self.name, error.reason)
+            log.warning("subsystem %r is not probed: %s", self.name, error.reason)
         except ProtocolError as error:
-            self.hub.count(self.name, error.kind, f"{error}; it is not tried out")
+            self.hub.count(self.name, error.kind, f"{error}; it is not probed")
         return None
 
     async def _probe(self, probe: Probe) -> bytes | None:

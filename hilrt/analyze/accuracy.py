@@ -1,4 +1,4 @@
-"""How long a macro step may be for a given accuracy.
+"""Longest macro step for a given accuracy.
 
 Haid et al. (2022), sections 3.3 and 4.2. The global error of a linear coupled system is a root mean
 square over all macro steps. Sums over ``z_n = Φ^n z_0`` need no trajectory:

@@ -1,4 +1,4 @@
-"""What a log knows of a bus: its messages' names, cycle times and checks, and its bit rate."""
+"""Facts about a bus in a log: messages' names, cycle times and checks, and the bit rate."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NEVER_S = 1e9
 
 
 class Guards(NamedTuple):
-    """Which checks a message has."""
+    """Checks of a message."""
 
     checksum: bool
     counter: bool
@@ -72,7 +72,7 @@ class BusNames:
         return str(message.name), options.cycle or (message.cycle_time or 0) / 1e3 or None
 
     def guards(self, can_id: int) -> Guards:
-        """Which checks a message has."""
+        """Checks of a message."""
         message = self._table.find(can_id)
         if message is None:
             return Guards(False, False)
@@ -90,7 +90,7 @@ class BusNames:
             received.take(data, t_ns)
 
     def stats(self, can_id: int) -> MessageStats | None:
-        """What the checks have found; None where there are none."""
+        """Results of the checks; None where there are none."""
         received = self._checked.get(can_id)
         return None if received is None else received.stats
 
@@ -107,7 +107,7 @@ class BusNames:
 
 
 def names_of(bus: str, settings: Mapping[str, Any], attachments: Mapping[str, bytes]) -> BusNames:
-    """What session file and databases of a log say of a bus."""
+    """Facts about a bus from a log's session file and databases."""
     table = (settings.get("subsystems") or {}).get(bus)
     options = None
     if isinstance(table, dict) and "database" in table:

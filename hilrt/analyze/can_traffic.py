@@ -72,7 +72,7 @@ class MessageTraffic:
 
     @property
     def frames(self) -> int:
-        """How many there are."""
+        """Number of frames."""
         return len(self.times_ns)
 
     def intervals_s(self) -> Floats:
@@ -94,7 +94,7 @@ class MessageTraffic:
         return 0 if nominal is None else int((self.intervals_s() > LATE_CYCLES * nominal).sum())
 
     def quantiles_s(self) -> dict[str, float] | None:
-        """Of the intervals, s: ``min``, ``p1``, ``p50``, ``p99``, ``max``; None without any."""
+        """Least, p1, p50, p99 and greatest of the intervals, s, by name; None without any."""
         intervals = self.intervals_s()
         if not len(intervals):
             return None

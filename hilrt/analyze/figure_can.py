@@ -44,7 +44,7 @@ def _load(name: str, bus: BusLoad, shared: Range1d) -> Drawing:
 
 
 def _cycles(messages: Sequence[MessageTraffic]) -> list[Drawing]:
-    """From the 1 % to the 99 % quantile of each message's intervals, in cycles."""
+    """Range from the 1 % to the 99 % quantile of each message's intervals, in cycles."""
     labels: list[str] = []
     spans: list[str] = []
     low: list[float] = []

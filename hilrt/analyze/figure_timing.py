@@ -1,4 +1,4 @@
-"""Where the time of the ticks went: how late the inputs were, and what took it."""
+"""Figures of the ticks' time: how late the inputs were, and what took it."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def draw_worst(steps: Sequence[WorstStep]) -> list[Drawing]:
 
 
 def _peers(step: WorstStep) -> str:
-    """What the subsystems did around the tick."""
+    """Activity of the subsystems around the tick."""
     parts = []
     for name, value in step.values.items():
         peer, _, kind = name.rpartition(":")

@@ -68,7 +68,7 @@ MAX_FIGURES = 30
 
 @dataclass
 class Material:
-    """What the figures are drawn from.
+    """Data that the figures are drawn from.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class Material:
 
     @classmethod
     def gather(cls, stream: LogStream, curves: dict[str, Curve]) -> Material:
-        """From a log that has been read."""
+        """Gather the figures' data from a log that has been read."""
         signals = [s for channel in stream.channels.values() for s in channel.signals]
         return cls(
             curves=curves,

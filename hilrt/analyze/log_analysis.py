@@ -84,7 +84,7 @@ class LogAnalysis:
 
     @property
     def deadline_us(self) -> float | None:
-        """How late inputs may be in real time, µs; None where the log does not say."""
+        """Permitted lateness of inputs in real time, µs; None if the log lacks it."""
         master, pace = self.settings.get("master") or {}, self.stream.metadata.get("pace", "")
         try:
             factor = 1.0 if pace == "realtime" else float(pace)

@@ -175,7 +175,7 @@ class SignalStatistics:
 
     @property
     def change(self) -> float:
-        """From the first value to the last."""
+        """Change from the first value to the last."""
         return self.last - self.first
 
 
@@ -188,8 +188,8 @@ class Intervals(NamedTuple):
     shortest: int = 0
     longest: int = 0
 
-    def and_(self, dt_ns: NDArray[np.int64]) -> Intervals:
-        """With those of further rows; 0 is no interval."""
+    def merged(self, dt_ns: NDArray[np.int64]) -> Intervals:
+        """Combine with the statistics of more rows; 0 is no interval."""
         found = dt_ns[dt_ns > 0]
         if not len(found):
             return self
@@ -243,7 +243,7 @@ class _Columns:
         self._up = up[-1]
 
     def stats(self) -> dict[str, SignalStatistics]:
-        """By signal."""
+        """Statistics by signal."""
         columns = (self.count, self.first, self.last, self.low, self.high)
         sums = (self.total, self.square, self.seconds, self.above, self.rises)
         rows = zip(*(column.tolist() for column in (*columns, *sums)), strict=True)
@@ -324,7 +324,7 @@ class LogStatistics:
                 self.times.setdefault(signal.name, Distribution()).add_all(block.values[:, i])
         if topic == "timing":
             self.rows += len(times_ns)
-            self.intervals = self.intervals.and_(dt_ns)
+            self.intervals = self.intervals.merged(dt_ns)
             self._count_overdue(block, names)
         self._slowest.add(block)
 
@@ -370,7 +370,7 @@ class LogStatistics:
 
     @property
     def duration_s(self) -> float:
-        """From the first row to the last, s."""
+        """Time from the first row to the last, s."""
         return max(0, self.end_ns - self.start_ns) / 1e9
 
     def of_kind(self, suffix: str) -> Iterator[tuple[str, SignalStatistics]]:

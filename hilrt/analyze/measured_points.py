@@ -204,7 +204,7 @@ def _draw_picture(
 
 
 def _colours(count: int) -> list[str]:
-    """So many colours from dark to bright."""
+    """List `count` colours from dark to bright."""
     return [Viridis256[round(i)] for i in np.linspace(0.0, 255.0, count).tolist()]
 
 

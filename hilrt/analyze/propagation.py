@@ -25,7 +25,7 @@ from hilrt.analyze.stability import (
 from hilrt.analyze.subsystem_models import SubsystemModel
 from hilrt.config.structs import JacobianOptions, Session
 from hilrt.coupling.build_model import build_model
-from hilrt.coupling.correct_feedthrough import Feedthrough
+from hilrt.coupling.correct_outputs import Feedthrough
 from hilrt.coupling.true_inputs import lagrange_basis
 from hilrt.errors import ConfigError
 from hilrt.exchange.jacobians import find_feedthrough, find_jacobians
@@ -319,7 +319,7 @@ def with_exact_jacobians(tables: Session) -> Session:
 
 
 def left_out(net: Network, tables: Session, subsystems: list[SubsystemModel]) -> list[str]:
-    """What a linear analysis with a constant step leaves out, one sentence each."""
+    """Effects that a linear analysis with a constant step leaves out, one sentence each."""
     found = []
     bonds = [b.name for b in tables.bonds if b.correction.method == "energy"]
     if bonds:

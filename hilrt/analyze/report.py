@@ -57,7 +57,7 @@ def write_report(
 def write_page(
     analysis: LogAnalysis, out: Path | None = None, *, png: bool = False, json_: bool = False
 ) -> Path:
-    """As `write_report`, of a log that has been read."""
+    """Write the page as `write_report` does, about a log that has been read."""
     summary, statistics = analysis.summary, analysis.statistics
     traffic = analysis.can_traffic()
     points = measured_points(results_of(analysis))
@@ -96,7 +96,7 @@ def write_page(
 
 
 def default_target(file: Path) -> Path:
-    """Where the page about a log goes."""
+    """Default path of the page about a log."""
     return file.with_name(FILE_NAME) if file.name == LOG_NAME else file.with_suffix(".html")
 
 
@@ -136,7 +136,7 @@ def _head(analysis: LogAnalysis) -> str:
 
 
 def notes_of(analysis: LogAnalysis) -> list[str]:
-    """What must be known of a log's figures: where they are from, and what is missing."""
+    """Notes on a log's figures: their origin, and what is missing."""
     stream, reasons = analysis.stream, []
     if "cut.of" in stream.metadata:
         reasons.append(

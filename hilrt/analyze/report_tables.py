@@ -36,21 +36,21 @@ _LEDGER = ("residual", "tracking", "corrected", "uncorrected")
 def short_tables(
     summary: Mapping[str, Any], statistics: LogStatistics, bonds: Mapping[str, Mapping[str, str]]
 ) -> list[str]:
-    """What a session came to, in reading order; without rows a table is left out."""
+    """Tables of a session's results, in reading order; tables without rows are left out."""
     parts = [_error_table(summary), _flag_table(summary), peer_table(summary)]
     parts += [_ledger_table(summary, statistics, bonds)]
     return [*parts, _step_table(summary), _timing_table(summary), _missed_table(summary)]
 
 
 def result_table(summary: Mapping[str, Any]) -> str:
-    """What tests have come to, those that have not passed first and marked."""
+    """Table of the tests' results; those that have not passed come first and are marked."""
     rows = result_rows(summary)
     marked = [(i, 0) for i, row in enumerate(rows) if row[0] != "passed"]
     return table("Results of tests", RESULT_COLUMNS, rows, text=(0, 1, 5), marked=marked)
 
 
 def long_tables(summary: Mapping[str, Any], statistics: LogStatistics) -> list[str]:
-    """What has a row for every port, subsystem or tick."""
+    """Tables with a row for every port, subsystem or tick."""
     parts = [_port_table(summary), _worst_table(statistics.worst_steps())]
     return [*parts, _peer_times(summary), _version_table(summary)]
 
@@ -143,7 +143,7 @@ def _flag_table(summary: Mapping[str, Any]) -> str:
 
 
 def peer_table(summary: Mapping[str, Any]) -> str:
-    """How often each subsystem was late, lost and back, and how long its answers took."""
+    """Table of how often each subsystem was late, lost and back, and of its answer times."""
     peers = summary.get("peers") or {}
     counts = dict(_PEER_COUNTS)
     if not any(peer.get("dropped") for peer in peers.values()):
@@ -157,7 +157,7 @@ def peer_table(summary: Mapping[str, Any]) -> str:
 
 
 def _peer_times(summary: Mapping[str, Any]) -> str:
-    """Where the time of the subsystems' answers went."""
+    """Breakdown of the time of the subsystems' answers."""
     rows = [
         [
             name,

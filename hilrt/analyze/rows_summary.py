@@ -1,4 +1,4 @@
-"""What `summary.json` says, from the rows of the log alone.
+"""Content of `summary.json`, computed from the rows of the log alone.
 
 For a session that was killed, a part that was cut out, a log made by a replay. Every figure is
 defined so that rows and master give the same one; what no row holds (time on the clock, the host's
@@ -115,7 +115,7 @@ def _judgeable(totals: Mapping[str, FlagTotal]) -> dict[str, FlagTotal]:
 
 
 def _timing(statistics: LogStatistics, real_time: bool) -> dict[str, Any]:
-    """Where the time of the ticks went, as far as the log has it."""
+    """Breakdown of the ticks' time, as far as the log has it."""
     stats, times = statistics.stats, statistics.times
     late = None
     if real_time and "master:lateness" in times:
@@ -154,7 +154,7 @@ def _slowest(statistics: LogStatistics) -> list[dict[str, Any]]:
 
 
 def _peers(statistics: LogStatistics) -> dict[str, Any]:
-    """What the rows mark of every subsystem; they do not count lost messages."""
+    """Figures of every subsystem that rows have; they do not count lost messages."""
     late = {peer: round(mark.total) for peer, mark in statistics.of_kind("late")}
     back = {peer: round(mark.total) for peer, mark in statistics.of_kind("rejoined")}
     return {peer: {"late": late[peer], "rejoined": back.get(peer)} for peer in late}
@@ -222,7 +222,7 @@ def fault_of(events: Iterable[LogEvent]) -> str | None:
 
 
 def secured_by(events: Iterable[LogEvent]) -> str:
-    """That benches were brought to their safe profile by an operator or a signal, and why."""
+    """Why an operator or a signal brought benches to their safe profile; empty if none did."""
     told = (e.text for e in events if e.cause == "safe_profile" and e.source == "session")
     return next(told, "")
 
@@ -233,6 +233,6 @@ def _change(event: LogEvent) -> re.Match[str] | None:
 
 
 def _unknown_errors(statistics: LogStatistics) -> dict[str, Estimate]:
-    """Of the coupling signals: rows have the band at each point, not the error over the session."""
+    """Errors of the coupling signals, unknown: rows hold the band per point alone."""
     unknown = Estimate("", math.nan, math.nan, math.nan, math.nan, "no row holds it")
     return {name: unknown for name, _ in statistics.of_kind("estimated_error")}

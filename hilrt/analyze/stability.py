@@ -155,7 +155,7 @@ def interpolation_weights(
 
 
 def _solve(gamma: Floats, true_inputs: Floats) -> Floats | None:
-    """From the stack to the corrected outputs; None if they cannot be solved for."""
+    """Solve for the corrected outputs from the stack; None if that is singular."""
     depth, terms, nu, ny = true_inputs.shape
     by_input = gamma.transpose(1, 0, 2).reshape(ny, terms * nu)
     answers = by_input @ true_inputs.transpose(1, 2, 0, 3).reshape(terms * nu, depth * ny)
@@ -180,7 +180,7 @@ def _offset_inputs(gamma: Floats, L: Floats, feedthrough: Bools) -> Bools:
 
 @dataclass(frozen=True)
 class LinearScheme:
-    """How the subsystems are coupled.
+    """Coupling of the subsystems.
 
     Attributes
     ----------

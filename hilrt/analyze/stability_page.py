@@ -125,7 +125,7 @@ def _cell(radius: Floats, j: int, i: int) -> Text:
 
 
 def thinned(n: int, most: int) -> Sequence[int]:
-    """At most `most` indices out of `n`, the first and the last among them."""
+    """Thin out `n` indices to at most `most`, including the first and the last."""
     if n <= most:
         return range(n)
     return [round(i * (n - 1) / (most - 1)) for i in range(most)]
@@ -288,7 +288,7 @@ def _label(axis: MapAxis) -> str:
 
 
 def _palette(n: int = 128) -> list[str]:
-    """From the colour of stable through almost white to that of unstable."""
+    """Palette from the colour of stable through almost white to that of unstable."""
     half = n // 2
     return [*_fade(STABLE_COLOUR, half), *reversed(_fade(UNSTABLE_COLOUR, half))]
 

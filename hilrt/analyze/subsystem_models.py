@@ -39,7 +39,7 @@ class SubsystemModel(Link):
         self.matrices = matrices(options.jacobian, name, ports)
 
     async def open(self) -> None:
-        """Nothing to connect."""
+        """Do nothing: there is nothing to connect."""
 
     async def initialize(self, t0: float, u0: Floats) -> Sample:
         """Outputs at the start, from the solver, or the ports' start values."""
@@ -57,7 +57,7 @@ class SubsystemModel(Link):
         return None if self.matrices is None else self.matrices.jacobian(h, order)
 
     def dispatch(self, tick: int, t: float, h: float, coefficients: Floats) -> None:
-        """Not in an analysis."""
+        """Refuse: an analysis has no session."""
         raise NotImplementedError
 
     def receive(self) -> None:

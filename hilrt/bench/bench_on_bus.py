@@ -24,7 +24,7 @@ COUNTER = "Alive"
 
 
 class EmulatedBench(Protocol):
-    """What an emulated bench offers; time comes from outside, so that tests own it."""
+    """Interface of an emulated bench; time is passed in, so that tests control it."""
 
     #: Messages it listens to, with the signals it reads.
     receives: Mapping[str, tuple[str, ...]]
@@ -89,7 +89,7 @@ def _lay_out(
 
 
 def _missing(layout: _Layout, watched: bool) -> list[str]:
-    """What the bench needs of a message and the database does not have; `watched`: its counter."""
+    """Signals that the bench needs and the database lacks; `watched`: its counter."""
     name = layout.message.name
     there = [signal.name for signal in layout.message.signals]
     problems = [

@@ -25,12 +25,12 @@ _RESTART_REMEDIES = {
     errno.EOPNOTSUPP: "its driver has no restart: set the interface down and up again",
     errno.EBUSY: "it is not bus-off any more, or restarts by itself (restart-ms)",
 }
-#: Different send errors that are told apart in events.
+#: Different send errors that have events of their own.
 MAX_ERROR_KINDS = 8
 
 
 class BusTraffic:
-    """What goes over the bus, either way.
+    """Frames of the bus, both ways.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class BusTraffic:
         self._error_kinds: set[str] = set()
 
     def view(self, now: int) -> BenchView:
-        """What is known of the bench at `now` [ns]."""
+        """State of the bench at `now` [ns]."""
         ratio, text = self.receiver.overdue(now)
         return BenchView(self.realised, self.receiver.enabled, ratio, text)
 
@@ -149,7 +149,7 @@ class BusTraffic:
         return [change for change in changes if self.policy(change) != "ignore"]
 
     def refused_frames(self, now: int) -> list[Refusal]:
-        """What is to be told at `now` [ns] of frames that did not count."""
+        """Report of frames that did not count, due at `now` [ns]."""
         return self._refused.look(now)
 
     def _recover(self, now: int) -> None:
@@ -180,7 +180,7 @@ class BusTraffic:
         return not self._watch.active.isdisjoint(("bus_off", "interface_down"))
 
     def policy(self, change: Change) -> str:
-        """What the session file says is to be done about a fault: safe, warn or ignore."""
+        """Reaction to a fault by the session file: safe, warn or ignore."""
         policy: str = getattr(self._bench.options.bus_faults, change.cause)
         return policy
 

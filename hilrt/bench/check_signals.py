@@ -63,7 +63,7 @@ def _within(low: float, high: float, least: float, most: float) -> bool:
 
 
 def _slack(least: float, most: float) -> float:
-    """How far beyond a range is rounding."""
+    """Tolerance of a range for rounding."""
     return 1e-6 * (most - least) if math.isfinite(most - least) else 0.0
 
 

@@ -1,4 +1,4 @@
-"""What goes wrong on an emulated bench: when, for how long, to which messages. No I/O.
+"""Faults of an emulated bench: when, for how long, in which messages. No I/O.
 
 The emulated bench becomes a test instrument: the same seed gives the same disturbances, so a
 defence that failed once can be tried again. A scenario is a TOML file::
@@ -126,7 +126,7 @@ def load_scenario(path: Path, sends: Mapping[str, Iterable[str]]) -> ScenarioFil
 
 
 def _problems(event: ScenarioEvent, sends: Mapping[str, Iterable[str]]) -> list[str]:
-    """What makes an event void, each with key and remedy: one that does nothing proves nothing."""
+    """Problems that make an event void, with key and remedy: one without effect proves nothing."""
     problems = [
         f"messages: the bench sends no {name!r}{nearest(name, sends)}"
         for name in event.messages
@@ -173,7 +173,7 @@ def _signal_problems(event: ScenarioEvent, sends: Mapping[str, Iterable[str]]) -
 
 
 class Disturbance:
-    """What a scenario does to the frames of a bench.
+    """Effects of a scenario on the frames of a bench.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ class Disturbance:
         ]
 
     def dies(self, now: float) -> bool:
-        """Whether the process ends without a word at `now` [s]."""
+        """Whether the process ends without notice at `now` [s]."""
         return bool(self._now(now, "die"))
 
     def dead(self, now: float) -> bool:
@@ -213,7 +213,7 @@ class Disturbance:
         return bool(self._now(now, "dead"))
 
     def off(self, now: float) -> bool:
-        """Whether the bench is off the bus: it lives, but neither sends nor hears."""
+        """Whether the bench is off the bus: it runs, but neither sends nor receives."""
         return bool(self._now(now, "bus_off"))
 
     def measured(self, message: str, values: dict[str, float], now: float) -> dict[str, float]:
@@ -231,7 +231,7 @@ class Disturbance:
         return values
 
     def counter_step(self, message: str, now: float) -> int:
-        """By how much the counter goes on after a frame: 1 where nothing is wrong."""
+        """Increment of the counter after a frame: 1 without a fault."""
         if self._of(message, now, "frozen_counter"):
             return 0
         return 1 + sum(

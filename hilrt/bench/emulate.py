@@ -28,7 +28,7 @@ from hilrt.timing.monotonic import monotonic_ns
 
 
 class EmulatorEnding:
-    """When a bench that was asked to end does so.
+    """End of a bench that was asked to end.
 
     It goes on while enable is requested and demands still come, because it is being brought
     down: at most `LIMIT_S`. In any case it publishes for `LINGER_S` more, so that the gateway sees
@@ -132,7 +132,7 @@ class Fault(NamedTuple):
     at: float
 
     def __call__(self, now: float) -> str:
-        """What is wrong at `now` [s]; empty if nothing is."""
+        """Fault at `now` [s]; empty if there is none."""
         return self.kind if now >= self.at else ""
 
     @classmethod
@@ -240,7 +240,7 @@ class Emulation:
     seed : int
         Of the sensor noise.
     fault : str, optional
-        ``silent@SECONDS``: publishes nothing any more; ``die@SECONDS``: ends without a word.
+        ``silent@SECONDS``: publishes nothing any more; ``die@SECONDS``: ends without notice.
     scenario : Path, optional
         What goes wrong, and when: see `hilrt.bench.disturb`.
     messages : mapping of str to MessageOptions, optional
@@ -264,7 +264,7 @@ class Emulation:
 
 
 class _Opened(NamedTuple):
-    """What `_open` has made of an `Emulation`."""
+    """Opened bench and bus of an `Emulation`."""
 
     on_bus: BenchOnBus
     bus: CanBus

@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import sys
-from collections.abc import Iterable, Sequence
+import time
+import traceback
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
+
+import zmq
+from zmq.backend import zmq_poll
 
 from hilrt.bench.bench_options import BenchOptions
-from hilrt.bench.gateway_loop import Gateway
+from hilrt.bench.bus_traffic import BusTraffic
+from hilrt.bench.guard_states import DRIVING, NS, SILENT, BenchView, GuardState
+from hilrt.bench.guardian import WITHDRAW_SENDS, Guardian
+from hilrt.bench.master_dialogue import MasterDialogue
 from hilrt.bench.read_bench import Bench, read_bench
 from hilrt.can.bus import CanBus, open_bus
+from hilrt.can.frame import BUS_ERRORS
 from hilrt.can.sender import refuse_conflicts
 from hilrt.config.from_toml import nearest
 from hilrt.config.session_file import load_session
 from hilrt.errors import ConfigError, HilrtError
+from hilrt.exit_status import ExitStatus
 from hilrt.peers import wire
 from hilrt.peers.peer import Peer
 from hilrt.record import frame_feed
 from hilrt.record.frame_feed import FrameFeed
 from hilrt.solver import Port
-from hilrt.timing.host import die_with_parent, freeze_gc
-from hilrt.timing.scheduler_slice import request_short_slice
+from hilrt.timing.host import die_with_parent, freeze_gc, parent_alive
+from hilrt.timing.realtime import request_short_slice
 
 #: Heartbeats of the master that may fail to come before it counts as silent.
 IDLE_HEARTBEATS = 10
@@ -91,7 +103,7 @@ def main(
 
 
 def open_frames(subsystem: str, bench: Bench) -> FrameFeed | None:
-    """Where the session says that frames are recorded; None if they are not."""
+    """Open the connection to the recorder of frames; None if frames are not recorded."""
     address = os.environ.get(frame_feed.VARIABLE)
     if not address or not bench.options.record_frames:
         return None
@@ -136,3 +148,249 @@ def _connect(address: str, name: str, inputs: Iterable[str], outputs: Iterable[s
     with contextlib.suppress(HilrtError):
         peer.connect()
     return peer
+
+
+# The loop of ``hilrt gateway``, which owns a bench's CAN bus, guards it, and serves the master.
+#
+# One thread, one loop: what the master sent, what the `Guardian` makes of it, frames out, frames
+# in, measurements to the master. The safe profile needs no other process, so whatever happens to
+# the master, and on SIGTERM, it runs first and only then the process ends.
+
+#: Longest sleep: signals, the parent's end and silence are noticed at least that often, ms.
+MAX_WAIT_MS = 20
+#: A pass that begins this long after the one before tells of a loop that was stalled, ns.
+STALL_NS = 30_000_000
+#: What nothing wakes the loop for (signals, the parent's end, heartbeats) is looked at that often.
+HOUSEKEEPING_NS = 10_000_000
+#: A secured gateway that receives nothing from the master for that long ends, s.
+ABANDONED_S = 60.0
+#: Garbage is collected that often, and only if it takes less than that, ns.
+COLLECT_EVERY_NS = NS
+COLLECT_WITHIN_NS = 2_000_000
+
+
+class Gateway:
+    """The loop.
+
+    Parameters
+    ----------
+    bench : Bench
+    bus : CanBus
+        Open.
+    peer : Peer
+        Connected and welcomed.
+    idle_timeout : float
+        Silence of the master that brings the safe profile on while no set-points are due, s.
+    parent : int, optional
+        Process whose end is a reason to end; None: there is none.
+    clock : callable
+        Monotonic clock, ns.
+    frames : FrameFeed, optional
+        Records what is on the bus.
+
+    Attributes
+    ----------
+    terminated : bool
+        Set by a signal handler, or another thread: the loop ends in order.
+    collect : callable
+        Collects garbage if it fits into the time given, ns.
+    """
+
+    def __init__(
+        self,
+        bench: Bench,
+        bus: CanBus,
+        peer: Peer,
+        idle_timeout: float = 2.0,
+        parent: int | None = None,
+        clock: Callable[[], int] = time.monotonic_ns,
+        frames: FrameFeed | None = None,
+    ) -> None:
+        self.bench = bench
+        self.parent = parent
+        self.clock = clock
+        self.frames = frames
+        self.guardian = Guardian(bench.limits, bench.guard_settings(idle_timeout))
+        n_inputs, n_outputs = len(bench.inputs), len(bench.outputs)
+        self.dialogue = MasterDialogue(peer, self.guardian, n_inputs, n_outputs, clock)
+        self.traffic = BusTraffic(bench, bus, self.dialogue.event, clock, frames)
+        self.terminated = False
+        self.collect: Callable[[int], bool] = lambda slack_ns: False
+        self._ending = False
+        self._cycled_at = self._collected_at = clock()
+        self._house_at = 0
+        self._end_unheard = False  # the safe profile ended while nothing reached the bench
+        self._stalls = 0
+
+    def run(self) -> int:
+        """Serve until told to stop, abandoned or terminated; the process's exit status."""
+        peer = self.dialogue.peer
+        line, fd = peer.transport.pollable, self.traffic.bus.fileno()
+        while not self.ended:
+            ready = self.wait(line, fd)
+            try:
+                # A system call that finds nothing costs as much as one that does.
+                self.cycle(line in ready, fd in ready)
+            except Exception as error:
+                # A defect of this program must not leave the bench running: from here on only
+                # the safe profile, without what may raise again.
+                traceback.print_exc()
+                return self.secure_blind(f"{type(error).__name__}: {error}")
+        if self.frames is not None:
+            self.frames.flush()  # before the master is told that this is all
+        self.dialogue.event("info", "can_messages", self.traffic.receiver.report())
+        if self.dialogue.stop_asked:
+            peer.send(wire.Stopped())
+        return 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether the gateway is to end, has secured the bench, and has said so."""
+        ending = self._ending or self.dialogue.ends
+        return ending and self.guardian.state in SILENT and not self.guardian.notices
+
+    def wait(self, line: Any, fd: int) -> list[Any]:
+        """Sleep until there is something to do; which of the two has something."""
+        # What is left of a master or an interface that is gone is readable for ever.
+        sources = [] if self.dialogue.peer.transport.broken else [(line, int(zmq.POLLIN))]
+        if not self.traffic.bus.down:
+            sources.append((fd, int(zmq.POLLIN)))
+        if not sources:  # with none the library returns at once
+            time.sleep(self._wait_ms() * 1e-3)
+            return []
+        # Straight to the library: its Poller rebuilds this list at every call.
+        return [source for source, _ in zmq_poll(sources, self._wait_ms())]
+
+    def _wait_ms(self) -> int:
+        """Time to wait for messages or frames until the next deadline, ms."""
+        now = self.clock()
+        wait = self.guardian.wait_ns(now)
+        if wait is None:
+            return MAX_WAIT_MS
+        wait_ns = int(min(wait, self.traffic.sender.wait_ns(now)))
+        return min(MAX_WAIT_MS, -(-wait_ns // 1_000_000))
+
+    def cycle(self, master: bool = True, bench: bool = True) -> None:
+        """One pass: the master's messages, the guardian, frames out, frames in, the answers.
+
+        Parameters
+        ----------
+        master, bench : bool
+            Whether something has come from there.
+        """
+        # Set-points first, frames after: a bus that delivers own frames has them by then, and
+        # one wake-up serves both.
+        traffic, dialogue = self.traffic, self.dialogue
+        now = self.clock()
+        if now - self._cycled_at > STALL_NS:
+            self._leave_out(now, now - self._cycled_at)
+        self._cycled_at = now
+        housekeeping = self.terminated or now >= self._house_at
+        if master or housekeeping:
+            dialogue.take(traffic)
+        now = self.clock()
+        if housekeeping:
+            self._house_at = now + HOUSEKEEPING_NS
+            self._watch_over(now)
+            if self.frames is not None:
+                self.frames.keep()
+        self._demand(now)
+        if (bench or housekeeping) and traffic.take():
+            dialogue.measurements(now, traffic, self.counters)
+        if housekeeping or traffic.receiver.error_frames:
+            self._watch_bus(now)
+        dialogue.answer(now, traffic.receiver)
+        if now - self._collected_at > COLLECT_EVERY_NS:
+            self._collected_at = now
+            self.collect(COLLECT_WITHIN_NS)
+
+    def _demand(self, now: int) -> None:
+        """Send what the guardian says, when each message is due."""
+        guardian, sender, before = self.guardian, self.traffic.sender, self.guardian.state
+        u = guardian.step(now, self.traffic.view(now))
+        if guardian.state in SILENT:
+            if before is GuardState.WITHDRAWING:
+                self._end_unheard = self.traffic.cut_off
+                self.traffic.send(sender.last(guardian.sent))
+            return
+        if u is not None and guardian.state is GuardState.WITHDRAWING:
+            frames = sender.frames(u, guardian.enable)
+        else:
+            frames = sender.due(now, guardian.sent, guardian.enable, u is not None)
+        self.traffic.send(frames)
+
+    def _watch_over(self, now: int) -> None:
+        """Reasons to end that no message brings."""
+        orphan = self.parent is not None and not parent_alive(self.parent)
+        if (self.terminated or orphan) and not (self._ending or self.dialogue.ends):
+            self._ending = True
+            cause = "parent_died" if orphan else "terminated"
+            text = "the process that started the gateway is gone"
+            if not orphan:  # yet: the kernel sends it when that process dies
+                text = f"SIGTERM, sent from outside or because {text}"
+            self.guardian.secure(now, cause, text, fault=orphan)
+        if self.guardian.state in SILENT and now - self.dialogue.heard_at > ABANDONED_S * NS:
+            self._ending = True
+
+    def _leave_out(self, now: int, stall: int) -> None:
+        """Leave the time in which this process was stalled out of the ages of what it receives.
+
+        A peer that is silent all the same is found out one timeout later. What the bench sent
+        meanwhile is still in the socket, but the master's messages come through a thread that was
+        stalled, too.
+        """
+        self._stalls += 1
+        self.traffic.receiver.leave_out(now, stall)
+        self.guardian.leave_out(now, stall)
+
+    def _watch_bus(self, now: int) -> None:
+        """Tell of faults of the bus that came or went, and act as the session file says."""
+        for change in self.traffic.watch_bus(now):
+            cause = f"can_{change.cause}"
+            if (
+                change.raised
+                and self.traffic.policy(change) == "safe"
+                and self.guardian.state in DRIVING
+            ):
+                self.guardian.secure(now, cause, change.text)
+            else:
+                self.dialogue.event("warning" if change.raised else "info", cause, change.text)
+        for cause, text in self.traffic.refused_frames(now):
+            self.dialogue.event("warning", cause, text)
+        if self._end_unheard and not self.traffic.cut_off:
+            self._end_unheard = False
+            self._withdraw_again()
+
+    def _withdraw_again(self) -> None:
+        """Send what the bench could not hear: the enable withdrawn, at the safe values."""
+        guardian, traffic = self.guardian, self.traffic
+        if guardian.state is not GuardState.SECURED:
+            return
+        for _ in range(WITHDRAW_SENDS):
+            traffic.send(traffic.sender.frames(guardian.sent, enable=False))
+        traffic.send(traffic.sender.last(guardian.sent))
+        text = "the bus is back: the enable request is withdrawn once more, at the safe values"
+        self.dialogue.event("info", "withdrawn_again", text)
+
+    def secure_blind(self, reason: str) -> int:
+        """Bring the bench down on knowledge of the demands alone, then end with status 70."""
+        guardian, traffic = self.guardian, self.traffic
+        guardian.secure(self.clock(), "gateway_fault", f"the gateway failed: {reason}")
+        blind = BenchView([math.nan] * len(self.bench.inputs), enabled=False, overdue=math.inf)
+        while guardian.state not in SILENT:
+            time.sleep((guardian.wait_ns(self.clock()) or 0) / NS)
+            u = guardian.step(self.clock(), blind)
+            for frame in traffic.sender.frames(u, guardian.enable) if u is not None else ():
+                with contextlib.suppress(*BUS_ERRORS):
+                    traffic.bus.send(frame)
+        self.dialogue.peer.send(wire.Error(text=guardian.reason))
+        return ExitStatus.INTERNAL
+
+    def counters(self) -> dict[str, int]:
+        """Everything counted since the start."""
+        return {
+            **self.traffic.counters(),
+            **self.guardian.counters,
+            "malformed": self.dialogue.malformed,
+            "absences": self._stalls,
+        }

@@ -21,7 +21,7 @@ Level = Literal["info", "warning", "error"]
 
 
 class GuardState(enum.Enum):
-    """Where the guardian is; `hilrt.bench.guardian` draws the transitions."""
+    """State of the guardian; `hilrt.bench.guardian` draws the transitions."""
 
     OFF = "off"
     ENABLING = "enabling"
@@ -69,7 +69,7 @@ class GuardSettings:
 
 @dataclass
 class BenchView:
-    """What is known of the bench now.
+    """Current knowledge of the bench.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ class Settling:
         self._since: int | None = None  # the bench follows all of them
 
     def look(self, now: int, points: RampedSetPoints, realised: Values) -> Settled | None:
-        """What has come of it by `now` [ns]; None while it goes on."""
+        """Result by `now` [ns]; None while it is running."""
         if not points.arrived:
             return None
         if self._arrived_at is None:

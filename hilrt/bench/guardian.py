@@ -31,7 +31,7 @@ from hilrt.bench.guard_states import (
     Settling,
 )
 from hilrt.bench.set_points import RampedSetPoints, SetPointLimits, Values
-from hilrt.timing.last_heard import LastHeard
+from hilrt.timing.monotonic import LastHeard
 
 #: Longest time that one move of the set-points may make up for: if the process itself was held up,
 #: the bench gets a ramp all the same, and not a step.
@@ -236,7 +236,7 @@ class Guardian:
             self._event("warning", "bench_silent", f"the bench is late: {bench.text}")
 
     def _silence_of_master(self, now: int) -> str:
-        """What is said of a master that is silent; empty for one that is heard."""
+        """Message about a silent master; empty while it is heard."""
         if self.state is GuardState.ACTIVE:
             heard, timeout = self._advance, self.settings.master_timeout
             text = f"the master's tick {self.tick} has not advanced for"

@@ -1,4 +1,4 @@
-"""What a gateway and its master say to each other: demands in, measurements and notices out."""
+"""Dialogue of a gateway with its master: demands in, measurements and notices out."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ class MasterDialogue:
         self.peer.send(message)
 
     def _write_down(self, notice: Notice) -> None:
-        """In the process's own log, too: there may be no master left to tell."""
+        """Write a notice to the process's own log, too: there may be no master left."""
         text = notice.text
         if notice.kind == "secured":
             text = f"bench secured{'' if notice.complete else ', but not completely'}: {text}"
@@ -194,7 +194,7 @@ class MasterDialogue:
 
 
 def _not_heard(receiver: Receiver) -> str:
-    """What the bench has not sent in time for the first exchange, and what to do about it."""
+    """Messages that the bench has not sent in time for the first exchange, with a remedy."""
     messages, forms = receiver.missing(), receiver.missing_forms()
     remedies = []
     if messages:

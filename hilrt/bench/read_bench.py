@@ -106,7 +106,7 @@ class Bench:
         return list({ref.message.name: ref.message for ref in refs}.values())
 
     def realised(self, y: Sequence[float]) -> list[float]:
-        """What the bench made of each input, from the values of the outputs.
+        """Realised value of each input, from the values of the outputs.
 
         In the inputs' units; NaN where that is not measured.
         """
@@ -170,7 +170,7 @@ def read_bench(name: str, options: BenchOptions, folder: Path) -> Bench:
 
 
 class _Signals(NamedTuple):
-    """What the table names, found in the database; None what is not there.
+    """Messages and signals of the table, from the database; None for what it lacks.
 
     `complete` says that everything was found.
     """
@@ -388,7 +388,7 @@ def _ports(
 def _limits(
     ports: Sequence[Port], options: BenchOptions, inputs: dict[str, SignalRef]
 ) -> SetPointLimits:
-    """What the gateway keeps to: the ports' bounds as signals carry them, and the whole jerk."""
+    """Limits that the gateway keeps: the ports' bounds as signals carry them, and the full jerk."""
     bounds = [
         inward(ref.signal, port.min, port.max)
         for port, ref in zip(ports, inputs.values(), strict=True)

@@ -47,7 +47,7 @@ class SetPointLimits:
 
 
 class RampedSetPoints:
-    """What the bench is sent, and where that is to go; at rest at the safe values in the beginning.
+    """Set-points sent to the bench, and their targets; they start at rest at the safe values.
 
     Parameters
     ----------

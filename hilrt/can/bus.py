@@ -50,7 +50,7 @@ class Direct(Protocol):
     gone: bool
 
     def drain(self, limit: int) -> list[Frame]:
-        """At most `limit` frames that have arrived; never blocks."""
+        """Receive at most `limit` frames; never blocks."""
         ...
 
     def send(self, frame: Frame) -> None:
@@ -177,7 +177,7 @@ class CanBus:
         return True
 
     def _reopen(self, again: Callable[[], can.BusABC]) -> bool:
-        """In a thread: some interfaces take seconds to open."""
+        """Open the bus again, in a thread: some interfaces take seconds."""
         self._away = True
         if self._opening is None:
 

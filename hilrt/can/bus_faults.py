@@ -1,8 +1,8 @@
 """Faults of the bus itself: what is wrong, since when, and what is done about it. No I/O.
 
-A `BusWatch` is told of error frames, of what became of the frames sent, and of the interface; it
-says which fault came and which went. Where an interface reports no errors, a fault shows by what it
-does: nothing leaves, nothing comes.
+A `BusWatch` is given error frames, the fate of sent frames, and the state of the interface; it says
+which fault came and which went. Where an interface reports no errors, a fault shows by its effect:
+nothing leaves, nothing is received.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class RestartSchedule:
         return True
 
     def text(self) -> str:
-        """Which attempt the last one was."""
+        """Number of the last attempt, in words."""
         options = self._options
         return f"{self.attempts} of {options.attempts}" if options is not None else ""
 
@@ -137,7 +137,7 @@ class Change(NamedTuple):
 
 
 class BusWatch:
-    """Which faults the bus has now.
+    """Current faults of the bus.
 
     Attributes
     ----------
@@ -180,7 +180,7 @@ class BusWatch:
                 self._changes.append(Change("overflow", True, text))
             if kind & (PROTOCOL | BUS_ERROR | NO_ACKNOWLEDGE):
                 self._errors.append(now)
-            # Other states of the controller are faults that are told for themselves.
+            # Other states of the controller are faults of their own.
             if kind & ~_STATES or (kind & CONTROLLER and detail & WARNING):
                 self._tell(now, frame)
 
@@ -218,7 +218,7 @@ class BusWatch:
             self._blocked_since = now
 
     def update(self, now: int, down: bool) -> list[Change]:
-        """What came and went by `now` [ns]; `down` says that the interface is."""
+        """Update the faults at `now` [ns]; return the changes. `down`: the interface is down."""
         if down:
             text = (
                 "the CAN interface is down or gone; look at ip link, and at the cable or adapter; "
@@ -242,7 +242,7 @@ class BusWatch:
         return changes
 
     def _disturbed(self, now: int) -> str:
-        """Why there may be so many error frames."""
+        """Likely causes of the error frames, in words."""
         text = f"more than {DISTURBED} error frames per second"
         if self._heard_at is None or now - self._heard_at > WINDOW_NS:
             return f"{text} and no good one: the bit rate is probably wrong, or the bus is open"

@@ -39,7 +39,7 @@ def unknown_keys(arguments: Mapping[str, Any], label: str) -> list[str]:
 
 
 def doubtful_keys(arguments: Mapping[str, Any], label: str) -> list[str]:
-    """What is nearly a key that the interface has, where it may know more than it declares."""
+    """List keys that resemble one of the interface, which may accept more than it declares."""
     if arguments.get("interface") in CLOSED:
         return []
     known = _known(arguments)
@@ -69,7 +69,7 @@ _NETWORKS = Path("/sys/class/net")
 
 
 def missing_interface(arguments: Mapping[str, Any], networks: Path = _NETWORKS) -> list[str]:
-    """What the host lacks for a bus, with a remedy; empty where nothing is known to be missing.
+    """Driver or device that the host lacks for a bus, with a remedy; empty if none is known.
 
     Parameters
     ----------

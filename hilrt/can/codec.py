@@ -124,7 +124,7 @@ class CompiledCodec:
 
 
 class _Field(NamedTuple):
-    """Where a signal lies in the message, read as one integer, and what it means."""
+    """Place of a signal in the message, read as one integer, and its meaning."""
 
     big: bool  # in the big-endian reading of the bytes
     shift: int

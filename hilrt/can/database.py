@@ -153,7 +153,7 @@ def _find_message(database: Database, name: str, label: str) -> tuple[Message, M
 
 
 def _unusable(messages: Sequence[Message], message: Message, signal: Signal) -> list[str]:
-    """Why a signal cannot be coded, or not be told from another one."""
+    """Reason why a signal cannot be coded, or is ambiguous."""
     problems = []
     if sum(other.name == message.name for other in messages) > 1:
         problems.append(f"the database has several messages {message.name}")
@@ -263,7 +263,7 @@ def declared_range(signal: Signal) -> tuple[float, float]:
 
 
 def _carried(signal: Signal, value: float) -> float:
-    """What the signal makes of a value: that of the nearest raw step."""
+    """Value as the signal carries it: that of the nearest raw step."""
     if math.isinf(value):
         return value
     if signal.is_float:

@@ -20,7 +20,7 @@ from hilrt.can.id_table import is_j1939
 
 @dataclass
 class DecodeCounts:
-    """What was particular about the frames of a message.
+    """Counts of unusual frames of a message.
 
     Attributes
     ----------

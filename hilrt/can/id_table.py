@@ -1,4 +1,4 @@
-"""Which message of a database a frame is, by its identifier; J1939 ones from any sender."""
+"""Lookup of messages by the identifier of a frame; J1939 ones from any sender."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class _Member(NamedTuple, Generic[Entry]):
 
 
 def _distance(member: _Member[Entry], identifier: int) -> int | None:
-    """How far a frame of a J1939 group is from a message of it; None if it is not the message.
+    """Distance of a frame of a J1939 group from a message; None if it is another message.
 
     What was asked for comes first, then what the database says.
     """

@@ -112,7 +112,7 @@ class GroupAssembler:
         Parameters
         ----------
         can_id : int
-            As `Frame.can_id`; frames of other kinds are let pass.
+            As `Frame.can_id`; frames of other kinds pass.
         data : bytes
         t_ns : int
             When it came, ns, on any clock.

@@ -1,4 +1,4 @@
-"""What has been seen of one message: frames, intervals, and what was wrong with frames."""
+"""Statistics of one message: frames, intervals, and faults of frames."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REASONS = (
 
 @dataclass
 class MessageStats:
-    """What has been seen of one message.
+    """Statistics of one message.
 
     Attributes
     ----------
@@ -142,7 +142,7 @@ class RefusedFrames:
         self._quiet_until: dict[tuple[str, str], int] = {}
 
     def look(self, now: int) -> list[Refusal]:
-        """What is to be told at `now` [ns]."""
+        """Report that is due at `now` [ns]."""
         if now < self._look_at:
             return []
         self._look_at = now + LOOK_EVERY_NS

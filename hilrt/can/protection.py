@@ -54,7 +54,7 @@ class Protection(Table):
 
 
 class Guarded(NamedTuple):
-    """What a message's protection does.
+    """Actions of a message's protection.
 
     Parameters
     ----------
@@ -217,7 +217,7 @@ def _plain(options: Protection, message: Message, label: str) -> Guarded:
 
 
 class MessageOptions(Table):
-    """What is particular about one message."""
+    """Options of one message."""
 
     #: Received: age at which it counts as silent, s. Default: ``bench_timeout``, or three cycle
     #: times of the database if that is longer. A J1939 group of several frames gets 200 ms more for
@@ -310,7 +310,7 @@ def _of_the_other_side(entry: MessageOptions, sent: bool) -> list[tuple[str, str
 
 
 def protection_of(options: MessageOptions, message: Message) -> Guarded | None:
-    """What protects a message, checked before by `check_messages`."""
+    """Make the protection of a message, which `check_messages` has checked."""
     if options.protection is None:
         return None
     return guarded(options.protection, message, f"messages.{message.name} protection")

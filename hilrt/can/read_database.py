@@ -35,7 +35,7 @@ _SYM_TYPE = re.compile(r"^Type=(\w*)", re.MULTILINE)
 
 
 def identifier_faults(text: str, suffix: str) -> list[str]:
-    """What is wrong with the identifiers in a file.
+    """List problems of the identifiers in a file.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def _bits(found: re.Match[str]) -> Iterator[int]:
 
 
 def _number(text: str) -> int:
-    """Value of a number as the parsers take it; one too large for what is none of theirs."""
+    """Value of a number as the parsers read it; one too large for any other text."""
     text = text.strip().replace("_", "")
     if len(text) > 20:  # not to be computed with
         return _MOST_BITS + 1
@@ -345,7 +345,7 @@ def _refusal(path: Path, label: str, error: Exception, faults: list[str]) -> lis
 
 
 def _readable_part(text: str, path: Path) -> Database | None:
-    """What can be read of a broken DBC file; what cannot goes to standard error."""
+    """Read the valid part of a broken DBC file; report the rest on standard error."""
     if path.suffix.lower() != ".dbc":
         return None
     saved = load_tolerantly(text, lambda part: _load(part, ".dbc", identifier_faults(part, ".dbc")))

@@ -18,7 +18,7 @@ from hilrt.can.id_table import is_j1939, unpack
 from hilrt.can.j1939_transport import transfer_time
 from hilrt.can.message_stats import LEARN_INTERVALS, MessageStats
 from hilrt.can.protection import MessageOptions, counter_of, protection_of
-from hilrt.timing.last_heard import LastHeard
+from hilrt.timing.monotonic import LastHeard
 
 #: A form is missed after that many of its intervals, if that is longer than the message's timeout.
 SILENT_INTERVALS = 3
@@ -28,7 +28,7 @@ KNOWN_AFTER = 10
 UNKNOWN_NS = 10_000_000_000
 #: What counts is the longest of the newest intervals; this share of it is forgotten with each one.
 FORGET = 0.02
-#: More values of a multiplexer than these are told by the first and the last.
+#: More values of a multiplexer than these are shown as the first and the last.
 TOLD = 4
 
 
@@ -70,7 +70,7 @@ class Form:
     def look(self, newest: int, message_ns: int) -> float:
         """For how long its message has come without it, over its timeout.
 
-        The message's own silence makes it no older: that is told of the message.
+        The message's own silence makes it no older: that is reported of the message.
 
         Parameters
         ----------
@@ -259,7 +259,7 @@ class ReceivedMessage:
         self._refused[reason] = self._refused.get(reason, 0) + 1
 
     def silence(self) -> str:
-        """What has come since the newest frame that counted."""
+        """Frames refused since the newest one that counted, in words."""
         parts = [f"{n:,} {reason.replace('_', ' ')}" for reason, n in self._refused.items()]
         return f"what came did not count ({', '.join(parts)})" if parts else "none came"
 

@@ -1,4 +1,4 @@
-"""What is received from a bench: newest values, and how far they can be believed."""
+"""Reception from a bench: newest values, and how far they can be trusted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class DeviceClock:
         self._at = 0
 
     def age(self, stamp: int, now: int) -> int:
-        """How long before `now` [ns] the frame with that `stamp` [ns] was received, ns."""
+        """Age at `now` [ns] of the frame with that `stamp` [ns], ns."""
         seen = now - stamp
         if self._offset is None:
             self._offset = seen
@@ -58,7 +58,7 @@ class ReceptionTimes:
         self._device = DeviceClock()
 
     def age(self, stamp: int, mono: int, real: int) -> int:
-        """How long a frame with that `stamp` [ns] has been waiting to be read, ns.
+        """Time that a frame with that `stamp` [ns] has waited to be read, ns.
 
         Parameters
         ----------
@@ -176,7 +176,7 @@ class Receiver:
 
     @property
     def stats(self) -> dict[str, MessageStats]:
-        """What has been seen of each message, by name."""
+        """Statistics of each message, by name."""
         return {entry.message.name: entry.stats for entry in self._entries}
 
     @property
@@ -251,7 +251,7 @@ class Receiver:
         """Forget the device's clock: a device that was unplugged counts from zero."""
         self._times.start_anew()
 
-    # ---- what has come, and what is missing --------------------------------------------------
+    # ---- received, and missing -----------------------------------------------------------------
 
     def complete(self) -> bool:
         """Whether every output and the enable state have been received."""
@@ -289,7 +289,7 @@ class Receiver:
         return found
 
     def report(self) -> str:
-        """What has been seen of each message."""
+        """Statistics of each message."""
         return "; ".join(f"{e.message.name}: {e.stats.text()}" for e in self._entries)
 
     # ---- silence -----------------------------------------------------------------------------
@@ -327,7 +327,7 @@ class Receiver:
         return worst, text
 
     def _look_at_forms(self, now: int) -> None:
-        """Which form is missed most, as `overdue` says it of messages."""
+        """Find the form that is overdue by most, for `overdue`."""
         worst = 0.0
         for entry, form in self._forms:
             newest = self._state_ns if form.output is None else self.t_valid_ns[form.output]

@@ -76,7 +76,7 @@ class _Sent:
         return Frame(self.can_id, data, 0, self.fd)
 
     def content(self, u: Sequence[float], enable: bool) -> bytes:
-        """What the frame says, without counter and checksum."""
+        """Content of the frame, without counter and checksum."""
         values = [u[i] for i in self.indices]
         if self.request:
             values.append(float(enable))
@@ -183,7 +183,7 @@ class Sender:
 
 
 def _next(made: _Sent, now: int) -> int:
-    """When a message is due again: on its grid if it is cyclic, else after a cycle's pause."""
+    """Time at which a message is due again: on its grid if it is cyclic, else after a cycle."""
     if not made.cycle_ns:
         return now
     if made.mode == "cyclic":

@@ -58,7 +58,7 @@ class SocketCanFrames:
         return interface == "socketcan" and bool(channel) and hasattr(socket, "AF_CAN")
 
     def drain(self, limit: int = 256) -> list[Frame]:
-        """At most `limit` frames that have arrived; never blocks."""
+        """Receive at most `limit` frames; never blocks."""
         frames: list[Frame] = []
         receive = self._socket.recvmsg
         for _ in range(limit):

@@ -1,4 +1,4 @@
-"""What can be read of a DBC file that cannot be read as a whole.
+"""Tolerant reading of DBC files: the valid parts of one that has errors.
 
 A database of a bench is often an export of other people's tools, and one bad statement is no reason
 to do without the other thousand. Messages are left out whole, with what is said of them elsewhere,
@@ -52,7 +52,7 @@ class _Statement(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As the user finds it in the file."""
+        """Name as it stands in the file."""
         first = self.text.partition("\n")[0]
         words = first.split()
         if self.keyword == "BO_" and len(words) > 2:

@@ -218,7 +218,7 @@ def _only_later(topology: Topology, name: str) -> bool:
 
 
 def _check_time(table: Expect, duration: float, place: str, findings: Findings) -> None:
-    """What the session is too short for."""
+    """List expectations for which the session is too short."""
     for key, since in (("from", table.from_), ("after", table.from_ + table.after)):
         if since >= duration:
             value = getattr(table, key.replace("from", "from_"))

@@ -18,7 +18,7 @@ from hilrt.peers.keys import MASTER, is_local, read_key
 def check_host(
     session: SessionFile, descriptions: Mapping[str, Description], here: bool, findings: Findings
 ) -> None:
-    """What this host lacks.
+    """List what this host lacks for the session.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ WILDCARDS = set("*?")
 
 
 def check_monitor(topology: Topology, findings: Findings) -> None:
-    """What is wrong with ``[monitor]``."""
+    """List problems of ``[monitor]``."""
     tables = topology.tables
     for name in tables.monitor.values:
         if not WILDCARDS & set(name.partition("[")[0]):  # patterns are looked at when it runs
@@ -81,7 +81,7 @@ def _check_foxglove(address: str | None, findings: Findings) -> None:
 
 
 def check_addresses(table: MonitorTable, findings: Findings) -> None:
-    """What is wrong with ``listen``, ``commands`` and ``page``."""
+    """List problems of ``listen``, ``commands`` and ``page``."""
     for key, address in (("listen", table.listen), ("commands", table.commands)):
         if address is not None:
             _check_endpoint(key, address, findings)

@@ -87,7 +87,7 @@ def _find(topology: Topology, stimulus: Stimulus, table: str, findings: Findings
         text = f"of {stimulus.input}: {error}"
         findings.error(table, "unit", stimulus.unit, text, "give a unit of the same kind")
     except ValueError:
-        pass  # the bounds of the input are told elsewhere
+        pass  # the bounds of the input are checked elsewhere
     return None
 
 
@@ -158,7 +158,7 @@ class _Piece(NamedTuple):
 
 
 def _length(segment: StimulusSegment, begin: float) -> float:
-    """How long a segment lasts, s; infinite where it has no end or that is not known."""
+    """Duration of a segment, s; infinite without a known end."""
     if segment.duration is not None:
         return segment.duration
     if segment.shape == "points":

@@ -247,7 +247,7 @@ def _has_range(port: Port) -> bool:
 
 
 def range_text(port: Port) -> str:
-    """Declared range of a port, for people."""
+    """Declared range of a port, in words."""
     if math.isinf(port.min):
         return f"up to {port.max:g}"
     return f"from {port.min:g}" + ("" if math.isinf(port.max) else f" to {port.max:g}")
@@ -260,7 +260,7 @@ def check_references(
     code: bool,
     findings: Findings,
 ) -> None:
-    """Whether reference models can be made, can be tried out, and have the subsystems' ports.
+    """Whether reference models can be made, can be probed, and have the subsystems' ports.
 
     Parameters
     ----------
@@ -288,7 +288,7 @@ def check_references(
             continue
         if not (link_class.physical or issubclass(link_class, RemoteLink)):
             reason = "is used only if the subsystem, a solver in the master's process, cannot be "
-            reason += "tried out itself"
+            reason += "probed itself"
             findings.warn(table, "reference_model", options.reference_model, reason, "leave it out")
         _check_reference(topology, name, folder, findings)
 
@@ -309,7 +309,7 @@ def _check_reference(topology: Topology, name: str, folder: Path, findings: Find
         wrong(f"cannot be made: {type(error).__name__}: {error}", "correct the model")
         return
     if not solver.can_restore():
-        wrong("cannot be tried out", "give it save_state and restore_state")
+        wrong("cannot be probed", "give it save_state and restore_state")
     ports = topology.ports[name]
     if ports is None or name in topology.refused:
         return

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from hilrt.cli.common import Overrides, SessionPath, fail, load
+from hilrt.cli.log_commands import From, Json, LogPath, Until, bad_input, locate, play, say_damage
+from hilrt.errors import ConfigError, RecordError
 
 analyze_app = typer.Typer(help="Look into a session before it runs.", no_args_is_help=True)
 
@@ -85,3 +89,142 @@ def doctor(
     else:
         typer.echo(as_text(lines))
     raise typer.Exit(any(line.grade == "bad" for line in lines))
+
+
+# `hilrt report` and `hilrt compare`: pages about recorded sessions.
+
+
+@contextlib.contextmanager
+def _bokeh() -> Iterator[None]:
+    """Name the extra where a page's imports fail."""
+    try:
+        yield
+    except ImportError as error:
+        raise RecordError(f"the page needs {error.name}; install hilrt[report]") from None
+
+
+Png = Annotated[bool, typer.Option("--png", help="every figure as a picture too")]
+
+
+def report(
+    log: LogPath,
+    out: Annotated[Path | None, typer.Option(help="page; default: beside the log")] = None,
+    png: Png = False,
+    json_: Json = False,
+) -> None:
+    """Write the page about a session from its log alone; --json prints its numbers instead."""
+    from hilrt.analyze.log_analysis import analyse_log
+
+    with bad_input():
+        analysis = analyse_log(locate(log))
+        say_damage(analysis.file, analysis.stream.damage)
+        if json_:
+            numbers = analysis.as_json(analysis.can_traffic())
+            typer.echo(json.dumps(numbers, indent=1, ensure_ascii=False, default=str))
+            return
+        with _bokeh():
+            from hilrt.analyze.report import write_page
+        target = write_page(analysis, out, png=png, json_=True)
+    typer.echo(f"page in {target}, numbers in {target.with_suffix('.json')}")
+
+
+def compare(
+    logs: Annotated[
+        list[Path],
+        typer.Argument(
+            help="two logs, or runs' folders; a pattern in quotes is the newest", metavar="A B"
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="page")] = Path("comparison.html"),
+    png: Png = False,
+    json_: Json = False,
+) -> None:
+    """Two sessions side by side, their differences highlighted."""
+    from hilrt.analyze.log_comparison import compare_logs
+
+    if len(logs) != 2:
+        raise ConfigError(
+            f"compare: needs two logs, not {len(logs)}; a pattern in quotes ('runs/NAME-*') is the "
+            "newest that it names"
+        )
+    with bad_input():
+        found = compare_logs(*(locate(path) for path in logs))
+        for analysis in (found.a, found.b):
+            say_damage(analysis.file, analysis.stream.damage)
+        if json_:
+            typer.echo(json.dumps(found.as_json(), indent=1, ensure_ascii=False, default=str))
+            return
+        with _bokeh():
+            from hilrt.analyze.comparison_page import write_comparison
+        target = write_comparison(found, out, png=png)
+    typer.echo(f"page in {target}")
+
+
+# `hilrt replay`: make the decisions of a recorded session again.
+
+#: Exit status when a step comes out otherwise than recorded.
+EXIT_DIFFERS = 1
+
+
+def replay(
+    log: LogPath,
+    from_: From = None,
+    until: Until = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(help="relative; default: 0 on the build that recorded, else 1e-9", min=0.0),
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="table.key=value: decide with other settings, and compare"),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="with --set: folder for a log of the recomputed decisions")
+    ] = None,
+    json_: Json = False,
+    to: Annotated[str | None, typer.Option(help="can: put its frames on --bus, see play")] = None,
+    bus: Annotated[str, typer.Option(help="interface=…,channel=…, for --to can")] = "",
+    priority: Annotated[
+        int, typer.Option(help="for --to can: real-time priority, 1 to 99", min=0, max=99)
+    ] = 0,
+) -> None:
+    """Make every decision again from the recorded inputs; exit status 0 identical, 1 not.
+
+    With --set, show what other settings would have decided; a bench's reaction is not simulated.
+    """
+    if to is not None:
+        if to != "can":
+            raise ConfigError(f"--to {to}: only can; `hilrt export` writes files")
+        play(log, bus, start=from_, end=until, priority=priority, json_=json_)
+        return
+    if changes:
+        with bad_input():
+            file = locate(log)
+        _what_if(file, changes, from_ or 0.0, until, out, json_)
+        return
+    if out is not None:
+        raise ConfigError("--out: goes with --set; a plain replay writes nothing")
+    from hilrt.replay.replay_log import as_json, describe
+    from hilrt.replay.replay_log import replay as run
+
+    with bad_input():
+        outcome = run(locate(log), start=from_ or 0.0, until=until, tolerance=tolerance)
+    if json_:
+        typer.echo(json.dumps(as_json(outcome), indent=1))
+    else:
+        typer.echo("\n".join(describe(outcome)))
+    raise typer.Exit(0 if outcome.identical else EXIT_DIFFERS)
+
+
+def _what_if(
+    log: Path, changes: list[str], start: float, until: float | None, out: Path | None, json_: bool
+) -> None:
+    from hilrt.replay.replay_log import describe_what_if, what_if_as_json
+    from hilrt.replay.what_if import what_if
+
+    with bad_input():
+        found = what_if(log, changes, start=start, until=until, out=out)
+    if json_:
+        typer.echo(json.dumps(what_if_as_json(found), indent=1))
+    else:
+        typer.echo("\n".join(describe_what_if(found)))

@@ -63,7 +63,7 @@ def _watcher(database: Path | None) -> BusWatcher:
 
 
 def _frames(bus: CanBus, duration: float | None) -> Iterator[list[Frame]]:
-    """What comes, in parts, until the time is over or Ctrl-C."""
+    """Yield received frames in batches, until the time is over or Ctrl-C."""
     import select
 
     end = None if duration is None else time.monotonic() + duration

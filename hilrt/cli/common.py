@@ -1,4 +1,4 @@
-"""What several groups of commands share."""
+"""Helpers shared by groups of commands."""
 
 from __future__ import annotations
 

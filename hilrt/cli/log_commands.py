@@ -96,7 +96,7 @@ def say_damage(path: Path, damage: str) -> None:
 
 @log_app.command()
 def info(log: LogPath, json_: Json = False) -> None:
-    """What a log is: session, time, size, topics, files inside."""
+    """Show a log's session, time, size, topics, and files inside."""
     from hilrt.logs.log_file import read_contents
     from hilrt.logs.show import as_json, info_lines
 

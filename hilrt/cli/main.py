@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import errno
 import gc
 import json
 import math
+import os
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,20 +23,14 @@ import typer
 from hilrt.cli import (
     analyze_commands,
     can_commands,
-    expect_commands,
-    fmu_commands,
     log_commands,
     process_commands,
-    replay_commands,
-    report_commands,
     sequence_commands,
-    watch_commands,
 )
 from hilrt.cli.common import Overrides, SessionPath, fail, load
-from hilrt.cli.interrupts import ignore_both, sigterm_as_ctrl_c
-from hilrt.cli.threads import single_thread
 from hilrt.errors import ConfigError, HilrtError
 from hilrt.exit_status import ExitStatus
+from hilrt.isolation.limited_process import set_for_this_process
 from hilrt.monitor.output import be_patient, open_closed_streams
 
 if TYPE_CHECKING:
@@ -166,27 +165,27 @@ def schema() -> None:
 for command in (
     analyze_commands.doctor,
     process_commands.keys,
-    watch_commands.watch,
-    watch_commands.monitor,
+    process_commands.watch,
+    process_commands.monitor,
     process_commands.solver,
     process_commands.sequence,
     process_commands.gateway,
     process_commands.emulate,
-    report_commands.report,
-    report_commands.compare,
-    expect_commands.expect,
-    replay_commands.replay,
+    analyze_commands.report,
+    analyze_commands.compare,
+    sequence_commands.expect,
+    analyze_commands.replay,
 ):
     app.command()(command)
 app.command("test")(sequence_commands.run_tests)
-app.command("import-ssp")(fmu_commands.import_ssp)
+app.command("import-ssp")(process_commands.import_ssp)
 app.command("export")(log_commands.export)
 app.command("import")(log_commands.import_)
 app.command("play")(log_commands.play)
 app.add_typer(analyze_commands.analyze_app, name="analyze")
 app.add_typer(log_commands.log_app, name="log")
 app.add_typer(can_commands.can_app, name="can")
-app.add_typer(fmu_commands.fmu_app, name="fmu")
+app.add_typer(process_commands.fmu_app, name="fmu")
 
 
 def _fail_on(text: str | None) -> FailOn | None:
@@ -217,7 +216,7 @@ def _finish(result: RunResult, report: bool, quiet: bool, page: str) -> None:
         typer.echo(f"warning: {warning}", err=True)
     report = report and bool(result.summary)
     if page:
-        from hilrt.web.ended_page import EndedPage, how_it_ended
+        from hilrt.web.plain_server import EndedPage, how_it_ended
 
         with EndedPage(page, how_it_ended(result.summary, result.fault)) as ended:
             ended.report = _write_report(result, quiet) if report else None
@@ -271,7 +270,7 @@ def _write_report(result: RunResult, quiet: bool) -> Path | None:
 
 
 def lacks_memory(error: BaseException | None) -> str:
-    """What could not be had for lack of memory, by an error, its group or its causes; or ""."""
+    """Find a lack of memory in an error, its group or its causes; return its text, or ""."""
     if error is None:
         return ""
     text = " ".join(str(error).split())
@@ -324,3 +323,56 @@ def main(command: Callable[[], Any] = app) -> None:
             f"internal error: {type(error).__name__}: {error}; please report the lines above\n"
         )
         raise SystemExit(ExitStatus.INTERNAL) from None
+
+
+# What Ctrl-C and SIGTERM do to a command from its first line to the end of its process.
+
+_BOTH = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def sigterm_as_ctrl_c() -> Iterator[None]:
+    """Let SIGTERM end the command as Ctrl-C does, with exit status 130, where it is not taken.
+
+    Commands that take signals themselves do so when they have loaded what they need: a second or
+    more after the start.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _interrupted)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupted(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(ExitStatus.INTERRUPTED)
+
+
+def ignore_both() -> None:
+    """Ignore both from now on: at the end of the process its exit status is decided.
+
+    The interpreter takes 0.1 s and more to unload; with the system's handling, which it restores
+    before, a signal would end the process with its own number in place of the status.
+    """
+    for number in _BOTH:
+        signal.signal(number, signal.SIG_IGN)
+
+
+# Threads of the libraries that a command loads.
+
+#: Either is the user's word on the number of threads.
+_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
+
+
+def single_thread() -> None:
+    """Have OpenBLAS start no threads, unless the user has said how many.
+
+    To be called before numpy is imported. The matrices here are small, and OpenBLAS's threads keep
+    a processor busy while they wait for work: 0.1 s at the start of a command that reads a file,
+    0.25 s of a session. Solvers in processes of their own do not inherit it.
+    """
+    if not any(name in os.environ for name in _VARIABLES):
+        set_for_this_process(_VARIABLES[0], "1")

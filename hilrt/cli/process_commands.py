@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from hilrt.cli.common import Overrides, fail
+from hilrt.errors import ConfigError
 
 
 def solver(
@@ -154,3 +155,81 @@ def _bus(text: str) -> dict[str, Any]:
             fail(f"--bus {text}: write it as interface=…,channel=…")
         arguments[key] = int(value) if value.isdecimal() else value
     return arguments
+
+
+# Watching a session that runs, and serving its page.
+
+
+def watch(
+    address: Annotated[str, typer.Argument(help="[monitor] listen of the session")],
+    plain: Annotated[bool, typer.Option("--plain", help="lines, also on a terminal")] = False,
+) -> None:
+    """Watch a session of another machine; with HILRT_TOKEN set, also operate it."""
+    from hilrt.monitor.watch import main as watch_main
+
+    raise typer.Exit(watch_main(address, plain=plain))
+
+
+def monitor(
+    address: Annotated[str, typer.Argument(help="[monitor] listen of the session")],
+    page: Annotated[str, typer.Option(help="[ADDRESS:]PORT of the page")] = "127.0.0.1:5006",
+    foxglove: Annotated[
+        str | None,
+        typer.Option(help="serve Foxglove and Lichtblick instead, at this [ADDRESS:]PORT"),
+    ] = None,
+) -> None:
+    """Serve the web page of a running session, on this machine unless --page says otherwise."""
+    if foxglove is not None:
+        try:
+            from hilrt.monitor.foxglove import main as foxglove_main
+        except ModuleNotFoundError as error:
+            if str(error.name).startswith("hilrt"):
+                raise
+            fail(f"the bridge needs {error.name}; install hilrt[foxglove]")
+        raise typer.Exit(foxglove_main(["--connect", address, "--foxglove", foxglove]))
+    try:
+        from hilrt.web.server import main as web_main
+    except ModuleNotFoundError as error:
+        if str(error.name).startswith("hilrt"):
+            raise
+        fail(f"the page needs {error.name}; install hilrt[web]")
+    raise typer.Exit(web_main(["--connect", address, "--page", page]))
+
+
+# The commands about FMUs: ``hilrt fmu info`` and ``hilrt import-ssp``.
+
+_MISSING = "FMUs need FMPy; install hilrt[fmu]"
+
+fmu_app = typer.Typer(help="Look into an FMU.", no_args_is_help=True)
+
+
+@fmu_app.callback()
+def _about() -> None:
+    """Look into an FMU."""
+
+
+@fmu_app.command()
+def info(model: Annotated[Path, typer.Argument(help="FMU", metavar="MODEL.fmu")]) -> None:
+    """Ports and capabilities of an FMU, and what each capability enables."""
+    try:
+        from hilrt.fmu.description import read_fmu
+        from hilrt.fmu.info import page
+    except ImportError:
+        raise ConfigError(_MISSING) from None
+    typer.echo(page(read_fmu(model)), nl=False)
+
+
+def import_ssp(
+    system: Annotated[Path, typer.Argument(help="SSP archive", metavar="SYSTEM.ssp")],
+    out: Annotated[Path | None, typer.Option(help="session file; default: SYSTEM.toml")] = None,
+    hosted: Annotated[bool, typer.Option(help="each FMU in a process of its own")] = False,
+) -> None:
+    """Write a session file for a system of FMUs."""
+    try:
+        from hilrt.fmu import ssp_session
+    except ImportError:
+        raise ConfigError(_MISSING) from None
+    target = out or Path(system.stem).with_suffix(".toml")
+    for note in ssp_session.import_ssp(system, target, hosted):
+        typer.echo(f"note: {note}", err=True)
+    typer.echo(f"{target} written; hilrt check {target} says what is left to do")

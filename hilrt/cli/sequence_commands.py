@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hilrt.cli.common import Overrides, load
+from hilrt.cli.log_commands import Json, bad_input
 
 if TYPE_CHECKING:
+    from hilrt.expect.judge_log import JudgedLog
     from hilrt.session.result import RunResult
 
 
@@ -31,8 +34,7 @@ def run_tests(
     from hilrt.errors import ConfigError
     from hilrt.exit_status import ExitStatus, gravest
     from hilrt.expect.outcome import outcome_line, write_junit
-    from hilrt.session.run import RunOptions
-    from hilrt.session.sequence_sessions import named_sequences, session_of_sequence
+    from hilrt.session.run import RunOptions, named_sequences, session_of_sequence
     from hilrt.session.session import run_session
 
     statuses = [int(ExitStatus.FINISHED)]
@@ -62,3 +64,68 @@ def run_tests(
             typer.echo(f"warning: {'; '.join(error.problems)}", err=True)
             statuses.append(ExitStatus.LESS)
     raise typer.Exit(gravest(*statuses))
+
+
+# `hilrt expect`: expectations on recorded logs.
+
+
+def expect(
+    logs: Annotated[
+        list[Path],
+        typer.Argument(
+            help="logs, of ours or of other tools, folders or patterns; behind them, a TOML file "
+            "with [[expect]]: without it, each log is judged by its own session's",
+            metavar="LOG... [SPEC.toml]",
+        ),
+    ],
+    junit: Annotated[Path | None, typer.Option(help="write JUnit XML")] = None,
+    time: Annotated[
+        str | None, typer.Option(help="column with the time, of CSV and Parquet")
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Judge expectations on logs; exit status 0 passed, 1 failed, 2 bad input, 4 inconclusive."""
+    from hilrt.errors import ConfigError
+    from hilrt.expect.judge_log import judge_file, log_files
+    from hilrt.expect.outcome import exit_status, junit_suite, write_junit
+    from hilrt.expect.spec import read_spec
+
+    spec = logs.pop() if len(logs) > 1 and logs[-1].suffix == ".toml" else None
+    expectations = None if spec is None else read_spec(spec)
+    judged: dict[Path, JudgedLog] = {}
+    unread: dict[Path, list[str]] = {}
+    with bad_input():
+        files = log_files(logs)
+    for file in files:
+        try:
+            judged[file] = judge_file(file, expectations, time)
+        except ConfigError as error:
+            unread[file] = list(error.problems)
+    if junit is not None:
+        suites = [junit_suite(str(file), one.outcomes, one.time_s) for file, one in judged.items()]
+        suites += [junit_suite(str(file), [], fault="; ".join(why)) for file, why in unread.items()]
+        with bad_input():
+            write_junit(junit, suites)
+    _say(judged, json_)
+    with bad_input():
+        if unread:
+            raise ConfigError([line for why in unread.values() for line in why])
+    results = (outcome.result for one in judged.values() for outcome in one.outcomes)
+    raise typer.Exit(exit_status(results))
+
+
+def _say(judged: dict[Path, JudgedLog], json_: bool) -> None:
+    import msgspec
+
+    from hilrt.expect.outcome import outcome_line
+
+    if json_:
+        found = {str(file): msgspec.to_builtins(one.outcomes) for file, one in judged.items()}
+        typer.echo(json.dumps(found, indent=1, ensure_ascii=False))
+        return
+    for file, one in judged.items():
+        typer.echo(f"{file}:")
+        for outcome in one.outcomes:
+            typer.echo(f"  {outcome.result:<12}  {outcome.name}: {outcome_line(outcome)}")
+        for note in one.notes:
+            typer.echo(f"  note: {note}", err=True)

@@ -1,4 +1,4 @@
-"""Where compiled functions are kept between two starts, and what to do where they cannot be.
+"""Cache of compiled functions between two starts, also where it cannot be written.
 
 Compiled code is trusted like the package itself, so no folder is taken that other accounts can
 write to. Without a folder, and when one is full or damaged, functions are compiled anew: that takes
@@ -152,7 +152,7 @@ def cache_folder() -> str | None:
 
 
 def _digest() -> str:
-    """Of everything that may be compiled into a function.
+    """Digest of everything that may be compiled into a function.
 
     numba keeps a function compiled while its own file is the same, though code of other files is
     compiled into it.

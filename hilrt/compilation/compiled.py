@@ -74,7 +74,7 @@ def entry_point(function: Callable[..., Any], *arguments: Any) -> Callable[..., 
 
     The dispatcher looks at the type of every field of every table at every call: 16 to 22 us for
     three namedtuples of six tables, where the code itself is entered in 0.75. Later arguments must
-    have the very types of these; what has other types is not found out, and crashes.
+    have the very types of these; other types are not detected, and crash.
     """
     if _numba.config.DISABLE_JIT:
         return interpreted(function)

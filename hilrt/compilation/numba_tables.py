@@ -3,7 +3,7 @@
 numba passes a namedtuple of tables as 60 arrays of seven numbers each. `Tables` passes the address
 of a block of words instead, address and number of rows of each array in turn, and ``plan.bonds`` in
 compiled code loads an ordinary array from it. The block refers to arrays; they must stay where they
-are, which `Tables` sees to by keeping them.
+are, which `Tables` ensures by keeping them.
 """
 
 from __future__ import annotations

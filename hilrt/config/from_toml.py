@@ -201,7 +201,7 @@ _TYPE_WORDS = {
 
 
 def _reason(error: msgspec.ValidationError, hint: Any, value: Any) -> str:
-    """What is wrong with a value and what it may be."""
+    """Explain why a value is refused, and which ones are allowed."""
     choices = [choice for part in (hint, *get_args(hint)) for choice in _choices(part)]
     text = re.sub(r"`([\w |]+)`", lambda types: _type_words(types[1]), str(error))
     if value == TO_CHOOSE:
@@ -219,7 +219,7 @@ def _reason(error: msgspec.ValidationError, hint: Any, value: Any) -> str:
 
 
 def wrong_type(error: msgspec.ValidationError) -> str:
-    """What msgspec says of a value, in the words of a session file."""
+    """Translate msgspec's message about a value into the words of a session file."""
     text = re.sub(r"`([\w |]+)`", lambda types: _type_words(types[1]), str(error))
     text = text.replace(" - at `$", " at `value")
     return f"{text[0].lower()}{text[1:]}; correct the value"

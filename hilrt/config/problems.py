@@ -109,11 +109,11 @@ class _Node:
 
     @cached_property
     def found(self) -> dict[str, _Node]:
-        """What is inside, by key and by name; for a file that has been read to its end."""
+        """Content by key and by name, of a file that has been read completely."""
         return {one.name: one for one in self.inside.values() if one.name} | self.inside
 
     def child(self, key: str, line: int) -> _Node:
-        """What is called `key` inside; made where it is not there yet."""
+        """Child named `key`, which is created if it does not exist."""
         return self.inside.setdefault(key, _Node(line))
 
 

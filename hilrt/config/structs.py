@@ -37,7 +37,7 @@ class SessionTable(Table):
 
 
 class Extrapolation(Table):
-    """How an input is continued over the next macro step."""
+    """Extrapolation of an input over the next macro step."""
 
     order: Order = 1
     source: Literal["lagrange", "taylor"] = "lagrange"
@@ -169,7 +169,7 @@ class JacobianOptions(Table):
     #: Steps after which a sample has lost most of its weight.
     memory: Positive | None = None
     #: As fast as possible: macro steps between two tests of the Jacobian's prediction. One of a
-    #: solver or a probe is renewed where it fails; one that is stated is held against a trial.
+    #: solver or a probe is renewed where it fails; one that is stated is compared with a trial.
     #: 0: never; "always": renewed in every step, without a test.
     refresh: Annotated[int, msgspec.Meta(ge=0)] | Literal["always"] = 0
     #: Excitation of the inputs, relative to their running scale.
@@ -193,8 +193,8 @@ class SubsystemOptions(Table):
     #: Communicates every that many macro steps.
     every: Annotated[int, msgspec.Meta(ge=1)] = 1
     jacobian: JacobianOptions | None = None
-    #: Model, ``"module:Class"``, that answers about as the subsystem does: tried out in its place
-    #: before the first tick, for the estimated error alone, where it cannot be tried out itself.
+    #: Model, ``"module:Class"``, that responds about as the subsystem does: probed in its place
+    #: before the first tick, for the estimated error alone, where it cannot be probed itself.
     reference_model: str | None = None
     #: Keyword arguments of the reference model's class.
     reference_params: dict[str, Any] = {}
@@ -209,7 +209,7 @@ class SubsystemOptions(Table):
     is_sequence: ClassVar[bool] = False
 
     def range_policy(self, output: str, measured: bool) -> OutOfRange:
-        """What follows from values of that output outside its declared range."""
+        """Reaction to values of that output outside its declared range."""
         given = self.out_of_range
         if isinstance(given, dict):
             given = given.get(output)

@@ -169,7 +169,7 @@ def check_unit(unit: str) -> None:
 
 
 def has_own_zero(unit: str) -> bool:
-    """Whether the unit's zero is arbitrary, as that of degC. Most units are told without pint."""
+    """Whether the unit's zero is arbitrary, as that of degC. Most units are known without pint."""
     return _PERHAPS_A_TEMPERATURE.search(unit) is not None and _read(unit).offset
 
 

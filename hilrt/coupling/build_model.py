@@ -1,4 +1,4 @@
-"""From Jacobians and the topology to the tables of the corrections of outputs."""
+"""Builds the tables of the corrections of outputs, from Jacobians and the topology."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from hilrt.coupling.correct_feedthrough import Feedthrough, feedthrough_table
+from hilrt.coupling.correct_outputs import Feedthrough, feedthrough_table
 from hilrt.coupling.true_inputs import basis_by_degree
 from hilrt.coupling.trust import LEARNING, USED, Limits
 from hilrt.errors import ConfigError

@@ -1,4 +1,4 @@
-"""How the coupled system answers to disturbances of its inputs.
+"""Response of the coupled system to disturbances of its inputs.
 
 A co-simulation is, up to interpolation, the coupled system with disturbed inputs,
 ``u = L y + Δu``. About its initial state that makes the error e of each subsystem's states and
@@ -28,7 +28,7 @@ _REGULAR = 1e-9
 
 
 class Sensitivities(NamedTuple):
-    """What was tried out of the subsystems, before the first tick.
+    """Sensitivities of the subsystems, probed before the first tick.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Sensitivities(NamedTuple):
     linear : bool
         They hold for any state.
     of_reference : bool
-        A model beside a subsystem was tried out in its place.
+        A model beside a subsystem was probed in its place.
     """
 
     states: int
@@ -65,7 +65,7 @@ class Sensitivities(NamedTuple):
 def sensitivities_of(
     network: Network, models: Sequence[LinearModel | None], step: float
 ) -> Sensitivities:
-    """From the subsystems' models to the tables of the step, for a macro step `step` [s].
+    """Make the tables of the step from the subsystems' models, for a macro step `step` [s].
 
     Reference models count only where they make the whole loop known.
     """
@@ -122,7 +122,7 @@ def _discretized(
 
 
 def _closed_loop(network: Network, models: Sequence[LinearModel | None]) -> LinearSubsystem | None:
-    """From disturbances of the inputs to errors of the outputs; None where too little is known.
+    """Map disturbances of inputs to errors of outputs; None where too little is known.
 
     A subsystem that takes nothing from others has no error, and one that gives nothing passes none
     on: only of the others a model is needed.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 
 from hilrt.compilation.compiled import compiled, stage
-from hilrt.coupling.estimate_error import estimate_error, order_weight
+from hilrt.coupling.estimate_signals import estimate_error, order_weight
 from hilrt.solver import Floats
 from hilrt.tables.given import StepInput
 from hilrt.tables.plan import Plan

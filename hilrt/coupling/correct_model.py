@@ -21,9 +21,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hilrt.compilation.compiled import compiled, stage
-from hilrt.coupling.elimination import factorise, solve
-from hilrt.coupling.polynomial import copy, shift
+from hilrt.coupling.extrapolate import copy, shift
 from hilrt.coupling.true_inputs import finish_errors, mean_error, start_errors
 from hilrt.solver import Floats
 from hilrt.tables.model import CorrectionTables
@@ -34,7 +36,7 @@ from hilrt.tables.state import State
 
 @stage
 def correction_of(plan: Plan, state: State) -> CorrectionTables:
-    """What the correction works on, of a plan and a state."""
+    """Tables of the correction, from a plan and a state."""
     model = state.model
     return CorrectionTables(
         plan.model.settings,
@@ -55,7 +57,7 @@ def correction_of(plan: Plan, state: State) -> CorrectionTables:
 
 @compiled
 def prepare_correction(parts: CorrectionTables) -> None:
-    """What follows from the Jacobians: to be done when they change."""
+    """Compute what depends on the Jacobians alone; call it when they change."""
     session, settings = parts.session[0], parts.settings[0]
     triangles, pivots = parts.triangles, parts.pivots
     session.prepared = 1
@@ -67,7 +69,7 @@ def prepare_correction(parts: CorrectionTables) -> None:
 
 @stage
 def allow_offsets(parts: CorrectionTables) -> None:
-    """Which inputs may get an offset du_c.
+    """Mark inputs that may get an offset du_c.
 
     The mean true input is only as good as the outputs it comes from: one of them must be corrected.
     And where an offset shows in an output at once, the correction must be able to take it out
@@ -147,7 +149,7 @@ def read_over_step(settings: Table, session: Table, p: Floats, t0: float, found:
 def correct_by_jacobians(
     parts: CorrectionTables, leaving: Table, drives: Table, now: Table
 ) -> None:
-    """From the outputs' `y` to `corrected`, and the offsets du_c.
+    """Compute `corrected` and the offsets du_c from the outputs' `y`.
 
     Where the step had another length, or outputs are missing, nothing is corrected and the past
     starts anew. So it does after values that are no finite numbers: one bad sample must not reach
@@ -240,7 +242,7 @@ def solve_outputs(parts: CorrectionTables) -> None:
 
 @compiled
 def answer(own: Table, inputs: Table, gamma: Floats, i: int) -> float:
-    """What output `i` of a subsystem answers to the errors of its inputs."""
+    """Response of output `i` of a subsystem to the errors of its inputs."""
     change = 0.0
     for m in range(len(gamma)):
         for u in range(own.first_input, own.first_input + own.inputs):
@@ -267,3 +269,52 @@ def keep_past(outputs: Table, order: int) -> None:
         for j in range(order, 0, -1):
             past[j] = past[j - 1]
         past[0] = outputs[i].corrected
+
+
+# Gauss elimination with partial pivoting, in place, for matrices of some tens of rows.
+#
+# A matrix is stored by columns, shape (n, n): ``columns[j, i]`` is its element in row i, column j,
+# so that every inner loop goes along memory. Multipliers that are zero cost nothing: the matrices
+# of the corrections are sparse (Golub and Van Loan 2013, section 3.4).
+
+
+@compiled
+def factorise(columns: Floats, pivots: NDArray[np.int64]) -> bool:
+    """Triangular factors into the matrix's place, and the rows exchanged; False if singular."""
+    n = len(pivots)
+    for k in range(n):
+        best = k
+        for i in range(k + 1, n):
+            if abs(columns[k, i]) > abs(columns[k, best]):
+                best = i
+        pivots[k] = best
+        for j in range(n):
+            columns[j, k], columns[j, best] = columns[j, best], columns[j, k]
+        pivot = columns[k, k]
+        if pivot == 0.0 or not math.isfinite(pivot):
+            return False
+        for i in range(k + 1, n):
+            columns[k, i] /= pivot
+        for j in range(k + 1, n):
+            multiplier = columns[j, k]
+            if multiplier != 0.0:
+                for i in range(k + 1, n):
+                    columns[j, i] -= columns[k, i] * multiplier
+    return True
+
+
+@compiled
+def solve(columns: Floats, pivots: NDArray[np.int64], x: Floats) -> None:
+    """Solution of the factorised system for the right side `x`, shape (n,), in its place."""
+    n = len(pivots)
+    for k in range(n):
+        x[k], x[pivots[k]] = x[pivots[k]], x[k]
+    for j in range(n):
+        value = x[j]
+        for i in range(j + 1, n):
+            x[i] -= columns[j, i] * value
+    for j in range(n - 1, -1, -1):
+        x[j] /= columns[j, j]
+        value = x[j]
+        for i in range(j):
+            x[i] -= columns[j, i] * value

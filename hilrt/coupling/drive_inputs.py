@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 
 from hilrt.compilation.compiled import compiled, stage
-from hilrt.coupling.polynomial import copy, shift, value_at
+from hilrt.coupling.extrapolate import copy, shift, value_at
 from hilrt.coupling.stimulate import advance, begin_or_end, expand, is_active
 from hilrt.tables.condition import is_true
 from hilrt.tables.given import StepInput
@@ -38,7 +38,7 @@ def drive_inputs(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def is_cut(plan: Plan, state: State, i: int) -> bool:
-    """Whether something else than its connections drives input `i`."""
+    """Whether something other than its connections drives input `i`."""
     d = plan.inputs[i].drive
     return bool(d >= 0 and state.drives[d].source != CONNECTION)
 

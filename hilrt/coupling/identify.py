@@ -12,8 +12,7 @@ import math
 
 from hilrt.compilation.compiled import compiled, stage
 from hilrt.coupling.correct_model import correction_of, prepare_correction
-from hilrt.coupling.past import follow_extrapolation, take_inputs
-from hilrt.coupling.realised import realised_input
+from hilrt.coupling.past import follow_extrapolation, realised_input, take_inputs
 from hilrt.coupling.regression import assume, forget, jacobian_entry, observe
 from hilrt.coupling.trust import USED, judge, root_mean_square
 from hilrt.solver import Floats
@@ -75,7 +74,7 @@ def take_step(plan: Plan, state: State, given: StepInput, terms: int) -> None:
 
 @compiled
 def tell_reasons(learned: Table, outputs: Table) -> None:
-    """Why outputs are not corrected, for the session."""
+    """Write the reasons why outputs are not corrected, for the session."""
     for i in range(len(outputs)):
         outputs[i].reason = learned[i].reason
 

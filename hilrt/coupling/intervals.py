@@ -2,14 +2,15 @@
 
 A subsystem that is due gets the interval ``[t, t + H]`` of its own rate. A late solver that has
 just come back stands behind the communication point and gets one merged interval up to the same
-end. A bench acts `lead` after it is told (its actuation delay), so that what it is sent belongs to
-a time later by that. Polynomials leave about the start of the interval in which they act.
+end. A bench acts `lead` after it receives an input (its actuation delay), so that what
+it is sent belongs to a time later by that. Polynomials leave about the start of the interval in
+which they act.
 """
 
 from __future__ import annotations
 
 from hilrt.compilation.compiled import stage
-from hilrt.coupling.polynomial import copy, shift
+from hilrt.coupling.extrapolate import copy, shift
 from hilrt.tables.given import StepInput
 from hilrt.tables.plan import Plan
 from hilrt.tables.state import State
@@ -17,7 +18,7 @@ from hilrt.tables.state import State
 
 @stage
 def turn_over(plan: Plan, state: State, given: StepInput) -> None:
-    """What left at the previous point is now the previous input polynomial; the step's length.
+    """Make the inputs sent at the previous point the previous polynomials; set the step's length.
 
     From a communication point at a discontinuity, a fixed step leads back to the grid.
     """

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from hilrt.compilation.compiled import compiled, stage
+from hilrt.coupling.extrapolate import value_at
 from hilrt.coupling.intervals import move_to_starts, open_intervals
-from hilrt.coupling.polynomial import value_at
 from hilrt.coupling.ramp import Bounds, approach
 from hilrt.tables.given import StepInput
 from hilrt.tables.plan import Plan
@@ -40,15 +40,16 @@ def limit(plan: Plan, state: State, given: StepInput) -> None:
             end = value_at(u.previous, coefficients, t - u.previous_t0 + at.lead)
             limited = limit_rate(u, at, coefficients, subsystem.h, t - u.last_t, end)
         driven = at.exact or (at.drive >= 0 and state.drives[at.drive].source != CONNECTION)
-        u.limited = what_is_limited(u, asked, driven) if limited else 0
+        u.limited = limited_part(u, asked, driven) if limited else 0
         u.last, u.last_t = u.polynomial[0], t
 
 
 @compiled
-def what_is_limited(u: Table, asked: float, driven: bool) -> int:
-    """Of an input that was `asked` for: what drives it, or more than half of its correction.
+def limited_part(u: Table, asked: float, driven: bool) -> int:
+    """Kind of a limit that an input asked to exceed, by the part that was cut off.
 
-    The first is one of what its sources make of it.
+    `DEMAND_LIMITED` where the input is driven, or most of its correction was cut off; else
+    `SOURCES_LIMITED`.
     """
     correction, cut = u.correction + u.offset, asked - u.polynomial[0]
     if driven or abs(cut - correction) < abs(cut):
@@ -185,3 +186,35 @@ def straighten(c: Table, coefficients: int, slope: float) -> None:
     c[1] = slope
     for m in range(2, coefficients):
         c[m] = 0.0
+
+
+# Allowed values of an input: its limits are part of what the session asks for.
+#
+# The coupled system that a session stands for has them, too. What an input differs by from its
+# sources because of them is no error of the exchange, and makes no energy that a correction should
+# take out again.
+
+
+@compiled
+def allowed(at: Table, value: float) -> float:
+    """A value of an input within its limits; `at` is the input's record in `Plan`.
+
+    Not of one that something other than its connections can act on, too.
+    """
+    return float(value if at.drive >= 0 else min(max(value, at.low), at.high))
+
+
+@stage
+def energy_of_limits(plan: Plan, state: State, i: int, e: float, f: float) -> float:
+    """Power that the limits of the inputs make at element `i` with that effort and flow, W."""
+    ends = plan.elements[i]
+    at_flow, at_effort = state.inputs[ends.effort_input], state.inputs[ends.flow_input]
+    more_e = cut_off(plan.inputs[ends.effort_input], at_flow) / ends.effort_gain
+    more_f = cut_off(plan.inputs[ends.flow_input], at_effort) / ends.flow_gain
+    return float(ends.watt * (more_e * f - e * more_f))
+
+
+@compiled
+def cut_off(at: Table, u: Table) -> float:
+    """Change that the limits make to an input whose sources give `u.extrapolated`."""
+    return allowed(at, u.extrapolated[0]) - u.extrapolated[0]

@@ -15,8 +15,8 @@ from __future__ import annotations
 import math
 
 from hilrt.compilation.compiled import compiled, stage
-from hilrt.coupling.allowed import allowed
-from hilrt.coupling.polynomial import copy, shift, value_at
+from hilrt.coupling.extrapolate import copy, shift, value_at
+from hilrt.coupling.limit import allowed
 from hilrt.solver import Floats
 from hilrt.tables.given import StepInput
 from hilrt.tables.plan import Plan
@@ -37,7 +37,7 @@ def measure_defects(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def measure_connection_defects(plan: Plan, state: State, given: StepInput) -> None:
-    """Of every input; the previous input polynomial against the outputs that are now known."""
+    """Measure the defect of every input: its previous polynomial against the outputs now known."""
     elapsed = given.session[0].elapsed
     keep = math.exp(-elapsed / plan.session[0].scale_time)
     for i in range(len(state.inputs)):
@@ -117,7 +117,7 @@ def measure_input(plan: Plan, state: State, given: StepInput, i: int) -> None:
 
 @stage
 def behind(plan: Plan, state: State, given: StepInput, i: int) -> float:
-    """How far the newest sample of a source of input `i` that is late lies back, s; or 0."""
+    """Age of the newest sample of a late source of input `i`, s; or 0."""
     at, age = plan.inputs[i], 0.0
     for c in range(at.first_connection, at.first_connection + at.connections):
         source = plan.connections[c].source
@@ -150,7 +150,7 @@ def growth(plan: Plan, state: State, i: int) -> float:
 def root_mean_square(c: Floats, count: int, h: float, factor: Floats) -> float:
     """RMS over ``[t - h, t]`` of the polynomial with the Taylor coefficients `c` about `t` [s].
 
-    `factor` is that of `hilrt.coupling.polynomial.gram_factor`; `c` is scaled in place.
+    `factor` is that of `hilrt.coupling.extrapolate.gram_factor`; `c` is scaled in place.
     """
     power = 1.0
     for m in range(count):
@@ -167,7 +167,7 @@ def root_mean_square(c: Floats, count: int, h: float, factor: Floats) -> float:
 
 @stage
 def measure_output_defects(plan: Plan, state: State, given: StepInput) -> None:
-    """Of every output; NaN where its value in the middle of the interval is not known.
+    """Measure the defect of every output; NaN where its value mid-interval is not known.
 
     Nor is it of an output whose newest sample is withheld.
     """
@@ -201,7 +201,7 @@ def value_before(out: Table, degree: int, before: float) -> float:
 
 @compiled
 def known_derivatives(sample: Table, order: int) -> int:
-    """How many derivatives of an output are known in a row, at most `order`."""
+    """Number of successive derivatives of an output that are known, at most `order`."""
     known = 0
     while known < order and math.isfinite(sample.dy[known]):
         known += 1

@@ -2,7 +2,7 @@
 
 ``Δu = ũ − L y``: the input polynomial as it acted, less the outputs inside the interval. These are
 known at its two ends, where their inputs jump: at its end before, and at its start after the jump,
-by the direct answers that were tried out, or as corrected. Between the ends they are interpolated,
+by the direct answers that were probed, or as corrected. Between the ends they are interpolated,
 with the curvature of the last three ends. So a value that is held is wrong between two
 communication points also where it is right at both.
 
@@ -19,8 +19,8 @@ from __future__ import annotations
 import math
 
 from hilrt.compilation.compiled import compiled, stage
-from hilrt.coupling.allowed import allowed
-from hilrt.coupling.polynomial import value_at
+from hilrt.coupling.extrapolate import value_at
+from hilrt.coupling.limit import allowed
 from hilrt.tables.given import StepInput
 from hilrt.tables.plan import Plan
 from hilrt.tables.record import Table
@@ -76,7 +76,7 @@ def start_outputs(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def source_value(plan: Plan, state: State, i: int, at_end: bool) -> float:
-    """What the sources of input `i` make of it, at the end of an interval or the next one's start.
+    """Value of input `i` by its sources, at the end of an interval or the next one's start.
 
     Within the input's limits, which are the session's wish. What acts beside connections is
     demanded, and left out here and of the input.
@@ -94,7 +94,7 @@ def source_value(plan: Plan, state: State, i: int, at_end: bool) -> float:
 
 @stage
 def carried(plan: Plan, state: State, i: int, t: float, before: float) -> float:
-    """What connections made of input `i`, `before` [s] ahead of the end `t` [s] of the interval."""
+    """Value of input `i` by its connections, `before` [s] ahead of the interval's end `t` [s]."""
     u, count, d = state.inputs[i], plan.session[0].coefficients, plan.inputs[i].drive
     value = value_at(u.previous, count, t - before - u.previous_t0)
     return value - value_at(state.drives[d].past, count, -before) if d >= 0 else value
@@ -223,7 +223,7 @@ def between(out: Table, share: float) -> float:
 
 @stage
 def beyond_limits(plan: Plan, state: State, i: int, share: float) -> float:
-    """What the limits of input `i` add to what its sources made of it, inside the interval."""
+    """Change that the limits make to input `i` inside the interval."""
     at = plan.inputs[i]
     if at.low == -math.inf and at.high == math.inf:
         return 0.0

@@ -18,7 +18,7 @@ faster, R < 1             0.5                    0.5 R; residual as sent: R - se
 The last entry belongs to an effort that is evaluated with the input of the *last micro step*. One
 that is evaluated with the input at the end of the step, as `hilrt.solver.Solver` asks for, has next
 to no error to correct there (measured: R = 0.1, uncorrected +0.06 %, with 0.5 R -5.5 %), so that
-entry is told to the user, and not taken.
+entry is reported to the user, and not used.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def spurious_share(network: Network, b: int, physical: Bools) -> float:
 
 
 def _beyond_two_subsystems(network: Network, b: int, sides: Ints) -> str:
-    """Why a bond is not the only one between two subsystems left to themselves; or nothing."""
+    """Reason why a bond is not the only one between two isolated subsystems; empty if it is."""
     bonds, owner = network.bonds, network.outputs.owner
     if len(bonds.tables[b].efforts) > 1:
         return "several efforts add up"

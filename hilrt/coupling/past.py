@@ -1,4 +1,4 @@
-"""What a regression knows of a subsystem's signals: past samples, and running statistics.
+"""Memory of a regression: past samples of a subsystem's signals, and running statistics.
 
 Regressors stand in this order: past outputs (newest first, each lag's outputs together), past
 inputs (by lag, coefficient, input), 1, and the coefficients of the inputs of the step.
@@ -118,3 +118,18 @@ def take_inputs(u: Table, sent: Table, terms: int, realised: float) -> None:
         u.acted[1] = realised - before
     elif measured:
         u.acted[0] = 0.5 * (before + realised)
+
+
+# Realised value of an input, where the output that measures it can be used.
+
+
+@compiled
+def realised_input(at: Table, outputs: Table, given: Table) -> float:
+    """Value that a bench realised of the input `at`, in the input's unit; NaN where unknown.
+
+    So it is while the sample that measures it is withheld.
+    """
+    if at.realised_by >= 0 and outputs[at.realised_by].withheld != 0:
+        return math.nan
+    value: float = given.realised
+    return value

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 
-from hilrt.compilation.compiled import stage
-from hilrt.coupling.allowed import energy_of_limits
-from hilrt.coupling.polynomial import value_at
-from hilrt.coupling.realised import realised_input
+from hilrt.compilation.compiled import compiled, stage
+from hilrt.coupling.extrapolate import value_at
+from hilrt.coupling.limit import allowed, energy_of_limits
+from hilrt.coupling.past import realised_input
 from hilrt.tables.given import StepInput
 from hilrt.tables.plan import Plan
 from hilrt.tables.record import Table
@@ -114,3 +114,180 @@ def measure_bonds(plan: Plan, state: State, given: StepInput) -> None:
                 lost = effort_of(plan, state, i) * (realised - demanded)
                 bond.tracking += ends.watt * lost / ends.flow_gain
         bond.tracking_energy += bond.tracking * elapsed
+
+
+# Stage: the effort is changed so that it takes back what the interface created.
+#
+# Rodríguez et al. (2022), eqs. 11 to 17. With ``s = mu H dP`` and U the energy not yet corrected::
+#
+#     e_corr = -(s + nu U) / (f H'),   limited to +-cap |e| and +-cap_abs
+#
+# H' is the interval that the correction acts in, the next one; with a fixed step it is H. For a
+# vector bond the correction points along the flow: ``e_corr = -(s + nu U) f / (f.f H')``.
+
+#: Below this flow (in its own unit) the correction has nothing to push against.
+FLOW_FLOOR = 1e-12
+
+
+@stage
+def correct_energy(plan: Plan, state: State, given: StepInput) -> None:
+    """Power residual of the interval that ended, and the effort that answers it.
+
+    Bonds whose slower side does not communicate now keep their correction.
+    """
+    for i in range(len(state.inputs)):
+        state.inputs[i].correction = 0.0
+    now = given.session[0]
+    if now.elapsed <= 0.0:
+        return
+    for b in range(len(state.bonds)):
+        bond, settings = state.bonds[b], plan.bonds[b]
+        acts = settings.active and now.apply
+        bond.due = now.rest == 0.0 and now.tick % settings.every == 0
+        if bond.due:
+            close_interval(plan, state, given, b)
+            choose_effort(plan, state, given, b)
+            bond.t = now.t
+        else:
+            bond.made = bond.work = bond.applied_work = 0.0
+            bond.capped = 0
+        bond.in_force = bond.acting_share if acts else 0.0
+        bond.correction = bond.correction_computed = 0.0
+        for i in range(settings.first, settings.first + settings.elements):
+            element, ends = state.elements[i], plan.elements[i]
+            element.effort = 0.0 if element.cut else element.correction * bond.in_force
+            bond.correction += element.effort
+            bond.correction_computed += element.correction
+            state.inputs[ends.effort_input].correction += element.effort * ends.effort_gain
+
+
+@stage
+def close_interval(plan: Plan, state: State, given: StepInput, b: int) -> None:
+    """Energy that the interval made, and what its correction did with the flow now known."""
+    bond, settings, t = state.bonds[b], plan.bonds[b], given.session[0].t
+    residual, done = 0.0, 0.0
+    for i in range(settings.first, settings.first + settings.elements):
+        element, watt = state.elements[i], plan.elements[i].watt
+        e, f = effort_of(plan, state, i), flow_of(plan, state, i)
+        if settings.held:
+            e_used, f_used = element.e, element.f
+        else:
+            e_used, f_used = effort_as_used(plan, state, t, i), flow_as_used(plan, state, t, i)
+        if not element.previous_cut:  # a bond that is cut transmits nothing
+            residual += watt * (e_used * f - e * f_used)
+            residual -= energy_of_limits(plan, state, i, e, f)
+        done += watt * element.correction * f
+        element.e, element.f = e, f
+    elapsed = t - bond.t
+    bond.residual_power = residual
+    bond.made, bond.work = elapsed * residual, done * elapsed
+    bond.applied_work = bond.work * bond.in_force
+    bond.uncorrected += bond.budget + bond.work
+    bond.budget = settings.mu * bond.made
+
+
+@stage
+def choose_effort(plan: Plan, state: State, given: StepInput, b: int) -> None:
+    """Energy to take out over the next interval, and the effort along the flow for it."""
+    bond, settings = state.bonds[b], plan.bonds[b]
+    square_e, square_f = 0.0, 0.0
+    for i in range(settings.first, settings.first + settings.elements):
+        square_e += state.elements[i].e * state.elements[i].e
+        square_f += state.elements[i].f * state.elements[i].f
+    flow, size = math.sqrt(square_f), math.sqrt(square_e)
+    ahead = settings.every * state.session[0].h_next
+    target, wanted = bond.budget + settings.nu * bond.uncorrected, 0.0
+    if flow > FLOW_FLOOR:
+        wanted = -target / (plan.elements[settings.first].watt * flow * ahead)
+    bound = bond.cap_abs if math.isinf(bond.cap) else min(bond.cap * size, bond.cap_abs)
+    allowed = max(min(wanted, bound), -bound)
+    bond.capped = allowed != wanted
+    for i in range(settings.first, settings.first + settings.elements):
+        element = state.elements[i]
+        element.correction = allowed * (element.f / flow) if flow > FLOW_FLOOR else 0.0
+        if element.cut:
+            element.correction = 0.0
+
+
+# Stage of the slack: what corrections add to the bonds' efforts, and what they should add.
+#
+# An effort was evaluated with the inputs as sent; with those now known it answers ``D du`` to the
+# difference, at once. Where D was probed, independently of what the correction uses, the
+# effort's error in force is ``added - D du``, and over the interval it makes the energy ``H f
+# (added - D du)`` (docs/reliability.md, "Corrections are verified").
+
+#: Time in which a correction is faded out or in, s.
+FADE_S = 0.2
+
+
+@stage
+def follow_corrections(plan: Plan, state: State, given: StepInput) -> None:
+    """Energies of the interval that ended; what is added to the efforts from now on."""
+    elapsed = given.session[0].elapsed
+    for b in range(len(state.bonds)):
+        state.bonds[b].error_energy = state.bonds[b].added_lately = 0.0
+    for i in range(len(state.elements)):
+        element, bond = state.elements[i], state.bonds[plan.elements[i].bond]
+        transmitted = elapsed * plan.elements[i].watt * flow_of(plan, state, i)
+        bond.added_lately += transmitted * element.added
+        bond.added_energy += transmitted * element.added
+        bond.error_energy += transmitted * element.error
+        out = plan.elements[i].effort
+        element.added = element.effort + by_outputs(state, given, out)
+        element.error = element.added
+    for k in range(len(plan.summands)):
+        element = state.elements[plan.summands[k].element]
+        change = by_outputs(state, given, plan.summands[k].output)
+        element.added += change
+        element.error += change
+    answer_to_inputs(plan, state, given)
+    for b in range(len(state.bonds)):
+        if plan.bonds[b].tried:
+            judge_harm(plan.session[0], state.session[0], state.bonds[b], given.session[0])
+        if state.bonds[b].harmful and not plan.bonds[b].keeps:
+            state.bonds[b].share = 0.0
+        fade(state.bonds[b], elapsed)
+
+
+@compiled
+def judge_harm(settings: Table, session: Table, bond: Table, now: Table) -> None:
+    """Find a correction harmful that has lately made more energy than none would have made.
+
+    More by `energy_drift` of what the bond has carried. `settings` and `session` are the records of
+    the plan's session and of the state's, `now` that of the given one.
+    """
+    keep = math.exp(-now.elapsed / settings.scale_time)
+    bond.lately_made = bond.lately_made * keep + bond.error_energy
+    bond.otherwise_made = bond.otherwise_made * keep + bond.error_energy - bond.added_lately
+    if bond.harmful or now.t < settings.warm_up:
+        return
+    worse = abs(bond.lately_made) - abs(bond.otherwise_made)
+    if worse > session.energy_drift * bond.through:
+        bond.harmful = 1
+
+
+@compiled
+def fade(bond: Table, elapsed: float) -> None:
+    """Let the share of a correction that acts follow the one that is to act."""
+    most = elapsed / FADE_S
+    bond.acting_share += max(-most, min(bond.share - bond.acting_share, most))
+
+
+@stage
+def by_outputs(state: State, given: StepInput, i: int) -> float:
+    """Change of output `i` by the corrections of outputs; 0 where it has no new sample."""
+    if not state.outputs[i].arrived:
+        return 0.0
+    return state.outputs[i].y - given.outputs[i].y
+
+
+@stage
+def answer_to_inputs(plan: Plan, state: State, given: StepInput) -> None:
+    """Take from the errors what the efforts would have answered to the inputs now known."""
+    count, now = plan.session[0].coefficients, given.session[0].t
+    for k in range(len(plan.sensitivities)):
+        part = plan.sensitivities[k]
+        u = state.inputs[part.input]
+        asked = allowed(plan.inputs[part.input], u.extrapolated[0])
+        sent = value_at(u.previous, count, now - u.previous_t0)
+        state.elements[part.element].error -= part.factor * (asked - sent)

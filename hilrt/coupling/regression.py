@@ -24,8 +24,6 @@ import numpy as np
 
 from hilrt.compilation.compiled import compiled, stage
 from hilrt.coupling.past import fill_regressors, follow_signals, needed_past, shift_past
-from hilrt.coupling.scales import fit_scales
-from hilrt.coupling.square_root import project, update, weigh_evidence
 from hilrt.solver import Floats
 from hilrt.tables.model import Learning, Workspace
 from hilrt.tables.record import Table
@@ -174,3 +172,211 @@ def identified_jacobian(at: Table, learning: Learning, r: int) -> Floats:
         i, j = y + int(at.first_output), u + int(at.first_input)
         gamma[m, y, u] = jacobian_entry(at, learning, r, m, i, j)
     return gamma
+
+
+# Recursive least squares on a factor of the covariance, P = S S^T.
+#
+# Potter's update keeps P symmetric and positive semidefinite by construction, at O(n^2) a sample
+# (Bierman 1977, chapter V).
+
+
+@compiled
+def project(S: Floats, theta: Floats, work: Workspace, n: int, outputs: int) -> None:
+    """``projected = S^T phi``, and `error`, so far the observation, less what phi predicts.
+
+    `S`, `theta` are at least of shape (n, n) and (n, outputs).
+    """
+    f, phi, error = work.projected, work.phi, work.error
+    for j in range(n):
+        f[j] = 0.0
+    for i in range(n):
+        for j in range(n):
+            f[j] += phi[i] * S[i, j]
+        for y in range(outputs):
+            error[y] -= phi[i] * theta[i, y]
+
+
+@compiled
+def update(S: Floats, theta: Floats, forgetting: float, work: Workspace, n: int, ny: int) -> None:
+    """Potter's update of factor and parameters with an observation.
+
+    Parameters
+    ----------
+    S, theta : ndarray, at least of shape (n, n), (n, ny)
+        Changed in place.
+    forgetting : float
+        Factor by which the observation reduces the weight of the past.
+    work : Workspace
+        With `projected`, S^T phi with the regressors phi, and `error`, observation less prediction.
+    """
+    f, error, square = work.projected, work.error, 0.0
+    for j in range(n):
+        square += f[j] * f[j]
+    beta = forgetting + square
+    share, root = 1.0 / (beta + math.sqrt(forgetting * beta)), math.sqrt(forgetting)
+    for i in range(n):
+        gain = 0.0
+        for j in range(n):
+            gain += S[i, j] * f[j]
+        for y in range(ny):
+            theta[i, y] += gain * (error[y] / beta)
+        for j in range(n):
+            S[i, j] = (S[i, j] - gain * (f[j] * share)) / root
+
+
+@compiled
+def weigh_evidence(S: Floats, work: Workspace, n: int, g: int) -> None:
+    """Compute innovation and covariance of a sample for the last `g` regressors.
+
+    The part of these that the rest does not predict is, from the covariance alone,
+    ``P_gg^-1 (P phi)_g``. P_gg may span more decades than a double has digits, its factor does not:
+    the rows of S that belong to the Jacobian are made orthogonal one after the other (modified
+    Gram-Schmidt), and ``projected = S^T phi`` with them.
+    """
+    rest, q, r, singular = work.rest, work.q, work.r, False
+    f, innovation = work.projected, work.innovation
+    for j in range(n):
+        rest[j] = f[j]
+        for k in range(g):
+            q[k, j] = S[n - g + k, j]
+    for k in range(g):
+        square = 0.0
+        for j in range(n):
+            square += q[k, j] * q[k, j]
+        r[k, k] = math.sqrt(square)
+        singular = singular or square == 0.0
+        for j in range(n):
+            q[k, j] /= r[k, k]
+        for m in range(k + 1, g):
+            r[k, m] = 0.0
+            for j in range(n):
+                r[k, m] += q[k, j] * q[m, j]
+            for j in range(n):
+                q[m, j] -= r[k, m] * q[k, j]
+        along = 0.0
+        for j in range(n):
+            along += q[k, j] * rest[j]
+        for j in range(n):
+            rest[j] -= along * q[k, j]
+        innovation[k] = along
+    square_triangle(r, work.covariance, g)
+    solve_upwards(r, innovation, singular, g)
+
+
+@compiled
+def square_triangle(r: Floats, product: Floats, g: int) -> None:
+    """``r^T r`` of an upper triangular matrix, shape (g, g)."""
+    for i in range(g):
+        for j in range(g):
+            product[i, j] = 0.0
+            for k in range(min(i, j) + 1):
+                product[i, j] += r[k, i] * r[k, j]
+
+
+@compiled
+def solve_upwards(r: Floats, x: Floats, singular: bool, g: int) -> None:
+    """Solution of ``r z = x`` of an upper triangular matrix into `x`; zero if it is singular."""
+    for k in range(g - 1, -1, -1):
+        for m in range(k + 1, g):
+            x[k] -= r[k, m] * x[m]
+        x[k] /= r[k, k]
+    if singular:
+        for k in range(g):
+            x[k] = 0.0
+
+
+# Scales of a regression's signals: powers of two near their spreads, so that changing is exact.
+
+#: Samples between looks.
+_EVERY = 8
+_ROOT_2 = math.sqrt(2.0)
+
+
+@stage
+def fit_scales(at: Table, learning: Learning, r: int, weight: Floats) -> None:
+    """Change scales that are off by more than four from their signals' spread."""
+    inputs, outputs = learning.inputs, learning.outputs
+    seen = learning.regressions[r].seen
+    if seen < at.warm_up or (seen > at.warm_up and seen % _EVERY != 0):
+        return
+    for i in range(at.first_output, at.first_output + at.outputs):
+        if seen == at.warm_up:
+            move_centre(outputs[i])
+        rescale_output(at, learning, r, i, change_of_scale(outputs[i]))
+    for i in range(at.first_input, at.first_input + at.inputs):
+        if seen == at.warm_up:
+            move_centre(inputs[i])
+        rescale_input(at, learning, r, i, change_of_scale(inputs[i]))
+    if seen == at.warm_up:  # nothing is learned yet: the prior counts the same in every unit
+        start_factor(learning.factor[r], weight, at.regressors)
+
+
+@compiled
+def move_centre(signal: Table) -> None:
+    """The mean so far becomes the centre of a signal's record."""
+    signal.centre += signal.average
+    signal.mean_square -= signal.average * signal.average
+    signal.average = 0.0
+
+
+@compiled
+def change_of_scale(signal: Table) -> float:
+    """Power of two by which the scale of a signal's record should change; 1 where it fits."""
+    least = 1e-9 * signal.centre
+    spread = math.sqrt(max(signal.mean_square, least * least))
+    if not (spread > 1e-30 and math.isfinite(spread)):
+        return 1.0
+    ratio, change = spread / signal.scale, 1.0
+    if 0.25 < ratio < 4.0 or ratio == 0.0:
+        return 1.0
+    while change * _ROOT_2 <= ratio:
+        change *= 2.0
+    while change / _ROOT_2 > ratio:
+        change *= 0.5
+    return change
+
+
+@stage
+def rescale_output(at: Table, learning: Learning, r: int, i: int, change: float) -> None:
+    """Change the scale of output `i`; what is known of the parameters stays as it is."""
+    if change == 1.0:
+        return
+    theta, prior, column = learning.parameters[r], learning.prior[r], i - at.first_output
+    for k in range(at.regressors):
+        theta[k, column] /= change
+        prior[k, column] /= change
+    for lag in range(at.output_lags):
+        scale_regressor(theta, prior, learning.factor[r], lag * at.outputs + column, change)
+    learning.outputs[i].scale *= change
+
+
+@stage
+def rescale_input(at: Table, learning: Learning, r: int, i: int, change: float) -> None:
+    """Change the scale of input `i`; what is known of the parameters stays as it is."""
+    if change == 1.0:
+        return
+    theta, prior, S = learning.parameters[r], learning.prior[r], learning.factor[r]
+    past = at.input_lags * at.terms
+    for k in range(past + at.terms):  # between past inputs and those of the step stands the bias
+        row = at.output_lags * at.outputs + k * at.inputs + i - at.first_input
+        scale_regressor(theta, prior, S, row + (1 if k >= past else 0), change)
+    learning.inputs[i].scale *= change
+
+
+@compiled
+def scale_regressor(theta: Floats, prior: Floats, S: Floats, k: int, change: float) -> None:
+    """Rescale regressor `k`, whose unit has grown by a factor."""
+    for y in range(theta.shape[1]):
+        theta[k, y] *= change
+        prior[k, y] *= change
+    for j in range(S.shape[1]):
+        S[k, j] *= change
+
+
+@compiled
+def start_factor(S: Floats, weight: Floats, n: int) -> None:
+    """Covariance of the parameters before anything is learned: that of their prior."""
+    for i in range(n):
+        for j in range(n):
+            S[i, j] = 0.0
+        S[i, i] = 1.0 / math.sqrt(weight[i])

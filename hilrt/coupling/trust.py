@@ -18,15 +18,19 @@ from __future__ import annotations
 import enum
 import math
 from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
 
 from hilrt.compilation.compiled import compiled, stage
 from hilrt.solver import Floats
 from hilrt.tables.model import Learning, Workspace
+from hilrt.tables.ports import Bools
 from hilrt.tables.record import Table
 
 
 class Reason(enum.IntEnum):
-    """Why an output is not corrected; `USED` where it is."""
+    """Reasons not to correct an output; `USED` where it is corrected."""
 
     USED = 0
     LEARNING = 1
@@ -59,7 +63,7 @@ _NEWEST = 4
 
 @dataclass(frozen=True)
 class Limits:
-    """When a Jacobian is trusted; the fields are those of `tables.model.SETTINGS`.
+    """Limits within which a Jacobian is trusted; fields of `tables.model.SETTINGS`.
 
     Attributes
     ----------
@@ -105,7 +109,7 @@ def judge(settings: Table, at: Table, learning: Learning, work: Workspace, r: in
     sum_motion(at, memory, inputs, mismatch, work)
     for i in range(at.first_output, at.first_output + at.outputs):
         note_errors(at, learning, work.innovation, r, i, row)
-        objection = object_to(settings, at, learning, work.products, r, i)
+        objection = first_objection(settings, at, learning, work.products, r, i)
         if memory.judged < waits:  # the first errors say only that the rest was not there yet
             objection = USED if memory.given else LEARNING
         settle(outputs[i], objection, settings.hold)
@@ -155,10 +159,10 @@ def note_errors(
 
 
 @compiled
-def object_to(
+def first_objection(
     settings: Table, at: Table, learning: Learning, products: Floats, r: int, i: int
 ) -> int:
-    """What speaks against the Jacobian of output `i`: the first that objects names the reason."""
+    """First reason not to use the Jacobian of output `i`."""
     out, memory = learning.outputs[i], learning.regressions[r]
     errors, errors_without = learning.errors, learning.errors_without
     # From here on, mean squares are sums over the window.
@@ -209,7 +213,7 @@ def square_of_noise(at: Table, theta: Floats, inputs: Table, y: int) -> float:
 
 @compiled
 def settle(out: Table, objection: int, hold: int) -> None:
-    """An objection acts at once; that there is none any more, after `hold` samples."""
+    """Apply an objection at once, and its end after `hold` samples."""
     out.passed = out.passed + 1 if objection == USED else 0
     if objection != USED or out.reason == USED or out.passed >= hold:
         out.reason = objection
@@ -217,7 +221,7 @@ def settle(out: Table, objection: int, hold: int) -> None:
 
 @compiled
 def root_mean_square(errors: Floats, i: int) -> float:
-    """Of the prediction errors (window, ny) of output `i`, in its unit."""
+    """Root mean square of the prediction errors (window, ny) of output `i`, in its unit."""
     square = 0.0
     for w in range(len(errors)):
         square += errors[w, i] * errors[w, i]
@@ -243,3 +247,53 @@ def has_jumped(at: Table, outputs: Table, errors: Floats, row: int) -> bool:
         if recent > 100.0 * max(earlier, least * least):
             return True
     return False
+
+
+# What is known of a bond's correction by another way than the one that it came from.
+#
+# A given D, a solver's Jacobian and a μ are statements about a subsystem. Where it can be tried
+# out, the effort's answer to the inputs is known independently of them, and with it what the
+# correction should have added at every tick.
+
+#: Share of an entry of a Jacobian by which it may differ from the one found independently, and
+#: share of the largest change of its output, by any input, below which a difference is that of
+#: the trial.
+TOLERANCE: Final = 0.2
+SMALL: Final = 0.01
+
+
+class Verification(NamedTuple):
+    """Verification of all bonds, before the first tick.
+
+    Attributes
+    ----------
+    states : list of int
+        By bond: `UNVERIFIED`, `VERIFIED` or `WRONG` of `hilrt.tables.plan`.
+    sensitivities : list of (int, int, float)
+        Element, input, and the direct answer of the element's effort to the input, where it was
+        found independently.
+    """
+
+    states: list[int]
+    sensitivities: list[tuple[int, int, float]]
+
+
+def contradicts(used: Floats, found: Floats, scales: Floats | None = None) -> Bools:
+    """Entries in which a Jacobian in use differs from the one found independently.
+
+    Parameters
+    ----------
+    used, found : ndarray, shape (..., ny, nu)
+    scales : ndarray, shape (nu,), optional
+        Magnitudes of the inputs, in their units: of entries with different units, those are
+        compared that an output changes by. Without it, all count as 1.
+
+    Returns
+    -------
+    ndarray of bool, of that shape
+    """
+    weights = np.ones(found.shape[-1]) if scales is None else scales
+    used, found = used * weights, found * weights
+    largest = np.abs(found).max(axis=-1, keepdims=True, initial=0.0)
+    wrong: Bools = np.abs(used - found) > TOLERANCE * np.abs(found) + SMALL * largest
+    return wrong

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from hilrt.config.structs import Session
-from hilrt.coupling.excite import dither
-from hilrt.coupling.probe import PERTURBATION
+from hilrt.coupling.jacobian import PERTURBATION
+from hilrt.coupling.sum_inputs import dither
 from hilrt.exchange.jacobians import bond_sides
 from hilrt.link import Link
 from hilrt.step.numerics import Numerics

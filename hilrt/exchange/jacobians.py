@@ -8,9 +8,8 @@ import numpy as np
 
 from hilrt.config.structs import JacobianOptions, Session
 from hilrt.coupling.build_model import Identified, Jacobians, build_model, highest_order
-from hilrt.coupling.correct_feedthrough import Feedthrough, build_feedthrough
-from hilrt.coupling.jacobian import LinearSubsystem
-from hilrt.coupling.probe import INSTANT_S
+from hilrt.coupling.correct_outputs import Feedthrough, build_feedthrough
+from hilrt.coupling.jacobian import INSTANT_S, LinearSubsystem
 from hilrt.errors import ConfigError
 from hilrt.link import Link
 from hilrt.solver import Floats

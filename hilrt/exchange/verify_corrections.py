@@ -9,9 +9,9 @@ import numpy as np
 
 from hilrt.config.structs import Bond, JacobianOptions, Session
 from hilrt.coupling.build_model import highest_order
-from hilrt.coupling.correct_feedthrough import feedthrough_matrices
-from hilrt.coupling.probe import INSTANT_S
-from hilrt.coupling.verification import Verification, contradicts
+from hilrt.coupling.correct_outputs import feedthrough_matrices
+from hilrt.coupling.jacobian import INSTANT_S
+from hilrt.coupling.trust import Verification, contradicts
 from hilrt.exchange.jacobians import INSTANT
 from hilrt.link import Link
 from hilrt.solver import Floats

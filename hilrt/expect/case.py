@@ -91,7 +91,7 @@ class Case:
         self._monitor.finish()
 
     def outcome(self) -> ResultEntry | None:
-        """What it has come to; None while that is open."""
+        """Outcome; None while it is open."""
         judgement = self._monitor.judge()
         return None if judgement is None else self._outcome(judgement)
 

@@ -24,7 +24,7 @@ from hilrt.expect.monitor import JudgedTime
 
 @dataclass(frozen=True)
 class Expectation:
-    """What is judged.
+    """Expectation as it is judged.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Expectation:
 
 
 def read_expectation(table: Expect, of: str = "") -> Expectation:
-    """What a table says.
+    """Read the expectation of a table.
 
     Raises
     ------

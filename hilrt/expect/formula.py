@@ -1,4 +1,4 @@
-"""What an expectation says, as a tree: comparisons, and/or, and operators over time.
+"""Formula of an expectation as a tree: comparisons, and/or, and operators over time.
 
 Negation is not in it: it stands in the comparisons, where the parser has moved it. Windows are
 relative to the sample that an operator is evaluated at, both ends included, in ns.
@@ -37,7 +37,7 @@ class Atom:
 
 @dataclass(frozen=True, eq=False)
 class Junction:
-    """All of the parts (the worst one counts), or any of them (the best one counts)."""
+    """Conjunction (the worst part counts) or disjunction (the best part counts)."""
 
     all: bool
     parts: tuple[Formula, ...]
@@ -108,7 +108,7 @@ def is_limit(formula: Formula) -> bool:
 
 
 def reach_ns(formula: Formula) -> int | None:
-    """How far the samples that it depends on lie after its own, ns; None: to the end."""
+    """Span of later samples that a sample's value depends on, ns; None: to the end."""
     farthest = 0
     for part in parts_of(formula):
         reach = reach_ns(part)
@@ -278,7 +278,7 @@ def _atom(text: str, margin: str, strict: bool) -> Atom:
 
 
 def _refuse_unbounded(formula: Formula) -> None:
-    """Only the outermost operator may reach to the end, and only it may be `until`."""
+    """Refuse inner operators that reach to the end, and inner `until`."""
     for one in walk(formula):
         if one is formula:
             continue

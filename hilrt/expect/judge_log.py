@@ -32,7 +32,7 @@ T = TypeVar("T", Calculated, LookupEntry)
 
 
 class JudgedLog(NamedTuple):
-    """What the expectations on a log have come to.
+    """Outcomes of the expectations on a log.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a session or a log has for expectations: signals, their units, and which have an error."""
+"""Signals that expectations may name, of a session or a log: units, and known errors."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class LogSignals:
         calculated: Sequence[Calculated] = (),
         lookup_tables: Sequence[LookupEntry] = (),
     ) -> LogSignals:
-        """Of a session, with its benches and the tables of its calculated channels.
+        """Signals of a session, with its benches and the tables of its calculated channels.
 
         Channels for which `units` lacks what they are computed from are taken as they are.
         """
@@ -112,7 +112,7 @@ class LogSignals:
         return frozenset(map(self.column_of, self._traced(names)[0]))
 
     def known(self, names: Iterable[str]) -> KnownSignals:
-        """What a condition names, channels as expressions over what they are computed from."""
+        """Signals of a condition; channels as expressions over what they are computed from."""
         raw, channels = self._traced(names)
         units = self.named(raw)
         return KnownSignals({name: units[name] for name in raw}, channels, self.tables)
@@ -192,7 +192,7 @@ class Margins:
         names = [name for e in expressions for name in e.signals]
         units = signals.named(names)
 
-        # What is wrong is told of the comparison as it is written, not of its margin.
+        # Errors are reported about the comparison as it is written, not about its margin.
         Program.from_texts([atom.text for atom in atoms], units, step=step)
 
         self._nominal = Evaluator(expressions, units, step=step)

@@ -19,7 +19,7 @@ from hilrt.expect.robustness import Accumulator, Ints, Robustness
 
 
 class Judgement(NamedTuple):
-    """What an expectation has come to.
+    """Judgement on an expectation.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Judgement(NamedTuple):
 
 
 class JudgedTime(NamedTuple):
-    """When an expectation is judged.
+    """Times at which an expectation is judged.
 
     Attributes
     ----------
@@ -133,7 +133,7 @@ class Monitor:
                 self._all.add(sample)
 
     def judge(self) -> Judgement | None:
-        """What it has come to; None while that is open."""
+        """Outcome; None while it is open."""
         if self._timing.triggered:
             found = self._all
             sure = self.ended and not self.unknown  # else there may be triggers beside these

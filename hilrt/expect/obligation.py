@@ -1,4 +1,4 @@
-"""What is to hold from one point of time on: the outermost operator of an expectation.
+"""Obligation from one point of time on: the outermost operator of an expectation.
 
 Its window may be unbounded, so that it accumulates instead of remembering samples.
 """
@@ -155,7 +155,7 @@ class Obligation:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """What the robustness lies between, whatever may come."""
+        """Bounds of the robustness, whatever samples follow."""
         found = self.found
         if self.complete:
             return found.low, found.high
@@ -164,7 +164,7 @@ class Obligation:
         return (-math.inf, found.high) if found.least else (found.low, math.inf)
 
     def end(self) -> tuple[float, float]:
-        """What it lies between when no samples come any more."""
+        """Bounds of the robustness when no more samples follow."""
         found = self.found
         if found.count == 0 or (self._bounded and not self.complete):
             return self.bounds
@@ -189,7 +189,7 @@ class Obligation:
         self.found.add(part.part(part.t_ns >= self._begin_ns))
 
     def _aligned(self, *blocks: Robustness) -> list[Robustness]:
-        """As far as both have answered; the rest waits."""
+        """Return what all parts have judged so far; keep the rest for the next call."""
         pairs = zip(self._waiting, blocks, strict=True)
         waiting = [joined(pair) for pair in pairs]
         ready = min(len(one.t_ns) for one in waiting)
@@ -213,14 +213,14 @@ class Obligation:
 
 
 def cut_off(block: Robustness) -> NDArray[np.bool_]:
-    """Of samples answered for at the end: which of them what is missing could turn, shape (n,)."""
+    """Mark samples judged at the end whose result the missing data could turn, shape (n,)."""
     open_ended = np.isinf(block.low) | np.isinf(block.high)
     undecided: NDArray[np.bool_] = (block.low < 0.0) & (block.high >= 0.0) & open_ended
     return undecided
 
 
 def least_running(block: Robustness) -> Robustness:
-    """At each sample the least up to it."""
+    """Running least value, at each sample."""
     value = np.where(np.isnan(block.value), np.inf, block.value)
     least = np.minimum.accumulate(value)
     new = np.concatenate([[True], value[1:] < least[:-1]])

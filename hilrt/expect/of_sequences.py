@@ -1,4 +1,4 @@
-"""What test sequences tell of results: values that they have measured, and what they expect."""
+"""Results of test sequences: measured values, and expectations."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def error_of_reads(numerics: Numerics, name: str, unit: str) -> float:
 
 
 def not_at_its_end(name: str, step: str, t: float) -> ResultEntry:
-    """That the session has ended at `t` [s] before a sequence had."""
+    """Message that the session has ended at `t` [s], before a sequence had."""
     return ResultEntry(
         name=f"{name} comes to its end",
         result="inconclusive",

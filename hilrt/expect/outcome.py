@@ -1,4 +1,4 @@
-"""What a test has come to: of an expectation, or of a value that a sequence has measured."""
+"""Outcome of a test: of an expectation, or of a value that a sequence has measured."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Word = Literal["passed", "failed", "inconclusive"]
 
 
 class Coordinate(msgspec.Struct):
-    """Where a value was measured: speed, 120, rad/s."""
+    """Coordinate of a measured value: speed, 120, rad/s."""
 
     name: str
     value: float
@@ -138,7 +138,7 @@ def measured(
 
 
 def outcome_line(outcome: ResultEntry) -> str:
-    """What was expected, and what it came to, in one line."""
+    """Expectation and outcome in one line."""
     said = outcome.text
     unit = f" {outcome.unit}" if outcome.unit else ""
     if outcome.robustness is not None:
@@ -235,5 +235,5 @@ def write_junit(path: Path, suites: Sequence[ET.Element]) -> None:
 
 
 def _text(text: str) -> str:
-    """Without what XML cannot hold."""
+    """Text without the characters that XML cannot hold."""
     return _IMPOSSIBLE.sub("\ufffd", text)

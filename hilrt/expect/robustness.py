@@ -26,7 +26,7 @@ TINY = 5e-324
 
 
 class Robustness(NamedTuple):
-    """At n samples.
+    """Robustness at n samples.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Robustness(NamedTuple):
     error: Floats
 
     def part(self, chosen: slice | Ints | NDArray[np.bool_]) -> Robustness:
-        """At some of the samples."""
+        """Robustness at some of the samples."""
         return Robustness(
             self.t_ns[chosen],
             self.value[chosen],
@@ -103,7 +103,7 @@ def of_samples(
 
 
 def nothing() -> Robustness:
-    """At no sample."""
+    """Robustness at no sample."""
     numbers, floats = np.empty(0, np.int64), np.empty(0)
     return Robustness(numbers, floats, floats, floats, numbers, numbers, floats)
 
@@ -116,7 +116,7 @@ def joined(blocks: Sequence[Robustness]) -> Robustness:
 
 
 def least_index(values: Floats, axis: int | None = None) -> Ints:
-    """Where the least value stands, the first of equals; NaN counts for nothing."""
+    """Index of the least value, the first of equals; NaN is ignored."""
     return np.asarray(np.argmin(np.where(np.isnan(values), np.inf, values), axis), np.int64)
 
 

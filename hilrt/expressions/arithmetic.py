@@ -189,7 +189,7 @@ def interval(points: Table, first: int, n: int, x: float) -> int:
 
 @compiled
 def share(points: Table, at: int, x: float) -> float:
-    """How far `x` is from one point of an axis to the next, from 0 to 1."""
+    """Fraction of the way of `x` from one point of an axis to the next, from 0 to 1."""
     begin = points[at].value
     w = (x - begin) / (points[at + 1].value - begin)
     return min(max(w, 0.0), 1.0)

@@ -1,4 +1,4 @@
-"""From typed trees to operations; the same operation on the same operands is emitted once."""
+"""Emits operations from typed trees; the same operation on the same operands only once."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def converted(from_unit: Unit, to_unit: Unit) -> tuple[float, float]:
 
 
 def _common(units: Sequence[Unit]) -> Unit:
-    """The first one that is none of a number in the text."""
+    """First character that belongs to no number in the text."""
     return next((unit for unit in units if unit is not None), None)
 
 
@@ -125,7 +125,7 @@ def _alike(units: Sequence[Unit]) -> list[Unit]:
 
 
 def _summands(code: int, units: Sequence[Unit]) -> list[Unit]:
-    """Of a sum or a difference: degC less degC is a difference in K; degC and degC have no sum."""
+    """Unit of a sum or a difference: degC - degC is a difference in K, degC + degC is refused."""
     a, b = units
     if a is None or b is None or a == UNSTATED or b == UNSTATED:
         return _alike(units)

@@ -70,7 +70,7 @@ def not_before(before: float, t: float) -> float:
 
 @compiled
 def newest(t_a: float, t_b: float) -> float:
-    """The later time; NaN if either is none."""
+    """Later of two times; NaN if either is NaN."""
     if t_a != t_a or t_b != t_b:
         return math.nan
     return t_a if t_a > t_b else t_b
@@ -78,7 +78,7 @@ def newest(t_a: float, t_b: float) -> float:
 
 @stage
 def take_samples(plan: Plan, state: State, given: StepInput) -> None:
-    """Take what has arrived; then do the operations of the session's expressions."""
+    """Take the samples that have arrived; then evaluate the session's expressions."""
     for i in range(len(state.outputs)):
         out, arrived = state.outputs[i], given.outputs[i]
         out.fresh = arrived.fresh and not plan.outputs[i].calculated
@@ -107,7 +107,7 @@ def read(out: Table, register: Table) -> None:
 def calculated_sample(register: Table, out: Table, told: int) -> None:
     """The value of a register as a sample of its channel, if there is something new in it.
 
-    `told`: a subsystem has told of a discontinuity, which the channel may show.
+    `told`: a subsystem has reported a discontinuity, which the channel may show.
     """
     before = out.t_newest
     unknown = register.value != register.value and out.newest != out.newest

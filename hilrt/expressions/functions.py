@@ -35,7 +35,7 @@ class Function:
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """All of them, in the order in which they are given without names."""
+        """Parameters in positional order."""
         return self.operands + self.numbers
 
 

@@ -109,7 +109,7 @@ def lookup_table(
 
 
 def at(text: str, column: int) -> str:
-    """Where in an expression something is, for people."""
+    """Place in an expression, in words."""
     flat = " ".join(text.split("\n"))
     if len(flat) <= SHOWN:
         return f"expression {flat!r}, column {column + 1}"
@@ -120,7 +120,7 @@ def at(text: str, column: int) -> str:
 
 
 class ExpressionRefused(Exception):
-    """What is wrong with an expression, and at which column, counted from 0."""
+    """Refusal of an expression: the reason, and the column, counted from 0."""
 
     def __init__(self, reason: str, column: int = 0) -> None:
         super().__init__(reason)

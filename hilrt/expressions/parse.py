@@ -1,4 +1,4 @@
-"""From the text of an expression to its typed tree, or to a refusal that names the place.
+"""Parses an expression to its typed tree, or refuses it and names the place.
 
 The text has the syntax of Python's expressions and is taken apart by Python's own parser; nothing
 of it is ever executed.
@@ -59,7 +59,7 @@ class Expression:
     where: str = ""
 
     def refused(self, refusal: ExpressionRefused) -> ConfigError:
-        """What is wrong with it, with its place."""
+        """Error with the place."""
         return _refused(self.text, self.where, refusal)
 
 
@@ -121,7 +121,7 @@ def _syntax_tree(source: str, before: int) -> ast.expr:
 
 
 def _refuse_comments(source: str, before: int) -> None:
-    """What stands behind a comment would be left out without a word."""
+    """Refuse comments: text behind one would be left out silently."""
     with contextlib.suppress(tokenize.TokenError):  # the parser says it better
         for token in tokenize.generate_tokens(io.StringIO(source).readline):
             if token.type == tokenize.COMMENT:
@@ -132,7 +132,7 @@ def _refuse_comments(source: str, before: int) -> None:
 
 
 def _in_words(source: str, before: int, error: SyntaxError) -> ExpressionRefused:
-    """What Python says of a text that is no expression, with what is meant here."""
+    """Translate Python's message about a text that is no expression."""
     words = re.finditer(r"\.\s*([^\W\d]\w*)", source)
     reserved = next((word for word in words if keyword.iskeyword(word[1])), None)
     if reserved is not None:
@@ -163,7 +163,7 @@ class CalculatedChannel:
 
 @dataclass(frozen=True)
 class KnownSignals:
-    """What expressions may name.
+    """Signals that expressions may name.
 
     Attributes
     ----------

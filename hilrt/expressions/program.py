@@ -1,4 +1,4 @@
-"""From expressions to a program: flat tables of operations, registers and memory.
+"""Makes a program of expressions: flat tables of operations, registers and memory.
 
 What two expressions have in common is computed once. Calculated channels stand in the order in
 which they need one another.

@@ -1,4 +1,4 @@
-"""From the syntax tree of Python's parser to the typed tree; a white list of nodes."""
+"""Makes the typed tree of Python's syntax tree, by a white list of nodes."""
 
 from __future__ import annotations
 
@@ -346,7 +346,7 @@ def _is_index(tree: ast.expr) -> bool:
 
 
 def _usage(name: str) -> str:
-    """How a function is called."""
+    """Usage of a function."""
     if name in FUNCTIONS:
         function = FUNCTIONS[name]
         return f"{name}({', '.join(map(_parameter(function), function.parameters))})"

@@ -81,7 +81,7 @@ def read_member(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
 
 
 def unpack_member(archive: zipfile.ZipFile, name: str, target: Path, limit: int) -> None:
-    """As `read_member`, to a file."""
+    """Unpack a member to a file; errors as those of `read_member`."""
     member = archive.getinfo(name)
     _check_method(member)
     with _telling_damage(), archive.open(member) as packed, target.open("wb") as file:
@@ -126,7 +126,7 @@ def _copy(packed: IO[bytes], file: IO[bytes], limit: int) -> int:
 
 
 def _target(member: zipfile.ZipInfo, folder: Path) -> Path:
-    """Where a member goes; `ArchiveError` for one that must not go anywhere."""
+    """Path that a member is unpacked to; `ArchiveError` for one that is refused."""
     name = member.filename
     path = PurePosixPath(name)
     bad = path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name or "\0" in name

@@ -23,7 +23,7 @@ def _finite(value: Any) -> Any:
 
 
 def parse_json(data: str | bytes) -> Any:
-    """What the text says; `ValueError` if it is no JSON."""
+    """Parse JSON; `ValueError` for other text."""
     try:
         return json.loads(data)
     except RecursionError:
@@ -36,7 +36,7 @@ NOT_MSGPACK = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 def decode_by(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T:
-    """Message in the data; `msgspec.MsgspecError` if it is none."""
+    """Message in the data; `msgspec.MsgspecError` for anything else."""
     try:
         return decoder.decode(data)
     except (UnicodeDecodeError, RecursionError) as error:

@@ -26,12 +26,12 @@ _KINDS = (
 
 
 def check_regular(path: Path) -> int:
-    """Size of a regular file, bytes; `OSError` for what is none."""
+    """Size of a regular file, bytes; `OSError` for anything else."""
     return _size(os.stat(path), path)
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """A regular file, opened for reading its bytes; `OSError` for what is none."""
+    """A regular file, opened for reading its bytes; `OSError` for anything else."""
     # Opening a pipe waits for its writer, without this flag; it does nothing to a file.
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY)
     try:
@@ -43,7 +43,7 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def read_regular(path: Path, limit: int = MAX_TEXT) -> bytes:
-    """Content of a regular file; `OSError` for what is none, or has more than `limit` bytes."""
+    """Content of a regular file; `OSError` for anything else, or more than `limit` bytes."""
     with open_regular(path) as file:
         data = file.read(limit + 1)
     if len(data) > limit:

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from hilrt.config.structs import InputOptions
-from hilrt.coupling.jacobian import LinearSubsystem
-from hilrt.coupling.probe import INSTANT_S, probe_jacobian
+from hilrt.coupling.jacobian import INSTANT_S, LinearSubsystem, probe_jacobian
 from hilrt.errors import ConfigError, SolverError
 from hilrt.fmu.derivatives import along, linearise, partial
 from hilrt.fmu.description import Fmu, read_fmu

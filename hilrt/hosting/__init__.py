@@ -1,8 +1,8 @@
 """A user's solver in a process: bringing it up, serving the master, relaying its log.
 
-Read in this order: `load_solver` with `import_module` and `check_params`, `hosted_solver` (checking
-what it returns), `describe_error`, `linearise` (its step as a matrix) and `linear_model` (its
+Read in this order: `load_solver` with `import_module`, `hosted_solver` (checking
+what it returns), `linearise` (its step as a matrix) and `linear_model` (its
 continuous dynamics), `reference_model` (the same of a model that stands for a subsystem),
-`solver_process` (``hilrt solver``), `log_relay`, `load_sequence` and
+`solver_process` (``hilrt solver``), `load_sequence` and
 `sequence_process` (``hilrt sequence``).
 """

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from hilrt.coupling.probe import probe_jacobian, probe_response
+from hilrt.coupling.jacobian import probe_jacobian, probe_response
 from hilrt.errors import SolverError
-from hilrt.hosting.describe_error import describe
+from hilrt.hosting.import_module import describe
 from hilrt.solver import Floats, InputPolynomial, Sample, Solver
 
 _FLOAT64 = np.dtype(np.float64)

@@ -9,8 +9,10 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import inspect
 import pkgutil
 import sys
+import traceback
 from collections.abc import Iterable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
@@ -19,7 +21,6 @@ from typing import Any
 
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError
-from hilrt.hosting.describe_error import describe
 
 #: Folders with models, in `sys.path` behind all others: for what the models import.
 _folders: list[str] = []
@@ -122,7 +123,7 @@ def _is_free(name: str, found: ModuleSpec) -> bool:
 
 
 def _places(spec: ModuleSpec) -> set[Path]:
-    """Its file; the folders of a package without one."""
+    """File of a module; the folders of a package without one."""
     places = spec.submodule_search_locations or [] if spec.origin is None else [spec.origin]
     return {Path(place).resolve() for place in places}
 
@@ -181,3 +182,24 @@ def _modules_beside(name: str, folders: Iterable[Path]) -> set[str]:
         except (ImportError, AttributeError):
             return set()
     return {package + dot + module.name for module in pkgutil.iter_modules(list(places))}
+
+
+# An exception of a user's code in one line, with the place in that code.
+
+#: Files of this room are no place to look at for a user.
+_HERE = Path(__file__).resolve().parent
+
+
+def describe(error: BaseException, cls: type | None = None) -> str:
+    """``"ValueError: what it says (file.py:12)"``; the line is the deepest one of `cls`'s file."""
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [frame for frame in frames if Path(frame.filename).resolve().parent != _HERE]
+    if cls is not None:
+        try:
+            own = str(Path(inspect.getfile(cls)).resolve())
+        except (TypeError, OSError):
+            own = ""
+        theirs = [f for f in theirs if str(Path(f.filename).resolve()) == own] or theirs
+    where = f" ({theirs[-1].filename}:{theirs[-1].lineno})" if theirs else ""
+    text = f": {error}" if str(error) else ""
+    return f"{type(error).__name__}{text}{where}"

@@ -14,8 +14,8 @@ import numpy as np
 
 from hilrt.coupling.jacobian import discretize
 from hilrt.errors import SolverError
-from hilrt.hosting.describe_error import describe
 from hilrt.hosting.hosted_solver import HostedSolver
+from hilrt.hosting.import_module import describe
 from hilrt.hosting.linearise import CannotLinearise, Differentiated, leaves, unlogged
 from hilrt.link import LARGEST_STATE, LinearModel
 from hilrt.solver import Floats
@@ -35,7 +35,7 @@ class CannotGoOn(SolverError):
 
 @runtime_checkable
 class KnowsItsMatrices(Protocol):
-    """A solver that need not be tried out, such as an FMU with directional derivatives."""
+    """A solver that need not be probed, such as an FMU with directional derivatives."""
 
     def linear_model(self, h: float) -> LinearModel | None:
         """A, B, C, D about the present state, for macro steps `h` [s]; None where unknown.
@@ -52,7 +52,7 @@ def may_have_linear_model(hosted: HostedSolver) -> bool:
 def find_linear_model(
     hosted: HostedSolver, u: Floats, h: float, within: float = math.inf
 ) -> LinearModel | None:
-    """A, B, C, D about the solver's state; None where it cannot be tried out.
+    """A, B, C, D about the solver's state; None where it cannot be probed.
 
     Parameters
     ----------
@@ -71,16 +71,16 @@ def find_linear_model(
         If the solver cannot be brought back to its state.
     """
     try:
-        return tried_out(hosted, u, h, within)
+        return probe(hosted, u, h, within)
     except CannotGoOn:
         raise
     except (Exception, SystemExit) as error:  # a trial for an estimate ends no session
-        log.debug("%s was not tried out: %s", type(hosted.solver).__name__, error)
+        log.debug("%s was not probed: %s", type(hosted.solver).__name__, error)
         return None
 
 
-def tried_out(hosted: HostedSolver, u: Floats, h: float, within: float = math.inf) -> LinearModel:
-    """As `find_linear_model`; `CannotLinearise`, or what the solver raises, says why it cannot."""
+def probe(hosted: HostedSolver, u: Floats, h: float, within: float = math.inf) -> LinearModel:
+    """Probe the solver; `CannotLinearise`, or the solver's own error, if that fails."""
     solver = hosted.solver
     if isinstance(solver, KnowsItsMatrices):
         try:
@@ -108,7 +108,7 @@ def _restore(hosted: HostedSolver, saved: Any) -> None:
         hosted.solver.restore_state(saved)
     except (Exception, SystemExit) as error:
         raised = describe(error, type(hosted.solver))
-        raise CannotGoOn(f"restore_state, when it had been tried out, raised {raised}") from error
+        raise CannotGoOn(f"restore_state, when it had been probed, raised {raised}") from error
 
 
 def _differentiated(hosted: HostedSolver, u: Floats, h: float, within: float) -> LinearModel:

@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hilrt.coupling.jacobian import LinearSubsystem
-from hilrt.coupling.probe import PERTURBATION
+from hilrt.coupling.jacobian import PERTURBATION, LinearSubsystem
 from hilrt.errors import HilrtError
 from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.solver import Floats, Port, Ports
@@ -35,7 +34,7 @@ NOISY_PERTURBATION, NOISE_SHARE = 1e-2, 0.01
 
 
 class CannotLinearise(Exception):
-    """Why a solver's step cannot be differentiated."""
+    """Reason why a solver's step cannot be differentiated."""
 
 
 class Dynamics(abc.ABC):
@@ -326,7 +325,7 @@ def rebuilt(state: Any, values: Iterator[Any]) -> Any:
 
 @contextlib.contextmanager
 def unlogged() -> Iterator[None]:
-    """Without the solver's log: where it is only tried out it may fail, which is expected."""
+    """Silence the solver's log while it is probed: failures are expected there."""
     logger = logging.getLogger("hilrt.solver")
     before, logger.disabled = logger.disabled, True
     try:

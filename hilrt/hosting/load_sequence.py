@@ -11,8 +11,7 @@ from hilrt.errors import ConfigError
 from hilrt.hosting.import_module import import_module
 from hilrt.hosting.load_solver import make_instance
 from hilrt.sequences.bench import Setting
-from hilrt.sequences.sequence import Sequence
-from hilrt.sequences.stepper import SequenceStepper
+from hilrt.sequences.sequence import Sequence, SequenceStepper
 
 
 def load_sequence(

@@ -1,6 +1,6 @@
-"""A model that answers about as a subsystem does that cannot be tried out itself.
+"""A model that responds about as a subsystem that cannot be probed itself.
 
-It is made in the master's process before the first tick and tried out about the subsystem's start
+It is made in the master's process before the first tick and probed about the subsystem's start
 (`linear_model`), for the estimate of the coupling's error alone: it makes no samples and acts on
 nothing. Its ports are the subsystem's by name, in units of its own.
 """
@@ -18,7 +18,7 @@ from hilrt.config.from_toml import nearest
 from hilrt.config.structs import SubsystemOptions
 from hilrt.errors import ConfigError
 from hilrt.hosting.hosted_solver import HostedSolver
-from hilrt.hosting.linear_model import tried_out
+from hilrt.hosting.linear_model import probe
 from hilrt.hosting.load_solver import load_solver
 from hilrt.link import CodeRun, LinearModel
 from hilrt.solver import Floats, Port, Ports, Solver
@@ -52,7 +52,7 @@ def runs_reference(options: SubsystemOptions) -> CodeRun | None:
 
 
 def wrong_ports(solver: Solver, ports: Ports, coupled: Coupled) -> Iterator[str]:
-    """What keeps a model from standing for a subsystem, a line each, with a remedy.
+    """Reasons why a model cannot stand for a subsystem, a line each, with a remedy.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def try_reference(
     Raises
     ------
     ConfigError
-        Why it cannot stand for the subsystem, or cannot be tried out.
+        Why it cannot stand for the subsystem, or cannot be probed.
     """
     problems = list(wrong_ports(solver, ports, coupled))
     if problems:
@@ -122,9 +122,9 @@ def try_reference(
     start[inputs.to] = inputs.factor * u[inputs.of] + inputs.offset
     try:
         hosted.initialize(0.0, start)
-        found = tried_out(hosted, start, h)
+        found = probe(hosted, start, h)
     except Exception as error:  # of the user's model: a trial for an estimate ends no session
-        raise ConfigError(f"cannot be tried out: {error}") from error
+        raise ConfigError(f"cannot be probed: {error}") from error
     nu, ny = (sum(port.size for port in side) for side in ports)
     B, D = np.zeros((len(found.A), nu)), np.zeros((ny, nu))
     C = np.zeros((ny, len(found.A)))

@@ -16,10 +16,12 @@ import math
 import signal
 import sys
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType, MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -28,10 +30,10 @@ from hilrt.errors import ConfigError, HilrtError, ProtocolError, SolverError
 from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.hosting.linear_model import find_linear_model, may_have_linear_model
 from hilrt.hosting.load_solver import load_solver
-from hilrt.hosting.log_relay import LogRelay
 from hilrt.peers import wire
 from hilrt.peers.linear_answer import linear_answer
 from hilrt.peers.peer import Peer
+from hilrt.peers.wire import Event
 from hilrt.solver import Sample, Solver
 from hilrt.timing import host
 
@@ -314,3 +316,58 @@ def _on_unraisable(problem: sys.UnraisableHookArgs) -> None:
     again = threading.Timer(AGAIN_S, signal.pthread_kill, (main_thread, signal.SIGTERM))
     again.daemon = True
     again.start()
+
+
+# Warnings that a solver process logs, for the session's log.
+
+#: Messages kept until they are sent; all of them are in the process's own log.
+KEPT = 64
+#: Time between two tellings, s: a solver that warns at every step must not burden the master.
+PAUSE_S = 1.0
+
+
+class LogRelay(logging.Handler):
+    """Keeps what is logged, from any thread, until the thread that owns the peer tells it.
+
+    Parameters
+    ----------
+    now : callable
+        A clock, s.
+
+    Attributes
+    ----------
+    lost : int
+        Messages that found no place, since the last `tell`.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(logging.WARNING)
+        self._now = now
+        self._kept: deque[Event] = deque()
+        self._told_at = -PAUSE_S
+        self.lost = 0
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is anything to tell, and the last time was a while ago."""
+        return bool(self._kept) and self._now() - self._told_at >= PAUSE_S
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep one message."""
+        if len(self._kept) < KEPT:
+            level: Literal["error", "warning"] = "warning"
+            if record.levelno >= logging.ERROR:
+                level = "error"
+            self._kept.append(Event(level=level, cause="log", text=record.getMessage()))
+        else:
+            self.lost += 1
+
+    def tell(self, peer: Peer) -> None:
+        """Send what was kept, and how much was not."""
+        self._told_at = self._now()
+        for _ in range(len(self._kept)):
+            peer.send(self._kept.popleft())
+        lost, self.lost = self.lost, 0
+        if lost:
+            text = f"{lost} more messages, which only the log of its process has"
+            peer.send(Event(level="warning", cause="log", text=text))

@@ -52,7 +52,7 @@ _ENVIRONMENT = {
 
 
 class ProcessLimits(NamedTuple):
-    """What a child may take: memory [bytes], processor time [s], and time for an answer [s]."""
+    """Limits of a child: memory [bytes], processor time [s], and time for an answer [s]."""
 
     memory: int
     processor_s: int

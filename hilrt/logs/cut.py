@@ -186,7 +186,7 @@ def _moved(
 def _extras(
     copy: _CutCopy, k: int, path: Path, *, alone: bool
 ) -> Callable[[records.Metadata | records.Attachment], None]:
-    """What becomes of the metadata and attachments of the k-th log: the first one's stay."""
+    """Make the copier of the k-th log's metadata and attachments."""
 
     def take(piece: records.Metadata | records.Attachment) -> None:
         if isinstance(piece, records.Metadata):

@@ -73,7 +73,7 @@ class BusNumbers:
         return wanted
 
     def notes(self, count_from: int = 0) -> list[str]:
-        """Which of several buses is which channel, where their names do not say it.
+        """Note which channel each of several buses is, where their names do not say it.
 
         Formats whose channels count from 1 have number 0 as channel 1: `count_from`.
         """

@@ -78,7 +78,7 @@ class PackedBlock(msgspec.Struct, array_like=True):
 
 
 class ForeignAnswer(msgspec.Struct, omit_defaults=True):
-    """What was asked for, and how the source stands.
+    """Answer to a request, with the state of the source.
 
     `refused`: the file cannot be read, and why; `missing`: a package that is not installed.
     `stream` is that of a part, or -1; a stream has ended where `more` is false.
@@ -116,7 +116,7 @@ def decode_request(data: bytes) -> Request:
 
 
 def decode_answer(data: bytes) -> ForeignAnswer:
-    """Answer in a message; `msgspec.MsgspecError` if it is none."""
+    """Answer in a message; `msgspec.MsgspecError` for anything else."""
     answer: ForeignAnswer = decode_by(_answers, data)
     return answer
 
@@ -154,7 +154,7 @@ class ForeignSource(Source):
             raise
 
     def topics(self) -> list[Topic]:
-        """As the file has them."""
+        """Topics in the order of the file."""
         if self._topics is None:
             self._topics = self._ask(Ask("topics")).topics
         return self._topics

@@ -41,7 +41,7 @@ class FrameTextError(ValueError):
 
 
 class NotAFrame(Exception):
-    """A line about something else than a frame that is taken; its text says what, in the plural."""
+    """Line about something else than a supported frame; its text names it, in the plural."""
 
 
 class CanSource(FrameSource):
@@ -78,7 +78,7 @@ def _read_lines(
     lines: Iterable[str],
     read_line: Callable[[str], LoggedFrame | None],
 ) -> Iterator[LoggedFrame]:
-    """Frames of the lines; what is none is counted, and too much of it is another format."""
+    """Yield the frames of the lines; count other lines, of which too many mean another format."""
     found, unread = 0, 0
     skipped: Counter[str] = Counter()
     first = ""
@@ -332,7 +332,7 @@ class AscReader:
         return int(text, self._base) & _IDENTIFIER, flags
 
     def _data(self, words: list[str]) -> bytes:
-        """Bytes up to the first word that is none: some tools write the length of the frame."""
+        """Bytes up to the first other word: some tools write the length of the frame."""
         found = bytearray()
         for word in words:
             if not word.isalnum() or len(word) > 3:

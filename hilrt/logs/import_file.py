@@ -111,7 +111,7 @@ def entry(signal: Signal) -> list[Any]:
 
 @dataclass
 class Imported:
-    """What an import brought.
+    """Result of an import.
 
     `unknown_frames` counts those of `frames` that no database knows; 0 without one.
     """

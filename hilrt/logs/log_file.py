@@ -181,7 +181,7 @@ class TopicContents:
 
 @dataclass
 class Contents:
-    """What a log holds; times in ns.
+    """Content of a log; times in ns.
 
     Attributes
     ----------
@@ -221,7 +221,7 @@ def read_contents(path: Path) -> Contents:
 
 
 def read_index(path: Path) -> Contents | None:
-    """As `read_contents`, for a log that has an index; None for others."""
+    """Read the contents of a log that has an index; None for others."""
     contents = _empty(path)
     return _in_session_time(contents) if _from_index(contents) else None
 

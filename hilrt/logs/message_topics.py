@@ -1,4 +1,4 @@
-"""Which message the frames of a log are, and under which topic its signals go."""
+"""Assignment of frames in a log to messages, and of their signals to topics."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class GroupsInLog:
         )
 
     def notes(self) -> list[str]:
-        """What did not come whole."""
+        """Notes on incomplete messages."""
         count = sum(assembler.incomplete for assembler in self._assemblers.values())
         text = "J1939 groups of several frames of which some are missing"
         return [f"{count:,} {text}"] if count else []
@@ -66,7 +66,7 @@ class MessageTopic(NamedTuple):
 
 
 class BusMessages(Protocol):
-    """Which messages frames on a bus may be; see `LoadedDatabases`."""
+    """Messages that frames on a bus may be; see `LoadedDatabases`."""
 
     def on_bus(self, bus: str) -> list[Message] | None:
         """Messages, None without a database."""
@@ -200,7 +200,7 @@ class MessageTopics:
             self._unknown_ids.setdefault(Frame(can_id, b"").text)
 
     def notes(self) -> list[str]:
-        """What could not be told apart or is not known, once all frames have been looked for."""
+        """Notes on ambiguous or unknown frames, once all frames have been looked up."""
         notes = self._databases.lost(self._tables)
         notes += [
             f"{count:,} frames on bus {bus!r}, for which no database was given"
@@ -274,7 +274,7 @@ class TopicDecoders:
         return decoder
 
     def notes(self) -> list[str]:
-        """What the frames did not give."""
+        """Notes on what the frames lack."""
         made = [decoder for decoder in self._decoders.values() if decoder is not None]
         return self._problems + [
             text for decoder in made for text in decoder.counts.texts(decoder.message.name)

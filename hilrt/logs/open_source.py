@@ -1,4 +1,4 @@
-"""Which format a file has, and its reader, imported when there is such a file."""
+"""Chooses a file's format and reader, which is imported when there is such a file."""
 
 from __future__ import annotations
 

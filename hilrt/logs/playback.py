@@ -61,7 +61,7 @@ class Tape:
 
 @dataclass
 class Played:
-    """What was sent, and how well the times were met.
+    """Frames that were sent, and how well the times were met.
 
     Attributes
     ----------
@@ -286,7 +286,7 @@ def play_on_bus(
 
 
 def describe(played: Played) -> list[str]:
-    """What was sent, in words."""
+    """Summary of what was sent, in words."""
     found = played.as_json()
     error = found["error_us"]
     off = played.took_s - played.due_s

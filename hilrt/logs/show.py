@@ -59,7 +59,7 @@ def rate(contents: Contents, topic: TopicContents) -> float:
 
 
 def info_lines(contents: Contents) -> Iterator[str]:
-    """What the log is, in words."""
+    """Description of the log, line by line."""
     started = datetime.datetime.fromtimestamp(
         (contents.epoch_ns + contents.start_ns) / 1e9, datetime.UTC
     )

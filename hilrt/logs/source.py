@@ -57,7 +57,7 @@ class Source(abc.ABC):
         """Signals by common times, from the head of the file; `ConfigError` if it is unreadable."""
 
     def read_head(self) -> list[Topic]:
-        """As `topics`, where these need no look at the whole file."""
+        """Topics, from the head of the file where that suffices."""
         return self.topics()
 
     @abc.abstractmethod
@@ -98,7 +98,7 @@ class Source(abc.ABC):
         return np.rint(np.asarray(seconds, np.float64) * 1e9).astype(np.int64)
 
     def fail(self, text: str) -> ConfigError:
-        """What is wrong with the file, to raise."""
+        """Make the error to raise about the file."""
         where = "" if self.label == str(self.path) else f"{self.label}: "
         return ConfigError(f"{where}{self.path}: {text}")
 
@@ -109,7 +109,7 @@ class FrameSource(Source):
     kind = "CAN log"
 
     def topics(self) -> list[Topic]:
-        """None: frames mean nothing without a database."""
+        """Return nothing: frames need a database."""
         return []
 
     def blocks(self, wanted: Collection[str] | None = None) -> Iterator[Block]:
@@ -162,7 +162,7 @@ def new_file(path: Path, *, replace: bool = False) -> Iterator[Path]:
 
 @dataclass
 class Exported:
-    """What an export wrote, and what it left out."""
+    """Result of an export, and what it left out."""
 
     path: Path
     rows: int = 0

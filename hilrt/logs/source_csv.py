@@ -158,7 +158,7 @@ class CsvSource(Source):
 
 
 def _name_and_unit(cell: str) -> tuple[str, str]:
-    """Of ``torque [N*m]`` or ``torque (N*m)``: what the last brackets hold, and what is before.
+    """Split ``torque [N*m]`` or ``torque (N*m)`` into name and unit.
 
     Not by a regular expression, which takes a minute for 100,000 brackets.
     """

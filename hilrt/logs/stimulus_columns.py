@@ -160,7 +160,7 @@ def _cleaned(rows: Floats, shift: float) -> Floats:
 
 
 def _in_words(points: Floats, name: str, path: Path, segment: StimulusSegment, step: float) -> str:
-    """How a column is read at the ticks."""
+    """Describe how a column is read at the ticks."""
     between = "straight lines" if segment.interpolation == "linear" else "the last value"
     text = (
         f"{name} of {path.name}: {len(points):,} rows over {points[-1, 0]:g} s, "

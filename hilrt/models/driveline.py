@@ -168,7 +168,7 @@ class Driveline:
         return math.sqrt(q + math.sqrt(q * q + turbine_speed**4))
 
     def power_flows(self, torque: float, brake: float) -> dict[str, float]:
-        """Where the engine's power goes at the present state, W; ``engine`` = sum of the others."""
+        """Flows of the engine's power at the present state, W; ``engine`` = sum of the others."""
         s, d = self.state, self.data
         w, v = s.engine_speed, s.vehicle_speed
         dw, dv = self.derivatives(torque, w, v, s.ratio, s.lockup, brake)

@@ -121,7 +121,7 @@ def _points(file: str, rows: list[tuple[int, list[str]]], scale: float) -> Drive
 
 @dataclass(slots=True)
 class DriverState:
-    """What the driver remembers: both pedals in %, and the PI controller's integral in N."""
+    """State of the driver: both pedals in %, and the PI controller's integral in N."""
 
     pedal: float = 0.0
     brake: float = 0.0

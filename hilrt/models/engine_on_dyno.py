@@ -38,7 +38,7 @@ class EngineOnDyno(Solver):
         self._state: State = (0.0, 0.0, 0.0, 0.0)
 
     def initialize(self, t0: float, u0: Floats) -> Sample:
-        """At the demanded speed, with the torque that belongs to the pedal."""
+        """Start at the demanded speed, with the torque that belongs to the pedal."""
         speed, pedal = u0.tolist()
         indicated = indicated_torque(speed, pedal)
         twist = (indicated - drag_torque(speed)) / SHAFT_STIFFNESS

@@ -60,7 +60,7 @@ PRESSURE_NOISE = 5e3  # Pa
 
 
 class AxisMode(IntEnum):
-    """What the axis controls."""
+    """Quantity that the axis controls."""
 
     POSITION = 0
     FORCE = 1

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 
 from hilrt.models.bench_sequence import Demand
-from hilrt.models.dynamometer import CYCLE_S, DynoData, DynoDemand
-from hilrt.models.dyno_bench import DynoBench
+from hilrt.models.dynamometer import CYCLE_S, DynoBench, DynoData, DynoDemand
 
 # ---- motor and inverter ------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""From the recorder's frames to the telemetry stream that the relay sends. No I/O, no clock.
+"""Makes the relay's telemetry stream of the recorder's frames. No I/O, no clock.
 
 Everything is computed from the recorder's frames, so that it costs the master nothing. Expensive
 topics (``minmax``, ``full/NAME``, ``each/NAME``) are made only while they are subscribed to.
@@ -13,8 +13,7 @@ import msgspec
 import numpy as np
 
 from hilrt.monitor import stream
-from hilrt.monitor.flag_spans import change_of
-from hilrt.monitor.stream import Full, Happening, Head, SessionGraph, Signals
+from hilrt.monitor.stream import Full, Happening, Head, SessionGraph, Signals, change_of
 from hilrt.record.decimate import IntervalExtremes
 from hilrt.record.messages import BATCH, ROWS, Begin, RecordEvent, decode
 from hilrt.solver import Floats

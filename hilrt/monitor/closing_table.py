@@ -1,4 +1,4 @@
-"""What stands on the terminal at the end of a session, from `summary.json`."""
+"""Table on the terminal at the end of a session, from `summary.json`."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _headed(*headings: str, left: int = 1) -> Table:
 
 
 def _results(summary: Mapping[str, Any]) -> Table | None:
-    """What tests have come to, those that have not passed first."""
+    """Results of tests; those that have not passed come first."""
     rows = result_rows(summary)
     if not rows:
         return None
@@ -140,7 +140,7 @@ def _ledger(summary: Mapping[str, Any]) -> Table | None:
 
 
 def _answers(summary: Mapping[str, Any]) -> Table | None:
-    """Where the time of the subsystems' answers went."""
+    """Breakdown of the time of the subsystems' answers."""
     headings = ("answers, time in µs", "", *(heading for _, heading in _PERCENTILES))
     table = _headed(*headings, left=2)
     for name, peer in (summary.get("peers") or {}).items():
@@ -151,7 +151,7 @@ def _answers(summary: Mapping[str, Any]) -> Table | None:
 
 
 def _flag_times(summary: Mapping[str, Any]) -> Table | None:
-    """How often each cause came up, and the share of the session and of a second it affected."""
+    """Counts of each cause, and the shares of the session and of a second that it affected."""
     rows = flag_rows(summary)
     if not rows:
         return None

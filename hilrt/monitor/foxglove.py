@@ -35,7 +35,7 @@ from hilrt.monitor.stream import Full, Happening, Head, Signals, array
 from hilrt.monitor.telemetry import RaisedFlag, Status
 from hilrt.monitor.viewer import Viewer
 from hilrt.peers.addresses import parse_address
-from hilrt.record import cdr, log_entry
+from hilrt.record import cdr
 from hilrt.record.messages import EVENTS, Topic
 
 #: How often the stream is looked at, s.
@@ -66,7 +66,7 @@ class PeerMessage(msgspec.Struct):
 
 
 class StateMessage(msgspec.Struct):
-    """What the channel ``/state`` says: a `Status` without values, and what was lost on the way.
+    """Message of ``/state``: a `Status` without values, and the losses on the way.
 
     `lost_ticks` never reached the stream; `missed_messages` of the stream never reached the bridge.
     """
@@ -128,7 +128,7 @@ class Bridge:
         self.server = FoxgloveServer(host, port, token)
         self.port = self.server.port
         self._state = self.server.open(STATE, json_content(json_schema(StateMessage)))
-        self._events = self.server.open(EVENTS, json_content(log_entry.SCHEMA))
+        self._events = self.server.open(EVENTS, json_content(cdr.LOG_SCHEMA))
         self._rows: list[tuple[slice, tuple[FoxgloveChannel, FoxgloveChannel, FoxgloveChannel]]]
         self._rows = []
         self._full: dict[str, FoxgloveChannel] = {}
@@ -150,7 +150,7 @@ class Bridge:
                 end = time.monotonic() + LAST_LOOK_S
 
     def turn(self) -> None:
-        """Take what has arrived, and pass it on."""
+        """Process what has arrived, and pass it on."""
         self._viewer.take()
         self._follow_head()
         for client, topic, change in self.server.changes():
@@ -262,9 +262,7 @@ class Bridge:
 
     def _log_event(self, event: Happening, client: int) -> None:
         log_time = self._wall_ns(event.t)
-        text = log_entry.entry(
-            log_time, event.t, event.level, event.cause, event.source, event.text
-        )
+        text = cdr.log_entry(log_time, event.t, event.level, event.cause, event.source, event.text)
         self._events.log(text, log_time, client)
 
     def _state_message(self, status: Status) -> bytes:

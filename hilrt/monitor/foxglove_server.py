@@ -23,8 +23,7 @@ from tornado.websocket import WebSocketHandler
 
 from hilrt.monitor.limited_server import LimitedServer, trust
 from hilrt.monitor.operator_commands import same_key
-from hilrt.monitor.own_ports import listen_at
-from hilrt.monitor.read_token import PARAMETER, given_token
+from hilrt.monitor.read_token import PARAMETER, given_token, listen_at
 
 PROTOCOLS = ("foxglove.sdk.v1", "foxglove.websocket.v1")
 #: Levels of a status.
@@ -45,7 +44,7 @@ _NO_TOKEN = "give the token: open the address that the session prints"
 
 
 class Subscription(msgspec.Struct, rename="camel"):
-    """What a client calls its subscription to a channel."""
+    """Client's name for its subscription to a channel."""
 
     id: int
     channel_id: int
@@ -60,7 +59,7 @@ class Asked(msgspec.Struct, rename="camel"):
 
 
 class ChannelContent(NamedTuple):
-    """What the messages of a channel are.
+    """Format of a channel's messages.
 
     Attributes
     ----------

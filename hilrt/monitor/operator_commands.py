@@ -108,7 +108,7 @@ def encode(message: OperatorCommand | Reply) -> bytes:
 
 
 def decode_command(frame: bytes) -> OperatorCommand:
-    """Command in a frame, its name cut to length; `msgspec.MsgspecError` if it is none.
+    """Command in a frame, its name cut to length; `msgspec.MsgspecError` for anything else.
 
     This includes a note longer than `MAX_TEXT`, which is not kept in part, and numbers that the
     action cannot mean. NaN is one only for ``adjust``, where it gives an input back.
@@ -138,7 +138,7 @@ def _check_numbers(command: OperatorCommand) -> None:
 
 
 def decode_reply(frame: bytes) -> Reply:
-    """Reply in a frame; `msgspec.MsgspecError` if it is none."""
+    """Reply in a frame; `msgspec.MsgspecError` for anything else."""
     reply: Reply = decode_by(_replies, frame)
     return reply
 
@@ -293,7 +293,7 @@ class CommandClient:
         return self._number
 
     def replies(self) -> list[tuple[int, Reply]]:
-        """What has been answered since the last call, with the commands' numbers.
+        """Answers since the last call, with the commands' numbers.
 
         A command without an answer is answered here, once, after `ANSWER_S`.
         """

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections import deque
+from collections.abc import Iterable, Sequence
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -14,8 +16,6 @@ from rich.table import Table
 from rich.text import Text
 
 from hilrt.monitor.closing_table import COLOURS
-from hilrt.monitor.short_names import short_names
-from hilrt.monitor.sparkline import LENGTH, Traces
 from hilrt.monitor.telemetry import RaisedFlag, Status, doing, message_of, not_passed, result_words
 from hilrt.wording import number, words
 
@@ -179,7 +179,7 @@ def event_line(t: float, text: str) -> str:
 
 
 def closing_line(status: Status) -> str:
-    """How a session ended, in one line."""
+    """End of a session, in one line."""
     parts = [status.state, f"at {status.t:.1f} s"]
     parts += [part for part in (status.verdict, status.message) if part]
     return f"{status.session}: {', '.join(parts)}"
@@ -262,3 +262,96 @@ def _flags(flags: Sequence[RaisedFlag]) -> Text:
     if not flags:
         return Text("no flags", style="green")
     return Text(f"flags: {flag_words(flags)}", style="yellow")
+
+
+# Names that are shortened to a width, from the left, and stay different.
+
+ELLIPSIS = "…"
+#: Letters of a name that are kept in any case.
+LEAST = 4
+
+
+def short_names(names: Iterable[str], width: int) -> dict[str, str]:
+    """Each name as it is shown within `width` letters.
+
+    The end of a name says most. Names that would look the same then keep, in front of their end,
+    the part in which they differ.
+    """
+    width = max(width, LEAST)
+    shown = {name: _tail(name, width) for name in names}
+    same: dict[str, list[str]] = {}
+    for name, short in shown.items():
+        same.setdefault(short, []).append(name)
+    for group in same.values():
+        if len(group) > 1:
+            shown |= _distinguished(group, width)
+    return shown
+
+
+def _tail(name: str, width: int) -> str:
+    return name if len(name) <= width else ELLIPSIS + name[1 - width :]
+
+
+def _distinguished(group: Sequence[str], width: int) -> dict[str, str]:
+    """Names with equal ends, told apart by their parts between the equal ones, or by numbers."""
+    before = _common(group)
+    after = _common([name[before:][::-1] for name in group])
+    for kept in range(1, width - 2):
+        short = {}
+        for name in group:
+            part = name[before : len(name) - after]
+            part = part if len(part) <= kept else part[:kept]
+            end = width - len(part) - 2
+            short[name] = ELLIPSIS + part + ELLIPSIS + (name[-end:] if end > 0 else "")
+        if len(set(short.values())) == len(group):
+            return short
+    return {name: _tail(f"{name} {i}", width) for i, name in enumerate(group, 1)}
+
+
+def _common(names: Sequence[str]) -> int:
+    """Number of letters with which all names begin."""
+    first, last = min(names), max(names)
+    return next(
+        (i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first)
+    )
+
+
+# Small plots for the terminal view: the newest values of each signal as a row of bars.
+
+BARS = "▁▂▃▄▅▆▇█"
+#: Values kept per signal, one per status.
+LENGTH = 10
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Values as bars between the smallest and the largest of them; a gap where there is none."""
+    finite = [value for value in values if math.isfinite(value)]
+    if not finite:
+        return " " * len(values)
+    low, high = min(finite), max(finite)
+    scale = (len(BARS) - 1) / (high - low) if high > low else 0.0
+    return "".join(
+        BARS[round((value - low) * scale)] if math.isfinite(value) else " " for value in values
+    )
+
+
+class Traces:
+    """The newest values of each signal, for the small plots."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, deque[float]] = {}
+        self._t = -math.inf
+
+    def add(self, status: Status) -> None:
+        """Take the values of a status that is newer than those before."""
+        if not status.values or status.t == self._t:
+            return
+        if status.t < self._t:
+            self._values.clear()
+        self._t = status.t
+        for name, value in status.values.items():
+            self._values.setdefault(name, deque(maxlen=LENGTH)).append(value)
+
+    def plot(self, name: str) -> str:
+        """The small plot of a signal; empty before its first value."""
+        return sparkline(self._values.get(name, ()))

@@ -13,12 +13,17 @@ import logging
 import os
 import re
 import secrets
+import socket
 import stat
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+
+from hilrt.config.session_tables import MonitorTable
+from hilrt.errors import ConfigError
+from hilrt.peers.addresses import bind, parse_address, why_not_bound
 
 #: Environment variable with another token, for this process.
 READ_TOKEN_VARIABLE = "HILRT_READ_TOKEN"
@@ -41,7 +46,7 @@ def read_token() -> str:
 
 
 def token_file() -> Path:
-    """Where the account's token is kept; `ValueError` for an account without a home."""
+    """Path of the account's token; `ValueError` for an account without a home."""
     if os.name == "nt":
         parent = Path(os.environ.get("LOCALAPPDATA") or os.path.expanduser("~"))
     else:
@@ -82,7 +87,7 @@ def keep_out_of_logs(token: str) -> None:
 
 
 def _kept(file: Path, made: str) -> str:
-    """What the file holds; `made` is written where others can read it, or it holds nothing.
+    """Read the file's token; write `made` where others can read the file, or it is empty.
 
     Of several processes that write at a time, one does; the others read that.
     """
@@ -104,3 +109,62 @@ def _kept(file: Path, made: str) -> str:
     if not text or any(c.isspace() or not c.isprintable() for c in text):
         raise ValueError(f"{file} holds no token")
     return text
+
+
+# Ports that a session file names for its watchers: bound, or found taken, before anything starts.
+#
+# Otherwise an operator could see, and command, another session than the one that was started.
+
+#: Connections that wait until the page's process takes them.
+BACKLOG = 128
+
+
+def bind_page(address: str) -> list[socket.socket]:
+    """Sockets that listen at the page's address, one for each network address that it stands for.
+
+    `ConfigError` if it is taken, or no address of this machine.
+    """
+    try:
+        return listen_at(*parse_address(address))
+    except OSError as error:
+        raise _refusal("page", address, error) from None
+
+
+def listen_at(host: str, port: int) -> list[socket.socket]:
+    """The same; `OSError` if it is taken."""
+    bound: list[socket.socket] = []
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, _, _, where in dict.fromkeys(found):
+            bound.append(bind(family, kind, where))
+            bound[-1].listen(BACKLOG)
+    except OSError:
+        close(bound)
+        raise
+    return bound
+
+
+def refuse_taken(table: MonitorTable) -> None:
+    """`ConfigError` if a port that another process is going to bind is taken already.
+
+    Names of network interfaces are left to that process.
+    """
+    wanted = {"listen": table.listen, "commands": table.commands, "foxglove": table.foxglove}
+    for key, address in wanted.items():
+        error = why_not_bound(address or "")
+        if error is not None:
+            raise _refusal(key, str(address), error)
+
+
+def close(sockets: list[socket.socket]) -> None:
+    """Free the port."""
+    for one in sockets:
+        with contextlib.suppress(OSError):
+            one.close()
+
+
+def _refusal(key: str, address: str, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"[monitor] {key} = {address!r}: {(error.strerror or str(error)).lower()}; end what "
+        f"listens there (another session?), or give another address: --set monitor.{key}=…"
+    )

@@ -58,7 +58,7 @@ MAX_OPEN = 256
 
 
 class RelaySettings(msgspec.Struct, kw_only=True):
-    """Where the relay listens, and which commands it passes on. Addresses are ZeroMQ endpoints.
+    """Addresses of the relay (ZeroMQ endpoints), and the commands that it forwards.
 
     `rows` (from the recorder), `telemetry` and `commands` are bound here; `status` and `master` are
     connected to. `public_telemetry` and `public_commands` are for other machines, empty for none.
@@ -100,9 +100,9 @@ class Relay:
     stop : bool
         Ends `run`.
     wrong_tokens : int
-        Commands with a wrong token that the session has not been told of.
+        Commands with a wrong token that have not been reported to the session.
     report_at : float
-        Monotonic time from which on it is told, s.
+        Monotonic time from which on they are reported, s.
     defects : int
         Messages that were dropped because taking them raised an exception.
     """
@@ -186,7 +186,7 @@ class Relay:
     def handle(self, take: Callable[[], None]) -> None:
         """Take one message. A defect that it meets costs this message, and never the relay.
 
-        Safe and stop come this way. The session is told; the traceback is in the relay's log.
+        Safe and stop come this way. The session is notified; the traceback is in the relay's log.
         """
         try:
             take()
@@ -233,7 +233,7 @@ class Relay:
         self._pass_on(frames[:-1], command)
 
     def refusal(self, command: OperatorCommand, now: float) -> str:
-        """Why a command is not passed on; empty if it is."""
+        """Reason to refuse a command; empty if it is passed on."""
         control = self._settings.head.control
         if not control:
             return "refused: this session is read-only ([monitor] control in its file)"

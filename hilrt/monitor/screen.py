@@ -19,8 +19,7 @@ from rich.live import Live
 
 from hilrt.monitor.operator_commands import CommandClient
 from hilrt.monitor.operator_keys import OperatorKeys, typing
-from hilrt.monitor.panel import closing_line, live_view, plain_line
-from hilrt.monitor.sparkline import Traces
+from hilrt.monitor.panel import Traces, closing_line, live_view, plain_line
 from hilrt.monitor.telemetry import Status
 
 #: Silence after which a session is taken as ended, and after which its status is old, s.
@@ -53,7 +52,7 @@ class StatusSource(Protocol):
 
     @property
     def age(self) -> float:
-        """How long the session has been silent, s."""
+        """Time since the session was heard, s."""
 
     def take(self, wait_ms: int) -> bool:
         """Wait for a status for at most `wait_ms` [ms]; whether there is a new one."""
@@ -146,7 +145,7 @@ class Screen:
 
     @property
     def _silent_s(self) -> float:
-        """How long the session has been silent, s; 0 while that is not long."""
+        """Time since the session was heard, s; 0 while that is short."""
         age = self._source.age
         ended = self._source.status is not None and self._source.status.state in FINAL_STATES
         return age if age > NO_DATA_S and not ended else 0.0

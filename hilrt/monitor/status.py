@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from hilrt.monitor.open_prompts import OpenPrompts
 from hilrt.monitor.telemetry import (
     BondStatus,
     PeerStatus,
     Percentiles,
+    PromptStatus,
     RaisedFlag,
     ResultStatus,
     Status,
@@ -22,6 +22,7 @@ from hilrt.monitor.telemetry import (
 from hilrt.reliability.estimates import errors_of
 from hilrt.reliability.flags import active_flags, flag_totals
 from hilrt.reliability.verdict import SessionCourse, verdict
+from hilrt.sequences.prompts import Question
 from hilrt.timing.histogram import Recent
 from hilrt.timing.monotonic import monotonic_ns
 
@@ -76,7 +77,7 @@ class Shown(Protocol):
 
     @property
     def exchange(self) -> Exchanged:
-        """What has come from the subsystems."""
+        """Counts of what was received from the subsystems."""
         ...
 
 
@@ -252,3 +253,60 @@ class StatusPublisher:
     def _values(self, names: Sequence[str], values: Sequence[float]) -> dict[str, float]:
         order = range(len(names)) if self.order is None else self.order
         return {names[i]: values[i] for i in order}
+
+
+# Questions of test sequences that wait for an operator, as the session knows them.
+
+#: More are not shown; a sequence that asks without an end must not fill the status.
+MAX_PROMPTS: Final = 20
+
+_decoder = msgspec.json.Decoder(Question)
+
+
+class OpenPrompts:
+    """Takes what sequences ask; an answer, or its time, ends that."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._open: dict[int, tuple[PromptStatus, int]] = {}
+
+    def ask(self, sequence: str, text: str) -> None:
+        """Read a question from its event; other events stay events alone."""
+        try:
+            question = _decoder.decode(text)
+        except msgspec.MsgspecError:
+            return
+        if len(self._open) >= MAX_PROMPTS:
+            return
+        self._count += 1
+        shown = PromptStatus(
+            self._count,
+            sequence,
+            question.text,
+            question.answers,
+            question.declared,
+            question.until,
+        )
+        self._open[self._count] = (shown, question.number)
+
+    def waiting(self, t: float) -> list[PromptStatus]:
+        """Those that wait at the session time `t` [s], the oldest first."""
+        for number in [n for n, (prompt, _) in self._open.items() if prompt.until <= t]:
+            del self._open[number]
+        return [prompt for prompt, _ in self._open.values()]
+
+    def find(self, number: float, t: float) -> PromptStatus | None:
+        """The prompt of a number, if it waits at the session time `t` [s]."""
+        return next((one for one in self.waiting(t) if one.number == number), None)
+
+    def own_number(self, prompt: PromptStatus) -> int:
+        """The number that its sequence has given it."""
+        return self._open[prompt.number][1]
+
+    def close(self, prompt: PromptStatus) -> None:
+        """Remove a prompt that was answered."""
+        self._open.pop(prompt.number, None)
+
+    def clear(self) -> None:
+        """Forget all prompts."""
+        self._open.clear()

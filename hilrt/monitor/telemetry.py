@@ -54,7 +54,7 @@ class PeerStatus(msgspec.Struct):
 
 
 class ResultStatus(msgspec.Struct, frozen=True):
-    """What a test has come to: its name, ``passed``, ``failed`` or ``inconclusive``, and why."""
+    """Result of a test: its name, ``passed``, ``failed`` or ``inconclusive``, and why."""
 
     name: str
     result: str
@@ -129,7 +129,7 @@ def encode(status: Status) -> bytes:
 
 
 def decode(frame: bytes) -> Status:
-    """Status in a frame; `msgspec.DecodeError` or `ValidationError` if it is none."""
+    """Status in a frame; `msgspec.DecodeError` or `ValidationError` for anything else."""
     status: Status = decode_by(_decoder, frame)
     return status
 
@@ -156,7 +156,7 @@ def not_passed(status: Status, most: int = 3) -> list[ResultStatus]:
 
 
 def doing(status: Status) -> list[str]:
-    """What test sequences do or wait for, and what drives inputs beside their connections."""
+    """Activity of test sequences, and what drives inputs beside their connections."""
     lines = [f"{name}: {step}" for name, step in status.sequences.items()]
     driven = ", ".join(f"{name} by {source}" for name, source in status.sources.items())
     return [*lines, f"driven: {driven}"] if driven else lines
@@ -170,14 +170,14 @@ def prompt_words(prompt: PromptStatus) -> str:
 
 
 def result_words(status: Status) -> str:
-    """How many results are of which kind: ``results: 2 passed, 1 failed``."""
+    """Counts of results by kind: ``results: 2 passed, 1 failed``."""
     counts = status.result_counts
     said = [f"{counts[w]} {w}" for w in ("passed", "inconclusive", "failed") if counts.get(w)]
     return f"results: {', '.join(said)}" if said else ""
 
 
 def message_of(status: Status) -> str:
-    """What a session says, and for how long it has waited for that."""
+    """Message of a session, with how long it has been waiting."""
     waited = f" ({status.waited_s:.0f} s)" if status.waited_s >= 1.0 else ""
     return f"{status.message}{waited}"
 

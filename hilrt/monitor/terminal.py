@@ -77,7 +77,7 @@ class Watcher:
 
     @property
     def age(self) -> float:
-        """How long the session has been silent, s."""
+        """Time since the session was heard, s."""
         return self._clock() - self._heard_at
 
     def events(self) -> list[str]:

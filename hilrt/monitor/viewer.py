@@ -15,9 +15,8 @@ import zmq
 
 from hilrt.isolation.temporary_folder import connect
 from hilrt.monitor import stream
-from hilrt.monitor.flag_spans import FlagSpans, change_of
 from hilrt.monitor.operator_commands import CommandClient
-from hilrt.monitor.stream import Full, Happening, Head, Signals
+from hilrt.monitor.stream import FlagSpans, Full, Happening, Head, Signals, change_of
 from hilrt.monitor.telemetry import RaisedFlag, Status, decode, merged
 
 QUEUE_LENGTH = 256
@@ -124,7 +123,7 @@ class Viewer:
         return list(self._flags)
 
     def take(self, wait_ms: int = 0) -> int:
-        """Take what has arrived; returns how many messages."""
+        """Process what has arrived; returns how many messages."""
         count = 0
         while count < AT_ONCE and self._socket.poll(wait_ms if count == 0 else 0):
             self.receive(self._socket.recv_multipart())

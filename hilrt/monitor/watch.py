@@ -9,10 +9,10 @@ import sys
 import zmq
 from rich.console import Console
 
-from hilrt.monitor.arming import owns_terminal
 from hilrt.monitor.operator_commands import TOKEN_VARIABLE, CommandClient
 from hilrt.monitor.panel import MAX_EVENTS, event_line
 from hilrt.monitor.screen import SILENCE_S, run
+from hilrt.monitor.session_state import owns_terminal
 from hilrt.monitor.viewer import Viewer
 
 #: How long the session's stream may take to appear, s.
@@ -81,7 +81,7 @@ class RemoteWatcher:
 
     @property
     def age(self) -> float:
-        """How long the session has been silent, s."""
+        """Time since the session was heard, s."""
         return self.viewer.now - self.viewer.heard_at
 
     def events(self) -> list[str]:

@@ -4,8 +4,8 @@ In reading order:
 
 * at the master: `messages`, `feed`, `recorder_feed` and `memory_feed` (the columns of a row are in
   `hilrt.step_log`); at gateways: `frame_feed` (CAN frames, both ends of their way);
-* the recorder: `recorder` (the loop), `recording` (one log), `gate` (recording around triggers),
-  `logged_frame`, `capped_logs` (output of the session's processes);
-* the file: `mcap_writer`, `cdr`, `log_entry`, `record_file`, `find_log`, `reader` with `to_pandas`,
-  `decimate`, `repair`.
+* the recorder: `recorder` (the loop; it caps the logs of the session's processes), `recording` (one
+  log), `gate` (recording around triggers), `logged_frame`;
+* the file: `mcap_writer`, `cdr`, `record_file`, `find_log`, `reader` with `to_pandas`, `decimate`,
+  `repair`.
 """

@@ -9,10 +9,12 @@ the exact signal names are kept beside the schema, as JSON in the channel's meta
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from collections.abc import Sequence
+from typing import Any
 
-from hilrt.record.messages import Signal, Topic
+from hilrt.record.messages import LEVELS, Level, Signal, Topic
 
 #: Little-endian CDR, no options. Float64 fields that follow it need no padding.
 HEADER = b"\x00\x01\x00\x00"
@@ -45,7 +47,7 @@ def schema_text(topic: Topic) -> str:
 
 
 def field_paths(topic: Topic) -> list[str]:
-    """Where a viewer finds each signal of the topic: ``subsystem.field``."""
+    """Paths at which viewers find each signal of the topic: ``subsystem.field``."""
     text = schema_text(topic)
     root, *nested = text.split(_RULE)
     groups = [line.split()[1] for line in root.splitlines() if line]
@@ -87,3 +89,57 @@ def signal_slices(topics: Sequence[Topic]) -> list[slice]:
     """Slice of the row that belongs to each topic."""
     ends = list(itertools.accumulate(len(topic.signals) for topic in topics))
     return [slice(end - len(t.signals), end) for end, t in zip(ends, topics, strict=True)]
+
+
+# An event as an entry of a viewer's log panel: the JSON form of ``foxglove.Log``. No I/O.
+
+LOG_NAME = "foxglove.Log"
+LOG_SCHEMA: dict[str, Any] = {
+    "title": LOG_NAME,
+    "type": "object",
+    "properties": {
+        "timestamp": {
+            "type": "object",
+            "title": "time",
+            "properties": {"sec": {"type": "integer"}, "nsec": {"type": "integer"}},
+        },
+        "level": {"type": "integer"},
+        "message": {"type": "string"},
+        "name": {"type": "string"},
+        "cause": {"type": "string"},
+        "t": {"type": "number"},
+    },
+}
+
+
+def log_entry(
+    log_time: int,
+    t: float,
+    level: Level,
+    cause: str,
+    source: str,
+    text: str,
+    until: float | None = None,
+) -> bytes:
+    """One entry.
+
+    Parameters
+    ----------
+    log_time : int
+        Wall clock, ns since 1970.
+    t, until : float
+        Session time of the event, and of its end if it lasted, s.
+    """
+    body: dict[str, Any] = {
+        "timestamp": {"sec": log_time // 10**9, "nsec": log_time % 10**9},
+        "level": LEVELS.get(level, LEVELS["info"]),
+        "message": text,
+        "name": source,
+        "file": "",
+        "line": 0,
+        "cause": cause,
+        "t": t,
+    }
+    if until is not None:
+        body["until"] = until
+    return json.dumps(body, ensure_ascii=False).encode()

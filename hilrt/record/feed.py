@@ -1,4 +1,4 @@
-"""What the master hands rows and events to: a recorder, memory, or nothing."""
+"""Destination of the master's rows and events: a recorder, memory, or nothing."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Feed:
         """The grid was shifted by `shift_ns` at the reading `since_ns` of the monotonic clock."""
 
     def losses(self) -> list[str]:
-        """What was lost, for people; empty if nothing was."""
+        """Losses in words; empty if there were none."""
         lost = (
             (self.dropped, f"of {self.rows} steps are not in the log"),
             (self.events_dropped, "events are not in the log: summary.json has the newest"),
@@ -93,7 +93,7 @@ LINGER_MS = 200
 
 
 class LogProgress(msgspec.Struct, frozen=True):
-    """How far the log has come.
+    """Progress of the log.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Which log is meant: a file, a run's folder, or the newest of those that a pattern names."""
+"""Finds the log that is meant: a file, a run's folder, or the newest match of a pattern."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def newest_log(paths: Sequence[Path], named: str = "") -> Path:
 
 
 def log_at(path: Path) -> Path:
-    """Where the log of a run's folder is; of a file that file."""
+    """Path of the log in a run's folder; a file stands for itself."""
     return path / FILE_NAME if path.is_dir() else path
 
 

@@ -65,7 +65,7 @@ def encode(
 
 
 def decode(data: bytes) -> FrameBatch:
-    """Batch in a message; `msgspec.MsgspecError` if it is none."""
+    """Batch in a message; `msgspec.MsgspecError` for anything else."""
     batch: FrameBatch = decode_by(_decoder, data)
     return batch
 

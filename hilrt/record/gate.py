@@ -1,7 +1,7 @@
 """Recording around triggers: what is kept until it is known whether it is wanted.
 
-Rows and CAN frames wait in bounded buffers. Around a trigger they are let through, in their order;
-what grows older than the time before a trigger is let go. A window of rows begins where the step's
+Rows and CAN frames wait in bounded buffers. Around a trigger they pass, in their order;
+what grows older than the time before a trigger is dropped. A window of rows begins where the step's
 state is known, as far as the buffer reaches back, so that a replay can make all of it again.
 """
 
@@ -140,7 +140,7 @@ class Gate:
             self._drop_frame()
 
     def frames(self) -> Iterator[HeldFrame]:
-        """Kept frames that are wanted by now; older ones are let go."""
+        """Kept frames that are wanted by now; older ones are dropped."""
         if self._moved:
             self._moved = False
             kept, self._frames, self._frames_bytes = self._frames, deque(), 0

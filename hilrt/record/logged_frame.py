@@ -33,7 +33,7 @@ _CDR = b"\x00\x01\x00\x00"
 
 
 class FrameFlag(enum.IntFlag):
-    """What kind of frame it is."""
+    """Kind of a frame."""
 
     EXTENDED = 1
     REMOTE = 2
@@ -64,7 +64,7 @@ class LoggedFrame(NamedTuple):
 
 
 def impossible(frame: LoggedFrame) -> str:
-    """Why no log can hold a frame, to follow "line 3" or "frame 3"; empty if one can."""
+    """Reason why no log can hold a frame, to follow "line 3"; empty if one can."""
     if abs(frame.time_ns) > LATEST_NS:
         return "has a time that is centuries from 1970"
     if not 0 <= frame.identifier <= _MOST_IDENTIFIER:
@@ -83,7 +83,7 @@ def encode(frame: LoggedFrame) -> bytes:
 
 
 def decode(time_ns: int, bus: str, data: bytes) -> LoggedFrame:
-    """Frame of a message; `ValueError` if it is none."""
+    """Frame of a message; `ValueError` for anything else."""
     if len(data) < _HEAD.size:
         raise ValueError(f"a CAN frame of {len(data)} bytes")
     _, identifier, flags, dlc, length = _HEAD.unpack_from(data)

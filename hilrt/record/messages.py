@@ -1,4 +1,4 @@
-"""What the master tells the recorder: the session's head, rows, events, the end. No I/O.
+"""Messages from the master to the recorder: head, rows, events, end. No I/O.
 
 Rows travel beside these messages as raw frames, see `ROWS`; everything else is one msgpack frame.
 """
@@ -49,9 +49,9 @@ class Signal(msgspec.Struct, frozen=True):
     unit : str
         Unit of the values; empty for dimensionless.
     source : str
-        Where it comes from (a DBC signal, an FMU variable), for people.
+        Where it comes from (a DBC signal, an FMU variable), in words.
     comment : str
-        What it is, for people.
+        What it is, in words.
     """
 
     name: str
@@ -93,7 +93,7 @@ class Limit(msgspec.Struct, frozen=True):
 
 
 class Trigger(msgspec.Struct, frozen=True):
-    """What is recorded: rows and frames from `before_ns` before to `after_ns` after a trigger.
+    """Recorded span: from `before_ns` before to `after_ns` after a trigger.
 
     Parameters
     ----------
@@ -164,6 +164,6 @@ def encode(message: Begin | RecordEvent | Stretched | RecordEnd) -> bytes:
 
 
 def decode(frame: bytes) -> Begin | RecordEvent | Stretched | RecordEnd:
-    """Message in a frame; `msgspec.DecodeError` or `ValidationError` if it is none."""
+    """Message in a frame; `msgspec.DecodeError` or `ValidationError` for anything else."""
     message: Begin | RecordEvent | Stretched | RecordEnd = decode_by(_decoder, frame)
     return message

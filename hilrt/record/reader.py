@@ -77,7 +77,7 @@ class Block(NamedTuple):
 
 
 class Aside(NamedTuple):
-    """What was recorded beside the rows: how things stood before the row number `row`."""
+    """Record beside the rows: the state before row number `row`."""
 
     topic: str
     row: int

@@ -91,7 +91,7 @@ class RecordFile:
         self.damage = ""
 
     def read(self, take: Callable[[int, bytes | Chunk], Iterable[T]]) -> Iterator[T]:
-        """What `take` makes of kind and content of every record up to the end of the data.
+        """Call `take` with kind and content of every record up to the end of the data.
 
         Raises
         ------
@@ -173,7 +173,7 @@ def unpack(body: bytes) -> Chunk:
 
 
 def _decompressed(chunk: records.Chunk) -> bytes:
-    """Its data, of at most a little more than the size that it states.
+    """Data of a chunk, at most a little more than the size that it states.
 
     The mcap library lets a chunk unpack to what its compressed data say.
     """
@@ -221,7 +221,7 @@ def read_attachment(body: bytes) -> records.Attachment:
 
 
 def stream_of(body: bytes) -> ReadDataStream:
-    """What the library reads records from."""
+    """Stream that the library reads records from."""
     return ReadDataStream(io.BytesIO(body))
 
 
@@ -247,7 +247,7 @@ class Layout(NamedTuple):
 
 
 def find_messages(data: bytes) -> Layout:
-    """Where everything in a chunk stands; `ValueError` if it ends inside a record."""
+    """Find the messages in a chunk; `ValueError` if it ends inside a record."""
     found = Layout({}, [])
     lap: dict[int, int] = {}  # where the messages since the last repetition begin, by channel
     at = 0
@@ -285,7 +285,7 @@ def _note(found: Layout, lap: dict[int, int], period: int, count: int) -> None:
 
 
 def _repetitions(data: bytes, first: int, period: int, heads: list[int]) -> int:
-    """How often the pattern of these heads comes, one after the other; at least once."""
+    """Number of successive repetitions of these heads' pattern; at least 1."""
     most, count, window = (len(data) - first) // period, 1, _FEW
     columns = _head_bytes(tuple([at - first for at in heads]))
     pattern = np.frombuffer(data, np.uint8, period, first)[columns]
@@ -301,7 +301,7 @@ def _repetitions(data: bytes, first: int, period: int, heads: list[int]) -> int:
 
 @functools.lru_cache(maxsize=64)
 def _head_bytes(starts: tuple[int, ...]) -> NDArray[np.intp]:
-    """Where the bytes of heads stand that begin there."""
+    """Indices of the bytes of heads that begin there."""
     return (np.array(starts, np.intp)[:, None] + np.arange(_MESSAGE.size)).ravel()
 
 

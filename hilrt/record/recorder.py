@@ -1,25 +1,26 @@
 """The recorder's loop: rows and events from the master and CAN frames from the gateways become
 ``session.mcap``.
 
-It ends when the master says so, when it is told to stop, or when the connection to the master is
+It ends when the master says so, when it is asked to stop, or when the connection to the master is
 gone; in each case what has arrived is written and the file is closed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import struct
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import zmq
 from zmq.backend import zmq_poll
 
 from hilrt.isolation.temporary_folder import bind, connect
-from hilrt.record.capped_logs import CappedLogs
 from hilrt.record.feed import ProgressSender
 from hilrt.record.frame_feed import QUEUE_BATCHES as FRAME_BATCHES
 from hilrt.record.messages import (
@@ -55,7 +56,7 @@ class ClockWatch:
         self._ahead = self._read()
 
     def step_ns(self) -> int:
-        """By how much the wall clock was set since the last call, ns; 0 if it was not."""
+        """Step of the wall clock since the last call, ns; 0 if it was not set."""
         # Of two readings, the one that was less disturbed.
         step = min(self._read() - self._ahead, self._read() - self._ahead, key=abs)
         self._ahead += step
@@ -102,7 +103,7 @@ class Recorder:
     follow : callable, optional
         Makes what follows the log, see `Recording`.
     progress : str
-        Where the master is told how far the log has come; empty: nowhere.
+        The master's address for the progress of the log; empty: none.
     logs : Path, optional
         Folder of the processes' logs, which are kept from growing without bound.
 
@@ -225,7 +226,7 @@ class Recorder:
             self._progress.tell(*recording.progress, self._events, cut)
 
     def _take_last_frames(self) -> None:
-        """What gateways sent before they ended, as far as it comes within a moment."""
+        """Receive what gateways sent before they ended, as far as it arrives within a moment."""
         until = time.monotonic() + FRAMES_END_S
         while time.monotonic() < until and self._frames.poll(FRAMES_QUIET_MS):
             self._take_frames(self._frames.recv())
@@ -278,3 +279,61 @@ class Recorder:
 def say(text: str) -> None:
     """Put a line into the process's own log."""
     print(f"recorder: {text}", file=sys.stderr, flush=True)
+
+
+# Upper bound for what the processes of a session print into its folder `logs`.
+#
+# A solver that prints at every step would fill the disk, and with it the session's own log, in
+# minutes. The beginning of a log stays, and what was printed last.
+
+#: A log above `LARGEST` is cut down to its first `FIRST` and its newest `LAST` bytes.
+LARGEST: Final = 16_000_000
+FIRST: Final = 1_000_000
+LAST: Final = 100_000
+#: How often sizes are looked at, s: a process that prints as fast as it can writes 10 MB meanwhile.
+PERIOD_S: Final = 0.1
+_NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
+_BINARY = getattr(os, "O_BINARY", 0)
+
+
+class CappedLogs:
+    """Cuts logs that have become too large; their writers append, and go on undisturbed.
+
+    Parameters
+    ----------
+    folder : Path
+        With the logs, ``NAME.log`` each; need not exist yet.
+
+    Attributes
+    ----------
+    left_out : dict of str to int
+        Bytes that were left out, by the log's name.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.left_out: dict[str, int] = {}
+        self._due = 0.0
+
+    def check(self) -> None:
+        """Cut what is too large, if the last look was a while ago."""
+        now = time.monotonic()
+        if now < self._due:
+            return
+        self._due = now + PERIOD_S
+        with contextlib.suppress(OSError), os.scandir(self.folder) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    if entry.is_file(follow_symlinks=False) and entry.stat().st_size > LARGEST:
+                        self._cut(entry.path, entry.name.removesuffix(".log"))
+
+    def _cut(self, path: str, name: str) -> None:
+        number = os.open(path, os.O_RDWR | os.O_APPEND | _NO_LINKS | _BINARY)
+        with os.fdopen(number, "r+b", buffering=0) as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(size - LAST)
+            last = file.read(LAST)
+            file.truncate(FIRST)
+            total = self.left_out.get(name, 0) + size - FIRST - len(last)
+            self.left_out[name] = total
+            file.write(f"\n--- {total:,} bytes left out here: too many lines ---\n".encode() + last)

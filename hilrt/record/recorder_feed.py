@@ -57,7 +57,7 @@ class UnwrittenEvents:
         self._number = self._written = 0
 
     def __len__(self) -> int:
-        """How many sent ones are not known to be written, also of those no longer kept."""
+        """Number of events that were sent and are not known to be written."""
         return self._number - self._written
 
     def send(self, event: RecordEvent) -> None:
@@ -70,7 +70,7 @@ class UnwrittenEvents:
         self._refused.append(event)
 
     def written(self, number: int) -> None:
-        """So many of those sent are in the log."""
+        """Note that `number` of those sent are in the log."""
         for _ in range(len(self._sent) - max(0, self._number - number)):
             self._sent.popleft()
         self._written = max(self._written, min(number, self._number))
@@ -150,7 +150,7 @@ class RecorderFeed(Feed):
     recorder_runs : callable
         Whether there is a recorder that may still take what waits.
     unwritten : UnwrittenEvents
-        What the recorder has not told of as written.
+        Events that the recorder has not reported as written.
     """
 
     records = True
@@ -292,7 +292,7 @@ class RecorderFeed(Feed):
         return True
 
     def give_up(self) -> None:
-        """Wait for the recorder no longer: what is held back is lost, and so is what has no room.
+        """Stop waiting for the recorder: what is held back is lost, and so is what has no room.
 
         Rows are taken again as soon as there is room.
         """

@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hilrt.record import cdr, log_entry, logged_frame
+from hilrt.record import cdr, logged_frame
 from hilrt.record.frame_feed import FrameIntake, SessionClock
 from hilrt.record.gate import Gate, HeldFrame, Rows
 from hilrt.record.mcap_writer import McapWriter, RowLayout
@@ -41,7 +41,7 @@ SYNC_S = 5.0
 
 
 class Follower(Protocol):
-    """What follows the log while it is written, and is attached to it at its end."""
+    """Consumer of the log's rows while it is written; its result is attached at the end."""
 
     def event(self, event: LogEvent) -> None:
         """An event was written."""
@@ -120,8 +120,8 @@ class Recording:
             )
             channels.append(channel)
         self._layout = RowLayout(channels, cdr.signal_slices(begin.topics))
-        text = json.dumps(log_entry.SCHEMA).encode()
-        schema = self._writer.register_schema(log_entry.NAME, "jsonschema", text)
+        text = json.dumps(cdr.LOG_SCHEMA).encode()
+        schema = self._writer.register_schema(cdr.LOG_NAME, "jsonschema", text)
         self._event_channel = self._writer.register_channel(EVENTS, "json", schema)
         self._asides = {
             topic.encode(): self._writer.register_channel(topic, "msgpack", 0) for topic in ASIDES
@@ -185,7 +185,7 @@ class Recording:
             self._write_frame(t_ns, channel, data)
 
     def raw_frames(self, data: bytes) -> None:
-        """Write a batch of CAN frames as it comes from a gateway; `ValueError` if it is none."""
+        """Write a batch of CAN frames from a gateway; `ValueError` for anything else."""
         taken = self._intake.take(data)
         if taken.lost:
             self.frames_missing += taken.lost
@@ -249,7 +249,7 @@ class Recording:
         log_time = self._begin.epoch_ns + event.t_ns
         t, until = event.t_ns / 1e9, None if until_ns is None else until_ns / 1e9
         text = (event.level, event.cause, event.source, event.text)
-        data = log_entry.entry(log_time, t, *text, until)
+        data = cdr.log_entry(log_time, t, *text, until)
         self._follow(lambda follower: follower.event(LogEvent(t, *text, until)))
         self._writer.add_message(self._event_channel, log_time, data)
         self.events += 1
@@ -266,7 +266,7 @@ class Recording:
     def progress(self) -> tuple[Path, int, int]:
         """The file, the number of the row after the newest one, and how many before it are missing.
 
-        That is what a master is told after a `flush`.
+        The master is sent that number after a `flush`.
         """
         return self.path, self._next, self.missing
 
@@ -292,7 +292,7 @@ class Recording:
     def finish(self, end: RecordEnd | None) -> None:
         """Write the summary and the index, and close; without `end` the session was cut off."""
         if end is None:
-            text = "the log was closed without a word from the master: it vanished or was killed"
+            text = "the log was closed without a message from the master: it vanished or was killed"
             self.event(RecordEvent(self._last_ns, "error", "master_lost", "recorder", text))
         elif end.rows > self._next:
             self._note_gap(end.rows, self._last_ns)

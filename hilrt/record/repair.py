@@ -38,7 +38,7 @@ _OPCODES = {int(code) for code in Opcode}
 
 @dataclass
 class Repaired:
-    """What a repair kept and what it could not.
+    """Result of a repair: what was kept, and what was not.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ def _scan(data: mmap.mmap, done: Repaired) -> Iterator[tuple[int, bytes]]:
 
 
 def _next_chunk(data: mmap.mmap, at: int) -> int | None:
-    """Where the next record that can be a chunk of ours begins."""
+    """Position of the next record that can be a chunk of ours."""
     mark = struct.pack("<I", 4) + b"zstd"
     while (found := data.find(mark, at)) >= 0:
         # Before the name of the compression: opcode, length, two times, size and checksum.

@@ -139,11 +139,11 @@ def _corrections(bonds: list[Bond], plan: Plan, state: State) -> list[Improvemen
 
 
 def _correction(bond: Bond, refuted: bool) -> Improvement:
-    """What was tried out in the place of a D that it has refuted; else no correction."""
+    """What was probed in the place of a D that it has refuted; else no correction."""
     if refuted and bond.correction.method == "feedthrough":
         givers = sorted({effort.partition(".")[0] for effort in bond.efforts})
         return Improvement(
-            f"bond {bond.name}: correct it by the D of {', '.join(givers)} as it was tried out",
+            f"bond {bond.name}: correct it by the D of {', '.join(givers)} as it was probed",
             {f"subsystems.{name}.jacobian.source": "probe" for name in givers},
         )
     return Improvement(

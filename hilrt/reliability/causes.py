@@ -59,7 +59,7 @@ CAUSES: Final[dict[str, Cause]] = {
     "clock_uncertain": Cause("a bench's clock is not known well enough", 0.2, NEVER),
     "alarm": Cause("a measured value outside its limits", 0.0, NEVER),
     "correction_wrong": Cause(
-        "what the correction takes for the subsystem's answer is not what was tried out", 0.0, NEVER
+        "what the correction takes for the subsystem's answer is not what was probed", 0.0, NEVER
     ),
     "correction_unverified": Cause(
         "nothing could verify the correction, and it moves much energy", 0.05, NEVER

@@ -21,7 +21,7 @@ TRIED: Final = "sensitivities"
 TRIED_AT_START: Final = "sensitivities of the start"
 GAIN_RANGE: Final = "gain range"
 #: A subsystem with direct feedthrough answers with what its inputs were extrapolated to. What that
-#: lag comes to in a loop is known only where the loop can be tried out.
+#: lag comes to in a loop is known only where the loop can be probed.
 GAIN_RANGE_LAG: Final = "gain range, lag of feedthrough not counted"
 LACKING: Final = "unknown: its subsystem's reference model has no such output"
 #: Share of a signal's RMS that its spread counts as at least.

@@ -127,7 +127,7 @@ class DecisionComparison:
         self._peak = np.zeros(len(self.names))
 
     def differing(self, recorded: Floats, recomputed: Floats) -> NDArray[np.bool_]:
-        """Where the rows differ, shapes (n, signals)."""
+        """Mark where the rows differ, shapes (n, signals)."""
         same: NDArray[np.bool_] = recorded.view(np.int64) == recomputed.view(np.int64)
         same |= np.isnan(recorded) & np.isnan(recomputed)
         if self.tolerance > 0.0 and not same.all():

@@ -1,4 +1,4 @@
-"""From a log to the plan that ran, and the state before the first step."""
+"""Rebuilds, from a log, the plan that ran and the state before the first step."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import numpy as np
 from hilrt.config.session_file import SessionFile, load_session
 from hilrt.config.structs import Session, SubsystemOptions
 from hilrt.coupling.closed_loop import MOST_STATES, Sensitivities
-from hilrt.coupling.correct_feedthrough import feedthrough_table
-from hilrt.coupling.verification import Verification
+from hilrt.coupling.correct_outputs import feedthrough_table
+from hilrt.coupling.trust import Verification
 from hilrt.errors import HilrtError, RecordError
 from hilrt.exchange.jacobians import find_model
 from hilrt.files.formats import parse_json
@@ -34,7 +34,7 @@ SAME = 1e-9
 
 @dataclass(frozen=True)
 class Recorded:
-    """What a log holds of its session beside the rows.
+    """Content of a log beside the rows.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ def rebuild(
 ) -> Numerics:
     """The numerics as they were before the first step, or with `changes` to the session file.
 
-    With changes, what the session tried out of its subsystems is left out as far as it no longer
+    With changes, what the session probed of its subsystems is left out as far as it no longer
     holds; with `as_changed` without them, too, to compare with those.
 
     Raises
@@ -148,7 +148,7 @@ def _columns(recorded: Recorded, tables: Session) -> list[Floats]:
 
 
 def _verification(facts: Facts, network: Network, where: str, changed: bool) -> Verification:
-    """What the session found of its corrections; with other settings, what still holds of it.
+    """Verification of the session's corrections; with other settings, the part that still holds.
 
     `RecordError` if it is not of this network.
     """
@@ -168,7 +168,7 @@ def _verification(facts: Facts, network: Network, where: str, changed: bool) -> 
 def _sensitivities(
     facts: Facts, network: Network, where: str, changed: bool
 ) -> Sensitivities | None:
-    """What the session tried out of its subsystems.
+    """Sensitivities that the session probed.
 
     With other settings the coupled system is another one, and its answers are not known.
 
@@ -244,7 +244,7 @@ class _Absent(Link):
         raise HilrtError(f"{self.name}: a replay has no subsystems")
 
     def dispatch(self, tick: int, t: float, h: float, coefficients: Floats) -> None:
-        """Nothing is sent."""
+        """Do nothing: nothing is sent."""
 
     def receive(self) -> None:
         """Nothing arrives."""

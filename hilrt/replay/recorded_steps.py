@@ -67,7 +67,7 @@ class RecordedSteps:
 
     @property
     def damage(self) -> str:
-        """Why the log ends early, known when all of it has been read; empty for a whole one."""
+        """Reason why the log ends early, known when all of it was read; empty for a whole one."""
         return self.stream.damage
 
     def chunks(self) -> Iterator[RowChunk]:

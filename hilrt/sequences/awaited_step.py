@@ -1,4 +1,4 @@
-"""What `run` awaits: a step of the sequence, which lasts from one communication point to another.
+"""Awaitables of `run`: a step of the sequence lasts from one communication point to another.
 
 A step is a generator that yields `PAUSE` wherever it needs the next communication point. The
 stepper resumes the coroutine there, and with it the step; no event loop takes part.
@@ -7,11 +7,65 @@ stepper resumes the coroutine there, and with it the step; no event loop takes p
 from __future__ import annotations
 
 import abc
+import inspect
+import os
+import sys
+import traceback
 from collections.abc import Collection, Generator
 from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from hilrt.sequences.where import Where
+# Lines of a sequence, in messages.
+
+#: Calls in this room are no place to look at for a user.
+_HERE = str(Path(__file__).parent)
+
+
+class Where:
+    """Names lines of a sequence's files.
+
+    Parameters
+    ----------
+    folder : Path
+        Files below it are named relative to it, so that logs do not depend on where it is.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = str(folder.resolve())
+        self._names: dict[str, str] = {}
+
+    def caller(self) -> str:
+        """``file:line`` of the code that has called into this room."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename.startswith(_HERE):
+            frame = frame.f_back
+        return "" if frame is None else self.of(frame)
+
+    def of(self, frame: FrameType) -> str:
+        """``file:line`` of a frame, or of the nearest one around it that is a user's."""
+        return f"{self.name(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+    def error(self, error: BaseException, cls: type) -> str:
+        """``"ValueError: what it says (file.py:12)"``; the deepest line of the class's own file.
+
+        Where none of its lines takes part, the deepest one outside this room.
+        """
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if _HERE not in f.filename]
+        own = [f for f in frames if f.filename == inspect.getsourcefile(cls)]
+        place = [f"{self.name(f.filename)}:{f.lineno}" for f in own or frames][-1:]
+        text = f": {error}" if str(error) else ""
+        text += "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
+        return f"{type(error).__name__}{text}{''.join(f' ({line})' for line in place)}"
+
+    def name(self, file: str) -> str:
+        """A file, relative to the folder if it is below it."""
+        if file not in self._names:
+            path = os.path.relpath(os.path.realpath(file), self._folder)
+            self._names[file] = file if path.startswith("..") else path
+        return self._names[file]
+
 
 T = TypeVar("T")
 #: Times are compared to within this, s.
@@ -19,7 +73,7 @@ EPS: Final = 1e-9
 
 
 class Pause:
-    """What steps yield; anything else that reaches the stepper was awaited by mistake."""
+    """Object that steps yield; the stepper refuses anything else."""
 
 
 PAUSE: Final = Pause()
@@ -36,7 +90,7 @@ class SequenceStopped(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class Waited:
-    """How long a step has taken.
+    """Duration of a step.
 
     Attributes
     ----------
@@ -63,14 +117,14 @@ class BenchOfSteps(Protocol):
         """Tell a step before it acts."""
 
     def driven_value(self, port: str) -> float:
-        """What a port is set to."""
+        """Value that a port is set to."""
         ...
 
     def drive(self, port: str, value: float) -> None:
         """Set an output of the present interval."""
 
     def readings(self, names: Collection[str] = ()) -> str:
-        """What is read now, in words; of these signals, or of the first ones."""
+        """Current readings in words; of these signals, or of the first ones."""
         ...
 
 
@@ -83,7 +137,7 @@ class SequenceStep(abc.ABC, Generic[T]):
     text : str
         What it does or waits for, told before it begins.
     timeout : float, optional
-        Session time that it may take, s: until when is told with it.
+        Session time that it may take, s: its end is reported with it.
     """
 
     def __init__(self, bench: BenchOfSteps, text: str, timeout: float | None = None) -> None:

@@ -14,11 +14,9 @@ import numpy as np
 from hilrt.config.from_toml import build, nearest
 from hilrt.config.structs import Expect
 from hilrt.config.units import UNSTATED
-from hilrt.sequences.awaited_step import SequenceStopped, Waited
+from hilrt.sequences.awaited_step import SequenceStopped, Waited, Where
 from hilrt.sequences.prompts import ASK, Prompt, Prompts, checked
-from hilrt.sequences.timed_steps import Jump, Ramp, Until, Wait
-from hilrt.sequences.together import Branch, Together
-from hilrt.sequences.where import Where
+from hilrt.sequences.timed_steps import Branch, Jump, Ramp, Together, Until, Wait
 from hilrt.solver import Floats, Ports
 
 #: Causes of the events that a sequence tells: the step that begins, what was measured, the ends of
@@ -29,7 +27,7 @@ EXPECT: Final = "expect"
 BEGIN: Final = "recording_begin"
 END: Final = "recording_end"
 LOG: Final = "sequence_log"
-#: Characters of a text that are told; what is longer would not fit into a message.
+#: Most characters of a text; a longer one would not fit into a message.
 MAX_TEXT: Final = 2000
 #: Readings that the message of a time-out shows.
 MAX_READINGS: Final = 6
@@ -42,7 +40,7 @@ Tell = Callable[[str, str], bool]
 
 
 class Setting(NamedTuple):
-    """What a session gives a sequence beside its parameters.
+    """Settings from the session, beside a sequence's parameters.
 
     Attributes
     ----------
@@ -83,7 +81,7 @@ class RecordedInterval:
 
 
 class SequenceBench:
-    """What a sequence does and reads; what is said to be awaited lasts until it is over.
+    """Interface of a sequence to the bench; methods that are awaited last until they are over.
 
     Attributes
     ----------
@@ -185,7 +183,7 @@ class SequenceBench:
     def _expression(self, text: str) -> tuple[Callable[[], bool], tuple[str, ...]]:
         """Whether an expression holds with the present samples, and the signals in it.
 
-        `ConfigError` if it is none.
+        `ConfigError` for anything else.
         """
         from hilrt.expressions.evaluator import Evaluator  # the compiler, loaded by `prepare`
 
@@ -233,7 +231,7 @@ class SequenceBench:
         return self._u[self._inputs[signal]]
 
     def driven_value(self, port: str) -> float:
-        """What `port` is set to, in its unit."""
+        """Value that `port` is set to, in its unit."""
         self._known(port)
         return self._values[port]
 
@@ -254,7 +252,7 @@ class SequenceBench:
     ) -> bool:
         """A result of the test: passed if `value` lies from `min` to `max`, else failed.
 
-        A value that is None, NaN or infinite is none, and the result inconclusive.
+        A value that is None, NaN or infinite counts as missing, and the result is inconclusive.
 
         `at` says at which coordinates it was measured, ``{"speed": (120.0, "rad/s")}``: the same
         `name` may then be measured at others, and the values make one table, in the report also
@@ -327,7 +325,7 @@ class SequenceBench:
         return [*self._values.values(), *map(float, self._driven.values())]
 
     def readings(self, names: Collection[str] = ()) -> str:
-        """What is read now, in words; of these signals, or of the first ones."""
+        """Current readings in words; of these signals, or of the first ones."""
         shown = {name: self.read(name) for name in [*(names or self._inputs)][:MAX_READINGS]}
         return ", ".join(
             f"{name} is unknown" if math.isnan(value) else f"{name} = {value:g}"

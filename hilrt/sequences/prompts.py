@@ -51,7 +51,7 @@ class Question(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class BenchOfPrompts(BenchOfSteps, Protocol):
-    """What a prompt needs beside the other steps; see `SequenceBench` for what these are."""
+    """Interface that prompts need; see `SequenceBench`."""
 
     prompts: Prompts
 
@@ -84,7 +84,7 @@ class Prompts:
         return asked
 
     def close(self, question: Question) -> None:
-        """It no longer waits."""
+        """Close the prompt."""
         self._waiting.pop(question.number, None)
         self._given.pop(question.number, None)
 

@@ -5,12 +5,11 @@ Every session is put together by the same stages: `read`, `describe` and `connec
 `summarise` (`ending`, with `summary`). `running` calls the last ones with benches and recording,
 `simulate` without processes, and `repeat` at three steps. Around them: `run`
 (options, folder, signals) and `result`; the life of a session with its processes: `session`,
-`opened` (its parts), `ending`, `closing`. The parts: `benches` and `bench_procedure`, `event_log`,
-`session_recording` and `session_log` with `recording_watch`, `observers` (of the loop: recording,
-flags, status, expectations), `operation` (commands), `timing_setup`, `run_summary` and
-`reserved_file`.
+`opened` (its parts), `ending`. The parts: `benches`, `event_log`, `session_log` with
+`recording_watch`, `observers` (of the loop: recording, flags, status, expectations), `operation`
+(commands), `run_summary` and `reserved_file`.
 
 Processes: `processes`, `spawn` with `launch`, `monitoring`, `recorder_process`. Beside the program
 that started it: `live_session` with `session_readings`, in a `loop_thread`. Test
-sequences from outside: `sequence_sessions`, `pytest_plugin`.
+sequences from outside: `run`, `pytest_plugin`.
 """

@@ -1,4 +1,4 @@
-"""From connected subsystems to what the master steps: initialize, assemble, and the pace."""
+"""Stages of a session from connected subsystems on: initialize, assemble, and the pace."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def initialize(connected: Connected) -> InitializedSession:
     """Initialize the subsystems in the order of feedthrough, with ``u0 = L y``.
 
     Subsystems in a feedthrough loop are initialized repeatedly, until ``u0 = L y`` holds there too.
-    When the announced ports do not fit the session, every subsystem is told so, and ends.
+    When the announced ports do not fit the session, every subsystem is notified, and ends.
     """
     tables, links = connected.file.tables, connected.links
     ports = {link.name: Ports(tuple(link.inputs), tuple(link.outputs)) for link in links}
@@ -120,7 +120,7 @@ def _couple(network: Network, calculated: StartValues, y0: Floats, u0: Floats) -
 
 
 class Assembled(NamedTuple):
-    """What the master steps, and what it exchanges with."""
+    """Numerics and exchange of the master."""
 
     numerics: Numerics
     exchange: Exchange
@@ -193,7 +193,7 @@ def _read_columns(file: SessionFile, network: Network, note: Callable[[str], Non
 
 
 class References:
-    """Reference models of subsystems that cannot be tried out, tried out in their place.
+    """Reference models, probed in the place of subsystems that cannot be.
 
     What does not work with one is logged, which the session notes.
     """
@@ -202,7 +202,7 @@ class References:
         self._tables, self._links = tables, links
 
     def try_out(self, s: int, h: float, u: Floats) -> LinearModel | None:
-        """Answers of the reference model of subsystem `s`; None without one that can be tried out.
+        """Answers of the reference model of subsystem `s`; None without one that can be probed.
 
         Parameters
         ----------
@@ -237,7 +237,7 @@ def real_time(
     factor: float,
     on_shift: Callable[[int], None],
 ) -> Pace:
-    """Session time by a clock, `factor` seconds per second; `on_shift` is told of grid shifts."""
+    """Session time by a clock, `factor` seconds per second; `on_shift` is called at grid shifts."""
     (numerics, exchange), progress = assembled, Progress()
     variable_step = bool(numerics.plan.session[0].variable_step)
     deadline = tables.master.dispatch_deadline * tables.master.step

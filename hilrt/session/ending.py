@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Prepared(NamedTuple):
-    """A session whose loop can start, with everything that hears of it."""
+    """A session whose loop can start, with all of its observers."""
 
     connected: Connected
     master: Master
@@ -76,7 +76,7 @@ def prepare(
 
 
 class LoopEnd(NamedTuple):
-    """In which way the master's loop ended; or by which fault, and which subsystem was lost."""
+    """End of the master's loop: its reason, or the fault and the subsystem that was lost."""
 
     end: End | None
     fault: str | None = None
@@ -169,12 +169,12 @@ def _lost(master: Master, exchange: Exchange, error: HilrtError) -> LoopEnd:
 
 
 def own_ends(exchange: Exchange) -> list[str]:
-    """Which subsystems have ended the session by the end of their own simulation, and why."""
+    """Subsystems that have ended the session by the end of their own simulation, and why."""
     return [f"subsystem {name!r}: {reason}" for name, reason in exchange.ended.items()]
 
 
 def value_fault(numerics: Numerics) -> str:
-    """Which alarms, which values that cannot be, or which divergence have ended the loop."""
+    """Alarms, impossible values or divergence that have ended the loop."""
     state, given = numerics.state, numerics.given
     if state.session[0].alarm_level == DIVERGED:
         return describe_divergence(numerics.network, given)
@@ -184,7 +184,7 @@ def value_fault(numerics: Numerics) -> str:
 
 
 class Ending:
-    """What follows the last tick.
+    """Work after the last tick.
 
     Parameters
     ----------

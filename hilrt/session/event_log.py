@@ -1,4 +1,4 @@
-"""What a session tells: state changes, notes and the package's own log records, in one place.
+"""Events of a session: state changes, notes and the package's own log records, in one place.
 
 Before the log is open, notes are kept; afterwards they are its events. The live view sees state
 changes at once.
@@ -44,7 +44,7 @@ class EventLog:
     def __init__(self, publisher: StatusPublisher) -> None:
         self.publisher = publisher
         self.state = SessionState.CONFIGURED
-        #: Told when the state, or what the session waits for, has changed.
+        #: Called when the state, or what the session waits for, has changed.
         self.on_change: Callable[[], None] | None = None
         #: How columns of stimuli are read at the steps, in words.
         self.columns: list[str] = []

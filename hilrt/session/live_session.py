@@ -136,7 +136,7 @@ class LiveSession(SessionReadings):
 
 
 class AsyncLiveSession(SessionReadings):
-    """As `LiveSession`, for programs with an event loop: ``async with``, and methods to await.
+    """`LiveSession` for programs with an event loop: ``async with``, and methods to await.
 
     Only waiting is left to the caller's loop; the session has its own.
     """

@@ -1,4 +1,4 @@
-"""How one run is watched and operated: its status, the processes that show it, their keys."""
+"""Monitoring of one run: its status, the processes that show it, their keys."""
 
 from __future__ import annotations
 
@@ -14,11 +14,17 @@ import msgspec
 from hilrt.config.structs import Session as SessionTables
 from hilrt.errors import ConfigError
 from hilrt.isolation.temporary_folder import LocalAddresses
-from hilrt.monitor.arming import owns_terminal
 from hilrt.monitor.operator_commands import KEY_VARIABLE, TOKEN_VARIABLE, CommandPort
-from hilrt.monitor.own_ports import bind_page, close, refuse_taken
-from hilrt.monitor.read_token import READ_TOKEN_VARIABLE, read_token, with_token
+from hilrt.monitor.read_token import (
+    READ_TOKEN_VARIABLE,
+    bind_page,
+    close,
+    read_token,
+    refuse_taken,
+    with_token,
+)
 from hilrt.monitor.relay import SETTINGS_VARIABLE, RelaySettings
+from hilrt.monitor.session_state import owns_terminal
 from hilrt.monitor.status import StatusPublisher
 from hilrt.monitor.stream import Head, session_graph
 from hilrt.monitor.telemetry import Telemetry
@@ -110,7 +116,7 @@ class Monitoring:
         self._page = bind_page(self._table.page)
 
     def hints(self) -> list[str]:
-        """What the operator is told at the start."""
+        """Hints for the operator at the start."""
         lines, page = [], self._table.page
         if self._web:
             address = f"http://{'' if ':' in page else '127.0.0.1:'}{page}"

@@ -33,7 +33,7 @@ from hilrt.step.numerics import Numerics
 from hilrt.step.observer import Observer, Turn
 from hilrt.step.source_changes import source_changes
 from hilrt.step_log.signals import RowWriter
-from hilrt.step_log.snapshots import Snapshots
+from hilrt.step_log.snapshot import Snapshots
 from hilrt.timing.monotonic import monotonic_ns
 from hilrt.timing.pace import Pace
 from hilrt.timing.progress import Progress

@@ -3,29 +3,194 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from hilrt.check.check_host import is_guarded
 from hilrt.config.session_file import SessionFile
-from hilrt.config.structs import Session
+from hilrt.config.structs import Pacing, Session
+from hilrt.isolation.temporary_folder import LocalAddresses
 from hilrt.monitor.status import StatusPublisher
 from hilrt.peers import keys, session_token
 from hilrt.peers.authenticator import Authenticator, KeyAuthenticator, TokenAuthenticator
 from hilrt.peers.hub import Hub
 from hilrt.peers.transport.base import SPARE_CONNECTIONS
+from hilrt.record import frame_feed
+from hilrt.record.recorder_feed import close_feed_socket, open_feed_socket
 from hilrt.session.event_log import EventLog
 from hilrt.session.monitoring import Monitoring
 from hilrt.session.operation import Operator
-from hilrt.session.processes import Processes
+from hilrt.session.processes import Processes, RecorderSockets
 from hilrt.session.recording_watch import require_room
 from hilrt.session.reserved_file import ReservedFile
 from hilrt.session.result import RunResult
 from hilrt.session.run import RunOptions, run_folder
-from hilrt.session.session_recording import SessionRecording
-from hilrt.session.timing_setup import TimingSetup
-from hilrt.timing.descriptors import reserve_descriptors
+from hilrt.timing.clock import MAX_SPIN_NS, WallClock, measure_spin_ns
+from hilrt.timing.host import (
+    available_cpus,
+    give_idle_priority,
+    move_other_threads,
+    other_cpus,
+    reserve_descriptors,
+    set_affinity,
+)
+from hilrt.timing.realtime import (
+    enter_real_time,
+    leave_real_time,
+    request_short_slice,
+    request_usual_slice,
+)
+
+if TYPE_CHECKING:
+    from hilrt.session.assembly import InitializedSession
+    from hilrt.session.session_log import SessionLog
+    from hilrt.step.numerics import Numerics
+
+# A session's place on the host: processors, clock, priorities.
+
+#: Share of the macro step that `pacing.spin = "auto"` may busy-wait.
+LONGEST_SPIN = 0.7
+#: The same with a real-time priority: the kernel stops a process that never sleeps for 50 ms.
+LONGEST_SPIN_REAL_TIME = 0.3
+
+
+class TimingSetup:
+    """``[master.pacing]`` put into effect, and undone.
+
+    Parameters
+    ----------
+    pacing : Pacing
+    step : float
+        Base macro step, s.
+    real_time : bool
+        Without it there is no clock.
+
+    Attributes
+    ----------
+    cpus_for_children : list of int
+        Processors that the master leaves to the processes it starts.
+    clock : WallClock or None
+        Made by `take_place`.
+    """
+
+    def __init__(self, pacing: Pacing, step: float, real_time: bool) -> None:
+        self.cpus_for_children = other_cpus(pacing.affinity)
+        self.clock: WallClock | None = None
+        self._pacing, self._step, self._real_time = pacing, step, real_time
+        self._allowed = available_cpus()
+
+    def shorten_slices(self) -> None:
+        """Short scheduler slices for this process and those that it starts from now on."""
+        if self._real_time:
+            request_short_slice()
+
+    async def take_place(self) -> list[str]:
+        """Go to the master's processors and measure their timer; what did not take effect."""
+        problem = set_affinity(self._pacing.affinity)
+        if self._pacing.affinity:
+            move_other_threads(self.cpus_for_children)
+        if self._real_time:
+            self.clock = await self._make_clock()
+        return [problem] if problem else []
+
+    async def _make_clock(self) -> WallClock:
+        if self._pacing.spin != "auto":
+            return WallClock(round(self._pacing.spin * 1e3))
+        share = LONGEST_SPIN_REAL_TIME if self._pacing.priority else LONGEST_SPIN
+        longest_ns = min(MAX_SPIN_NS, round(share * self._step * 1e9))
+        return WallClock(min(await measure_spin_ns(), longest_ns), longest_ns)
+
+    def give_idle_priority(self, processes: Iterable[int]) -> None:
+        """Keep `processes` that can wait from delaying a tick: they run when no other does."""
+        if self.clock is not None:
+            for pid in processes:
+                give_idle_priority(pid, self.cpus_for_children)
+
+    def enter_real_time(self) -> list[str]:
+        """Priority and memory; what this host refuses."""
+        if self.clock is None:
+            return []
+        return enter_real_time(self._pacing, self.clock.spin_ns * 1e-9 / self._step)
+
+    def release(self) -> None:
+        """Undo everything: the program that ran the session may go on."""
+        if self.clock is not None:
+            self.clock.close()
+            leave_real_time()
+        if self._real_time:
+            request_usual_slice()
+        if self._pacing.affinity:
+            set_affinity(self._allowed)
+            move_other_threads(self._allowed)
+
+
+# Recording of a session, from the socket that the recorder connects to to the closed log.
+
+
+class SessionRecording:
+    """The part of a session that is recorded.
+
+    Parameters
+    ----------
+    local : LocalAddresses
+        Of the session; the recorder's sockets have theirs there.
+
+    Attributes
+    ----------
+    log : SessionLog or None
+        Once the numerics are known.
+    """
+
+    def __init__(self, local: LocalAddresses) -> None:
+        self._local = local
+        self._feed, self._progress = local.get("feed"), local.get("progress")
+        self._frames = local.get("frames")
+        self._socket = open_feed_socket(self._feed)
+        self.log: SessionLog | None = None
+
+    @property
+    def frames(self) -> Mapping[str, str]:
+        """Environment that says where CAN frames are taken."""
+        return {frame_feed.VARIABLE: self._frames, **self._local.environment}
+
+    def start(self, processes: Processes, cpus: Sequence[int], tap: str) -> None:
+        """Start the recorder's process; `tap` is the address where views get the rows."""
+        sockets = RecorderSockets(self._feed, tap, self._frames, self._progress)
+        processes.start_recorder(sockets, cpus, self._local.environment)
+
+    def open_log(
+        self, folder: Path, numerics: Numerics, initialized: InitializedSession, real_time: bool
+    ) -> SessionLog:
+        """Open the log, with everything that it is to be replayed from."""
+        from hilrt.session.session_log import SessionLog  # imports the numerics
+
+        file, links, _ = initialized.connected
+        self.log = SessionLog(
+            file,
+            folder,
+            links,
+            numerics,
+            initialized,
+            self._socket,
+            self._progress,
+            real_time=real_time,
+        )
+        return self.log
+
+    async def end(self, processes: Processes, summary: dict[str, Any]) -> None:
+        """Hand the end of the log over, if one was opened."""
+        if self.log is None:
+            close_feed_socket(self._socket)
+        else:
+            processes.resume_recorder()
+            await self.log.end(summary)
+
+    async def close(self, failed: bool) -> list[str]:
+        """After the recorder's end: what was lost, in words."""
+        return [] if self.log is None else await self.log.close(failed=failed)
+
 
 #: Room for summary.json, bytes: some three thousand ports.
 SUMMARY_BYTES = 1 << 20
@@ -73,7 +238,7 @@ class Opened:
 
     @property
     def publisher(self) -> StatusPublisher:
-        """Of the live status."""
+        """Publisher of the live status."""
         return self.monitoring.publisher
 
     @property
@@ -115,7 +280,7 @@ def open_parts(
         Without errors.
     options : RunOptions
     on_change : callable, optional
-        Told when the state, or what the session waits for, has changed.
+        Called when the state, or what the session waits for, has changed.
 
     Raises
     ------
@@ -163,7 +328,7 @@ def open_parts(
 
 
 def _authenticator(file: SessionFile) -> tuple[Authenticator | None, dict[str, str]]:
-    """Which peers are let in, and the environment by which the session's own ones are.
+    """Make the authenticator of peers, and the environment for the session's own ones.
 
     By their keys; without, on an address that only this machine reaches, by a token that only this
     account knows; without both, any.

@@ -121,7 +121,7 @@ async def connect(
     duration : float, optional
         Session time instead of the file's, s.
     beside : mapping of awaitables, optional
-        What else is waited for, by names for people, and however long it takes.
+        Other things to wait for, by readable names, without a deadline.
     on_wait : callable, optional
         Told what is waited for, whenever that has changed.
     """

@@ -1,4 +1,4 @@
-"""What an operator may ask of a running session, and what the session does about it.
+"""Commands of operators to a running session, and their effects.
 
 Commands arrive between two ticks (hilrt/monitor/operator_commands.py); each is an event in the log
 with the operator and what was done, also when it was refused.

@@ -48,7 +48,7 @@ class RecorderSockets(NamedTuple):
     frames : str
         Where it takes gateways' CAN frames.
     progress : str
-        The master's, where it is told how far the log has come.
+        The master's address for the progress of the log.
     """
 
     feed: str
@@ -73,7 +73,7 @@ class Processes:
     ----------
     children : Children
     ending : bool
-        Set before they are told to end: from then on, the end of one is no event.
+        Set before they are asked to end: from then on, the end of one is no event.
     """
 
     def __init__(self, folder: Path, events: EventLog, warnings: list[str]) -> None:
@@ -135,7 +135,7 @@ class Processes:
         return f"{fault}; its process {self._ends[name]}" if name in self._ends else fault
 
     async def report_ends(self) -> None:
-        """Wait until every process that has ended by itself is told of."""
+        """Wait until every process that has ended by itself is reported."""
         await asyncio.gather(*self._reports)
 
     def resume_recorder(self) -> None:
@@ -166,7 +166,7 @@ class Processes:
                     child.signal(signal.SIGCONT)
 
     def recorder_failure(self) -> list[str]:
-        """How the recorder, which has ended by now, failed to keep the whole log; else empty."""
+        """Failure of a recorder that has ended, in words; empty if it kept the whole log."""
         child = self.children["recorder"]
         if child.returncode == 0:
             return []

@@ -44,7 +44,7 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> SequenceRunner:
 
 
 class SequenceRunner:
-    """What the fixture `bench` is.
+    """Object behind the fixture `bench`.
 
     Parameters
     ----------
@@ -83,8 +83,7 @@ class SequenceRunner:
         """
         from hilrt.config.parse_toml import toml_value
         from hilrt.config.session_file import load_session
-        from hilrt.session.run import RunOptions
-        from hilrt.session.sequence_sessions import session_of_sequence
+        from hilrt.session.run import RunOptions, session_of_sequence
         from hilrt.session.session import run_session
 
         file, session = Path(inspect.getfile(sequence)), self._session
@@ -104,7 +103,7 @@ class SequenceRunner:
         return result
 
     def _note(self, result: RunResult) -> list[str]:
-        """Results and files into the test's report; what has not passed."""
+        """Write results and files to the test's report; return the failures."""
         from hilrt.expect.outcome import outcome_line
 
         outcomes = result.outcomes
@@ -123,14 +122,14 @@ class SequenceRunner:
 
 
 def _files(folder: Path | None) -> str:
-    """What there is of a run: one that could not start has no log, and a report needs bokeh."""
+    """Files of a run that exist: one that could not start has no log, a report needs bokeh."""
     names = {"log": "session.mcap", "report": "report.html"}
     found = [what for what, name in names.items() if folder and (folder / name).is_file()]
     return f"{' and '.join(found) or 'neither log nor report'}: {folder}"
 
 
 def _report(result: RunResult) -> list[str]:
-    """Write the page about a session that has not passed; why there is none, if so."""
+    """Write the page about a session that has not passed; return why there is none."""
     from hilrt.errors import HilrtError
 
     try:

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from hilrt.errors import ConfigError
 from hilrt.monitor.session_state import SessionState
-from hilrt.record.capped_logs import LARGEST
 from hilrt.record.feed import ProgressReceiver
+from hilrt.record.recorder import LARGEST
 from hilrt.record.recorder_feed import RecorderFeed
 from hilrt.session.event_log import EventLog
 from hilrt.timing.monotonic import monotonic_ns
@@ -20,13 +20,13 @@ from hilrt.timing.monotonic import monotonic_ns
 ROOM_TO_BEGIN = 48 << 20
 #: With less room a required recording ends, while its log can still be closed, bytes.
 ROOM_TO_END = 16 << 20
-#: For so much session time there must be room, s; the rest is only told of: a session may be ended
+#: For so much session time there must be room, s; the rest is only reported: a session may be ended
 #: before its duration, and its growth is watched.
 FIRST_S = 60.0
 #: Size of a row in the file per byte of its values: 0.32 to 0.58 in the sessions that come with
 #: the program, each of some seconds.
 PACKED = 0.5
-#: A recorder that writes nothing for so long, though there is something to write, is told of, ns.
+#: A recorder that writes nothing for so long, though there is something to write, is reported, ns.
 STALL_NS = 3_000_000_000
 #: How often the recorder's progress is looked at, s.
 LOOK_S = 0.5
@@ -61,7 +61,7 @@ def require_room(folder: Path) -> None:
 
 
 def compare_room(folder: Path, rows: RowsToCome) -> str:
-    """What is to be told of the room for these rows; empty if there is enough.
+    """Warning about the room for these rows; empty if there is enough.
 
     Raises
     ------
@@ -126,7 +126,7 @@ class RecordingWatch:
             self.look(now_ns() * 1e-9, monotonic_ns())
 
     def look(self, t: float, clock_ns: int) -> None:
-        """Judge what has been told by session time `t` [s]; `clock_ns` is the monotonic clock's."""
+        """Judge the reports by session time `t` [s]; `clock_ns` is the monotonic clock's."""
         newest = self._receiver.newest
         if self._receiver.look():
             self._heard_ns = clock_ns
@@ -142,7 +142,7 @@ class RecordingWatch:
                 )
         waiting = self._feed.rows - newest.rows
         if not self._feed.recorder_runs():
-            return  # its end was told of
+            return  # its end was reported
         if clock_ns - self._heard_ns > STALL_NS and waiting > 0:
             self._tell(
                 "stall",

@@ -60,7 +60,7 @@ class Repeated(NamedTuple):
     why_not: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """Without the course over time; null for what is unknown."""
+        """Result as JSON, without the course over time; null where unknown."""
         found = {name: getattr(self, name) for name in ("order", "error", "relative")}
         known = {name: v if math.isfinite(v) else None for name, v in found.items()}
         return {"unit": self.unit, **known, "why_not": self.why_not}

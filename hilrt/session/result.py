@@ -1,4 +1,4 @@
-"""What is left of a session when it has ended."""
+"""Result of a session."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FailOn = Literal["degraded", "unreliable"]
 
 @dataclass
 class Result:
-    """What is left of a session.
+    """Result of a session.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class Result:
 
     @property
     def outcomes(self) -> list[ResultEntry]:
-        """What was expected, by the session file and by sequences, and what it has come to."""
+        """Outcomes of the expectations of the session file and of sequences."""
         import msgspec
 
         from hilrt.expect.outcome import ResultEntry
@@ -100,7 +100,7 @@ class Result:
 
 @dataclass
 class RunResult(Result):
-    """What is left of a session of `hilrt.run_session`.
+    """Result of `hilrt.run_session`.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ class RunResult(Result):
 
     @cached_property
     def log(self) -> Log:
-        """What ``session.mcap`` holds; `RecordError` if there is none."""
+        """Content of ``session.mcap``; `RecordError` if there is none."""
         from hilrt.record.reader import load_log
 
         return load_log(self.folder)

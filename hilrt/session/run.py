@@ -1,9 +1,11 @@
-"""What surrounds a session's run: its options, its folder, and signals from outside."""
+"""Runs a session: its options, its folder, and signals from outside."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import os
 import signal
 import threading
 import time
@@ -13,18 +15,20 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
+from hilrt.config.session_file import read_session
 from hilrt.errors import ConfigError
+from hilrt.hosting.load_sequence import sequences_of
 from hilrt.session.result import FailOn
 
 #: Mode of a run's new folder: what a session records and says is for its own account alone.
 FOLDER_MODE: Final = 0o700
-#: What ends a session in order, and how that is told.
+#: Signals that end a session in order, and their names in messages.
 SIGNALS: Final = {signal.SIGINT: "interrupted (Ctrl-C)", signal.SIGTERM: "terminated (SIGTERM)"}
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What the command line adds to a session file.
+    """Options of the command line, beside the session file.
 
     Attributes
     ----------
@@ -135,3 +139,39 @@ def take_signals(interrupt: Callable[[str], None]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+# Sessions whose test sequence is put in from outside: by `hilrt test`, and by pytest.
+
+
+def named_sequences(file: Path, only: str | None = None) -> dict[str, Path | None]:
+    """Sequences of a file, in its order, and the session file that each names."""
+    if not file.is_file():
+        raise ConfigError(f"{file}: there is no such file; check the path")
+    classes = sequences_of(file.name, file.resolve().parent)
+    if only is not None:
+        classes = {name: cls for name, cls in classes.items() if name == only}
+    if not classes:
+        wanted = "" if only is None else f" {only!r}"
+        raise ConfigError(f"{file}: has no sequence{wanted}; write a subclass of hilrt.Sequence")
+    return {
+        name: None if cls.session is None else file.parent / cls.session
+        for name, cls in classes.items()
+    }
+
+
+def session_of_sequence(file: Path, name: str, session: Path | None) -> tuple[Path, list[str]]:
+    """The session file, and what is to be set in it for the class `name` of `file`."""
+    if session is None:
+        raise ConfigError(
+            f"{file}:{name}: in which session? give --session, or the class an attribute `session`"
+        )
+    tables = read_session(session).session.tables
+    places = [key for key, options in tables.subsystems.items() if options.is_sequence]
+    if len(places) != 1:
+        raise ConfigError(
+            f'{session}: has {len(places)} subsystems with adapter = "sequence"; it needs one, '
+            "which is the place for the test, with its connections"
+        )
+    place = os.path.relpath(file.resolve(), session.resolve().parent)
+    return session, [f"subsystems.{places[0]}.sequence={json.dumps(f'{place}:{name}')}"]

@@ -10,9 +10,8 @@ from hilrt.exit_status import ExitStatus
 from hilrt.files.formats import json_bytes
 from hilrt.session.opened import Opened
 from hilrt.session.result import FORMAT
-from hilrt.timing.host import available_cpus, host_report
+from hilrt.timing.host import ProcessorTime, available_cpus, host_report
 from hilrt.timing.monotonic import monotonic_ns
-from hilrt.timing.processor_time import ProcessorTime
 
 if TYPE_CHECKING:
     from hilrt.session.benches import Benches
@@ -65,7 +64,7 @@ class RunSummary:
                 result.lack([text])
 
     def _without_steps(self) -> dict[str, Any]:
-        """What there is to say of a session that ended before its first tick."""
+        """Summary of a session that ended before its first tick."""
         opened, host = self._opened, host_report()
         reason = opened.result.fault or opened.operator.interrupted or "the session could not start"
         return {

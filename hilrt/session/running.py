@@ -180,7 +180,7 @@ def _watched(
 def _choose_pace(
     opened: Opened, connected: Connected, assembled: Assembled, log: SessionLog | None
 ) -> Pace:
-    """How session time passes."""
+    """Choose how session time passes."""
     clock, tables = opened.timing.clock, opened.tables
     if clock is None:
         waits = [] if log is None else [log.wait_for_room]

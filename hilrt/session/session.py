@@ -2,7 +2,7 @@
 
 The states, and what leads from one to the next, are drawn in docs/session.md. Every exit path (end,
 Ctrl-C, SIGTERM, exception, dead peer) goes through the stack of
-`hilrt.session.closing`: benches run their safe profile,
+`hilrt.session.session`: benches run their safe profile,
 every process that was started ends, every file is closed.
 """
 
@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from hilrt.check.check_host import is_guarded, unguarded
@@ -19,18 +20,18 @@ from hilrt.config.session_file import SessionFile, open_session
 from hilrt.config.structs import Session
 from hilrt.errors import ConfigError, HilrtError, PeerLost
 from hilrt.exit_status import ExitStatus
+from hilrt.isolation.temporary_folder import remove_abandoned_folders
 from hilrt.monitor.session_state import SessionState
 from hilrt.peers.remote_link import RemoteLink
 from hilrt.session.benches import Benches
-from hilrt.session.closing import close_described, close_opened
 from hilrt.session.loop_thread import LoopThread, in_left_thread, loop_runs
 from hilrt.session.opened import Opened, open_parts
 from hilrt.session.opening import Connected, Described, connect, describe, read
 from hilrt.session.result import RunResult
 from hilrt.session.run import RunOptions, route_signals, take_signals
 from hilrt.session.run_summary import RunSummary
-from hilrt.timing.cpu_latency import cpu_latency_limit
 from hilrt.timing.host import load_without_gc
+from hilrt.timing.realtime import cpu_latency_limit
 
 NUMERICS = "the numerics (a first start compiles them)"
 #: What a session waits for is named, up to so many; the others are counted.
@@ -45,8 +46,8 @@ class SessionRun:
     file : SessionFile
     options : RunOptions
     on_change : callable, optional
-        Told when the state has changed, or the benches wait to be armed. With it a program operates
-        the session, and nothing that is typed arms it.
+        Called when the state has changed, or the benches wait to be armed. With it a program
+        operates the session, and nothing that is typed arms it.
 
     Raises
     ------
@@ -257,3 +258,71 @@ def run_session(
     with take_signals(interrupt):
         thread.start()
         return thread.ended.result()
+
+
+# The end of a session, whatever led to it: benches at rest, whole files, no process left.
+#
+# What is to be done is on one stack, on which each stage puts its own: the last one is done first.
+# Each is done, whatever the ones before it came to; an error is raised after the last.
+
+
+def close_opened(
+    undo: AsyncExitStack, opened: Opened, summary: RunSummary, alive: asyncio.Future[None]
+) -> None:
+    """Put the end of the log, of the processes and of all parts on the stack.
+
+    `alive` repeats announcements until it is cancelled.
+    """
+    undo.callback(opened.timing.release)
+    undo.callback(opened.monitoring.close)
+    undo.callback(alive.cancel)
+    undo.callback(summary.write)
+    undo.push_async_callback(_end_processes, opened, summary)
+    undo.callback(summary.write)
+    undo.push_async_callback(_end_log, opened, summary)
+    undo.callback(opened.hub.close)
+
+
+def close_described(
+    undo: AsyncExitStack, opened: Opened, described: Described, benches: Benches
+) -> None:
+    """Put the end of the subsystems on the stack: first benches to their safe profile."""
+    for link in described.links:
+        undo.push_async_callback(link.close)
+    undo.push_async_callback(_secure, opened, benches)
+
+
+async def _secure(opened: Opened, benches: Benches) -> None:
+    result = opened.result
+    if not benches.brought_down:
+        reason = result.fault or opened.operator.interrupted or "session could not start"
+        await benches.secure(reason)
+        result.warnings += benches.not_at_rest()
+
+
+async def _end_log(opened: Opened, summary: RunSummary) -> None:
+    """Hand the end of the log over, or keep what no log has taken."""
+    result = opened.result
+    await opened.processes.report_ends()
+    summary.make()
+    if opened.recording is not None:
+        await opened.recording.end(opened.processes, result.summary)
+    known = result.warnings
+    known += [text for text in opened.events.untold() if text not in known]
+    known += opened.events.keep(opened.folder / "events.txt")
+    opened.publisher.repeat()  # the last state with its cause: it stays in view
+
+
+async def _end_processes(opened: Opened, summary: RunSummary) -> None:
+    result, recording = opened.result, opened.recording
+    has_log = recording is not None and recording.log is not None
+    # A view ends by itself at one of these states; before them it would be waited for in vain.
+    final = opened.events.state in (SessionState.STOPPED, SessionState.FAULT)
+    result.warnings += await opened.processes.end(["view"] * final + ["recorder"] * has_log)
+    if recording is not None and has_log:
+        failure = opened.processes.recorder_failure()
+        lost = await recording.close(failed=bool(failure))
+        result.lack([*lost, *failure])
+        summary.make(failure)  # with the rows that are lost
+    result.judge(opened.options.fail_on)
+    remove_abandoned_folders()  # of processes that crashed or were killed

@@ -152,7 +152,7 @@ class SessionLog:
     async def close(self, failed: bool) -> list[str]:
         """Free the sockets, after the recorder has ended; what was lost, in words.
 
-        A recorder that has `failed` has lost everything that it had not told of as written.
+        A recorder that has `failed` has lost everything that it had not reported as written.
         """
         await asyncio.to_thread(self.feed.close)
         self.progress.look()

@@ -1,4 +1,4 @@
-"""What a program reads of a session that runs beside it, and how its commands reach the session.
+"""Readings of a session that runs beside the program, and the way of its commands.
 
 The session runs as `hilrt run` runs it, with its processes, its log and its folder, in a thread and
 an event loop of its own: the master's loop stands still between two ticks, which no other loop
@@ -36,7 +36,7 @@ _NOT_RUNNING = Reply(False, "the session does not run")
 
 
 class SessionReadings:
-    """What can be read of a session, at any time and from any thread.
+    """Readings of a session, available at any time and from any thread.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class SessionReadings:
 
     @property
     def state(self) -> SessionState:
-        """Where it is in its life, see docs/session.md."""
+        """State of the session, see docs/session.md."""
         opened = self._run.opened
         return SessionState.CONFIGURED if opened is None else opened.events.state
 
@@ -90,7 +90,7 @@ class SessionReadings:
 
     @property
     def folder(self) -> Path:
-        """Where its files are; `CommandRefused` before its start."""
+        """Folder of the session's files; `CommandRefused` before its start."""
         if self._run.opened is None:
             raise CommandRefused("the session has no folder before its start")
         return self._run.opened.folder
@@ -145,7 +145,7 @@ class SessionReadings:
         return None if master is None or master.progress.steps == 0 else master.numerics
 
     async def _work(self) -> RunResult:
-        """In the thread: the session, and a look at the program that started it."""
+        """Run the session in its thread, and watch the program that started it."""
         program = asyncio.ensure_future(self._end_with_program())
         try:
             return await self._run.run()
@@ -160,7 +160,7 @@ class SessionReadings:
                 return
 
     def _changed(self) -> None:
-        """In the thread: state, or arming, has changed."""
+        """Notify, from the session's thread, that state or arming has changed."""
         running = self.state in (SessionState.RUNNING, SessionState.DEGRADED)
         if (running or self.waits_for_arming) and not self._ready.done():
             self._ready.set_result(None)

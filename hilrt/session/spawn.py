@@ -38,7 +38,7 @@ _SIGKILL = 9
 
 
 class Inherited(NamedTuple):
-    """What a child gets of the master's.
+    """Descriptors and environment that a child inherits from the master.
 
     Attributes
     ----------

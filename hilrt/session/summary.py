@@ -39,7 +39,7 @@ from hilrt.wording import json_numbers
 
 
 class RunFacts(NamedTuple):
-    """What a summary says of the run itself.
+    """Facts about the run itself in a summary.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ def remarks(numerics: Numerics, progress: Progress) -> list[str]:
 
 
 def collapsed_step(numerics: Numerics, progress: Progress) -> str:
-    """That step control went far below the session's step; empty if it did not."""
+    """Message that step control went far below the session's step; empty if it did not."""
     session = numerics.plan.session[0]
     shortest = progress.min_h * 1e-9
     if not session.variable_step or not 0.0 < shortest < COLLAPSED * session.step:
@@ -189,7 +189,7 @@ def build_summary(
 
 
 def _timing(progress: Progress, real_time: bool) -> dict[str, Any]:
-    """Where the time of the ticks went; lateness is a matter of real time alone."""
+    """Breakdown of the ticks' time; lateness exists in real time alone."""
     late = (progress.lateness.quantiles(), progress.lateness.histogram())
     return {
         **timing_figures(late if real_time else None, progress.timeline.slowest()),

@@ -9,9 +9,9 @@ import numpy as np
 
 from hilrt.config.structs import CALCULATED, Session
 from hilrt.coupling.closed_loop import Sensitivities
+from hilrt.coupling.extrapolate import gram_factor
 from hilrt.coupling.mu import bond_mu, spurious_share
-from hilrt.coupling.polynomial import gram_factor
-from hilrt.coupling.verification import Verification
+from hilrt.coupling.trust import Verification
 from hilrt.expressions.program import Program
 from hilrt.reliability.alarms import AlarmNames, alarm_rows, fill_alarms
 from hilrt.reliability.calibrated import HIGH

@@ -10,21 +10,18 @@ from __future__ import annotations
 
 from hilrt.compilation.compiled import compiled
 from hilrt.coupling.choose_step import choose_step
-from hilrt.coupling.compensate import compensate
+from hilrt.coupling.compensate import compensate, predict_late
 from hilrt.coupling.control_order import control_order, count_order
-from hilrt.coupling.correct_energy import correct_energy
 from hilrt.coupling.correct_outputs import correct_outputs
 from hilrt.coupling.drive_inputs import drive_inputs
 from hilrt.coupling.estimate_signals import estimate_signals
 from hilrt.coupling.extrapolate import extrapolate
-from hilrt.coupling.follow_corrections import follow_corrections
 from hilrt.coupling.identify import identify
 from hilrt.coupling.intervals import turn_over
 from hilrt.coupling.limit import limit
 from hilrt.coupling.measure_defects import measure_defects
 from hilrt.coupling.measure_disturbances import measure_disturbances
-from hilrt.coupling.power_bond import measure_bonds
-from hilrt.coupling.predict_late import predict_late
+from hilrt.coupling.power_bond import correct_energy, follow_corrections, measure_bonds
 from hilrt.coupling.sum_inputs import sum_inputs
 from hilrt.expressions.evaluate import take_samples
 from hilrt.reliability.count_affected import count_affected

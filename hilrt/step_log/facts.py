@@ -1,4 +1,4 @@
-"""What a log says of the session beside its file: what a replay needs, the models, the host."""
+"""Facts in a log beside the session file: what a replay needs, the models, the host."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from hilrt.config.session_file import SessionFile
 from hilrt.coupling.closed_loop import Sensitivities
-from hilrt.coupling.correct_feedthrough import Feedthrough, feedthrough_matrices
+from hilrt.coupling.correct_outputs import Feedthrough, feedthrough_matrices
 from hilrt.errors import RecordError
 from hilrt.files.formats import NOT_MSGPACK
 from hilrt.link import Link
@@ -42,7 +42,7 @@ _TARGET = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 class SubsystemFacts(msgspec.Struct):
-    """What the numerics know of a subsystem; `lead` is its actuation delay, s."""
+    """Facts about a subsystem for the numerics; `lead` is its actuation delay, s."""
 
     inputs: list[Port]
     outputs: list[Port]
@@ -55,12 +55,12 @@ class SubsystemFacts(msgspec.Struct):
 
 
 class Facts(msgspec.Struct):
-    """What plan and first state follow from, beside the session file.
+    """Facts that determine plan and first state, beside the session file.
 
     `layout` is the version of the tables' layout, in hexadecimal digits. `y0` (ny,) and `u0` (nu,)
     are the initialized outputs and inputs; `feedthrough` the two matrices of that correction;
     `gamma` (order + 1, ny, nu) the Jacobians of the model-based one. `verification` and
-    `sensitivities` are those of `hilrt.coupling.verification`, `answers` the subsystems' as tried
+    `sensitivities` are those of `hilrt.coupling.trust`, `answers` the subsystems' as tried
     out for the error estimate. `columns` holds times and values of the columns that stimuli consist
     of.
     """
@@ -93,7 +93,7 @@ class Facts(msgspec.Struct):
 
 
 class _Head(msgspec.Struct):
-    """What facts of all versions begin with."""
+    """Head of the facts, common to all versions."""
 
     format: int
 
@@ -101,7 +101,7 @@ class _Head(msgspec.Struct):
 def collect_facts(
     links: Sequence[Link], numerics: Numerics, samples: Sequence[Sample], u0: Floats
 ) -> Facts:
-    """What a replay needs of a session that is about to run."""
+    """Collect what a replay needs of a session that is about to run."""
     plan, gamma = numerics.plan, numerics.state.model.gamma
     correction = feedthrough_matrices(plan.model, len(plan.outputs), len(plan.inputs))
     return Facts(
@@ -126,7 +126,7 @@ def collect_facts(
 
 
 def _answers(plan: Plan) -> Sensitivities:
-    """What was tried out of the subsystems, as the plan has it."""
+    """Probed sensitivities of the subsystems, as the plan has them."""
     return Sensitivities(
         states=int(plan.session["error_states"][0]),
         paths=plan.error_paths.tolist(),
@@ -140,7 +140,7 @@ def _answers(plan: Plan) -> Sensitivities:
 
 
 def numerics_metadata(numerics: Numerics) -> dict[str, str]:
-    """What reports need of the numerics: bonds, whether orders are controlled, and so on."""
+    """Metadata of the numerics for reports: bonds, whether orders are controlled, and so on."""
     bonds = [
         {
             "name": bond.name,
@@ -180,7 +180,7 @@ def read_facts(attachments: dict[str, bytes], where: str) -> Facts:
 
 
 def attachments_of(file: SessionFile, links: Sequence[Link], facts: Facts) -> list[Attachment]:
-    """What the log of a session that is about to run keeps beside its rows."""
+    """Attachments of the log of a session that is about to run."""
     host = {"build": build_report(), "host": host_report()}
     models = {link.name: model_files(link) for link in links}
     return [
@@ -197,7 +197,7 @@ def attachments_of(file: SessionFile, links: Sequence[Link], facts: Facts) -> li
 
 
 def build_report() -> dict[str, str]:
-    """What makes two replays the same to the last bit: the code that decides, and what runs it."""
+    """Identity of the numerics: two replays are equal to the last bit if code and compiler are."""
     report = {
         "hilrt": VERSION,
         "source": source_hash(),

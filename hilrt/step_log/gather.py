@@ -52,7 +52,7 @@ Integers = tuple[NDArray[np.int64], ...]
 
 
 class TablePlace(NamedTuple):
-    """Where a number stands: table (of `TABLES`), field, row, and element of a sub-array."""
+    """Place of a number: table (of `TABLES`), field, row, and element of a sub-array."""
 
     table: str
     field: str

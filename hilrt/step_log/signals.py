@@ -1,4 +1,4 @@
-"""What a session records each tick: its topics, and where in the tables each signal stands.
+"""Signals that a session records each tick: topics, and places in the tables.
 
 The list of columns is the only one: a row is gathered by it, and a replay puts the step's input
 back by it.
@@ -172,7 +172,7 @@ def _bonds(net: Network) -> list[Column]:
 
 
 def _arrivals(outputs: Side, plan: Plan) -> list[Column]:
-    """What comes with a sample: its time, the value in the middle of the step, derivatives."""
+    """Signals of a sample: its time, the value in the middle of the step, derivatives."""
     has_middle = TablePlace("given.session", "has_middle")
     derivatives = TablePlace("given.outputs", "dy")
     return [
@@ -225,7 +225,7 @@ def _fresh(side: Side, plan: Plan, suffix: str, units: Sequence[str], field: str
 
 
 def _sources(inputs: Side, plan: Plan) -> list[Column]:
-    """What drives every input on which more than its connections may act, and its stimuli."""
+    """Sources of every input on which more than its connections may act, and its stimuli."""
     names = plan.drives["input"].tolist()
     return [
         Column(Signal(inputs.names[i] + suffix, unit), TablePlace("state.drives", field, d))

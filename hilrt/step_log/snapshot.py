@@ -6,10 +6,15 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from hilrt.errors import RecordError
+from hilrt.record.feed import Feed
+from hilrt.record.messages import ADJUSTMENTS, JACOBIANS, SNAPSHOTS
+from hilrt.step.changes import Changes
+from hilrt.step.numerics import Numerics
 from hilrt.tables.record import as_bytes, blocks
 from hilrt.tables.state import State
 
@@ -26,7 +31,7 @@ def layout_version(tables: Iterable[tuple[str, NDArray[Any]]]) -> bytes:
 
 
 def other_version(where: str) -> RecordError:
-    """What is said of a log, or a part of one, whose tables are others than those here."""
+    """Message about a log, or a part of one, whose tables differ from those here."""
     return RecordError(
         f"{where}: recorded by another version: its decisions can be read, not made again; use the "
         "version of hilrt that recorded it"
@@ -101,7 +106,7 @@ class StateBytes:
 
 
 def _differing(name: str, a: NDArray[np.void], b: NDArray[np.void]) -> Iterator[str]:
-    """What differs between two flat blocks."""
+    """Differences between two flat blocks."""
     if a.dtype.names is None:
         if _apart(a, b).any():
             yield name
@@ -114,9 +119,46 @@ def _differing(name: str, a: NDArray[np.void], b: NDArray[np.void]) -> Iterator[
 
 
 def _apart(a: NDArray[np.void], b: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Where two arrays of f8 or i8 differ bit for bit; NaN equals NaN."""
+    """Mark where two arrays of f8 or i8 differ bit for bit; NaN equals NaN."""
     words = np.ascontiguousarray(a).view("i8"), np.ascontiguousarray(b).view("i8")
     apart: NDArray[np.bool_] = words[0] != words[1]
     if a.dtype == np.dtype("f8"):
         apart &= ~(np.isnan(a) & np.isnan(b))
     return apart
+
+
+# What a replay needs beside the rows: the state once a second, changes, renewed Jacobians.
+
+#: Session time between two snapshots, ns.
+EVERY_NS = 1_000_000_000
+
+
+class Snapshots:
+    """Records the state once a second, so that a replay can start there, and what was changed.
+
+    Parameters
+    ----------
+    feed : Feed
+    numerics : Numerics
+    changes : Changes
+        Their names.
+    """
+
+    def __init__(self, feed: Feed, numerics: Numerics, changes: Changes) -> None:
+        self._feed, self._given, self._changes = feed, numerics.given, changes
+        self._state = StateBytes(numerics.state)
+        session = numerics.given.session
+        self._changed, self._renewed = session["changes"], session["renewed"]
+        self._next_ns = EVERY_NS
+
+    def look(self, t_ns: int) -> None:
+        """Look at the step at `t_ns`, before its row is committed."""
+        row, given = self._feed.rows, self._given
+        if self._changed[0]:
+            for change in self._changes.recorded(given):
+                self._feed.aside(ADJUSTMENTS, row, t_ns, msgspec.msgpack.encode(change))
+        if self._renewed[0]:
+            self._feed.aside(JACOBIANS, row, t_ns, msgspec.msgpack.encode(given.gamma.tolist()))
+        if t_ns >= self._next_ns:
+            self._next_ns = t_ns - t_ns % EVERY_NS + EVERY_NS
+            self._feed.aside(SNAPSHOTS, row + 1, t_ns, self._state.encode())

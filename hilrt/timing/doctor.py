@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
+import socket
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,11 +20,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from hilrt.solver import Floats
-from hilrt.timing.descriptors import COMMON, descriptor_limit
-from hilrt.timing.host import available_cpus
-from hilrt.timing.host_delays import can_trips, loopback_trips, wake_up
+from hilrt.timing.clock import WallClock
+from hilrt.timing.host import COMMON, available_cpus, descriptor_limit, stolen_s
 from hilrt.timing.monotonic import monotonic_ns
-from hilrt.timing.processor_time import stolen_s
 from hilrt.timing.realtime import throttle_share
 
 Grade = Literal["good", "poor", "bad"]
@@ -38,7 +38,7 @@ class Line(NamedTuple):
 
 
 class Host:
-    """Where the kernel tells about itself; a test gives folders of its own.
+    """Folders of the kernel's own files; a test gives others.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def system_line() -> Line:
 
 
 def preemption_line(host: Host) -> Line:
-    """How soon the kernel lets a process run that wakes up."""
+    """Preemption model of the kernel."""
     if host.read("sys/kernel/realtime") == "1":
         return Line("kernel preemption", "PREEMPT_RT", "good")
     version = host.read("proc/version") or platform.version()
@@ -98,7 +98,7 @@ def preemption_line(host: Host) -> Line:
 
 
 def clock_line(host: Host) -> Line:
-    """What the kernel reads the time from, and what reading it costs."""
+    """Clock source of the kernel, and the cost of a reading."""
     source = host.read("sys/devices/system/clocksource/clocksource0/current_clocksource")
     begun = time.perf_counter_ns()
     for _ in range(1000):
@@ -168,7 +168,7 @@ def limit_lines(host: Host) -> list[Line]:
 
 
 def descriptor_line() -> Line:
-    """How many files and sockets the master may have."""
+    """Limit of the master's open files and sockets."""
     limit = descriptor_limit()
     if limit is None:
         return Line("open files", "no limit", "good")
@@ -192,7 +192,7 @@ def _status(host: Host, key: str) -> str | None:
 
 
 def timer_line() -> Line:
-    """Which timer wakes the master."""
+    """Timer that wakes the master."""
     found = "timerfd" if sys.platform == "linux" else "the event loop's own"
     resolution = time.get_clock_info("monotonic").resolution
     text = f"{found}, clock resolution {resolution * 1e9:.0f} ns"
@@ -264,7 +264,7 @@ def can_line(host: Host) -> Line:
 
 
 def load_line() -> Line:
-    """What else runs."""
+    """Load of the host by other programs."""
     if not hasattr(os, "getloadavg"):
         return Line("load", "not told", "good")
     load, cpus = os.getloadavg()[0], len(available_cpus())
@@ -274,7 +274,7 @@ def load_line() -> Line:
 
 
 def stolen_line(host: Host) -> Line:
-    """What the host of a virtual machine takes for others."""
+    """Time that the host of a virtual machine takes for others."""
     uptime, cpus = host.read("proc/uptime"), available_cpus()
     stolen = stolen_s(host.read("proc/stat") or "", cpus)
     if stolen is None or not uptime:
@@ -325,3 +325,82 @@ def as_text(lines: Sequence[Line]) -> str:
         if line.remedy:
             rows.append(f"{'':6}{'':{width}}  -> {line.remedy}")
     return "\n".join(rows)
+
+
+# Delays that a host adds, measured: wake-ups by timer, the loopback, CAN sockets.
+
+#: Number of wake-ups and of round trips that are measured.
+WAKES, TRIPS = 300, 300
+INTERVAL_NS = 1_000_000
+
+
+async def wake_up(spin_ns: int) -> Floats:
+    """Lateness of wake-ups 1 ms apart, with a spin over the last stretch, ns, shape (WAKES,)."""
+    clock = WallClock(spin_ns)
+    lateness = np.empty(WAKES)
+    try:
+        target = clock.now_ns()
+        for k in range(WAKES):
+            target = max(target + INTERVAL_NS, clock.now_ns() + INTERVAL_NS // 2)
+            lateness[k] = await clock.sleep_until(target) - target
+    finally:
+        clock.close()
+    return lateness
+
+
+def _tcp_pair() -> tuple[socket.socket, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        near = socket.create_connection(server.getsockname(), timeout=2.0)
+        far, _ = server.accept()
+    for end in (near, far):
+        end.settimeout(2.0)
+        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return near, far
+
+
+def loopback_trips() -> Floats:
+    """A message to another thread of this process and back, by TCP, ns, shape (TRIPS,)."""
+    near, far = _tcp_pair()
+
+    def echo() -> None:
+        try:
+            while data := far.recv(64):
+                far.sendall(data)
+        except OSError:
+            return
+
+    thread = threading.Thread(target=echo, daemon=True)
+    thread.start()
+    trips = np.empty(TRIPS)
+    try:
+        for k in range(TRIPS):
+            begun = monotonic_ns()
+            near.sendall(b"x" * 16)
+            near.recv(64)
+            trips[k] = monotonic_ns() - begun
+    finally:
+        near.close()
+        thread.join(timeout=3.0)
+        far.close()
+    return trips
+
+
+def can_trips(name: str) -> Floats:
+    """Times from one raw CAN socket to another on a virtual interface, ns, shape (TRIPS,)."""
+    if sys.platform != "linux":
+        raise OSError(0, "only Linux has SocketCAN")
+    frame = (0x7FF).to_bytes(4, "little") + bytes([8, 0, 0, 0]) + bytes(8)
+    with (
+        socket.socket(socket.PF_CAN, socket.SOCK_RAW, socket.CAN_RAW) as near,
+        socket.socket(socket.PF_CAN, socket.SOCK_RAW, socket.CAN_RAW) as far,
+    ):
+        for end in (near, far):
+            end.bind((name,))
+            end.settimeout(1.0)
+        trips = np.empty(TRIPS)
+        for k in range(TRIPS):
+            begun = monotonic_ns()
+            near.send(frame)
+            far.recv(16)
+            trips[k] = monotonic_ns() - begun
+    return trips

@@ -27,7 +27,7 @@ LONGEST_LOOK = 0.125
 
 
 class EarlyReceiver(Protocol):
-    """What receives before the tick: `hilrt.exchange.exchange.Exchange`."""
+    """Interface of the early receiver: `hilrt.exchange.exchange.Exchange`."""
 
     def fileno(self) -> int | None:
         """Descriptor that becomes readable when something arrives; None where nothing can."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class CommunicationPoint(NamedTuple):
-    """Where samples and inputs are exchanged.
+    """Communication point, at which samples and inputs are exchanged.
 
     Attributes
     ----------

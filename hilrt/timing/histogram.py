@@ -19,7 +19,7 @@ BINS = PER_DECADE * _DECADES + 1
 
 
 class Quantiles(TypedDict):
-    """Of a time, µs."""
+    """Quantiles of a time, µs."""
 
     p50: float
     p99: float
@@ -37,7 +37,7 @@ class Distribution:
 
     @property
     def n(self) -> int:
-        """How many times were counted."""
+        """Number of times counted."""
         return sum(self.counts)
 
     def add(self, ns: int) -> None:
@@ -71,7 +71,7 @@ class Distribution:
         return min(upper_ns, self.max_ns) * 1e-3
 
     def quantiles(self) -> Quantiles:
-        """What summaries show, µs."""
+        """Quantiles for summaries, µs."""
         return {
             "p50": self.quantile_us(0.5),
             "p99": self.quantile_us(0.99),

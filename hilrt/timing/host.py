@@ -12,11 +12,13 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from importlib import metadata
-from typing import Any
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
-from hilrt.timing.scheduler_slice import schedule_when_idle
+from hilrt.errors import ConfigError
+from hilrt.timing.realtime import schedule_when_idle
 
 _PR_SET_PDEATHSIG = 1
 _PACKAGES = ("hilrt", "numpy", "pyzmq", "msgspec", "mcap", "pint", "python-can", "cantools")
@@ -52,7 +54,7 @@ def set_affinity(cpus: Iterable[int], pid: int = 0) -> str | None:
     Returns
     -------
     str or None
-        A warning for people when it did not take effect.
+        A warning if it did not take effect.
     """
     wanted = sorted(set(cpus))
     if not wanted:
@@ -187,7 +189,7 @@ def parent_alive(parent_pid: int) -> bool:
 
 
 def host_report() -> dict[str, Any]:
-    """What a log should say of the host: system, processors, versions of what matters."""
+    """Report of the host for a log: system, processors, versions of libraries that matter."""
     return {
         "platform": platform.platform(),
         "machine": platform.machine(),
@@ -208,3 +210,171 @@ def _versions() -> dict[str, str]:
         with contextlib.suppress(metadata.PackageNotFoundError):
             versions[package] = metadata.version(package)
     return versions
+
+
+# Which processes had the processors, as Linux counts it, and what the machine's host took.
+#
+# While the host of a virtual machine has a processor, no process of the machine runs on it, and
+# none can foresee it: no setting of a session avoids the ticks that are missed for it.
+
+#: Where Linux counts, see proc(5).
+PROC = Path("/proc")
+#: Field of a processor's line: after its name, and seven of its own doing and waiting.
+_STOLEN = 8
+#: Fields of a process's line behind its name: in its own code, and in the kernel for it.
+_USER, _SYSTEM = 11, 12
+
+
+def stolen_s(stat: str, cpus: Collection[int]) -> float | None:
+    """Time that the host took from processors since the machine started.
+
+    Parameters
+    ----------
+    stat : str
+        What ``/proc/stat`` says.
+    cpus : collection of int
+        Processors.
+
+    Returns
+    -------
+    float or None
+        Mean over the processors, s; None where it is not told.
+    """
+    names = {f"cpu{cpu}" for cpu in cpus}
+    rows = [row for row in map(str.split, stat.splitlines()) if row and row[0] in names]
+    if not rows or any(len(row) <= _STOLEN for row in rows):
+        return None
+    return sum(float(row[_STOLEN]) for row in rows) / len(rows) / os.sysconf("SC_CLK_TCK")
+
+
+def used_s(stat: str) -> float:
+    """Time that a process with all its threads has had a processor, s, from its ``stat``."""
+    fields = stat.rpartition(")")[2].split()
+    return float(int(fields[_USER]) + int(fields[_SYSTEM])) / os.sysconf("SC_CLK_TCK")
+
+
+class ProcessorTime:
+    """Processor time of processes and of the host, from its creation on.
+
+    Parameters
+    ----------
+    cpus : collection of int
+        Processors that the host is watched for.
+    processes : mapping of str to int
+        Process identifiers by name.
+    proc : Path, optional
+        Folder to read; a test gives one of its own.
+    """
+
+    def __init__(
+        self, cpus: Collection[int], processes: Mapping[str, int], proc: Path = PROC
+    ) -> None:
+        self._cpus, self._processes, self._proc = cpus, processes, proc
+        self._began = time.monotonic()
+        self._stolen = self._stolen_now()
+        self._used = {name: self._used_now(pid) for name, pid in processes.items()}
+
+    def stolen(self) -> float | None:
+        """Time the host took, mean over the processors, s; None where it is not told."""
+        now = self._stolen_now()
+        return None if now is None or self._stolen is None else now - self._stolen
+
+    def shares(self) -> dict[str, float]:
+        """Share of one processor that each process had; those that ended are left out."""
+        elapsed = time.monotonic() - self._began
+        shares = {}
+        for name, pid in self._processes.items():
+            before, now = self._used[name], self._used_now(pid)
+            if before is not None and now is not None:
+                shares[name] = (now - before) / elapsed
+        return shares
+
+    def _stolen_now(self) -> float | None:
+        text = self._read("stat")
+        return None if text is None else stolen_s(text, self._cpus)
+
+    def _used_now(self, pid: int) -> float | None:
+        text = self._read(f"{pid}/stat")
+        return None if text is None else used_s(text)
+
+    def _read(self, path: str) -> str | None:
+        try:
+            return (self._proc / path).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return None
+
+
+# File descriptors of a process: how many it may have, and enough of them before a session starts.
+#
+# A process without descriptors can open no file and take no connection, and libzmq aborts it. The
+# session therefore makes sure before anything starts, and its sockets limit strangers' connections
+# to the number that was counted on.
+
+if sys.platform != "win32":
+    import resource
+
+#: Of a session without subsystems, while everything is switched on: sockets of its processes, log,
+#: timers, views, and files that are open for a moment. A bench, a solver and a page: 63 in all.
+OF_A_SESSION: Final = 96
+#: Of one subsystem: connection, process, its output.
+OF_A_SUBSYSTEM: Final = 4
+#: What most systems give, and what is enough for a hundred subsystems.
+COMMON: Final = 1024
+
+
+class DescriptorLimit(NamedTuple):
+    """Descriptors that this process may have, and how far it may raise that by itself."""
+
+    now: int
+    at_most: int
+
+
+def descriptor_limit() -> DescriptorLimit | None:
+    """The limit; None where there is none that matters."""
+    if sys.platform == "win32":
+        return None
+    now, at_most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited = resource.RLIM_INFINITY
+    return DescriptorLimit(
+        sys.maxsize if now == unlimited else now,
+        sys.maxsize if at_most == unlimited else at_most,
+    )
+
+
+def reserve_descriptors(subsystems: int, strangers: int) -> None:
+    """Make sure that a session has descriptors enough; the limit is raised if that is permitted.
+
+    Parameters
+    ----------
+    subsystems : int
+        How many the session has.
+    strangers : int
+        Connections of strangers that may stand at once.
+
+    Raises
+    ------
+    ConfigError
+        If it may not have as many.
+    """
+    limit = descriptor_limit()
+    if limit is None:
+        return
+    needed = in_use() + OF_A_SESSION + OF_A_SUBSYSTEM * subsystems + strangers
+    if needed <= limit.now:
+        return
+    if needed <= limit.at_most and sys.platform != "win32":
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (needed, limit.at_most))
+            return
+    raise ConfigError(
+        f"this process may open {limit.now} files and sockets at once, and the session needs up to "
+        f"{needed}: raise the limit, `ulimit -n {max(needed, COMMON)}`, or LimitNOFILE of its unit"
+    )
+
+
+def in_use() -> int:
+    """Descriptors that are open."""
+    for folder in ("/proc/self/fd", "/dev/fd"):
+        with contextlib.suppress(OSError):
+            return len(os.listdir(Path(folder)))
+    return 0

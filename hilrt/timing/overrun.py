@@ -1,4 +1,4 @@
-"""What happens to ticks that have passed before the master came to them (``pacing.overrun``).
+"""Treatment of ticks that have passed before the master came to them (``pacing.overrun``).
 
 Such ticks are missed, and none is run late. `SkipTicks` leaves them out and keeps the grid;
 `StretchGrid` shifts the grid by the overrun and leaves none out; `EndSession` ends the session.
@@ -79,7 +79,7 @@ class SkipTicks(Overrun):
 
 
 class SkipLateStarts(SkipTicks):
-    """Also leaves out a tick that could only begin later than `LATEST_START`.
+    """Skips also a tick that could only begin later than `LATEST_START`.
 
     Not for several rates: a subsystem that is due at every tenth tick would lose all ten.
     """

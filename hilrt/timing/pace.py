@@ -1,4 +1,4 @@
-"""How session time passes: by a clock, in real time or at a factor, or as fast as possible.
+"""Pace of session time: by a clock, in real time or at a factor, or as fast as possible.
 
 The master's loop asks its `Pace` when a communication point has come, which is the next one, and
 whether a tick was late. In real time the answers come from a clock and its grid, and no solver is
@@ -35,7 +35,7 @@ BetweenSteps = Callable[[CommunicationPoint, Stopping], Awaitable[CommunicationP
 
 
 class Samples(EarlyReceiver, Protocol):
-    """What a pace needs of the exchange."""
+    """Interface of the exchange for a pace."""
 
     @property
     def behind(self) -> bool:
@@ -49,7 +49,7 @@ class Samples(EarlyReceiver, Protocol):
 
 
 class Pace(abc.ABC):
-    """When communication points come.
+    """Times of communication points.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ class Pace(abc.ABC):
 
 
 class RealTime(Pace):
-    """By a clock: in real time, or at a factor.
+    """Pace by a clock: in real time, or at a factor.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ class RealTime(Pace):
 
 
 class AsFastAsPossible(Pace):
-    """By the solvers: a point has come when all of them have reached it.
+    """Pace by the solvers: a point has come when all of them have reached it.
 
     Parameters
     ----------

@@ -49,5 +49,5 @@ class TickMarks:
 
     @property
     def compute_ns(self) -> int:
-        """From the beginning of the tick to its inputs on the wire, ns."""
+        """Time from the beginning of the tick to its inputs on the wire, ns."""
         return self.done_ns - self.begun_ns

@@ -62,7 +62,7 @@ class SlowTick:
 
 
 class Timeline:
-    """What is kept of all ticks, at a constant cost per tick and in constant memory.
+    """Statistics of all ticks, at a constant cost per tick and in constant memory.
 
     Attributes
     ----------
@@ -167,7 +167,7 @@ class Timeline:
         return Distribution(self._counts[kind].tolist(), int(self._longest_ns[kind]))
 
     def quantiles(self) -> dict[str, Quantiles]:
-        """Of each stage, µs."""
+        """Quantiles of each stage, µs."""
         return {stage: times.quantiles() for stage, times in self.stages.items()}
 
     def slowest(self) -> list[dict[str, Any]]:

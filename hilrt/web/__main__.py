@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 
 from hilrt.peers.addresses import parse_address
-from hilrt.web.arguments import parse
+from hilrt.web.plain_server import parse
 
 
 def wait_for_the_page() -> Callable[[], None]:
@@ -17,7 +17,7 @@ def wait_for_the_page() -> Callable[[], None]:
     if not options.sockets:
         return lambda: None
     from hilrt.monitor.read_token import read_token
-    from hilrt.web.waiting_page import WaitingPage
+    from hilrt.web.plain_server import WaitingPage
 
     sockets = [socket.socket(fileno=number) for number in options.sockets]
     where = parse_address(options.page)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from hilrt.monitor.flag_spans import change_of
-from hilrt.monitor.stream import Happening
+from hilrt.monitor.stream import Happening, change_of
 from hilrt.monitor.telemetry import RaisedFlag
 from hilrt.monitor.viewer import Viewer
 from hilrt.web.panels import on_page
@@ -68,7 +67,7 @@ def _row(events: Sequence[Happening], said: str, key: str) -> EventRow:
 
 
 def flag_in_words(viewer: Viewer, flag: RaisedFlag) -> str:
-    """How often a flag was up, for how long, and whether it is."""
+    """Count and duration of a flag, and whether it is up, in words."""
     spans = viewer.flag_spans.of(flag)
     name = f"{words(flag.cause)}: {flag.where}" if flag.where else words(flag.cause)
     if spans is None:

@@ -107,14 +107,14 @@ def named(labels: Sequence[str]) -> str:
 
 
 def _curve(a: Point, b: Point) -> tuple[Point, Point, Point]:
-    """From box to box, bent to the left of its direction."""
+    """Curve from box to box, bent to the left of its direction."""
     dx, dy = b[0] - a[0], b[1] - a[1]
     middle = ((a[0] + b[0]) / 2 + BEND * dy * 2, (a[1] + b[1]) / 2 - BEND * dx * 2)
     return _leave(a, middle), _leave(b, middle), middle
 
 
 def _leave(box: Point, towards: Point) -> Point:
-    """Where a line from a box's middle leaves it."""
+    """Point at which a line from a box's middle leaves it."""
     dx, dy = towards[0] - box[0], towards[1] - box[1]
     reach = min(
         BOX_WIDTH / 2 / abs(dx) if dx else math.inf, BOX_HEIGHT / 2 / abs(dy) if dy else math.inf

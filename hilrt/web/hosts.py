@@ -1,4 +1,4 @@
-"""To whom the page is served: under a name of this machine, and to those who know the token."""
+"""Access to the page: under a name of this machine, with the token."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from typing import Any
 
 from bokeh.server.tornado import BokehTornado
 from bokeh.server.util import check_allowlist
+from bokeh.server.views.doc_handler import DocHandler
 from bokeh.settings import settings
-from tornado.httputil import HTTPServerRequest
-from tornado.web import RequestHandler
+from tornado.httputil import HTTPHeaders, HTTPServerRequest
+from tornado.web import Application, OutputTransform, RequestHandler
 
 from hilrt.monitor.limited_server import trust
 from hilrt.monitor.operator_commands import same_key
 from hilrt.monitor.read_token import PARAMETER, given_token
-from hilrt.web.guarded_page import guard
 from hilrt.web.own_names import EVERYWHERE, NO_TOKEN, is_own, own_names, url
+from hilrt.web.security_headers import HEADERS, POLICY, page_policy
 
 #: Beginnings of what needs no token: Bokeh's own scripts, and what browsers ask for by themselves.
 FOR_ALL = ("/static/", "/favicon.ico")
@@ -89,3 +90,42 @@ class ForKnownReaders(BokehTornado):
         if is_own(asked, self._names, self._any_number):
             return True
         return check_allowlist(asked, settings.allowed_ws_origin())
+
+
+# The Bokeh application's answers with the headers of `hilrt.web.security_headers`.
+
+#: Variable of the page's template.
+NONCE = "nonce"
+
+
+class GuardedPage(DocHandler):
+    """Serves the page, whose inline scripts have the nonce of its document."""
+
+    async def get_session(self, *args: Any, **kwargs: Any) -> Any:
+        """Answer with Bokeh's document and the page's security policy."""
+        session: Any = await super().get_session()  # type: ignore[misc]  # Bokeh's decorator hides it
+        self.set_header(POLICY, page_policy(session.document.template_variables[NONCE]))
+        return session
+
+
+class AddHeaders(OutputTransform):
+    """Adds to every answer the headers that it does not have."""
+
+    def __init__(self, request: HTTPServerRequest) -> None:
+        """Ignore the request."""
+
+    def transform_first_chunk(
+        self, status_code: int, headers: HTTPHeaders, chunk: bytes, finishing: bool
+    ) -> tuple[int, HTTPHeaders, bytes]:
+        """Called once for an answer, whichever handler gave it."""
+        for name, value in HEADERS.items():
+            headers.setdefault(name, value)
+        return status_code, headers, chunk
+
+
+def guard(application: Application) -> None:
+    """Let an application that is made serve the guarded page instead of Bokeh's."""
+    application.transforms.append(AddHeaders)
+    for rule in application.wildcard_router.rules:
+        if rule.target is DocHandler:
+            rule.target = GuardedPage

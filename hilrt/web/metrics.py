@@ -17,7 +17,7 @@ from hilrt.monitor.session_state import SessionState
 from hilrt.monitor.viewer import Viewer
 from hilrt.reliability.causes import CAUSES
 from hilrt.web.plots import TIMING_SIGNAL
-from hilrt.web.signal_history import FULL_SAMPLES, Ring, SignalHistory
+from hilrt.web.shared_session import FULL_SAMPLES, Ring, SignalHistory
 
 #: Upper ends of the lateness's buckets, µs.
 BUCKETS_US = (10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000)
@@ -42,7 +42,7 @@ class Lateness:
         self._sum_us += float(late.sum())
 
     def metric(self) -> Metric:
-        """As a histogram."""
+        """Format a distribution as a histogram."""
         self.count()
         ends = [*(f"{end * 1e-6:g}" for end in BUCKETS_US), "+Inf"]
         buckets = list(zip(ends, np.cumsum(self._counts).tolist(), strict=True))

@@ -10,7 +10,7 @@ from hilrt.peers.addresses import LOOPBACK, is_number
 LOCAL = (LOOPBACK, "localhost", "[::1]")
 #: Addresses that stand for every network that this machine is in.
 EVERYWHERE = ("0.0.0.0", "::")
-#: What readers without the token are told.
+#: Answer to readers without the token.
 NO_TOKEN = "Open the address that the session prints at its start: it has the token.\n"
 #: Environment variable with the names of a reverse proxy, of Bokeh's.
 PROXY_VARIABLE = "BOKEH_ALLOW_WS_ORIGIN"

@@ -32,12 +32,11 @@ from bokeh.server.views.static_handler import StaticHandler
 from jinja2 import Template
 
 from hilrt.web import event_rows, panels
-from hilrt.web.changed_models import change
 from hilrt.web.graph import graph_svg
 from hilrt.web.operator_controls import OperatorControls, make_button
 from hilrt.web.plots import INKS, MAX_SIGNALS, Plots, Timing, ink
 from hilrt.web.security_headers import new_nonce
-from hilrt.web.shared_session import SharedSession
+from hilrt.web.shared_session import SharedSession, change
 
 FOLDER = Path(__file__).parent
 #: Parts of Bokeh's JavaScript that the page uses; by default a server sends all of it, nearly half

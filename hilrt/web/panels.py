@@ -61,7 +61,7 @@ WITH_VERDICT = ("RUNNING", "DEGRADED", "STOPPING", "STOPPED")
 
 
 def lamp(viewer: Viewer) -> Lamp:
-    """How far the results since the session's first tick can be trusted, and why no further.
+    """Lamp: how far the results since the first tick can be trusted, with the reason.
 
     Flags that are up now are `present`'s.
     """
@@ -83,7 +83,7 @@ def lamp(viewer: Viewer) -> Lamp:
 
 
 def end_in_words(viewer: Viewer) -> str:
-    """How the session has ended; empty while it has not."""
+    """End of the session in words; empty while it runs."""
     status = viewer.status
     if status is None or not viewer.ended:
         return ""
@@ -93,7 +93,7 @@ def end_in_words(viewer: Viewer) -> str:
 
 
 def present(viewer: Viewer) -> Lamp | None:
-    """What is wrong at this moment: flags, and the reason of a degraded session; None: no data."""
+    """Current faults: flags, and the reason of a degraded session; None: no data."""
     status, state = viewer.status, lamp(viewer)
     if status is None or state.word == "NO DATA" or status.state not in WITH_VERDICT:
         return None
@@ -169,7 +169,7 @@ def state_html(viewer: Viewer) -> str:
 
 
 def _results(status: Status) -> str:
-    """How many results there are, and the newest that have not passed."""
+    """Number of results, and the newest that have not passed."""
     said = [result_words(status)] if status.results else []
     said += [f"{one.name}: {one.text}" for one in not_passed(status)]
     return _lines(said)

@@ -1,29 +1,41 @@
 """A small HTTP server for the time before and after the page's own, without Bokeh.
 
-Bokeh takes a second to load, and ends with the session: what asks before is told what is waited
-for, and what asks afterwards how the session ended.
+Bokeh takes a second to load, and ends with the session. Requests before are answered with what the
+session waits for, requests afterwards with how it ended.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
+import html
+import json
 import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
+import msgspec
+import zmq
+
+from hilrt.errors import ConfigError
+from hilrt.isolation.temporary_folder import connect
 from hilrt.monitor.operator_commands import same_key
-from hilrt.monitor.read_token import PARAMETER, given_token
+from hilrt.monitor.read_token import PARAMETER, bind_page, close, given_token, read_token
+from hilrt.monitor.telemetry import Status, decode, message_of
+from hilrt.peers.addresses import LOOPBACK, parse_address
 from hilrt.web.own_names import EVERYWHERE, NO_TOKEN, is_own, is_proxy, own_names
-from hilrt.web.security_headers import HEADERS, NOTHING_RUNS, POLICY
+from hilrt.web.security_headers import HEADERS, NOTHING_RUNS, POLICY, new_nonce, page_policy
 
 #: How long a whole request may take to arrive, and then its answer to be read, s.
 REQUEST_S, ANSWER_S = 1.0, 5.0
-#: How often deadlines are checked, and how soon the server ends when it is told to, s.
+#: How often deadlines are checked, and how soon the server ends when asked to, s.
 END_S = 0.02
 #: What is being answered when the server is stopped may still leave, s.
 LAST_S = 0.2
@@ -32,7 +44,7 @@ MAX_CONNECTIONS = 32
 
 
 class Answer(NamedTuple):
-    """What is answered: the content, its type, and what the browser may do with it."""
+    """Answer to a request: the content, its type, and what the browser may do with it."""
 
     content: bytes
     kind: str = "text/html; charset=utf-8"
@@ -184,3 +196,187 @@ def _serve(
     thread = threading.Thread(target=server.serve_forever, args=(END_S,), daemon=True)
     thread.start()
     return server, thread
+
+
+# What a browser sees until the page has loaded: that it will come, and what is waited for.
+
+#: How often the browser asks again, ms.
+RELOAD_MS = 400
+#: Topic of a status in the telemetry stream; its module would load numpy.
+STATUS = b"status"
+PAGE = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark"><title>hilrt</title></head>
+<body style="font: 20px/1.5 system-ui, sans-serif; padding: 24px">
+<p role="status"><b>{name}</b></p><p>{said}</p>
+<script nonce="{nonce}">setTimeout(() => location.reload(), {reload})</script></body></html>
+"""
+
+
+class WaitingPage:
+    """Serves a plain page with the session's newest status, until the page itself is loaded.
+
+    Parameters
+    ----------
+    sockets : sequence of socket.socket
+        The page's.
+    host, port
+        Where they are bound.
+    telemetry : str
+        Address of the telemetry stream.
+    token : str
+        What readers must give.
+    """
+
+    def __init__(
+        self, sockets: Sequence[socket.socket], host: str, port: int, telemetry: str, token: str
+    ) -> None:
+        self._status: Status | None = None
+        self._lock = threading.Lock()
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._socket: zmq.Socket[bytes] = self._context.socket(zmq.SUB)
+        self._socket.setsockopt(zmq.SUBSCRIBE, STATUS)
+        connect(self._socket, telemetry)
+        self._server = PlainServer(sockets, host, port, token, self.answer)
+
+    def answer(self, path: str) -> Answer | None:
+        """The page at ``/``."""
+        if urlsplit(path).path != "/":
+            return None
+        with self._lock:
+            while self._socket.poll(0):
+                with contextlib.suppress(msgspec.MsgspecError, IndexError):
+                    self._status = decode(self._socket.recv_multipart()[1])
+            status = self._status
+        name = "hilrt" if status is None else f"{status.session}: {status.state}"
+        said = "the session starts" if status is None else message_of(status)
+        nonce = new_nonce()
+        shown = {"name": html.escape(name), "said": html.escape(said)}
+        page = PAGE.format(**shown, reload=RELOAD_MS, nonce=nonce)
+        return Answer(page.encode(), policy=page_policy(nonce))
+
+    def stop(self) -> None:
+        """Leave the sockets to the page's server."""
+        self._server.stop()
+        self._context.destroy(linger=0)
+
+
+# How a session ended, and its report, for pages that are still open when everything has stopped.
+#
+# The page's process ends with the session, and the report is written after that. A page that has
+# lost its server asks the same address for ``/ended.json``, then for ``/report.html``, and keeps
+# that: its link to the report works when nothing answers any more.
+
+#: A page asks twice a second: how long the first question is waited for, and, once the report is
+#: there, for how long in all a page may take to fetch it, s.
+QUIET_S, PATIENCE_S = 1.2, 5.0
+POLL_S = 0.02
+
+
+class EndedPage:
+    """Answers at the page's address; a context, at whose end pages have got what they asked for.
+
+    Nothing answers where the address has been taken meanwhile: by the next session.
+
+    Parameters
+    ----------
+    address : str
+        ``[monitor] page``.
+    text : str
+        How the session ended.
+
+    Attributes
+    ----------
+    report : Path or None
+        Set when it has been written.
+    answers : bool
+        Whether it has the address, and answers there.
+    """
+
+    def __init__(self, address: str, text: str) -> None:
+        self.report: Path | None = None
+        self._address, self._text = address, text
+        self._lock = threading.Lock()
+        self._asked: set[str] = set()
+        self._served: set[str] = set()
+        self._ready = self.answers = False
+        self._server: PlainServer | None = None
+
+    def __enter__(self) -> EndedPage:
+        self._began = time.monotonic()
+        try:
+            self._sockets = bind_page(self._address)
+        except ConfigError:
+            return self
+        where = parse_address(self._address)
+        self._server = PlainServer(self._sockets, *where, read_token(), self.answer)
+        self.answers = True
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._server is None:
+            return
+        self._ready = True
+        if kind is None:
+            until = time.monotonic() + PATIENCE_S
+            while self._awaited() and time.monotonic() < until:
+                time.sleep(POLL_S)
+        self._server.stop()
+        close(self._sockets)
+
+    def _awaited(self) -> bool:
+        """Whether a page may still ask, or has not got what it asked for."""
+        with self._lock:
+            if not self._asked:
+                return time.monotonic() < self._began + QUIET_S
+            return not self._asked <= self._served
+
+    def answer(self, path: str) -> Answer | None:
+        """``/ended.json`` and ``/report.html``, with ``?page=`` and a word that stands for it."""
+        asked = urlsplit(path)
+        page = "".join(parse_qs(asked.query).get("page", [""]))[:40]
+        if asked.path == "/ended.json":
+            return Answer(self._ended(page), "application/json")
+        if asked.path == "/report.html" and self._ready and self.report is not None:
+            try:
+                content = self.report.read_bytes()
+            except OSError:
+                return None
+            with self._lock:
+                self._served.add(page)
+            return Answer(content)
+        return None
+
+    def _ended(self, page: str) -> bytes:
+        with self._lock:
+            self._asked.add(page)
+            if self._ready and self.report is None:  # nothing more to fetch
+                self._served.add(page)
+            report = self._ready and self.report is not None
+            return json.dumps({"text": self._text, "report": report, "over": self._ready}).encode()
+
+
+def how_it_ended(summary: Mapping[str, Any], fault: str | None) -> str:
+    """The end of a session in words, as the page says it."""
+    if fault:
+        return f"ended: fault, {fault}"
+    verdict = summary.get("verdict")
+    return "ended: stopped" + (f", {verdict}" if verdict else "")
+
+
+# The arguments of the page's process; it reads them before it loads what takes long.
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    """Parse the command line; exit status 2 if it is wrong."""
+    parser = argparse.ArgumentParser(prog="hilrt monitor", description="Serves the web page.")
+    parser.add_argument("--connect", required=True, help="address of the telemetry stream")
+    parser.add_argument("--commands", default="", help="address for the operators' commands")
+    parser.add_argument("--page", default=f"{LOOPBACK}:5006", help="[ADDRESS:]PORT of the page")
+    parser.add_argument("--sockets", type=int, nargs="*", default=[], help="of the page, bound")
+    return parser.parse_args(arguments)

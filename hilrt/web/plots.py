@@ -15,8 +15,7 @@ from bokeh.plotting import figure
 
 from hilrt.monitor.viewer import Viewer
 from hilrt.solver import Floats
-from hilrt.web.changed_models import change
-from hilrt.web.signal_history import FULL_SAMPLES, Ring, SignalHistory
+from hilrt.web.shared_session import FULL_SAMPLES, Ring, SignalHistory, change
 
 #: Colours of Okabe and Ito (2008) without yellow and black, the light ones darkened to a contrast
 #: of 3 on both pages. With the dashes, three colours each, colour-blind readers can distinguish

@@ -1,4 +1,4 @@
-"""What every answer tells the browser about what it may do with it. Standard library only.
+"""Security headers of every answer to a browser. Standard library only.
 
 Scripts run only from this server or with the answer's own nonce, so that text of a session which
 came to be HTML by a defect could start none, and no other site can show the page in a frame of its

@@ -22,11 +22,11 @@ from hilrt.monitor.limited_server import LimitedServer
 from hilrt.monitor.read_token import keep_out_of_logs, read_token, with_token
 from hilrt.monitor.viewer import Viewer
 from hilrt.peers.addresses import is_loopback, parse_address
-from hilrt.web.arguments import parse
 from hilrt.web.hosts import ForKnownReaders
 from hilrt.web.metrics import SessionCollector
 from hilrt.web.own_names import url
 from hilrt.web.page import Page
+from hilrt.web.plain_server import parse
 from hilrt.web.shared_session import POLL_MS, SharedSession
 
 #: How long the clients get to see a session's end, s.

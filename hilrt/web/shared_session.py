@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 
 from hilrt.monitor.operator_commands import OperatorCommand, Reply
+from hilrt.monitor.stream import Full, Signals, array
 from hilrt.monitor.viewer import Viewer
-from hilrt.web.signal_history import SignalHistory
+from hilrt.solver import Floats
 
 POLL_MS = 20
 #: Commands whose answers are awaited.
@@ -25,7 +30,7 @@ class SharedSession:
         self._asked: dict[int, Callable[[Reply], None]] = {}
 
     def poll(self) -> None:
-        """Take what has arrived; called from the server's loop."""
+        """Process what has arrived; called from the server's loop."""
         self.viewer.take()
         head = self.viewer.head
         if head is not None and head.signals:
@@ -49,3 +54,140 @@ class SharedSession:
                 self._asked.pop(next(iter(self._asked)))
             self._asked[number] = answered
         return bool(number)
+
+
+# Changes of Bokeh models, sent only where values differ.
+
+
+def change(model: Any, **values: Any) -> None:
+    """Set the properties of a Bokeh model that differ; the others are not sent."""
+    changed = {key: value for key, value in values.items() if getattr(model, key) != value}
+    if changed:
+        model.update(**changed)
+
+
+# The signals' recent past in bounded memory, shared by all clients of the page.
+
+#: Memory for the past of all signals, bytes, and its longest extent, s.
+BUDGET_BYTES = 64 << 20
+LONGEST_S = 600.0
+#: Messages per second, where the session does not state them.
+USUAL_RATE = 10.0
+#: Samples kept of a signal at full rate.
+FULL_SAMPLES = 30_000
+
+
+class Ring:
+    """The newest rows of a growing table, contiguous in memory.
+
+    Parameters
+    ----------
+    length, width : int
+        Rows kept, and columns.
+
+    Attributes
+    ----------
+    total : int
+        Rows ever added.
+    """
+
+    def __init__(self, length: int, width: int) -> None:
+        self.total = 0
+        self._length = max(length, 1)
+        self._data: Floats = np.full((2 * self._length, width), np.nan)
+        self._end = 0
+
+    def add(self, rows: Floats) -> None:
+        """Append rows, shape (n, width)."""
+        self.total += len(rows)
+        rows = rows[-self._length :]
+        if self._end + len(rows) > len(self._data):
+            kept = min(self._end, self._length)
+            self._data[:kept] = self._data[self._end - kept : self._end].copy()
+            self._end = kept
+        self._data[self._end : self._end + len(rows)] = rows
+        self._end += len(rows)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that it takes, bytes."""
+        return self._data.nbytes
+
+    def newest(self, n: int) -> Floats:
+        """The newest rows, at most `n` of them; a view, valid until the next `add`."""
+        n = max(0, min(n, self._length, self._end))
+        return self._data[self._end - n : self._end]
+
+    def clear(self) -> None:
+        """Forget the rows; `total` counts on."""
+        self._end = 0
+
+    def since(self, total: int) -> Floats:
+        """Rows added after there had been `total`, as far as they are kept."""
+        return self.newest(self.total - total)
+
+
+class SignalHistory:
+    """Decimated signals, and those that were asked for at full rate.
+
+    Attributes
+    ----------
+    names : list of str
+        Columns of `last`, `low` and `high`.
+    t : Ring
+        Session time of the end of each interval, s.
+    last, low, high : Ring
+        Last, smallest and largest value of each signal in it.
+    lost : int
+        Ticks that never reached the stream.
+    beginnings : int
+        Number of restarts.
+    """
+
+    def __init__(self) -> None:
+        self.full: dict[str, Ring] = {}
+        self.lost = self.beginnings = 0
+        self.restart([])
+
+    def restart(self, names: list[str], rate: float = 0.0) -> None:
+        """Reset for another session, or when its log begins; `rate` in messages per second."""
+        self.names, self.rate = names, rate
+        self.beginnings += 1
+        self.column = {name: i for i, name in enumerate(names)}
+        longest = math.ceil(LONGEST_S * (rate or USUAL_RATE))
+        length = min(longest, BUDGET_BYTES // (48 * max(len(names), 1)))
+        self.t = Ring(length, 1)
+        self.last, self.low, self.high = (Ring(length, len(names)) for _ in range(3))
+        for ring in self.full.values():
+            ring.clear()
+
+    def take(self, message: Signals) -> None:
+        """Add an interval; one that does not fit the names is ignored.
+
+        Where time goes back, another session of the same name and signals has begun.
+        """
+        last = array(message.last)
+        if len(last) != len(self.names):
+            return
+        newest = self.t.newest(1)
+        if len(newest) and message.t_until < newest[0, 0]:
+            self.restart(self.names, self.rate)
+        self.lost = message.lost
+        self.t.add(np.array([[message.t_until]]))
+        self.last.add(last[None])
+        self.low.add(array(message.minimum)[None])
+        self.high.add(array(message.maximum)[None])
+
+    def take_full(self, message: Full) -> None:
+        """Add samples of one signal: columns time and value."""
+        ring = self.full.get(message.name)
+        if ring is None:
+            ring = self.full[message.name] = Ring(FULL_SAMPLES, 2)
+        ring.add(np.column_stack((array(message.t), array(message.value))))
+
+    def value(self, name: str) -> float:
+        """Newest value of a signal; NaN if there is none."""
+        newest = self.last.newest(1)
+        if not len(newest) or name not in self.column:
+            return float("nan")
+        return float(newest[0, self.column[name]])

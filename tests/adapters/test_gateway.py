@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from hilrt.bench.bench_options import BenchOptions
-from hilrt.bench.gateway_loop import Gateway
+from hilrt.bench.gateway_process import Gateway
 from hilrt.bench.read_bench import read_bench
 from hilrt.can.bus import open_bus
 from hilrt.config.from_toml import build

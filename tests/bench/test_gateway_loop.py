@@ -17,9 +17,9 @@ import cantools
 import numpy as np
 import pytest
 
-from hilrt.bench import gateway_loop, gateway_process, master_dialogue
+from hilrt.bench import gateway_process, master_dialogue
 from hilrt.bench.bench_options import BenchOptions
-from hilrt.bench.gateway_loop import Gateway
+from hilrt.bench.gateway_process import Gateway
 from hilrt.bench.guard_states import NS, GuardState
 from hilrt.bench.guardian import SILENCE_FACTOR
 from hilrt.bench.read_bench import Bench, read_bench
@@ -28,7 +28,7 @@ from hilrt.can.frame import ERROR, Frame
 from hilrt.config.from_toml import build
 from hilrt.peers import wire
 from hilrt.record import frame_feed
-from hilrt.timing.scheduler_slice import request_usual_slice
+from hilrt.timing.realtime import request_usual_slice
 
 MS = NS // 1000
 DBC = """VERSION ""
@@ -362,7 +362,7 @@ def test_what_is_gone_for_good_keeps_no_processor_busy(
 ) -> None:
     """The end of a connection makes its descriptor readable for ever."""
     slept: list[float] = []
-    monkeypatch.setattr("hilrt.bench.gateway_loop.time.sleep", slept.append)
+    monkeypatch.setattr("hilrt.bench.gateway_process.time.sleep", slept.append)
     ours, masters = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     with ours, masters:
         masters.close()
@@ -487,7 +487,7 @@ def test_every_way_to_end_runs_the_profile_first(bench: Bench, way: str) -> None
 
 def test_a_gateway_that_nobody_talks_to_ends(rig: Rig) -> None:
     rig.cycles(3)
-    rig.now += int(gateway_loop.ABANDONED_S * NS)
+    rig.now += int(gateway_process.ABANDONED_S * NS)
     rig.cycles(2, master=False)
     assert rig.gateway.ended
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hilrt.bench.guard_states import CYCLE_NS, NS, BenchView, GuardSettings, GuardState
 from hilrt.bench.guardian import SILENCE_FACTOR, WITHDRAW_SENDS, Guardian
 from hilrt.bench.set_points import SetPointLimits
-from hilrt.timing.last_heard import STALL_LIMIT_NS
+from hilrt.timing.monotonic import STALL_LIMIT_NS
 
 MS = NS // 1000
 LIMITS = SetPointLimits(

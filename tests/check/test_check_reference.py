@@ -1,4 +1,4 @@
-"""Reference models of subsystems that cannot be tried out: what `hilrt check` says of them."""
+"""Reference models of subsystems that cannot be probed: what `hilrt check` says of them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_ports_that_do_not_fit_are_named_with_a_remedy(session: Path) -> None:
 @pytest.mark.parametrize(
     ("overrides", "text"),
     [
-        ([of("Forgetful")], "cannot be tried out; give it save_state and restore_state"),
+        ([of("Forgetful")], "cannot be probed; give it save_state and restore_state"),
         ([of("Engin")], "has no solver 'Engin'; did you mean 'Engine'?"),
         ([of("Engine"), f"{ENGINE}.reference_params.gian=2.0"], "did you mean 'gain'?"),
     ],

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from hilrt.coupling.build_model import Identified
-from hilrt.coupling.correct_feedthrough import build_feedthrough
-from hilrt.coupling.predict_late import predict_late
+from hilrt.coupling.compensate import predict_late
+from hilrt.coupling.correct_outputs import build_feedthrough
 from hilrt.coupling.trust import Limits
 from hilrt.tables.record import Tables, blocks
 from tests.coupling.corrections import Corrections, network_of

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from hilrt.coupling.build_model import Identified, Jacobians, build_model
-from hilrt.coupling.correct_feedthrough import Feedthrough
 from hilrt.coupling.correct_model import correction_of, prepare_correction
-from hilrt.coupling.correct_outputs import correct_outputs, renew_jacobians
-from hilrt.coupling.excite import excite
+from hilrt.coupling.correct_outputs import Feedthrough, correct_outputs, renew_jacobians
 from hilrt.coupling.identify import adopt, identify, matters, pass_noise, take_sample, take_step
 from hilrt.coupling.regression import forget, identified_jacobian, observe, predict
+from hilrt.coupling.sum_inputs import excite
 from hilrt.coupling.trust import Limits
 from hilrt.link import Ports
 from hilrt.solver import Floats, Port

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hilrt.coupling.control_step import pi_step
+from hilrt.coupling.choose_step import pi_step
 from hilrt.tables.record import table
 from hilrt.tables.state import SESSION
 

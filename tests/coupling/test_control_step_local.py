@@ -7,9 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hilrt.coupling.choose_step import expected_difference, worst_energy_error
-from hilrt.coupling.control_step import ecco_step, energy_error, local_step, mean_power
-from hilrt.coupling.estimate_error import estimate_error
+from hilrt.coupling.choose_step import (
+    ecco_step,
+    energy_error,
+    expected_difference,
+    local_step,
+    mean_power,
+    worst_energy_error,
+)
+from hilrt.coupling.estimate_signals import estimate_error
 from hilrt.coupling.extrapolate import newton_form
 from hilrt.link import Ports
 from hilrt.solver import Port

@@ -3,8 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hilrt.coupling.correct_energy import correct_energy
-from hilrt.coupling.power_bond import measure_bonds
+from hilrt.coupling.power_bond import correct_energy, measure_bonds
 from tests.coupling.test_power_bond import make_bonds, measure, use
 
 H = 0.01

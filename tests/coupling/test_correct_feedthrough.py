@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hilrt.coupling.correct_feedthrough import build_feedthrough, feedthrough_matrices
+from hilrt.coupling.correct_outputs import build_feedthrough, feedthrough_matrices
 from hilrt.solver import Floats
 from tests.coupling.corrections import Corrections, network_of
 

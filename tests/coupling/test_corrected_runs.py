@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from hilrt.coupling.compensate import predict_late
 from hilrt.coupling.correct_outputs import correct_outputs
-from hilrt.coupling.excite import excite
 from hilrt.coupling.identify import identify
-from hilrt.coupling.predict_late import predict_late
+from hilrt.coupling.sum_inputs import excite
 from hilrt.tables.record import blocks
 from tests.coupling.corrected_runs import ORDERS, play
 from tests.interpreted import assert_same_bits, left_by_interpreted

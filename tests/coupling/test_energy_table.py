@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hilrt.coupling.correct_feedthrough import feedthrough_matrices
-from hilrt.coupling.probe import probe_jacobian
+from hilrt.coupling.correct_outputs import feedthrough_matrices
+from hilrt.coupling.jacobian import probe_jacobian
 from hilrt.exchange.jacobians import find_feedthrough
 from hilrt.models.two_mass import Mass1, Mass2
 from hilrt.solver import InputPolynomial, Port, Sample, Solver

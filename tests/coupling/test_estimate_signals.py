@@ -68,5 +68,5 @@ def test_outputs_that_nothing_takes_are_estimated_like_those_that_something_does
     tried = Sensitivities(1, [], [], [], [2, 3, 4, 5], [1.0] * 4, linear=True)
     found = estimated(tried)
     assert found["plant.inner"] == found["controller.state"] == HIGH["sensitivities"]
-    assert found["display.shown"] == gains  # it was not tried out, as it gives nothing
+    assert found["display.shown"] == gains  # it was not probed, as it gives nothing
     assert found["source.z"] == 0.0

@@ -12,8 +12,8 @@ from hilrt.coupling.extrapolate import (
     newton_form,
     newton_value,
     through_samples,
+    value_at,
 )
-from hilrt.coupling.polynomial import value_at
 from hilrt.expressions.evaluate import take_samples
 from hilrt.link import Ports
 from hilrt.solver import Port

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from scipy.linalg import expm
 
+from hilrt.coupling.compensate import predict_late
 from hilrt.coupling.jacobian import LinearSubsystem
-from hilrt.coupling.predict_late import predict_late
 from hilrt.coupling.regression import identified_jacobian
 from hilrt.coupling.trust import Reason
 from hilrt.exchange.jacobians import find_jacobians

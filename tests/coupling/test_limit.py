@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hilrt.coupling.extrapolate import value_at
 from hilrt.coupling.limit import limit, limit_rate
-from hilrt.coupling.polynomial import value_at
 from hilrt.coupling.ramp import Bounds
 from hilrt.link import Ports
 from hilrt.solver import Port

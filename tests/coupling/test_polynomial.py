@@ -7,7 +7,7 @@ from numpy.polynomial import Polynomial
 from scipy.integrate import quad
 from scipy.special import factorial
 
-from hilrt.coupling.polynomial import gram_factor, shift, value_at
+from hilrt.coupling.extrapolate import gram_factor, shift, value_at
 from hilrt.solver import InputPolynomial
 
 coefficients = st.integers(1, 6).flatmap(

@@ -9,7 +9,7 @@ import pytest
 from hilrt.coupling import identify, regression
 from hilrt.coupling.build_model import MAX_REGRESSORS, Identified, Jacobians, build_model
 from hilrt.coupling.past import fill_regressors
-from hilrt.coupling.scales import change_of_scale, rescale_input, rescale_output
+from hilrt.coupling.regression import change_of_scale, rescale_input, rescale_output
 from hilrt.errors import ConfigError
 from hilrt.solver import Floats
 from tests.coupling.corrections import Learner, network_of

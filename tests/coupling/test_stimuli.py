@@ -7,8 +7,8 @@ from scipy.stats import kstest
 
 from hilrt.config.structs import SubsystemOptions
 from hilrt.coupling.build_model import Jacobians
-from hilrt.coupling.correct_feedthrough import build_feedthrough
-from hilrt.coupling.random_numbers import normal, uniform
+from hilrt.coupling.correct_outputs import build_feedthrough
+from hilrt.coupling.stimulate import normal, uniform
 from hilrt.link import Ports
 from hilrt.solver import Port
 from hilrt.step.changes import Changes

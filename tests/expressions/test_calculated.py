@@ -18,7 +18,7 @@ from hilrt.record.reader import load_log
 from hilrt.replay.replay_log import replay
 from hilrt.solver import Port
 from hilrt.step.numerics import Numerics
-from hilrt.step_log import snapshots
+from hilrt.step_log import snapshot
 from tests.replay.recording_tools import record_file
 from tests.stepping import make_network, make_numerics
 
@@ -86,7 +86,7 @@ def recorded(tmp_path_factory) -> Path:
     """A log of a session that is coupled through a calculated channel."""
     folder = tmp_path_factory.mktemp("calculated")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(snapshots, "EVERY_NS", 25_000_000)
+        patch.setattr(snapshot, "EVERY_NS", 25_000_000)
         alarm = '[[alarms]]\nsignal = "calculated.power"\nmax = 9000.0\n'
         path = session_in(folder, CHANNELS + alarm, "calculated.again")
         return record_file(str(path), folder, duration=0.3)

@@ -13,8 +13,7 @@ from hilrt.fmu.description import read_fmu
 from hilrt.fmu.info import page
 from hilrt.fmu.instance import MESSAGES
 from hilrt.hosting.hosted_solver import HostedSolver
-from hilrt.hosting.log_relay import LogRelay
-from hilrt.hosting.solver_process import serve
+from hilrt.hosting.solver_process import LogRelay, serve
 from hilrt.peers import wire
 from tests.fmu.build import clocked, description, mass, needs_compiler
 from tests.fmu.driving import Calls, fmu_solver

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hilrt.coupling.probe import probe_jacobian
+from hilrt.coupling.jacobian import probe_jacobian
 from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.solver import InputPolynomial
 from tests.fmu.build import description, needs_compiler

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from hilrt.hosting.log_relay import KEPT, PAUSE_S, LogRelay
+from hilrt.hosting.solver_process import KEPT, PAUSE_S, LogRelay
 
 
 class Sent:

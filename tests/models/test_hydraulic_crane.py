@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from hilrt.coupling.correct_feedthrough import build_feedthrough
+from hilrt.coupling.correct_outputs import build_feedthrough
 from hilrt.models import hydraulic_crane as model
 from hilrt.models.hydraulic_crane import Hydraulics, Mechanics
 from tests.stepping import Stepping

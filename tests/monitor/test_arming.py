@@ -9,7 +9,7 @@ import os
 import pytest
 
 from hilrt.errors import ConfigError
-from hilrt.monitor.arming import operator_arms
+from hilrt.monitor.session_state import operator_arms
 
 
 async def test_enter_arms() -> None:

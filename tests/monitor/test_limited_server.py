@@ -11,7 +11,7 @@ from tornado.web import Application, RequestHandler
 
 from hilrt.monitor import limited_server
 from hilrt.monitor.limited_server import LimitedServer, trust
-from hilrt.monitor.own_ports import listen_at
+from hilrt.monitor.read_token import listen_at
 
 
 class Page(RequestHandler):

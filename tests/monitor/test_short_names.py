@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hilrt.monitor.short_names import LEAST, short_names
+from hilrt.monitor.panel import LEAST, short_names
 
 
 def test_names_are_cut_on_the_left():

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from hilrt.monitor.sparkline import LENGTH, Traces, sparkline
+from hilrt.monitor.panel import LENGTH, Traces, sparkline
 from hilrt.monitor.telemetry import Status
 
 

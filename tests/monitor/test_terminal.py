@@ -17,9 +17,8 @@ from rich.console import Console
 from hilrt.monitor import terminal
 from hilrt.monitor.operator_commands import KEY_VARIABLE, Reply, decode_command, encode
 from hilrt.monitor.operator_keys import HELP
-from hilrt.monitor.panel import closing_line, flag_words, live_view, plain_line
+from hilrt.monitor.panel import Traces, closing_line, flag_words, live_view, plain_line
 from hilrt.monitor.screen import Screen, watch
-from hilrt.monitor.sparkline import Traces
 from hilrt.monitor.telemetry import (
     BondStatus,
     PeerStatus,

@@ -4,14 +4,14 @@ import os
 
 import pytest
 
-from hilrt.record import capped_logs
-from hilrt.record.capped_logs import CappedLogs
+from hilrt.record import recorder
+from hilrt.record.recorder import CappedLogs
 
 
 @pytest.fixture
 def logs(tmp_path, monkeypatch):
     for name, value in {"LARGEST": 1000, "FIRST": 100, "LAST": 50, "PERIOD_S": 0.0}.items():
-        monkeypatch.setattr(capped_logs, name, value)
+        monkeypatch.setattr(recorder, name, value)
     return CappedLogs(tmp_path)
 
 

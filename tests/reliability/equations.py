@@ -51,7 +51,7 @@ class Opaque(Solver):
 
 
 class Restoring(Opaque):
-    """It saves and restores its state, so that it can be tried out."""
+    """It saves and restores its state, so that it can be probed."""
 
     def save_state(self) -> Floats:
         return self.x.copy()

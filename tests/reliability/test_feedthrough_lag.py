@@ -1,4 +1,4 @@
-"""Direct feedthrough answers a step late; where that cannot be tried out, no session is `good`."""
+"""Direct feedthrough answers a step late; where that cannot be probed, no session is `good`."""
 
 from pathlib import Path
 

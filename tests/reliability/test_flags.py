@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hilrt.coupling.correct_feedthrough import build_feedthrough
+from hilrt.coupling.correct_outputs import build_feedthrough
 from hilrt.link import Ports
 from hilrt.models.two_mass import Mass1, Mass2
 from hilrt.reliability.causes import CAUSES

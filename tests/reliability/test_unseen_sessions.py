@@ -33,7 +33,7 @@ GOOD, NOT_WRONG, NOT_GOOD, UNRELIABLE = (
 #: Upper ends of true errors, and what may be said of them.
 RIGHT: Final = ((0.05, NOT_WRONG), (0.2, NOT_GOOD), (np.inf, UNRELIABLE))
 NONE: Final[Mapping[str, Any]] = MappingProxyType({})
-#: Below this a session whose subsystems were all tried out is good.
+#: Below this a session whose subsystems were all probed is good.
 SMALL: Final = 0.01
 
 
@@ -99,7 +99,7 @@ RIGHT_ONES = {
         },
         **FILTERED,
     ),
-    "heat of a battery that cannot be tried out": Case(
+    "heat of a battery that cannot be probed": Case(
         1.0,
         600.0,
         1,

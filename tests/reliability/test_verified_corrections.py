@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from hilrt.config.session_file import load_session
-from hilrt.coupling.follow_corrections import fade
-from hilrt.coupling.verification import contradicts
+from hilrt.coupling.power_bond import fade
+from hilrt.coupling.trust import contradicts
 from hilrt.models.two_mass import Mass1, Mass2
 from hilrt.session.result import Result
 from hilrt.session.simulate import simulate

@@ -25,7 +25,7 @@ from hilrt.solver import Floats, InputPolynomial, Sample
 from hilrt.step.changes import Changes
 from hilrt.step_log.facts import attachments_of, collect_facts
 from hilrt.step_log.signals import RowWriter, build_topics
-from hilrt.step_log.snapshots import Snapshots
+from hilrt.step_log.snapshot import Snapshots
 from tests.stepping import MemoryLink
 
 CONFIGS = Path(__file__).parents[2] / "bench_configs"

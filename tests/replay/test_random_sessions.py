@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hilrt.link import Ports
 from hilrt.replay.replay_log import replay
 from hilrt.solver import Port
-from hilrt.step_log import snapshots
+from hilrt.step_log import snapshot
 from tests.replay.recording_tools import Erratic, record_erratic
 
 STEP = 1e-3
@@ -113,7 +113,7 @@ def corrections(draw, subsystems, links, order):
 
 @pytest.fixture(autouse=True)
 def frequent_snapshots(monkeypatch):
-    monkeypatch.setattr(snapshots, "EVERY_NS", 7_000_000)
+    monkeypatch.setattr(snapshot, "EVERY_NS", 7_000_000)
 
 
 @settings(

@@ -26,11 +26,10 @@ from hilrt.record.reader import LogStream, load_log
 from hilrt.record.recording import Recording
 from hilrt.replay import replay_log as replay_module
 from hilrt.replay.rebuild import read_recorded
-from hilrt.replay.replay_log import replay
-from hilrt.replay.replay_text import as_json, describe
+from hilrt.replay.replay_log import as_json, describe, replay
 from hilrt.replay.what_if import what_if
 from hilrt.step.observer import Observer
-from hilrt.step_log import snapshots
+from hilrt.step_log import snapshot
 from tests.replay.recording_tools import record_file
 
 PI = 'master.step_control={method="pi", tolerance=0.01, initial=1e-4}'
@@ -58,7 +57,7 @@ SESSIONS = [
 
 @pytest.fixture(autouse=True)
 def frequent_snapshots(monkeypatch):
-    monkeypatch.setattr(snapshots, "EVERY_NS", 25_000_000)
+    monkeypatch.setattr(snapshot, "EVERY_NS", 25_000_000)
 
 
 @pytest.mark.parametrize(("name", "duration", "overrides"), SESSIONS)

@@ -13,7 +13,7 @@ from hilrt.analyze.log_comparison import compare_logs
 from hilrt.cli.main import app
 from hilrt.errors import ConfigError
 from hilrt.record.reader import load_log
-from hilrt.replay.replay_text import describe_what_if, what_if_as_json
+from hilrt.replay.replay_log import describe_what_if, what_if_as_json
 from hilrt.replay.what_if import CAVEAT, what_if
 from tests.replay.recording_tools import record_file
 

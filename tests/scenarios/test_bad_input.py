@@ -10,7 +10,7 @@ from typing import Protocol
 import pytest
 
 from hilrt.cli.main import main
-from hilrt.timing import descriptors
+from hilrt.timing import host
 from tests.scenarios.sessions import CONFIGS, TIMEOUT
 
 ENGINE = CONFIGS / "engine_in_the_loop.toml"
@@ -52,7 +52,7 @@ def test_as_a_process(tmp_path: Path) -> None:
 def test_too_few_descriptors(
     refused: Refused, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(descriptors.resource, "getrlimit", lambda which: (40, 40))
+    monkeypatch.setattr(host.resource, "getrlimit", lambda which: (40, 40))
     [line] = refused(tmp_path, MASSES)
     assert "may open 40 files and sockets" in line
     assert "ulimit -n" in line

@@ -11,8 +11,7 @@ import time
 from pathlib import Path
 
 import hilrt
-from hilrt.replay.replay_log import replay
-from hilrt.replay.replay_text import describe
+from hilrt.replay.replay_log import describe, replay
 from tests.scenarios.sessions import (
     LINUX,
     Listener,

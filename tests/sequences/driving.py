@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from hilrt.sequences.bench import Setting
-from hilrt.sequences.sequence import Sequence
-from hilrt.sequences.stepper import SequenceStepper
+from hilrt.sequences.sequence import Sequence, SequenceStepper
 from hilrt.solver import InputPolynomial
 
 H = 0.1

@@ -15,7 +15,7 @@ from hilrt.config.session_file import override
 from hilrt.config.structs import Connection
 from hilrt.errors import ConfigError
 from hilrt.replay.replay_log import replay
-from hilrt.session.sequence_sessions import named_sequences, session_of_sequence
+from hilrt.session.run import named_sequences, session_of_sequence
 from tests.session.test_simulate import assert_equal
 
 SESSION = Path(__file__).with_name("tip_in.toml")

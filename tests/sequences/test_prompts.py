@@ -5,7 +5,7 @@ import json
 import pytest
 
 from hilrt.errors import SolverError
-from hilrt.monitor.open_prompts import MAX_PROMPTS, OpenPrompts
+from hilrt.monitor.status import MAX_PROMPTS, OpenPrompts
 from hilrt.monitor.telemetry import prompt_words
 from hilrt.sequences.sequence import Sequence
 from hilrt.solver import Port

@@ -11,8 +11,7 @@ import pytest
 from hilrt.errors import ConfigError, SolverError
 from hilrt.sequences.awaited_step import StepTimeout
 from hilrt.sequences.bench import Setting
-from hilrt.sequences.sequence import Sequence, ports_of
-from hilrt.sequences.stepper import SequenceStepper
+from hilrt.sequences.sequence import Sequence, SequenceStepper, ports_of
 from hilrt.solver import InputPolynomial, Port
 from tests.sequences.driving import Driven
 

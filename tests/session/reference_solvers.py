@@ -1,4 +1,4 @@
-"""Solvers that cannot be tried out, and models that stand for them."""
+"""Solvers that cannot be probed, and models that stand for them."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from hilrt.errors import PeerLost, SessionFault
 from hilrt.link import Ports
 from hilrt.reliability.alarms import alarm_rows
 from hilrt.reliability.ranges import Ranges
-from hilrt.session import bench_procedure as module
-from hilrt.session.bench_procedure import Procedure
+from hilrt.session import benches as module
+from hilrt.session.benches import Procedure
 from hilrt.solver import Port
 from hilrt.tables.plan import RANGE_SAFE
 from tests.stepping import make_numerics, make_session

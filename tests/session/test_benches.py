@@ -12,7 +12,7 @@ from hilrt.master import End
 from hilrt.monitor.session_state import SessionState
 from hilrt.monitor.status import StatusPublisher
 from hilrt.reliability.alarms import STOP
-from hilrt.session import bench_procedure
+from hilrt.session import benches
 from hilrt.session.assembly import Assembled
 from hilrt.session.benches import Benches
 from hilrt.session.ending import Ending, LoopEnd, value_fault
@@ -80,7 +80,7 @@ class Ended(SimpleNamespace):
 @pytest.fixture
 def ending(monkeypatch, tmp_path):
     """A session whose loop has ended, made of fake benches: function that brings it down."""
-    monkeypatch.setattr(bench_procedure, "LOOK_S", 0.0)
+    monkeypatch.setattr(benches, "LOOK_S", 0.0)
 
     def make(*benches, steps=(), alarms=(), sent=(40.0,)):
         numerics = make_numerics({bench.name: BENCH for bench in benches}, alarms=list(alarms))

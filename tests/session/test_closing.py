@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from hilrt.session import closing
-from hilrt.session.closing import close_described, close_opened
+from hilrt.session import session
 from hilrt.session.opening import Described
+from hilrt.session.session import close_described, close_opened
 
 
 class Link:
@@ -35,8 +35,8 @@ async def test_a_link_that_cannot_be_closed_keeps_nothing_open(monkeypatch):
     async def end_processes(*given):
         closed.append("processes")
 
-    monkeypatch.setattr(closing, "_end_log", end_log)
-    monkeypatch.setattr(closing, "_end_processes", end_processes)
+    monkeypatch.setattr(session, "_end_log", end_log)
+    monkeypatch.setattr(session, "_end_processes", end_processes)
     opened = SimpleNamespace(
         result=SimpleNamespace(fault="gone", warnings=[]),
         hub=SimpleNamespace(close=closes("hub")),

@@ -1,4 +1,4 @@
-"""Reference models: the estimate of a session whose subsystems cannot be tried out themselves."""
+"""Reference models: the estimate of a session whose subsystems cannot be probed themselves."""
 
 from __future__ import annotations
 

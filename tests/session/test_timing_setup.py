@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from hilrt.config.structs import Pacing
-from hilrt.session import timing_setup as timing
-from hilrt.session.timing_setup import LONGEST_SPIN, LONGEST_SPIN_REAL_TIME, TimingSetup
+from hilrt.session import opened as timing
+from hilrt.session.opened import LONGEST_SPIN, LONGEST_SPIN_REAL_TIME, TimingSetup
 
 STEP = 1e-3
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from hilrt.coupling.estimate_error import tolerance
+from hilrt.coupling.estimate_signals import tolerance
 from hilrt.errors import ConfigError
 from hilrt.models.two_mass_rotational import Side1, Side2
 from hilrt.reliability.flags import active_flags

@@ -13,12 +13,12 @@ from hilrt.timing.clock import (
     MAX_SPIN_NS,
     MIN_SPIN_NS,
     Clock,
+    TimerFd,
     VirtualClock,
     WallClock,
     measure_spin_ns,
     monotonic_ns,
 )
-from hilrt.timing.timerfd import TimerFd
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="timerfd is a Linux call")
 MS = 1_000_000

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from hilrt.timing.cpu_latency import cpu_latency_limit
+from hilrt.timing.realtime import cpu_latency_limit
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
 

@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from hilrt.errors import ConfigError
-from hilrt.timing import descriptors, doctor
-from hilrt.timing.descriptors import OF_A_SESSION, OF_A_SUBSYSTEM, reserve_descriptors
+from hilrt.timing import doctor, host
+from hilrt.timing.host import OF_A_SESSION, OF_A_SUBSYSTEM, reserve_descriptors
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no such limit")
 
@@ -17,13 +17,11 @@ def limit(monkeypatch):
     asked = []
 
     def make(now, at_most):
-        monkeypatch.setattr(descriptors.resource, "getrlimit", lambda which: (now, at_most))
-        monkeypatch.setattr(
-            descriptors.resource, "setrlimit", lambda which, limits: asked.append(limits)
-        )
+        monkeypatch.setattr(host.resource, "getrlimit", lambda which: (now, at_most))
+        monkeypatch.setattr(host.resource, "setrlimit", lambda which, limits: asked.append(limits))
         return asked
 
-    monkeypatch.setattr(descriptors, "in_use", lambda: 10)
+    monkeypatch.setattr(host, "in_use", lambda: 10)
     return make
 
 
@@ -43,7 +41,7 @@ def test_what_is_permitted_is_asked_for(limit):
 
 
 def test_enough_stays_as_it_is(limit):
-    asked = limit(NEEDED, descriptors.resource.RLIM_INFINITY)
+    asked = limit(NEEDED, host.resource.RLIM_INFINITY)
     reserve_descriptors(3, 50)
     assert asked == []
 
@@ -51,7 +49,7 @@ def test_enough_stays_as_it_is(limit):
 def test_those_of_this_process_are_counted(limit, monkeypatch):
     monkeypatch.undo()
     with open(__file__, "rb"):
-        assert descriptors.in_use() > 3
+        assert host.in_use() > 3
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hilrt.cli.main import app
-from hilrt.timing import doctor, host_delays
+from hilrt.timing import doctor
 from hilrt.timing.doctor import Host, Line
 
 
@@ -101,7 +101,7 @@ def test_loopback_answers():
 
 
 def test_wake_ups_are_measured(monkeypatch):
-    monkeypatch.setattr(host_delays, "WAKES", 10)
+    monkeypatch.setattr(doctor, "WAKES", 10)
     lines = doctor.wake_lines()
     assert [line.what.split(" ")[0] for line in lines] == ["wake-up", "wake-up"]
     assert all("us (p99" in line.found for line in lines)

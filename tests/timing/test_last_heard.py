@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hilrt.timing.last_heard import STALL_LIMIT_NS, LastHeard
+from hilrt.timing.monotonic import STALL_LIMIT_NS, LastHeard
 
 MS = 1_000_000
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from hilrt.timing.processor_time import PROC, ProcessorTime, stolen_s, used_s
+from hilrt.timing.host import PROC, ProcessorTime, stolen_s, used_s
 
 ROW = "cpu{cpu} 10 0 10 100 0 0 0 {stolen} 0 0"
 #: A process may call itself anything.

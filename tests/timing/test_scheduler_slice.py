@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from hilrt.timing import scheduler_slice
+from hilrt.timing import realtime
 
 SCHED_GETATTR = {"x86_64": 315, "aarch64": 275}
 #: ``struct sched_attr``: size, policy, flags, nice, priority, runtime, deadline, period.
 ATTRIBUTES = struct.Struct("=IIQiIQQQ")
-SHORT = scheduler_slice.SLICE_NS
+SHORT = realtime.SLICE_NS
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or platform.machine() not in SCHED_GETATTR, reason="a Linux call"
 )
@@ -49,8 +49,8 @@ def run(code: str) -> list[int]:
     """What `code` prints."""
     head = (
         "import os, subprocess, sys\n"
-        "from hilrt.timing.scheduler_slice import schedule_when_idle\n"
-        "from hilrt.timing.scheduler_slice import request_short_slice, request_usual_slice\n"
+        "from hilrt.timing.realtime import schedule_when_idle\n"
+        "from hilrt.timing.realtime import request_short_slice, request_usual_slice\n"
         "from tests.timing.test_scheduler_slice import slice_ns, slice_of_a_waiting_thread\n"
     )
     root = Path(__file__).parents[2]

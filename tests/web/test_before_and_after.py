@@ -11,13 +11,11 @@ import urllib.request
 import pytest
 import zmq
 
-from hilrt.monitor.own_ports import bind_page, close
+from hilrt.monitor.read_token import bind_page, close
 from hilrt.monitor.telemetry import Status, encode
-from hilrt.web import ended_page, plain_server
-from hilrt.web.ended_page import EndedPage, how_it_ended
+from hilrt.web import plain_server
 from hilrt.web.own_names import PROXY_VARIABLE
-from hilrt.web.plain_server import Answer, PlainServer
-from hilrt.web.waiting_page import STATUS, WaitingPage
+from hilrt.web.plain_server import STATUS, Answer, EndedPage, PlainServer, WaitingPage, how_it_ended
 from tests.scenarios.sessions import until
 
 TOKEN = "read-token"
@@ -208,7 +206,7 @@ def test_a_page_is_told_that_there_is_no_report(unused_tcp_port, monkeypatch):
     def ask(*_):
         told.append(json.loads(page.answer("/ended.json?page=a").content)["over"])
 
-    monkeypatch.setattr(ended_page.time, "sleep", ask)
+    monkeypatch.setattr(plain_server.time, "sleep", ask)
     with page:
         ask()
     assert told == [False, True]  # the page is waited for until it knows, and no longer
@@ -216,8 +214,8 @@ def test_a_page_is_told_that_there_is_no_report(unused_tcp_port, monkeypatch):
 
 def test_nothing_is_waited_for_where_no_page_asks(unused_tcp_port, monkeypatch):
     waits = []
-    monkeypatch.setattr(ended_page, "QUIET_S", 0.0)
-    monkeypatch.setattr(ended_page.time, "sleep", waits.append)
+    monkeypatch.setattr(plain_server, "QUIET_S", 0.0)
+    monkeypatch.setattr(plain_server.time, "sleep", waits.append)
     with EndedPage(f"127.0.0.1:{unused_tcp_port}", "ended: stopped"):
         pass
     assert not waits
@@ -232,7 +230,7 @@ def test_the_next_session_at_the_address_speaks_for_itself(unused_tcp_port):
 
 
 def test_names_of_a_proxy_are_answered(unused_tcp_port, monkeypatch):
-    monkeypatch.setattr(ended_page, "QUIET_S", 0.0)
+    monkeypatch.setattr(plain_server, "QUIET_S", 0.0)
     monkeypatch.setenv(PROXY_VARIABLE, "bench.example.org,other.example")
     with EndedPage(f"127.0.0.1:{unused_tcp_port}", "ended: stopped"):
         found = [

@@ -15,8 +15,7 @@ from tornado.httpclient import AsyncHTTPClient, HTTPRequest
 from hilrt.monitor.stream import Full, binary
 from hilrt.web.metrics import SessionCollector
 from hilrt.web.server import make_server
-from hilrt.web.shared_session import SharedSession
-from hilrt.web.signal_history import SignalHistory
+from hilrt.web.shared_session import SharedSession, SignalHistory
 from tests.web.views import LATE, RUNNING, StillViewer
 
 

@@ -20,6 +20,7 @@ from hilrt.monitor.operator_commands import ALL_BEFORE, MAX_TEXT, Reply
 from hilrt.monitor.stream import Full, Head, Signals, binary
 from hilrt.monitor.telemetry import PromptStatus
 from hilrt.record.messages import Signal
+from hilrt.web.operator_controls import plain, typed_number
 from hilrt.web.page import FOLDER, Page, first_signals
 from hilrt.web.plots import (
     COLOURS,
@@ -30,9 +31,7 @@ from hilrt.web.plots import (
     TIMING_SIGNAL,
     histogram,
 )
-from hilrt.web.shared_session import SharedSession
-from hilrt.web.signal_history import SignalHistory
-from hilrt.web.typed import plain, typed_number
+from hilrt.web.shared_session import SharedSession, SignalHistory
 from tests.web.views import HEAD, LATE_RAISED, RUNNING, StillViewer
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hilrt.monitor.stream import Full, Signals, binary
-from hilrt.web.signal_history import BUDGET_BYTES, Ring, SignalHistory
+from hilrt.web.shared_session import BUDGET_BYTES, Ring, SignalHistory
 
 
 @given(length=st.integers(1, 20), sizes=st.lists(st.integers(0, 50), max_size=12))

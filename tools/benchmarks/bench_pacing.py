@@ -34,11 +34,10 @@ from typing import Any
 import numpy as np
 
 from hilrt.solver import Floats
-from hilrt.timing.clock import WallClock, measure_spin_ns
+from hilrt.timing.clock import WallClock, _timerfd_create, _timerfd_settime, measure_spin_ns
 from hilrt.timing.host import available_cpus, freeze_gc, other_cpus, set_affinity
 from hilrt.timing.monotonic import monotonic_ns
 from hilrt.timing.realtime import set_priority
-from hilrt.timing.timerfd import _timerfd_create, _timerfd_settime
 
 RATES_HZ = (100, 1000, 2000)
 BLOCK_S = 0.25

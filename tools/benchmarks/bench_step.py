@@ -30,7 +30,7 @@ from hilrt.compilation.compiled import entry_point
 from hilrt.config.from_toml import build
 from hilrt.config.structs import Session, SubsystemOptions
 from hilrt.coupling.build_model import Identified, Jacobians, build_model
-from hilrt.coupling.correct_feedthrough import build_feedthrough
+from hilrt.coupling.correct_outputs import build_feedthrough
 from hilrt.solver import Port, Ports
 from hilrt.step import macro_step as step
 from hilrt.step.build_plan import Platform

@@ -42,7 +42,7 @@ def main() -> int:
     parser.add_argument("--session", type=int)
     parser.add_argument("--advice", action="store_true", help="check the advice of sessions")
     parser.add_argument(
-        "--reference-models", action="store_true", help="what cannot be tried out has a wrong model"
+        "--reference-models", action="store_true", help="what cannot be probed has a wrong model"
     )
     parser.add_argument("--report", type=Path)
     parser.add_argument("--advised", type=Path, help="sessions made with --advice, for --write")

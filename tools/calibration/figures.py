@@ -49,7 +49,7 @@ def _error(line: Line) -> float:
 
 
 def verified(line: Line) -> bool:
-    """Whether all estimated errors rest on sensitivities that were tried out."""
+    """Whether all estimated errors rest on sensitivities that were probed."""
     estimates = line["said"].get("estimated_error") or {}
     return bool(estimates) and all(
         str(e.get("how")).startswith("sensitivities") for e in estimates.values()

@@ -12,7 +12,7 @@ A session is drawn by a generator seeded with (seed, number). Its group is ``num
   truth has grown to 1 %. Systems where that is before the 60th step are drawn anew.
 * *Integrators*: exact 85 %; one step per macro step of Euler's, Heun's or the classical
   Runge-Kutta method 15 % (both parts alike). Those error by themselves, and it counts.
-* *Can go back* (so that its answers can be tried out): each part but a bench 65 %.
+* *Can go back* (so that its answers can be probed): each part but a bench 65 %.
 * *Extrapolation*: order 0, 1, 2, 3 in 35, 40, 15, 10 %; samples with outputs in the middle 30 %.
 * *Rates*: in 15 % one part communicates every 2nd to 5th macro step.
 * *Correction* of each bond: none 40 %, energy 30 % (μ derived 30 %, 0.5 40 %, log-uniform in

@@ -1,4 +1,4 @@
-"""Reference models for the subsystems of drawn sessions that cannot be tried out: wrong ones.
+"""Reference models for the subsystems of drawn sessions that cannot be probed: wrong ones.
 
 The law, fixed before anything was fitted to such sessions: the system is built again by the very
 draws that it came from, but every number that is drawn (a mass, a frequency, a damping ratio, a
@@ -40,7 +40,7 @@ class Mistaken(RestorableSolver):
 
 
 def add_references(draw: Draw, seed: int) -> bool:
-    """Give each part that cannot be tried out a reference model; whether there is one."""
+    """Give each part that cannot be probed a reference model; whether there is one."""
     opaque = [p for p in draw.system.parts if not draw.restorable[p.name]]
     mistakes = np.random.default_rng([seed, draw.number, STREAM])
     _parts.clear()

@@ -198,7 +198,7 @@ class PartSolver(Solver):
 
 
 class RestorableSolver(PartSolver):
-    """As `PartSolver`; it can go back, so that its answers can be tried out."""
+    """As `PartSolver`; it can go back, so that its answers can be probed."""
 
     def save_state(self) -> Any:
         return list(self.x), list(self.energy), len(self.seen)

@@ -130,14 +130,14 @@ def _groups(lines: list[Line]) -> str:
 
 
 def _benches(lines: list[Line]) -> str:
-    """Sessions with a bench beside those of which only solvers cannot be tried out."""
+    """Sessions with a bench beside those of which only solvers cannot be probed."""
     rows = []
     for name, wanted in (("a bench", True), ("solvers alone", False)):
         of = [line for line in lines if bool(line["settings"].get("bench")) == wanted]
         counts = ["/".join(str(n) for n in row) for row in matrix(of)]
         rows.append([name, len(of), *counts, percent(share(GOALS[0], of))])
     names = [f"{name}: {'/'.join(word[0] for word in WORDS)}" for name in CLASSES]
-    return table(["not tried out", "sessions", *names, "of `good`, < 5 %"], rows)
+    return table(["not probed", "sessions", *names, "of `good`, < 5 %"], rows)
 
 
 def _intervals(lines: list[Line]) -> str:

@@ -17,13 +17,13 @@ ADVICE, REFERENCES = "advice", "reference models"
 
 
 #: What a session without such a subsystem is no use for, see `one_session`.
-ALL_TRIED = "every subsystem can be tried out"
+ALL_TRIED = "every subsystem can be probed"
 
 
 def one_session(number: int, seed: int = 0, *, references: bool = False) -> dict[str, Any]:
     """The line of a session.
 
-    With `references` every subsystem that cannot be tried out has a mistaken reference model.
+    With `references` every subsystem that cannot be probed has a mistaken reference model.
     """
     from tools.calibration.compare import compare
     from tools.calibration.law import draw

@@ -1,4 +1,4 @@
-"""What is on a bus: a row per identifier, decoded by a database where there is one. No I/O."""
+"""Table of a bus' frames: a row per identifier, decoded where there is a database. No I/O."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class _ContainerDecoder:
         self._decoders = {id(message): _Decoder(message, alive) for message in inside}
 
     def read(self, data: bytes) -> tuple[dict[str, str], int, None]:
-        """As `_Decoder.read`; of messages that are not known or not decodable their bytes."""
+        """Read the bytes of a message that is unknown or cannot be decoded."""
         found: dict[str, str] = {}
         bad = 0
         for message, part in unpack(self._container, data):

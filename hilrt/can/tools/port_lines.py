@@ -22,7 +22,7 @@ from hilrt.errors import ConfigError
 CHOOSE = f'"{TO_CHOOSE}"'
 #: The counter that the gateway looks for by itself.
 ALIVE = "Alive"
-#: So many meanings of an enumeration, or values of a multiplexer, are told.
+#: Number of meanings of an enumeration, or values of a multiplexer, that are listed.
 MAX_TOLD = 8
 
 
@@ -112,7 +112,7 @@ class PortLines:
         return lines
 
     def sent(self, message: Message, enable: Sequence[str]) -> list[str]:
-        """What is particular about a message that is sent; its inputs are tables of their own."""
+        """Options of a message that is sent; its inputs have tables of their own."""
         table = f"messages.{toml_key(message.name)}"
         lines = ["", remark(title(message))]
         if message.cycle_time:
@@ -208,7 +208,7 @@ def _contained(boxes: Mapping[Message, Message]) -> Iterator[tuple[Message, Data
 
 
 def _defect(rivals: Database, message: Message, signal: Signal) -> str:
-    """What is to be said against the signal, as `hilrt check` would; empty if nothing."""
+    """Objection of `hilrt check` to the signal; empty if there is none."""
     if [other.name for other in message.signals].count(signal.name) > 1:
         return "several signals of the message have this name, which cannot be told apart"
     try:
@@ -241,7 +241,7 @@ def _why_no_output(signal: Signal) -> str:
 
 
 def _form(signal: Signal) -> str:
-    """Which frames carry a multiplexed signal; empty if all do."""
+    """Name the frames that carry a multiplexed signal; empty if all do."""
     if not signal.multiplexer_signal:
         return ""
     values = _some(str(value) for value in sorted(signal.multiplexer_ids or ()))
@@ -249,7 +249,7 @@ def _form(signal: Signal) -> str:
 
 
 def _checks(signal: Signal, table: str, off: str) -> list[str]:
-    """How the messages of the bench could be checked by the signal.
+    """Checks of the bench's messages that the signal permits.
 
     Comments: a signal that is no counter, in spite of its name, would look like a frozen sender.
     """
@@ -282,7 +282,7 @@ def _protection(signal: Signal) -> str:
 
 
 def _meanings(signal: Signal) -> str:
-    """What the values of an enumeration mean."""
+    """Meanings of an enumeration's values."""
     return _some(f"{value} {meaning}" for value, meaning in (signal.choices or {}).items())
 
 

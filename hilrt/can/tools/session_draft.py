@@ -21,7 +21,7 @@ from hilrt.errors import ConfigError
 
 
 def fault(message: Message, signal: Signal) -> str:
-    """Why no frame can carry a signal; empty if one can."""
+    """Reason why no frame can carry a signal; empty if one can."""
     if not signal.scale:
         return f"signal {signal.name} has the scale 0"
     if start_bit(signal) + signal.length > 8 * message.length:
@@ -32,7 +32,7 @@ def fault(message: Message, signal: Signal) -> str:
 
 
 def reason(message: Message, error: Exception) -> str:
-    """Why a message cannot be coded: its signals' faults, else what the `error` says."""
+    """Reason why a message cannot be coded: its signals' faults, else the `error`."""
     faults = [text for signal in message.signals if (text := fault(message, signal))]
     return ", ".join(faults) or str(error) or type(error).__name__
 
@@ -93,7 +93,7 @@ def generate(
 
 
 def choices(text: str) -> int:
-    """How many choices a generated file leaves."""
+    """Number of choices that a generated file leaves."""
     lines = (line for line in text.splitlines() if not line.startswith("#"))
     return sum(line.partition("  #")[0].count(f"= {CHOOSE}") for line in lines)
 
@@ -163,7 +163,7 @@ def _enable(enable: Sequence[str]) -> list[str]:
 def _candidates(
     roles: _Roles, measured: Sequence[Message], timed: bool, ports: PortLines
 ) -> Iterable[str]:
-    """What could be measured, too, with the reason why it is not."""
+    """Signals that could be measured, too, with the reason why they are left out."""
     left = [message for message in roles.received if message not in measured]
     if left or roles.foreign:
         yield from ("", "# ---- not measured: uncomment what you want ----")
@@ -180,7 +180,7 @@ def _candidates(
 def _sent(
     roles: _Roles, sent: Sequence[Message], ports: PortLines, enable: Sequence[str]
 ) -> Iterable[str]:
-    """What belongs to the messages of hilrt's own node, then their inputs."""
+    """Tables of the messages of hilrt's own node, then of their inputs."""
     yield from ("", "# ---- sent ----")
     for message in sent:
         yield from ports.sent(message, enable)
@@ -199,7 +199,7 @@ def _sent(
 
 
 def _unfit(message: Message, sent: bool = False) -> str:
-    """Why a message as a whole cannot be used; empty if it can."""
+    """Reason why a message as a whole cannot be used; empty if it can."""
     if message.is_container:
         inner = ", ".join(each.name for each in message.contained_messages)
         return (
@@ -224,7 +224,7 @@ def _unfit(message: Message, sent: bool = False) -> str:
 
 
 def _left_out(message: Message, timed: bool) -> str:
-    """Why a message of the bench is not listened to; empty if it is.
+    """Reason why a message of the bench is not received; empty if it is.
 
     The gateway waits at the start for every message that it listens to. A database that has cycle
     times, but none of this message, means one that comes when something happens.

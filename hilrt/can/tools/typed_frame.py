@@ -252,7 +252,7 @@ def _encoded(message: Message, values: dict[str, float], fixed: dict[str, int]) 
 
 
 def _resolution(signal: Signal, value: float) -> float:
-    """By how much a value that was coded rightly may differ."""
+    """Largest difference of a value by coding."""
     if signal.is_float:
         _, relative, smallest = _FLOATS[signal.length]
         step = max(abs(_raw(signal, value)) * relative, smallest)
