@@ -60,6 +60,7 @@ async def test_a_request_in_pieces_is_cut_off_at_its_deadline(port, monkeypatch)
         reader, writer = await asyncio.open_connection("127.0.0.1", other)
         writer.write(beginning)
         await closed(reader)
+        assert reader.at_eof()
         writer.close()
     server.stop()
 

@@ -47,4 +47,6 @@ def test_small_logs_and_what_is_no_file_stay(logs, tmp_path):
 
 
 def test_a_folder_that_is_not_there_yet_is_no_error(tmp_path):
-    CappedLogs(tmp_path / "logs").check()
+    logs = CappedLogs(tmp_path / "logs")
+    logs.check()
+    assert logs.left_out == {}
