@@ -380,6 +380,25 @@ def test_own_sessions_have_no_errors(own_bench, name):
     assert [str(problem) for problem in problems if problem.level == "error"] == []
 
 
+def test_the_session_of_seldom_used_keys_lacks_its_files_alone(tmp_path):
+    path = tmp_path / "seldom.toml"
+    path.write_text(files_of(DOCS / "session.md")["seldom.toml"], encoding="utf-8")
+    errors = [str(problem) for problem in check_file(path) if problem.level == "error"]
+    assert len(errors) == 3
+    assert all(re.search(r"no such file|No such file", text) for text in errors)
+
+
+def test_every_key_has_an_example():
+    """In the pages' snippets, in a session of `bench_configs`, or in the calibration's."""
+    blocks = [block for language in ("toml", "python") for _, block in snippets(language)]
+    files = [*(ROOT / "bench_configs").glob("*.toml"), *(ROOT / "tools").rglob("*.py")]
+    text = "\n".join(blocks + [path.read_text("utf-8") for path in files])
+    keys = (ROOT / "tests" / "data" / "features.txt").read_text("utf-8").splitlines()
+    names = {re.split(r"[. ]", key.replace("[]", ""))[-1] for key in keys if key.startswith("key ")}
+    used = set(re.findall(r"\b(\w+)[\"']?(?:\s*[=:]|\]|\.)", text))
+    assert names - used - {"*"} == set()
+
+
 def snippets(language):
     found = []
     for page in PAGES:
