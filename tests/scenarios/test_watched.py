@@ -178,7 +178,13 @@ def test_a_port_for_watchers_that_is_taken_is_refused(watched: Watched) -> None:
 
 
 def test_cause_of_a_fault_stays_to_the_end(watched: Watched) -> None:
-    run = watched.start("master.connect_timeout=2.0", more=NEVER)
+    run = watched.start(more=NEVER)
+    watched.until(watched.state("CONNECTING"), "the session")
+
+    def sleeping() -> list[int]:
+        return [pid for pid, command in run.alive() if "import time; time.sleep(600)" in command]
+
+    os.kill(run.until(sleeping, "the subsystem that never connects")[0], signal.SIGKILL)
     watched.until(watched.state("FAULT"), "the fault")
     assert watched.viewer.status is not None
     cause = watched.viewer.status.message
