@@ -6,7 +6,7 @@ WORKERS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-socketcan lint clean
+.PHONY: demo test test-socketcan coverage lint clean
 
 demo: $(VENV)/.ready
 	$(BIN)/hilrt run bench_configs/engine_in_the_loop.toml --duration $(DURATION)
@@ -17,6 +17,10 @@ test: $(VENV)/.ready-dev
 
 test-socketcan: $(VENV)/.ready-dev
 	tools/test_socketcan.sh
+
+coverage: $(VENV)/.ready-dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check coverage
+	$(BIN)/python -m tools.qualification.branch_coverage
 
 lint: $(VENV)/.ready-dev
 	$(BIN)/ruff format --check .
