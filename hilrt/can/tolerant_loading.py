@@ -41,6 +41,9 @@ _CLOSED = (
     "BA_REL_", "BA_SGTYPE_", "BA_", "BO_TX_BU_", "EV_", "ENVVAR_DATA_", "SGTYPE_", "SIG_GROUP_",
     "SIG_VALTYPE_", "SG_MUL_VAL_",
 )  # fmt: skip
+#: Factor, offset and range of a signal, in which ``.25`` may lack its zero.
+_SIGNAL = re.compile(r"^\s*SG_ [^\n\"(]*\([^\n\"]*", re.MULTILINE)
+_NO_ZERO = re.compile(r"(?<![\d.])\.(?=\d)")
 #: Without these a signal would mean something else.
 _NEEDED = ("SIG_VALTYPE_", "SG_MUL_VAL_", "VERSION", "NS_", "BS_", "BU_")
 
@@ -66,6 +69,10 @@ class _Statement(NamedTuple):
         return found[1] if found else None
 
 
+def _with_zeros(signal: re.Match[str]) -> str:
+    return _NO_ZERO.sub("0.", signal[0])
+
+
 class _TooBroken(Exception):
     pass
 
@@ -75,7 +82,7 @@ def load_tolerantly(
 ) -> tuple[Database, list[str], list[str]] | None:
     """The database without the statements that cannot be read, and what these are.
 
-    A statement that only lacks its closing semicolon is closed.
+    A statement that only lacks its closing semicolon is closed, and ``.25`` read as ``0.25``.
 
     Parameters
     ----------
@@ -90,7 +97,7 @@ def load_tolerantly(
         The second are the statements that were left out, the third those that were closed. None if
         too little is left of it, or if signals would change their meaning.
     """
-    statements, closed = _closed(_statements(text))
+    statements, closed = _closed(_statements(_SIGNAL.sub(_with_zeros, text)))
     search = _Search(load)
     try:
         frame = [s for s in statements if s.keyword in _FRAME]

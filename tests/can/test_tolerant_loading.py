@@ -134,3 +134,18 @@ def test_a_large_file_is_refused_without_being_read_many_times() -> None:
 
     assert load_tolerantly(text, load) is None
     assert read < 2 * len(text)
+
+
+def test_factors_and_limits_without_their_leading_zero_are_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = GOOD.replace('(1,-40) [0|0] "degC"', '(.25,-.5) [-.5|63.25] "degC"')
+    ref = find_signal(load_database(written(tmp_path, text), "t"), "Slow.Temp", "t")
+    signal = ref.message.get_signal_by_name("Temp")
+    assert (signal.scale, signal.offset, signal.minimum, signal.maximum) == (
+        0.25,
+        -0.5,
+        -0.5,
+        63.25,
+    )
+    assert not capsys.readouterr().err
