@@ -158,7 +158,7 @@ class Exchange:
         for channel in self._polled:
             channel.link.receive()
         lost = self._inboxes.cut(tick, t_ns, elapsed_ns, self.rest_ns)
-        self.ended |= self._inboxes.new_ends()
+        self.ended.update(self._inboxes.new_ends())
         if lost >= 0:
             raise self._missed.too_many(lost)
 

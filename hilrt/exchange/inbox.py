@@ -315,8 +315,9 @@ class Inboxes:
 
     def new_ends(self) -> dict[str, str]:
         """Subsystems whose last sample has been accepted since the last call, and the reasons."""
-        waits = self._tables.channels["answered"]
-        found = [s for s in self._ending if not waits[s]] if self._ending else []
+        if not self._ending:  # asked at every tick, and a view of a table's field takes 6 us
+            return {}
+        found = [s for s in self._ending if not self._tables.channels["answered"][s]]
         return {self._names[s]: self._ending.pop(s) for s in found}
 
     def first_event(self, among: NDArray[np.bool_]) -> float:
