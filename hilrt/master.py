@@ -140,8 +140,8 @@ class Master:
         t_ns = turn.point.t_ns
         self._assess(t_ns + turn.h_ns)
         self.observers.stepped(turn)
-        self.exchange.upkeep()
         self.report_events()
+        self.exchange.upkeep()  # what it receives belongs to the next point
         self.exchange.run_local()  # what raises here has its step in the log
         self.observers.idle(self.pace.time_left_ns(t_ns + turn.h_ns))
 

@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import runpy
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -13,6 +10,7 @@ from hilrt.coupling.regression import change_of_scale, rescale_input, rescale_ou
 from hilrt.errors import ConfigError
 from hilrt.solver import Floats
 from tests.coupling.corrections import Learner, network_of
+from tools.qualification.soak_identify import soak
 
 RNG = np.random.default_rng
 
@@ -216,6 +214,4 @@ def test_a_subsystem_that_is_too_large_is_refused() -> None:
 
 
 def test_a_short_soak() -> None:
-    path = Path(__file__).parents[2] / "tools" / "soak_identify.py"
-    soak = runpy.run_path(str(path))["soak"]
     assert soak(5_000, seed=3) == []

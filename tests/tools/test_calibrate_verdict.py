@@ -13,6 +13,7 @@ from scipy.integrate import solve_ivp
 from hilrt.reliability import calibrated
 from hilrt.reliability.estimates import OF_MODEL
 from hilrt.solver import InputPolynomial
+from tests.collected import received
 from tools.calibration import (
     advised,
     compare,
@@ -95,12 +96,11 @@ def test_an_answer_arrives_after_its_delay() -> None:
     asyncio.run(link.initialize(0.0, np.zeros(1)))
     link.dispatch(0, 0.0, 1.0, np.zeros((1, 1)))
     clock.advance(499_999_999)
-    assert not link.poll()
+    assert not received(link)
     clock.advance(1)
-    (arrival,) = link.poll()
-    assert arrival.tick == 0
+    (arrival,) = received(link)
     assert solver.seen[-1] == (1.0, arrival.sample.y.tolist())
-    assert not link.poll()
+    assert not received(link)
 
 
 def test_a_bench_runs_in_its_own_cycle_and_holds_set_points() -> None:
@@ -111,7 +111,7 @@ def test_a_bench_runs_in_its_own_cycle_and_holds_set_points() -> None:
     asyncio.run(link.initialize(0.0, np.zeros(1)))
     link.dispatch(0, 0.0, 1.0, np.array([[2.0], [5.0]]))
     clock.advance(1_000_000_000)
-    arrived = link.poll()
+    arrived = received(link)
     assert [a.t_arrived for a in arrived] == pytest.approx([0.55, 0.8])
     assert [t for t, _ in solver.seen] == [0.0, 0.25, 0.5, 0.75, 1.0]
     other = part_solver()
