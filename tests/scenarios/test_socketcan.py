@@ -117,10 +117,23 @@ def slow_bench() -> Iterator[None]:
     process.wait(TIMEOUT)
 
 
+def patient_vehicle() -> str:
+    """The vehicle on its way, in slow motion as to how long the master may be silent."""
+    if SLOW_MOTION == 1:
+        return driving()
+    key, words = driving().split("=", 1)
+    script = (
+        "import hilrt.peers.peer_protocol as protocol; "
+        f"protocol.MASTER_SILENCE_S *= {SLOW_MOTION}; "
+        "from hilrt.cli.main import main; main()"
+    )
+    return f"{key}={json.dumps([sys.executable, '-c', script, *json.loads(words)[1:]])}"
+
+
 @pytest.mark.usefixtures("slow_bench")
 def test_demonstration_session(tmp_path: Path, watcher: Watcher) -> None:
     session = on_socketcan(tmp_path / "configs")
-    options = ["--duration", str(DURATION), *sets(*SLOW, driving())]
+    options = ["--duration", str(DURATION), *sets(*SLOW, patient_vehicle())]
     run = Run(session, tmp_path / "runs", *options)
     try:
         status = run.wait(TIMEOUT)
