@@ -1,4 +1,4 @@
-# make demo: an engine-in-the-loop session; make test: all tests. Both set up .venv first.
+# make demo: an engine-in-the-loop session; make test: all tests; make docs: the site, in build/docs. Each sets up .venv first.
 
 PYTHON ?= python3
 DURATION ?= 30
@@ -6,7 +6,7 @@ WORKERS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-socketcan coverage lint clean
+.PHONY: demo test test-socketcan coverage lint docs clean
 
 demo: $(VENV)/.ready
 	$(BIN)/hilrt run bench_configs/engine_in_the_loop.toml --duration $(DURATION)
@@ -28,6 +28,9 @@ lint: $(VENV)/.ready-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: $(VENV)/.ready-dev
+	$(BIN)/python -m sphinx -W --keep-going -n -q -E -j auto -b html -d build/doctrees docs build/docs
+
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
@@ -41,4 +44,4 @@ $(VENV)/.ready-dev: $(VENV)/.ready
 	touch $@
 
 clean:
-	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build runs .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -39,7 +39,7 @@ from hilrt_adapters.zeromq import ZeroMQOptions
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-PAGES = sorted([*DOCS.glob("*.md"), *ROOT.glob("*.md")])
+PAGES = sorted([*DOCS.rglob("*.md"), *ROOT.glob("*.md")])
 
 #: Section of docs/session.md to the struct whose keys its table lists.
 SECTIONS = {
@@ -244,7 +244,7 @@ def anchors(path):
     return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
         if target.startswith(("http://", "https://")):
@@ -283,7 +283,7 @@ def test_a_class_or_file_name_means_one_thing():
     assert {name for name, count in stems.items() if count > 1} <= {"__init__", "__main__"}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_files_of_the_project_that_are_named_exist(page):
     text = page.read_text(encoding="utf-8")
     named = re.findall(r"`((?:hilrt|adapters|bench_configs|tests|tools|docs)/[\w./-]+)`", text)
@@ -303,7 +303,7 @@ def test_every_promise_of_the_threat_model_names_tests_and_tools_that_exist():
     assert all((ROOT / tool).exists() for tool in re.findall(r"`(tools/[\w.]+)`", text))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_and_options_exist(page):
     commands = typer.main.get_command(cli.app).commands
     for command, rest in re.findall(r"\bhilrt ([\w-]+)(.*)", page.read_text(encoding="utf-8")):

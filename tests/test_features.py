@@ -28,7 +28,7 @@ from tests.stepping import Stepping
 
 ROOT = Path(__file__).parent.parent
 LISTED = ROOT / "tests" / "data" / "features.txt"
-PAGES = "\n".join(p.read_text("utf-8") for p in [*ROOT.glob("docs/*.md"), *ROOT.glob("*.md")])
+PAGES = "\n".join(p.read_text("utf-8") for p in [*ROOT.glob("docs/**/*.md"), *ROOT.glob("*.md")])
 KINDS = ("key", "adapter", "command", "flag", "signal", "cause", "python", "option", "status")
 
 

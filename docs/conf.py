@@ -1,0 +1,38 @@
+"""Sphinx configuration of the site; `make docs` builds it into build/docs."""
+
+from hilrt.version import VERSION
+
+project = "hilrt"
+version = release = VERSION
+author = "the hilrt authors"
+copyright = author
+
+extensions = [
+    "myst_parser",
+    "sphinx_design",
+    "sphinx_copybutton",
+    "tools.site",
+]
+exclude_patterns = ["generated"]
+suppress_warnings = ["myst.header"]
+nitpicky = True
+
+myst_enable_extensions = ["colon_fence", "deflist", "fieldlist"]
+myst_heading_anchors = 4
+highlight_language = "none"
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+html_theme = "pydata_sphinx_theme"
+html_title = "hilrt"
+html_copy_source = False
+html_show_sourcelink = False
+html_theme_options = {
+    "logo": {"text": "hilrt"},
+    "footer_start": [],
+    "footer_end": [],
+    "navbar_align": "left",
+    "secondary_sidebar_items": ["page-toc"],
+    "show_prev_next": False,
+    "show_toc_level": 2,
+}

@@ -1,0 +1,22 @@
+"""The site's extension: pages of the root, and requests to other hosts."""
+
+from tools.site import foreign_requests
+
+
+def test_requests_to_other_hosts_are_found_and_links_are_none(tmp_path):
+    (tmp_path / "page.html").write_text(
+        '<a href="https://a.example/">link</a><script src="https://b.example/x.js"></script>'
+        '<link rel="stylesheet" href="//c.example/x.css"><img src="_images/own.png">',
+        encoding="utf-8",
+    )
+    (tmp_path / "style.css").write_text(
+        "a { background: url('data:image/png;base64,AA') } @import 'https://d.example/y.css';"
+        " b { background: url(https://e.example/z.png) }",
+        encoding="utf-8",
+    )
+    assert foreign_requests(tmp_path) == [
+        "page.html: https://b.example/x.js",
+        "page.html: //c.example/x.css",
+        "style.css: https://d.example/y.css",
+        "style.css: https://e.example/z.png",
+    ]

@@ -1,0 +1,73 @@
+"""Sphinx extension of the site (docs/conf.py): pages of the root, nothing from other hosts."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from pygments.lexers.special import TextLexer
+from sphinx.application import Sphinx
+from sphinx.util import logging
+
+#: Elements that a browser loads by itself: scripts, images, style sheets, frames. Links are none.
+LOADED = re.compile(r"<(?:script|img|link|iframe|source|video|object)\b[^>]*>", re.IGNORECASE)
+FOREIGN = re.compile(r"""(?:src|href|data)=["']((?:https?:)?//[^"']+)""", re.IGNORECASE)
+STYLE_IMPORTS = re.compile(r"""(?:url\(|@import )\s*["']?((?:https?:)?//[^"')]+)""")
+
+#: Pages of the site whose text stands at the root, where a reader of the repository looks for it.
+ROOT_PAGES = {
+    "development/contributing": "CONTRIBUTING.md",
+    "development/changelog": "CHANGELOG.md",
+    "development/security": "SECURITY.md",
+}
+
+logger = logging.getLogger(__name__)
+
+
+def root_pages_inside(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Give pages of docs/development the text of their files at the root, with its links."""
+    if docname in ROOT_PAGES:
+        path = Path(app.srcdir).parent / ROOT_PAGES[docname]
+        app.env.note_dependency(path)
+        source[0] = path.read_text("utf-8").replace("](docs/", "](/")
+        source[0] = source[0].replace("](README.md", "](/index.md")
+    for name, file in ROOT_PAGES.items():
+        source[0] = re.sub(rf"\]\((?:\.\./)*{file}", f"](/{name}.md", source[0])
+
+
+def foreign_requests(folder: Path) -> list[str]:
+    """Return what the built pages and their style sheets would load from other hosts.
+
+    Parameters
+    ----------
+    folder
+        With the built site.
+
+    Returns
+    -------
+    list of str
+        One text per request: the file and the address.
+    """
+    found = []
+    for path in sorted(folder.rglob("*.html")):
+        tags = LOADED.findall(path.read_text("utf-8"))
+        addresses = [a for tag in tags for a in FOREIGN.findall(tag)]
+        found += [f"{path.relative_to(folder)}: {address}" for address in addresses]
+    for path in sorted(folder.rglob("*.css")):
+        addresses = STYLE_IMPORTS.findall(path.read_text("utf-8"))
+        found += [f"{path.relative_to(folder)}: {address}" for address in addresses]
+    return found
+
+
+def report_foreign_requests(app: Sphinx, exception: Exception | None) -> None:
+    """Warn of each request to another host, which ends `make docs` as every warning does."""
+    if exception is None and app.builder.format == "html":
+        for request in foreign_requests(Path(app.outdir)):
+            logger.warning("the page loads from another host: %s", request)
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register the extension."""
+    app.add_lexer("dbc", TextLexer)
+    app.connect("source-read", root_pages_inside)
+    app.connect("build-finished", report_foreign_requests)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
