@@ -10,6 +10,9 @@ A subsystem that integrates in few steps of its own sees of this what its inputs
 starts. With `fineness` κ = 1 − 1/n (n steps) the mean of s over these is κ/2, that of s² is
 κ(1 + κ)/6, and for κ = 1 they are those of the whole interval.
 
+A source with direct feedthrough whose answers are not known is taken to answer with the inputs that
+it had at the interval's beginning: what it moves in an interval is then missing in all of it.
+
 What a bench does with a set-point it does later, by a dead time that its model does not have: the
 input is then wrong by what its source moves in that time.
 """
@@ -65,6 +68,9 @@ def start_outputs(plan: Plan, state: State, given: StepInput) -> None:
         if plan.outputs[i].answers_known:
             out.start -= out.corrected_by
         follow_moments(out, out.y, given.session[0].elapsed)
+        away, since = out.y - out.origin, out.moment_seconds
+        out.late_moment += since * since * away * given.session[0].elapsed
+        out.late_square_moment += since * since * away * away * given.session[0].elapsed
     for k in range(len(plan.direct)):
         answer = plan.direct[k]
         u = state.inputs[answer.input]
@@ -121,16 +127,32 @@ def measure_disturbance(plan: Plan, state: State, given: StepInput, i: int) -> N
         last = carried(plan, state, i, now, 0.0) - end
         late = plan.inputs[i].dead_time * (end - u.true_start) / span
         first, middle, last = first - late, middle - late, last - late
+        change = end - u.true_start
+        if plan.inputs[i].lags:
+            first, middle, last = (
+                lagged(first, change),
+                lagged(middle, change),
+                lagged(last, change),
+            )
         before = u.disturbance_mean
         take_course(u, first, middle, last, plan.inputs[i].fineness)
         u.disturbance_due = u.disturbance_mean
         u.disturbance_due += (span / elapsed - 1.0) * (u.disturbance_mean - before)
         add_disturbance(u, span)
+        # Changes of two intervals: noise has no part in their product.
+        u.delay_work -= u.disturbance_mean * u.change_before
+        u.change_before = change
         return
     u.disturbance_due = u.disturbance_mean  # until it is measured, over all of the gap
     if not math.isfinite(u.defect) or u.defect > u.disturbance:
         u.disturbance = u.defect  # its source is late: a bound, or unknown
     u.disturbance_peak = max(u.disturbance_peak, u.disturbance)
+
+
+@compiled
+def lagged(disturbance: float, change: float) -> float:
+    """A disturbance by a source that is late by what it changes in the interval."""
+    return disturbance if abs(disturbance) > abs(change) else -change
 
 
 @compiled

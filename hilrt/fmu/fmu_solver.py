@@ -75,7 +75,7 @@ class FmuSolver(Solver):
         if lags and not self._end_inputs:
             self.remarks.append(
                 f"{self.fmu.path.name}: with end_inputs = false its outputs of direct feedthrough "
-                f"({', '.join(direct[:10])}) lag by a step, which no estimate counts; leave it out"
+                f"({', '.join(direct[:10])}) lag by a step; leave it out"
             )
         self._variable = self.any_step = self.fmu.variable_step
         self.tells_events = events and self.fmu.event_mode

@@ -108,9 +108,9 @@ def advice(
         found.append(Improvement(f"{slow}: samples were late or ticks missed", {}))
     share = worst.value / worst.spread
     if worst.how == GAIN_RANGE_LAG:
-        text = "what the lag of direct feedthrough comes to is not known: give the solver"
+        text = "the lag of direct feedthrough is taken for a delay of one step: give the solver"
         text += " save_state and restore_state, the FMU directional derivatives or a state that can"
-        text += " be saved, or name a reference_model; an FMU keeps its end_inputs"
+        text += " be saved, or name a reference_model; leave an FMU's end_inputs on"
         found.append(Improvement(text, {}))
     small = GOOD[calibrated_as(worst.how)]
     if energy:  # it falls with the disturbances, as the errors do

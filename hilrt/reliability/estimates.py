@@ -20,9 +20,12 @@ from hilrt.wording import OF_MODEL
 TRIED: Final = "sensitivities"
 TRIED_AT_START: Final = "sensitivities of the start"
 GAIN_RANGE: Final = "gain range"
-#: A subsystem with direct feedthrough answers with what its inputs were extrapolated to. What that
-#: lag comes to in a loop is known only where the loop can be probed.
-GAIN_RANGE_LAG: Final = "gain range, lag of feedthrough not counted"
+#: A subsystem with direct feedthrough answers with what its inputs were at the step's beginning, or
+#: were extrapolated to. Where that was not tried out it is taken for a delay of one step.
+GAIN_RANGE_LAG: Final = "gain range, lag of feedthrough as a delay"
+#: For how many radians a loop that something outside drives is taken to remember an error: that of
+#: a damping ratio of 0.2. What keeps such a loop in motion does not tell its own damping.
+MOST_RADIANS: Final = 5.0
 LACKING: Final = "unknown: its subsystem's reference model has no such output"
 #: Share of a signal's RMS that its spread counts as at least.
 LEAST_SPREAD: Final = 0.05
@@ -113,6 +116,7 @@ def estimates(network: Network, plan: Plan, state: State) -> dict[str, Estimate]
         value = spread * np.hypot(np.max(shares, initial=0.0), np.max(bonds, initial=0.0))
         if network.feedthrough[np.ix_(coupled, inputs)].any():
             how = GAIN_RANGE_LAG
+            value = np.maximum(value, spread * _accumulated(network, plan, state)[coupled])
     else:
         value = np.sqrt(outputs["error_square"] / outputs["moment_seconds"])
         if how != TRIED:
@@ -183,6 +187,53 @@ def _unknown(network: Network, ports: Table, inputs: Ints) -> str:
     if not len(never):
         return ""
     return f"{network.inputs.names[never[0]]} was never held against its sources"
+
+
+def _accumulated(network: Network, plan: Plan, state: State) -> Floats:
+    """Errors that delays add up to in loops, relative to the outputs' spreads, shape (ny,).
+
+    A loop that oscillates at the angular frequency w, with all of its delays making tau, has its
+    growth changed by ``w² tau / 2`` (the perturbation of ``m x'' = -k x(t - tau)``), and a motion
+    is then wrong by that share per second since its start. With the disturbance ``-tau u'`` of an
+    input, ``w² tau`` is the mean of ``-du u'`` over the variance of u; of one subsystem's inputs
+    the largest counts, and those of the subsystems in a loop add up.
+    """
+    owner, inputs = network.inputs.owner, state.inputs
+    n, found = len(network.subsystems), np.zeros(len(network.outputs))
+    takes = np.zeros((n, n), np.bool_)  # takes[a, b]: a from b
+    target, source = np.nonzero(network.L)
+    takes[owner[target], network.outputs.owner[source]] = True
+    reach = takes.copy()
+    for _ in range(n.bit_length()):  # paths of twice the length in each round
+        reach |= reach.astype(float) @ reach > 0
+    spread = np.maximum(np.maximum(*spreads(inputs)), TINY)
+    seconds = np.maximum(inputs["disturbance_seconds"], TINY)
+    pull = np.maximum(inputs["delay_work"] / seconds / (spread * spread), 0.0)
+    strongest = np.zeros(n)
+    np.maximum.at(strongest, owner, np.where(plan.inputs["connected"] != 0, pull, 0.0))
+    lagging = np.isin(np.arange(n), owner[plan.inputs["lags"] != 0])
+    driven = np.isin(np.arange(n), owner[plan.inputs["drive"] >= 0])
+    driven |= plan.subsystems["physical"] != 0
+    remembered = _remembered(state.outputs)
+    for s in np.flatnonzero(lagging[None, :] @ (reach & reach.T)):
+        loop, mine = reach[s] & reach[:, s], network.outputs.owner == s
+        rate, longest = 0.5 * strongest[loop].sum(), math.inf
+        if driven[loop].any() or (takes[loop].any(axis=0) & ~loop).any():
+            turns = math.sqrt(strongest[loop].max() / plan.session["step"][0])
+            longest = MOST_RADIANS / max(turns, TINY)
+        found[mine] = rate * np.minimum(remembered[mine], longest)
+    return found
+
+
+def _remembered(outputs: Table) -> Floats:
+    """RMS of the time since the start, weighed with the square of the outputs' deviations, s."""
+    seconds = np.maximum(outputs["moment_seconds"], TINY)
+    mean = outputs["moment"] / seconds
+    square = outputs["square_moment"] - mean * outputs["moment"]
+    late = outputs["late_square_moment"] - 2.0 * mean * outputs["late_moment"]
+    late += mean * mean * seconds**3 / 3.0
+    share = np.maximum(late, 0.0) / np.maximum(square, TINY)
+    return np.sqrt(np.minimum(share, seconds * seconds))
 
 
 def disturbed_shares(inputs: Table) -> Floats:

@@ -175,7 +175,7 @@ def _share_of(error: Estimate) -> str:
     share = f"{number(100.0 * error.relative, 2)} % of what it varies by"
     if error.how == OF_MODEL:
         return f"{share}, by a reference model that is unchecked"
-    lag = "; the lag of direct feedthrough, which is not in it, may be far more"
+    lag = "; the lag of direct feedthrough is in it as a delay of one step, not tried out"
     return share + lag if error.how == GAIN_RANGE_LAG else share
 
 

@@ -305,6 +305,9 @@ def _fill_estimates(plan: Plan, network: Network, tables: Session) -> None:
     high[uncoupled & (outputs["calculated"] != 0)] = np.nan
     high[_sequences(network, tables)[owner]] = 0.0
     outputs["error_high"] = high
+    through = network.feedthrough[:, network.connected].any(axis=1)
+    through &= ~known & (plan.subsystems["physical"][owner] == 0)
+    plan.inputs["lags"] = (network.L[:, through] != 0.0).any(axis=1)
 
 
 def _rows(dtype: np.dtype[np.void], values: Sequence[tuple[float, ...]]) -> Table:

@@ -109,6 +109,9 @@ OUTPUTS: Final = np.dtype(
         ("moment", "f8"),
         ("square_moment", "f8"),
         ("moment_seconds", "f8"),  # s
+        # the same moments, weighed with the square of the time since the start
+        ("late_moment", "f8"),
+        ("late_square_moment", "f8"),
     ]
 )
 INPUTS: Final = np.dtype(
@@ -158,6 +161,8 @@ INPUTS: Final = np.dtype(
         ("true_end", "f8"),  # what they had at the end of the one before
         ("true_end_before", "f8"),
         ("true_ends", "i8"),  # how many of these are known, in steps of one length
+        ("change_before", "f8"),  # of its sources, over the interval before
+        ("delay_work", "f8"),  # over the run: integral of -disturbance times its sources' rate
         ("origin", "f8"),  # as for outputs
         ("moment", "f8"),
         ("square_moment", "f8"),

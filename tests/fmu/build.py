@@ -37,14 +37,20 @@ def folder():
 @functools.cache
 def oscillator(package, side, *options):
     """FMU of one mass of the two-mass oscillator, by pythonfmu (2.0) or pythonfmu3 (3.0)."""
-    place = folder() / "_".join([package, side, *options])
-    place.mkdir()
     source = (HERE / "oscillator_pythonfmu.py").read_text()
+    return by_pythonfmu(package, side, source.replace("Oscillator", side), *options)
+
+
+@functools.cache
+def by_pythonfmu(package, name, source, *options):
+    """FMU of the slave `name` of a source for pythonfmu (2.0), also by pythonfmu3 (3.0)."""
+    place = folder() / "_".join([package, name, *options])
+    place.mkdir()
     if package == "pythonfmu3":  # the same under other names
         names = (("pythonfmu", "pythonfmu3"), ("Fmi2", "Fmi3"), ("Real", "Float64"))
         source = functools.reduce(lambda text, pair: text.replace(*pair), names, source)
-    script = place / f"{package}_{side}.py"
-    script.write_text(source.replace("Oscillator", side))
+    script = place / f"{package}_{name}.py"
+    script.write_text(source)
     command = [sys.executable, "-m", package, "build", "-f", str(script), "-d", str(place)]
     subprocess.run([*command, *options], check=True, capture_output=True, cwd=ROOT, timeout=60)
     return next(place.glob("*.fmu"))

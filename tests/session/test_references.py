@@ -73,7 +73,7 @@ def test_what_does_not_work_is_told_and_the_gain_range_stands(
     monkeypatch.setattr("hilrt.session.opening.check", lambda *args, **kwargs: [])
     with caplog.at_level(logging.WARNING, "hilrt"):
         found = run(OPAQUE | {REFERENCE: model})
-    values(found, "gain range, lag of feedthrough not counted")
+    values(found, "gain range, lag of feedthrough as a delay")
     (record,) = [r for r in caplog.records if r.name == "hilrt.reference_model"]
     assert f"the reference model {model} of mass2 is not used" in record.getMessage()
     assert why in record.getMessage()
