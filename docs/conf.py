@@ -9,6 +9,8 @@ copyright = author
 
 extensions = [
     "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
     "sphinx_design",
     "sphinx_copybutton",
     "tools.site",
@@ -16,10 +18,19 @@ extensions = [
 exclude_patterns = ["generated"]
 suppress_warnings = ["myst.header"]
 nitpicky = True
+#: Types in signatures and docstrings: numpy's, Python's, and those that are not public.
+nitpick_ignore_regex = [("py:.*", ".*")]
+
+#: Docstrings mark names with single backticks.
+default_role = "code"
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"
+numpydoc_show_class_members = False
 
 myst_enable_extensions = ["colon_fence", "deflist", "fieldlist"]
 myst_heading_anchors = 4
 highlight_language = "none"
+smartquotes = False  # of --out they make a dash
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 

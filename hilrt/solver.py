@@ -177,8 +177,9 @@ class Solver(abc.ABC):
     4. Whatever it raises ends the session in the safe state, with the exception in the log.
     """
 
+    #: Ports in the order of the elements of `u` and `y`.
     inputs: Sequence[Port] = ()
-    outputs: Sequence[Port] = ()
+    outputs: Sequence[Port] = ()  #: see `inputs`
     #: Whether samples may tell of discontinuities (`Sample.event_t`).
     tells_events: bool = False
     #: Whether a step may have any length.

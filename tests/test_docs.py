@@ -374,6 +374,11 @@ def test_the_python_page_names_what_there_is():
     assert public <= set(re.findall(r"`session\.(\w+)", text))
 
 
+def test_the_reference_has_every_public_name():
+    text = (DOCS / "reference" / "python.md").read_text(encoding="utf-8")
+    assert set(hilrt.__all__) <= set(re.findall(r"auto(?:class|function):: (\w+)$", text, re.M))
+
+
 @pytest.mark.parametrize("name", ["first.toml", "remote.toml", "bench.toml"])
 def test_own_sessions_have_no_errors(own_bench, name):
     problems = check_file(own_bench / name)

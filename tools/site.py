@@ -4,9 +4,13 @@ import re
 from pathlib import Path
 from typing import Any
 
+import typer.main
 from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
 from sphinx.util import logging
+from typer.cli import get_docs_for_click
+
+from hilrt.cli.main import app as commands
 
 #: Elements that a browser loads by itself: scripts, images, style sheets, frames. Links are none.
 LOADED = re.compile(r"<(?:script|img|link|iframe|source|video|object)\b[^>]*>", re.IGNORECASE)
@@ -23,15 +27,26 @@ ROOT_PAGES = {
 logger = logging.getLogger(__name__)
 
 
-def root_pages_inside(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Give pages of docs/development the text of their files at the root, with its links."""
+def fill_page(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Give a page the text that stands elsewhere: in a file of the root, or in the program."""
     if docname in ROOT_PAGES:
         path = Path(app.srcdir).parent / ROOT_PAGES[docname]
         app.env.note_dependency(path)
         source[0] = path.read_text("utf-8").replace("](docs/", "](/")
         source[0] = source[0].replace("](README.md", "](/index.md")
+    if docname == "reference/commands":
+        source[0] += command_pages()
     for name, file in ROOT_PAGES.items():
         source[0] = re.sub(rf"\]\((?:\.\./)*{file}", f"](/{name}.md", source[0])
+
+
+def command_pages() -> str:
+    """Return the help texts of all commands as Markdown."""
+    command = typer.main.get_command(commands)
+    text = get_docs_for_click(obj=command, ctx=typer.Context(command), name="hilrt")
+    text = re.sub(r"\n\* `--help`: .*", "", text.partition("\n## ")[2])
+    text = re.sub(r"\n\*\*Options\*\*:\n\n(?=\n|\Z)", "", text)
+    return "\n## " + text.replace("{", "").replace("}", "")
 
 
 def foreign_requests(folder: Path) -> list[str]:
@@ -68,6 +83,6 @@ def report_foreign_requests(app: Sphinx, exception: Exception | None) -> None:
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the extension."""
     app.add_lexer("dbc", TextLexer)
-    app.connect("source-read", root_pages_inside)
+    app.connect("source-read", fill_page)
     app.connect("build-finished", report_foreign_requests)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,6 +1,13 @@
-"""The site's extension: pages of the root, and requests to other hosts."""
+"""The site's extension: the commands' page, and requests to other hosts."""
 
-from tools.site import foreign_requests
+from tools.site import command_pages, foreign_requests
+
+
+def test_the_page_of_commands_says_what_help_says():
+    text = command_pages()
+    assert "### `hilrt log cut`" in text
+    assert "* `--duration <float>`: session time, s\n" in text
+    assert "hilrt run [OPTIONS] SESSION.toml" in text
 
 
 def test_requests_to_other_hosts_are_found_and_links_are_none(tmp_path):
