@@ -193,14 +193,21 @@ class WallClock(Clock):
             self._last_turn = monotonic_ns()
         if self._longest_spin_ns:
             self._follow(self._last_turn - wake_ns if ahead_ns > 0 else 0)
-        polls_from_ns = target_ns if reception is None else reception.polls_from_ns
+        if reception is not None and ahead_ns <= 0:
+            reception.look(target_ns)  # there was no rest to do it in
         while (now_ns := monotonic_ns()) < target_ns:
-            if now_ns >= polls_from_ns and reception is not None and reception.readable():
-                reception.look(target_ns)
+            if reception is not None:
+                reception.poll(now_ns)
         return now_ns
 
     def _follow(self, late_ns: int) -> None:
-        """Bring the spin nearer to the lateness that all but `LATE_WAKES` keep (Robbins, Monro)."""
+        """Bring the spin nearer to the lateness that all but `LATE_WAKES` keep (Robbins, Monro).
+
+        A wake-up later than twice the longest spin does not count: the host stood still, and no
+        spin would have helped.
+        """
+        if late_ns > 2 * self._longest_spin_ns:
+            return
         if late_ns > self.spin_ns:
             self.spin_ns = min(self.spin_ns + SPIN_GROWS_NS, self._longest_spin_ns)
         else:

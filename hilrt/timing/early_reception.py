@@ -20,8 +20,11 @@ MARGIN = 2
 FRUITLESS = 3
 #: Assumed duration of a look before one has been measured, ns.
 FIRST_LOOK_NS = 30_000
-#: Share of a step, before the tick, in which the spin may poll the descriptor.
+#: Share of a step, before the tick, in which the spin polls the descriptor all the time. A longer
+#: spin polls now and then before: a poll takes 1 to 2 us, so that all of it is below that share.
 POLLED = 0.2
+#: Time between two polls of a spin that is longer, as a share of a step.
+POLL_EVERY = 0.025
 #: The usual duration is never taken to be longer than this share of a step.
 LONGEST_LOOK = 0.125
 
@@ -57,36 +60,45 @@ class EarlyReception:
     usual_ns : int
         Duration of a look that finds something, by experience: quick to rise, slow to fall, ns.
     polls_from_ns : int
-        Reading of the clock from which a spin may poll, ns.
+        Reading of the clock from which a spin polls all the time, ns.
     """
 
     def __init__(self, receiver: EarlyReceiver, step_ns: int, now_ns: Callable[[], int]) -> None:
         self._receiver, self._now_ns = receiver, now_ns
         self._longest_ns = round(LONGEST_LOOK * step_ns)
-        self._polled_ns = round(POLLED * step_ns)
+        self._polled_ns, self._poll_every_ns = round(POLLED * step_ns), round(POLL_EVERY * step_ns)
         self.usual_ns = min(FIRST_LOOK_NS, self._longest_ns)
         self.fd = receiver.fileno()
         self._poll = None
         if self.fd is not None and hasattr(select, "poll"):
             self._poll = select.poll()
             self._poll.register(self.fd, select.POLLIN)
-        self._target_ns = self.polls_from_ns = self._fruitless = 0
+        self._target_ns = self.polls_from_ns = self._next_poll_ns = self._fruitless = 0
         self._first = True
 
     def begin(self, target_ns: int) -> None:
         """Prepare for a sleep until the tick at `target_ns` on the clock."""
         self._target_ns = target_ns
         self.polls_from_ns = target_ns - self._polled_ns
-        self._fruitless, self._first = 0, True
+        self._next_poll_ns = self._fruitless = 0
+        self._first = True
 
     @property
     def watches(self) -> bool:
         """Whether it still makes sense to wait for the descriptor in this sleep."""
         return self._poll is not None and self._fruitless < FRUITLESS
 
-    def readable(self) -> bool:
-        """Poll the descriptor; False when it is left alone."""
-        return self.watches and self._poll is not None and bool(self._poll.poll(0))
+    def poll(self, now_ns: int) -> None:
+        """Look if the descriptor is readable; a spin calls it again and again.
+
+        Before `polls_from_ns` it only polls every `POLL_EVERY` of a step.
+        """
+        if now_ns < self._next_poll_ns or self._poll is None or self._fruitless >= FRUITLESS:
+            return
+        if now_ns < self.polls_from_ns:
+            self._next_poll_ns = now_ns + self._poll_every_ns
+        if self._poll.poll(0):
+            self.look(self._target_ns)
 
     def look(self, by_ns: int) -> bool:
         """Receive what has arrived if that usually ends by `by_ns`, and well before the tick.

@@ -138,11 +138,37 @@ async def test_what_comes_shortly_before_the_tick_is_left_to_it(sleep):
     assert 2 * reception.usual_ns > 2 * FIRST_LOOK_NS - 25 * US
 
 
-async def test_nothing_is_polled_outside_the_last_fifth_of_a_step(sleep):
-    """A long spin does not make it poll earlier; what comes there waits for the polling."""
-    peers, _, _ = await sleep(600, spin_us=700)
-    assert peers.found == 1
-    assert peers.looks[-1][0] >= TICK - 200 * US
+async def test_a_long_spin_polls_now_and_then_before_the_last_fifth_of_a_step(sleep):
+    """What comes in it is received within a fortieth of a step, and not only in the last fifth."""
+    peers, timer, _ = await sleep(600, 333, spin_us=700)
+    begun = [at for at, _, _ in peers.looks]
+    assert (peers.found, timer.watched) == (2, 1)
+    for look, before_us in zip(begun[1:], (600, 333), strict=True):
+        assert 0 <= look - (TICK - before_us * US) <= 25 * US + 100
+
+
+async def test_a_spin_as_long_as_the_step_receives_too(sleep):
+    """Such a spin begins without a rest, in which the first look would be."""
+    peers, timer, _ = await sleep(950, 600, spin_us=1000)
+    assert (peers.found, timer.watched) == (2, 0)
+    assert [first for _, _, first in peers.looks] == [True, False, False]
+
+
+async def test_few_polls_lie_before_the_last_fifth_of_a_step(sleep, monkeypatch):
+    polls = []
+
+    class Never:
+        def register(self, fd, events):
+            pass
+
+        def poll(self, timeout):
+            polls.append(timeout)
+            return []
+
+    monkeypatch.setattr("hilrt.timing.early_reception.POLLED", 0.0)
+    monkeypatch.setattr("hilrt.timing.early_reception.select.poll", Never)
+    await sleep(spin_us=700)
+    assert 20 <= len(polls) <= 700 / 25 + 1
 
 
 async def test_without_a_spin_nothing_is_polled(sleep):
