@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
+import numpy as np
 import pytest
 import typer.main
 
@@ -346,6 +347,26 @@ def test_own_models_run(own_bench):
     assert result.summary["verdict"] == "good"
     # At rest torque and drag balance: 50 (1 - w/300) = 0.1 w, so w = 187.5 rad/s.
     assert result.summary["ports"]["load.speed"]["last"] == pytest.approx(187.5, rel=0.01)
+
+
+def test_the_example_of_the_readme_runs(tmp_path):
+    for name, text in files_of(ROOT / "README.md").items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    result = hilrt.simulate(tmp_path / "clutch.toml")
+    assert result.verdict == "good"
+    # The momentum is kept; the difference of the speeds decays by 0.5 (1/1 + 1/2) per second.
+    left, right, t = result.log["left.speed"], result.log["right.speed"], result.log.t
+    assert left + 2.0 * right == pytest.approx(100.0)
+    assert left - right == pytest.approx(100.0 * np.exp(-0.75 * t), abs=0.2)
+
+
+def test_the_readme_names_the_goals_that_the_verdict_misses():
+    page = (DOCS / "calibration.md").read_text(encoding="utf-8").partition("### Goals")[2]
+    found = {float(row[2].split(" %")[0]): row[3] for row in table_rows(page.partition("###")[0])}
+    text = (ROOT / "README.md").read_text(encoding="utf-8").partition("about its own error")[2]
+    named = {float(value) for value in re.findall(r"([\d.]+) %", text.partition("Calibration")[0])}
+    assert found.keys() <= named
+    assert Counter(found.values())["**no**"] == 4, "how many it misses stands in the README"
 
 
 def test_the_example_of_the_python_page_runs(tmp_path):

@@ -19,6 +19,7 @@ STYLE_IMPORTS = re.compile(r"""(?:url\(|@import )\s*["']?((?:https?:)?//[^"')]+)
 
 #: Pages of the site whose text stands at the root, where a reader of the repository looks for it.
 ROOT_PAGES = {
+    "index": "README.md",
     "development/contributing": "CONTRIBUTING.md",
     "development/changelog": "CHANGELOG.md",
     "development/security": "SECURITY.md",
@@ -29,15 +30,24 @@ logger = logging.getLogger(__name__)
 
 def fill_page(app: Sphinx, docname: str, source: list[str]) -> None:
     """Give a page the text that stands elsewhere: in a file of the root, or in the program."""
+    text = source[0]
     if docname in ROOT_PAGES:
         path = Path(app.srcdir).parent / ROOT_PAGES[docname]
         app.env.note_dependency(path)
-        source[0] = path.read_text("utf-8").replace("](docs/", "](/")
-        source[0] = source[0].replace("](README.md", "](/index.md")
+        filled = (
+            path.read_text("utf-8")
+            .replace("](docs/", "](/")
+            .replace("[Apache-2.0](LICENSE)", "Apache-2.0")
+        )
+        if docname == "index":
+            head, mark, rest = filled.partition("## Try it")
+            filled = head + text.replace("<!-- rest -->", mark + rest)
+        text = filled
     if docname == "reference/commands":
-        source[0] += command_pages()
+        text += command_pages()
     for name, file in ROOT_PAGES.items():
-        source[0] = re.sub(rf"\]\((?:\.\./)*{file}", f"](/{name}.md", source[0])
+        text = re.sub(rf"\]\((?:\.\./)*{file}", f"](/{name}.md", text)
+    source[0] = text
 
 
 def command_pages() -> str:
