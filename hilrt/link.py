@@ -24,6 +24,8 @@ __all__ = ["CodeRun", "Command", "Description", "LinearModel", "Link", "Ports", 
 
 #: Subsystems with more numbers in their state are not probed: each costs a few steps.
 LARGEST_STATE = 48
+#: What may be found to be wrong with a subsystem before the start, by the names of the causes.
+FINDINGS = ("steps_final", "inputs_ignored")
 
 
 class SampleSink(Protocol):
@@ -215,6 +217,8 @@ class Link(abc.ABC):
     #: Whether samples may tell of discontinuities, and whether `go_back` works; known after `open`.
     tells_events: bool = False
     can_go_back: bool = False
+    #: What was found to be wrong with it before the start: names of `FINDINGS`; after `open`.
+    findings: Sequence[str] = ()
     #: What a subsystem in this process reports in words, and is to be logged; others have queues
     #: of their own.
     events: deque[Any] | None = None

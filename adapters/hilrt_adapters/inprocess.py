@@ -87,6 +87,7 @@ class InProcessLink(Link):
         self.solver, self._hosted = solver, HostedSolver(solver)
         self.inputs, self.outputs = self._hosted.inputs, self._hosted.outputs
         self.tells_events, self.can_go_back = solver.tells_events, self._hosted.can_go_back
+        self.findings = self._hosted.findings
 
     async def initialize(self, t0: float, u0: Floats) -> Sample:
         """See `Link.initialize`; the solver runs here and now, whatever time it takes."""

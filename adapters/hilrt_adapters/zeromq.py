@@ -13,7 +13,7 @@ import numpy as np
 from hilrt.config.structs import SubsystemOptions
 from hilrt.errors import NoAnswer, ProtocolError
 from hilrt.fmu.command import is_fmu_command, spawned_fmu
-from hilrt.link import Description, LinearModel
+from hilrt.link import FINDINGS, Description, LinearModel
 from hilrt.peers.linear_answer import linear_model
 from hilrt.peers.remote_link import RemoteLink
 from hilrt.peers.wire import (
@@ -114,6 +114,7 @@ class ZeroMQLink(RemoteLink):
         self.tells_events = "events" in hello.capabilities
         self.can_go_back = "go_back" in hello.capabilities
         self._linearises = "linearise" in hello.capabilities
+        self.findings = [name for name in FINDINGS if name in hello.capabilities]
 
     def keep_states(self) -> None:
         """See `Link.keep_states`."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import msgspec
 
 from hilrt.config.session_tables import NonNegative, Positive
 from hilrt.config.structs import SubsystemOptions
+from hilrt.errors import ConfigError
 
 
 class FmuOptions(SubsystemOptions, kw_only=True):
@@ -40,3 +43,24 @@ class FmuOptions(SubsystemOptions, kw_only=True):
     stop_time: Positive | None = None
     #: Ask the FMU for all of its log messages.
     debug: bool = False
+
+
+@contextlib.contextmanager
+def together_with(problems: list[str]) -> Iterator[None]:
+    """Raise `problems` together with those that are found inside."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError([*problems, *error.problems]) from None
+    if problems:
+        raise ConfigError(problems)
+
+
+def wrong_times(start: float, stop: float | None) -> list[str]:
+    """Problem of an FMU's start and stop time [s], if there is one."""
+    if stop is None or stop > start:
+        return []
+    return [
+        f"stop_time = {stop!r}: is not after start_time = {start!r} (both in the FMU's own time, "
+        "s); give a later one, or leave it out"
+    ]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +13,24 @@ import numpy as np
 
 from hilrt.config.structs import InputOptions
 from hilrt.coupling.jacobian import INSTANT_S, LinearSubsystem, probe_jacobian
-from hilrt.errors import ConfigError, SolverError
+from hilrt.errors import SolverError
 from hilrt.fmu.derivatives import along, linearise, partial
 from hilrt.fmu.description import Fmu, read_fmu
 from hilrt.fmu.driven_clocks import not_driven
-from hilrt.fmu.fmu_options import FmuOptions
+from hilrt.fmu.fmu_options import FmuOptions, together_with, wrong_times
 from hilrt.fmu.fmu_ports import select, unsupported_variables
-from hilrt.fmu.instance import Experiment, FmuError, Inputs, Instance, SavedState
+from hilrt.fmu.instance import (
+    Experiment,
+    FmuError,
+    Inputs,
+    Instance,
+    SavedState,
+    middle_and_mean,
+)
 from hilrt.fmu.load_instance import load
+from hilrt.fmu.trial import FmuTrial, try_out
 from hilrt.fmu.variables import flows, size_of, typed
-from hilrt.link import LinearModel
+from hilrt.link import FINDINGS, LinearModel
 from hilrt.solver import Floats, InputPolynomial, Sample, Solver
 
 log = logging.getLogger("hilrt.fmu")
@@ -52,7 +60,7 @@ class FmuSolver(Solver):
         self._options = options
         start_time, stop_time, events = options.start_time, options.stop_time, options.events
         self.fmu: Fmu = read_fmu(folder / options.fmu)
-        with _together_with(_wrong_times(start_time, stop_time)):
+        with together_with(wrong_times(start_time, stop_time)):
             chosen = select(self.fmu, options.params, options.outputs, options.feedthrough, events)
         self.inputs, self.outputs = chosen.input_ports, chosen.output_ports
         self._start = chosen.start
@@ -123,23 +131,27 @@ class FmuSolver(Solver):
         if self._instance is None:
             for remark in self.remarks:
                 log.warning(remark)
-            options = self._options
-            self._instance = load(
-                self.fmu,
-                self._ins,
-                self._outs,
-                options.debug,
-                options.events,
-                options.input_derivatives,
-            )
-            self._instance.set_start(self._start)
-            start = options.start_time + t0
-            experiment = Experiment(options.tolerance, start, options.stop_time)
-            self._instance.enter_initialization(experiment)
+            self._instance = self._initializing(t0)
         self._instance.write(u0)
         held = u0.copy()
         self._time, self._last = t0, lambda _t: held
         return Sample(self._instance.read())
+
+    def _initializing(self, t0: float) -> Instance:
+        """One more instance, in its initialization, which begins at session time `t0` [s]."""
+        options = self._options
+        instance = load(
+            self.fmu,
+            self._ins,
+            self._outs,
+            options.debug,
+            options.events,
+            options.input_derivatives,
+        )
+        instance.set_start(self._start)
+        start = options.start_time + t0
+        instance.enter_initialization(Experiment(options.tolerance, start, options.stop_time))
+        return instance
 
     def _ready(self) -> Instance:
         """The instance, out of initialization mode, which ends with the first step."""
@@ -189,7 +201,7 @@ class FmuSolver(Solver):
                 y_mid = self._read(instance, now + dt, at)
         y = self._read(instance, start + h, at)
         if reads_inside:
-            y_mid, y_mean = _middle_and_mean(start, h, before, inside, y)
+            y_mid, y_mean = middle_and_mean(start, h, before, inside, y)
         self._time, self._last = t + h, u
         sample = Sample(y, y_mid=y_mid, y_mean=y_mean)
         if self._order_out:
@@ -278,8 +290,29 @@ class FmuSolver(Solver):
     # -- state and derivatives ---------------------------------------------------------------------
 
     def can_restore(self) -> bool:
-        """Whether the FMU can get and set its state."""
-        return bool(self.fmu.interface.canGetAndSetFMUstate)
+        """Whether the FMU can get and set its state, and keeps its results when it does."""
+        return bool(self.fmu.interface.canGetAndSetFMUstate) and not self.trial.steps_final
+
+    @functools.cached_property
+    def trial(self) -> FmuTrial:
+        """What other instances show, made when this is first asked for; nothing where none may be.
+
+        Only an FMU that can save its state is tried out.
+        """
+        found = try_out(
+            self.fmu,
+            lambda: self._initializing(0.0),
+            self.inputs,
+            self._real,
+            self._options.start_time,
+        )
+        self.remarks += [f"{self.fmu.path.name}: {text}" for text in found.remarks()]
+        return found
+
+    @property
+    def findings(self) -> list[str]:
+        """Causes of the verdict that the trial has found; see `hilrt.link.FINDINGS`."""
+        return [name for name, is_so in zip(FINDINGS, self.trial, strict=True) if is_so]
 
     def save_state(self) -> SavedState:
         """A copy of the FMU's state, with the solver's own."""
@@ -363,36 +396,3 @@ class FmuSolver(Solver):
         seen = 1.0 if self._end_inputs or self._by_derivative else (n - 1) / n
         gamma: Floats = linear.C @ effect + linear.D * seen**power
         return gamma
-
-
-@contextlib.contextmanager
-def _together_with(problems: list[str]) -> Iterator[None]:
-    """Raise `problems` together with those that are found inside."""
-    try:
-        yield
-    except ConfigError as error:
-        raise ConfigError([*problems, *error.problems]) from None
-    if problems:
-        raise ConfigError(problems)
-
-
-def _wrong_times(start: float, stop: float | None) -> list[str]:
-    if stop is None or stop > start:
-        return []
-    return [
-        f"stop_time = {stop!r}: is not after start_time = {start!r} (both in the FMU's own time, "
-        "s); give a later one, or leave it out"
-    ]
-
-
-def _middle_and_mean(
-    t: float, h: float, before: Floats, inside: list[tuple[float, Floats]], y: Floats
-) -> tuple[Floats, Floats] | tuple[None, None]:
-    """Outputs at ``t + h/2``, and their mean, by lines between those seen inside; or None."""
-    seen = [(time, values) for time, values in inside if t < time < t + h]
-    if not seen:
-        return None, None
-    times = [t, *(time for time, _ in seen), t + h]
-    table = np.array([before, *(values for _, values in seen), y])
-    middle = np.array([np.interp(t + 0.5 * h, times, column) for column in table.T])
-    return middle, np.diff(times) @ (table[1:] + table[:-1]) / (2.0 * h)

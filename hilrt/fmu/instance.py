@@ -305,3 +305,16 @@ def _places(variables: Sequence[tuple[Any, int]]) -> list[tuple[int, int, int]]:
             places.append((first, variable.valueReference, size))
         first += size
     return places
+
+
+def middle_and_mean(
+    t: float, h: float, before: Floats, inside: list[tuple[float, Floats]], y: Floats
+) -> tuple[Floats, Floats] | tuple[None, None]:
+    """Outputs at ``t + h/2``, and their mean, by lines between those seen inside; or None."""
+    seen = [(time, values) for time, values in inside if t < time < t + h]
+    if not seen:
+        return None, None
+    times = [t, *(time for time, _ in seen), t + h]
+    table = np.array([before, *(values for _, values in seen), y])
+    middle = np.array([np.interp(t + 0.5 * h, times, column) for column in table.T])
+    return middle, np.diff(times) @ (table[1:] + table[:-1]) / (2.0 * h)

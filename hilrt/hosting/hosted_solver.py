@@ -61,6 +61,11 @@ class HostedSolver:
         """Whether a step can be undone and made again, shorter."""
         return self.solver.can_restore() and self.solver.any_step
 
+    @property
+    def findings(self) -> list[str]:
+        """What is known to be wrong with the solver, as far as it tells: of `link.FINDINGS`."""
+        return list(getattr(self.solver, "findings", ()))
+
     def initialize(self, t0: float, u0: Floats) -> Sample:
         """Outputs at `t0` [s] for the inputs `u0`, shape (n_inputs,)."""
         self.initialized = True

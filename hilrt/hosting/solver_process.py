@@ -145,7 +145,7 @@ def _host(solver: HostedSolver, connect: str, name: str, on_peer: Callable[[Peer
         ("go_back", solver.can_go_back),
         ("linearise", may_have_linear_model(solver)),
     ]
-    capabilities = [word for word, there in offers if there]
+    capabilities = [word for word, there in offers if there] + solver.findings
     peer = Peer(connect, name, "solver", solver.inputs, solver.outputs, capabilities=capabilities)
     on_peer(peer)
     reason = "the solver process ends"

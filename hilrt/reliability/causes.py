@@ -68,6 +68,14 @@ CAUSES: Final[dict[str, Cause]] = {
     "correction_harmful": Cause(
         "the correction made more energy than none would have made", 0.0, NEVER
     ),
+    "steps_final": Cause(
+        "its results would be wrong if its steps were repeated: none is, and none was tried out",
+        0.0,
+        NEVER,
+    ),
+    "inputs_ignored": Cause(
+        "no output answered to its inputs when they were tried out", 0.0, NEVER
+    ),
 }
 
 _ROWS = list(CAUSES)
@@ -96,6 +104,8 @@ CORRECTION_WRONG: Final = _ROWS.index("correction_wrong")
 CORRECTION_UNVERIFIED: Final = _ROWS.index("correction_unverified")
 OUT_OF_RANGE: Final = _ROWS.index("out_of_range")
 CORRECTION_HARMFUL: Final = _ROWS.index("correction_harmful")
+STEPS_FINAL: Final = _ROWS.index("steps_final")
+INPUTS_IGNORED: Final = _ROWS.index("inputs_ignored")
 
 #: Those whose thresholds are relative to a running scale.
 RELATIVE: Final = (

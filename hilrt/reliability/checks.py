@@ -90,6 +90,8 @@ def check_rows(
         "correction_unverified": bonds,
         "out_of_range": network.outputs.names,
         "correction_harmful": bonds,
+        "steps_final": network.subsystems,
+        "inputs_ignored": network.subsystems,
     }
     groups: list[slice] = []
     where: list[str] = []

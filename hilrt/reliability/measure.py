@@ -23,6 +23,7 @@ from hilrt.reliability.causes import (
     ERROR_ESTIMATE,
     EVENT_INSIDE_STEP,
     INPUT_LIMITED,
+    INPUTS_IGNORED,
     MODEL_UNTRUSTED,
     OUT_OF_RANGE,
     OUTPUT_DEFECT,
@@ -32,6 +33,7 @@ from hilrt.reliability.causes import (
     SAMPLE_IMPLAUSIBLE,
     SAMPLE_LATE,
     STEP_MINIMUM,
+    STEPS_FINAL,
     SUBSYSTEM_SILENT,
     TRACKING_ERROR,
 )
@@ -151,6 +153,8 @@ def measure_subsystems(plan: Plan, state: State, given: StepInput) -> None:
         limit = plan.session[0].clock_limit * plan.subsystems[s].every
         checks[causes[CLOCK_UNCERTAIN].first + s].ratio = cuts[s].clock_error / limit
         checks[across + s].ratio = 0.0
+        checks[causes[STEPS_FINAL].first + s].ratio = plan.subsystems[s].steps_final
+        checks[causes[INPUTS_IGNORED].first + s].ratio = plan.subsystems[s].inputs_ignored
     # At a point put at a discontinuity, a subsystem that did not stop there is still under way.
     on_grid = given.session[0].rest == 0.0
     for k in range(len(plan.receives)):

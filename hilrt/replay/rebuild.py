@@ -126,6 +126,7 @@ def rebuild(
             lead=np.array([s.lead for s in subsystems]),
             verification=_verification(facts, network, recorded.where, changed),
             sensitivities=_sensitivities(facts, network, recorded.where, changed),
+            findings=[s.findings for s in subsystems],
         ),
         y0,
         u0,

@@ -158,6 +158,7 @@ async def assemble(
         sensitivities=await find_sensitivities(
             network, tables, links, u0, References(tables, links).try_out
         ),
+        findings=[link.findings for link in links],
     )
     numerics = build_numerics(
         network, tables, platform, y0, u0, shadow=shadow, model=model, columns=columns

@@ -13,6 +13,7 @@ from hilrt.coupling.extrapolate import gram_factor
 from hilrt.coupling.mu import bond_mu, spurious_share
 from hilrt.coupling.trust import Verification
 from hilrt.expressions.program import Program
+from hilrt.link import FINDINGS
 from hilrt.reliability.alarms import AlarmNames, alarm_rows, fill_alarms
 from hilrt.reliability.calibrated import HIGH
 from hilrt.reliability.checks import CheckNames, check_rows, fill_checks
@@ -39,13 +40,14 @@ class Platform(NamedTuple):
 
     `physical`: benches and what else runs by itself; `lead`: actuation delay, s; `verification`:
     what was found of the bonds' corrections, if it was looked for; `sensitivities`: how the
-    coupled system answers to disturbances, likewise.
+    coupled system answers to disturbances, likewise; `findings`: those of each link.
     """
 
     physical: Bools
     lead: Floats
     verification: Verification | None = None
     sensitivities: Sensitivities | None = None
+    findings: Sequence[Sequence[str]] = ()
 
 
 def build_plan(
@@ -164,6 +166,8 @@ def _fill_ports(plan: Plan, network: Network, tables: Session, platform: Platfor
     late = [tables.subsystems[name].late.policy for name in network.subsystems]
     subsystems["every"] = network.every
     subsystems["physical"] = platform.physical
+    for name in FINDINGS:
+        subsystems[name] = [name in found for found in platform.findings] or 0
     sequences = _sequences(network, tables)
     subsystems["holds_when_late"] = sequences | [policy == "hold" for policy in late]
     subsystems["predicts_when_late"] = [policy == "predict" for policy in late]

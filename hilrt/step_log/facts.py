@@ -48,6 +48,7 @@ class SubsystemFacts(msgspec.Struct):
     outputs: list[Port]
     physical: bool
     lead: float
+    findings: list[str] = []
 
     def ports(self) -> Ports:
         """The ports, as a link has them."""
@@ -109,7 +110,11 @@ def collect_facts(
         layout=layout_of(numerics),
         subsystems={
             link.name: SubsystemFacts(
-                list(link.inputs), list(link.outputs), link.physical, link.actuation_delay
+                list(link.inputs),
+                list(link.outputs),
+                link.physical,
+                link.actuation_delay,
+                list(link.findings),
             )
             for link in links
         },

@@ -80,6 +80,9 @@ SUBSYSTEMS: Final = np.dtype(
     [
         ("every", "i8"),  # base steps between its communication points
         ("physical", "i8"),  # a bench: runs by itself
+        # What was found before the start: its steps must not be repeated; no output of it answers
+        ("steps_final", "i8"),
+        ("inputs_ignored", "i8"),
         ("holds_when_late", "i8"),  # late policy "hold"
         ("predicts_when_late", "i8"),  # late policy "predict"
         ("max_misses", "i8"),  # due points in a row that an output may be without a usable sample

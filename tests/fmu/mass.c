@@ -78,6 +78,10 @@ static double value(const State *s, ref vr) {
     double r[REALS];
     memcpy(r, s->r, sizeof r);
     evaluate(r, input(s, X2, s->time), input(s, V2, s->time), input(s, F, s->time));
+#ifdef NOISY
+    static int drawn;
+    r[X] += ++drawn;
+#endif
     if (s->fault == NAN_OUT && s->time > LATE && vr == V) return NAN;
     return vr < REALS ? r[vr] : 0;
 }
@@ -92,9 +96,15 @@ static void say(Fmu *f, int status, const char *text) {
 }
 
 /* One step; -1 when it stopped at an impact that is to be handled in event mode, or at its end. */
-static int run(Fmu *f, double t, double h) {
+static int run(Fmu *f, double t, double h, bool no_set) {
     State *s = &f->s;
     double *r = s->r;
+#ifdef FREEZES /* after its first step that may be repeated */
+    if (!no_set && s->time > 0) {
+        s->time = s->reached = t + h;
+        return OK;
+    }
+#endif
     s->ended = s->fault == ENDS && t + h >= LATE;
     if (s->ended) h = fmax(LATE - t, 0);
     int n = (int)ceil(h / r[MICRO] - 1e-9), i;
@@ -184,6 +194,9 @@ static int set_reals(Fmu *f, const ref *vr, size_t n, const double *x) {
     note(" set");
     for (size_t i = 0; i < n; i++) {
         if (vr[i] >= REALS) return ERROR;
+#ifdef IGNORES
+        if (vr[i] <= F) continue;
+#endif
         f->s.r[vr[i]] = x[i];
     }
     f->s.set_at = f->s.time;
@@ -257,7 +270,7 @@ int fmi2GetDirectionalDerivative(void *c, const ref *un, size_t nu, const ref *k
 }
 int fmi2DoStep(void *c, double t, double h, int no_set) {
     note(" step(%.6g,%.6g,%d)", t, h, no_set);
-    int status = run(c, t, h);
+    int status = run(c, t, h, no_set);
     return status == -1 ? DISCARD : status;
 }
 int fmi2GetRealStatus(void *c, int kind, double *y) { *y = ((Fmu *)c)->s.reached; return OK; }
@@ -268,7 +281,13 @@ int fmi2GetFMUstate(void *c, void **state) {
     memcpy(*state, &((Fmu *)c)->s, sizeof(State));
     return OK;
 }
-int fmi2SetFMUstate(void *c, void *state) { note(" restore"); memcpy(&((Fmu *)c)->s, state, sizeof(State)); return OK; }
+int fmi2SetFMUstate(void *c, void *state) {
+    note(" restore");
+#ifndef FORGETS
+    memcpy(&((Fmu *)c)->s, state, sizeof(State));
+#endif
+    return OK;
+}
 int fmi2FreeFMUstate(void *c, void **state) { note(" release"); free(*state); *state = NULL; return OK; }
 #else
 const char *fmi3GetVersion(void) { return "3.0"; }
@@ -401,7 +420,7 @@ int fmi3DoStep(void *c, double t, double h, bool no_set, bool *event, bool *ends
     Fmu *f = c;
     note(" step(%.6g,%.6g,%d)", t, h, no_set);
     *event = *early = false;
-    int status = run(f, t, h);
+    int status = run(f, t, h, no_set);
     *last = f->s.reached;
     *ends = f->s.ended;
 #ifdef ENDS_IN_EVENT
@@ -422,6 +441,12 @@ int fmi3GetFMUState(void *c, void **state) {
     memcpy(*state, &((Fmu *)c)->s, sizeof(State));
     return OK;
 }
-int fmi3SetFMUState(void *c, void *state) { note(" restore"); memcpy(&((Fmu *)c)->s, state, sizeof(State)); return OK; }
+int fmi3SetFMUState(void *c, void *state) {
+    note(" restore");
+#ifndef FORGETS
+    memcpy(&((Fmu *)c)->s, state, sizeof(State));
+#endif
+    return OK;
+}
 int fmi3FreeFMUState(void *c, void **state) { note(" release"); free(*state); *state = NULL; return OK; }
 #endif

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hilrt.fmu.fmu_solver import _middle_and_mean
+from hilrt.fmu.instance import middle_and_mean
 from hilrt.models.two_mass import Mass1
 from hilrt.solver import InputPolynomial
 from tests.fmu.build import description, needs_compiler
@@ -80,10 +80,10 @@ def test_outputs_in_the_middle(way):
 
 def test_the_mean_over_a_step_is_that_of_the_lines_between_what_was_seen_inside():
     seen = [(2.1, np.array([1.1, 1.0])), (2.3, np.array([1.3, 3.0]))]
-    middle, mean = _middle_and_mean(2.0, 0.4, np.array([1.0, 1.0]), seen, np.array([1.4, 3.0]))
+    middle, mean = middle_and_mean(2.0, 0.4, np.array([1.0, 1.0]), seen, np.array([1.4, 3.0]))
     np.testing.assert_allclose(middle, [1.2, 2.0])
     np.testing.assert_allclose(mean, [1.2, 2.0])
-    assert _middle_and_mean(2.0, 0.4, np.zeros(1), [], np.zeros(1)) == (None, None)
+    assert middle_and_mean(2.0, 0.4, np.zeros(1), [], np.zeros(1)) == (None, None)
 
 
 @needs_compiler

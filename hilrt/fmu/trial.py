@@ -1,0 +1,195 @@
+"""Whether an FMU keeps its results when its steps may be repeated, and answers to its inputs.
+
+Some FMUs go wrong in steps that lack the promise not to go back before them
+(`noSetFMUStatePriorToCurrentPoint`): they stand still, or repeat their first step. Some do not
+come back to a state that they saved. Neither may have its steps repeated. It is found out with
+instances made for the purpose, before a session begins: one that saves its state steps without
+the promise, goes back, and steps again; another one steps with the promise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilrt.errors import HilrtError
+from hilrt.fmu.description import Fmu
+from hilrt.fmu.instance import Instance
+from hilrt.solver import Floats, Port
+
+log = logging.getLogger("hilrt.fmu")
+
+#: Steps of a trial, and their length where the FMU's description has none, s.
+STEPS: Final = 4
+STEP: Final = 1e-3
+#: Steps in which an output may answer to an input, for instance at a controller's next sample.
+MORE_STEPS: Final = 100
+#: An FMU that is slower is left as it describes itself, s.
+PATIENCE: Final = 2.0
+#: How far continuous inputs are moved, relative to them, or absolute below 1.
+MOVED: Final = 0.1
+#: Differences below this share of what an output moves by are those of an inexact integration.
+ALIKE: Final = 0.05
+ROUNDING: Final = 1e-9
+
+
+class FmuTrial(NamedTuple):
+    """What a trial of an FMU has found.
+
+    Attributes
+    ----------
+    steps_final : str
+        Why its steps must not be repeated; empty where they may be.
+    inputs_ignored : bool
+        No output answers to an input.
+    """
+
+    steps_final: str = ""
+    inputs_ignored: bool = False
+
+    def remarks(self) -> list[str]:
+        """The same in words."""
+        found = [f"{self.steps_final}: no step of it is repeated"] if self.steps_final else []
+        ignored = ["its outputs did not answer to its inputs in a trial"]
+        return found + ignored if self.inputs_ignored else found
+
+
+class _TooSlow(Exception):
+    pass
+
+
+#: An instance out of its initialization, whose inputs there were those given.
+Make = Callable[[Floats], Instance]
+
+
+class _Stepper:
+    """Steps of instances, all from the same start time [s], and of one length [s]."""
+
+    def __init__(self, start: float, h: float) -> None:
+        self.start, self.h, self.end = start, h, time.monotonic() + PATIENCE
+
+    def outputs(self, instance: Instance, u: Floats, steps: int = STEPS, first: int = 0) -> Floats:
+        """Outputs after each step under held inputs, shape (steps, n_outputs)."""
+        y = []
+        for i in range(first, first + steps):
+            if time.monotonic() > self.end:
+                raise _TooSlow
+            instance.write(u)
+            instance.step(self.start + i * self.h, self.h, lambda _t: u)
+            y.append(instance.read())
+        return np.array(y)
+
+
+def try_out(
+    fmu: Fmu,
+    initializing: Callable[[], Instance],
+    ports: Sequence[Port],
+    continuous: NDArray[np.bool_],
+    start: float,
+) -> FmuTrial:
+    """Step instances both ways; what goes wrong on the way leaves the FMU as it describes itself.
+
+    Parameters
+    ----------
+    fmu : Fmu
+        Of which nothing is tried out if it cannot save its state, or may not be made twice.
+    initializing : callable
+        Makes an instance in its initialization.
+    ports : sequence of Port
+        Its inputs.
+    continuous : ndarray, shape (n_inputs,)
+        Which of them may be moved.
+    start : float
+        FMU time at which to begin, s.
+    """
+    if not fmu.interface.canGetAndSetFMUstate or fmu.needs:
+        return FmuTrial()
+    with contextlib.ExitStack() as made, _unlogged():
+
+        def fresh(inputs: Floats) -> Instance:
+            instance = initializing()
+            made.callback(instance.close)
+            instance.write(inputs)
+            instance.read()
+            instance.exit_initialization()
+            return instance
+
+        u = np.array([port.start for port in ports for _ in range(port.size)])
+        stepper = _Stepper(start, _usual_step(fmu))
+        try:
+            return _try_out(fresh, u, _moved(u, ports, continuous), stepper)
+        except (_TooSlow, HilrtError):
+            return FmuTrial()
+
+
+def _usual_step(fmu: Fmu) -> float:
+    """Step of the FMU's default experiment, s."""
+    default = fmu.model.defaultExperiment
+    with contextlib.suppress(TypeError, ValueError):
+        step = float(default.stepSize) if default is not None else 0.0
+        if 0.0 < step < math.inf:
+            return step
+    return STEP
+
+
+def _try_out(fresh: Make, u: Floats, moved: Floats, stepper: _Stepper) -> FmuTrial:
+    going_back = fresh(moved)
+    saved = going_back.save()
+    repeatable = stepper.outputs(going_back, moved)
+    going_back.restore(saved)
+    again = stepper.outputs(going_back, moved)
+    going_back.restore(saved)
+    others = stepper.outputs(going_back, u)
+    del saved
+    going_on = fresh(moved)
+    final = stepper.outputs(going_on, moved)
+    if _apart(final, repeatable):
+        if _apart(final, stepper.outputs(fresh(moved), moved)):
+            return FmuTrial()  # it does not do the same twice
+        return FmuTrial("its results differ between steps that may be repeated and others")
+    further = stepper.outputs(going_on, moved, STEPS, STEPS)
+    if _apart(repeatable, again):  # by a generator of noise, unless it has gone on from there
+        gone_on = not _apart(further, again)
+        return FmuTrial("it does not come back to a state that it has saved" if gone_on else "")
+    first, ignored = STEPS, not np.array_equal(u, moved) and final.shape[1] > 0
+    if ignored and np.array_equal(final, others):
+        final, others = further, stepper.outputs(going_back, u, STEPS, STEPS)
+        first += STEPS
+    while ignored and np.array_equal(final, others) and first < MORE_STEPS:
+        final = stepper.outputs(going_on, moved, STEPS, first)
+        others = stepper.outputs(going_back, u, STEPS, first)
+        first += STEPS
+    return FmuTrial(inputs_ignored=ignored and np.array_equal(final, others))
+
+
+def _apart(one: Floats, other: Floats) -> bool:
+    """Whether outputs over the same steps differ by more than inexact integration explains."""
+    range_ = np.maximum(np.ptp(one, axis=0), np.ptp(other, axis=0))
+    most = np.maximum(np.abs(one), np.abs(other)).max(axis=0)
+    return bool((np.abs(one - other).max(axis=0) > ALIKE * range_ + ROUNDING * most).any())
+
+
+def _moved(u: Floats, ports: Sequence[Port], continuous: NDArray[np.bool_]) -> Floats:
+    """Inputs within their ranges that differ from `u`, shape (n_inputs,), where `continuous`."""
+    low = np.array([port.min for port in ports for _ in range(port.size)])
+    high = np.array([port.max for port in ports for _ in range(port.size)])
+    by = np.where(continuous, MOVED * np.maximum(1.0, np.abs(u)), 0.0)
+    up = np.clip(u + by, low, high)
+    return np.where(up != u, up, np.clip(u - by, low, high))
+
+
+@contextlib.contextmanager
+def _unlogged() -> Iterator[None]:
+    """Keep what the instances say out of the log: the session's own will say it again."""
+    before, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = before
