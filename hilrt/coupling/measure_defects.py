@@ -167,22 +167,29 @@ def root_mean_square(c: Floats, count: int, h: float, factor: Floats) -> float:
 
 @stage
 def measure_output_defects(plan: Plan, state: State, given: StepInput) -> None:
-    """Measure the defect of every output; NaN where its value mid-interval is not known.
+    """Measure the defect of every output; NaN where nothing is known of it inside the interval.
 
     Nor is it of an output whose newest sample is withheld.
     """
-    told, elapsed = given.session[0].has_middle, given.session[0].elapsed
+    elapsed = given.session[0].elapsed
     for i in range(len(state.outputs)):
-        out = state.outputs[i]
+        out, sample = state.outputs[i], given.outputs[i]
+        out.defect = math.nan
+        if not given.session[0].has_middle or out.withheld:
+            continue
         covered = given.subsystems[plan.outputs[i].subsystem].covered
-        middle, known = 0.5 * covered, told and not out.withheld
         if plan.session[0].derivatives:
-            order = known_derivatives(given.outputs[i], out.order)
-            expected = taylor_before(given.outputs[i], out.y, order, middle)
+            order = known_derivatives(sample, out.order)
+            middle = taylor_before(sample, out.y, order, 0.5 * covered)
+            start = taylor_before(sample, out.y, order, covered)
         else:
             order = min(out.order, out.degree)
-            expected = value_before(out, order, middle)
-        out.defect = output_defect(given.outputs[i].y_mid, expected, order) if known else math.nan
+            middle = value_before(out, order, 0.5 * covered)
+            start = value_before(out, order, covered)
+        mean = (start + 4.0 * middle + out.y) / 6.0
+        by_middle = output_defect(sample.y_mid, middle, order)
+        by_mean = mean_defect(sample.y_mean, mean, order)
+        out.defect = by_mean if by_mean > by_middle or math.isnan(by_middle) else by_middle
         if math.isfinite(out.defect):
             add_to_totals(out, out.defect, elapsed)
 
@@ -236,6 +243,22 @@ def output_defect(middle: float, expected: float, order: int) -> float:
     for _ in range(order):
         factor *= 2.0
     return abs(middle - expected) * (factor / math.sqrt(2.0 * order + 3.0))
+
+
+@compiled
+def mean_defect(told: float, expected: float, order: int) -> float:
+    """RMS over the interval of the same defect, from its mean; NaN where `told` is.
+
+    The mean of ``D ((t - tau) / (h/2))^(n + 1)`` is ``|D| 2^(n + 1) / (n + 2)``.
+
+    Parameters
+    ----------
+    told : float
+        Mean of the output over the interval.
+    expected : float
+        Mean of the output's polynomial of degree `order` about the interval's end.
+    """
+    return abs(told - expected) * ((order + 2.0) / math.sqrt(2.0 * order + 3.0))
 
 
 @compiled

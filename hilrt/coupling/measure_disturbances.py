@@ -2,9 +2,10 @@
 
 ``Δu = ũ − L y``: the input polynomial as it acted, less the outputs inside the interval. These are
 known at its two ends, where their inputs jump: at its end before, and at its start after the jump,
-by the direct answers that were probed, or as corrected. Between the ends they are interpolated,
-with the curvature of the last three ends. So a value that is held is wrong between two
-communication points also where it is right at both.
+by the direct answers that were probed, or as corrected. Between the ends they are what the
+subsystem tells of its middle or its mean (`Sample.y_mid`, `y_mean`), else interpolated, with the
+curvature of the last three ends. So a value that is held is wrong between two communication points
+also where it is right at both.
 
 A subsystem that integrates in few steps of its own sees of this what its inputs are at their
 starts. With `fineness` κ = 1 − 1/n (n steps) the mean of s over these is κ/2, that of s² is
@@ -99,6 +100,33 @@ def source_value(plan: Plan, state: State, i: int, at_end: bool) -> float:
 
 
 @stage
+def told_inside(
+    plan: Plan, state: State, given: StepInput, i: int, span: float, expected: float
+) -> float:
+    """Middle of a parabola through what the sources of input `i` had in the last `span` [s].
+
+    Of one that tells its mean, the parabola has that mean. `expected` where no source tells any.
+    """
+    at, told = plan.inputs[i], False
+    value = at.constant if at.drive < 0 else 0.0
+    for c in range(at.first_connection, at.first_connection + at.connections):
+        if not state.connections[c].acts:
+            continue
+        o = plan.connections[c].source
+        out, sample = state.outputs[o], given.outputs[o]
+        ends = out.start + out.y - out.corrected_by
+        inside = 0.5 * ends
+        covered = given.subsystems[plan.outputs[o].subsystem].covered
+        if abs(covered - span) < EQUAL * span and not out.withheld:
+            if math.isfinite(sample.y_mean):
+                inside, told = 1.5 * sample.y_mean - 0.25 * ends, True
+            elif math.isfinite(sample.y_mid):
+                inside, told = sample.y_mid, True
+        value += plan.connections[c].gain * inside
+    return allowed(at, value) if told else expected
+
+
+@stage
 def carried(plan: Plan, state: State, i: int, t: float, before: float) -> float:
     """Value of input `i` by its connections, `before` [s] ahead of the interval's end `t` [s]."""
     u, count, d = state.inputs[i], plan.session[0].coefficients, plan.inputs[i].drive
@@ -122,8 +150,10 @@ def measure_disturbance(plan: Plan, state: State, given: StepInput, i: int) -> N
         bend = curvature(u, end, span, elapsed)
         now = given.session[0].t
         first = carried(plan, state, i, now, span) - u.true_start
-        middle = carried(plan, state, i, now, 0.5 * span)
-        middle -= 0.5 * (u.true_start + end) - 0.125 * bend
+        inside = 0.5 * (u.true_start + end) - 0.125 * bend
+        if given.session[0].has_middle:
+            inside = told_inside(plan, state, given, i, span, inside)
+        middle = carried(plan, state, i, now, 0.5 * span) - inside
         last = carried(plan, state, i, now, 0.0) - end
         late = plan.inputs[i].dead_time * (end - u.true_start) / span
         first, middle, last = first - late, middle - late, last - late

@@ -33,6 +33,9 @@ MEASURED = (
     "power_residual",
     "energy_drift",
 )
+#: Of these, one that shows what the communication points cannot: whether they, and so the estimate,
+#: resolve the outputs. With it a session is never good.
+INSIDE = "output_defect"
 #: Causes that say of a correction that it does not act: the errors are then those without it.
 NOT_ACTING = ("correction_shadow", "model_untrusted")
 
@@ -127,14 +130,15 @@ def _most(name: str, course: SessionCourse) -> int:
     What a measure at inputs and bonds says is part of the estimated errors, and so is that a
     correction did not act. These hold for certain where the subsystems' answers are known and
     linear, and where they are those about the start in all likelihood; where a range of gains
-    stands for them the causes decide, too, but make no small error a large one.
+    stands for them the causes decide, too, but make no small error a large one. An output that its
+    polynomial does not follow inside the step may be wrong in ways that the estimate does not know.
     """
     ways = {error.how for error in course.errors.values()}
     tried = bool(ways) and ways <= {TRIED, TRIED_AT_START, OF_MODEL}
     if name in NOT_ACTING and tried:
         return GOOD
     if name in MEASURED and tried:
-        return GOOD if ways == {TRIED} else DEGRADED
+        return GOOD if ways == {TRIED} and name != INSIDE else DEGRADED
     small = bool(ways) and all(e.value <= SMALL_ERROR * e.spread for e in course.errors.values())
     return DEGRADED if name in MEASURED and small else UNRELIABLE
 

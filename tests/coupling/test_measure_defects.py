@@ -108,6 +108,22 @@ def test_where_derivatives_extrapolate_the_middle_is_expected_on_their_polynomia
     )
 
 
+@pytest.mark.parametrize("order", range(4))
+def test_a_mean_shows_the_defect_of_its_monomial_and_the_larger_one_counts(numerics, order):
+    plan, state, cut = numerics.plan, numerics.state, numerics.given
+    state.outputs["order"] = state.outputs["degree"] = order
+    state.outputs["differences"] = state.outputs["y"] = 0.0
+    cut.session["has_middle"], cut.session["elapsed"], cut.subsystems["covered"] = 1, 1.0, 1.0
+    mean, _ = quad(lambda s: 3.0 * (2.0 * s) ** (order + 1), -1.0, 0.0)
+    square, _ = quad(lambda s: (3.0 * (2.0 * s) ** (order + 1)) ** 2, -1.0, 0.0)
+    cut.outputs["y_mean"] = [mean, mean, np.nan]
+    cut.outputs["y_mid"] = [np.nan, 100.0, np.nan]
+    measure_defects(plan, state, cut)
+    assert state.outputs["defect"][0] == pytest.approx(np.sqrt(square))
+    assert state.outputs["defect"][1] == output_defect(100.0, 0.0, order)
+    assert np.isnan(state.outputs["defect"][2])
+
+
 def test_totals_are_integrals_and_maxima_of_what_is_known():
     ports = Ports((Port("u"),), tuple(Port(f"y{i}") for i in range(3)))
     numerics = make_numerics({"s": ports}, master={"step": 1.0, "extrapolation": {"order": 0}})

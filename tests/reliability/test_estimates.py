@@ -295,6 +295,8 @@ def test_what_is_measured_explains_an_error_that_is_known_from_it(how: str, word
     assert verdict(totals, SessionCourse(10.0)).word == "unreliable"
     larger = SessionCourse(10.0, errors={"a.y": estimate(0.5, 0.5, 1.0, "gain range")})
     assert verdict(totals, larger).word == "unreliable"
+    inside = {"output_defect": FlagTotal(1, 9.0, 9.0, 1.0)}  # the points do not show it
+    assert verdict(inside, course).word == "degraded"
     fault = {"subsystem_silent": FlagTotal(1, 0.3, 0.3, 0.3)}
     assert verdict(fault, course).word == "degraded"
 
