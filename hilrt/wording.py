@@ -97,6 +97,44 @@ def flag_rows(summary: Mapping[str, Any]) -> list[list[str]]:
     return rows
 
 
+def columns_text(rows: Sequence[Sequence[str]]) -> str:
+    """Rows in aligned columns, for a terminal or a pipe.
+
+    The first row is the heading; columns that are empty but for it are left out.
+    """
+    columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
+    widths = [max(map(len, column)) for column in columns]
+    lines = zip(*columns, strict=True)
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+#: Columns of `alarm_rows`.
+ALARM_COLUMNS = ("alarm", "times", "first at s", "cleared at s", "up for s")
+
+
+def alarm_rows(summary: Mapping[str, Any]) -> list[list[str]]:
+    """Alarms that came up, in the order in which they did; "still up" where one has not cleared."""
+    rows = []
+    for alarm in summary.get("alarms") or ():
+        cleared = alarm.get("cleared_t")
+        ended = "still up" if cleared is None else number(cleared)
+        first, active = number(alarm.get("first_t")), number(alarm.get("active_s"))
+        rows.append([str(alarm["name"]), f"{alarm['count']:,}", first, ended, active])
+    return rows
+
+
+def alarm_line(alarm: Mapping[str, Any]) -> str:
+    """An alarm of a summary in one line."""
+    name, count = alarm["name"], alarm["count"]
+    times = "once" if count == 1 else f"{count:,} times"
+    cleared = alarm.get("cleared_t")
+    ended = "still up" if cleared is None else f"cleared at {number(cleared)} s"
+    return f"{name}: {times}, first at {number(alarm.get('first_t'))} s, {ended}"
+
+
 def stolen(summary: Mapping[str, Any]) -> str:
     """``the host took …``: the master's time that a virtual machine's host took, if any."""
     seconds, wall_s = summary.get("stolen_s") or 0.0, summary.get("wall_s") or 0.0

@@ -18,6 +18,7 @@ from hilrt.monitor.status import StatusPublisher
 from hilrt.record.feed import Feed
 from hilrt.record.messages import Begin, Level, RecordEnd, RecordEvent
 from hilrt.record.recording import Recording
+from hilrt.reliability.alarms import AlarmHistory
 from hilrt.session.observers import make_master
 from hilrt.session.summary import RunFacts, build_summary
 from hilrt.step_log.facts import numerics_metadata
@@ -141,7 +142,8 @@ def record(
     """Run it, by a clock or as fast as possible; its summary, and its log."""
     pace: Pace = session.as_fast_as_possible() if clock is None else session.real_time(clock)
     feed = RecordingFeed(session, folder, "asap" if clock is None else "realtime")
-    master = make_master(session.assembled, pace, feed, StatusPublisher(None, "test", duration_s))
+    publisher, alarms = StatusPublisher(None, "test", duration_s), AlarmHistory()
+    master = make_master(session.assembled, pace, feed, publisher, alarms=alarms)
     prepare(master, feed)
     epoch_ns, fault = 0 if clock is None else clock.now_ns(), None
     try:
@@ -151,6 +153,7 @@ def record(
         feed.event(master.progress.t_ns, "error", "session", "session", f"RUNNING -> SAFE: {fault}")
     end = "STOPPED" if fault is None else "FAULT"
     feed.event(master.progress.t_ns, "info", "session", "session", f"RUNNING -> {end}: over")
-    run = RunFacts("test", end, 1.0, clock is not None, fault, feed.dropped)
+    told = alarms.as_json(master.progress.t_ns * 1e-9)
+    run = RunFacts("test", end, 1.0, clock is not None, fault, feed.dropped, alarms=told)
     summary = build_summary(*session.assembled, master.progress, run)
     return summary, feed.finish(summary)

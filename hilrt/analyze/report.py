@@ -19,7 +19,13 @@ from hilrt.analyze.figures import draw_failures
 from hilrt.analyze.log_analysis import LogAnalysis, analyse_log, bonds_of, changes_of
 from hilrt.analyze.measured_points import draw_maps, measured_points, point_table, results_of
 from hilrt.analyze.report_page import escape, render, tables_html
-from hilrt.analyze.report_tables import event_table, long_tables, result_table, short_tables
+from hilrt.analyze.report_tables import (
+    alarm_table,
+    event_table,
+    long_tables,
+    result_table,
+    short_tables,
+)
 from hilrt.analyze.step_advice import Advice
 from hilrt.errors import RecordError
 from hilrt.files.text import write_whole
@@ -67,7 +73,7 @@ def write_page(
         _session(analysis.stream, summary),
         _head(analysis) + _advice(analysis.advice),
         [
-            tables_html([result_table(summary)]),
+            tables_html([alarm_table(summary), result_table(summary)]),
             *failures,
             tables_html([point_table(one) for one in points]),
             *maps,

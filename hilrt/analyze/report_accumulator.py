@@ -88,8 +88,13 @@ class ReportAccumulator:
         return cls(begin.topics)
 
     def event(self, event: LogEvent) -> None:
-        """Take an event that was written; events of flags are left out, as rows hold the flags."""
-        if event.cause not in self._flags and len(self._events) <= MOST_EVENTS:
+        """Take an event that was written.
+
+        Events of flags are left out, as rows hold the flags; but no row names an alarm.
+        """
+        if (event.cause == "alarm" or event.cause not in self._flags) and len(
+            self._events
+        ) <= MOST_EVENTS:
             self._events.append(event)
 
     def take(self, first: int, times: NDArray[np.int64], rows: Floats) -> None:

@@ -10,12 +10,14 @@ from hilrt.analyze.log_statistics import LogStatistics, WorstStep
 from hilrt.analyze.report_page import table
 from hilrt.record.reader import LogStream
 from hilrt.wording import (
+    ALARM_COLUMNS,
     ERROR_COLUMNS,
     FLAG_COLUMNS,
     MISSED_BECAUSE,
     PEER_TIMES,
     RESULT_COLUMNS,
     UNCHECKED_MODEL,
+    alarm_rows,
     error_rows,
     flag_rows,
     missed_ticks,
@@ -40,6 +42,13 @@ def short_tables(
     parts = [_error_table(summary), _flag_table(summary), peer_table(summary)]
     parts += [_ledger_table(summary, statistics, bonds)]
     return [*parts, _step_table(summary), _timing_table(summary), _missed_table(summary)]
+
+
+def alarm_table(summary: Mapping[str, Any]) -> str:
+    """Table of the alarms that came up; those that are still up are marked."""
+    rows = alarm_rows(summary)
+    marked = [(i, 3) for i, row in enumerate(rows) if row[3] == "still up"]
+    return table("Alarms", ALARM_COLUMNS, rows, text=(0,), marked=marked)
 
 
 def result_table(summary: Mapping[str, Any]) -> str:

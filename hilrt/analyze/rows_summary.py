@@ -15,6 +15,7 @@ from typing import Any
 from hilrt.analyze.log_statistics import LogStatistics, SignalStatistics
 from hilrt.files.formats import parse_json
 from hilrt.record.reader import LogEvent
+from hilrt.reliability.alarms import AlarmHistory
 from hilrt.reliability.causes import CAUSES
 from hilrt.reliability.estimates import Estimate
 from hilrt.reliability.flags import FlagTotal
@@ -61,6 +62,7 @@ def summarise_rows(
         "ports": _ports(statistics),
         "bonds": _bonds(statistics, metadata),
         **timing,
+        "alarms": _alarms(events, time_s),
         "peers": _peers(statistics),
         **_ended(events),
     }
@@ -213,6 +215,15 @@ def _ended(events: Iterable[LogEvent]) -> dict[str, Any]:
     """The state that the session ended in, if the log goes so far."""
     states = [match[1] for event in events if (match := _change(event))]
     return {"state": states[-1]} if states and states[-1] in ("STOPPED", "FAULT") else {}
+
+
+def _alarms(events: Iterable[LogEvent], time_s: float) -> list[dict[str, Any]]:
+    """Alarms that came up, by the events of their flags."""
+    history = AlarmHistory()
+    for event in events:
+        if event.cause == "alarm" and event.text.startswith(("alarm raised", "alarm cleared")):
+            history.note(event.source, event.t, raised=event.text.startswith("alarm raised"))
+    return history.as_json(time_s)
 
 
 def fault_of(events: Iterable[LogEvent]) -> str | None:

@@ -5,14 +5,26 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from hilrt.cli.common import Overrides, SessionPath, fail, load
-from hilrt.cli.log_commands import From, Json, LogPath, Until, bad_input, locate, play, say_damage
+from hilrt.cli.log_commands import (
+    RUNS,
+    From,
+    Json,
+    LogPath,
+    Until,
+    bad_input,
+    locate,
+    play,
+    say_damage,
+)
 from hilrt.errors import ConfigError, RecordError
+from hilrt.wording import columns_text
 
 analyze_app = typer.Typer(help="Look into a session before it runs.", no_args_is_help=True)
 
@@ -103,6 +115,9 @@ def _bokeh() -> Iterator[None]:
         raise RecordError(f"the page needs {error.name}; install hilrt[report]") from None
 
 
+#: Formats of ``hilrt runs --since``.
+SINCE_FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"]
+
 Png = Annotated[bool, typer.Option("--png", help="every figure as a picture too")]
 
 
@@ -158,6 +173,53 @@ def compare(
             from hilrt.analyze.comparison_page import write_comparison
         target = write_comparison(found, out, png=png)
     typer.echo(f"page in {target}")
+
+
+# `hilrt runs`: the table of runs.
+
+
+def runs(
+    folder: Annotated[
+        Path, typer.Argument(help="folder with runs' folders, up to three deep")
+    ] = RUNS,
+    session: Annotated[str | None, typer.Option(help="only runs of this session")] = None,
+    verdict: Annotated[str | None, typer.Option(help="only runs with this verdict")] = None,
+    since: Annotated[
+        datetime | None, typer.Option(help="only runs from then on", formats=SINCE_FORMATS)
+    ] = None,
+    amiss: Annotated[
+        bool, typer.Option("--amiss", help="only faults, failed expectations, alarms, unfinished")
+    ] = False,
+    last: Annotated[int | None, typer.Option(help="only that many, the newest", min=1)] = None,
+    parquet: Annotated[Path | None, typer.Option(help="write the table as Parquet")] = None,
+    junit: Annotated[Path | None, typer.Option(help="write the outcomes as JUnit XML")] = None,
+    json_: Json = False,
+) -> None:
+    """List the runs of a folder, the newest last; report and compare take their numbers."""
+    from hilrt.analyze import runs as table
+
+    found = [
+        run
+        for run in table.find_runs(folder)
+        if (session is None or run.session == session)
+        and (verdict is None or run.verdict == verdict)
+        and (since is None or run.began >= since)
+        and (run.amiss or not amiss)
+    ]
+    found = found if last is None else found[-last:]
+    if parquet is not None:
+        table.write_parquet(parquet, found)
+    if junit is not None:
+        from hilrt.expect.outcome import write_junit
+
+        write_junit(junit, table.junit_suites(found))
+    if json_:
+        typer.echo(json.dumps([run.as_json() for run in found], indent=1, ensure_ascii=False))
+        return
+    if not found:
+        typer.echo(f"{folder}: no runs" + (" that the options select" if last is None else ""))
+        return
+    typer.echo(columns_text([table.COLUMNS, *(run.row() for run in found)]))
 
 
 # `hilrt replay`: make the decisions of a recorded session again.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,10 +20,14 @@ log_app = typer.Typer(
     no_args_is_help=True,
 )
 
+#: Default of ``hilrt run --out``.
+RUNS = Path("runs")
 LogPath = Annotated[
     list[Path],
     typer.Argument(
-        help="session.mcap, or the run's folder; of several (runs/NAME-*) the newest", metavar="LOG"
+        help="session.mcap, the run's folder, or its number in `hilrt runs`; of several "
+        "(runs/NAME-*) the newest",
+        metavar="LOG",
     ),
 ]
 OneLog = Annotated[
@@ -70,10 +75,16 @@ def bad_input() -> Iterator[None]:
 
 
 def locate(paths: Path | Sequence[Path]) -> Path:
-    """The file, or the log in a run's folder; of several the newest, which is said."""
+    """The file, the log in a run's folder or of a run's number; of several the newest."""
     from hilrt.record.find_log import find_log, newest_log
 
     given = [paths] if isinstance(paths, Path) else list(paths)
+    if len(given) == 1 and not given[0].exists() and re.fullmatch(r"[0-9]{1,9}", str(given[0])):
+        from hilrt.analyze.runs import run_of_number
+
+        if RUNS.is_dir():
+            given = [run_of_number(int(str(given[0])), RUNS)]
+            typer.echo(f"run: {given[0]}", err=True)
     found = find_log(given[0]) if len(given) == 1 else newest_log(given)
     if len(given) > 1 or (found != given[0] and found.parent != given[0]):
         typer.echo(f"newest: {found}", err=True)

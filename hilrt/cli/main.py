@@ -173,6 +173,7 @@ for command in (
     process_commands.emulate,
     analyze_commands.report,
     analyze_commands.compare,
+    analyze_commands.runs,
     sequence_commands.expect,
     analyze_commands.replay,
 ):

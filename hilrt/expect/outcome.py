@@ -164,7 +164,11 @@ _IMPOSSIBLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010fff
 
 
 def junit_suite(
-    name: str, outcomes: Sequence[ResultEntry], time_s: float = 0.0, fault: str | None = None
+    name: str,
+    outcomes: Sequence[ResultEntry],
+    time_s: float = 0.0,
+    fault: str | None = None,
+    alarms: Sequence[str] = (),
 ) -> ET.Element:
     """One ``testsuite``: a failed outcome is a failure, an inconclusive one and a fault an error.
 
@@ -177,6 +181,8 @@ def junit_suite(
         Session time, s.
     fault : str, optional
         In which the session ended.
+    alarms : sequence of str, optional
+        Alarms that came up, a line each; they are properties of the suite.
     """
     count = {word: sum(o.result == word for o in outcomes) for word in ("failed", "inconclusive")}
     suite = ET.Element(
@@ -188,6 +194,10 @@ def junit_suite(
         skipped="0",
         time=f"{time_s:.6f}",
     )
+    if alarms:
+        properties = ET.SubElement(suite, "properties")
+        for line in alarms:
+            ET.SubElement(properties, "property", name="alarm", value=_text(line))
     for outcome in outcomes:
         group = f"{name}.{outcome.of}" if outcome.of else name
         case = ET.SubElement(suite, "testcase", classname=_text(group), name=_text(outcome.name))

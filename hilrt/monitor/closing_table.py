@@ -11,12 +11,14 @@ from rich.table import Table
 from rich.text import Text
 
 from hilrt.wording import (
+    ALARM_COLUMNS,
     ERROR_COLUMNS,
     FLAG_COLUMNS,
     MISSED_BECAUSE,
     PEER_TIMES,
     RESULT_COLUMNS,
     UNCHECKED_MODEL,
+    alarm_rows,
     error_rows,
     flag_rows,
     missed_ticks,
@@ -46,7 +48,7 @@ def closing_table(summary: Mapping[str, Any]) -> RenderableType:
         Contents of ``summary.json``; ``files`` may list what was written.
     """
     parts: list[RenderableType] = [_steps(summary)]
-    tables = (_results, _ledger, _answers, _flag_times, _errors, _losses)
+    tables = (_alarms, _results, _ledger, _answers, _flag_times, _errors, _losses)
     for part in (make(summary) for make in tables):
         if part is not None:
             parts.append(part)
@@ -124,6 +126,17 @@ def _results(summary: Mapping[str, Any]) -> Table | None:
         table.add_column(heading, justify="right" if heading in _RESULT_NUMBERS else "left")
     for row in rows:
         table.add_row(Text(row[0], style=RESULT_COLOURS.get(row[0], "")), *map(Text, row[1:]))
+    return table
+
+
+def _alarms(summary: Mapping[str, Any]) -> Table | None:
+    """Alarms that came up, by name."""
+    rows = alarm_rows(summary)
+    if not rows:
+        return None
+    table = _headed(*ALARM_COLUMNS)
+    for row in rows:
+        table.add_row(Text(row[0], style="red"), *row[1:])
     return table
 
 

@@ -10,8 +10,8 @@ from hilrt.errors import RecordError
 from hilrt.record.messages import FILE_NAME
 
 _PATTERN = re.compile(r"[*?\[]")
-#: When a run began, in the name of its folder.
-_BEGAN = re.compile(r"-(\d{8}-\d{6}(?:-\d+)?)$")
+#: Beginning of a run, in the name of its folder.
+BEGAN = re.compile(r"-(\d{8}-\d{6}(?:-\d+)?)$")
 
 
 def find_log(path: str | Path) -> Path:
@@ -42,7 +42,7 @@ def newest_log(paths: Sequence[Path], named: str = "") -> Path:
             f"{named or ', '.join(map(str, paths))}: there is no log; give a run's folder or its "
             f"{FILE_NAME}"
         )
-    began = [_BEGAN.search(file.parent.name) for file in files]
+    began = [BEGAN.search(file.parent.name) for file in files]
     if all(began):
         return max(zip([_number(found) for found in began], files, strict=True))[1]
     return max(files, key=lambda file: file.stat().st_mtime_ns)

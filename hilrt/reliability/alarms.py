@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -75,6 +75,61 @@ class AlarmNames:
         """The alarms but those marked, shape (na,)."""
         names = [name for name, out in zip(self.names, inactive, strict=True) if not out]
         return AlarmNames(names, self.limits[~np.asarray(inactive, dtype=bool)])
+
+
+@dataclass
+class AlarmRecord:
+    """One alarm in the course of a session, times in session time, s.
+
+    Attributes
+    ----------
+    count : int
+        How often it came up.
+    first_t, last_t : float
+        When it first and last came up.
+    cleared_t : float or None
+        When it last cleared; None while it is up.
+    active_s : float
+        How long it was up, without the time since `last_t` while it is.
+    """
+
+    count: int = 0
+    first_t: float = 0.0
+    last_t: float = 0.0
+    cleared_t: float | None = None
+    active_s: float = 0.0
+
+
+class AlarmHistory:
+    """What each alarm did, from the changes of its flag; alarms that never came up are left out."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, AlarmRecord] = {}
+
+    def note(self, name: str, t: float, *, raised: bool) -> None:
+        """Enter that the alarm `name` came up or cleared at session time `t` [s]."""
+        if not raised:
+            if (record := self.records.get(name)) is not None and record.cleared_t is None:
+                record.cleared_t = t
+                record.active_s += t - record.last_t
+            return
+        record = self.records.setdefault(name, AlarmRecord(first_t=t))
+        record.count, record.last_t, record.cleared_t = record.count + 1, t, None
+
+    def as_json(self, t: float) -> list[dict[str, Any]]:
+        """As in ``summary.json``, at session time `t` [s], in the order in which they came up."""
+        return [
+            {
+                "name": name,
+                "count": record.count,
+                "first_t": record.first_t,
+                "last_t": record.last_t,
+                "cleared_t": record.cleared_t,
+                "active_s": record.active_s
+                + (t - record.last_t if record.cleared_t is None else 0),
+            }
+            for name, record in self.records.items()
+        ]
 
 
 def alarm_rows(network: Network, alarms: list[Alarm]) -> AlarmNames:

@@ -68,9 +68,15 @@ def prepare(
         For expectations of signals that there are not, or whose units do not fit.
     """
     judge = make_judge(connected.file.tables, connected.links, feed, events)
-    publisher, degraded = events.publisher, events.degraded
     master = make_master(
-        assembled, pace, feed, publisher, judge, on_degraded=degraded, collect=collect
+        assembled,
+        pace,
+        feed,
+        events.publisher,
+        judge,
+        alarms=events.alarms,
+        on_degraded=events.degraded,
+        collect=collect,
     )
     return Prepared(connected, master, feed, judge, events)
 
@@ -151,6 +157,7 @@ def summarise(
         strangers,
         results,
         events.columns,
+        events.alarms.as_json(prepared.now_ns() * 1e-9),
     )
     result.summary = build_summary(master.numerics, master.exchange, master.progress, facts)
     result.end_with(exit_status(one["result"] for one in results))

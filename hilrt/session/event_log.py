@@ -19,6 +19,7 @@ from hilrt.monitor.session_state import SessionState
 from hilrt.monitor.status import StatusPublisher
 from hilrt.record.feed import Feed
 from hilrt.record.messages import Level
+from hilrt.reliability.alarms import AlarmHistory
 from hilrt.wording import event_text
 
 
@@ -48,6 +49,7 @@ class EventLog:
         self.on_change: Callable[[], None] | None = None
         #: How columns of stimuli are read at the steps, in words.
         self.columns: list[str] = []
+        self.alarms = AlarmHistory()
         self._kept: list[Note] = []
         self._feed: Feed | None = None
         self._now_ns: Callable[[], int] = lambda: 0

@@ -24,6 +24,7 @@ from hilrt.monitor.status import StatusPublisher
 from hilrt.monitor.telemetry import ResultStatus
 from hilrt.record.feed import Feed
 from hilrt.record.messages import Level
+from hilrt.reliability.alarms import AlarmHistory
 from hilrt.reliability.degradation import Degradation
 from hilrt.reliability.flags import flag_changes
 from hilrt.sequences.bench import STEP
@@ -89,6 +90,8 @@ class FlagObserver(Observer):
     ----------
     numerics, exchange, feed
         Of the session.
+    alarms : AlarmHistory
+        Notified of alarms that come up or clear.
     on_degraded : callable, optional
         Told whether the session is degraded from now on, and why.
     """
@@ -100,9 +103,10 @@ class FlagObserver(Observer):
         numerics: Numerics,
         exchange: Exchange,
         feed: Feed,
+        alarms: AlarmHistory,
         on_degraded: Callable[[bool, str], None] | None = None,
     ) -> None:
-        self._numerics, self._feed = numerics, feed
+        self._numerics, self._feed, self._alarms = numerics, feed, alarms
         self._degradation = Degradation(exchange.benches, numerics.alarms)
         self._degradation.on_change = on_degraded
         self._moved = numerics.state.session["moved"]
@@ -126,6 +130,8 @@ class FlagObserver(Observer):
             self._feed.event(t_ns, level, change.cause, change.where, text)
         for change in changes:
             self._degradation.note(change)
+            if change.cause == "alarm":
+                self._alarms.note(change.where, change.t, raised=change.raised)
 
 
 class StatusObserver(Observer):
@@ -256,6 +262,7 @@ def make_master(
     publisher: StatusPublisher,
     judge: Judge | None = None,
     *,
+    alarms: AlarmHistory | None = None,
     on_degraded: Callable[[bool, str], None] | None = None,
     collect: Callable[[int], bool] | None = None,
 ) -> Master:
@@ -269,7 +276,7 @@ def make_master(
         How time passes; where rows and events, and the live status go.
     judge : Judge, optional
         Of its expectations.
-    on_degraded : callable, optional
+    alarms, on_degraded : optional
         See `FlagObserver`.
     collect : callable, optional
         See `GarbageObserver`.
@@ -278,7 +285,7 @@ def make_master(
     progress = pace.progress
     observers: list[Observer] = [
         RecordingObserver(numerics, exchange, progress, feed, judge),
-        FlagObserver(numerics, exchange, feed, on_degraded),
+        FlagObserver(numerics, exchange, feed, alarms or AlarmHistory(), on_degraded),
         StatusObserver(numerics, exchange, progress, feed, publisher),
     ]
     if judge is not None:

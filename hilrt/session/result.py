@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from hilrt.errors import RecordError
 from hilrt.exit_status import ExitStatus, gravest
+from hilrt.wording import alarm_line
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -90,7 +91,8 @@ class Result:
         from hilrt.expect.outcome import junit_suite
 
         time_s = self.summary.get("time_s") or 0.0
-        return junit_suite(name, self.outcomes, time_s, self.fault)
+        alarms = [alarm_line(alarm) for alarm in self.summary.get("alarms") or ()]
+        return junit_suite(name, self.outcomes, time_s, self.fault, alarms)
 
     @cached_property
     def log(self) -> Log:

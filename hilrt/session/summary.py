@@ -67,6 +67,8 @@ class RunFacts(NamedTuple):
         Outcomes of expectations and measures.
     columns : sequence of str
         How columns of stimuli were read at the steps.
+    alarms : sequence of mapping
+        Alarms that came up; see `hilrt.reliability.alarms.AlarmHistory`.
     """
 
     session: str
@@ -82,6 +84,7 @@ class RunFacts(NamedTuple):
     strangers: Mapping[str, int] = MappingProxyType({})
     results: Sequence[Mapping[str, Any]] = ()
     columns: Sequence[str] = ()
+    alarms: Sequence[Mapping[str, Any]] = ()
 
 
 #: A step below this share of the session's is no longer one that step control was meant to find.
@@ -177,6 +180,7 @@ def build_summary(
         "strangers": dict(run.strangers),
         "recorder": {"dropped_rows": run.dropped_rows}
         | ({"lost_events": list(run.lost_events)} if run.lost_events else {}),
+        "alarms": list(run.alarms),
         "results": list(run.results),
         "stimulus_columns": list(run.columns),
         **judgement,

@@ -48,6 +48,7 @@ def in_real_time(folder: Path, **options):
         master={"step": 1e-3},
         connections=[{"from": "bench.y", "to": "late.w"}, {"from": "late.z", "to": "bench.u"}],
         subsystems={"bench": {}, "late": {"late": {"max_misses": 50}}},
+        alarms=[{"signal": "late.z", "max": 0.5}, {"signal": "late.z", "min": -2.0}],
     )
     return record(session, folder, 0.4, clock=clock, **options)
 

@@ -1,5 +1,6 @@
 """Alarms: limits, delay, rate, gravity, and what a session does."""
 
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from hilrt.config.session_file import load_session
 from hilrt.config.structs import Alarm
 from hilrt.expressions.evaluate import take_samples
 from hilrt.link import Ports
-from hilrt.reliability.alarms import ACTIONS, DEGRADE, STOP, describe
+from hilrt.reliability.alarms import ACTIONS, DEGRADE, STOP, AlarmHistory, describe
 from hilrt.reliability.guard import guard
 from hilrt.session.run import RunOptions
 from hilrt.session.session import run_session
@@ -107,6 +108,21 @@ def test_without_delay_the_alarm_is_the_comparison(values, limit):
     assert watch.levels(*values) == [3 if v > limit else -1 for v in values]
 
 
+def test_the_history_of_an_alarm_adds_up():
+    history = AlarmHistory()
+    history.note("never raised", 0.5, raised=False)
+    for t, raised in ((1.0, True), (1.5, False), (4.0, True), (4.25, False), (6.0, True)):
+        history.note("a", t, raised=raised)
+    history.note("b", 5.0, raised=True)
+    a, b = history.as_json(10.0)
+    assert (a["count"], a["first_t"], a["last_t"], a["cleared_t"]) == (3, 1.0, 6.0, None)
+    assert a["active_s"] == 0.5 + 0.25 + 4.0
+    assert (b["name"], b["active_s"]) == ("b", 5.0)
+    history.note("a", 7.0, raised=False)
+    assert history.as_json(10.0)[0]["cleared_t"] == 7.0
+    assert history.as_json(10.0)[0]["active_s"] == 1.75
+
+
 def test_alarm_is_a_flag_with_a_cause():
     s = Stepping(
         {"a": Recorded({"x": lambda t: 1e3 * t})},
@@ -137,6 +153,11 @@ def test_an_alarm_ends_the_session_at_its_tick(tmp_path):
     assert result.exit_status == 3
     assert result.fault == "alarm: mass1.force above 200"
     assert result.summary["time_s"] < 0.4
+    (alarm,) = result.summary["alarms"]
+    assert (alarm["name"], alarm["count"]) == ("mass1.force above 200", 1)
+    assert alarm["first_t"] == pytest.approx(result.summary["time_s"])
+    assert alarm["cleared_t"] is None
+    assert b"mass1.force above 200" in ET.tostring(result.junit_suite("two_mass"))
     assert result.summary["ports"]["mass1.force"]["last"] > 200.0
 
 

@@ -1,0 +1,115 @@
+"""`hilrt runs`: folders with runs as one table."""
+
+import json
+import xml.etree.ElementTree as ET
+from datetime import datetime
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from hilrt.analyze.runs import find_runs
+from hilrt.cli.main import app
+
+RESULT = {
+    **dict.fromkeys(("robustness", "error", "t", "value", "min", "max", "since", "until")),
+    **dict.fromkeys(("text", "unit", "of", "reason"), ""),
+    **{"name": "settles", "signals": [], "source": "expect"},
+}
+ALARM = {"name": "overspeed: a.w above 9", "count": 2, "first_t": 0.25, "cleared_t": None}
+
+
+def make_run(folder: Path, began: str, session: str = "rig", **summary: object) -> Path:
+    run = folder / f"{session}-{began}"
+    run.mkdir(parents=True)
+    (run / "session.mcap").write_bytes(b"never opened")
+    if summary:
+        text = json.dumps({"session": session, "state": "STOPPED", "time_s": 2.0, **summary})
+        (run / "summary.json").write_text(text)
+    return run
+
+
+@pytest.fixture
+def folder(tmp_path):
+    errors = {"a.x": {"relative": 0.02}, "b.y": {"relative": 0.3}, "b.z": None}
+    make_run(tmp_path, "20260301-120000", verdict="good", estimated_error=errors)
+    results = [RESULT | {"result": word} for word in ("passed", "passed", "failed")]
+    make_run(tmp_path / "nightly", "20260302-080000", verdict="degraded", results=results)
+    make_run(tmp_path, "20260303-235959", "other", verdict="unreliable", alarms=[ALARM])
+    make_run(tmp_path, "20260304-000000", "other")
+    make_run(
+        tmp_path, "20260305-101010", verdict="unreliable", state="FAULT", reasons=["engine lost"]
+    )
+    return tmp_path
+
+
+def listed(*options):
+    result = CliRunner().invoke(app, ["runs", *map(str, options)])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def numbers(*options):
+    return [run["number"] for run in json.loads(listed(*options, "--json"))]
+
+
+def test_a_row_per_run_with_what_went_wrong_by_name(folder):
+    lines = listed(folder).splitlines()
+    assert len(lines) == 6
+    first, second, third, fourth, fifth = lines[1:]
+    assert "2026-03-01 12:00:00" in first
+    assert "b.y 30 %" in first
+    assert "2 passed, 1 failed" in second
+    assert "overspeed" in third
+    assert "no summary" in fourth
+    assert "unreliable, fault" in fifth
+
+
+def test_filters(folder):
+    assert numbers(folder) == [1, 2, 3, 4, 5]
+    assert numbers(folder, "--session", "other") == [3, 4]
+    assert numbers(folder, "--verdict", "unreliable") == [3, 5]
+    assert numbers(folder, "--since", "2026-03-03") == [3, 4, 5]
+    assert numbers(folder, "--amiss") == [2, 3, 4, 5]
+    assert numbers(folder, "--last", 2) == [4, 5]
+    assert "no runs" in listed(folder, "--session", "none")
+
+
+def test_parquet_has_every_column(folder, tmp_path):
+    listed(folder, "--parquet", tmp_path / "runs.parquet")
+    table = pq.read_table(tmp_path / "runs.parquet").to_pylist()
+    assert [row["verdict"] for row in table] == [run.verdict for run in find_runs(folder)]
+    assert table[0]["began"] == datetime(2026, 3, 1, 12)
+    assert table[0]["worst_error"] == 0.3
+    assert table[2]["alarms"] == ["overspeed: a.w above 9: 2 times, first at 0.250 s, still up"]
+
+
+def test_junit_has_a_suite_per_run(folder, tmp_path):
+    listed(folder, "--junit", tmp_path / "runs.xml")
+    root = ET.parse(tmp_path / "runs.xml").getroot()
+    assert [suite.get("name") for suite in root] == [run.folder.name for run in find_runs(folder)]
+    assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("5", "1", "2")
+    (alarm,) = root.iter("property")
+    assert alarm.get("value", "").startswith("overspeed")
+
+
+def test_report_takes_a_number(folder, monkeypatch):
+    (folder / "bench").mkdir()
+    monkeypatch.chdir(folder / "bench")
+    make_run(folder / "bench/runs", "20260301-120000", verdict="good")
+    result = CliRunner().invoke(app, ["report", "1", "--json"])
+    assert "runs/rig-20260301-120000" in result.output  # it is not a log, and said to be none
+    result = CliRunner().invoke(app, ["report", "2"])
+    assert "no run of that number, it has 1" in str(result.exception)
+
+
+def test_what_is_no_folder_is_said(tmp_path):
+    result = CliRunner().invoke(app, ["runs", str(tmp_path / "none")])
+    assert "is no folder" in str(result.exception)
+
+
+def test_a_summary_that_is_cut_off_counts_as_missing(tmp_path):
+    run = make_run(tmp_path, "20260301-120000", verdict="good")
+    (run / "summary.json").write_text('{"verdict": "go')
+    assert [one.verdict for one in find_runs(tmp_path)] == ["no summary"]
