@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -198,3 +199,32 @@ def test_jacobians_are_kept_while_they_predict_and_refreshed_when_not(
     monkeypatch.setattr("hilrt.models.linear.Linear", _Hardening)
     run(tmp_path, *both("source=probe"), *both("refresh=10"))
     assert seen[-1].refreshed == 2  # both instances change once
+
+
+class _Noisy(Linear):
+    """With noise on its outputs, from a generator that the saved state does not hold."""
+
+    noise = 0.0
+
+    def __init__(self, **params: Any) -> None:
+        super().__init__(**params)
+        self._random = np.random.default_rng(11)
+
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+        sample = super().advance(t, h, u)
+        return Sample(sample.y + self.noise * self._random.standard_normal(len(sample.y)))
+
+
+@pytest.mark.parametrize("noise", [1e-7, 1e-4, 1e-2])
+def test_noise_of_a_solver_renews_no_jacobian_that_predicts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, noise: float
+) -> None:
+    seen: list[JacobianRenewal] = []
+    monkeypatch.setattr(
+        "hilrt.session.assembly.JacobianRenewal",
+        lambda *arguments: seen.append(JacobianRenewal(*arguments)) or seen[-1],
+    )
+    monkeypatch.setattr("hilrt.models.linear.Linear", _Noisy)
+    monkeypatch.setattr(_Noisy, "noise", noise)
+    run(tmp_path, *both("source=solver"), *both("refresh=10"))
+    assert (seen[-1].checks, seen[-1].refreshed) == (60, 0)
