@@ -11,11 +11,12 @@ extensions = [
     "myst_parser",
     "numpydoc",
     "sphinx.ext.autodoc",
+    "sphinx_gallery.gen_gallery",
     "sphinx_design",
     "sphinx_copybutton",
     "tools.site",
 ]
-exclude_patterns = ["generated"]
+exclude_patterns = ["examples", "gallery/*.md5", "gallery/*.ipynb"]
 suppress_warnings = ["myst.header"]
 nitpicky = True
 #: Types in signatures and docstrings: numpy's, Python's, and those that are not public.
@@ -46,4 +47,18 @@ html_theme_options = {
     "secondary_sidebar_items": ["page-toc"],
     "show_prev_next": False,
     "show_toc_level": 2,
+}
+
+#: Its files whose names begin with plot_ are executed.
+sphinx_gallery_conf = {
+    "examples_dirs": ["examples"],
+    "gallery_dirs": ["gallery"],
+    "within_subsection_order": "tools.site.example_order",
+    "ignore_pattern": "quarter_car",
+    "write_computation_times": False,
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "show_signature": False,
+    "show_memory": False,
+    "image_srcset": ["2x"],
 }

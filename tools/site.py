@@ -25,6 +25,9 @@ ROOT_PAGES = {
     "development/security": "SECURITY.md",
 }
 
+#: The examples in the order in which they should be read.
+EXAMPLES = ("plot_two_models.py", "plot_energy_correction.py", "plot_verdict.py")
+
 logger = logging.getLogger(__name__)
 
 
@@ -47,7 +50,14 @@ def fill_page(app: Sphinx, docname: str, source: list[str]) -> None:
         text += command_pages()
     for name, file in ROOT_PAGES.items():
         text = re.sub(rf"\]\((?:\.\./)*{file}", f"](/{name}.md", text)
-    source[0] = text
+    source[0] = re.sub(
+        r"\]\((?:\.\./)*(?:docs/|/)?examples/(plot_\w+)\.py", r"](/gallery/\1.rst", text
+    )
+
+
+def example_order(name: str) -> int:
+    """Return the place of an example in the gallery."""
+    return EXAMPLES.index(name)
 
 
 def command_pages() -> str:

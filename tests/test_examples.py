@@ -1,0 +1,59 @@
+"""The site's examples run, and their figures are right."""
+
+import runpy
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from matplotlib import pyplot as plt
+from scipy.linalg import expm
+
+EXAMPLES = Path(__file__).parent.parent / "docs" / "examples"
+
+
+@pytest.fixture
+def run(monkeypatch):
+    """Run an example in its folder; return its variables."""
+    monkeypatch.chdir(EXAMPLES)
+    monkeypatch.setattr(plt, "show", lambda: None)
+    with mpl.rc_context({"backend": "agg"}):
+        yield runpy.run_path
+        plt.close("all")
+
+
+def test_two_models_move_as_the_whole_system(run):
+    example = run("plot_two_models.py")
+    assert example["result"].verdict == "good"
+    tyre, spring, damper = 180e3, 20e3, 1.5e3
+    a = np.array(
+        [
+            [0, 1, 0, 0],
+            [-(tyre + spring) / 40, -damper / 40, spring / 40, damper / 40],
+            [0, 0, 0, 1],
+            [spring / 400, damper / 400, -spring / 400, -damper / 400],
+        ]
+    )
+    rest, log = np.array([0.05, 0.0, 0.05, 0.0]), example["log"]
+    exact = np.array([rest - expm(a * max(t - 0.2, 0.0)) @ rest for t in log.t])
+    assert log["wheel.x"] == pytest.approx(exact[:, 0], abs=3e-4)
+    assert log["body.x"] == pytest.approx(exact[:, 2], abs=3e-5)
+
+
+def test_the_correction_keeps_the_energy(run):
+    final = run("plot_energy_correction.py")["final"]
+    assert final["none"] > 1.8
+    assert final["energy"] == pytest.approx(1.0, abs=0.03)
+
+
+def test_estimated_intervals_contain_the_true_errors(run):
+    example = run("plot_verdict.py")
+    for truth, estimate in zip(example["truth"], example["estimate"], strict=True):
+        assert estimate["low"] < truth < estimate["high"]
+        assert estimate["value"] == pytest.approx(truth, rel=0.15)
+    assert example["verdicts"] == ["good"] * 3 + ["degraded"] + ["unreliable"] * 2
+
+
+def test_every_example_has_a_test():
+    text = Path(__file__).read_text(encoding="utf-8")
+    assert [path.name for path in EXAMPLES.glob("plot_*.py") if path.name not in text] == []
