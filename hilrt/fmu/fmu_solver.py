@@ -29,7 +29,7 @@ from hilrt.fmu.instance import (
 )
 from hilrt.fmu.load_instance import load
 from hilrt.fmu.trial import FmuTrial, try_out
-from hilrt.fmu.variables import flows, size_of, typed
+from hilrt.fmu.variables import CONTINUOUS, flows, size_of, typed
 from hilrt.link import FINDINGS, LinearModel
 from hilrt.solver import Floats, InputPolynomial, Sample, Solver
 
@@ -303,7 +303,7 @@ class FmuSolver(Solver):
             self.fmu,
             lambda: self._initializing(0.0),
             self.inputs,
-            self._real,
+            np.array([v.type in CONTINUOUS for v, size in self._ins for _ in range(size)], bool),
             self._options.start_time,
         )
         self.remarks += [f"{self.fmu.path.name}: {text}" for text in found.remarks()]

@@ -33,7 +33,7 @@ STEP: Final = 1e-3
 MORE_STEPS: Final = 100
 #: An FMU that is slower is left as it describes itself, s.
 PATIENCE: Final = 2.0
-#: How far continuous inputs are moved, relative to them, or absolute below 1.
+#: How far inputs of real types are moved, relative to them, or absolute below 1.
 MOVED: Final = 0.1
 #: Differences below this share of what an output moves by are those of an inexact integration.
 ALIKE: Final = 0.05
@@ -91,7 +91,7 @@ def try_out(
     fmu: Fmu,
     initializing: Callable[[], Instance],
     ports: Sequence[Port],
-    continuous: NDArray[np.bool_],
+    real: NDArray[np.bool_],
     start: float,
 ) -> FmuTrial:
     """Step instances both ways; what goes wrong on the way leaves the FMU as it describes itself.
@@ -104,8 +104,8 @@ def try_out(
         Makes an instance in its initialization.
     ports : sequence of Port
         Its inputs.
-    continuous : ndarray, shape (n_inputs,)
-        Which of them may be moved.
+    real : ndarray, shape (n_inputs,)
+        Which of them are of a real type: these are moved.
     start : float
         FMU time at which to begin, s.
     """
@@ -124,7 +124,7 @@ def try_out(
         u = np.array([port.start for port in ports for _ in range(port.size)])
         stepper = _Stepper(start, _usual_step(fmu))
         try:
-            return _try_out(fresh, u, _moved(u, ports, continuous), stepper)
+            return _try_out(fresh, u, _moved(u, ports, real), stepper)
         except (_TooSlow, HilrtError):
             return FmuTrial()
 
@@ -176,11 +176,11 @@ def _apart(one: Floats, other: Floats) -> bool:
     return bool((np.abs(one - other).max(axis=0) > ALIKE * range_ + ROUNDING * most).any())
 
 
-def _moved(u: Floats, ports: Sequence[Port], continuous: NDArray[np.bool_]) -> Floats:
-    """Inputs within their ranges that differ from `u`, shape (n_inputs,), where `continuous`."""
+def _moved(u: Floats, ports: Sequence[Port], real: NDArray[np.bool_]) -> Floats:
+    """Inputs within their ranges that differ from `u`, shape (n_inputs,), where `real`."""
     low = np.array([port.min for port in ports for _ in range(port.size)])
     high = np.array([port.max for port in ports for _ in range(port.size)])
-    by = np.where(continuous, MOVED * np.maximum(1.0, np.abs(u)), 0.0)
+    by = np.where(real, MOVED * np.maximum(1.0, np.abs(u)), 0.0)
     up = np.clip(u + by, low, high)
     return np.where(up != u, up, np.clip(u - by, low, high))
 
