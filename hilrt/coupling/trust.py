@@ -284,16 +284,18 @@ def contradicts(used: Floats, found: Floats, scales: Floats | None = None) -> Bo
     Parameters
     ----------
     used, found : ndarray, shape (..., ny, nu)
-    scales : ndarray, shape (nu,), optional
+    scales : ndarray, shape (nu,) or (n, nu), optional
         Magnitudes of the inputs, in their units: of entries with different units, those are
-        compared that an output changes by. Without it, all count as 1.
+        compared that an output changes by. Of several possible magnitudes, any one tells. Without
+        it, all count as 1.
 
     Returns
     -------
     ndarray of bool, of that shape
     """
-    weights = np.ones(found.shape[-1]) if scales is None else scales
-    used, found = used * weights, found * weights
-    largest = np.abs(found).max(axis=-1, keepdims=True, initial=0.0)
-    wrong: Bools = np.abs(used - found) > TOLERANCE * np.abs(found) + SMALL * largest
+    wrong = np.zeros(found.shape, np.bool_)
+    for weights in np.atleast_2d(1.0 if scales is None else scales):
+        largest = np.abs(found * weights).max(axis=-1, keepdims=True, initial=0.0)
+        beyond = np.abs(used - found) - TOLERANCE * np.abs(found)
+        wrong |= beyond * weights > SMALL * largest
     return wrong

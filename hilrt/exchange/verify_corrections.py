@@ -66,7 +66,8 @@ class Trial:
     t : float
         Session time of their present states, s.
     scales : ndarray, shape (nu,), optional
-        Magnitudes of the inputs so far; 0 where none is known. Default: 1 each.
+        Magnitudes of the inputs so far; 0 where none is known. Default, before the first tick: 1
+        each, and their values where they are not 0.
     """
 
     def __init__(
@@ -81,7 +82,9 @@ class Trial:
         self.network, self.tables, self.links, self.u, self.t = network, tables, links, u, t
         self.h, self.order = tables.master.step, highest_order(network)
         self.instant = min(INSTANT * self.h, 0.1 * INSTANT_S)
-        self.scales = np.ones(len(u)) if scales is None else np.where(scales > 0.0, scales, 1.0)
+        self.scales = np.where(scales > 0.0, scales, 1.0) if scales is not None else np.ones(len(u))
+        if scales is None:
+            self.scales = np.array([self.scales, np.where(u != 0.0, np.abs(u), 1.0)])
         self._found: dict[tuple[int, float], Floats | None] = {}
 
     async def jacobian(self, s: int, h: float, order: int) -> Floats | None:
@@ -189,7 +192,7 @@ async def _compare(trial: Trial, used: Floats, outputs: Ints, h: float) -> list[
         found = await trial.jacobian(s, h, len(used) - 1)
         if found is None:
             return None
-        wrong = contradicts(used[:, rows, columns], found, trial.scales[columns])
+        wrong = contradicts(used[:, rows, columns], found, trial.scales[..., columns])
         wrong &= network.connected[columns]
         for m, i, j in np.argwhere(wrong).tolist():
             output, u = rows.start + i, columns.start + j

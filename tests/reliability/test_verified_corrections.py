@@ -248,6 +248,81 @@ def test_entries_of_different_units_are_compared_by_what_they_change() -> None:
     assert contradicts(used, found).tolist() == [[False, False]]
     assert contradicts(used, found, np.array([1e-3, 10.0])).tolist() == [[False, True]]
     assert contradicts(used, found, np.array([1.0, 1e-3])).tolist() == [[False, False]]
+    either = np.array([[1.0, 1e-3], [1e-3, 10.0]])
+    assert contradicts(used, found, either).tolist() == [[False, True]]
+
+
+class StiffDamper(Solver):
+    """1e5 N s/m at 1 mm/s, and 10 N/V at 20 V: of the same size, in other units."""
+
+    inputs = (Port("v", "m/s", start=1e-3), Port("control", "V", start=20.0))
+    outputs = (Port("force", "N", feedthrough=("v", "control")),)
+
+    def initialize(self, t0: float, u0: Floats) -> Sample:
+        return Sample(np.array([-1e5 * u0[0] + 10.0 * u0[1]]))
+
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+        return self.initialize(t, u(t + h))
+
+    def save_state(self) -> float:
+        return 0.0
+
+    def restore_state(self, state: float) -> None:
+        pass
+
+
+class Constants(Solver):
+    """1 mm/s and 20 V."""
+
+    inputs = (Port("force", "N"),)
+    outputs = (Port("v", "m/s"), Port("control", "V"))
+
+    def initialize(self, t0: float, u0: Floats) -> Sample:
+        return Sample(np.array([1e-3, 20.0]))
+
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+        return self.initialize(t, u(t + h))
+
+
+@pytest.mark.parametrize(("gain", "wrong"), [(10.0, False), (0.0, True), (-10.0, True)])
+def test_before_the_first_tick_inputs_count_by_their_values_too(
+    tmp_path: Path, gain: float, wrong: bool
+) -> None:
+    path = tmp_path / "units.toml"
+    path.write_text(
+        f"""
+[session]
+name = "units"
+duration = 0.01
+pace = "asap"
+[master]
+step = 1e-3
+[subsystems.spring]
+adapter = "inprocess"
+model = "{__name__}:StiffDamper"
+jacobian = {{ source = "given", D = [[-1e5, {gain}]] }}
+[subsystems.source]
+adapter = "inprocess"
+model = "{__name__}:Constants"
+[[connections]]
+from = "source.v"
+to = "spring.v"
+[[connections]]
+from = "source.control"
+to = "spring.control"
+[[connections]]
+from = "spring.force"
+to = "source.force"
+[[bonds]]
+name = "spring"
+effort = "spring.force"
+flow = "source.v"
+correction = {{ method = "feedthrough" }}
+"""
+    )
+    result = simulate(path)
+    assert result.summary is not None
+    assert ("correction_wrong" in result.summary["flags"]) == wrong
 
 
 class NoisyMass(Mass1):
