@@ -69,6 +69,20 @@ def linearise(
     )
 
 
+def held_jacobian(linear: LinearSubsystem, h: float, order: int, n: int, seen: float) -> Floats:
+    """Γ_0 … Γ_order over `h` [s] where inputs are held over `n` equal steps.
+
+    The outputs see the inputs at the share `seen` of the interval.
+    """
+    A, (B,) = linear.discretize(h / n, 0)
+    power = np.arange(order + 1)[:, None, None]
+    effect = np.zeros((order + 1, *B.shape))
+    for i in range(n):  # s^m is held at its value at the substep's start
+        effect = A @ effect + B * (i / n) ** power
+    gamma: Floats = linear.C @ effect + linear.D * seen**power
+    return gamma
+
+
 def _real(variables: Sized) -> tuple[Any, list[Any]]:
     """Mask over the elements, and the variables, of real type."""
     mask = [variable.type in CONTINUOUS for variable, size in variables for _ in range(size)]

@@ -14,7 +14,7 @@ import numpy as np
 from hilrt.config.structs import InputOptions
 from hilrt.coupling.jacobian import INSTANT_S, LinearSubsystem, probe_jacobian
 from hilrt.errors import SolverError
-from hilrt.fmu.derivatives import along, linearise, partial
+from hilrt.fmu.derivatives import along, held_jacobian, linearise, partial
 from hilrt.fmu.description import Fmu, read_fmu
 from hilrt.fmu.driven_clocks import not_driven
 from hilrt.fmu.fmu_options import FmuOptions, together_with, wrong_times
@@ -28,8 +28,9 @@ from hilrt.fmu.instance import (
     middle_and_mean,
 )
 from hilrt.fmu.load_instance import load
+from hilrt.fmu.start_values import wrong_starts
 from hilrt.fmu.trial import FmuTrial, try_out
-from hilrt.fmu.variables import CONTINUOUS, flows, size_of, typed
+from hilrt.fmu.variables import CONTINUOUS, flows, size_of
 from hilrt.link import FINDINGS, LinearModel
 from hilrt.solver import Floats, InputPolynomial, Sample, Solver
 
@@ -105,18 +106,10 @@ class FmuSolver(Solver):
 
     def wrong_starts(self, options: Mapping[str, InputOptions]) -> dict[str, str]:
         """Inputs whose start value in a session file does not fit their variable, and why."""
-        wrong = {}
-        for name in {port.name for port in self.inputs} & options.keys():
-            variable, start = self.fmu.variables[name], options[name].start
-            if start is None or variable.type == "Clock":
-                continue
-            try:
-                if variable.type == "Boolean" and start not in (0.0, 1.0):
-                    raise ValueError("give 0 or 1")
-                typed(self.fmu.major, variable, start)
-            except (ValueError, OverflowError) as error:
-                wrong[name] = f"does not fit its type {variable.type}: {error}"
-        return wrong
+        starts = {
+            port.name: options[port.name].start for port in self.inputs if port.name in options
+        }
+        return wrong_starts(self.fmu, starts)
 
     def unsupported_variables(self) -> dict[str, str]:
         """Variables that a port cannot carry, by name, and why."""
@@ -326,8 +319,26 @@ class FmuSolver(Solver):
         self._length, self._time, self._last = state.of_solver
 
     def linearised(self) -> LinearSubsystem | None:
-        """About the present state, by directional derivatives; None where they do not suffice."""
-        return linearise(self._ready(), self._ins, self._outs, self._start)
+        """About the present state, by directional derivatives; None where they do not suffice.
+
+        Some FMUs are moved by being asked: it is brought back where that is possible.
+        """
+        instance = self._ready()
+        saved = self.save_state() if self.can_restore() else None
+        linear = linearise(instance, self._ins, self._outs, self._start)
+        if saved is not None:
+            self.restore_state(saved)
+        return linear
+
+    def _of_another(self) -> LinearSubsystem | None:
+        """As `linearised`, before the first step, of an instance made for the purpose."""
+        other = self._initializing(self._time)
+        try:
+            other.write(self._last(self._time))
+            other.exit_initialization()
+            return linearise(other, self._ins, self._outs, self._start)
+        finally:
+            other.close()
 
     def linear_model(self, h: float) -> LinearModel | None:
         """About the present state, for macro steps `h` [s]; None where derivatives do not suffice.
@@ -339,7 +350,8 @@ class FmuSolver(Solver):
             return None
         instance = self._ready()
         try:
-            linear = self.linearised()
+            own = self.can_restore() or self.fmu.needs
+            linear = self.linearised() if own else self._of_another()
         except FmuError as error:
             if instance.is_dead:
                 raise
@@ -388,11 +400,5 @@ class FmuSolver(Solver):
         if self._hands_on or instance.sets_inside:
             return linear.jacobian(h, order)
         n = self._inner_steps(h)
-        A, (B,) = linear.discretize(h / n, 0)
-        power = np.arange(order + 1)[:, None, None]
-        effect = np.zeros((order + 1, *B.shape))
-        for i in range(n):  # s^m is held at its value at the substep's start
-            effect = A @ effect + B * (i / n) ** power
         seen = 1.0 if self._end_inputs or self._by_derivative else (n - 1) / n
-        gamma: Floats = linear.C @ effect + linear.D * seen**power
-        return gamma
+        return held_jacobian(linear, h, order, n, seen)

@@ -72,3 +72,19 @@ def wrong_lengths(start: Mapping[str, Any], sizes: Mapping[str, int]) -> list[st
                 f"of {sizes[key]}, rows one after the other"
             )
     return problems
+
+
+def wrong_starts(fmu: Fmu, starts: Mapping[str, float | None]) -> dict[str, str]:
+    """Start values of inputs that do not fit their variables, by name, and why."""
+    wrong = {}
+    for name, start in starts.items():
+        variable = fmu.variables[name]
+        if start is None or variable.type == "Clock":
+            continue
+        try:
+            if variable.type == "Boolean" and start not in (0.0, 1.0):
+                raise ValueError("give 0 or 1")
+            typed(fmu.major, variable, start)
+        except (ValueError, OverflowError) as error:
+            wrong[name] = f"does not fit its type {variable.type}: {error}"
+    return wrong

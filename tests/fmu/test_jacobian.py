@@ -6,8 +6,8 @@ import pytest
 from hilrt.coupling.jacobian import probe_jacobian
 from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.solver import InputPolynomial
-from tests.fmu.build import description, needs_compiler
-from tests.fmu.driving import HELD, STEP, made
+from tests.fmu.build import description, mass, needs_compiler
+from tests.fmu.driving import HELD, STEP, fmu_solver, made
 
 STATE_AND_DERIVATIVES = {
     2: {"providesDirectionalDerivative": "true", "canGetAndSetFMUstate": "true"},
@@ -28,6 +28,26 @@ def test_jacobian_of_the_derivatives_agrees_with_the_probe(major):
     np.testing.assert_allclose(exact, probed, rtol=2e-3, atol=1e-4)
     np.testing.assert_allclose(exact[0, 0], [-100.0, -2.0], rtol=1e-2)
     hosted.stop("done")
+
+
+@needs_compiler
+@pytest.mark.parametrize("keeps_state", [True, False])
+@pytest.mark.parametrize("major", [2, 3])
+def test_an_fmu_that_is_moved_by_being_asked_goes_on_as_if_it_were_not(major, keeps_state):
+    """Dymola's answer by differences, and stay where they looked last."""
+    flags = dict(STATE_AND_DERIVATIVES[major])
+    if not keeps_state:
+        flags = {key: value for key, value in flags.items() if "Derivative" in key}
+    u, seen = InputPolynomial(0.0, np.zeros((1, 2))), []
+    for asked in (False, True):
+        fmu = mass(major, flags=("-DMOVES",), **flags)
+        solver = fmu_solver(fmu, params={"v": 1.0, **HELD})
+        solver.initialize(0.0, np.zeros(2))
+        if asked:
+            assert solver.linear_model(STEP) is not None
+        seen.append(solver.advance(0.0, STEP, u).y)
+        solver.stop("done")
+    np.testing.assert_array_equal(*seen)
 
 
 #: How an FMU has its inputs inside a step, with the flags and options for it.
