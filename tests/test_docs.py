@@ -319,6 +319,30 @@ def test_commands_and_options_exist(page):
         assert set(used) <= known, f"{page.name}: hilrt {command}{rest}"
 
 
+def texts_of_the_program():
+    """String constants of the sources, with … for what is filled in."""
+    texts = []
+    for path in (*ROOT.glob("hilrt/**/*.py"), *ROOT.glob("adapters/**/*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                parts = [v.value if isinstance(v, ast.Constant) else "…" for v in node.values]
+                texts.append("".join(parts))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                texts.append(node.value)
+    return "\n".join(texts)
+
+
+def test_the_messages_of_the_troubleshooting_page_are_those_of_the_program():
+    page = (DOCS / "howto" / "troubleshooting.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```text\n(.*?)^```", page, flags=re.M | re.S)
+    lines = [line for block in blocks for line in block.splitlines()]
+    texts = texts_of_the_program()
+    parts = [(line, part.strip()) for line in lines for part in line.split("…")]
+    unknown = [(line, part) for line, part in parts if part not in texts]
+    assert len(lines) > 40
+    assert unknown == []
+
+
 # -- snippets ------------------------------------------------------------------------------------
 
 
