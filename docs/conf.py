@@ -54,7 +54,7 @@ sphinx_gallery_conf = {
     "examples_dirs": ["examples"],
     "gallery_dirs": ["gallery"],
     "within_subsection_order": "tools.site.example_order",
-    "ignore_pattern": "quarter_car",
+    "ignore_pattern": "quarter_car|_fmu[.]py",
     "write_computation_times": False,
     "abort_on_example_error": True,
     "download_all_examples": False,

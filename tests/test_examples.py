@@ -1,5 +1,6 @@
 """The site's examples run, and their figures are right."""
 
+import re
 import runpy
 from pathlib import Path
 
@@ -38,6 +39,16 @@ def test_two_models_move_as_the_whole_system(run):
     exact = np.array([rest - expm(a * max(t - 0.2, 0.0)) @ rest for t in log.t])
     assert log["wheel.x"] == pytest.approx(exact[:, 0], abs=3e-4)
     assert log["body.x"] == pytest.approx(exact[:, 2], abs=3e-5)
+
+
+def test_repetition_finds_the_error_of_fmus(run):
+    example = run("plot_fmus.py")
+    assert (example["result"].verdict, example["judged"].verdict) == ("degraded", "good")
+    late, held, followed = example["rms"].values()
+    assert late > 2.0 * held > 10.0 * followed
+    (error,) = re.findall(r"wheel.force: error ([\d.]+)", example["repeated"])
+    assert float(error) == pytest.approx(held, rel=0.05)
+    assert held == pytest.approx(2.1, abs=0.05)  # the text says so
 
 
 def test_the_correction_keeps_the_energy(run):

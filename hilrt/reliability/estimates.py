@@ -208,7 +208,8 @@ def _accumulated(network: Network, plan: Plan, state: State) -> Floats:
         reach |= reach.astype(float) @ reach > 0
     spread = np.maximum(np.maximum(*spreads(inputs)), TINY)
     seconds = np.maximum(inputs["disturbance_seconds"], TINY)
-    pull = np.maximum(inputs["delay_work"] / seconds / (spread * spread), 0.0)
+    # Twice: the square of the least spread is 0.
+    pull = np.maximum(inputs["delay_work"] / seconds / spread / spread, 0.0)
     strongest = np.zeros(n)
     np.maximum.at(strongest, owner, np.where(plan.inputs["connected"] != 0, pull, 0.0))
     lagging = np.isin(np.arange(n), owner[plan.inputs["lags"] != 0])
