@@ -25,7 +25,7 @@ from hilrt.check.check import check_file
 from hilrt.cli import main as cli
 from hilrt.config import registry, session_tables
 from hilrt.config import structs as config
-from hilrt.config.session_file import load_session
+from hilrt.config.session_file import load_session, read_session
 from hilrt.fmu.fmu_options import FmuOptions
 from hilrt.monitor.session_state import SessionState
 from hilrt.peers.keys import is_local
@@ -463,6 +463,25 @@ def test_every_toml_snippet_is_toml():
     tables = [tomllib.loads(block) for _, block in snippets("toml")]
     assert len(tables) > 10
     assert all(tables)
+
+
+def test_every_key_of_a_session_in_a_snippet_exists(tmp_path):
+    path, tried = tmp_path / "snippet.toml", 0
+    for name, block in snippets("toml"):
+        tables = tomllib.loads(block)
+        if not set(tables) <= set(config.Session.__struct_fields__):
+            continue  # part of a table, or of another kind of file
+        path.write_text(block, encoding="utf-8")
+        subsystems = tables.get("subsystems", {})
+        lacking = [each for each, table in subsystems.items() if "adapter" not in table]
+        unknown = []  # of the adapter that fits best, where the snippet names none
+        for adapter in registry.names() if lacking else [""]:
+            overrides = [f"subsystems.{each}.adapter={adapter}" for each in lacking]
+            problems = read_session(path, overrides).problems
+            unknown.append([p for p in problems if re.search(r"unknown key|is no key", str(p))])
+        assert min(unknown, key=len) == [], name
+        tried += 1
+    assert tried > 30
 
 
 def test_no_toml_snippet_listens_where_the_check_would_refuse_it():
