@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from hilrt.session.session import run_session
     from hilrt.session.simulate import simulate
     from hilrt.solver import InputPolynomial, Port, Sample, Solver
+    from hilrt.studies.sweep import SweepOptions, SweepResult, sweep
+    from hilrt.studies.sweep_data import load_sweep
 
 __all__ = [
     "AsyncLiveSession",
@@ -34,10 +36,14 @@ __all__ = [
     "Sample",
     "Sequence",
     "Solver",
+    "SweepOptions",
+    "SweepResult",
     "load_log",
     "load_session",
+    "load_sweep",
     "run_session",
     "simulate",
+    "sweep",
 ]
 __version__ = VERSION
 
@@ -46,9 +52,11 @@ _LAZY = {
     **dict.fromkeys(("AsyncLiveSession", "LiveSession"), "hilrt.session.live_session"),
     **dict.fromkeys(("Log", "load_log"), "hilrt.record.reader"),
     **dict.fromkeys(("Result", "RunResult"), "hilrt.session.result"),
+    **dict.fromkeys(("SweepOptions", "SweepResult", "sweep"), "hilrt.studies.sweep"),
     "RunOptions": "hilrt.session.run",
     "Sequence": "hilrt.sequences.sequence",
     "load_session": "hilrt.config.session_file",
+    "load_sweep": "hilrt.studies.sweep_data",
     "run_session": "hilrt.session.session",
     "simulate": "hilrt.session.simulate",
 }

@@ -2,5 +2,5 @@
 
 `main` has the program with `run`, `check` and `schema`. The others by their subject:
 `analyze_commands` (and reports, replay), `process_commands` (and views, FMUs), `log_commands`,
-`sequence_commands` (and expectations), `can_commands`. They share `common`.
+`sequence_commands` (and expectations), `study_commands`, `can_commands`. They share `common`.
 """

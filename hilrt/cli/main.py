@@ -26,6 +26,7 @@ from hilrt.cli import (
     log_commands,
     process_commands,
     sequence_commands,
+    study_commands,
 )
 from hilrt.cli.common import Overrides, SessionPath, fail, load
 from hilrt.errors import ConfigError, HilrtError
@@ -176,6 +177,7 @@ for command in (
     analyze_commands.runs,
     sequence_commands.expect,
     analyze_commands.replay,
+    study_commands.sweep,
 ):
     app.command()(command)
 app.command("test")(sequence_commands.run_tests)

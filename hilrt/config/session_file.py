@@ -123,9 +123,12 @@ def override(file: SessionFile, values: Mapping[str, object]) -> SessionFile:
     ConfigError
         With every problem at once.
     """
-    items = _items(values)
-    raw = parse_toml(file.text)
-    return _without_problems(_read(file.path, file.text, raw, (*file.overrides, *items)))
+    return session_of_text(file.path, file.text, (*file.overrides, *_items(values)))
+
+
+def session_of_text(path: Path, text: str, overrides: Iterable[str]) -> SessionFile:
+    """Session of a file's text as it was once read; `ConfigError` with every problem at once."""
+    return _without_problems(_read(path, text, parse_toml(text), tuple(overrides)))
 
 
 def _without_problems(read: PartialSession) -> SessionFile:

@@ -1,0 +1,96 @@
+"""`hilrt sweep`: a session with many settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hilrt.cli.common import Overrides, SessionPath, fail, load
+from hilrt.exit_status import ExitStatus
+
+if TYPE_CHECKING:
+    from hilrt.studies.axes import Design
+
+
+def sweep(
+    session: SessionPath,
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="table.key=LOW:HIGH:11, =LOW:HIGH:log11, =LOW:HIGH:int or =A,B,C; repeatable"
+        ),
+    ] = None,
+    cases: Annotated[
+        Path | None, typer.Option(help="CSV instead: a column per key, a row per case")
+    ] = None,
+    random: Annotated[int | None, typer.Option(help="that many random cases")] = None,
+    latin: Annotated[int | None, typer.Option(help="cases of a Latin hypercube")] = None,
+    sobol: Annotated[int | None, typer.Option(help="cases of a Sobol sequence")] = None,
+    seed: Annotated[int, typer.Option(help="of the design")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="folder; default: sweeps/NAME of the session file")
+    ] = None,
+    overrides: Overrides = None,
+    signal: Annotated[
+        list[str] | None, typer.Option(help="keep its samples; * and ? match; repeatable")
+    ] = None,
+    statistic: Annotated[
+        list[str] | None, typer.Option(help="keep its min, max, mean, rms, last; repeatable")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="processes; default: one per processor", min=1)
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option(help="address of a Dask scheduler, or its file")
+    ] = None,
+    recycle: Annotated[
+        int, typer.Option(help="start a worker anew after so many cases; 0: never", min=0)
+    ] = 1000,
+    timeout: Annotated[float | None, typer.Option(help="longest time of a case, s")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="no progress")] = False,
+) -> None:
+    """Run a session once for each of many settings; called again, go on with what is missing.
+
+    Exit status 0 finished, 2 bad input, 5 with cases that have no result, 130 stopped.
+    """
+    from hilrt.studies.axes import axes_of_items
+    from hilrt.studies.sweep import SweepOptions
+    from hilrt.studies.sweep import sweep as run
+
+    counts: dict[Design, int | None] = {"random": random, "latin": latin, "sobol": sobol}
+    chosen = {name: count for name, count in counts.items() if count is not None}
+    if len(chosen) > 1:
+        fail(f"--{' and --'.join(chosen)}: choose one design")
+    if (cases is None) == (not vary):
+        fail("give --vary KEY=VALUES, or --cases FILE.csv, and not both")
+    grid: tuple[Design, int | None] = ("grid", None)
+    design, count = next(iter(chosen.items()), grid)
+    options = SweepOptions(
+        workers=workers,
+        cluster=cluster,
+        signals=signal or (),
+        statistics=statistic or (),
+        recycle=recycle,
+        timeout=timeout,
+        progress=not quiet,
+    )
+    done = run(
+        load(session, list(overrides or [])),
+        cases if cases is not None else axes_of_items(vary or []),
+        design=design,
+        count=count,
+        seed=seed,
+        out=out,
+        options=options,
+    )
+    before = done.cases - done.ran
+    typer.echo(
+        f"{done.cases:,} cases"
+        + (f", {before:,} of them from before" if before else "")
+        + (f", {done.lost:,} without a result (the column failure says why)" if done.lost else "")
+        + f": {done.data}"
+    )
+    if done.lost:
+        raise typer.Exit(ExitStatus.LESS)

@@ -1,0 +1,8 @@
+"""Many sessions with other settings: sweeps, on all processors or on a cluster.
+
+In reading order: `axes` (what varies, and the cases of a design), `run_cases` (a worker's part: one
+case, its row), `workers` (Dask: who runs what, and what becomes of a case whose worker dies),
+`sweep` (a sweep's folder, its progress and its end) with `sweep_data` (rows to Parquet and back).
+
+Only `workers` imports Dask, when a sweep begins.
+"""

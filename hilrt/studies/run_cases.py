@@ -1,0 +1,198 @@
+"""A worker's part of a sweep: some cases one after the other, and the row of each.
+
+A worker needs nothing but hilrt and what the session's models need.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import math
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from hilrt.config.parse_toml import toml_value
+from hilrt.config.session_file import SessionFile, session_of_text
+from hilrt.errors import ConfigError, HilrtError
+from hilrt.record.reader import Log
+from hilrt.session.result import Result
+from hilrt.session.simulate import simulate
+from hilrt.studies.axes import Settings
+
+#: How long a task of several cases may take before it hands back the rest, s.
+TASK_S: Final = 1.0
+#: Parts of a summary that a row keeps, as columns ``part.name.figure``.
+KEPT: Final = ("step_size_s", "order", "bonds", "estimated_error", "ports", "flags")
+Row = dict[str, Any]
+
+
+class StudyCase(NamedTuple):
+    """A case: its name, by which a sweep knows it again, and its settings."""
+
+    name: str
+    settings: Settings
+
+
+class SweptSession(NamedTuple):
+    """What the cases of a sweep have in common.
+
+    Attributes
+    ----------
+    path : str
+        The session file; workers on other machines need what it names at the same place.
+    text : str
+        Its content when the sweep began.
+    overrides : tuple of str
+        ``table.key=value``, for all cases.
+    signals, statistics : tuple of str
+        Patterns of signals whose samples, or whose statistics, go into the rows.
+    as_text : tuple of str
+        Keys whose values are not of one kind; their cells have TOML.
+    """
+
+    path: str
+    text: str
+    overrides: tuple[str, ...] = ()
+    signals: tuple[str, ...] = ()
+    statistics: tuple[str, ...] = ()
+    as_text: tuple[str, ...] = ()
+
+
+class TaskDone(NamedTuple):
+    """Rows of the cases that were run, and how many of the task were not."""
+
+    rows: list[Row]
+    left: int
+
+
+def prepare_worker() -> None:
+    """Load the compiled step, or compile it, so that no case waits for it."""
+    from hilrt.step.load_step import load_step
+
+    load_step()
+
+
+def run_cases(swept: SweptSession, cases: Sequence[StudyCase], task_s: float = TASK_S) -> TaskDone:
+    """Run cases until `task_s` seconds have passed, at least one."""
+    rows: list[Row] = []
+    began = time.monotonic()
+    for case in cases:
+        rows.append(run_case(swept, case))
+        if time.monotonic() - began > task_s:
+            break
+    return TaskDone(rows, len(cases) - len(rows))
+
+
+@functools.lru_cache(4)
+def opened(swept: SweptSession) -> SessionFile:
+    """Session of a sweep, as it was when the sweep began, without the settings of a case."""
+    return session_of_text(Path(swept.path), swept.text, swept.overrides)
+
+
+def run_case(swept: SweptSession, case: StudyCase) -> Row:
+    """Run one case; whatever it ends in is in its row.
+
+    Returns
+    -------
+    dict
+        ``case``, the settings, ``verdict`` (empty if no tick ran), ``failure`` (empty, or why it
+        did not reach its end), ``reasons``, ``error`` (the largest relative estimated error),
+        ``steps``, ``time_s``, ``wall_s`` (in steps) and ``case_s`` (in all, s), ``cost``
+        (``case_s`` per second of session time), and the parts `KEPT` of the summary.
+    """
+    began, log = time.perf_counter(), None
+    row = _first_cells(swept, case)
+    try:
+        record = bool(swept.signals or swept.statistics)
+        result = simulate(opened(swept), case.settings, record=record)
+        failure = result.fault or ""
+        if record and result.summary.get("steps"):
+            log = result.log
+    except ConfigError as error:
+        result, failure = Result(), f"bad input: {'; '.join(error.problems)}"
+    except HilrtError as error:
+        result, failure = Result(), str(error)
+    except (Exception, SystemExit) as error:  # of a model, whatever it is
+        result, failure = Result(), f"{type(error).__name__}: {error}"
+    summary = result.summary
+    row |= {
+        "verdict": result.verdict,
+        "failure": failure,
+        "reasons": "\n".join(summary.get("reasons", ())),
+        "error": worst_error(summary),
+        "steps": int(summary.get("steps", 0)),
+        "time_s": float(summary.get("time_s") or 0.0),
+        "wall_s": float(summary.get("wall_s") or 0.0),
+    }
+    row |= flat({part: summary.get(part) for part in KEPT})
+    if log is not None:
+        row |= signal_columns(log, swept)
+    row["case_s"] = time.perf_counter() - began
+    row["cost"] = row["case_s"] / row["time_s"] if row["time_s"] > 0.0 else math.nan
+    return row
+
+
+def lost_row(swept: SweptSession, case: StudyCase, reason: str) -> Row:
+    """Row of a case that no worker could finish."""
+    return _first_cells(swept, case) | {"verdict": "", "failure": reason}
+
+
+def _first_cells(swept: SweptSession, case: StudyCase) -> Row:
+    cells = {k: toml_value(v) if k in swept.as_text else v for k, v in case.settings.items()}
+    return {"case": case.name} | cells
+
+
+def mixed_keys(cases: Iterable[StudyCase]) -> tuple[str, ...]:
+    """Keys whose values are not all numbers, all words, or all true or false."""
+    kinds: dict[str, set[type]] = {}
+    for case in cases:
+        for key, value in case.settings.items():
+            kind = float if type(value) is int else type(value)
+            kinds.setdefault(key, set()).add(kind)
+    simple: list[set[type]] = [{float}, {str}, {bool}]
+    return tuple(key for key, found in kinds.items() if found not in simple)
+
+
+def worst_error(summary: Mapping[str, Any]) -> float:
+    """Largest relative estimated error of a coupling signal; NaN where none is known."""
+    errors = summary.get("estimated_error") or {}
+    found = [error["relative"] for error in errors.values() if error and error.get("relative")]
+    return max(map(float, found), default=math.nan)
+
+
+def flat(tree: Mapping[str, Any], prefix: str = "") -> Row:
+    """Numbers and words of a tree of tables, by their dotted names; nothing for what is null."""
+    row: Row = {}
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            row |= flat(value, f"{prefix}{name}.")
+        elif isinstance(value, (int, float, str)):
+            row[f"{prefix}{name}"] = float(value) if type(value) is int else value
+    return row
+
+
+def signal_columns(log: Log, swept: SweptSession) -> Row:
+    """Samples of the signals that a sweep keeps (with their times, s), and statistics."""
+    row: Row = {}
+    for name in _matching(log, swept.signals):
+        row[f"signal.{name}"], row[f"time.{name}"] = np.asarray(log[name]), log.time(name)
+    for name in _matching(log, swept.statistics):
+        known = np.asarray(log[name])
+        known = known[np.isfinite(known)]
+        if len(known):
+            row |= {
+                f"statistic.{name}.min": float(known.min()),
+                f"statistic.{name}.max": float(known.max()),
+                f"statistic.{name}.mean": float(known.mean()),
+                f"statistic.{name}.rms": float(np.sqrt(np.mean(known**2))),
+                f"statistic.{name}.last": float(known[-1]),
+            }
+    return row
+
+
+def _matching(log: Log, patterns: Iterable[str]) -> list[str]:
+    return [n for n in log if any(fnmatch.fnmatchcase(n, pattern) for pattern in patterns)]

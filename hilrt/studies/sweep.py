@@ -1,0 +1,278 @@
+"""Sweeps: many cases of a session, each once, in a folder that a killed sweep goes on with."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from hilrt.config.session_file import SessionFile, open_session, override
+from hilrt.errors import ConfigError
+from hilrt.session.opening import called_link, elsewhere, read
+from hilrt.studies.axes import Design, Settings, axes_of, cases_of, read_cases
+from hilrt.studies.run_cases import Row, StudyCase, SweptSession, mixed_keys
+from hilrt.studies.sweep_data import (
+    DATA,
+    FORMAT,
+    PARTS,
+    AboutSweep,
+    finished_cases,
+    load_sweep,
+    read_about,
+    write_about,
+    write_data,
+    write_part,
+)
+from hilrt.version import VERSION
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Characters of a case's name: 64 bits of its hash, with which a million cases do not collide.
+NAME_LENGTH: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class SweepOptions:
+    """Where and how the cases of a sweep run.
+
+    Attributes
+    ----------
+    workers : int, optional
+        Processes on this machine; default: one per processor.
+    cluster : str, optional
+        Address of a Dask scheduler, or its file, instead of this machine.
+    signals, statistics : sequence of str
+        Signals whose samples, or whose min, max, mean, rms and last value, are kept; ``*`` and
+        ``?`` match.
+    recycle : int
+        A worker is started anew after so many cases; 0: never.
+    timeout : float, optional
+        A case that takes longer is given up, after a second try, s.
+    progress : bool
+        Show progress and the time that remains, where there is a terminal or a notebook.
+    """
+
+    workers: int | None = None
+    cluster: str | None = None
+    signals: Sequence[str] = ()
+    statistics: Sequence[str] = ()
+    recycle: int = 1000
+    timeout: float | None = None
+    progress: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SweepResult:
+    """What a sweep has come to.
+
+    Attributes
+    ----------
+    folder : Path
+        With ``sweep.parquet``.
+    cases : int
+        Cases of the design.
+    ran : int
+        Those that this call has run; the others had been before.
+    lost : int
+        Cases without a result; their rows say why in ``failure``.
+    """
+
+    folder: Path
+    cases: int
+    ran: int
+    lost: int
+
+    @property
+    def data(self) -> Path:
+        """The data set of all cases."""
+        return self.folder / DATA
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The rows, as `hilrt.load_sweep` gives them."""
+        return load_sweep(self.folder)
+
+
+def sweep(
+    session: str | Path | SessionFile,
+    vary: Mapping[str, Any] | str | Path,
+    overrides: Mapping[str, object] | None = None,
+    *,
+    design: Design = "grid",
+    count: int | None = None,
+    seed: int = 0,
+    out: str | Path | None = None,
+    options: SweepOptions | None = None,
+) -> SweepResult:
+    """Run a session once for each case of a design, on all processors or on a cluster.
+
+    Cases that the folder has from an earlier call are not run again.
+
+    Parameters
+    ----------
+    session : str, Path or SessionFile
+        A session without benches and other processes, as `simulate` takes it.
+    vary : mapping, str or Path
+        ``"table.key"`` to its values, or to a range as after ``--vary``
+        (``"0.5e-3:5e-3:log10"``); or the path of a CSV with a column per key and a row per case.
+    overrides : mapping, optional
+        ``"table.key"`` to a value for all cases.
+    design, count, seed
+        Which cases, see `hilrt.studies.axes.cases_of`; a CSV has its own.
+    out : str or Path, optional
+        The sweep's folder; default: ``sweeps/NAME``, with the session file's name.
+    options : SweepOptions, optional
+
+    Returns
+    -------
+    SweepResult
+
+    Raises
+    ------
+    ConfigError
+        For a session or a design with errors, a session with a bench, and a folder that has a sweep
+        of another session.
+    """
+    options = options or SweepOptions()
+    file = open_session(session, overrides)
+    refuse_benches(file)
+    if isinstance(vary, (str, Path)):
+        settings, design = read_cases(Path(vary)), "grid"
+    else:
+        settings = cases_of(axes_of(vary), design, count, seed)
+    read(override(file, settings[0]), pace="asap")  # a key that does not exist fails here
+    folder = Path(out) if out is not None else Path("sweeps") / file.path.stem
+    basis = basis_of(file)
+    cases = list({case.name: case for case in (named(basis, one) for one in settings)}.values())
+    about = AboutSweep(
+        FORMAT,
+        str(file.path),
+        basis,
+        VERSION,
+        list(file.overrides),
+        list(dict.fromkeys(key for one in settings for key in one)),
+        design if not isinstance(vary, (str, Path)) else "cases",
+        seed,
+        [case.name for case in cases],
+    )
+    _claim(folder, about)
+    swept = SweptSession(
+        str(file.path),
+        file.text,
+        file.overrides,
+        tuple(options.signals),
+        tuple(options.statistics),
+        mixed_keys(cases),
+    )
+    done = finished_cases(folder)
+    missing = [case for case in cases if case.name not in done]
+    if missing:
+        _run(folder, swept, missing, options, len(cases))
+    return SweepResult(folder, len(cases), len(missing), write_data(folder, about))
+
+
+def _claim(folder: Path, about: AboutSweep) -> None:
+    """Make the folder of a sweep; `ConfigError` if it has one of another basis."""
+    before = read_about(folder)
+    if before is not None and before.basis != about.basis:
+        raise ConfigError(
+            f"{folder}: has a sweep of another session ({before.session}, version "
+            f"{before.version}), or of files that have changed since; give another --out, or "
+            "delete it"
+        )
+    try:
+        (folder / PARTS).mkdir(parents=True, exist_ok=True)
+        write_about(folder, about)
+    except OSError as error:
+        raise ConfigError(f"{folder}: cannot be written: {error.strerror}; give --out") from None
+
+
+def _run(
+    folder: Path,
+    swept: SweptSession,
+    missing: Sequence[StudyCase],
+    options: SweepOptions,
+    total: int,
+) -> None:
+    """Run the missing cases; each is in a part before it counts."""
+    from hilrt.studies.workers import CaseQueue, connected
+
+    def take(rows: list[Row]) -> None:
+        if rows:
+            write_part(folder, rows)
+            advance(len(rows))
+
+    with (
+        _progress(options.progress, total, total - len(missing)) as advance,
+        connected(options.cluster, options.workers) as client,
+    ):
+        CaseQueue(client, swept, options.recycle, options.timeout).run(missing, take)
+
+
+@contextmanager
+def _progress(shown: bool, total: int, done: int) -> Iterator[Callable[[int], None]]:
+    """Show how many cases are done and the time that remains, and give what counts them up."""
+    if not shown:
+        yield lambda count: None
+        return
+    from rich import progress
+    from rich.console import Console
+
+    columns = (
+        progress.TextColumn("cases"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TimeElapsedColumn(),
+        progress.TextColumn("remaining"),
+        progress.TimeRemainingColumn(elapsed_when_finished=False),
+    )
+    with progress.Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("cases", total=total, completed=done)
+        yield lambda count: bar.advance(task, count)
+
+
+def refuse_benches(file: SessionFile) -> None:
+    """`ConfigError` for a session with something physical, or with other processes."""
+    problems = [
+        f"[subsystems.{name}] adapter = {options.adapter!r}: is a bench, which no sweep runs "
+        'unattended; put a model in its place (adapter = "inprocess" or "fmu"), or ask its '
+        "recorded log (hilrt replay LOG --set KEY=VALUE)"
+        for name, options in file.tables.subsystems.items()
+        if called_link(options).physical
+    ]
+    if problems := problems or elsewhere(file):
+        raise ConfigError(problems)
+
+
+def basis_of(file: SessionFile) -> str:
+    """Hash of the resolved session, of the content of the files it names, and of the version."""
+    resolved = msgspec.to_builtins(file.tables, enc_hook=str)
+    found = hashlib.sha256(msgspec.msgpack.encode([VERSION, resolved], order="sorted"))
+    for path in sorted(_named_files(resolved, file.folder)):
+        with path.open("rb") as content:
+            found.update(hashlib.file_digest(content, "sha256").digest())
+    return found.hexdigest()
+
+
+def _named_files(tree: Any, folder: Path) -> Iterator[Path]:
+    """Files that a session names: modules of models, FMUs, tables of stimuli."""
+    if isinstance(tree, str):
+        name = tree.partition(":")[0]
+        if 0 < len(name) < 256 and "\0" not in name:
+            places = (folder / name, folder / f"{name.replace('.', '/')}.py")
+            yield from (path for path in places if path.is_file())
+    elif isinstance(tree, (dict, list, tuple)):
+        for branch in tree.values() if isinstance(tree, dict) else tree:
+            yield from _named_files(branch, folder)
+
+
+def named(basis: str, settings: Settings) -> StudyCase:
+    """Case of settings, with the hash of basis and settings as its name."""
+    content = msgspec.json.encode([basis, settings], order="sorted")
+    return StudyCase(hashlib.sha256(content).hexdigest()[:NAME_LENGTH], settings)

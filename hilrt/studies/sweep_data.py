@@ -1,0 +1,165 @@
+"""Rows of a sweep in Parquet: parts while it runs, one data set at its end."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from hilrt.errors import ConfigError, RecordError
+from hilrt.files.text import read_regular, whole_file, write_whole
+from hilrt.studies.run_cases import Row
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+#: Files of a sweep's folder.
+PARTS: Final = "parts"
+DATA: Final = "sweep.parquet"
+ABOUT: Final = "sweep.json"
+FORMAT: Final = "hilrt-sweep-1"
+
+
+class AboutSweep(msgspec.Struct, frozen=True):
+    """Content of ``sweep.json``: what the cases of a folder have in common.
+
+    Attributes
+    ----------
+    format : str
+    session : str
+        Path of the session file.
+    basis : str
+        Hash of the resolved session, of the files that it names and of the version; a folder has
+        cases of one basis alone.
+    version : str
+    overrides : list of str
+    axes : list of str
+        Keys that vary.
+    design : str
+    seed : int
+    cases : list of str
+        Names of the cases of the design, in its order.
+    """
+
+    format: str
+    session: str
+    basis: str
+    version: str
+    overrides: list[str]
+    axes: list[str]
+    design: str
+    seed: int
+    cases: list[str]
+
+
+def read_about(folder: Path) -> AboutSweep | None:
+    """Content of a folder's ``sweep.json``; None if it has none.
+
+    Raises
+    ------
+    ConfigError
+        If it is damaged.
+    """
+    path = folder / ABOUT
+    try:
+        return msgspec.json.decode(read_regular(path), type=AboutSweep)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}; give another --out") from None
+
+
+def write_about(folder: Path, about: AboutSweep) -> None:
+    """Write ``sweep.json``, whole."""
+    write_whole(folder / ABOUT, msgspec.json.format(msgspec.json.encode(about)).decode() + "\n")
+
+
+def write_part(folder: Path, rows: Sequence[Row]) -> None:
+    """Write rows as a part of their own, whole."""
+    with whole_file(folder / PARTS / f"{uuid.uuid4().hex}.parquet") as part:
+        _write(part, _table(rows))
+
+
+def finished_cases(folder: Path) -> set[str]:
+    """Names of the cases that have a row in any part."""
+    return {name for table in _parts(folder, ["case"]) for name in table["case"].to_pylist()}
+
+
+def write_data(folder: Path, about: AboutSweep) -> int:
+    """Join the parts: each case of the design once, in its order; return those without a result."""
+    table = _joined(folder, about)
+    with whole_file(folder / DATA) as part:
+        _write(part, table)
+    return sum(not verdict for verdict in table["verdict"].to_pylist())
+
+
+def load_sweep(folder: str | Path) -> pd.DataFrame:
+    """Cases of a sweep, also of one that is not finished.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The sweep's folder.
+
+    Returns
+    -------
+    DataFrame
+        A row per case, see docs/studies.md; ``frame.attrs`` has ``axes`` (the keys that vary),
+        ``session`` and ``design``.
+
+    Raises
+    ------
+    RecordError
+        If there is no sweep.
+    """
+    folder = Path(folder)
+    about = read_about(folder)
+    if about is None:
+        raise RecordError(f"{folder}: is no folder of a sweep: it has no {ABOUT}")
+    frame: pd.DataFrame = _joined(folder, about).to_pandas()
+    frame.attrs = {"axes": about.axes, "session": about.session, "design": about.design}
+    return frame
+
+
+def _joined(folder: Path, about: AboutSweep) -> pa.Table:
+    """Rows of the design's cases, in its order; of a case that was run twice, one."""
+    import pyarrow as pa
+
+    tables = _parts(folder)
+    if not tables:
+        return pa.table({"case": pa.array([], pa.string()), "verdict": pa.array([], pa.string())})
+    rows = pa.concat_tables(tables, promote_options="permissive")
+    place = {name: i for i, name in enumerate(rows["case"].to_pylist())}
+    return rows.take([place[name] for name in about.cases if name in place])
+
+
+def _parts(folder: Path, columns: list[str] | None = None) -> list[pa.Table]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    tables = []
+    for path in sorted((folder / PARTS).glob("[!.]*.parquet")):
+        try:
+            tables.append(pq.read_table(path, columns=columns))
+        except (OSError, pa.ArrowException) as error:
+            raise ConfigError(
+                f"{path}: cannot be read: {error}; delete it: its cases are run again"
+            ) from None
+    return tables
+
+
+def _table(rows: Sequence[Row]) -> pa.Table:
+    import pyarrow as pa
+
+    names = dict.fromkeys(name for row in rows for name in row)
+    return pa.table({name: [row.get(name) for row in rows] for name in names})
+
+
+def _write(path: Path, table: pa.Table) -> None:
+    import pyarrow.parquet as pq
+
+    pq.write_table(table, path)

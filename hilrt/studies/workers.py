@@ -1,0 +1,293 @@
+"""Cases on Dask's workers: one task at a time for each, and none lost with a worker.
+
+Dask starts the workers, carries tasks and results, and restarts what dies. Which case runs where is
+chosen here, so that it is known which cases a worker died with: one that dies with several gives
+them back to be run one by one, and a case whose workers died twice is given up with its reason.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from hilrt.errors import ConfigError, HilrtError
+from hilrt.studies.run_cases import (
+    TASK_S,
+    Row,
+    StudyCase,
+    SweptSession,
+    lost_row,
+    prepare_worker,
+    run_cases,
+)
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+#: So often a case is run on its own before it is given up.
+MOST_TRIES: Final = 2
+#: A task has no more cases, however short they are.
+LARGEST_TASK: Final = 1000
+#: How long a look at the workers waits for a result, s; no wait where one is there.
+LOOK_S: Final = 1.0
+#: Without any worker for so long, a sweep ends, s.
+NO_WORKER_S: Final = 120.0
+#: Dask's own settings here: a task whose worker died is not run again by itself, and no page shows
+#: the workers to whoever asks.
+_SETTINGS: Final = {
+    "distributed.scheduler.allowed-failures": 0,
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+    "distributed.admin.tick.limit": "30s",
+}
+
+
+class Running(NamedTuple):
+    """A task on its way: its cases (empty: it prepares the host), and when it began."""
+
+    future: Future
+    cases: list[StudyCase]
+    began: float
+
+
+@contextlib.contextmanager
+def connected(cluster: str | None, count: int | None) -> Iterator[Client]:
+    """Client of a Dask cluster, or of workers of this machine that end with the block.
+
+    Parameters
+    ----------
+    cluster : str, optional
+        Address of its scheduler, such as ``tcp://node1:8786``, or the path of the scheduler's file.
+    count : int, optional
+        Number of this machine's workers, processes of one thread; default: all its processors.
+
+    Raises
+    ------
+    ConfigError
+        Without Dask, and where no cluster answers.
+    """
+    try:
+        import dask
+        from distributed import Client, LocalCluster
+        from distributed.security import Security
+    except ImportError as error:
+        raise ConfigError(f"a sweep needs {error.name}; install hilrt[studies]") from None
+
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    with contextlib.ExitStack() as stack, dask.config.set(_SETTINGS):
+        if cluster is None:
+            # With keys of its own: who can connect to a worker can have it run anything.
+            address: Any = stack.enter_context(
+                LocalCluster(
+                    n_workers=count or len(os.sched_getaffinity(0)),
+                    threads_per_worker=1,
+                    processes=True,
+                    host="127.0.0.1",
+                    protocol="tls://",
+                    security=Security.temporary(),
+                    dashboard_address="127.0.0.1:0",
+                    worker_dashboard_address="127.0.0.1:0",
+                    silence_logs=logging.CRITICAL,
+                )
+            )
+            yield stack.enter_context(Client(address))
+            return
+        where = {"scheduler_file": cluster} if os.path.isfile(cluster) else {"address": cluster}
+        try:
+            client = Client(**where, timeout="10s")
+        except (OSError, ValueError, TimeoutError) as error:
+            raise ConfigError(
+                f"--cluster {cluster}: no Dask scheduler answers there ({error}); start one "
+                "(dask scheduler), or leave it out for this machine's processors"
+            ) from None
+        yield stack.enter_context(client)
+
+
+class CaseQueue:
+    """The cases of a sweep on the workers of a client.
+
+    Parameters
+    ----------
+    client : Client
+    swept : SweptSession
+    recycle : int
+        A worker is started anew after so many cases; 0: never.
+    timeout : float, optional
+        A case that takes longer loses its worker, s.
+
+    Attributes
+    ----------
+    tries : Counter
+        Per case, how often its worker died with it alone.
+    """
+
+    def __init__(
+        self, client: Client, swept: SweptSession, recycle: int, timeout: float | None
+    ) -> None:
+        self._client, self._swept = client, swept
+        self._recycle, self._timeout = recycle, timeout
+        self._waiting: deque[StudyCase] = deque()
+        self._alone: deque[StudyCase] = deque()
+        self._running: dict[str, Running] = {}
+        self._served: Counter[str] = Counter()
+        self._hosts: dict[str, bool] = {}
+        self._leaving: set[str] = set()
+        self._restarts = ThreadPoolExecutor(1, "hilrt-recycle")
+        self._mean_s = TASK_S
+        self._last_worker = time.monotonic()
+        self.tries: Counter[str] = Counter()
+
+    def run(self, cases: Sequence[StudyCase], take: Callable[[list[Row]], None]) -> None:
+        """Run all cases; `take` is given rows, in whatever order they come.
+
+        Raises
+        ------
+        HilrtError
+            If there is no worker to run them, or the workers cannot run any.
+        """
+        self._waiting.extend(cases)
+        try:
+            while self._waiting or self._alone or self._running:
+                addresses = self._client.nthreads()
+                self._watch(addresses)
+                take(self._without_worker(addresses))
+                self._submit(addresses)
+                self._wait()
+                take(self._collect())
+        finally:
+            for task in self._running.values():
+                task.future.cancel()
+            self._restarts.shutdown(wait=False, cancel_futures=True)
+
+    def _watch(self, addresses: Sequence[str]) -> None:
+        now = time.monotonic()
+        if addresses:
+            self._last_worker = now
+        elif now - self._last_worker > NO_WORKER_S:
+            raise HilrtError(
+                f"the cluster has had no worker for {NO_WORKER_S:g} s; start some, and call the "
+                "sweep again: it goes on with what is missing"
+            )
+
+    def _without_worker(self, addresses: Sequence[str]) -> list[Row]:
+        """Take back what ran on workers that are gone, and have those end that take too long."""
+        lost: list[Row] = []
+        for address in [one for one in self._running if one not in addresses]:
+            if not self._running[address].future.done():
+                task = self._running.pop(address)
+                task.future.cancel()
+                lost += self._died(task.cases, address, "its worker process died with it")
+        if self._timeout is not None:
+            now = time.monotonic()
+            for address, task in list(self._running.items()):
+                if task.cases and now - task.began > self._timeout + TASK_S:
+                    task.future.cancel()
+                    del self._running[address]
+                    self._restart(address)
+                    text = f"took more than {self._timeout:g} s (--timeout)"
+                    lost += self._died(task.cases, address, text)
+        return lost
+
+    def _died(self, cases: list[StudyCase], address: str, reason: str) -> list[Row]:
+        host = host_of(address)
+        if not cases and not self._hosts.get(host):  # while it prepared the host
+            del self._hosts[host]
+        if len(cases) > 1:  # one of them, and nobody knows which
+            self._alone.extend(cases)
+            return []
+        lost = []
+        for case in cases:
+            self.tries[case.name] += 1
+            if self.tries[case.name] < MOST_TRIES:
+                self._alone.append(case)
+            else:
+                lost.append(lost_row(self._swept, case, f"{reason}, {MOST_TRIES} times"))
+        return lost
+
+    def _submit(self, addresses: Sequence[str]) -> None:
+        for address in addresses:
+            if address in self._running or address in self._leaving:
+                continue
+            host = host_of(address)
+            if host not in self._hosts:  # compiled code is kept once per machine
+                self._hosts[host] = False
+                self._start(address, [], prepare_worker)
+            elif self._hosts[host] and (cases := self._next_task()):
+                self._start(address, cases, run_cases, self._swept, cases)
+
+    def _next_task(self) -> list[StudyCase]:
+        if self._alone:
+            return [self._alone.popleft()]
+        size = max(1, min(LARGEST_TASK, int(1.5 * TASK_S / self._mean_s)))
+        return [self._waiting.popleft() for _ in range(min(size, len(self._waiting)))]
+
+    def _start(self, address: str, cases: list[StudyCase], work: Any, *arguments: Any) -> None:
+        future = self._client.submit(
+            work, *arguments, workers=[address], pure=False, allow_other_workers=False
+        )
+        self._running[address] = Running(future, cases, time.monotonic())
+
+    def _wait(self) -> None:
+        from distributed import wait
+
+        if not self._running:
+            time.sleep(0.1)  # no worker is free: one starts anew
+            return
+        futures = [task.future for task in self._running.values()]
+        with contextlib.suppress(TimeoutError):
+            wait(futures, timeout=LOOK_S, return_when="FIRST_COMPLETED")
+
+    def _collect(self) -> list[Row]:
+        from distributed import KilledWorker
+        from distributed.client import FutureCancelledError
+
+        rows: list[Row] = []
+        for address, task in list(self._running.items()):
+            if not task.future.done():
+                continue
+            del self._running[address]
+            try:
+                done = task.future.result(timeout=LOOK_S * 30)
+            except (KilledWorker, FutureCancelledError, TimeoutError):
+                rows += self._died(task.cases, address, "its worker process died with it")
+                continue
+            except Exception as error:
+                raise HilrtError(
+                    f"the worker {address} cannot run cases ({type(error).__name__}: {error}); it "
+                    "needs hilrt of this version, and the session's models at the same place"
+                ) from error
+            if not task.cases:
+                self._hosts[host_of(address)] = True
+                continue
+            rows += done.rows
+            self._waiting.extendleft(reversed(task.cases[len(done.rows) :]))
+            mean_s = (time.monotonic() - task.began) / len(done.rows)
+            self._mean_s += 0.3 * (mean_s - self._mean_s)
+            self._served[address] += len(done.rows)
+            if self._recycle and self._served[address] >= self._recycle:
+                self._restart(address)
+        return rows
+
+    def _restart(self, address: str) -> None:
+        """Start a worker anew, beside everything else; it comes back under another address."""
+
+        def restart() -> None:
+            try:
+                self._client.restart_workers([address], timeout="60s", raise_for_error=False)
+            except Exception:  # one without a nanny, which Dask does not restart
+                self._recycle = 0
+                self._leaving.discard(address)
+
+        self._leaving.add(address)
+        self._restarts.submit(restart)
+
+
+def host_of(address: str) -> str:
+    """Host of a worker's address, ``tls://127.0.0.1:40123``."""
+    return address.rpartition(":")[0]
