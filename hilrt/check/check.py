@@ -8,7 +8,7 @@ found here. Ports that are known only after connecting are checked then
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -44,7 +44,7 @@ from hilrt.config.from_toml import nearest
 from hilrt.config.problems import Findings, Problem
 from hilrt.config.read_values import executable
 from hilrt.config.session_file import SessionFile, read_session
-from hilrt.config.structs import InputOptions, Late, SubsystemOptions
+from hilrt.config.structs import InputOptions, Late, Session, SubsystemOptions
 from hilrt.errors import ConfigError
 from hilrt.hosting.reference_model import runs_reference
 from hilrt.link import Description, Link
@@ -153,6 +153,7 @@ def check(
     check_duration(tables, findings)
     check_pacing(tables.master, findings)
     check_pace(tables, pace, physical, findings)
+    _check_repeat(tables, classes, pace, findings)
     topology = Topology(tables, dict.fromkeys(broken), physical)
     for name, link_class in classes.items():
         _check_subsystem(session, name, link_class, descriptions[name], topology, findings)
@@ -168,6 +169,37 @@ def check(
     check_stepping(tables, pace, descriptions, findings)
     check_host(session, descriptions, here, findings)
     return worded(findings.problems, tables)
+
+
+def _check_repeat(
+    tables: Session, classes: Mapping[str, type[Link]], pace: str | float, findings: Findings
+) -> None:
+    """Whether a session that is to be repeated can be."""
+    if tables.reliability.repeat == "off":
+        return
+    elsewhere = [
+        name
+        for name, cls in classes.items()
+        if cls.physical or issubclass(cls.called or cls, RemoteLink)
+    ]
+    remedies = {
+        f"{', '.join(elsewhere)} does not run in this process": bool(elsewhere),
+        'it runs against the clock: take [session] pace = "asap"': pace != "asap",
+        'its step varies: take [master.step_control] method = "fixed"': (
+            tables.master.step_control.method != "fixed"
+        ),
+    }
+    for reason in (reason for reason, holds in remedies.items() if holds):
+        text = (
+            "only a session of models with a fixed step, as fast as possible, can be repeated, and"
+        )
+        findings.error(
+            "reliability",
+            "repeat",
+            tables.reliability.repeat,
+            f"{text} {reason}",
+            "or leave it out",
+        )
 
 
 def _check_subsystem(

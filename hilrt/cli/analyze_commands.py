@@ -72,7 +72,7 @@ def repeat(
     json_: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Error of a session of models, from runs at its step, a half and a quarter of it."""
-    from hilrt.session.repeat import repeat as repeated
+    from hilrt.session.simulate import repeat as repeated
 
     found = repeated(load(session, overrides or []))
     if json_:

@@ -283,6 +283,9 @@ class Reliability(Table):
     scale_time: Positive = 2.0
     #: How long a cause must stay below half its threshold before its flag clears, s.
     clear_time: NonNegative = 0.05
+    #: "half": repeat a session of models at half and a quarter of its step; the verdict then rests
+    #: on what that changes.
+    repeat: Literal["off", "half"] = "off"
 
 
 class Calculated(Table):

@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from hilrt.config.structs import Bond
-from hilrt.reliability.calibrated import GOOD
 from hilrt.reliability.estimates import (
     GAIN_RANGE_LAG,
+    SMALL_UP_TO,
     Estimate,
     bond_errors,
     calibrated_as,
@@ -112,7 +112,7 @@ def advice(
         text += " save_state and restore_state, the FMU directional derivatives or a state that can"
         text += " be saved, or name a reference_model; leave an FMU's end_inputs on"
         found.append(Improvement(text, {}))
-    small = GOOD[calibrated_as(worst.how)]
+    small = SMALL_UP_TO[calibrated_as(worst.how)]
     if energy:  # it falls with the disturbances, as the errors do
         small = min(small, share * BOND_DEGRADED / energy)
     settings = []

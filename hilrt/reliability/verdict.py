@@ -8,7 +8,15 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from hilrt.reliability.causes import CAUSES, Cause
-from hilrt.reliability.estimates import GAIN_RANGE_LAG, TRIED, TRIED_AT_START, BondError, Estimate
+from hilrt.reliability.estimates import (
+    GAIN_RANGE_LAG,
+    IRREGULAR,
+    REPEATED,
+    TRIED,
+    TRIED_AT_START,
+    BondError,
+    Estimate,
+)
 from hilrt.reliability.flags import FlagTotal
 from hilrt.wording import OF_MODEL, number
 
@@ -129,16 +137,17 @@ def _most(name: str, course: SessionCourse) -> int:
 
     What a measure at inputs and bonds says is part of the estimated errors, and so is that a
     correction did not act. These hold for certain where the subsystems' answers are known and
-    linear, and where they are those about the start in all likelihood; where a range of gains
+    linear or the session was repeated at shorter steps, and where they are those about the start in
+    all likelihood; where a range of gains
     stands for them the causes decide, too, but make no small error a large one. An output that its
     polynomial does not follow inside the step may be wrong in ways that the estimate does not know.
     """
     ways = {error.how for error in course.errors.values()}
-    tried = bool(ways) and ways <= {TRIED, TRIED_AT_START, OF_MODEL}
+    tried = bool(ways) and ways <= {TRIED, TRIED_AT_START, OF_MODEL, REPEATED, IRREGULAR}
     if name in NOT_ACTING and tried:
         return GOOD
     if name in MEASURED and tried:
-        return GOOD if ways == {TRIED} and name != INSIDE else DEGRADED
+        return GOOD if ways <= {TRIED, REPEATED} and name != INSIDE else DEGRADED
     small = bool(ways) and all(e.value <= SMALL_ERROR * e.spread for e in course.errors.values())
     return DEGRADED if name in MEASURED and small else UNRELIABLE
 

@@ -21,6 +21,7 @@ from hilrt.monitor.session_state import SessionState
 from hilrt.record.feed import Feed
 from hilrt.reliability.alarms import STOP
 from hilrt.reliability.divergence import describe_divergence
+from hilrt.reliability.estimates import Estimate
 from hilrt.reliability.guard import DIVERGED
 from hilrt.reliability.ranges import Ranges
 from hilrt.session.assembly import Assembled
@@ -46,6 +47,8 @@ class Prepared(NamedTuple):
     feed: Feed
     judge: Judge
     events: EventLog
+    #: Estimated errors that are known otherwise than from the steps.
+    errors: Mapping[str, Estimate] | None = None
 
     def now_ns(self) -> int:
         """Session time of the last communication point, ns."""
@@ -59,8 +62,11 @@ def prepare(
     feed: Feed,
     events: EventLog,
     collect: Callable[[int], bool] | None = None,
+    errors: Mapping[str, Estimate] | None = None,
 ) -> Prepared:
     """Make the loop of a session and its observers; `collect` is that of `make_master`.
+
+    `errors` are estimated errors that are known otherwise than from the steps.
 
     Raises
     ------
@@ -78,7 +84,7 @@ def prepare(
         on_degraded=events.degraded,
         collect=collect,
     )
-    return Prepared(connected, master, feed, judge, events)
+    return Prepared(connected, master, feed, judge, events, errors)
 
 
 class LoopEnd(NamedTuple):
@@ -96,7 +102,7 @@ async def run(
 
     `now_ns` tells the time of events, ns; by default that of the last communication point.
     """
-    connected, master, feed, _, events = prepared
+    connected, master, feed, _, events, _ = prepared
     exchange = master.exchange
     events.open(feed, now_ns or prepared.now_ns)
     events.go(SessionState.RUNNING, "first tick")
@@ -141,7 +147,7 @@ def summarise(
 
     Parameters other than the first two are those of `RunFacts`.
     """
-    connected, master, feed, judge, events = prepared
+    connected, master, feed, judge, events, errors = prepared
     results = results_of(judge)
     facts = RunFacts(
         connected.file.tables.session.name,
@@ -158,6 +164,7 @@ def summarise(
         results,
         events.columns,
         events.alarms.as_json(prepared.now_ns() * 1e-9),
+        errors,
     )
     result.summary = build_summary(master.numerics, master.exchange, master.progress, facts)
     result.end_with(exit_status(one["result"] for one in results))

@@ -10,16 +10,11 @@ to its limit with them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from hilrt.config.session_file import SessionFile, load_session
-from hilrt.errors import ConfigError, HilrtError
-from hilrt.session.result import Result
-from hilrt.session.simulate import simulate
+from hilrt.reliability.estimates import IRREGULAR, REPEATED, Estimate, make_estimate
 from hilrt.solver import Floats
 
 #: Steps relative to the session's.
@@ -48,6 +43,10 @@ class Repeated(NamedTuple):
         The same relative to what the limit varies by (standard deviation, or 5 % of its RMS).
     limit : ndarray, shape (n,)
         At the session's communication points; NaN outside the asymptotic range.
+    change : float
+        Largest RMS difference of the session's values from those at a shorter step, in `unit`.
+    spread : float
+        What the values at the shortest step vary by, in `unit`.
     why_not : str
         Why it is not in the asymptotic range; empty if it is.
     """
@@ -57,7 +56,19 @@ class Repeated(NamedTuple):
     error: float
     relative: float
     limit: Floats
+    change: float
+    spread: float
     why_not: str = ""
+
+    @property
+    def estimate(self) -> Estimate:
+        """Estimated error of the session, for its verdict.
+
+        Outside the asymptotic range it is the change, with an interval that begins at 0.
+        """
+        if self.why_not:
+            return make_estimate(self.unit, self.change, self.spread, IRREGULAR)
+        return make_estimate(self.unit, self.error, self.spread, REPEATED)
 
     def as_json(self) -> dict[str, Any]:
         """Result as JSON, without the course over time; null where unknown."""
@@ -66,73 +77,23 @@ class Repeated(NamedTuple):
         return {"unit": self.unit, **known, "why_not": self.why_not}
 
 
-def repeat(
-    session: str | Path | SessionFile, overrides: Mapping[str, object] | None = None
-) -> dict[str, Repeated]:
-    """Run a session of models at H, H/2 and H/4, and extrapolate every coupling signal.
-
-    Parameters
-    ----------
-    session, overrides
-        As for `simulate`.
-
-    Raises
-    ------
-    ConfigError
-        For a session that `simulate` refuses, and for one with a variable step.
-    HilrtError
-        If a run ends by a fault, or not at the same time as the others.
-    """
-    file = session if isinstance(session, SessionFile) else load_session(session, overrides or {})
-    master = file.tables.master
-    if master.step_control.method != "fixed":
-        raise ConfigError(
-            ["[master.step_control]: a variable step cannot be halved; set method = 'fixed'"]
-        )
-    changes = dict(overrides or {})
-    runs = [_run(session, changes, master.step / factor) for factor in FACTORS]
-    names = runs[0].summary["estimated_error"]
-    found = {}
-    for name, estimate in names.items():
-        whole, half, quarter = _course(runs, name)
-        found[name] = extrapolated(whole, half, quarter, estimate["unit"])
-    return found
-
-
-def _run(session: str | Path | SessionFile, changes: Mapping[str, object], step: float) -> Result:
-    found = simulate(session, {**changes, "master.step": step})
-    if found.fault:
-        raise HilrtError(f"with a step of {step:g} s the session ended by a fault: {found.fault}")
-    return found
-
-
-def _course(runs: list[Result], name: str) -> list[Floats]:
-    """A signal at the communication points of the longest step, by run."""
-    times = [run.log.t[::factor] for run, factor in zip(runs, FACTORS, strict=True)]
-    for t in times[1:]:
-        if len(t) != len(times[0]) or not np.allclose(t, times[0], rtol=0.0, atol=1e-9):
-            raise HilrtError(
-                "the runs do not end at the same time; give the session a duration of whole steps"
-            )
-    pairs = zip(runs, FACTORS, strict=True)
-    return [run.log.held(name)[::factor] for run, factor in pairs]
-
-
 def extrapolated(whole: Floats, half: Floats, quarter: Floats, unit: str = "") -> Repeated:
     """Limit of a signal from its values at H, H/2 and H/4, shape (n,) each."""
     known = np.isfinite(whole) & np.isfinite(half) & np.isfinite(quarter)
     unknown = np.full(len(whole), np.nan)
     d1, d2 = (whole - half)[known], (half - quarter)[known]
     first, second = _rms(d1), _rms(d2)
-    if first <= ROUNDING * np.abs(quarter[known]).max(initial=0.0):
-        return Repeated(unit, math.nan, 0.0, 0.0, quarter)
+    change, spread = max(first, _rms(d1 + d2)), _spread(quarter[known])
+    if change <= ROUNDING * np.abs(quarter[known]).max(initial=0.0):
+        return Repeated(unit, math.nan, 0.0, 0.0, quarter, change, spread)
     order = math.log2(first / second) if second > 0.0 else math.inf
     why_not = _why_not(order, d1, d2, quarter[known])
     if why_not:
-        return Repeated(unit, order, math.nan, math.nan, unknown, why_not)
+        return Repeated(unit, order, math.nan, math.nan, unknown, change, spread, why_not)
     limit: Floats = quarter - (half - quarter) / (2.0**order - 1.0)
     error = _rms((whole - limit)[known])
-    return Repeated(unit, order, error, error / _spread(limit[known]), limit)
+    spread = _spread(limit[known])
+    return Repeated(unit, order, error, error / spread, limit, change, spread)
 
 
 def _why_not(order: float, d1: Floats, d2: Floats, values: Floats) -> str:

@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterator
 from time import time_ns as wall_ns
 
 from hilrt.compilation import code_cache
+from hilrt.errors import ConfigError
 from hilrt.exchange.exchange import load_channels
 from hilrt.expect.log_signals import load_margins
 from hilrt.monitor.display_order import display_order
 from hilrt.monitor.session_state import SessionState
 from hilrt.record.feed import Feed
+from hilrt.reliability.estimates import Estimate
 from hilrt.session.assembly import (
     Assembled,
     InitializedSession,
@@ -28,11 +30,13 @@ from hilrt.session.assembly import (
 )
 from hilrt.session.benches import Benches
 from hilrt.session.ending import Ending, Prepared, prepare, run
+from hilrt.session.loop_thread import in_left_thread
 from hilrt.session.opened import Opened
 from hilrt.session.opening import Connected
 from hilrt.session.recording_watch import RecordingWatch, RowsToCome, compare_room
 from hilrt.session.run_summary import RunSummary
 from hilrt.session.session_log import SessionLog
+from hilrt.session.simulate import repeated_errors
 from hilrt.session.summary import remarks
 from hilrt.step.load_step import load_step
 from hilrt.step.numerics import Numerics
@@ -72,6 +76,7 @@ async def run_connected(
     of_benches = [connected.links[owner].physical for owner in outputs.owner]
     opened.publisher.order = display_order(outputs.names, of_benches, tables.monitor.values)
     refuse_start(numerics)
+    errors = await _repeat(opened, connected)
     log = await _open_log(opened, initialized, numerics)
     timing = opened.timing
     opened.note_host(await timing.take_place())
@@ -79,7 +84,20 @@ async def run_connected(
     await benches.bring_up(initialized, assembled, typed)
     timing.give_idle_priority(opened.processes.with_idle_priority())
     opened.note_host(timing.enter_real_time())
-    await _tick(opened, connected, assembled, benches, summary, log)
+    await _tick(opened, connected, assembled, benches, summary, log, errors)
+
+
+async def _repeat(opened: Opened, connected: Connected) -> dict[str, Estimate] | None:
+    """Repeat a session of models at shorter steps, where its file asks for that."""
+    if connected.file.tables.reliability.repeat == "off":
+        return None
+    if opened.options.shadow:
+        raise ConfigError('--shadow: cannot be repeated; set [reliability] repeat = "off"')
+    opened.publisher.announce(str(opened.events.state), "repeating it at shorter steps")
+    file, duration = connected.file, connected.duration
+    found: list[dict[str, Estimate] | None] = []
+    await in_left_thread(lambda: found.append(repeated_errors(file, duration)))
+    return found[0]
 
 
 async def _open_log(
@@ -114,6 +132,7 @@ async def _tick(
     benches: Benches,
     summary: RunSummary,
     log: SessionLog | None,
+    errors: dict[str, Estimate] | None,
 ) -> None:
     """Ticks from the first to the last, and benches to rest."""
     events, operator, hub = opened.events, opened.operator, opened.hub
@@ -122,7 +141,7 @@ async def _tick(
     pace = _choose_pace(opened, connected, assembled, log)
     ahead_ns = 2 * pace.step_ns if opened.timing.clock is not None else 0
     with freeze_gc() as collect:
-        prepared = prepare(connected, assembled, pace, feed, events, collect)
+        prepared = prepare(connected, assembled, pace, feed, events, collect, errors)
         operator.master = master = prepared.master
         if opened.must_record:
             feed.max_gap_ns, feed.on_gap = 1e9 * opened.tables.record.max_gap, master.request_end

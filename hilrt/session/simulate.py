@@ -1,23 +1,29 @@
-"""A session in this process: no files, no other processes, the log in memory."""
+"""A session in this process: no files, no other processes, the log in memory; and repeated."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
-from hilrt.config.session_file import SessionFile
+import numpy as np
+
+from hilrt.config.session_file import SessionFile, open_session
 from hilrt.errors import ConfigError, HilrtError
 from hilrt.monitor.session_state import SessionState
 from hilrt.monitor.status import StatusPublisher
 from hilrt.record.feed import Feed
 from hilrt.record.memory_feed import MemoryFeed
+from hilrt.reliability.estimates import Estimate, make_estimate
 from hilrt.session.assembly import as_fast_as_possible, assemble, initialize, refuse_start
 from hilrt.session.ending import finish, prepare, run, summarise
 from hilrt.session.event_log import EventLog
 from hilrt.session.loop_thread import run_in_loop
 from hilrt.session.opening import connect, describe, elsewhere, read
+from hilrt.session.repeat import FACTORS, Repeated, extrapolated
 from hilrt.session.result import Result
 from hilrt.session.summary import remarks
+from hilrt.solver import Floats
 from hilrt.step_log.signals import build_topics
 from hilrt.timing.monotonic import monotonic_ns
 
@@ -57,10 +63,13 @@ def simulate(
     file = read(session, overrides, pace="asap")
     if problems := elsewhere(file):
         raise ConfigError(problems)
-    return run_in_loop(lambda: _simulate(file, record))
+    errors = repeated_errors(file)
+    return run_in_loop(lambda: _simulate(file, record, errors))
 
 
-async def _simulate(file: SessionFile, record: bool) -> Result:
+async def _simulate(
+    file: SessionFile, record: bool, errors: Mapping[str, Estimate] | None
+) -> Result:
     tables, result = file.tables, Result()
     events = EventLog(StatusPublisher(None, tables.session.name, tables.session.duration))
     described, reason = describe(file, called=True), "session could not start"
@@ -75,7 +84,7 @@ async def _simulate(file: SessionFile, record: bool) -> Result:
         topics, links = build_topics(assembled.numerics), connected.links
         feed = MemoryFeed(topics) if record else Feed(topics)
         pace = as_fast_as_possible(assembled, tables, links)
-        prepared = prepare(connected, assembled, pace, feed, events)
+        prepared = prepare(connected, assembled, pace, feed, events, errors=errors)
         began_ns = monotonic_ns()
         fault = (await run(prepared, began_ns)).fault
         wall_s = (monotonic_ns() - began_ns) * 1e-9
@@ -95,3 +104,76 @@ async def _simulate(file: SessionFile, record: bool) -> Result:
             await link.stop(reason)
             await link.close()
     return result
+
+
+# The same session at three steps: `hilrt.session.repeat` has what follows from that.
+
+
+def repeat(
+    session: str | Path | SessionFile, overrides: Mapping[str, object] | None = None
+) -> dict[str, Repeated]:
+    """Run a session of models at H, H/2 and H/4, and extrapolate every coupling signal.
+
+    Parameters
+    ----------
+    session, overrides
+        As for `simulate`.
+
+    Raises
+    ------
+    ConfigError
+        For a session that `simulate` refuses, and for one with a variable step.
+    HilrtError
+        If a run ends by a fault, or not at the same time as the others.
+    """
+    file = open_session(session, overrides)
+    master = file.tables.master
+    if master.step_control.method != "fixed":
+        raise ConfigError(
+            ["[master.step_control]: a variable step cannot be halved; set method = 'fixed'"]
+        )
+    changes = {**(overrides or {}), "reliability.repeat": "off"}
+    runs = [_run(session, changes, master.step / factor) for factor in FACTORS]
+    names = runs[0].summary["estimated_error"]
+    found = {}
+    for name, estimate in names.items():
+        whole, half, quarter = _course(runs, name)
+        found[name] = extrapolated(whole, half, quarter, estimate["unit"])
+    return found
+
+
+def _run(session: str | Path | SessionFile, changes: Mapping[str, object], step: float) -> Result:
+    found = simulate(session, {**changes, "master.step": step})
+    if found.fault:
+        raise HilrtError(f"with a step of {step:g} s the session ended by a fault: {found.fault}")
+    return found
+
+
+def _course(runs: list[Result], name: str) -> list[Floats]:
+    """A signal at the communication points of the longest step, by run."""
+    times = [run.log.t[::factor] for run, factor in zip(runs, FACTORS, strict=True)]
+    for t in times[1:]:
+        if len(t) != len(times[0]) or not np.allclose(t, times[0], rtol=0.0, atol=1e-9):
+            raise HilrtError(
+                "the runs do not end at the same time; give the session a duration of whole steps"
+            )
+    pairs = zip(runs, FACTORS, strict=True)
+    return [run.log.held(name)[::factor] for run, factor in pairs]
+
+
+def repeated_errors(file: SessionFile, duration: float | None = None) -> dict[str, Estimate] | None:
+    """Estimated errors by repeating the session, where its file asks for that; else None.
+
+    Where a run with a shorter step fails, the errors are unknown and say why.
+    """
+    tables = file.tables
+    if tables.reliability.repeat == "off":
+        return None
+    seconds = tables.session.duration if duration is None else duration
+    try:
+        found = repeat(file, {"session.duration": seconds})
+    except HilrtError as error:
+        how = f"unknown: {error}"
+        names = {connection.source for connection in tables.connections}
+        return {name: make_estimate("", math.nan, math.nan, how) for name in sorted(names)}
+    return {name: one.estimate for name, one in found.items()}

@@ -15,6 +15,7 @@ from hilrt.reliability.advice import advice
 from hilrt.reliability.estimates import (
     LEAST_SPREAD,
     BondError,
+    Estimate,
     errors_of,
     spreads,
 )
@@ -69,6 +70,8 @@ class RunFacts(NamedTuple):
         How columns of stimuli were read at the steps.
     alarms : sequence of mapping
         Alarms that came up; see `hilrt.reliability.alarms.AlarmHistory`.
+    errors : mapping of str to Estimate, optional
+        Estimated errors in the place of those from the steps.
     """
 
     session: str
@@ -85,6 +88,7 @@ class RunFacts(NamedTuple):
     results: Sequence[Mapping[str, Any]] = ()
     columns: Sequence[str] = ()
     alarms: Sequence[Mapping[str, Any]] = ()
+    errors: Mapping[str, Estimate] | None = None
 
 
 #: A step below this share of the session's is no longer one that step control was meant to find.
@@ -135,7 +139,9 @@ def build_summary(
     missed = progress.missed if run.real_time else 0
     plan, state = numerics.plan, numerics.state
     totals = flag_totals(numerics.checks, state)
+    errors: Mapping[str, Estimate]
     errors, made = errors_of(numerics.network, plan, state)
+    errors = run.errors or errors
     course = SessionCourse(
         time_s,
         run.fault,

@@ -1,6 +1,7 @@
 """A session at three steps, extrapolated: held to closed forms and to scipy."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -8,11 +9,17 @@ import pytest
 from scipy.integrate import solve_ivp
 from typer.testing import CliRunner
 
+from hilrt.check.check import check_file
 from hilrt.cli import main as cli
 from hilrt.errors import ConfigError
-from hilrt.session.repeat import extrapolated, repeat
+from hilrt.session.repeat import extrapolated
+from hilrt.session.run import RunOptions
+from hilrt.session.session import run_session
+from hilrt.session.simulate import repeat, simulate
+from hilrt.solver import Floats
 from tests.reliability.test_estimates import EXACT, TWO_MASS, order
 
+Truth = Callable[[Floats], Floats]
 T = np.linspace(0.0, 1.0, 201)
 
 
@@ -62,3 +69,122 @@ def test_the_command_prints_signals_as_json_and_refuses_a_variable_step(tmp_path
     assert "mass1.force" in said.output
     with pytest.raises(ConfigError, match="variable step"):
         repeat(TWO_MASS, {"master.step_control.method": "local"})
+
+
+def session_of(folder: Path, first: str, second: str, step: float, duration: float) -> Path:
+    """Two models of `repeated_models` that drive each other, to be repeated."""
+    a, port = first.split(":")
+    b, other = second.split()[0].split(":")
+    text = f"""
+[session]
+name = "repeated"
+duration = {duration}
+pace = "asap"
+
+[master]
+step = {step}
+extrapolation = {{ order = 0 }}
+
+[reliability]
+repeat = "half"
+
+[subsystems.a]
+adapter = "inprocess"
+model = "repeated_models:{a}"
+path = {str(MODELS)!r}
+params = {{ {PARAMS[first]} }}
+
+[subsystems.b]
+adapter = "inprocess"
+model = "repeated_models:{b}"
+path = {str(MODELS)!r}
+params = {{ {PARAMS[second]} }}
+
+[[connections]]
+from = "a.{port}"
+to = "b.{other.split(">")[1]}"
+
+[[connections]]
+from = "b.{other.split(">")[0]}"
+to = "a.{other.split(">")[1]}"
+"""
+    path = folder / "session.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+MODELS = Path(__file__).parent
+PARAMS = {
+    "Prey:n": "n = 10.0",
+    "Predator:n>others": "n = 5.0",
+    "Swing:x": "x = 1.0",
+    "Swing:x>u": "rate = -100.0",
+    "Swing:x>u late": "rate = -100.0, on = 2.0",
+}
+
+
+def relative_error(found: Floats, truth: Floats) -> float:
+    spread = max(truth.std(), 0.05 * np.sqrt(np.mean(truth**2)))
+    return float(np.sqrt(np.mean((found - truth) ** 2)) / spread)
+
+
+def volterra(t: Floats) -> Floats:
+    def rates(_: float, x: Floats) -> list[float]:
+        return [x[0] * (1.0 - 0.1 * x[1]), x[1] * (-1.5 + 0.075 * x[0])]
+
+    return solve_ivp(rates, (0.0, t[-1]), [10.0, 5.0], "DOP853", t, rtol=1e-11, atol=1e-11).y
+
+
+def swinging(t: Floats, on: float = 0.0) -> Floats:
+    """``a' = b``, ``b' = -100 a`` from `on`; b stands before."""
+    angle = 10.0 * np.maximum(t - on, 0.0)
+    return np.array([np.cos(angle), -10.0 * np.sin(angle)])
+
+
+CASES = [  # models, step, duration, truth, the word
+    ("Prey:n", "Predator:n>others", 5e-3, 100.0, volterra, "unreliable"),
+    ("Prey:n", "Predator:n>others", 1e-3, 10.0, volterra, "good"),
+    ("Swing:x", "Swing:x>u", 1e-3, 5.0, swinging, "degraded"),
+    ("Swing:x", "Swing:x>u", 1e-4, 2.0, swinging, "good"),
+    ("Swing:x", "Swing:x>u late", 1e-3, 12.0, lambda t: swinging(t, 2.0), "unreliable"),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "step", "duration", "true", "word"), CASES)
+def test_the_verdict_rests_on_the_repeated_session(
+    first: str, second: str, step: float, duration: float, true: Truth, word: str, tmp_path: Path
+) -> None:
+    """Physics that trials at the start misjudge; the truth is scipy's or a closed form."""
+    found = simulate(session_of(tmp_path, first, second, step, duration))
+    port = first.split(":")[1]
+    names = [f"a.{port}", f"b.{port}"]
+    truths = dict(zip(names, true(found.log.t), strict=True))
+    errors = {name: relative_error(found.log[name], truths[name]) for name in names}
+    assert found.verdict == word, (errors, found.summary["estimated_error"])
+    assert (max(errors.values()) > 0.2) == (word == "unreliable")
+    assert (max(errors.values()) < 0.05) == (word == "good")
+    for name in names:
+        estimate = found.summary["estimated_error"][name]
+        assert estimate["how"].startswith("repeated at shorter steps")
+        error = np.sqrt(np.mean((found.log[name] - truths[name]) ** 2))
+        assert estimate["low"] <= error <= estimate["high"]
+
+
+def test_hilrt_run_repeats_too(tmp_path: Path) -> None:
+    session = session_of(tmp_path, "Swing:x", "Swing:x>u", 1e-3, 1.0)
+    options = RunOptions(out=tmp_path / "runs", record=False)
+    summary = run_session(session, options=options).summary
+    assert summary["estimated_error"] == simulate(session).summary["estimated_error"]
+    with pytest.raises(ConfigError, match="cannot be repeated"):
+        run_session(session, options=RunOptions(out=tmp_path / "runs", shadow=True))
+
+
+def test_what_cannot_be_repeated_is_refused(tmp_path: Path) -> None:
+    session = session_of(tmp_path, "Swing:x", "Swing:x>u", 1e-3, 1.0)
+    for change, said in (
+        ("session.pace='realtime'", "against the clock"),
+        ("master.step_control.method='local'", "its step varies"),
+        ("subsystems.b.adapter='zeromq'", "b does not run in this process"),
+    ):
+        found = [str(p) for p in check_file(session, [change]) if "repeat" in str(p)]
+        assert said in found[0]
