@@ -177,6 +177,11 @@ def table_rows(text):
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
+def table_rows_of_all(text):
+    """Cells of the rows of all tables of a page."""
+    return [row for part in text.split("\n## ") for row in table_rows(part)]
+
+
 SESSION = sections((DOCS / "session.md").read_text(encoding="utf-8"))
 
 
@@ -341,6 +346,47 @@ def test_the_messages_of_the_troubleshooting_page_are_those_of_the_program():
     unknown = [(line, part) for line, part in parts if part not in texts]
     assert len(lines) > 40
     assert unknown == []
+
+
+#: Functions that note an event: where among their arguments the cause may be.
+NOTING = {
+    "note": slice(3, 4),
+    "_event": slice(1, 2),
+    "event": slice(1, 3),
+    "secure": slice(1, 2),
+    "RecordEvent": slice(2, 3),
+    "Event": slice(0),
+}
+
+
+def causes_of_events():
+    """Causes of events that the sources note as constants, and all constants of the sources."""
+    causes, constants = set(), set()
+    for path in (*ROOT.glob("hilrt/**/*.py"), *ROOT.glob("adapters/**/*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Constant):
+                constants.add(node.value)
+            if isinstance(node, ast.Call):
+                function = node.func
+                name = function.attr if isinstance(function, ast.Attribute) else ""
+                name = function.id if isinstance(function, ast.Name) else name
+                given = node.args[NOTING[name]] if name in NOTING else []
+                given += [k.value for k in node.keywords if k.arg == "cause" and name in NOTING]
+                causes |= {each.value for each in given if isinstance(each, ast.Constant)}
+    return causes - {"info", "warning", "error"}, constants
+
+
+def test_every_cause_of_an_event_is_on_its_page():
+    page = (DOCS / "reference" / "events.md").read_text(encoding="utf-8")
+    documented = {
+        cause for row in table_rows_of_all(page) for cause in re.findall(r"`(\w+)`", row[0])
+    }
+    causes, constants = causes_of_events()
+    assert len(causes) > 25
+    assert causes - documented == set()
+    faults = {f"can_{field}" for field in BusFaults.__struct_fields__}
+    assert documented - faults - constants == set()
+    assert faults <= documented
 
 
 # -- snippets ------------------------------------------------------------------------------------
