@@ -106,10 +106,8 @@ class FmuSolver(Solver):
 
     def wrong_starts(self, options: Mapping[str, InputOptions]) -> dict[str, str]:
         """Inputs whose start value in a session file does not fit their variable, and why."""
-        starts = {
-            port.name: options[port.name].start for port in self.inputs if port.name in options
-        }
-        return wrong_starts(self.fmu, starts)
+        names = {port.name for port in self.inputs} & options.keys()
+        return wrong_starts(self.fmu, {name: options[name].start for name in names})
 
     def unsupported_variables(self) -> dict[str, str]:
         """Variables that a port cannot carry, by name, and why."""
@@ -323,9 +321,8 @@ class FmuSolver(Solver):
 
         Some FMUs are moved by being asked: it is brought back where that is possible.
         """
-        instance = self._ready()
         saved = self.save_state() if self.can_restore() else None
-        linear = linearise(instance, self._ins, self._outs, self._start)
+        linear = linearise(self._ready(), self._ins, self._outs, self._start)
         if saved is not None:
             self.restore_state(saved)
         return linear
