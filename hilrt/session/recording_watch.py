@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from hilrt.errors import ConfigError
 from hilrt.monitor.session_state import SessionState
 from hilrt.record.feed import ProgressReceiver
-from hilrt.record.recorder import LARGEST
+from hilrt.record.recorder import LARGEST, PERIOD_S, CappedLogs
 from hilrt.record.recorder_feed import RecorderFeed
 from hilrt.session.event_log import EventLog
 from hilrt.timing.monotonic import monotonic_ns
@@ -90,6 +90,43 @@ def megabytes(size: int) -> str:
     return f"{size / 1e6:,.0f} MB"
 
 
+class LogsWatch:
+    """Bounds what processes print where no recorder does it, and tells of it, once each.
+
+    Parameters
+    ----------
+    folder : Path
+        With the logs, ``NAME.log`` each.
+    events : EventLog
+        Is told.
+    """
+
+    def __init__(self, folder: Path, events: EventLog) -> None:
+        self._logs, self._events = CappedLogs(folder), events
+        self._told: set[str] = set()
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            await asyncio.sleep(PERIOD_S)
+            self.look()
+
+    def look(self) -> None:
+        """Cut what is too large."""
+        self._logs.check()
+        self.tell(self._logs.left_out)
+
+    def tell(self, names: Iterable[str]) -> None:
+        """Tell of logs that were cut."""
+        for name in sorted(set(names) - self._told):
+            self._told.add(name)
+            text = (
+                f"logs/{name}.log grew above {megabytes(LARGEST)}, and its middle is left out; "
+                f"let {name} print less"
+            )
+            self._events.warn_of_recorder(text, "log_cut")
+
+
 class RecordingWatch:
     """Looks at the recorder's progress twice a second, and tells what is wrong, once each.
 
@@ -100,6 +137,8 @@ class RecordingWatch:
         Where the session's rows go.
     events : EventLog
         Is told.
+    logs : LogsWatch
+        Takes the place of a recorder that has ended.
     duration : float
         Of the session, s.
     end : callable
@@ -111,10 +150,11 @@ class RecordingWatch:
         receiver: ProgressReceiver,
         feed: RecorderFeed,
         events: EventLog,
+        logs: LogsWatch,
         duration: float,
         end: Callable[[str], None],
     ) -> None:
-        self._receiver, self._feed, self._events = receiver, feed, events
+        self._receiver, self._feed, self._events, self._logs = receiver, feed, events, logs
         self._duration, self._end = duration, end
         self._heard_ns = monotonic_ns()
         self._told: set[str] = set()
@@ -133,16 +173,11 @@ class RecordingWatch:
             newest = self._receiver.newest
             self._feed.unwritten.written(newest.events)
             self._look_at_disk(t, newest.size, newest.free)
-            for name in newest.cut:
-                self._tell(
-                    f"log of {name}",
-                    f"logs/{name}.log grew above {megabytes(LARGEST)}, and its middle is left "
-                    f"out; let {name} print less",
-                    "log_cut",
-                )
+            self._logs.tell(newest.cut)
         waiting = self._feed.rows - newest.rows
-        if not self._feed.recorder_runs():
-            return  # its end was reported
+        if not self._feed.recorder_runs():  # its end was reported
+            self._logs.look()
+            return
         if clock_ns - self._heard_ns > STALL_NS and waiting > 0:
             self._tell(
                 "stall",

@@ -33,7 +33,7 @@ from hilrt.session.ending import Ending, Prepared, prepare, run
 from hilrt.session.loop_thread import in_left_thread
 from hilrt.session.opened import Opened
 from hilrt.session.opening import Connected
-from hilrt.session.recording_watch import RecordingWatch, RowsToCome, compare_room
+from hilrt.session.recording_watch import LogsWatch, RecordingWatch, RowsToCome, compare_room
 from hilrt.session.run_summary import RunSummary
 from hilrt.session.session_log import SessionLog
 from hilrt.session.simulate import repeated_errors
@@ -182,14 +182,15 @@ async def _tick(
 def _watched(
     opened: Opened, log: SessionLog | None, prepared: Prepared, now_ns: Callable[[], int]
 ) -> Iterator[None]:
-    """The recording is watched while the loop runs."""
+    """The recording is watched while the loop runs, and what processes print."""
+    logs = LogsWatch(opened.processes.children.log_dir, opened.events)
     if log is None:
-        yield
-        return
-    end = prepared.master.request_end if opened.must_record else lambda reason: None
-    duration = prepared.connected.duration
-    watch = RecordingWatch(log.progress, log.feed, opened.events, duration, end)
-    task = asyncio.ensure_future(watch.run(now_ns))
+        task = asyncio.ensure_future(logs.run())
+    else:
+        end = prepared.master.request_end if opened.must_record else lambda reason: None
+        duration = prepared.connected.duration
+        watch = RecordingWatch(log.progress, log.feed, opened.events, logs, duration, end)
+        task = asyncio.ensure_future(watch.run(now_ns))
     try:
         yield
     finally:

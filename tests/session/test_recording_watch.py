@@ -1,16 +1,18 @@
 """The recording is watched: a recorder that stands still and a disk that fills up are told of."""
 
+import asyncio
 from types import SimpleNamespace
 
 import pytest
 
 from hilrt.monitor.status import StatusPublisher
+from hilrt.record import recorder
 from hilrt.record.feed import LogProgress
 from hilrt.record.messages import RecordEvent
 from hilrt.record.recorder_feed import UnwrittenEvents
 from hilrt.session import recording_watch
 from hilrt.session.event_log import EventLog
-from hilrt.session.recording_watch import RecordingWatch
+from hilrt.session.recording_watch import LogsWatch, RecordingWatch
 
 S = 1_000_000_000
 GB = 1_000_000_000
@@ -32,12 +34,15 @@ class Told:
 
 
 @pytest.fixture
-def watch(monkeypatch):
+def watch(monkeypatch, tmp_path):
     monkeypatch.setattr(recording_watch, "monotonic_ns", lambda: 0)
     events = EventLog(StatusPublisher(None, "s", 1.0))
     feed = SimpleNamespace(rows=0, recorder_runs=lambda: True, unwritten=UnwrittenEvents())
     progress = Told()
-    watch = RecordingWatch(progress, feed, events, 3600.0, lambda reason: watch.ends.append(reason))
+    logs = LogsWatch(tmp_path, events)
+    watch = RecordingWatch(
+        progress, feed, events, logs, 3600.0, lambda reason: watch.ends.append(reason)
+    )
     watch.ends, watch.feed, watch.told = [], feed, progress.tell
     texts = []
     events.open(SimpleNamespace(event=lambda *note: texts.append(note[-1])), lambda: 0)
@@ -96,3 +101,43 @@ def test_a_process_whose_log_is_cut_is_named_once(watch):
         watch.look(float(second), second * S)
     (text,) = watch.texts()
     assert text.startswith("logs/plant.log grew above 16 MB")
+
+
+def test_logs_are_bounded_where_no_recorder_does_it(watch, tmp_path, monkeypatch):
+    for name, value in {"LARGEST": 1000, "FIRST": 100, "LAST": 50, "PERIOD_S": 0.0}.items():
+        monkeypatch.setattr(recorder, name, value)
+    chatty = tmp_path / "plant.log"
+    chatty.write_bytes(b"x" * 5000)
+    watch.told(1, 0, 10_000, 10 * GB)
+    watch.look(1.0, S)
+    assert chatty.stat().st_size == 5000  # the recorder's task
+    watch.feed.recorder_runs = lambda: False
+    watch.look(2.0, 2 * S)
+    watch.look(3.0, 3 * S)
+    assert chatty.stat().st_size < 1000
+    (text,) = watch.texts()
+    assert text.startswith("logs/plant.log grew above 16 MB")
+
+
+def test_a_session_without_a_recording_bounds_its_logs(tmp_path, monkeypatch):
+    for name, value in {"LARGEST": 1000, "FIRST": 100, "LAST": 50}.items():
+        monkeypatch.setattr(recorder, name, value)
+    monkeypatch.setattr(recording_watch, "PERIOD_S", 0.0)
+    told, chatty = [], tmp_path / "plant.log"
+    chatty.write_bytes(b"x" * 5000)
+
+    async def until_told():
+        cut, events = asyncio.Event(), EventLog(StatusPublisher(None, "s", 1.0))
+
+        def note(*event):
+            told.append(event[-1])
+            cut.set()
+
+        events.open(SimpleNamespace(event=note), lambda: 0)
+        task = asyncio.ensure_future(LogsWatch(tmp_path, events).run())
+        await asyncio.wait_for(cut.wait(), 60.0)
+        task.cancel()
+
+    asyncio.run(until_told())
+    assert chatty.stat().st_size < 1000
+    assert told[0].startswith("logs/plant.log grew above")
