@@ -126,7 +126,7 @@ class Master:
     def _note_timing(self, point: CommunicationPoint, marks: TickMarks) -> None:
         missed = self.pace.judge(point, marks)
         self._missed[0] = missed or self.pace.overran  # ticks that passed raise the flag, too
-        self.progress.enter(point.tick, point.t_ns * 1e-9, marks, missed, self._late_subsystems)
+        self.progress.enter(point.tick, point.t_ns / 1e9, marks, missed, self._late_subsystems)
         if point.elapsed_ns:
             self.progress.count_step(point.elapsed_ns)
         self.progress.t_ns = point.t_ns

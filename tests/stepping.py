@@ -207,7 +207,7 @@ class Stepping:
     @property
     def t(self) -> float:
         """Session time of the communication point, s."""
-        return self.t_ns * 1e-9
+        return self.t_ns / 1e9
 
     def look(self) -> None:
         """Cut, macro step and assessment at the present communication point."""

@@ -186,7 +186,7 @@ class GatewayLink(RemoteLink):
             self._count(message)
             zero = hub.epoch_ns + clock.offset_at(hub.clock())  # of session time, on its clock
             sample = Sample(np.frombuffer(message.y, F8))
-            sample.t_valid = np.array([(t - zero) * 1e-9 for t in message.t_valid_ns])
+            sample.t_valid = np.array([(t - zero) / 1e9 for t in message.t_valid_ns])
             if message.realised is not None:
                 sample.realised = np.frombuffer(message.realised, F8)
             self.latest = sample.y

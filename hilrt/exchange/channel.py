@@ -81,7 +81,7 @@ class Channel:
         while self.pending is not None and self.pending.waiting:
             self.inbox.discard()
             table, s = self._table, self.s
-            table.newest[s], table.busy[s] = float(table.answer_ns[s]) * 1e-9, 0
+            table.newest[s], table.busy[s] = float(table.answer_ns[s]) / 1e9, 0
             self.send_pending()
             self.link.receive()
 
@@ -91,7 +91,7 @@ class Channel:
         self._owe(t_ns)
         if self.pending is not None:
             self.pending.end_ns = self._table.pending_end_ns[self.s] = t_ns
-        self.link.go_back(tick, length_ns * 1e-9)
+        self.link.go_back(tick, length_ns / 1e9)
 
     @property
     def has_returned(self) -> bool:
@@ -101,7 +101,7 @@ class Channel:
     def restart(self, t0_ns: int, u0: Floats) -> None:
         """Have a subsystem that came back begin anew, at `t0_ns`; it is late until it answers."""
         assert self.remote is not None
-        self.remote.initialize_again(t0_ns * 1e-9, u0)
+        self.remote.initialize_again(t0_ns / 1e9, u0)
         self._table.rows["restarting"][self.s] = 1
         self.inbox.discard()
         if self.pending is not None:

@@ -39,7 +39,7 @@ def look_at_channels(
     lost : int
         The first one that has missed more due ticks in a row than it may; -1 if none has.
     """
-    t = t_ns * 1e-9
+    t = t_ns / 1e9
     regular, lost = 1, -1
     for s in range(len(channels)):
         channel, given = channels[s], cut[s]
@@ -52,7 +52,7 @@ def look_at_channels(
             missing = channel.age > channel.patience
             late = missing
         elif channel.catches_up != 0:
-            given.reached = channel.pending_end_ns * 1e-9
+            given.reached = channel.pending_end_ns / 1e9
             missing = due and channel.newest != t
             late = missing
         else:

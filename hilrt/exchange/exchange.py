@@ -301,7 +301,7 @@ class Exchange:
             _, channel = self._returned.popitem()
             if channel.has_returned:  # and has not been lost again
                 net, part, now = self.network, channel.inputs, float(self.given.session["t"][0])
-                u0 = InputPolynomial(now, self._extrapolated[:, part])(self._next_ns * 1e-9)
+                u0 = InputPolynomial(now, self._extrapolated[:, part])(self._next_ns / 1e9)
                 own = (self._driven >= part.start) & (self._driven < part.stop)
                 u0[self._driven[own] - part.start] = self._demanded[own]
                 channel.restart(self._next_ns, np.clip(u0, net.u_min[part], net.u_max[part]))

@@ -54,10 +54,10 @@ def cut(
     accept(inboxes, given, t_ns)
     inboxes.exchange[0].open = 0
     session = given.session[0]
-    session.tick, session.t, session.elapsed = tick, t_ns * 1e-9, elapsed_ns * 1e-9
-    session.rest = rest_ns * 1e-9
+    session.tick, session.t, session.elapsed = tick, t_ns / 1e9, elapsed_ns / 1e9
+    session.rest = rest_ns / 1e9
     channels, subsystems = inboxes.channels, given.subsystems
-    regular, lost = look_at_channels(channels, subsystems, tick, t_ns, elapsed_ns * 1e-9)
+    regular, lost = look_at_channels(channels, subsystems, tick, t_ns, elapsed_ns / 1e9)
     session.regular = regular
     return lost
 
@@ -72,7 +72,7 @@ def accept(inboxes: InboxTables, given: StepInput, t_ns: int) -> None:
         # The answer to a longer step waits for its time.
         if channel.answered == 0 or (channel.physical == 0 and channel.answer_ns > t_ns):
             continue
-        end = channel.answer_ns * 1e-9
+        end = channel.answer_ns / 1e9
         if channel.physical != 0:
             channel.newest = inbox.newest
             if inbox.clock_known != 0:

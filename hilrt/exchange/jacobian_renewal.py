@@ -77,7 +77,7 @@ class JacobianRenewal:
 
     async def __call__(self, point: CommunicationPoint, stopping: Stopping) -> CommunicationPoint:
         """Compare, and renew where needed, the Jacobians that are due; returns `point`."""
-        await self.renew(point.tick, point.t_ns * 1e-9)
+        await self.renew(point.tick, point.t_ns / 1e9)
         return point
 
     async def renew(self, tick: int, t: float) -> None:

@@ -54,9 +54,9 @@ class PendingIntervals:
             inputs = InputPolynomial(t, coefficients)
             for i in range(steps):
                 piece_end_ns = end_ns - (steps - 1 - i) * own_ns
-                piece_t = t if i == 0 else (piece_end_ns - own_ns) * 1e-9
+                piece_t = t if i == 0 else (piece_end_ns - own_ns) / 1e9
                 piece = np.array([inputs.derivative(piece_t, m) for m in range(len(coefficients))])
-                length = piece_end_ns * 1e-9 - piece_t if i == 0 else own_ns * 1e-9
+                length = piece_end_ns / 1e9 - piece_t if i == 0 else own_ns / 1e9
                 self.waiting.append(Interval(tick, piece_t, length, piece, piece_end_ns))
         self.end_ns = end_ns
 

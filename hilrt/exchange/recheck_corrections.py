@@ -71,7 +71,7 @@ class RecheckCorrections:
         """Compare what is due; returns `point`."""
         due = [b for b, every in self._every.items() if point.tick and point.tick % every == 0]
         if due:
-            await self._compare(due, point.t_ns * 1e-9)
+            await self._compare(due, point.t_ns / 1e9)
         return point
 
     async def _compare(self, bonds: list[int], t: float) -> None:

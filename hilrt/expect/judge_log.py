@@ -147,7 +147,7 @@ def _step(first: JoinedTable | None) -> float:
         return 1.0
     steps = np.diff(first.times_ns)
     steps = steps[steps > 0]
-    return float(steps.min()) * 1e-9 if len(steps) else 1.0
+    return float(steps.min()) / 1e9 if len(steps) else 1.0
 
 
 #: Formats that hold signals; those of CAN frames need a database and an import first.

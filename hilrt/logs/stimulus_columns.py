@@ -126,7 +126,7 @@ def _column_of(block: Block, name: str) -> Floats | None:
     names = [signal.name for signal in block.channel.signals]
     if name not in names:
         return None
-    return np.column_stack((block.times_ns * 1e-9, block.values[:, names.index(name)]))
+    return np.column_stack((block.times_ns / 1e9, block.values[:, names.index(name)]))
 
 
 def _conversion(

@@ -44,10 +44,10 @@ def session_figures(
         "steps": course.steps,
         "time_s": course.time_s,
         "step_size_s": {
-            "first": lengths.first_ns * 1e-9,
-            "min": lengths.shortest_ns * 1e-9,
+            "first": lengths.first_ns / 1e9,
+            "min": lengths.shortest_ns / 1e9,
             "mean": mean,
-            "max": lengths.longest_ns * 1e-9,
+            "max": lengths.longest_ns / 1e9,
         },
         "flags": {cause: _flag(total) for cause, total in totals.items() if total.raised},
     }

@@ -156,4 +156,4 @@ class StepInputs:
     def put(self, i: int, t_ns: int) -> None:
         """Give the step what row `i` of the chunk says, at session time `t_ns` [ns]."""
         self._scatter.put(self._values[i])
-        self._t[0] = t_ns * 1e-9
+        self._t[0] = t_ns / 1e9

@@ -168,7 +168,7 @@ def _first_difference(
         return FirstDifference(
             row=int(chunk.rows[i]),
             tick=int(chunk.values[i, columns["cut:tick"]]),
-            t=float(chunk.times_ns[i]) * 1e-9,
+            t=float(chunk.times_ns[i]) / 1e9,
             stage=stage_name(differing[0].name),
             values=differing,
             count=count,

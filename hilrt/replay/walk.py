@@ -73,7 +73,7 @@ class Engine:
             given.gamma[...] = self._gamma
             self._gamma = None
         numerics.macro_step()
-        step = round(numerics.h_next * 1e9) * 1e-9
+        step = round(numerics.h_next * 1e9) / 1e9
         numerics.assess()
         self._writer.fill(step, 0, 0)
         row[:] = self._row
@@ -219,7 +219,7 @@ class Walk:
             del self._snapshots[row]
 
     def _note_gap(self, row: int, t_ns: int) -> None:
-        self.gaps.append(Gap(self._last_ns * 1e-9, t_ns * 1e-9, row - self._next))
+        self.gaps.append(Gap(self._last_ns / 1e9, t_ns / 1e9, row - self._next))
         self._running = not self._exact and self._running
 
     def _take_changes(self, row: int) -> None:
@@ -241,12 +241,12 @@ class Walk:
             self.engine.memory.restore(snapshot.data)
             while self._changes and self._changes[0].row < row:
                 self._changes.popleft()  # the snapshot has what came of it
-        self.resumed.append(snapshot.t_ns * 1e-9)
+        self.resumed.append(snapshot.t_ns / 1e9)
         self._running = True
         return True
 
     def _count(self, t_ns: int) -> None:
-        t = t_ns * 1e-9
+        t = t_ns / 1e9
         if self.made == 0:
             self.begin = t
         self.made += 1
@@ -260,7 +260,7 @@ class Walk:
         memory = self.engine.memory
         found = memory.differences(snapshot.data, memory.encode())
         if found:
-            self.strayed = (row - 1, snapshot.t_ns * 1e-9, found)
+            self.strayed = (row - 1, snapshot.t_ns / 1e9, found)
             return False
         self.compared += 1
         return True

@@ -312,7 +312,7 @@ class _DifferenceSums:
         i, columns = apart.argmax(axis=0), np.arange(len(self.names))
         higher = apart[i, columns] > self._largest
         self._largest = np.where(higher, apart[i, columns], self._largest)
-        self._t = np.where(higher, times_ns[i] * 1e-9, self._t)
+        self._t = np.where(higher, times_ns[i] / 1e9, self._t)
         self._then = np.where(higher, (a[i, columns], b[i, columns]), self._then)
         self._up += (elapsed @ a[:, self._flag], elapsed @ b[:, self._flag])
 

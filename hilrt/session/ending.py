@@ -163,7 +163,7 @@ def summarise(
         strangers,
         results,
         events.columns,
-        events.alarms.as_json(prepared.now_ns() * 1e-9),
+        events.alarms.as_json(prepared.now_ns() / 1e9),
         errors,
     )
     result.summary = build_summary(master.numerics, master.exchange, master.progress, facts)

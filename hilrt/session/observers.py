@@ -74,7 +74,7 @@ class RecordingObserver(Observer):
         """Fill and commit the row; a snapshot or a change that belongs to it comes before."""
         t_ns, marks = turn.point.t_ns, turn.marks
         if self.feed.records or (self._judge is not None and self._judge.reads):
-            self._row.fill(turn.h_ns * 1e-9, marks.late_ns, marks.compute_ns, self._timeline.newest)
+            self._row.fill(turn.h_ns / 1e9, marks.late_ns, marks.compute_ns, self._timeline.newest)
         self._snapshots.look(t_ns)
         self.feed.commit(t_ns)
 
@@ -123,7 +123,7 @@ class FlagObserver(Observer):
         self._degradation.look(t_ns)
 
     def _report_flags(self, t_ns: int) -> None:
-        changes = flag_changes(self._numerics.checks, self._numerics.state, t_ns * 1e-9)
+        changes = flag_changes(self._numerics.checks, self._numerics.state, t_ns / 1e9)
         for change in changes[:CHANGES_PER_TICK]:
             level: Level = "warning" if change.raised else "info"
             text = f"{change.cause} {'raised' if change.raised else 'cleared'}: {change.where}"
@@ -164,11 +164,11 @@ class StatusObserver(Observer):
         """Show a sequence's step or question, and everything that is more than information."""
         publisher = self._publisher
         if cause == STEP:
-            publisher.sequences[source] = f"{text} (since {t_ns * 1e-9:.1f} s)"
+            publisher.sequences[source] = f"{text} (since {t_ns / 1e9:.1f} s)"
         elif cause == ASK:
             publisher.prompts.ask(source, text)
         if level != "info":
-            publisher.remember(f"{t_ns * 1e-9:.1f} s  {source}: {text}")
+            publisher.remember(f"{t_ns / 1e9:.1f} s  {source}: {text}")
             publisher.announce(publisher.state, f"{source}: {text}")
 
     def closing(self, finished: bool) -> None:
@@ -224,7 +224,7 @@ class ExpectationObserver(Observer):
         exchange = self._exchange
         for link in exchange.links if finished else ():
             if link.stops_in_order and link.name not in exchange.ended:
-                step, t = exchange.reports.step_of(link.name), self._progress.t_ns * 1e-9
+                step, t = exchange.reports.step_of(link.name), self._progress.t_ns / 1e9
                 self._judge.measured(not_at_its_end(link.name, step, t))
 
 

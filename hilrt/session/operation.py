@@ -139,7 +139,7 @@ class Operator:
         """To a prompt of a test sequence; it tells itself which answer has counted."""
         if self.master is None:
             return Reply(False, f"only while it runs; it is {self.events.state}")
-        prompts, t = self.events.publisher.prompts, self.master.progress.t_ns * 1e-9
+        prompts, t = self.events.publisher.prompts, self.master.progress.t_ns / 1e9
         prompt = prompts.find(command.value, t)
         if prompt is None:
             return Reply(False, "that prompt no longer waits for an answer")

@@ -104,7 +104,7 @@ def remarks(numerics: Numerics, progress: Progress) -> list[str]:
 def collapsed_step(numerics: Numerics, progress: Progress) -> str:
     """Message that step control went far below the session's step; empty if it did not."""
     session = numerics.plan.session[0]
-    shortest = progress.min_h * 1e-9
+    shortest = progress.min_h / 1e9
     if not session.variable_step or not 0.0 < shortest < COLLAPSED * session.step:
         return ""
     return (
@@ -135,7 +135,7 @@ def build_summary(
     numerics: Numerics, exchange: Exchange, progress: Progress, run: RunFacts
 ) -> dict[str, Any]:
     """Everything `summary.json` says of a session that ran."""
-    time_s = progress.t_ns * 1e-9
+    time_s = progress.t_ns / 1e9
     missed = progress.missed if run.real_time else 0
     plan, state = numerics.plan, numerics.state
     totals = flag_totals(numerics.checks, state)
@@ -181,7 +181,7 @@ def build_summary(
         "stolen_s": run.stolen_s,
         "processor_share": dict(run.processor_share),
         "identification": _identification(progress) if plan.model.settings[0].identifies else None,
-        "stretched_s": progress.stretched_ns * 1e-9,
+        "stretched_s": progress.stretched_ns / 1e9,
         "peers": _peers(exchange),
         "strangers": dict(run.strangers),
         "recorder": {"dropped_rows": run.dropped_rows}

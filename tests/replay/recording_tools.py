@@ -228,7 +228,7 @@ def record_erratic(
         h_ns = round(numerics.h_next * 1e9)
         exchange.dispatch(t_ns, h_ns)
         numerics.assess()
-        row.fill(h_ns * 1e-9, 0, 0)
+        row.fill(h_ns / 1e9, 0, 0)
         snapshots.look(t_ns)
         feed.commit(t_ns)
         t_ns, elapsed_ns = t_ns + h_ns, h_ns

@@ -143,11 +143,6 @@ def by_fmpy(path: Path, steps: int, step: float) -> Floats:
 
     solver = solver_of(path)
     fmu, setup = solver.fmu, setup_of(solver.fmu, solver)
-    signals = None
-    if setup.inputs:
-        columns = [("time", float), *((name, float) for name in setup.inputs)]
-        held = tuple(setup.inputs.values())
-        signals = np.array([(0.0, *held), (steps * step, *held)], dtype=columns)
     result = fmpy.simulate_fmu(
         str(path),
         start_time=0.0,
@@ -155,7 +150,7 @@ def by_fmpy(path: Path, steps: int, step: float) -> Floats:
         output_interval=step,
         fmi_type="CoSimulation",
         relative_tolerance=setup.tolerance,
-        input=signals,
+        start_values=dict(setup.inputs),  # as signals they would be interpolated, and rounded
         output=setup.outputs,
         use_event_mode=fmu.event_mode,
         early_return_allowed=fmu.event_mode,
