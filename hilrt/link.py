@@ -305,6 +305,10 @@ class Link(abc.ABC):
         """
         return None
 
+    def sending_interval(self) -> float:
+        """How often a bench sends new values, as far as that is known beforehand, s; else 0."""
+        return 0.0
+
     async def linear_model(self, h: float, u: Floats) -> LinearModel | None:
         """The subsystem about its state before the first step, probed; None where it cannot be.
 

@@ -107,6 +107,13 @@ class GatewayLink(RemoteLink):
         commands.append(Command(self.name, ["hilrt", "gateway", *table, *connect, *overrides]))
         return commands
 
+    def sending_interval(self) -> float:
+        """See `Link.sending_interval`; by the database, which is read for it."""
+        try:
+            return read_bench(self.name, self.bench_options, self.folder).sending_interval
+        except ConfigError:  # it has changed since the start
+            return 0.0
+
     def files(self) -> list[Path]:
         """The CAN database."""
         return [database_file(self.folder / self.bench_options.database)[0]]

@@ -134,7 +134,13 @@ def analyse_log(path: str | Path) -> LogAnalysis:
         summary=summarise_rows(statistics, stream.metadata, stream.events) | summary,
         summarised=bool(summary),
         settings=settings,
-        advice=advise(statistics, settings, bonds_of(stream), _named_step(summary)),
+        advice=advise(
+            statistics,
+            settings,
+            bonds_of(stream),
+            _named_step(summary),
+            summary.get("sending_interval_s") or {},
+        ),
     )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from hilrt.analyze.log_statistics import LogStatistics
@@ -75,6 +76,7 @@ def advise(
     tables: Mapping[str, Any],
     bonds: Mapping[str, Mapping[str, str]],
     named_s: float | None = None,
+    sends_s: Mapping[str, float] = MappingProxyType({}),
 ) -> Advice | None:
     """Recommend a macro step; None where the log lacks the figures for it.
 
@@ -88,6 +90,8 @@ def advise(
         Bond to the names of its ``effort`` and ``flow``.
     named_s : float, optional
         Step that the session's own advice names for its estimated error, s.
+    sends_s : mapping of str to float
+        How often each bench sends, where that is known, s.
     """
     steps = statistics.stats.get("master:step")
     if steps is None or not steps.count or not statistics.rows:
@@ -102,7 +106,12 @@ def advise(
             Bound(named_s, "the estimated error asks for it, as the verdict's advice says")
         )
     above = min(bounds, key=lambda b: b.step_s, default=None)
-    below = max(_from_below(statistics, tables), key=lambda b: b.step_s, default=None)
+    lower = [*_from_below(statistics, tables)]
+    lower += [
+        Bound(every, f"{name} sends new values every {_ms(every)}")
+        for name, every in sends_s.items()
+    ]
+    below = max(lower, key=lambda b: b.step_s, default=None)
     skipped = f" ({_ms(interval)} on average: ticks were skipped)" if interval > 1.1 * used else ""
     at = f"{'Mean step' if variable else 'Step'} of the session: {_ms(used)}{skipped}."
     return _advice(used, above, below, at, bool(bonds))
@@ -119,7 +128,7 @@ def _advice(used: float, above: Bound | None, below: Bound | None, at: str, bond
         correct = "correct the bond, " if bonds else ""
         parts.append(
             f"No step satisfies both: raise the order of extrapolation, {correct}or make the "
-            "subsystem faster."
+            "subsystem, or what it sends, faster."
         )
         return Advice(used, above, below, None, " ".join(parts))
     recommended = _round_down(above.step_s)

@@ -100,6 +100,11 @@ class Bench:
         return list({ref.carrier.name: ref.carrier for ref in refs}.values())
 
     @property
+    def sending_interval(self) -> float:
+        """Longest cycle of the messages with the outputs in the database, s; 0 if not known."""
+        return max((ref.carrier.cycle_time or 0) for ref in self.outputs.values()) / 1e3
+
+    @property
     def driven(self) -> list[Message]:
         """Messages that the gateway sends to the bench."""
         refs = [*self.inputs.values(), *([self.request] if self.request else [])]

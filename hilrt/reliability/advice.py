@@ -79,6 +79,7 @@ def advice(
     errors: Mapping[str, Estimate],
     totals: Mapping[str, FlagTotal],
     time_s: float,
+    slowest: float = 0.0,
 ) -> list[Improvement]:
     """Changes for a session whose verdict is not `good`, the most effective one first.
 
@@ -91,6 +92,8 @@ def advice(
         Of the causes.
     time_s : float
         How long it was, s.
+    slowest : float
+        How often the bench sends that sends least often, s; 0 if that is not known.
     """
     found = _corrections(network.bonds.tables, plan, state)
     known = [error for error in errors.values() if error.value >= 0.0 and error.spread > 0.0]
@@ -117,7 +120,12 @@ def advice(
         small = min(small, share * BOND_DEGRADED / energy)
     settings = []
     if not (late > OFTEN * time_s or plan.session["variable_step"][0]):  # it would be later still
-        settings.append(_shorter(plan, share, small))
+        if (shorter := _shorter(plan, share, small, slowest)) is not None:
+            settings.append(shorter)
+        else:
+            every = number(1e3 * slowest, 3)
+            text = f"a bench that sends more often: no step below the {every} ms of this one helps"
+            found.append(Improvement(text, {}))
     if (higher := _higher_order(plan, state, share)) is not None:
         settings.append(higher)
     settings.sort(key=lambda change: change.expected)
@@ -172,11 +180,17 @@ def _limit(network: Network, plan: Plan, state: State) -> Improvement | None:
     )
 
 
-def _shorter(plan: Plan, share: float, small: float) -> Improvement:
-    """The longest of a few shorter steps with which the error is small."""
+def _shorter(plan: Plan, share: float, small: float, slowest: float) -> Improvement | None:
+    """The longest of a few shorter steps with which the error is small.
+
+    None is shorter than the interval at which a bench sends: between its values nothing is new.
+    """
     order = int(plan.connections["order"].min(initial=5))
     step = float(plan.session["step"][0])
-    for factor in SHORTER:
+    factors = [factor for factor in SHORTER if step / factor > slowest * (1.0 - 1e-9)]
+    if not factors:
+        return None
+    for factor in factors:
         expected = share / float(factor) ** (order + 1)
         if expected <= small:
             break

@@ -154,11 +154,12 @@ def build_summary(
         bonds=made,
     )
     judgement = judged(course, totals)
-    changes = []
+    changes, sends = [], {link.name: link.sending_interval() for link in exchange.links}
     diverged = state.session[0].alarm_level == DIVERGED
     # No setting would have kept a process from being killed, or a model from raising.
     if judgement["verdict"] != WORDS[GOOD] and (run.fault is None or diverged):
-        changes = advice(numerics.network, plan, state, errors, totals, time_s)
+        slowest = max(sends.values(), default=0.0)
+        changes = advice(numerics.network, plan, state, errors, totals, time_s, slowest)
     host = host_report()
     summary = {
         "format": FORMAT,
@@ -180,6 +181,7 @@ def build_summary(
         "missed_ticks": progress.missed,
         "stolen_s": run.stolen_s,
         "processor_share": dict(run.processor_share),
+        "sending_interval_s": {name: every for name, every in sends.items() if every > 0.0},
         "identification": _identification(progress) if plan.model.settings[0].identifies else None,
         "stretched_s": progress.stretched_ns / 1e9,
         "peers": _peers(exchange),

@@ -70,6 +70,17 @@ def test_one_page_names_one_step() -> None:
         assert ("the verdict's advice" in advice.text) == (recommended < 1e-3)
 
 
+def test_a_bench_bounds_the_step_by_what_it_sends() -> None:
+    file = tomllib.loads(FILE.replace(b"ORDER", b"0").decode())
+    advice = advise(session(0.1), file, {}, 0.25e-3, {"bench": 10e-3, "other": 1e-3})
+    assert advice is not None
+    assert advice.recommended_s is None
+    assert "bench sends new values every 10.0 ms" in advice.text
+    slower = advise(session(0.1), file, {}, None, {"bench": 0.5e-3})
+    assert slower is not None
+    assert slower.recommended_s == pytest.approx(1e-3)
+
+
 def test_log_without_timing_gives_no_advice() -> None:
     assert advise(LogStatistics(), {}, {}) is None
     quiet = advise(session(0.0), {}, {})

@@ -24,11 +24,13 @@ from hilrt.reliability.verdict import SessionCourse, verdict
 from hilrt.session.result import Result
 from hilrt.session.simulate import simulate
 from hilrt.solver import Floats, Ports
+from hilrt_adapters.inprocess import InProcessLink
 from tests.stepping import make_network
 
 TWO_MASS = Path(__file__).parents[2] / "bench_configs" / "two_mass.toml"
 CORRECTION = "bonds.spring.correction"
 NONE = {f"{CORRECTION}.method": "none"}
+NO_STEP = "no step below the 5.00 ms of this one helps"
 RIGHT_D = {
     f"{CORRECTION}.method": "feedthrough",
     "subsystems.mass1.jacobian.source": "given",
@@ -266,6 +268,19 @@ def test_energy_that_a_bond_alone_makes_has_its_advice_too() -> None:
     ]
     for change in changes:
         assert simulate(TWO_MASS, weak | change["settings"], record=False).verdict == "good"
+
+
+@pytest.mark.parametrize(("every", "least"), [(0.0, 0.5e-3), (2e-3, 2.5e-3), (5e-3, None)])
+def test_no_step_is_advised_below_what_a_bench_sends(
+    every: float, least: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(InProcessLink, "sending_interval", lambda self: every)
+    summary = simulate(TWO_MASS, {**NONE, "master.step": 5e-3}, record=False).summary
+    steps = [change["settings"].get("master.step") for change in summary["advice"]]
+    assert [step for step in steps if step] == ([] if least is None else [least])
+    texts = [change["text"] for change in summary["advice"] if not change["settings"]]
+    assert texts == ([] if least else [f"a bench that sends more often: {NO_STEP}"])
+    assert set(summary["sending_interval_s"].values()) == ({every} if every else set())
 
 
 @pytest.mark.parametrize(("limit", "steps"), [({"max_rate": 1e3}, False), ({"max": 50.0}, True)])

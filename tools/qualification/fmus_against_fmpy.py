@@ -143,14 +143,19 @@ def by_fmpy(path: Path, steps: int, step: float) -> Floats:
 
     solver = solver_of(path)
     fmu, setup = solver.fmu, setup_of(solver.fmu, solver)
+    signals, end = None, steps * step
+    if setup.inputs:  # of later times: before the first, nothing is interpolated and rounded
+        columns = [("time", float), *((name, float) for name in setup.inputs)]
+        held = tuple(setup.inputs.values())
+        signals = np.array([(2.0 * end, *held), (3.0 * end, *held)], dtype=columns)
     result = fmpy.simulate_fmu(
         str(path),
         start_time=0.0,
-        stop_time=steps * step,
+        stop_time=end,
         output_interval=step,
         fmi_type="CoSimulation",
         relative_tolerance=setup.tolerance,
-        start_values=dict(setup.inputs),  # as signals they would be interpolated, and rounded
+        input=signals,
         output=setup.outputs,
         use_event_mode=fmu.event_mode,
         early_return_allowed=fmu.event_mode,
