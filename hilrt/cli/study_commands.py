@@ -28,6 +28,12 @@ def sweep(
     random: Annotated[int | None, typer.Option(help="that many random cases")] = None,
     latin: Annotated[int | None, typer.Option(help="cases of a Latin hypercube")] = None,
     sobol: Annotated[int | None, typer.Option(help="cases of a Sobol sequence")] = None,
+    saltelli: Annotated[
+        int | None, typer.Option(help="for Sobol' indices: N (keys + 2) cases, N a power of two")
+    ] = None,
+    morris: Annotated[
+        int | None, typer.Option(help="for Morris's indices: N (keys + 1) cases")
+    ] = None,
     seed: Annotated[int, typer.Option(help="of the design")] = 0,
     out: Annotated[
         Path | None, typer.Option(help="folder; default: sweeps/NAME of the session file")
@@ -59,7 +65,13 @@ def sweep(
     from hilrt.studies.sweep import SweepOptions
     from hilrt.studies.sweep import sweep as run
 
-    counts: dict[Design, int | None] = {"random": random, "latin": latin, "sobol": sobol}
+    counts: dict[Design, int | None] = {
+        "random": random,
+        "latin": latin,
+        "sobol": sobol,
+        "saltelli": saltelli,
+        "morris": morris,
+    }
     chosen = {name: count for name, count in counts.items() if count is not None}
     if len(chosen) > 1:
         fail(f"--{' and --'.join(chosen)}: choose one design")
@@ -85,6 +97,12 @@ def sweep(
         out=out,
         options=options,
     )
+    try:
+        from hilrt.studies.sweep_page import write_sweep_page
+
+        typer.echo(f"page: {write_sweep_page(done.folder)}")
+    except ImportError as error:
+        typer.echo(f"no page: it needs {error.name}; install hilrt[studies]", err=True)
     before = done.cases - done.ran
     typer.echo(
         f"{done.cases:,} cases"

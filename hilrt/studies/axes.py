@@ -16,7 +16,7 @@ from hilrt.errors import ConfigError
 from hilrt.files.text import open_lines
 from hilrt.solver import Floats
 
-Design = Literal["grid", "random", "latin", "sobol"]
+Design = Literal["grid", "random", "latin", "sobol", "saltelli", "morris"]
 DESIGNS: Final = get_args(Design)
 #: A sweep has no more cases: a grid over six keys by eleven values has 1.8 million.
 MOST_CASES: Final = 1_000_000
@@ -47,11 +47,9 @@ class Axis(NamedTuple):
     scale: str = "linear"
 
     def at(self, share: float) -> Any:
-        """Value at a `share` of the axis in [0, 1)."""
-        if math.isnan(self.low):
-            return self.values[int(share * len(self.values))]
-        if self.scale == "int":
-            return int(self.low) + int(share * (self.high - self.low + 1))
+        """Value at a `share` of the axis in [0, 1]."""
+        if self.scale == "int" or math.isnan(self.low):
+            return self.values[min(int(share * len(self.values)), len(self.values) - 1)]
         if self.scale == "log":
             return rounded(self.key, self.low * (self.high / self.low) ** share)
         return rounded(self.key, self.low + share * (self.high - self.low))
@@ -159,8 +157,10 @@ def cases_of(axes: Sequence[Axis], design: Design, count: int | None, seed: int)
         ``"grid"``: every combination, the last axis first. ``"random"``: independent.
         ``"latin"``: a Latin hypercube (McKay, Beckman, Conover 1979). ``"sobol"``: a scrambled
         Sobol sequence (Owen 1998), whose first points are those of a smaller `count`.
+        ``"saltelli"`` and ``"morris"``: designs of sensitivity indices, in which cases may repeat.
     count : int, optional
-        Number of cases of any design but a grid.
+        Number of cases of any design but a grid; of the last two, times the number of axes + 2
+        (a power of two) and + 1.
     seed : int
         Of the design's generator; the same seed gives the same cases.
 
@@ -199,6 +199,8 @@ def _points(design: Design, count: int, dimensions: int, seed: int) -> Floats:
     """Points of a design in the unit cube, shape (count, dimensions)."""
     if design == "random":
         return np.random.default_rng(seed).random((count, dimensions))
+    if design in ("saltelli", "morris"):
+        return _salib(design, count, dimensions, seed)
     from scipy.stats import qmc
 
     if design == "latin":
@@ -207,6 +209,21 @@ def _points(design: Design, count: int, dimensions: int, seed: int) -> Floats:
         # Sobol points are balanced in powers of two; the first of them serve any number.
         found = qmc.Sobol(dimensions, rng=seed).random_base2(math.ceil(math.log2(count)))[:count]
     return np.asarray(found, np.float64)
+
+
+def _salib(design: Design, count: int, dimensions: int, seed: int) -> Floats:
+    """Points of the designs of Saltelli (2010) and Morris (1991)."""
+    try:
+        from SALib.sample import morris, sobol
+    except ImportError:
+        raise ConfigError(f"a {design} design needs SALib; install hilrt[studies]") from None
+    names = [f"{i}" for i in range(dimensions)]
+    problem = {"num_vars": dimensions, "names": names, "bounds": [[0.0, 1.0]] * dimensions}
+    if design == "morris":
+        return np.asarray(morris.sample(problem, count, seed=seed), np.float64)
+    if count & (count - 1):
+        raise ConfigError(f"a saltelli design of {count}: must be a power of two, as 64 or 128")
+    return np.asarray(sobol.sample(problem, count, calc_second_order=False, seed=seed), np.float64)
 
 
 def read_cases(path: Path) -> list[Settings]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import fnmatch
 import functools
 import math
+import shlex
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -99,9 +100,9 @@ def run_case(swept: SweptSession, case: StudyCase) -> Row:
     Returns
     -------
     dict
-        ``case``, the settings, ``verdict`` (empty if no tick ran), ``failure`` (empty, or why it
-        did not reach its end), ``reasons``, ``error`` (the largest relative estimated error),
-        ``steps``, ``time_s``, ``wall_s`` (in steps) and ``case_s`` (in all, s), ``cost``
+        ``case``, the settings, ``command``, ``verdict`` (empty if no tick ran), ``failure`` (empty,
+        or why it did not reach its end), ``reasons``, ``error`` (the largest relative estimated
+        error), ``steps``, ``time_s``, ``wall_s`` (in steps) and ``case_s`` (in all, s), ``cost``
         (``case_s`` per second of session time), and the parts `KEPT` of the summary.
     """
     began, log = time.perf_counter(), None
@@ -143,7 +144,9 @@ def lost_row(swept: SweptSession, case: StudyCase, reason: str) -> Row:
 
 def _first_cells(swept: SweptSession, case: StudyCase) -> Row:
     cells = {k: toml_value(v) if k in swept.as_text else v for k, v in case.settings.items()}
-    return {"case": case.name} | cells
+    changes = [*swept.overrides, *(f"{k}={toml_value(v)}" for k, v in case.settings.items())]
+    command = ["hilrt", "run", swept.path, *(word for text in changes for word in ("--set", text))]
+    return {"case": case.name} | cells | {"command": shlex.join(command)}
 
 
 def mixed_keys(cases: Iterable[StudyCase]) -> tuple[str, ...]:

@@ -149,7 +149,8 @@ def sweep(
     read(override(file, settings[0]), pace="asap")  # a key that does not exist fails here
     folder = Path(out) if out is not None else Path("sweeps") / file.path.stem
     basis = basis_of(file)
-    cases = list({case.name: case for case in (named(basis, one) for one in settings)}.values())
+    designed = [named(basis, one) for one in settings]
+    cases = list({case.name: case for case in designed}.values())
     about = AboutSweep(
         FORMAT,
         str(file.path),
@@ -159,7 +160,7 @@ def sweep(
         list(dict.fromkeys(key for one in settings for key in one)),
         design if not isinstance(vary, (str, Path)) else "cases",
         seed,
-        [case.name for case in cases],
+        [case.name for case in designed],
     )
     _claim(folder, about)
     swept = SweptSession(

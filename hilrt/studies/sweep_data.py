@@ -42,7 +42,7 @@ class AboutSweep(msgspec.Struct, frozen=True):
     design : str
     seed : int
     cases : list of str
-        Names of the cases of the design, in its order.
+        Names of the cases of the design, in its order; some designs repeat cases.
     """
 
     format: str
@@ -109,7 +109,7 @@ def load_sweep(folder: str | Path) -> pd.DataFrame:
     -------
     DataFrame
         A row per case, see docs/studies.md; ``frame.attrs`` has ``axes`` (the keys that vary),
-        ``session`` and ``design``.
+        ``session``, ``design`` and ``cases`` (names in the order of the design).
 
     Raises
     ------
@@ -121,7 +121,7 @@ def load_sweep(folder: str | Path) -> pd.DataFrame:
     if about is None:
         raise RecordError(f"{folder}: is no folder of a sweep: it has no {ABOUT}")
     frame: pd.DataFrame = _joined(folder, about).to_pandas()
-    frame.attrs = {"axes": about.axes, "session": about.session, "design": about.design}
+    frame.attrs = {name: getattr(about, name) for name in ("axes", "session", "design", "cases")}
     return frame
 
 
@@ -134,7 +134,7 @@ def _joined(folder: Path, about: AboutSweep) -> pa.Table:
         return pa.table({"case": pa.array([], pa.string()), "verdict": pa.array([], pa.string())})
     rows = pa.concat_tables(tables, promote_options="permissive")
     place = {name: i for i, name in enumerate(rows["case"].to_pylist())}
-    return rows.take([place[name] for name in about.cases if name in place])
+    return rows.take([place[name] for name in dict.fromkeys(about.cases) if name in place])
 
 
 def _parts(folder: Path, columns: list[str] | None = None) -> list[pa.Table]:

@@ -1,0 +1,209 @@
+"""``sweep.html``: a sweep as one page, readable without a network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from bokeh.models import ColumnDataSource, HoverTool, LogColorMapper
+from bokeh.models.annotations import ColorBar
+from bokeh.palettes import Viridis256
+from bokeh.plotting import figure
+
+from hilrt.analyze.figure_style import COLOURS, Drawing, legend_above, literal, plain
+from hilrt.analyze.report_page import escape, render, table, tables_html
+from hilrt.files.text import write_whole
+from hilrt.session.result import VERDICTS
+from hilrt.studies.sensitivity_indices import Found, find_sensitivities_of
+from hilrt.studies.sweep_data import load_sweep
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PAGE: Final = "sweep.html"
+#: Rows of the tables, and pairs of keys that have a map.
+BEST, LISTED, MAPS = 12, 500, 3
+#: Colours of verdicts: good, degraded, unreliable.
+_OF_VERDICT: Final = dict(zip(VERDICTS, (COLOURS[2], COLOURS[1], COLOURS[7]), strict=True))
+
+
+def write_sweep_page(folder: Path) -> Path:
+    """Write the page of a sweep's folder; `RecordError` if there is no sweep."""
+    frame = load_sweep(folder)
+    found = find_sensitivities_of(frame)
+    ranked = ranked_cases(frame)
+    parts: list[str | Drawing] = [tables_html([_best(ranked), *_failures(frame)])]
+    parts += draw_sweep(frame)
+    parts += [tables_html([_sensitivities(found)]), _all_cases(ranked)]
+    title = f"Sweep of {Path(frame.attrs['session']).name}"
+    path = folder / PAGE
+    write_whole(path, render(title, _head(frame, found), [part for part in parts if part]))
+    return path
+
+
+def ranked_cases(frame: pd.DataFrame) -> pd.DataFrame:
+    """Cases from the best on: by their verdict, then by their error, then by their cost."""
+    place = {verdict: i for i, verdict in enumerate(VERDICTS)}
+    order = frame.assign(_place=frame["verdict"].map(place).fillna(len(VERDICTS)))
+    known = [name for name in ("error", "cost") if name in frame]
+    return order.sort_values(["_place", *known]).drop(columns="_place")
+
+
+def pareto_front(cost: np.ndarray[Any, Any], error: np.ndarray[Any, Any]) -> list[int]:
+    """Positions of the points that no other beats in both, by rising cost; NaN is none."""
+    front: list[int] = []
+    best = np.inf
+    for i in np.lexsort((error, cost)).tolist():
+        if error[i] < best and np.isfinite(cost[i]):
+            best = error[i]
+            front.append(i)
+    return front
+
+
+def draw_sweep(frame: pd.DataFrame) -> list[Drawing]:
+    """Cost and error with their front, the error over each key, and maps over two of them."""
+    if "error" not in frame:
+        return []
+    done = frame[(frame["error"] > 0.0) & (frame["cost"] > 0.0)]
+    keys = [key for key in frame.attrs["axes"] if done[key].nunique() > 1]
+    if len(done) < 2 or not keys:
+        return []
+    numeric = [key for key in keys if done[key].dtype.kind in "if"]
+    drawings = [_trade(done, keys)]
+    drawings += [_profile(done, key, keys) for key in numeric]
+    drawings += [_map(done, *pair, keys) for pair in islice(combinations(numeric, 2), MAPS)]
+    return drawings
+
+
+def _figure(x: str, y: str, **options: Any) -> Any:
+    plot = figure(
+        height=360,
+        sizing_mode="stretch_width",
+        x_axis_label=literal(x),
+        y_axis_label=literal(y),
+        tools="pan,box_zoom,wheel_zoom,reset,save",
+        active_scroll=None,
+        output_backend="canvas",
+        **options,
+    )
+    plain(plot)
+    return plot
+
+
+def _source(frame: pd.DataFrame, keys: Sequence[str]) -> ColumnDataSource:
+    kept = dict.fromkeys(["case", "verdict", "error", "cost", "command", *keys])
+    data = {name: frame[name].to_numpy() for name in kept}
+    data["colour"] = frame["verdict"].map(_OF_VERDICT).fillna(COLOURS[7]).to_numpy()
+    return ColumnDataSource(data)
+
+
+def _hover(plot: Any, keys: Sequence[str], cells: Any) -> None:
+    shown = [(key, f"@{{{key}}}") for key in [*keys, "verdict", "error", "cost", "command"]]
+    plot.add_tools(HoverTool(renderers=[cells], tooltips=shown))
+
+
+def _trade(frame: pd.DataFrame, keys: Sequence[str]) -> Drawing:
+    axes = {"x_axis_type": "log", "y_axis_type": "log"}
+    plot = _figure("cost: s per s of session time", "largest relative estimated error", **axes)
+    for verdict, colour in _OF_VERDICT.items():
+        part = frame[frame["verdict"] == verdict]
+        if len(part):
+            source = _source(part, keys)
+            cells = plot.scatter(
+                "cost",
+                "error",
+                source=source,
+                size=6,
+                color=colour,
+                alpha=0.6,
+                legend_label=verdict,
+            )
+            _hover(plot, keys, cells)
+    cost, error = frame["cost"].to_numpy(np.float64), frame["error"].to_numpy(np.float64)
+    front = pareto_front(cost, error)
+    plot.line(cost[front], error[front], color=COLOURS[0], line_width=2, legend_label="front")
+    legend_above(plot)
+    note = "No case on the front has another that is both cheaper and less wrong."
+    return Drawing("Cost and error", note, plot)
+
+
+def _profile(frame: pd.DataFrame, key: str, keys: Sequence[str]) -> Drawing:
+    plot = _figure(key, "largest relative estimated error", y_axis_type="log")
+    cells = plot.scatter(
+        key, "error", source=_source(frame, keys), size=5, color="colour", alpha=0.6
+    )
+    _hover(plot, keys, cells)
+    return Drawing(f"Error over {key}", "Colours are those of the verdicts above.", plot)
+
+
+def _map(frame: pd.DataFrame, x: str, y: str, keys: Sequence[str]) -> Drawing:
+    plot = _figure(x, y)
+    low, high = float(frame["error"].min()), float(frame["error"].max())
+    mapper = LogColorMapper(palette=Viridis256, low=low, high=max(high, low * 1.001))
+    # The worst first, so that where cases lie on each other the best is seen.
+    source = _source(frame.sort_values("error", ascending=False), keys)
+    colour = {"field": "error", "transform": mapper}
+    cells = plot.scatter(x, y, source=source, size=11, marker="square", color=colour)
+    _hover(plot, keys, cells)
+    plot.add_layout(ColorBar(color_mapper=mapper, title="error"), "right")
+    return Drawing(f"Error over {x} and {y}", "Of cases at one place the best is shown.", plot)
+
+
+def _head(frame: pd.DataFrame, found: Found) -> str:
+    counts = frame["verdict"].replace("", "without a result").value_counts()
+    missing = len(set(frame.attrs["cases"])) - len(frame)
+    words = ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items())
+    lines = [
+        f"{len(frame):,} cases: {words}" + (f"; {missing:,} are missing" if missing else ""),
+        "error: the largest relative estimated error of a coupling signal, not the true error; "
+        "cost: processor time of a case on the machine that ran it.",
+        *found.notes,
+    ]
+    return "".join(f"<p>{escape(line)}</p>" for line in lines)
+
+
+def _best(ranked: pd.DataFrame) -> str:
+    return _cases(
+        "Best settings", ranked.head(BEST), "Of the cases that were run; by verdict, error."
+    )
+
+
+def _all_cases(ranked: pd.DataFrame) -> str:
+    note = f"The best {LISTED:,} of {len(ranked):,}; all are in sweep.parquet."
+    shown = _cases("Cases", ranked.head(LISTED), note if len(ranked) > LISTED else "")
+    return f"<details><summary>All cases, and the command of each</summary>{shown}</details>"
+
+
+def _cases(heading: str, frame: pd.DataFrame, note: str) -> str:
+    names = [*frame.attrs["axes"], "verdict", "error", "cost", "command"]
+    names = [name for name in names if name in frame]
+    rows = [[_cell(value) for value in row] for row in frame[names].itertuples(index=False)]
+    words = [i for i, name in enumerate(names) if name in ("verdict", "command")]
+    return table(heading, names, rows, note=note, text=words)
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _failures(frame: pd.DataFrame) -> list[str]:
+    reasons = frame["failure"][frame["failure"] != ""].value_counts().head(BEST)
+    rows = [[f"{count:,}", str(reason)] for reason, count in reasons.items()]
+    return [table("Cases that did not reach their end", ["cases", "why"], rows, text=[1])]
+
+
+def _sensitivities(found: Found) -> str:
+    rows = [
+        [s.output, s.key, s.method, f"{s.value:.3g}", f"{s.low:.3g} … {s.high:.3g}"]
+        for s in sorted(found.sensitivities, key=lambda s: (s.output, -s.value))
+    ]
+    note = (
+        "Of the logarithm of the output. Sobol': share of its variance, interactions included. "
+        "Morris: decades when the key alone changes. PAWN: 0 to 1, beside the range that a key "
+        "reaches that does nothing: within it, nothing is known."
+    )
+    columns = ["output", "key", "method", "index", "95 % interval, or nothing"]
+    return table("Which key matters", columns, rows, note=note, text=[0, 1, 2])
