@@ -46,6 +46,8 @@ class Sensitivities(NamedTuple):
         They hold for any state.
     of_reference : bool
         A model beside a subsystem was probed in its place.
+    memory : sequence of float
+        By subsystem: longest time constant where it is known and damped, s; else 0.
     """
 
     states: int
@@ -56,6 +58,7 @@ class Sensitivities(NamedTuple):
     fineness: list[float]
     linear: bool = False
     of_reference: bool = False
+    memory: Sequence[float] = ()
 
     def without_loop(self) -> Sensitivities:
         """The same where the coupled system's answers do not hold."""
@@ -69,19 +72,19 @@ def sensitivities_of(
 
     Reference models count only where they make the whole loop known.
     """
-    fineness = np.ones(len(network.inputs))
+    fineness, memory = np.ones(len(network.inputs)), [0.0] * len(models)
     direct: list[tuple[int, int, float]] = []
     known: list[int] = []
     for s, model in enumerate(models):
         if model is None:
             continue
         rows, columns = network.outputs.slices[s], network.inputs.slices[s]
-        fineness[columns] = model.fineness
+        fineness[columns], memory[s] = model.fineness, _memory(model.A)
         known += [i for i in range(rows.start, rows.stop) if i - rows.start not in model.lacking]
         for i, j in np.argwhere(model.D != 0.0).tolist():
             if network.connected[columns.start + j]:
                 direct.append((rows.start + i, columns.start + j, float(model.D[i, j])))
-    found = Sensitivities(0, [], [], direct, known, fineness.tolist())
+    found = Sensitivities(0, [], [], direct, known, fineness.tolist(), memory=memory)
     loop = _discretized(network, models, step)
     if loop is None:
         own = [None if model is None or model.of_reference else model for model in models]
@@ -95,6 +98,12 @@ def sensitivities_of(
         linear=linear,
         of_reference=any(model is not None and model.of_reference for model in models),
     )
+
+
+def _memory(A: Floats) -> float:
+    """Longest time constant of ``x' = A x``, s; 0 where it has none or does not die out."""
+    slowest = np.linalg.eigvals(A).real.max(initial=-np.inf)
+    return float(-1.0 / slowest) if -np.inf < slowest < 0.0 else 0.0
 
 
 def _entries(matrix: Floats, of_input: int) -> list[tuple[int, int, int, float]]:

@@ -27,6 +27,9 @@ CLEAR_OF_NOISE = 5.0
 log = logging.getLogger("hilrt.solver")
 #: Answers to a ramp below this share of the largest say nothing of how finely it is followed.
 _CLEAR = 1e-3
+#: A step is exact where it is off by less than this share of what one explicit Euler step is off
+#: by; and the rounding of what was tried out, relative to the largest answer.
+EXACT, _ROUNDING = 0.1, 1e-7
 
 
 class CannotGoOn(SolverError):
@@ -123,6 +126,8 @@ def _differentiated(hosted: HostedSolver, u: Floats, h: float, within: float) ->
     model = LinearModel(A, B, C, D, np.ones(nu), found.linear)
     if not all(np.isfinite(matrix).all() for matrix in model[:4]):
         raise CannotLinearise("its answers to its inputs are not finite")
+    if _exact_when_held(model, whole[:nx, : nx + nu], h):
+        return model  # reading a held input once loses nothing: holding it is the coupling's
     return model._replace(fineness=_fineness(A, B, whole[:nx, nx + nu :], h))
 
 
@@ -140,6 +145,29 @@ def _outputs(short: Floats, nx: int) -> tuple[Floats, Floats]:
     D = short[nx:, nx:] - C @ short[:nx, nx:]
     D[np.abs(D) < 1e-6 * np.abs(short[nx:, nx:]).max(initial=0.0)] = 0.0
     return C.astype(np.float64), D
+
+
+def _exact_when_held(model: LinearModel, step: Floats, h: float) -> bool:
+    """Whether the state follows held inputs exactly over a step of the length `h` [s].
+
+    Such a solver may read its inputs at the step's beginning alone and integrate exactly all the
+    same, as an exponential does. `step`, shape (nx, nx + nu), is the answer of its state to state
+    and inputs. About a point of a nonlinear solver the answer to the inputs is none of a constant
+    system, and does not count.
+    """
+    A, B = model.A, model.B
+    transition, (held, _) = discretize(A, B, h, 1)
+    nx = len(A)
+    pairs = [(step[:, :nx], transition, np.eye(nx) + h * A)]
+    if model.linear:
+        pairs.append((step[:, nx:], held, h * B))
+    for found, exact, euler in pairs:
+        noise = _ROUNDING * np.abs(exact).max(initial=0.0)
+        if np.abs(found - exact).max(initial=0.0) > (
+            EXACT * np.abs(exact - euler).max(initial=0.0) + noise
+        ):
+            return False
+    return True
 
 
 def _fineness(A: Floats, B: Floats, ramp: Floats, h: float) -> Floats:

@@ -209,7 +209,9 @@ def _accumulated(network: Network, plan: Plan, state: State) -> Floats:
     growth changed by ``w² tau / 2`` (the perturbation of ``m x'' = -k x(t - tau)``), and a motion
     is then wrong by that share per second since its start. With the disturbance ``-tau u'`` of an
     input, ``w² tau`` is the mean of ``-du u'`` over the variance of u; of one subsystem's inputs
-    the largest counts, and those of the subsystems in a loop add up.
+    the largest counts, and those of the subsystems in a loop add up. A loop with a member that a
+    trial has shown to be damped forgets by half of that; a motion that lasts longer is driven from
+    within.
     """
     owner, inputs = network.inputs.owner, state.inputs
     n, found = len(network.subsystems), np.zeros(len(network.outputs))
@@ -231,10 +233,14 @@ def _accumulated(network: Network, plan: Plan, state: State) -> Floats:
     remembered = _remembered(state.outputs)
     for s in np.flatnonzero(lagging[None, :] @ (reach & reach.T)):
         loop, mine = reach[s] & reach[:, s], network.outputs.owner == s
-        rate, longest = 0.5 * strongest[loop].sum(), math.inf
-        if driven[loop].any() or (takes[loop].any(axis=0) & ~loop).any():
-            turns = math.sqrt(strongest[loop].max() / plan.session["step"][0])
-            longest = MOST_RADIANS / max(turns, TINY)
+        rate, decay = 0.5 * strongest[loop].sum(), 0.0
+        memory = plan.subsystems["memory"][loop]
+        if (memory > 0.0).any():  # half of its damping, where another member has as much energy
+            decay = 0.5 / memory[memory > 0.0].min()
+        outlasted = decay * remembered[mine].max(initial=0.0) > 1.0
+        if outlasted or driven[loop].any() or (takes[loop].any(axis=0) & ~loop).any():
+            decay += math.sqrt(strongest[loop].max() / plan.session["step"][0]) / MOST_RADIANS
+        longest = 1.0 / max(decay, TINY)
         found[mine] = rate * np.minimum(remembered[mine], longest)
     return found
 

@@ -267,6 +267,8 @@ def _fill_sensitivities(plan: Plan, known: Sensitivities | None) -> None:
         plan.inputs["fineness"] = 1.0
         return
     plan.inputs["fineness"] = known.fineness
+    if known.memory:  # logs of earlier versions have none
+        plan.subsystems["memory"] = known.memory
     plan.session["error_states"] = known.states
     plan.session["error_linear"] = known.linear
     plan.session["error_of_reference"] = known.of_reference

@@ -141,6 +141,7 @@ def _answers(plan: Plan) -> Sensitivities:
         fineness=plan.inputs["fineness"].tolist(),
         linear=bool(plan.session["error_linear"][0]),
         of_reference=bool(plan.session["error_of_reference"][0]),
+        memory=plan.subsystems["memory"].tolist(),
     )
 
 

@@ -83,6 +83,7 @@ SUBSYSTEMS: Final = np.dtype(
         # What was found before the start: its steps must not be repeated; no output of it answers
         ("steps_final", "i8"),
         ("inputs_ignored", "i8"),
+        ("memory", "f8"),  # longest time constant where its trial shows it damped, s; else 0
         ("holds_when_late", "i8"),  # late policy "hold"
         ("predicts_when_late", "i8"),  # late policy "predict"
         ("max_misses", "i8"),  # due points in a row that an output may be without a usable sample
