@@ -136,8 +136,8 @@ def _corrections(session: Stepping, kind: str) -> dict[str, Any]:
     network = session.network
     ny, nu = len(network.outputs), len(network.inputs)
     if kind == "feedthrough":
-        D = np.where(network.feedthrough, -100.0, 0.0)
-        return {"feedthrough": build_feedthrough(D, network.L)}
+        D = -100.0 * network.feedthrough.dense()
+        return {"feedthrough": build_feedthrough(D, network.L.dense())}
     outputs, inputs = network.outputs.slices[0], network.inputs.slices[0]
     gamma = np.full((2, outputs.stop, inputs.stop), -50.0)
     assert (outputs.start, inputs.start, gamma.shape[1] <= ny, gamma.shape[2] <= nu) == (0, 0, 1, 1)

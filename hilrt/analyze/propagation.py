@@ -128,7 +128,9 @@ class SessionScheme:
             gamma = build_model(net, self.y0, found).state.gamma
         except ValueError as error:
             raise ConfigError(f"[[bonds]] method = 'model': {error}") from None
-        return corrector_matrices(coupling_by_order(net), gamma, found.alpha, net.feedthrough)
+        return corrector_matrices(
+            coupling_by_order(net), gamma, found.alpha, net.feedthrough.dense() != 0.0
+        )
 
     def describe_order(self) -> str:
         """Degree of the extrapolation, as text."""

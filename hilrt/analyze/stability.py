@@ -76,7 +76,7 @@ def coupling_by_order(network: Network) -> dict[int, Floats]:
     connections, parts = network.connections, {}
     for order in np.unique(connections.order):
         own = connections.order == order
-        part = np.zeros_like(network.L)
+        part = np.zeros(network.L.shape)
         index = connections.targets()[own], connections.source[own]
         np.add.at(part, index, connections.gain[own])
         parts[int(order)] = part

@@ -158,9 +158,10 @@ def check(
     for name, link_class in classes.items():
         _check_subsystem(session, name, link_class, descriptions[name], topology, findings)
     topology = check_sequences(topology, findings)
+    connected = {connection.target for connection in topology.tables.connections}
     for name, known in topology.ports.items():
         if known is not None:
-            _check_inputs(topology, name, known, findings)
+            _check_inputs(topology, name, known, connected, findings)
     for check_part in _PARTS:
         check_part(topology, findings)
     check_references(topology, session.folder, classes, code, findings)
@@ -291,7 +292,9 @@ def _ports(
     return ports
 
 
-def _check_inputs(topology: Topology, name: str, ports: Ports, findings: Findings) -> None:
+def _check_inputs(
+    topology: Topology, name: str, ports: Ports, connected: Collection[str], findings: Findings
+) -> None:
     """Every input: known, bounded where a bench needs it, connected or given a value."""
     options = topology.tables.subsystems[name].inputs
     known = {port.name: port for port in ports.inputs}
@@ -305,7 +308,6 @@ def _check_inputs(topology: Topology, name: str, ports: Ports, findings: Finding
                 reason or f"subsystem {name!r} has no such input{nearest(key, known)}",
                 "remove it" if reason else "rename or remove it",
             )
-    connected = {connection.target for connection in topology.tables.connections}
     for port in ports.inputs:
         entry = options.get(port.name) or InputOptions()
         table = f"subsystems.{name}.inputs.{port.name}"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import graphlib
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -21,6 +23,8 @@ from hilrt.errors import ConfigError
 from hilrt.solver import Port, Ports
 from hilrt.tables.network import build_network
 
+#: Algebraic loops that are named: the search for each goes through all ports.
+MOST_LOOPS = 20
 #: Tables that are lists of tables, or hold one.
 _WITH_LISTS = (*LISTS, "record")
 
@@ -89,6 +93,23 @@ class Topology:
     wrong_starts: dict[str, str] = field(default_factory=dict)
     unsupported_variables: dict[str, str] = field(default_factory=dict)
 
+    @cached_property
+    def connections_from(self) -> dict[str, list[tuple[int, Connection]]]:
+        """Connections with their positions in the file, by their sources."""
+        found: dict[str, list[tuple[int, Connection]]] = defaultdict(list)
+        for i, connection in enumerate(self.tables.connections):
+            found[connection.source].append((i, connection))
+        return found
+
+    @cached_property
+    def _by_name(self) -> dict[str, tuple[dict[str, Port], dict[str, Port]]]:
+        """Inputs and outputs of the subsystems that are known, by their names."""
+        return {
+            name: ({p.name: p for p in known.inputs}, {p.name: p for p in known.outputs})
+            for name, known in self.ports.items()
+            if known is not None
+        }
+
     def units(self, direction: Direction) -> dict[str, str]:
         """Unit of every element of the outputs, or inputs, that are known, by its name in the log.
 
@@ -123,8 +144,7 @@ class Topology:
         known = self.ports[subsystem]
         if known is None:
             return Place(subsystem, name, None)
-        inputs = {port.name: port for port in known.inputs}
-        outputs = {port.name: port for port in known.outputs}
+        inputs, outputs = self._by_name[subsystem]
         wanted, other = (outputs, inputs) if direction == "output" else (inputs, outputs)
         if name in wanted:
             return Place(subsystem, name, None if text in self.unclear else wanted[name])
@@ -226,8 +246,8 @@ def _check_partner(
     """One connection of gain +1 from a bond's output to the bond's other subsystem."""
     found = [
         (i, connection)
-        for i, connection in enumerate(topology.tables.connections)
-        if connection.source == source and connection.target.partition(".")[0] == subsystem
+        for i, connection in topology.connections_from.get(source, ())
+        if connection.target.partition(".")[0] == subsystem
     ]
     if len(found) != 1:
         findings.error(
@@ -374,15 +394,22 @@ def check_loops(topology: Topology, findings: Findings) -> None:
                         "correct the model's ports",
                     )
             through[f"{subsystem}.{port.name}"] = {f"{subsystem}.{n}" for n in port.feedthrough}
+    sources: dict[str, set[str]] = defaultdict(set)
+    for connection in topology.tables.connections:
+        sources[connection.target].add(connection.source)
     graph = {
-        output: {c.source for c in topology.tables.connections if c.target in needed}
+        output: {source for target in needed for source in sources.get(target, ())}
         for output, needed in through.items()
     }
-    while True:
+    for found in range(MOST_LOOPS + 1):
         try:
             graphlib.TopologicalSorter(graph).prepare()
         except graphlib.CycleError as error:
             cycle: list[str] = error.args[1]  # first and last are the same; each feeds the next
+            if found == MOST_LOOPS:
+                more = f"there are more than {MOST_LOOPS} algebraic loops; the others are not named"
+                findings.warn("connections", "", None, more, "break those that are named first")
+                return
             findings.warn(
                 "connections",
                 "",

@@ -17,6 +17,7 @@ from hilrt.tables.model import Model, no_model_plan, no_model_state
 from hilrt.tables.network import Network
 from hilrt.tables.ports import Bools
 from hilrt.tables.record import Table, table
+from hilrt.tables.relation import Relation
 
 #: Coupling variables of a session with Jacobians. The correction of its outputs is one system of
 #: equations: in a ring of 64 subsystems with 8 variables each it took 31 us of each step, and
@@ -176,9 +177,8 @@ def _fill_settings(settings: Table, jacobians: Jacobians, order: int, limits: Li
 
 
 def _dependencies(network: Network) -> Table:
-    pairs = np.argwhere(network.feedthrough)
-    found = table(rows.DEPENDENCIES, len(pairs))
-    found["output"], found["input"] = pairs.T
+    found = table(rows.DEPENDENCIES, len(network.feedthrough))
+    found["output"], found["input"] = network.feedthrough.row, network.feedthrough.column
     return found
 
 
@@ -243,10 +243,9 @@ def _build_identification(
     return model
 
 
-def _noise_paths(L: Floats) -> Table:
-    inputs, outputs = np.nonzero(L)
-    found = table(rows.NOISE_PATHS, len(inputs))
-    found["input"], found["output"], found["square"] = inputs, outputs, L[inputs, outputs] ** 2
+def _noise_paths(L: Relation) -> Table:
+    found = table(rows.NOISE_PATHS, len(L))
+    found["input"], found["output"], found["square"] = L.row, L.column, L.weight**2
     return found
 
 

@@ -120,7 +120,7 @@ def _discretized(
     try:
         with np.errstate(all="ignore"):  # what a peer says of itself may be out of all proportion
             loop = _closed_loop(network, models)
-            if loop is None or not 0 < len(loop.A) <= MOST_STATES:
+            if loop is None:
                 return None
             A, B = discretize(loop.A, loop.B, step, 0)
     except ValueError:
@@ -136,14 +136,17 @@ def _closed_loop(network: Network, models: Sequence[LinearModel | None]) -> Line
     A subsystem that takes nothing from others has no error, and one that gives nothing passes none
     on: only of the others a model is needed.
     """
+    gives, takes = np.zeros((2, len(models)), dtype=bool)
+    gives[network.outputs.owner[network.L.column]] = True
+    takes[network.inputs.owner[network.connected]] = True
+    if any(model is None and gives[s] and takes[s] for s, model in enumerate(models)):
+        return None
+    if not 0 < sum(len(model.A) for model in models if model is not None) <= MOST_STATES:
+        return None
     parts = []
     for s, model in enumerate(models):
         rows, columns = network.outputs.slices[s], network.inputs.slices[s]
         nu, ny = columns.stop - columns.start, rows.stop - rows.start
-        gives = bool((network.L[:, rows] != 0.0).any())
-        takes = bool(network.connected[columns].any())
-        if model is None and gives and takes:
-            return None
         if model is None:
             none = np.zeros((0, 0))
             parts.append(
@@ -151,12 +154,12 @@ def _closed_loop(network: Network, models: Sequence[LinearModel | None]) -> Line
             )
         else:
             parts.append(LinearSubsystem(model.A, model.B, model.C, model.D))
-    whole = block_diagonal(parts)
-    through = np.eye(len(network.inputs)) - network.L @ whole.D
+    whole, L = block_diagonal(parts), network.L.dense()
+    through = np.eye(len(network.inputs)) - L @ whole.D
     if abs(np.linalg.det(through)) < _REGULAR:
         return None
     M = np.linalg.inv(through)
-    back = M @ network.L @ whole.C
+    back = M @ L @ whole.C
     loop = LinearSubsystem(
         whole.A + whole.B @ back, whole.B @ M, whole.C + whole.D @ back, whole.D @ M
     )

@@ -26,8 +26,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-import numpy as np
-
 from hilrt.tables.network import Network
 from hilrt.tables.ports import Bools, Ints
 
@@ -120,7 +118,7 @@ def bond_mu(network: Network, b: int, physical: Bools) -> Mu:
     table = bonds.tables[b].correction
     if table.mu is not None:
         return Mu(table.mu, "as given")
-    elements = bonds.of_element == b
+    elements = bonds.elements(b)
     effort, flow = bonds.effort[elements], bonds.flow[elements]
     sides = network.outputs.owner[[effort[0], flow[0]]]
     reason = _beyond_two_subsystems(network, b, sides)
@@ -128,15 +126,14 @@ def bond_mu(network: Network, b: int, physical: Bools) -> Mu:
         return Mu(None, reason)
     if physical[sides].any():
         return Mu(None, "a bench takes part")
-    through = network.feedthrough[effort].any(axis=0)
-    targets = connections.targets()
+    through = sorted({int(u) for y in effort for u in network.feedthrough.neighbours(y)})
     return derive_mu(
         residual=table.residual,
         effort_every=int(network.every[sides[0]]),
         flow_every=int(network.every[sides[1]]),
-        effort_order=int(connections.order[np.isin(targets, bonds.effort_input[elements])].max()),
-        feedthrough_orders=[int(order) for order in connections.order[through[targets]]],
-        flow_feedthrough=bool(network.feedthrough[flow].any()),
+        effort_order=max(connections.orders_at(bonds.effort_input[elements].tolist())),
+        feedthrough_orders=connections.orders_at(through),
+        flow_feedthrough=bool(network.feedthrough.in_row[flow].any()),
     )
 
 
@@ -159,14 +156,11 @@ def spurious_share(network: Network, b: int, physical: Bools) -> float:
 
 def _beyond_two_subsystems(network: Network, b: int, sides: Ints) -> str:
     """Reason why a bond is not the only one between two isolated subsystems; empty if it is."""
-    bonds, owner = network.bonds, network.outputs.owner
-    if len(bonds.tables[b].efforts) > 1:
+    if len(network.bonds.tables[b].efforts) > 1:
         return "several efforts add up"
-    pairs = np.sort(np.stack((owner[bonds.effort], owner[bonds.flow])), axis=0)
-    same = (pairs == np.sort(sides)[:, None]).all(axis=0)
-    if len(set(bonds.of_element[same].tolist())) > 1:
+    pair: list[int] = sides.tolist()
+    if network.bonds_between[min(pair), max(pair)] > 1:
         return "several bonds join the two subsystems"
-    into = np.isin(network.inputs.owner[network.connections.targets()], sides)
-    if not np.isin(owner[network.connections.source[into]], sides).all():
+    if any(giver not in pair for s in pair for giver in network.givers.neighbours(s)):
         return "more than two subsystems take part"
     return ""

@@ -153,7 +153,7 @@ class Inbox:
         self._name, self._s, self._ending = name, s, ending
         # Views are filled in half the time that parts of an array are assigned to, and read or
         # written through a memoryview a number takes a third of it.
-        rows, channels = inboxes.subsystems, inboxes.channels
+        rows, channels = inboxes.subsystems.view(np.ndarray), inboxes.channels
         fields = INBOX.names or ()
         self._row: dict[str, Any] = {field: memoryview(rows[field][s : s + 1]) for field in fields}
         self._answered = memoryview(channels["answered"][s : s + 1])

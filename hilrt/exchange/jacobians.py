@@ -18,6 +18,8 @@ from hilrt.tables.network import Network
 
 #: A step this much shorter than the session's leaves only the direct feedthrough.
 INSTANT = 1e-6
+#: Coupling variables of a session with correction by feedthrough, whose matrices are dense.
+MAX_FEEDTHROUGH = 2048
 #: Why a trial has found no Jacobian.
 NOT_PROBED = "it cannot restore its state, or answers differently to the same step"
 
@@ -69,13 +71,19 @@ async def find_feedthrough(
     efforts, _ = bond_sides(network, "feedthrough")
     if not efforts:
         return None
-    D = np.zeros((len(network.outputs), len(network.inputs)))
+    shape = len(network.outputs), len(network.inputs)
+    if sum(shape) > MAX_FEEDTHROUGH:
+        raise ConfigError(
+            f"[[bonds]] method = 'feedthrough': the session has {sum(shape)} coupling variables, "
+            f"this correction at most {MAX_FEEDTHROUGH}; correct the bonds by energy instead"
+        )
+    D = np.zeros(shape)
     for s in sorted(efforts):
         rows, columns = network.outputs.slices[s], network.inputs.slices[s]
         D[rows, columns] = await _feedthrough_of(links[s], tables, u0[columns], _shape(network, s))
     D[~network.corrected_efforts("feedthrough")] = 0.0
     try:
-        return build_feedthrough(D, network.L)
+        return build_feedthrough(D, network.L.dense())
     except ValueError as error:
         raise ConfigError(f"[[bonds]] method = 'feedthrough': {error}; correct one side") from None
 

@@ -11,7 +11,7 @@ from hilrt.config.structs import Session
 from hilrt.coupling.closed_loop import Sensitivities, sensitivities_of
 from hilrt.link import LinearModel, Link
 from hilrt.solver import Floats
-from hilrt.tables.network import Network
+from hilrt.tables.network import MOST_TRIED, Network
 
 #: From the number of a subsystem, its macro step [s] and its inputs, shape (nu,), to the answers of
 #: its reference model; None where it has none that can be tried out.
@@ -21,7 +21,9 @@ Reference = Callable[[int, float, Floats], LinearModel | None]
 async def find_sensitivities(
     network: Network, tables: Session, links: Sequence[Link], u0: Floats, reference: Reference
 ) -> Sensitivities:
-    """What the subsystems answer to their inputs, as far as it can be tried out.
+    """Try out what the subsystems answer to their inputs, as far as that is possible.
+
+    Beyond `MOST_TRIED` coupled outputs no subsystem is tried out.
 
     Parameters
     ----------
@@ -32,11 +34,13 @@ async def find_sensitivities(
     reference : callable
         Asked for what cannot be tried out itself.
     """
-    models = []
-    for s, link in enumerate(links):
+    models: list[LinearModel | None] = []
+    few = np.count_nonzero(network.L.transposed.in_row) <= MOST_TRIED
+    for s, link in enumerate(links if few else ()):
         h, inputs = float(network.every[s]) * tables.master.step, network.inputs.slices[s]
         found = None if link.physical else await link.linear_model(h, u0[inputs])
         models.append(reference(s, h, u0[inputs]) if found is None else found)
+    models += [None] * (len(links) - len(models))
     return sensitivities_of(_without_demands(network, tables), models, tables.master.step)
 
 
@@ -46,7 +50,5 @@ def _without_demands(network: Network, tables: Session) -> Network:
     Neither does an error of what they read go round through them.
     """
     of_sequence = np.array([tables.subsystems[name].is_sequence for name in network.subsystems])
-    passed = network.L.copy()
-    passed[:, of_sequence[network.outputs.owner]] = 0.0
-    passed[of_sequence[network.inputs.owner]] = 0.0
-    return replace(network, L=passed)
+    inputs, outputs = ~of_sequence[network.inputs.owner], ~of_sequence[network.outputs.owner]
+    return replace(network, L=network.L.where(inputs, outputs))

@@ -112,15 +112,15 @@ class Trial:
 def _efforts(network: Network, b: int) -> list[tuple[int, int]]:
     """Element and output of everything that adds up to the efforts of bond `b`."""
     bonds = network.bonds
-    elements = np.flatnonzero(bonds.of_element == b)
-    first = [(int(i), int(bonds.effort[i])) for i in elements]
-    more = [(int(i), int(o)) for o, i in zip(bonds.more, bonds.more_of, strict=True)]
-    return first + [(i, output) for i, output in more if i in elements]
+    elements = bonds.elements(b)
+    first = [(i, int(bonds.effort[i])) for i in _span(elements)]
+    own = np.flatnonzero((bonds.more_of >= elements.start) & (bonds.more_of < elements.stop))
+    return first + [(int(bonds.more_of[k]), int(bonds.more[k])) for k in own]
 
 
 def sides_of(network: Network, b: int) -> set[int]:
     """Subsystems on both sides of bond `b`."""
-    flows = network.bonds.flow[network.bonds.of_element == b].tolist()
+    flows = network.bonds.flow[network.bonds.elements(b)].tolist()
     outputs = [output for _, output in _efforts(network, b)] + flows
     return {int(network.outputs.owner[output]) for output in outputs}
 

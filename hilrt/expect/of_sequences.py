@@ -84,8 +84,9 @@ def error_of_reads(numerics: Numerics, name: str, unit: str) -> float:
     network = numerics.network
     part = network.inputs.slices[network.subsystems.index(name)]
     units = network.inputs.units[part]
-    reads = [part.start + i for i, one in enumerate(units) if one == unit]
-    sources = (network.L[reads] != 0.0).any(axis=0)
+    reads = np.zeros(len(network.inputs), dtype=bool)
+    reads[part] = [one == unit for one in units]
+    sources = network.L.where(rows=reads).column
     errors = numerics.state.outputs["estimated_error"][sources]
     return float(np.max(errors, initial=0.0))
 

@@ -124,12 +124,12 @@ class StartValues:
     """
 
     def __init__(self, network: Network, tables: Session) -> None:
-        names = network.outputs.names
+        number = network.outputs.numbers
         # Stimuli have not begun: what their conditions read is not waited for.
         program = self._program = session_program(network, replace(tables, stimuli=[]))
-        self._read: Ints = np.array([names.index(n) for n in program.signals], dtype=np.intp)
+        self._read: Ints = np.array([number[n] for n in program.signals], dtype=np.intp)
         channels = program.channels
-        places = [names.index(f"{CALCULATED}.{name}") for name in channels]
+        places = [number[f"{CALCULATED}.{name}"] for name in channels]
         self._outputs: Ints = np.array(places, dtype=np.intp)
         self._registers = [register for register, _ in channels.values()]
         owner = network.outputs.owner

@@ -103,10 +103,10 @@ def check_rows(
 
 def _estimates(network: Network, acting: bool) -> list[str]:
     """Inputs whose error is estimated, with what the estimate is worth."""
-    through = network.feedthrough.any(axis=1)
+    through = network.feedthrough.in_row.copy()
     if acting:  # with its feedthrough known, an output is as if evaluated with the true inputs
         through &= ~network.corrected_efforts("feedthrough")
-    marked = ((network.L != 0.0) & through).any(axis=1)
+    marked = network.L.where(columns=through).in_row
     return [
         f"{name} (indicator)" if mark else name
         for name, mark in zip(network.inputs.names, marked, strict=True)

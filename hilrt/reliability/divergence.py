@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -42,16 +43,22 @@ def shortest_loop(network: Network, output: int) -> list[Connection]:
     back.
     """
     start = int(network.outputs.owner[output])
-    connections = [(int(a), int(b)) for b, a in zip(*np.nonzero(network.L), strict=True)]
-    first = [(a, b) for a, b in connections if a == output]
-    others = [(a, b) for a, b in connections if network.outputs.owner[a] == start]
-    return _way_back(network, connections, first, start) or _way_back(
-        network, connections, others, start
+    from_subsystem: dict[int, list[Connection]] = defaultdict(list)
+    of = network.outputs.owner[network.L.column].tolist()
+    for giver, a, b in zip(of, network.L.column.tolist(), network.L.row.tolist(), strict=True):
+        from_subsystem[giver].append((a, b))
+    others = from_subsystem[start]
+    first = [(a, b) for a, b in others if a == output]
+    return _way_back(network, from_subsystem, first, start) or _way_back(
+        network, from_subsystem, others, start
     )
 
 
 def _way_back(
-    network: Network, connections: list[Connection], first: list[Connection], start: int
+    network: Network,
+    from_subsystem: Mapping[int, list[Connection]],
+    first: list[Connection],
+    start: int,
 ) -> list[Connection]:
     """Shortest chain of connections that begins with one of `first` and ends at `start`."""
     ways = deque([connection] for connection in first)
@@ -63,5 +70,5 @@ def _way_back(
             return way
         if reached not in seen:
             seen.add(reached)
-            ways += [[*way, c] for c in connections if network.outputs.owner[c[0]] == reached]
+            ways += [[*way, c] for c in from_subsystem.get(reached, ())]
     return []

@@ -9,10 +9,11 @@ import numpy as np
 
 from hilrt.reliability.calibrated import GOOD, HIGH, LOW, UNRELIABLE
 from hilrt.solver import Floats
-from hilrt.tables.network import Network
+from hilrt.tables.network import MOST_TRIED, Network
 from hilrt.tables.plan import Plan
 from hilrt.tables.ports import Ints
 from hilrt.tables.record import Table
+from hilrt.tables.relation import Relation
 from hilrt.tables.state import State
 from hilrt.wording import OF_MODEL
 
@@ -23,6 +24,8 @@ GAIN_RANGE: Final = "gain range"
 #: A subsystem with direct feedthrough answers with what its inputs were at the step's beginning, or
 #: were extrapolated to. Where that was not tried out it is taken for a delay of one step.
 GAIN_RANGE_LAG: Final = "gain range, lag of feedthrough as a delay"
+#: No subsystem was tried out, because there are more coupled outputs than `MOST_TRIED`.
+GAIN_RANGE_MANY: Final = "gain range, more outputs than are tried out"
 #: The session was repeated at half and a quarter of its step: with a course that is a power of the
 #: step, and without.
 REPEATED: Final = "repeated at shorter steps"
@@ -73,7 +76,8 @@ class Estimate(NamedTuple):
     @property
     def is_small(self) -> bool:
         """Whether the sessions with such an estimate were nearly all within 5 %."""
-        return self.how != GAIN_RANGE_LAG and self.value <= SMALL_UP_TO[self.how] * self.spread
+        untried = self.how in (GAIN_RANGE_LAG, GAIN_RANGE_MANY)
+        return not untried and self.value <= SMALL_UP_TO[self.how] * self.spread
 
     @property
     def is_large(self) -> bool:
@@ -126,9 +130,12 @@ def estimates(network: Network, plan: Plan, state: State) -> dict[str, Estimate]
         shares = disturbed_shares(state.inputs[inputs])
         # What is not known of one input or bond is not known of any signal: NaN.
         value = spread * np.hypot(np.max(shares, initial=0.0), np.max(bonds, initial=0.0))
-        if network.feedthrough[np.ix_(coupled, inputs)].any():
+        is_coupled, connected = plan.outputs["coupled"] != 0, plan.inputs["connected"] != 0
+        if len(network.feedthrough.where(is_coupled, connected)):
             how = GAIN_RANGE_LAG
             value = np.maximum(value, spread * _accumulated(network, plan, state)[coupled])
+        if len(coupled) > MOST_TRIED:
+            how = GAIN_RANGE_MANY
     else:
         value = np.sqrt(outputs["error_square"] / outputs["moment_seconds"])
         if how != TRIED:
@@ -154,7 +161,7 @@ def make_estimate(unit: str, value: float, spread: float, how: str) -> Estimate:
 
 def calibrated_as(how: str) -> str:
     """The way of estimating whose constants hold."""
-    return GAIN_RANGE if how == GAIN_RANGE_LAG else how
+    return GAIN_RANGE if how in (GAIN_RANGE_LAG, GAIN_RANGE_MANY) else how
 
 
 def errors_of(
@@ -215,12 +222,7 @@ def _accumulated(network: Network, plan: Plan, state: State) -> Floats:
     """
     owner, inputs = network.inputs.owner, state.inputs
     n, found = len(network.subsystems), np.zeros(len(network.outputs))
-    takes = np.zeros((n, n), np.bool_)  # takes[a, b]: a from b
-    target, source = np.nonzero(network.L)
-    takes[owner[target], network.outputs.owner[source]] = True
-    reach = takes.copy()
-    for _ in range(n.bit_length()):  # paths of twice the length in each round
-        reach |= reach.astype(float) @ reach > 0
+    takes = Relation.of(owner[network.L.row], network.outputs.owner[network.L.column], (n, n))
     spread = np.maximum(np.maximum(*spreads(inputs)), TINY)
     seconds = np.maximum(inputs["disturbance_seconds"], TINY)
     # Twice: the square of the least spread is 0.
@@ -231,17 +233,21 @@ def _accumulated(network: Network, plan: Plan, state: State) -> Floats:
     driven = np.isin(np.arange(n), owner[plan.inputs["drive"] >= 0])
     driven |= plan.subsystems["physical"] != 0
     remembered = _remembered(state.outputs)
-    for s in np.flatnonzero(lagging[None, :] @ (reach & reach.T)):
-        loop, mine = reach[s] & reach[:, s], network.outputs.owner == s
+    for loop in takes.loops():
+        if not lagging[loop].any():
+            continue
+        members = [network.outputs.slices[s] for s in loop]
         rate, decay = 0.5 * strongest[loop].sum(), 0.0
         memory = plan.subsystems["memory"][loop]
         if (memory > 0.0).any():  # half of its damping, where another member has as much energy
             decay = 0.5 / memory[memory > 0.0].min()
-        outlasted = decay * remembered[mine].max(initial=0.0) > 1.0
-        if outlasted or driven[loop].any() or (takes[loop].any(axis=0) & ~loop).any():
+        lasted = max(remembered[mine].max(initial=0.0) for mine in members)
+        into = np.concatenate([takes.neighbours(s) for s in loop])
+        if decay * lasted > 1.0 or driven[loop].any() or not np.isin(into, loop).all():
             decay += math.sqrt(strongest[loop].max() / plan.session["step"][0]) / MOST_RADIANS
         longest = 1.0 / max(decay, TINY)
-        found[mine] = rate * np.minimum(remembered[mine], longest)
+        for mine in members:
+            found[mine] = rate * np.minimum(remembered[mine], longest)
     return found
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from hilrt.reliability.causes import CAUSES, Cause
 from hilrt.reliability.estimates import (
     GAIN_RANGE_LAG,
+    GAIN_RANGE_MANY,
     IRREGULAR,
     REPEATED,
     TRIED,
@@ -18,6 +19,7 @@ from hilrt.reliability.estimates import (
     Estimate,
 )
 from hilrt.reliability.flags import FlagTotal
+from hilrt.tables.network import MOST_TRIED
 from hilrt.wording import OF_MODEL, number
 
 #: Missed ticks per step from which a session is not good, and from which it is unreliable: what was
@@ -154,6 +156,9 @@ def _most(name: str, course: SessionCourse) -> int:
 
 def _of_the_errors(course: SessionCourse) -> Iterator[tuple[int, str]]:
     """What the estimated errors come to: of the worst signal, and of every bond's energy."""
+    if any(error.how == GAIN_RANGE_MANY for error in course.errors.values()):
+        many = f"{len(course.errors):,} outputs are coupled, at most {MOST_TRIED} are tried out"
+        yield DEGRADED, f"sensitivities: left out, as {many}; the errors may be far smaller"
     unknown = [f"{name} ({e.how})" for name, e in course.errors.items() if not e.value >= 0.0]
     if unknown:
         yield DEGRADED, f"estimated error: not known of {_some(unknown)}"

@@ -68,7 +68,7 @@ async def initialize(connected: Connected) -> InitializedSession:
     samples: dict[int, Sample] = {}
     calculated = StartValues(network, tables)
     for s in network.initialization_order(calculated.needs):
-        _couple(network, calculated, y0, u0)
+        _couple(network, calculated, y0, u0, s)
         samples[s] = await links[s].initialize(0.0, u0[network.inputs.slices[s]])
         y0[network.outputs.slices[s]] = samples[s].y
     _couple(network, calculated, y0, u0)
@@ -112,11 +112,19 @@ async def _close_loop(
     _couple(network, calculated, y0, u0)
 
 
-def _couple(network: Network, calculated: StartValues, y0: Floats, u0: Floats) -> None:
-    """Set calculated channels and the connected inputs from the outputs, within their bounds."""
-    calculated.fill(y0)
-    coupled = np.clip(network.L @ y0 + network.offset, network.u_min, network.u_max)
-    np.copyto(u0, coupled, where=network.connected)
+def _couple(
+    network: Network, calculated: StartValues, y0: Floats, u0: Floats, of: int | None = None
+) -> None:
+    """Set calculated channels and the connected inputs from the outputs, within their bounds.
+
+    Those of all subsystems, or what one of them needs.
+    """
+    part = slice(0, len(u0)) if of is None else network.inputs.slices[of]
+    L = network.L.part(part)
+    if of is None or calculated.subsystem in network.outputs.owner[L.column]:
+        calculated.fill(y0)
+    coupled = np.clip(L @ y0 + network.offset[part], network.u_min[part], network.u_max[part])
+    np.copyto(u0[part], coupled, where=network.connected[part])
 
 
 class Assembled(NamedTuple):

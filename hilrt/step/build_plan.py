@@ -28,6 +28,7 @@ from hilrt.tables.network import Network
 from hilrt.tables.plan import Plan
 from hilrt.tables.ports import Bools
 from hilrt.tables.record import COEFFICIENTS, Table, table
+from hilrt.tables.relation import Relation
 
 #: Steps by which a bench's set-points act later than its actuation delay says, where a model stands
 #: for it: a value is held for half a step on average; of the dead time nothing is known, so that
@@ -183,7 +184,7 @@ def _fill_ports(plan: Plan, network: Network, tables: Session, platform: Platfor
     outputs["subsystem"] = owner
     own_step = tables.master.step * network.every[owner]
     outputs["spacing"] = np.where(platform.physical[owner], 0.5 * own_step, 0.0)
-    outputs["coupled"] = (network.L != 0.0).any(axis=0)
+    outputs["coupled"] = network.L.transposed.in_row
     inputs["subsystem"] = network.inputs.owner
     inputs["connected"] = network.connected
     inputs["exact"] = _exact(network, sequences)
@@ -201,17 +202,17 @@ def _sequences(network: Network, tables: Session) -> Bools:
 
 def _exact(network: Network, sequences: Bools) -> Bools:
     """Inputs that test sequences read, or that they alone set, shape (nu,)."""
-    set_by = (network.L != 0.0) @ sequences[network.outputs.owner].astype(np.intp)
-    alone = (set_by > 0) & (set_by == np.count_nonzero(network.L, axis=1))
-    exact: Bools = alone | sequences[network.inputs.owner]
+    of_sequence = sequences[network.outputs.owner]
+    others = network.L.where(columns=~of_sequence).in_row
+    exact: Bools = (network.L.in_row & ~others) | sequences[network.inputs.owner]
     return exact
 
 
 def _fill_calculated(plan: Plan, network: Network, program: Program) -> None:
-    names = network.outputs.names
-    plan.readings["output"] = [names.index(name) for name in program.signals]
+    number = network.outputs.numbers
+    plan.readings["output"] = [number[name] for name in program.signals]
     for row, (name, (register, _)) in zip(plan.calculated, program.channels.items(), strict=True):
-        row.register, row.output = register, names.index(f"{CALCULATED}.{name}")
+        row.register, row.output = register, number[f"{CALCULATED}.{name}"]
     plan.outputs["calculated"][plan.calculated["output"]] = 1
 
 
@@ -230,6 +231,7 @@ def _fill_connections(plan: Plan, network: Network) -> None:
 def _fill_bonds(plan: Plan, network: Network, physical: Bools, shadow: bool) -> None:
     """Settings per bond; with mu unknown, or where it would act on a bench, it is shadow."""
     bonds, elements = network.bonds, plan.elements
+    counts = np.bincount(bonds.of_element, minlength=len(bonds))
     elements["bond"] = bonds.of_element
     for name in ("effort", "flow", "effort_input", "flow_input"):
         elements[name] = getattr(bonds, name)
@@ -242,7 +244,7 @@ def _fill_bonds(plan: Plan, network: Network, physical: Bools, shadow: bool) -> 
         flow_side = network.inputs.owner[bonds.effort_input[bonds.first[b]]]
         permitted = correction.permit_on_bench and correction.cap_abs is not None
         allowed = mu is not None and (not physical[flow_side] or permitted)
-        row.first, row.elements = bonds.first[b], np.count_nonzero(bonds.of_element == b)
+        row.first, row.elements = bonds.first[b], counts[b]
         row.every = bonds.every[b]
         row.mu, row.nu = 0.0 if mu is None else mu, correction.nu
         row.held = correction.residual == "held"
@@ -311,9 +313,9 @@ def _fill_estimates(plan: Plan, network: Network, tables: Session) -> None:
     high[uncoupled & (outputs["calculated"] != 0)] = np.nan
     high[_sequences(network, tables)[owner]] = 0.0
     outputs["error_high"] = high
-    through = network.feedthrough[:, network.connected].any(axis=1)
+    through = network.feedthrough.where(columns=network.connected).in_row
     through &= ~known & (plan.subsystems["physical"][owner] == 0)
-    plan.inputs["lags"] = (network.L[:, through] != 0.0).any(axis=1)
+    plan.inputs["lags"] = network.L.where(columns=through).in_row
 
 
 def _rows(dtype: np.dtype[np.void], values: Sequence[tuple[float, ...]]) -> Table:
@@ -334,39 +336,28 @@ def _sensitivities(verification: Verification | None) -> Table:
 def _contributions(network: Network) -> Table:
     """What connections carry to the bonds' inputs without belonging to the bond."""
     others, ne = network.bonds.others, len(network.bonds.effort)
-    connection, column = np.nonzero(others)
-    found = table(rows.CONTRIBUTIONS, len(connection))
-    found["connection"], found["gain"] = connection, others[connection, column]
-    found["at_flow"] = column >= ne
-    found["element"] = column % ne if ne else 0
+    found = table(rows.CONTRIBUTIONS, len(others))
+    found["connection"], found["gain"] = others.row, others.weight
+    found["at_flow"] = others.column >= ne
+    found["element"] = others.column % ne if ne else 0
     return found
 
 
-def _fed(network: Network) -> Bools:
-    """Inputs that a subsystem gives to another one, shape (nu, n subsystems)."""
-    own = np.arange(len(network.subsystems))
-    from_subsystem = (network.L != 0.0).astype(np.intp) @ (network.outputs.owner[:, None] == own)
-    fed: Bools = (from_subsystem > 0) & (network.inputs.owner[:, None] != own)
-    return fed
-
-
-def _pairs(relation: Bools, dtype: np.dtype[np.void], names: Sequence[str]) -> Table:
-    found = table(dtype, int(np.count_nonzero(relation)))
-    for name, index in zip(names, np.nonzero(relation), strict=True):
-        found[name] = index
+def _pairs(relation: Relation, dtype: np.dtype[np.void], names: tuple[str, str]) -> Table:
+    found = table(dtype, len(relation))
+    found[names[0]], found[names[1]] = relation.row, relation.column
     return found
 
 
 def _feeds(network: Network) -> Table:
-    return _pairs(_fed(network), rows.FEEDS, ("input", "giver"))
+    return _pairs(network.fed, rows.FEEDS, ("input", "giver"))
 
 
 def _passes(network: Network) -> Table:
-    through = network.feedthrough.astype(np.intp) @ _fed(network) > 0
-    return _pairs(through, rows.PASSES, ("output", "giver"))
+    return _pairs(network.feedthrough @ network.fed, rows.PASSES, ("output", "giver"))
 
 
 def _receives(network: Network) -> Table:
-    own = np.arange(len(network.subsystems))
-    owns = (network.inputs.owner[:, None] == own).T.astype(np.intp)
-    return _pairs(owns @ _fed(network) > 0, rows.RECEIVES, ("subsystem", "giver"))
+    n, nu = len(network.subsystems), len(network.inputs)
+    owns = Relation.of(network.inputs.owner, np.arange(nu), (n, nu))
+    return _pairs(owns @ network.fed, rows.RECEIVES, ("subsystem", "giver"))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from hilrt.tables import plan as rows
 from hilrt.tables.network import OPERATED, Network
 from hilrt.tables.plan import SHAPES, Plan
 from hilrt.tables.record import Table, table
+from hilrt.tables.relation import Relation
 
 #: Going over to another source takes this much less than the rate limit: rounding would limit it.
 BELOW_LIMIT: Final = 1.0 - 1e-9
@@ -147,11 +149,11 @@ def conversion_of(stimulus: Stimulus, unit: str) -> tuple[float, float]:
 def _input_of(network: Network, stimulus: Stimulus) -> int:
     """Index of the input of a stimulus."""
     where = f"[stimuli.{stimulus.name}] input = {stimulus.input!r}"
-    if stimulus.input not in network.inputs.names:
+    if stimulus.input not in network.inputs.numbers:
         raise ConfigError(
             f"{where}: there is no such input{nearest(stimulus.input, network.inputs.names)}"
         )
-    return network.inputs.names.index(stimulus.input)
+    return network.inputs.numbers[stimulus.input]
 
 
 def _driven_inputs(network: Network, tables: Session, inputs: Sequence[int]) -> list[int]:
@@ -173,6 +175,8 @@ def _drives(
 ) -> Table:
     found = table(rows.DRIVES, len(driven))
     default, highest = tables.master.extrapolation.order, network.connections.order.max(initial=-1)
+    counts = Counter(of_input)
+    first = 0
     for row, i in zip(found, driven, strict=True):
         subsystem, _, port = network.inputs.names[i].partition(".")
         options = tables.subsystems[subsystem].inputs.get(port.partition("[")[0])
@@ -184,8 +188,8 @@ def _drives(
         row.degree = (
             -1 if network.connected[i] else default if highest < 0 else min(default, highest)
         )
-        row.first_stimulus = sum(other < i for other in of_input)
-        row.stimuli = sum(other == i for other in of_input)
+        row.first_stimulus, row.stimuli = first, counts[i]
+        first += counts[i]
     return found
 
 
@@ -198,11 +202,15 @@ def _jumps_of(network: Network, i: int) -> list[tuple[int, int]]:
     reached, after = {i}, 0
     while reached:
         after += 1
-        through = network.feedthrough[:, sorted(reached)].any(axis=1)
-        new = [int(output) for output in np.flatnonzero(through) if output not in found]
+        new = sorted(_related(network.feedthrough.transposed, reached) - found.keys())
         found |= dict.fromkeys(new, after)
-        reached = set(np.flatnonzero((network.L[:, new] != 0.0).any(axis=1)).tolist())
+        reached = _related(network.L.transposed, new)
     return list(found.items())
+
+
+def _related(relation: Relation, rows_: Iterable[int]) -> set[int]:
+    """Columns that are related to any of the rows."""
+    return {int(column) for row in rows_ for column in relation.neighbours(row)}
 
 
 # -- segments ------------------------------------------------------------------------------------

@@ -127,22 +127,28 @@ def index_of(
 ) -> Table:
     """Columns, which stand at `places` of a row, as numbers."""
     found = table(INDEX, len(columns))
-    for record, column, place in zip(found, columns, places, strict=True):
-        record.column = place
-        record.table, record.word, record.integer = _word(column.place, tables)
-        record.mask_table = -1
-        if column.mask is not None:
-            record.mask_table, record.mask_word, integer = _word(column.mask, tables)
-            assert integer, f"{column.mask} is no mask"
+    found["column"] = places
+    fields: dict[tuple[str, str], tuple[int, int, int, bool]] = {}
+
+    def word(place: TablePlace | None) -> tuple[int, int, bool]:
+        """Number of the table, number of the word in it, and whether that is an integer."""
+        if place is None:
+            return -1, 0, True
+        if (key := place[:2]) not in fields:
+            dtype = tables[place.table].dtype
+            kind, offset = dtype.fields[place.field][:2]
+            integer = kind.base == np.dtype("i8")
+            fields[key] = (TABLES.index(place.table), dtype.itemsize // 8, offset // 8, integer)
+        number, row_words, first, integer = fields[key]
+        return number, place.row * row_words + first + place.element, integer
+
+    places_, masks = ([word(getattr(c, name)) for c in columns] for name in ("place", "mask"))
+    for name, values in zip(("table", "word", "integer"), zip(*places_, strict=True), strict=False):
+        found[name] = values
+    for name, values in zip(("mask_table", "mask_word"), zip(*masks, strict=True), strict=False):
+        found[name] = values
+    assert all(integer for *_, integer in masks), "a mask is no integer"
     return found
-
-
-def _word(place: TablePlace, tables: Mapping[str, Table]) -> tuple[int, int, bool]:
-    """Number of the table, number of the word in it, and whether that is an integer."""
-    dtype = tables[place.table].dtype
-    kind, offset = dtype.fields[place.field][:2]
-    word = (place.row * dtype.itemsize + offset) // 8 + place.element
-    return TABLES.index(place.table), word, kind.base == np.dtype("i8")
 
 
 def words_of(tables: Mapping[str, Table]) -> tuple[Words, Integers]:

@@ -198,8 +198,13 @@ def _ports(
 ) -> list[Column]:
     """A field of every port; `m` > 0: it is an m-th derivative with respect to time."""
     ending, per_time = (f"_d{m}", f"/s^{m}") if m else ("", "")
+    table_, field, _, element = place
     return [
-        Column(Signal(name + suffix + ending, unit + per_time), place._replace(row=i), mask)
+        Column(
+            Signal(name + suffix + ending, unit + per_time),
+            TablePlace(table_, field, i, element),
+            mask,
+        )
         for i, (name, unit) in enumerate(zip(side.names, side.units, strict=True))
     ]
 

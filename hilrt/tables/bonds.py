@@ -17,6 +17,7 @@ from hilrt.config.structs import Bond, Session
 from hilrt.errors import ConfigError
 from hilrt.solver import Floats
 from hilrt.tables.ports import Connections, Ints, Side
+from hilrt.tables.relation import Relation
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,8 @@ class Bonds:
 
     Where one bond's effort is the sum of several outputs, `effort` has the first of them, and
     `more` the others, with `more_of` the element that each adds to, both of shape (nm,); their flow
-    arrives at all of them as at the first. `others`, shape (nc, 2 ne), is what connections carry to
-    the effort inputs and then the flow inputs without belonging to the bond.
+    arrives at all of them as at the first. `others`, shape (nc, 2 ne), has the gains by which
+    connections act on the effort inputs and then the flow inputs without belonging to the bond.
     """
 
     tables: list[Bond]
@@ -47,7 +48,7 @@ class Bonds:
     every: Ints
     more: Ints
     more_of: Ints
-    others: Floats
+    others: Relation
 
     def __len__(self) -> int:
         return len(self.tables)
@@ -59,6 +60,10 @@ class Bonds:
             np.add.at(e, self.more_of, y[self.more])
         return e
 
+    def elements(self, b: int) -> slice:
+        """Those of bond number `b`."""
+        return slice(*np.searchsorted(self.of_element, (b, b + 1)).tolist())
+
     @cached_property
     def inputs(self) -> Ints:
         """Effort inputs and then flow inputs, shape (2 ne,)."""
@@ -67,7 +72,7 @@ class Bonds:
     @cached_property
     def shared(self) -> bool:
         """Whether any bond's input is a junction that takes something else, too."""
-        return bool(self.others.any())
+        return len(self.others) > 0
 
 
 def span(part: slice) -> range:
@@ -80,7 +85,7 @@ def build_bonds(
     outputs: Side,
     inputs: Side,
     connections: Connections,
-    L: Floats,
+    L: Relation,
     every: Ints,
 ) -> Bonds:
     """Find every bond's ports and connections; `ConfigError` names the one that does not fit."""
@@ -105,7 +110,7 @@ def build_bonds(
         for e, f in zip(span(effort), span(flow), strict=True):
             e_in = _partner(L, inputs, e, f_owner, f"{where} effort = {table.efforts[0]!r}")
             f_in = _partner(L, inputs, f, e_owner, f"{where} flow = {table.flow!r}")
-            values = (e, f, e_in, f_in, L[e_in, e], L[f_in, f], watt, b)
+            values = (e, f, e_in, f_in, L.value(e_in, e), L.value(f_in, f), watt, b)
             for key, value in zip(columns, values, strict=True):
                 columns[key].append(value)
         for name in table.efforts[1:]:
@@ -130,7 +135,7 @@ def build_bonds(
         every=np.array(bond_every, dtype=np.intp),
         more=np.array(more, dtype=np.intp),
         more_of=np.array(more_of, dtype=np.intp),
-        others=_others(connections, index, more, more_of, len(outputs)),
+        others=_others(connections, index, more, more_of),
     )
 
 
@@ -140,7 +145,7 @@ def _summand(
     outputs: Side,
     inputs: Side,
     connections: Connections,
-    L: Floats,
+    L: Relation,
     every: Ints,
 ) -> Sequence[int]:
     """Elements of a further effort of a bond: must act and be acted on like the first."""
@@ -157,7 +162,7 @@ def _summand(
         if _partner(L, inputs, e, f_owner, where) != _partner(L, inputs, e0, f_owner, where):
             raise ConfigError(f"{where}: is not connected to the same input as {like}")
         ways = [
-            (L[to, f], connections.order_of(f, to))
+            (L.value(to, f), connections.order_of(f, to))
             for to in (
                 _partner(L, inputs, f, owner, f"{where} flow = {table.flow!r}"),
                 _partner(L, inputs, f, outputs.owner[e0], f"{where} flow = {table.flow!r}"),
@@ -176,23 +181,23 @@ def _others(
     index: Mapping[str, Ints],
     more: Sequence[int],
     more_of: Sequence[int],
-    ny: int,
-) -> Floats:
+) -> Relation:
     """Gains (nc, 2 ne) of what arrives at a bond's inputs without belonging to it."""
     ne = len(index["effort"])
-    target = connections.targets()
-    own = np.zeros((ny, 2 * ne), dtype=bool)
-    own[index["effort"], np.arange(ne)] = True
-    own[np.array(more, dtype=np.intp), np.array(more_of, dtype=np.intp)] = True
-    own[index["flow"], ne + np.arange(ne)] = True
-    arrives = target[:, None] == np.concatenate((index["ein"], index["fin"]))[None, :]
-    others: Floats = np.where(arrives & ~own[connections.source], connections.gain[:, None], 0.0)
-    return others
+    nc, nu = len(connections.source), int(connections.target.max(initial=-1)) + 1
+    at = np.concatenate((index["ein"], index["fin"]))
+    arrives = Relation.of(at, np.arange(2 * ne), (nu, 2 * ne))
+    found = Relation.of(np.arange(nc), connections.targets(), (nc, nu), connections.gain) @ arrives
+    own = [(index["effort"], np.arange(ne)), (more, more_of), (index["flow"], ne + np.arange(ne))]
+    keys = [2 * ne * np.array(o, np.intp) + np.array(c, np.intp) for o, c in own]
+    keep = ~np.isin(2 * ne * connections.source[found.row] + found.column, np.concatenate(keys))
+    return Relation(found.shape, found.row[keep], found.column[keep], found.weight[keep])
 
 
-def _partner(L: Floats, inputs: Side, output: int, subsystem: np.intp, where: str) -> int:
+def _partner(L: Relation, inputs: Side, output: int, subsystem: np.intp, where: str) -> int:
     """The input of the bond's other subsystem that this output is connected to."""
-    candidates = np.flatnonzero((L[:, output] != 0) & (inputs.owner == subsystem))
+    targets = L.transposed.neighbours(output)
+    candidates = targets[inputs.owner[targets] == subsystem]
     if len(candidates) != 1:
         raise ConfigError(
             f"{where}: is connected to {len(candidates)} inputs of the bond's other subsystem; "

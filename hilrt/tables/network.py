@@ -8,8 +8,12 @@ arrays.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -23,7 +27,11 @@ from hilrt.solver import Floats, Port, Ports
 from hilrt.tables.bonds import Bonds, build_bonds, span
 from hilrt.tables.connect_reads import connect_reads
 from hilrt.tables.ports import Bools, Connections, Ints, Side
+from hilrt.tables.relation import Relation
 
+#: Coupled outputs of a session whose subsystems are tried out before the first tick. A trial costs
+#: steps of every subsystem, and the coupled system's answers a matrix of all ports.
+MOST_TRIED: Final = 256
 #: Before the name of an input in ``[monitor.adjust]``: an operator may take it.
 OPERATED: Final = "inputs."
 
@@ -38,7 +46,7 @@ class Network:
     inputs: Side
     connections: Connections
     bonds: Bonds
-    L: Floats
+    L: Relation
     offset: Floats
     u_start: Floats
     u_min: Floats
@@ -46,7 +54,7 @@ class Network:
     max_rate: Floats
     max_jerk: Floats
     connected: Bools
-    feedthrough: Bools  #: (ny, nu): the output depends directly on that input
+    feedthrough: Relation  #: (ny, nu): the output depends directly on that input
 
     def initialization_order(self, needed: Iterable[tuple[int, int]] = ()) -> list[int]:
         """Subsystems so that an output with feedthrough follows what it depends on.
@@ -56,27 +64,45 @@ class Network:
         Members of a feedthrough loop come last, in the order of the session file; they start from
         their ports' start values and are iterated from there (`hilrt.session.assembly`).
         """
-        n = len(self.subsystems)
-        needs = np.zeros((n, n), dtype=bool)  # needs[a, b]: a's outputs need b's outputs
-        for i, j in zip(*np.nonzero(self._through()), strict=True):
-            needs[self.outputs.owner[i], self.outputs.owner[j]] = True
-        for a, b in needed:
-            needs[a, b] = True
-        order: list[int] = []
-        while len(order) < n:
-            ready = [
-                s for s in range(n) if s not in order and not (needs[s] & ~_mask(order, n)).any()
-            ]
-            order += ready or [s for s in range(n) if s not in order]
-        return order
+        through, of = self._through(), self.outputs.owner
+        follows = zip(of[through.row].tolist(), of[through.column].tolist(), strict=True)
+        needs: dict[int, set[int]] = {s: set() for s in range(len(self.subsystems))}
+        for a, b in (*follows, *needed):
+            needs[a].add(b)
+        sorter, order = TopologicalSorter(needs), list[int]()
+        with suppress(CycleError):  # what is in no loop is sorted all the same
+            sorter.prepare()
+        while ready := sorter.get_ready():
+            order += sorted(ready)
+            sorter.done(*ready)
+        return order + sorted(needs.keys() - set(order))
 
     def loop_members(self) -> list[int]:
         """Subsystems with outputs that depend on themselves without a state between."""
-        reach = self._through()
-        for _ in range(len(reach).bit_length()):  # paths of twice the length in each round
-            reach = reach | (reach.astype(float) @ reach > 0)
-        looped = self.outputs.owner[np.diag(reach)]
-        return [s for s in range(len(self.subsystems)) if s in looped]
+        outputs = [output for loop in self._through().loops() for output in loop]
+        return sorted(set(self.outputs.owner[outputs].tolist()))
+
+    @cached_property
+    def fed(self) -> Relation:
+        """Inputs that a subsystem gives to another one, shape (nu, n subsystems)."""
+        giver = self.outputs.owner[self.L.column]
+        other = giver != self.inputs.owner[self.L.row]
+        shape = (len(self.inputs), len(self.subsystems))
+        return Relation.of(self.L.row[other], giver[other], shape)
+
+    @cached_property
+    def givers(self) -> Relation:
+        """Subsystems that each takes something from by any connection, shape (n, n)."""
+        takes, n = self.inputs.owner[self.connections.targets()], len(self.subsystems)
+        return Relation.of(takes, self.outputs.owner[self.connections.source], (n, n))
+
+    @cached_property
+    def bonds_between(self) -> Counter[tuple[int, int]]:
+        """Number of bonds between two subsystems, the smaller number first."""
+        of, bonds = self.outputs.owner, self.bonds
+        ends = np.sort((of[bonds.effort], of[bonds.flow]), axis=0).T.tolist()
+        pairs = {(b, a, z) for b, (a, z) in zip(bonds.of_element.tolist(), ends, strict=True)}
+        return Counter((a, z) for _, a, z in pairs)
 
     def corrected_efforts(self, method: str) -> Bools:
         """Outputs that are efforts of bonds corrected by `method`, shape (ny,)."""
@@ -88,16 +114,9 @@ class Network:
             mask[output] |= bonds.tables[bond].correction.method == method
         return mask
 
-    def _through(self) -> Bools:
-        """Whether an output needs another one directly, shape (ny, ny)."""
-        through: Bools = (self.feedthrough @ (self.L != 0)).astype(bool)
-        return through
-
-
-def _mask(indices: list[int], n: int) -> Bools:
-    mask = np.zeros(n, dtype=bool)
-    mask[indices] = True
-    return mask
+    def _through(self) -> Relation:
+        """Outputs that an output needs directly, shape (ny, ny)."""
+        return self.feedthrough @ self.L.pattern()
 
 
 class Coupled(NamedTuple):
@@ -241,12 +260,11 @@ class ScalarConnection(NamedTuple):
 
 def _connections(
     tables: Session, outputs: Side, inputs: Side
-) -> tuple[Connections, Floats, Floats]:
+) -> tuple[Connections, Relation, Floats]:
     default = tables.master.extrapolation
     sequences = {name for name, options in tables.subsystems.items() if options.is_sequence}
     rows: list[ScalarConnection] = []
     others = _inputs_with_others(tables)
-    L = np.zeros((len(inputs), len(outputs)))
     offset = np.zeros(len(inputs))
     for i, table in enumerate(tables.connections):
         where = connection_place(i, table.source, table.target)
@@ -270,8 +288,14 @@ def _connections(
             free = table.order is None and not held
             rows.append(ScalarConnection(b, a, gain, order, free, held, raw, constant, driven))
             if driven < 0:  # the others count only while their sequence drives
-                L[b, a] += gain
                 offset[b] += constant
+    always = [row for row in rows if row.driven < 0]
+    L = Relation.of(
+        [row.target for row in always],
+        [row.source for row in always],
+        (len(inputs), len(outputs)),
+        [row.gain for row in always],
+    )
     rows.sort(key=lambda row: row.target)
     target_of = np.array([row.target for row in rows], dtype=np.intp)
     inputs_used, first = np.unique(target_of, return_index=True)
@@ -295,8 +319,8 @@ def _connections(
 
 def _inputs_with_others(tables: Session) -> set[str]:
     """Inputs that more than one source may drive: several connections, stimuli, operators."""
-    targets = [connection.target for connection in tables.connections]
-    several = {target for target in targets if targets.count(target) > 1}
+    targets = Counter(connection.target for connection in tables.connections)
+    several = {target for target, count in targets.items() if count > 1}
     stimulated = {stimulus.input.partition("[")[0] for stimulus in tables.stimuli}
     return several | stimulated | {key.removeprefix(OPERATED) for key in tables.monitor.adjust}
 
@@ -310,12 +334,14 @@ def _companion(tables: Session, outputs: Side, connection: Connection) -> int:
     return int(outputs.ports[name][0].start)
 
 
-def _feedthrough(outputs: Side, inputs: Side) -> Bools:
-    matrix = np.zeros((len(outputs), len(inputs)), dtype=bool)
+def _feedthrough(outputs: Side, inputs: Side) -> Relation:
+    rows, columns = list[int](), list[int]()
     for name, (part, port) in outputs.ports.items():
         subsystem = name.partition(".")[0]  # the port's own name may have dots
         for dependency in port.feedthrough:
             where = f"output {name!r} feedthrough = {dependency!r}"
-            columns, _ = inputs.find(f"{subsystem}.{dependency}", where)
-            matrix[part, columns] = True
-    return matrix
+            on, _ = inputs.find(f"{subsystem}.{dependency}", where)
+            for output in span(part):
+                rows += [output] * (on.stop - on.start)
+                columns += span(on)
+    return Relation.of(rows, columns, (len(outputs), len(inputs)))

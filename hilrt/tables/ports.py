@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +40,11 @@ class Side:
     def __len__(self) -> int:
         return len(self.names)
 
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """Position of every scalar channel, by its name."""
+        return {name: i for i, name in enumerate(self.names)}
+
     def find(self, name: str, where: str) -> tuple[slice, Port]:
         """Slice and port of ``subsystem.port``; `ConfigError` with the nearest names."""
         if name not in self.ports:
@@ -72,6 +79,17 @@ class Connections:
         counts = np.diff(np.append(self.first, len(self.source)))
         return np.repeat(self.target, counts)
 
+    def orders_at(self, inputs: Sequence[int]) -> list[int]:
+        """Orders of all connections that act on some inputs."""
+        ends = np.append(self.first, len(self.source))
+        return [
+            order
+            for to in inputs
+            if (k := np.searchsorted(self.target, to)) < len(self.target) and self.target[k] == to
+            for order in self.order[ends[k] : ends[k + 1]].tolist()
+        ]
+
     def order_of(self, output: int, to: int) -> int:
         """Order of the connection from an output to an input."""
-        return int(self.order[(self.source == output) & (self.targets() == to)][0])
+        begin = self.first[np.searchsorted(self.target, to)]
+        return int(self.order[begin + np.argmax(self.source[begin:] == output)])

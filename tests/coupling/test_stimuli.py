@@ -260,7 +260,7 @@ def test_jacobians_and_feedthrough_correct_nothing_on_account_of_a_stimulus(mode
     assert np.abs(session.state.model.inputs["offset"]).max() < 1e-11
     session = bonded(*stimuli, correction={"method": "feedthrough"})
     D = np.array([[0.5, 0.0], [0.0, 0.0]])
-    session.correct(feedthrough=build_feedthrough(D, session.network.L))
+    session.correct(feedthrough=build_feedthrough(D, session.network.L.dense()))
     seen = session.run(0.5, lambda s: s.state.outputs["y"].copy())
     np.testing.assert_allclose(seen, np.tile([5.0, 2.0], (51, 1)), atol=1e-11)
 

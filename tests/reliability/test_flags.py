@@ -167,9 +167,9 @@ def oscillators():
         ends = {"effort": f"{name} 1.force", "flow": f"{name} 2.v"}
         bonds.append({"name": name, **ends, "correction": correction})
     s = Stepping(solvers, master={"step": 1e-3}, connections=connections, bonds=bonds)
-    D = np.zeros(s.network.L.T.shape)
+    D = np.zeros(s.network.L.transposed.shape)
     D[s.output("feedthrough 1.force"), s.input("feedthrough 1.x2")] = -100.0
-    s.correct(feedthrough=build_feedthrough(D, s.network.L))
+    s.correct(feedthrough=build_feedthrough(D, s.network.L.dense()))
 
     def look(s):
         energies = [

@@ -94,7 +94,9 @@ def prepare(n: int, correctors: bool, identified: bool) -> Numerics:
             learned if identified else [],
             correctable=np.ones(ny, dtype=bool),
         )
-        model = build_model(network, np.zeros(ny), jacobians, build_feedthrough(D, network.L))
+        model = build_model(
+            network, np.zeros(ny), jacobians, build_feedthrough(D, network.L.dense())
+        )
     else:
         for bond in session.bonds:
             bond.correction.method = "none"

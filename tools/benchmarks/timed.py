@@ -40,3 +40,32 @@ class Witness(Solver):
     def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
         begun_ns.append(time.perf_counter_ns())
         return Sample(np.zeros(1))
+
+
+class Cell(Solver):
+    """A mass between two springs, one step of symplectic Euler per macro step; notes its advances.
+
+    Parameters
+    ----------
+    x : float
+        Displacement at the start.
+    first : bool
+        Only the first of a chain notes when it is advanced.
+    """
+
+    inputs = (Port("left"), Port("right"))
+    outputs = (Port("x"),)
+
+    def __init__(self, x: float = 0.0, first: bool = False) -> None:
+        self.x, self.v, self.first = x, 0.0, first
+
+    def initialize(self, t0: float, u0: Floats) -> Sample:
+        return Sample(np.array([self.x]))
+
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+        if self.first:
+            begun_ns.append(time.process_time_ns())
+        left, right = u.coefficients[0]
+        self.v += h * 100.0 * (left + right - 2.0 * self.x)
+        self.x += h * self.v
+        return Sample(np.array([self.x]))
