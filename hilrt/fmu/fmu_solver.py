@@ -101,7 +101,7 @@ class FmuSolver(Solver):
         self._instance: Instance | None = None
         self._running = False
         self._length: float | None = None
-        self._time = 0.0  # session time, and the inputs at it, for a probe
+        self._t0 = self._time = 0.0  # of the start; session time, and the inputs at it, for a probe
         self._last: Inputs = lambda _t: _NONE
 
     def wrong_starts(self, options: Mapping[str, InputOptions]) -> dict[str, str]:
@@ -125,7 +125,7 @@ class FmuSolver(Solver):
             self._instance = self._initializing(t0)
         self._instance.write(u0)
         held = u0.copy()
-        self._time, self._last = t0, lambda _t: held
+        self._t0, self._time, self._last = t0, t0, lambda _t: held
         return Sample(self._instance.read())
 
     def _initializing(self, t0: float) -> Instance:
@@ -319,7 +319,7 @@ class FmuSolver(Solver):
     def linearised(self) -> LinearSubsystem | None:
         """About the present state, by directional derivatives; None where they do not suffice.
 
-        Some FMUs are moved by being asked: it is brought back where that is possible.
+        Some FMUs are moved by being asked: it is brought back as well as it can be.
         """
         saved = self.save_state() if self.can_restore() else None
         linear = linearise(self._ready(), self._ins, self._outs, self._start)
@@ -341,14 +341,13 @@ class FmuSolver(Solver):
         """About the present state, for macro steps `h` [s]; None where derivatives do not suffice.
 
         Without directional derivatives there is none: what the FMU saves of its state is opaque.
-        An FMU that refuses them only says so.
         """
         if not self.fmu.directional:
             return None
         instance = self._ready()
         try:
-            own = self.can_restore() or self.fmu.needs
-            linear = self.linearised() if own else self._of_another()
+            begun = self._time != self._t0
+            linear = self.linearised() if begun or self.fmu.needs else self._of_another()
         except FmuError as error:
             if instance.is_dead:
                 raise
