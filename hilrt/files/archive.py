@@ -130,7 +130,7 @@ def _target(member: zipfile.ZipInfo, folder: Path) -> Path:
     name = member.filename
     path = PurePosixPath(name)
     bad = path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name or "\0" in name
-    if bad or not path.parts:
+    if bad or not (path.parts or name == "./"):  # some list the folder itself
         raise ArchiveError(f"a member is called {_short(name)}, which is outside of the archive")
     if stat.S_ISLNK(member.external_attr >> 16):
         raise ArchiveError(f"{_short(name)} is a symbolic link; pack the file that it points to")

@@ -26,7 +26,8 @@ def packed(path: Path, *members: tuple[str | zipfile.ZipInfo, bytes], method: in
 
 
 def test_members_come_out_as_they_went_in(tmp_path: Path) -> None:
-    path = packed(tmp_path / "a.zip", ("a/b/c.bin", os.urandom(600_000)), ("a/empty", b""))
+    members = (("./", b""), ("a/b/c.bin", os.urandom(600_000)), ("a/empty", b""))
+    path = packed(tmp_path / "a.zip", *members)
     (tmp_path / "out").mkdir()
     unpack(path, tmp_path / "out")
     with open_archive(path) as archive:
