@@ -7,6 +7,7 @@ without them nothing says how far the results can be trusted.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -67,16 +68,22 @@ class RecordingObserver(Observer):
         judge: Judge | None = None,
     ) -> None:
         self.feed, self._judge, self._timeline = feed, judge, progress.timeline
-        self._row = RowWriter(numerics, exchange.channels, feed.row)
+        self._make_row = partial(RowWriter, numerics, exchange.channels, feed.row)
+        self._row = self._make_row() if self._needs_rows() else None
         self._snapshots = Snapshots(feed, numerics, numerics.changes)
 
     def stepped(self, turn: Turn) -> None:
         """Fill and commit the row; a snapshot or a change that belongs to it comes before."""
         t_ns, marks = turn.point.t_ns, turn.marks
-        if self.feed.records or (self._judge is not None and self._judge.reads):
+        if self._needs_rows():
+            if self._row is None:  # an expectation that came during a session without a log
+                self._row = self._make_row()
             self._row.fill(turn.h_ns / 1e9, marks.late_ns, marks.compute_ns, self._timeline.newest)
         self._snapshots.look(t_ns)
         self.feed.commit(t_ns)
+
+    def _needs_rows(self) -> bool:
+        return self.feed.records or (self._judge is not None and self._judge.reads)
 
     def event(self, t_ns: int, level: Level, cause: str, source: str, text: str) -> None:
         """Log it."""
