@@ -178,6 +178,7 @@ for command in (
     sequence_commands.expect,
     analyze_commands.replay,
     study_commands.sweep,
+    study_commands.tune,
 ):
     app.command()(command)
 app.command("test")(sequence_commands.run_tests)

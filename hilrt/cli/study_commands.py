@@ -1,9 +1,9 @@
-"""`hilrt sweep`: a session with many settings."""
+"""`hilrt sweep`, `hilrt tune`: a session with many settings; the best ones of them."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -112,3 +112,51 @@ def sweep(
     )
     if done.lost:
         raise typer.Exit(ExitStatus.LESS)
+
+
+def tune(
+    session: SessionPath,
+    objective: Annotated[
+        str, typer.Option(help="error (estimated), energy (made by the bonds) or cost (steps)")
+    ] = "error",
+    over: Annotated[
+        str, typer.Option(help="correction, step, order, or several with commas between")
+    ] = "correction",
+    vary: Annotated[
+        list[str] | None, typer.Option(help="a further key, as that of hilrt sweep; repeatable")
+    ] = None,
+    validate: Annotated[
+        list[str] | None,
+        typer.Option(help="KEY=A,B,C, such as initial values that it must hold with; repeatable"),
+    ] = None,
+    trials: Annotated[int, typer.Option(help="in all, with those of earlier calls", min=2)] = 60,
+    out: Annotated[
+        Path | None, typer.Option(help="folder; default: tunings/NAME of the session file")
+    ] = None,
+    overrides: Overrides = None,
+) -> None:
+    """Find the settings of a session with the least error, energy or cost.
+
+    Exit status 0 with a recommendation, 1 without, 2 bad input, 130 stopped.
+    """
+    from hilrt.studies.axes import axes_of_items
+    from hilrt.studies.tune import tune as run
+
+    parts: Any = [part for part in over.split(",") if part]
+    chosen: Any = objective
+    found = run(
+        load(session, list(overrides or [])),
+        chosen,
+        parts,
+        vary=axes_of_items(vary or []),
+        validate=axes_of_items(validate or []),
+        trials=trials,
+        out=out,
+    )
+    for note in found.notes:
+        typer.echo(note)
+    if not found.settings:
+        raise typer.Exit(ExitStatus.FAILED)
+    typer.echo(f"{objective}: {found.after:.4g}, before {found.before:.4g}; tune.toml has it, or:")
+    words = " ".join(f"--set {key}={value}" for key, value in found.settings.items())
+    typer.echo(f"hilrt run {session} {words}")

@@ -3,7 +3,7 @@
 In reading order: `axes` (what varies, and the cases of a design), `run_cases` (a worker's part: one
 case, its row), `workers` (Dask: who runs what, and what becomes of a case whose worker dies),
 `sweep` (a sweep's folder, its progress and its end) with `sweep_data` (rows to Parquet and back),
-`sweep_page` with `sensitivity_indices`.
+`sweep_page` with `sensitivity_indices`. `tune` finds the best settings.
 
 Only `workers` imports Dask, when a sweep begins.
 """

@@ -1,0 +1,84 @@
+"""Tuning: a μ that the true energy confirms, and no recommendation that does not hold."""
+
+import math
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hilrt
+from hilrt.errors import ConfigError
+from hilrt.studies.tune import axes_of_parts, figure_of, score, tune
+
+TWO_MASS = Path(__file__).resolve().parents[2] / "bench_configs" / "two_mass.toml"
+MU = "bonds.spring.correction.mu"
+#: k1 = kc = k2 = 100 N/m, where the usual 0.5 takes 8 % of the energy away in 2 s.
+STIFFNESS = {
+    "session.duration": 2.0,
+    "subsystems.mass1.params.k": 100.0,
+    "subsystems.mass2.params.k": 100.0,
+}
+
+
+def energy_error(settings):
+    """True energy of the undamped system at the end, relative to the start: mean of 0.5 s."""
+    log = hilrt.simulate(TWO_MASS, STIFFNESS | settings).log
+    x1, v1, x2, v2 = (log[name] for name in ("mass1.x", "mass1.v", "mass2.x", "mass2.v"))
+    energy = v1**2 + v2**2 + 100.0 * (x1**2 + x2**2 + (x1 - x2) ** 2)
+    return float(np.mean(energy[-500:]) / energy[0] - 1.0)
+
+
+def test_a_tuned_mu_keeps_the_energy_also_from_other_initial_values(tmp_path):
+    """μ = ⟨v2²⟩ / (2 (⟨v2²⟩ − ⟨v1 v2⟩)) is 0.25 there; with it nothing is gained or lost."""
+    file = hilrt.load_session(TWO_MASS, STIFFNESS)
+    others = {"subsystems.mass1.params.v": [80.0, 100.0], "subsystems.mass2.params.v": [-60.0]}
+    vary = {MU: "0:1"}
+    found = tune(file, "energy", (), vary=vary, validate=others, trials=25, out=tmp_path)
+    assert found.validations == 2
+    assert found.settings[MU] == pytest.approx(0.25, abs=0.05)
+    assert abs(energy_error({MU: 0.5})) > 0.05
+    assert abs(energy_error(found.settings)) < 0.02
+    fresh = {"subsystems.mass1.params.v": 30.0, "subsystems.mass2.params.v": -90.0}
+    assert abs(energy_error(found.settings | fresh)) < 0.02
+    patch = tomllib.loads((tmp_path / "tune.toml").read_text("utf-8"))
+    assert patch["settings"] == found.settings
+    assert patch["gain"]["after"] == found.after < 0.02
+    again = tune(file, "energy", (), vary=vary, validate=others, trials=25, out=tmp_path)
+    assert (again.settings, again.trials) == (found.settings, 25)
+
+
+def test_a_recommendation_that_holds_nowhere_else_is_none(tmp_path):
+    """Another stiffness needs another μ."""
+    file = hilrt.load_session(TWO_MASS, STIFFNESS | {MU: 0.4})
+    others = {"subsystems.mass2.params.k": [1000.0], "subsystems.mass1.params.k": [10.0]}
+    found = tune(file, "energy", (), vary={MU: "0.2:0.3"}, validate=others, trials=5, out=tmp_path)
+    assert found.settings == {}
+    assert found.after == found.before
+    assert "better in all validations" in found.notes[-1]
+
+
+def test_constraints_are_a_good_verdict_and_a_cap_that_seldom_acts():
+    row = {"verdict": "good", "failure": "", "steps": 10, "time_s": 2.0, "error": 0.01}
+    row |= {"bonds.b.cap_share": 0.04}
+    assert score(row, "error") == 0.01
+    assert score(row, "cost") == 5.0
+    assert score(row | {"bonds.b.cap_share": 0.06}, "error") == math.inf
+    assert score(row | {"verdict": "degraded"}, "error") == math.inf
+    assert figure_of(row | {"verdict": "degraded"}, "error") == 0.01
+    assert figure_of(row | {"failure": "it broke"}, "error") == math.inf
+    energies = {"bonds.b.interface_energy_j": -3.0, "bonds.b.carried_energy_j": 60.0}
+    assert score(row | energies, "energy") == 0.05
+
+
+def test_parts_of_a_session_become_axes(tmp_path):
+    tables = hilrt.load_session(TWO_MASS).tables
+    keys = [axis.key for axis in axes_of_parts(tables, ["correction", "step", "order"])]
+    cap = "bonds.spring.correction.cap"
+    assert keys == [MU, cap, "master.step", "master.extrapolation.order"]
+    with pytest.raises(ConfigError, match="choose of correction, step, order"):
+        axes_of_parts(tables, ["speed"])
+    with pytest.raises(ConfigError, match="choose of error, energy, cost"):
+        tune(TWO_MASS, "speed", out=tmp_path)
+    with pytest.raises(ConfigError, match="nothing to tune"):
+        tune(TWO_MASS, "error", (), out=tmp_path)
