@@ -44,6 +44,7 @@ ELSEWHERE = {
         "host",
         "estimated_error",
         "advice",
+        "sending_interval_s",
         "stimulus_columns",
         "results",
     ),

@@ -195,5 +195,5 @@ def test_the_feedthrough_correction_does(reference):
     net = s.network
     D = np.zeros((len(net.outputs), len(net.inputs)))
     D[s.output("hydraulics.force"), s.input("hydraulics.rate")] = -model.DAMPING
-    s.correct(feedthrough=build_feedthrough(D, net.L))
+    s.correct(feedthrough=build_feedthrough(D, net.L.dense()))
     assert deviation(run(s, 10.0), reference) < 1.5
