@@ -286,7 +286,7 @@ class FmuSolver(Solver):
 
     @functools.cached_property
     def trial(self) -> FmuTrial:
-        """What other instances show, made when this is first asked for; nothing where none may be.
+        """Trial of other instances, made at the first access; empty where none may be made.
 
         Only an FMU that can save its state is tried out.
         """

@@ -41,7 +41,7 @@ ROUNDING: Final = 1e-9
 
 
 class FmuTrial(NamedTuple):
-    """What a trial of an FMU has found.
+    """Result of the trial of an FMU.
 
     Attributes
     ----------

@@ -63,7 +63,7 @@ class HostedSolver:
 
     @property
     def findings(self) -> list[str]:
-        """What is known to be wrong with the solver, as far as it tells: of `link.FINDINGS`."""
+        """Known faults of the solver, as far as it tells them: names of `link.FINDINGS`."""
         return list(getattr(self.solver, "findings", ()))
 
     def initialize(self, t0: float, u0: Floats) -> Sample:

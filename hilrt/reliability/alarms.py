@@ -101,7 +101,7 @@ class AlarmRecord:
 
 
 class AlarmHistory:
-    """What each alarm did, from the changes of its flag; alarms that never came up are left out."""
+    """History of the alarms that came up, from the changes of their flags."""
 
     def __init__(self) -> None:
         self.records: dict[str, AlarmRecord] = {}
