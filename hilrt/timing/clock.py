@@ -237,11 +237,11 @@ class WallClock(Clock):
 
         The event loop's own timer cannot be waited for with a descriptor: it has one look.
         """
-        fits = reception.look(wake_ns)
-        while fits and self.timer is not None and reception.watches:
+        reception.look(wake_ns)
+        while self.timer is not None and reception.watches:
             if self.timer.block_until(wake_ns, reception.fd):
                 return
-            fits = reception.look(wake_ns)
+            reception.receive()
 
     def close(self) -> None:
         """Free the timer. May be called twice."""

@@ -14,8 +14,6 @@ from typing import Protocol
 #: A look that cannot be left out (at the tick, in the slack, before a frame is due) ends after that
 #: long, once everybody had a turn, ns.
 LOOK_NS = 100_000
-#: A look begins only if this many times its usual duration is left until the tick.
-MARGIN = 2
 #: Looks of one sleep that may find nothing; after that the descriptor is left alone until the tick.
 FRUITLESS = 3
 #: Assumed duration of a look before one has been measured, ns.
@@ -98,23 +96,25 @@ class EarlyReception:
         if now_ns < self.polls_from_ns:
             self._next_poll_ns = now_ns + self._poll_every_ns
         if self._poll.poll(0):
-            self.look(self._target_ns)
+            self.receive()
 
-    def look(self, by_ns: int) -> bool:
-        """Receive what has arrived if that usually ends by `by_ns`, and well before the tick.
+    def look(self, by_ns: int) -> None:
+        """Receive what may have arrived if that usually ends by `by_ns`."""
+        if self._now_ns() + self.usual_ns <= by_ns:
+            self.receive()
 
-        Returns whether there was time for it.
+    def receive(self) -> None:
+        """Receive what has arrived, until the tick at most.
+
+        A message that comes shortly before the tick is not left to it: the cut would receive it
+        later, and take longer over it.
         """
-        begun_ns, usual_ns = self._now_ns(), self.usual_ns
-        if begun_ns + usual_ns > by_ns or begun_ns + MARGIN * usual_ns > self._target_ns:
-            return False
+        begun_ns = self._now_ns()
         first, self._first = self._first, False
-        until_ns = self._target_ns - usual_ns
-        if self._receiver.receive_early(until_ns, first=first):
+        if self._receiver.receive_early(self._target_ns, first=first):
             self._add(self._now_ns() - begun_ns)
         elif not first:
             self._fruitless += 1
-        return True
 
     def _add(self, took_ns: int) -> None:
         """Learn from one look; one that something else held up counts as twice the usual."""
