@@ -112,7 +112,7 @@ def columns_text(rows: Sequence[Sequence[str]]) -> str:
 
 
 #: Columns of `alarm_rows`.
-ALARM_COLUMNS = ("alarm", "times", "first at s", "cleared at s", "up for s")
+ALARM_COLUMNS = ("alarm", "times", "first at s", "cleared at s", "up for s", "acknowledged")
 
 
 def alarm_rows(summary: Mapping[str, Any]) -> list[list[str]]:
@@ -122,8 +122,14 @@ def alarm_rows(summary: Mapping[str, Any]) -> list[list[str]]:
         cleared = alarm.get("cleared_t")
         ended = "still up" if cleared is None else number(cleared)
         first, active = number(alarm.get("first_t")), number(alarm.get("active_s"))
-        rows.append([str(alarm["name"]), f"{alarm['count']:,}", first, ended, active])
+        cells = (f"{alarm['count']:,}", first, ended, active, _acknowledged(alarm))
+        rows.append([str(alarm["name"]), *cells])
     return rows
+
+
+def _acknowledged(alarm: Mapping[str, Any]) -> str:
+    who, when = alarm.get("acknowledged_by"), alarm.get("acknowledged_t")
+    return f"{who} at {number(when)} s" if who else "–"
 
 
 def alarm_line(alarm: Mapping[str, Any]) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 from hilrt.analyze.log_statistics import LogStatistics, SignalStatistics
 from hilrt.files.formats import parse_json
+from hilrt.monitor.operator_commands import ALL_BEFORE
 from hilrt.record.reader import LogEvent
 from hilrt.reliability.alarms import AlarmHistory
 from hilrt.reliability.causes import CAUSES
@@ -218,11 +219,16 @@ def _ended(events: Iterable[LogEvent]) -> dict[str, Any]:
 
 
 def _alarms(events: Iterable[LogEvent], time_s: float) -> list[dict[str, Any]]:
-    """Alarms that came up, by the events of their flags."""
+    """Alarms that came up, by the events of their flags, and who acknowledged them."""
     history = AlarmHistory()
     for event in events:
         if event.cause == "alarm" and event.text.startswith(("alarm raised", "alarm cleared")):
             history.note(event.source, event.t, raised=event.text.startswith("alarm raised"))
+        elif event.cause == "acknowledge":
+            who, said, name = event.text.partition(": acknowledged alarm ")
+            everything = event.text.endswith(f": {ALL_BEFORE}")
+            for known in list(history.records) if everything else [name] * bool(said):
+                history.acknowledge(known, who.partition(": acknowledged event")[0], event.t)
     return history.as_json(time_s)
 
 

@@ -207,6 +207,8 @@ class SubsystemOptions(Table):
     #: Whether it is a test sequence: its inputs are connected by their names and come as they were
     #: sampled; its outputs are held.
     is_sequence: ClassVar[bool] = False
+    #: Whether it is a bench: its inputs are set-points.
+    measured: ClassVar[bool] = False
 
     def range_policy(self, output: str, measured: bool) -> OutOfRange:
         """Reaction to values of that output outside its declared range."""

@@ -24,6 +24,9 @@ HEAD_PERIOD_S = 2.0
 #: Signals at full rate at a time; more requests are not served.
 MAX_FULL = 64
 
+#: Cause of the flags of alarms.
+ALARM = "alarm"
+
 Outgoing = tuple[bytes, bytes]
 
 
@@ -102,6 +105,15 @@ class Broadcast:
             if event.number == number or (before and not event.acknowledged):
                 event.acknowledged = who
                 self._send(stream.EVENT, event)
+
+    def alarm_of(self, number: float) -> str:
+        """Name of the alarm that an event is a change of; empty for any other event."""
+        return next((_alarm(event) for event in self._events if event.number == number), "")
+
+    def newest_of_alarm(self, name: str) -> int:
+        """Number of the newest change of an alarm; 0 where none is kept."""
+        changes = (e.number for e in reversed(self._events) if _alarm(e) == name)
+        return next(changes, 0)
 
     def tick(self, now: float) -> None:
         """Send what is due at `now` [s, monotonic]."""
@@ -203,3 +215,7 @@ class Broadcast:
 
     def _send(self, topic: bytes, message: stream.Message) -> None:
         self.outbox.append((topic, stream.encode(message)))
+
+
+def _alarm(event: Happening) -> str:
+    return event.source if event.cause == ALARM and change_of(event) is not None else ""

@@ -69,8 +69,9 @@ class OperatorCommand(msgspec.Struct, kw_only=True):
         ``arm``, ``safe`` (benches to their safe profile, session kept), ``stop``, ``shadow``
         (`value` 1: apply no correction, 0: apply them), ``mark`` (note `text`), ``acknowledge``
         (event number `value` and, of a flag, its changes before; with `text` `ALL_BEFORE` all
-        events before), ``adjust`` (`text` names what, `value` is the new one), ``answer`` (to the
-        prompt number `value`, `text` is the answer).
+        events before; with the value 0 the alarm whose name is `text`), ``adjust`` (`text` names
+        what, `value` is the new one), ``answer`` (to the prompt number `value`, `text` is the
+        answer).
     who : str
         Name of the operator, for the log.
     key : str

@@ -11,12 +11,14 @@ import time
 from collections.abc import Callable, Iterator
 
 from hilrt.monitor.operator_commands import MAX_TEXT, CommandClient, OperatorCommand
-from hilrt.monitor.telemetry import PromptStatus, Status, prompt_words
+from hilrt.monitor.telemetry import PromptStatus, Status, alarm_order, prompt_words
 
 HELP = "keys: Enter arm · s safe · q q stop · h shadow · m note"
+ALARM_HELP = f"{HELP} · k acknowledges ▶"
 #: How long a stop waits for its second key, s, and an answer is shown.
 CONFIRM_S, SHOWN_S = 3.0, 6.0
-#: How long a question must have been shown before a key answers it, s: the key may be for another.
+#: How long a question or an alarm must have been shown before a key acts on it, s: the key may be
+#: for another.
 READ_S = 0.5
 _ENTER, _ERASE, _ESCAPE = "\r\n", "\x7f\x08", "\x1b"
 
@@ -48,6 +50,7 @@ class OperatorKeys:
         self._answer = ""
         self._prompt: PromptStatus | None = None
         self._asked_at = 0.0
+        self._alarm, self._alarm_at = "", 0.0
 
     @property
     def line(self) -> str:
@@ -59,7 +62,7 @@ class OperatorKeys:
             return "stop the session? q again: yes"
         answer = self._answer if now < self._shown_until else ""
         if self._prompt is None:
-            return answer or HELP
+            return answer or (ALARM_HELP if self._alarm else HELP)
         keys = " · ".join(f"{i} {a}" for i, a in enumerate(self._prompt.answers, 1))
         return " | ".join(filter(None, (f"{keys} | {prompt_words(self._prompt)}", answer)))
 
@@ -73,6 +76,10 @@ class OperatorKeys:
         prompt = next(iter(status.prompts), None) if status is not None else None
         if prompt != self._prompt:
             self._prompt, self._asked_at = prompt, self._clock()
+        alarms = alarm_order(status) if status is not None else []
+        alarm = next((one.name for one in alarms if not one.acknowledged_by), "")
+        if alarm != self._alarm:
+            self._alarm, self._alarm_at = alarm, self._clock()
         if len(text) > 1 and text.startswith(_ESCAPE):
             return  # an arrow or function key
         for character in text:
@@ -104,12 +111,21 @@ class OperatorKeys:
             self._send(OperatorCommand(action="shadow", value=0.0 if off else 1.0))
         elif character.isdecimal() and self._prompt is not None:
             self._answer_prompt(self._prompt, character)
+        elif character == "k" and self._alarm:
+            self._acknowledge()
         elif character == "m":
             self._note = ""
         elif character == "q" and confirmed:
             self._send(OperatorCommand(action="stop"))
         elif character == "q":
             self._stop_until = self._clock() + CONFIRM_S
+
+    def _acknowledge(self) -> None:
+        """Acknowledge the marked alarm."""
+        if self._clock() - self._alarm_at < READ_S:
+            self._show("read the alarm first, it is new")
+        else:
+            self._send(OperatorCommand(action="acknowledge", text=self._alarm))
 
     def _answer_prompt(self, prompt: PromptStatus, key: str) -> None:
         answers = dict(zip("123456789", prompt.answers, strict=False))

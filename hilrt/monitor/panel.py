@@ -16,10 +16,21 @@ from rich.table import Table
 from rich.text import Text
 
 from hilrt.monitor.closing_table import COLOURS
-from hilrt.monitor.telemetry import RaisedFlag, Status, doing, message_of, not_passed, result_words
+from hilrt.monitor.telemetry import (
+    RaisedFlag,
+    Status,
+    alarm_order,
+    alarm_words,
+    doing,
+    message_of,
+    not_passed,
+    result_words,
+)
 from hilrt.wording import number, words
 
-MAX_VALUES = 12
+MAX_VALUES, MAX_SET_POINTS, MAX_ALARMS = 12, 8, 3
+#: Letters of a set-point's name that are shown.
+SET_POINT_WIDTH = 24
 #: Newest events, and lines of flags, of the message and of the keys, that are shown at most.
 MAX_EVENTS, MAX_FLAG_LINES, MAX_MESSAGE_LINES, MAX_KEY_LINES = 5, 4, 2, 3
 #: Events that are shown before all values are, and lines of values that are shown before these.
@@ -45,7 +56,8 @@ def live_view(
     not enough, values are left out first, then `events`. After `silent_s` [s] without a status the
     panel says that it is old.
     """
-    foot: list[RenderableType] = [_Cut(_flags(status.flags), MAX_FLAG_LINES)]
+    foot: list[RenderableType] = [_Cut(line, 1) for line in _alarms(status)]
+    foot.append(_Cut(_flags(others(status.flags)), MAX_FLAG_LINES))
     foot += [_Cut(Text(line), 1) for line in doing(status)]
     if said := result_words(status):
         foot.append(Text(said))
@@ -56,7 +68,7 @@ def live_view(
     if line:
         foot.append(_Cut(Text(line, style="dim"), MAX_KEY_LINES))
     head = Group(_progress(status), _timing(status), Text())
-    body = _Body(status, traces)
+    body = Group(*_set_points(status), _Body(status, traces))
     fitted = _Fitted(head, body, list(events), Group(*foot), height - FRAME)
     title = Text.assemble((status.session, "bold"), "  ", _state(status, silent_s))
     return Panel(fitted, title=title, title_align="left", box=box.ROUNDED)
@@ -231,6 +243,22 @@ def _values(status: Status, traces: Traces | None, width: int) -> Table:
     return table
 
 
+def _set_points(status: Status) -> list[RenderableType]:
+    """Demanded, sent and measured value of each input of a bench, and an empty line below them."""
+    if not status.set_points:
+        return []
+    table = _table("set-point", ("demanded", "sent", "measured"), VALUE_WIDTH)
+    table.add_column("unit", style="dim", no_wrap=True)
+    table.add_column("driven by", style="dim", no_wrap=True, overflow="ellipsis", ratio=1)
+    table.expand = True
+    shown = dict(list(status.set_points.items())[:MAX_SET_POINTS])
+    names = short_names(shown, SET_POINT_WIDTH)
+    for name, point in shown.items():
+        figures = map(number, (point.demanded, point.sent, point.measured))
+        table.add_row(names[name], *figures, point.unit, point.by)
+    return [table, Text()]
+
+
 def _bonds(status: Status, width: int) -> Table:
     table = _table("bond", ("W", "residual J", "removed J"), 8)
     names = short_names(status.bonds, width)
@@ -256,6 +284,24 @@ def _table(names: str, figures: Sequence[str] = (), width: int = 0) -> Table:
     for heading in figures:
         table.add_column(heading, justify="right", min_width=width)
     return table
+
+
+def _alarms(status: Status) -> list[Text]:
+    """The most urgent alarms, one line each; the one that a key acknowledges is marked."""
+    ordered = alarm_order(status)
+    lines = []
+    for alarm in ordered[:MAX_ALARMS]:
+        mark = "▶ " if alarm is ordered[0] and not alarm.acknowledged_by else "  "
+        style = "dim" if not alarm.open else "bold red" if alarm.cleared_t is None else "yellow"
+        lines.append(Text(f"{mark}alarm {alarm.name}: {alarm_words(alarm)}", style=style))
+    if more := len(ordered) - MAX_ALARMS:
+        lines += [Text(f"  and {more} more alarms", style="dim")] * (more > 0)
+    return lines
+
+
+def others(flags: Sequence[RaisedFlag]) -> list[RaisedFlag]:
+    """The flags but those of alarms, which have a list of their own."""
+    return [flag for flag in flags if flag.cause != "alarm"]
 
 
 def _flags(flags: Sequence[RaisedFlag]) -> Text:

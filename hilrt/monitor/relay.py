@@ -230,6 +230,9 @@ class Relay:
         if problem:
             self._answer(frames, Reply(False, problem))
             return
+        of_alarm = self.broadcast.alarm_of(command.value)
+        if command.action == "acknowledge" and of_alarm:  # not one of its changes
+            command.value, command.text = 0.0, of_alarm
         self._pass_on(frames[:-1], command)
 
     def refusal(self, command: OperatorCommand, now: float) -> str:
@@ -281,7 +284,8 @@ class Relay:
             return
         if command.action == "acknowledge" and decode_reply(frame).ok:
             everything = command.text == ALL_BEFORE
-            self.broadcast.acknowledge(int(command.value), command.who, everything)
+            event = int(command.value) or self.broadcast.newest_of_alarm(command.text)
+            self.broadcast.acknowledge(event, command.who, everything)
         self._commands.send_multipart([*envelope, frame], zmq.NOBLOCK)
 
     def _answer(self, frames: list[bytes], reply: Reply) -> None:

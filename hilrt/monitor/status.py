@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter, deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
+import numpy as np
 
+from hilrt.config.units import conversion
 from hilrt.monitor.telemetry import (
+    AlarmStatus,
     BondStatus,
     PeerStatus,
     Percentiles,
     PromptStatus,
     RaisedFlag,
     ResultStatus,
+    SetPointStatus,
     Status,
     Telemetry,
 )
+from hilrt.reliability.alarms import AlarmHistory
 from hilrt.reliability.estimates import errors_of
 from hilrt.reliability.flags import active_flags, flag_totals
 from hilrt.reliability.verdict import SessionCourse, verdict
@@ -41,6 +47,8 @@ PERIOD_NS = 200_000_000
 ALIVE_S = 0.5
 #: Newest events in a status.
 MAX_EVENTS = 5
+#: Alarms in a status.
+MAX_ALARMS = 100
 #: Results in a status; passed ones make room first.
 MAX_RESULTS = 20
 
@@ -103,6 +111,8 @@ class StatusPublisher:
         self.state, self._message = "CONFIGURED", ""
         #: Outputs in the order in which views show them, as numbers; without it, the network's.
         self.order: Sequence[int] | None = None
+        #: Alarms that came up.
+        self.alarms = AlarmHistory()
         self._next_ns = 0
         self._since_ns: int | None = None  # the last announcement that began a wait
         self._looked_ns = self._looked_steps = 0
@@ -156,6 +166,7 @@ class StatusPublisher:
                 message=self._message,
                 waited_s=waited_s,
                 events=list(self._events),
+                alarms=self._alarms(),
                 prompts=self.prompts.waiting(known.t),
                 results=list(self._results),
                 result_counts=dict(self._result_counts),
@@ -172,6 +183,20 @@ class StatusPublisher:
         self._next_ns = now + PERIOD_NS
         self._newest = self._look(shown, self._rate(shown.progress.steps, now))
         self.telemetry.publish(self._newest)
+
+    def _alarms(self) -> list[AlarmStatus]:
+        return [
+            AlarmStatus(
+                name,
+                record.count,
+                record.first_t,
+                record.last_t,
+                record.cleared_t,
+                record.acknowledged_by,
+                record.acknowledged_t,
+            )
+            for name, record in list(self.alarms.records.items())[:MAX_ALARMS]
+        ]
 
     def _cause(self) -> str:
         """The reason why the session is degraded."""
@@ -202,13 +227,13 @@ class StatusPublisher:
             errors=errors,
             bonds=made,
         )
-        so_far = verdict(totals, course)
+        so_far, sources = verdict(totals, course), present_sources(numerics)
         return Status(
             session=self.session,
             run=self.run,
             state=self.state,
             sequences=dict(self.sequences),
-            sources=present_sources(numerics),
+            sources=sources,
             prompts=self.prompts.waiting(t),
             results=list(self._results),
             result_counts=dict(self._result_counts),
@@ -221,6 +246,7 @@ class StatusPublisher:
             values=self._values(outputs.names, state.outputs["y"].tolist()),
             units=dict(zip(outputs.names, outputs.units, strict=True)),
             flags=[RaisedFlag(*flag) for flag in active_flags(numerics.checks, state)],
+            set_points=set_points_of(numerics, sources),
             bonds={
                 table.name: BondStatus(
                     float(bond.power),
@@ -244,6 +270,7 @@ class StatusPublisher:
             message=self._cause(),
             shadow=bool(numerics.plan.session[0].shadow or not given.apply),
             events=list(self._events),
+            alarms=self._alarms(),
             adjustable={
                 what: shown.numerics.changes.present_number(state, what)
                 for what in self._adjustable
@@ -253,6 +280,36 @@ class StatusPublisher:
     def _values(self, names: Sequence[str], values: Sequence[float]) -> dict[str, float]:
         order = range(len(names)) if self.order is None else self.order
         return {names[i]: values[i] for i in order}
+
+
+def set_points_of(numerics: Numerics, sources: dict[str, str]) -> dict[str, SetPointStatus]:
+    """Demand, value sent and measurement of the benches' inputs, with what drives each.
+
+    Parameters
+    ----------
+    numerics : Numerics
+    sources : dict
+        Inputs that something beside their connections drives, and what.
+    """
+    plan, state, network = numerics.plan, numerics.state, numerics.network
+    inputs, outputs, found = network.inputs, network.outputs, {}
+    for i in np.flatnonzero(plan.subsystems["physical"][plan.inputs["subsystem"]]).tolist():
+        at, u, name = plan.inputs[i], state.inputs[i], inputs.names[i]
+        first = int(at.first_connection)
+        links = plan.connections["source"][first : first + int(at.connections)].tolist()
+        own = ", ".join(outputs.names[source] for source in links) or "its start value"
+        measured, j = math.nan, int(at.realised_by)
+        if j >= 0:
+            factor, offset = conversion(outputs.units[j], inputs.units[i])
+            measured = factor * float(state.outputs[j].sample) + offset
+        found[name] = SetPointStatus(
+            float(state.drives[at.drive].demanded if at.drive >= 0 else u.extrapolated[0]),
+            float(u.last),
+            measured,
+            inputs.units[i],
+            sources.get(name, own),
+        )
+    return found
 
 
 # Questions of test sequences that wait for an operator, as the session knows them.

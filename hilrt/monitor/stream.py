@@ -54,16 +54,24 @@ class BondEdge(msgspec.Struct, frozen=True):
     method: str = "none"
 
 
+class SetPointPort(msgspec.Struct, frozen=True):
+    """An input of a bench, and the output that measures it; empty where none does."""
+
+    input: str
+    measured: str = ""
+
+
 class SessionGraph(msgspec.Struct, frozen=True):
-    """Subsystems, connections and bonds; also in the log's metadata, as JSON under ``topology``."""
+    """Subsystems, connections, bonds and benches' inputs; as JSON also in the log's metadata."""
 
     subsystems: list[SubsystemNode] = []
     connections: list[ConnectionEdge] = []
     bonds: list[BondEdge] = []
+    set_points: list[SetPointPort] = []
 
 
 def session_graph(tables: Session) -> SessionGraph:
-    """Subsystems, connections and bonds of a session file."""
+    """Subsystems, connections, bonds and benches' inputs of a session file."""
     return SessionGraph(
         subsystems=[
             SubsystemNode(name, options.adapter, options.late.policy, options.late.max_misses)
@@ -71,6 +79,13 @@ def session_graph(tables: Session) -> SessionGraph:
         ],
         connections=[ConnectionEdge(c.source, c.target) for c in tables.connections],
         bonds=[BondEdge(b.name, b.efforts, b.flow, b.correction.method) for b in tables.bonds],
+        set_points=[
+            SetPointPort(f"{name}.{port}", f"{name}.{output}" if output else "")
+            for name, options in tables.subsystems.items()
+            if options.measured
+            for port, one in options.inputs.items()
+            for output in (getattr(one, "realised", None),)
+        ],
     )
 
 

@@ -5,6 +5,8 @@ Watchers cannot delay the session: the socket drops what a slow or dead watcher 
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 import zmq
 
@@ -41,6 +43,20 @@ class BondStatus(msgspec.Struct):
     corrected_energy_j: float = 0.0
 
 
+class SetPointStatus(msgspec.Struct):
+    """A bench's input: what its source demands, what was sent, what is measured, in its `unit`.
+
+    `by`: what drives it now, its connections' outputs, a stimulus, a sequence, an operator or its
+    start value. `measured` is NaN where no output measures it.
+    """
+
+    demanded: float = math.nan
+    sent: float = math.nan
+    measured: float = math.nan
+    unit: str = ""
+    by: str = ""
+
+
 class PeerStatus(msgspec.Struct):
     """Ticks at which a subsystem was late, messages lost, age of its newest sample [ms].
 
@@ -51,6 +67,27 @@ class PeerStatus(msgspec.Struct):
     lost: int = 0
     age_ms: float = 0.0
     dropped: int = 0
+
+
+class AlarmStatus(msgspec.Struct, frozen=True):
+    """An alarm that came up: how often, when first and last, when it cleared; times in s.
+
+    `cleared_t` is None while it is up. `acknowledged_by` is the operator who has seen it since it
+    last came up, at `acknowledged_t`; empty if none has.
+    """
+
+    name: str
+    count: int
+    first_t: float
+    last_t: float
+    cleared_t: float | None = None
+    acknowledged_by: str = ""
+    acknowledged_t: float | None = None
+
+    @property
+    def open(self) -> bool:
+        """Whether it is up, or nobody has acknowledged it."""
+        return self.cleared_t is None or not self.acknowledged_by
 
 
 class ResultStatus(msgspec.Struct, frozen=True):
@@ -88,7 +125,8 @@ class Status(msgspec.Struct, kw_only=True):
     operator drives now, and by which. `adjustable`: what operators may change, as it is now.
     `prompts`: questions of test sequences that wait for an operator, the oldest first.
     `results` are the newest of expectations and measures, `result_counts` how many there are of
-    each kind.
+    each kind. `set_points` are the benches' inputs. `alarms` are those that came up, the first one
+    first.
     """
 
     session: str
@@ -103,6 +141,7 @@ class Status(msgspec.Struct, kw_only=True):
     values: dict[str, float] = {}
     units: dict[str, str] = {}
     flags: list[RaisedFlag] = []
+    set_points: dict[str, SetPointStatus] = {}
     bonds: dict[str, BondStatus] = {}
     peers: dict[str, PeerStatus] = {}
     verdict: str = ""
@@ -111,6 +150,7 @@ class Status(msgspec.Struct, kw_only=True):
     waited_s: float = 0.0
     shadow: bool = False
     events: list[str] = []
+    alarms: list[AlarmStatus] = []
     sequences: dict[str, str] = {}
     sources: dict[str, str] = {}
     adjustable: dict[str, float] = {}
@@ -144,6 +184,7 @@ def merged(before: Status | None, now: Status) -> Status:
         message=now.message,
         waited_s=now.waited_s,
         events=now.events,
+        alarms=now.alarms,
         prompts=now.prompts,
         results=now.results,
         result_counts=now.result_counts,
@@ -153,6 +194,26 @@ def merged(before: Status | None, now: Status) -> Status:
 def not_passed(status: Status, most: int = 3) -> list[ResultStatus]:
     """The newest results that have failed or stayed inconclusive, `most` of them."""
     return [one for one in status.results if one.result != "passed"][-most:]
+
+
+def alarm_order(status: Status) -> list[AlarmStatus]:
+    """Alarms, the most urgent first: not acknowledged before acknowledged, active before cleared.
+
+    Among equal ones, in the order in which they first came up.
+    """
+    return sorted(status.alarms, key=lambda a: (bool(a.acknowledged_by), a.cleared_t is not None))
+
+
+def alarm_words(alarm: AlarmStatus) -> str:
+    """State of an alarm: ``active since 3.2 s, 4 times; acknowledged by ada at 5.0 s``."""
+    said = f"active since {alarm.last_t:.1f} s"
+    if alarm.cleared_t is not None:
+        said = f"cleared at {alarm.cleared_t:.1f} s, came up at {alarm.last_t:.1f} s"
+    if alarm.count > 1:
+        said += f", {alarm.count:,} times since {alarm.first_t:.1f} s"
+    if not alarm.acknowledged_by:
+        return f"{said}; not acknowledged"
+    return f"{said}; acknowledged by {alarm.acknowledged_by} at {alarm.acknowledged_t or 0.0:.1f} s"
 
 
 def doing(status: Status) -> list[str]:

@@ -91,6 +91,10 @@ class AlarmRecord:
         When it last cleared; None while it is up.
     active_s : float
         How long it was up, without the time since `last_t` while it is.
+    acknowledged_by : str
+        Operator who has seen it since it last came up; empty if none has.
+    acknowledged_t : float or None
+        When that was.
     """
 
     count: int = 0
@@ -98,6 +102,8 @@ class AlarmRecord:
     last_t: float = 0.0
     cleared_t: float | None = None
     active_s: float = 0.0
+    acknowledged_by: str = ""
+    acknowledged_t: float | None = None
 
 
 class AlarmHistory:
@@ -115,6 +121,14 @@ class AlarmHistory:
             return
         record = self.records.setdefault(name, AlarmRecord(first_t=t))
         record.count, record.last_t, record.cleared_t = record.count + 1, t, None
+        record.acknowledged_by, record.acknowledged_t = "", None
+
+    def acknowledge(self, name: str, who: str, t: float) -> bool:
+        """Enter that `who` has seen the alarm `name` at session time `t` [s]; False if unknown."""
+        record = self.records.get(name)
+        if record is not None and not record.acknowledged_by:
+            record.acknowledged_by, record.acknowledged_t = who, t
+        return record is not None
 
     def as_json(self, t: float) -> list[dict[str, Any]]:
         """As in ``summary.json``, at session time `t` [s], in the order in which they came up."""
@@ -127,6 +141,8 @@ class AlarmHistory:
                 "cleared_t": record.cleared_t,
                 "active_s": record.active_s
                 + (t - record.last_t if record.cleared_t is None else 0),
+                "acknowledged_by": record.acknowledged_by,
+                "acknowledged_t": record.acknowledged_t,
             }
             for name, record in self.records.items()
         ]

@@ -19,7 +19,6 @@ from hilrt.monitor.session_state import SessionState
 from hilrt.monitor.status import StatusPublisher
 from hilrt.record.feed import Feed
 from hilrt.record.messages import Level
-from hilrt.reliability.alarms import AlarmHistory
 from hilrt.wording import event_text
 
 
@@ -49,7 +48,7 @@ class EventLog:
         self.on_change: Callable[[], None] | None = None
         #: How columns of stimuli are read at the steps, in words.
         self.columns: list[str] = []
-        self.alarms = AlarmHistory()
+        self.alarms = publisher.alarms
         self._kept: list[Note] = []
         self._feed: Feed | None = None
         self._now_ns: Callable[[], int] = lambda: 0
@@ -73,6 +72,12 @@ class EventLog:
             self.go(SessionState.DEGRADED, cause, "warning")
         else:
             self.go(SessionState.RUNNING, cause)
+
+    def acknowledge(self, alarm: str, who: str) -> bool:
+        """Note and show at once that an operator has seen an alarm; False if none came up so."""
+        known = self.alarms.acknowledge(alarm, who, self._now_ns() * 1e-9)
+        self.publisher.repeat()
+        return known
 
     def note_column(self, text: str) -> None:
         """Note how a column of a stimulus is read, for the summary, too."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from hilrt.config.structs import Session as SessionTables
-from hilrt.monitor.operator_commands import OperatorCommand, Reply
+from hilrt.monitor.operator_commands import ALL_BEFORE, OperatorCommand, Reply
 from hilrt.monitor.session_state import SessionState
 from hilrt.session.event_log import EventLog
 from hilrt.tables.network import OPERATED
@@ -91,7 +91,7 @@ class Operator:
         if command.action == "mark":
             return Reply(True, command.text or "mark")
         if command.action == "acknowledge":
-            return Reply(True, f"acknowledged event {command.value:.0f}: {command.text}")
+            return self._acknowledge(command)
         if command.action == "arm":
             return self._arm()
         if command.action == "shadow":
@@ -101,6 +101,17 @@ class Operator:
         if command.action == "answer":
             return self._answer(command)
         return self._end_loop(command)
+
+    def _acknowledge(self, command: OperatorCommand) -> Reply:
+        """An event by its number; with the number 0 an alarm, by its name."""
+        if command.value == 0.0:
+            if not self.events.acknowledge(command.text, command.who):
+                return Reply(False, f"no alarm {command.text!r} has come up")
+            return Reply(True, f"acknowledged alarm {command.text}")
+        if command.text == ALL_BEFORE:
+            for name in self.events.alarms.records:
+                self.events.acknowledge(name, command.who)
+        return Reply(True, f"acknowledged event {command.value:.0f}: {command.text}")
 
     def _arm(self) -> Reply:
         if not self.waits_for_arming:

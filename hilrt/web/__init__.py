@@ -5,5 +5,5 @@ extra ``hilrt[web]``. Read in this order: `server` with `hosts` and `own_names` 
 served), `security_headers` (what a browser may do with the answers), `plain_server` (the page
 before and after, and the arguments), `shared_session` (what all clients share), `page` (one client:
 models and updates), `panels` (lamp, state, bonds, peers as HTML), `event_rows`, `graph`, `plots`,
-`operator_controls`, `metrics`.
+`operator_controls`, `alarm_list`, `metrics`.
 """

@@ -240,6 +240,10 @@ class OperatorControls:
         self._waiting, self._asked_for, self._asked_at = list(events), len(events), 0.0
         self._acknowledge_next()
 
+    def acknowledge_alarm(self, name: str) -> None:
+        """Acknowledge an alarm, whatever came after it."""
+        self._send("acknowledge", 0.0, name, self.answered)
+
     def acknowledge_all(self, number: int) -> None:
         """Acknowledge an event and all before it, by one command."""
         self._send("acknowledge", number, ALL_BEFORE, self.answered)

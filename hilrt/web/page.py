@@ -31,7 +31,9 @@ from bokeh.resources import Resources
 from bokeh.server.views.static_handler import StaticHandler
 from jinja2 import Template
 
+from hilrt.monitor.stream import SessionGraph, SetPointPort
 from hilrt.web import event_rows, panels
+from hilrt.web.alarm_list import AlarmList
 from hilrt.web.graph import graph_svg
 from hilrt.web.operator_controls import OperatorControls, make_button
 from hilrt.web.plots import INKS, MAX_SIGNALS, Plots, Timing, ink
@@ -135,7 +137,9 @@ class Page:
         self.timing_area = column(sizing_mode="stretch_width", name="timing")
         show = partial(self._show, "answer")
         self.control = OperatorControls(self.document, self.source, self.sheet, show)
+        self.alarms = AlarmList(self.sheet, self.control.acknowledge_alarm)
         areas = [self._plot_area(), self.timing_area, self._events(), self.control.area]
+        areas.append(self.alarms.area)
         self.document.title = "hilrt"
         self.document.template = Template((FOLDER / "page.html").read_text(encoding="utf-8"))
         code = "".join((FOLDER / name).read_text("utf-8") for name in ("keys.js", "connection.js"))
@@ -223,7 +227,7 @@ class Page:
             selectable="checkbox",
             stylesheets=[self.sheet],
         )
-        self.alarms_only = Toggle(label="open alarms only", stylesheets=[self.sheet], width=150)
+        self.alarms_only = Toggle(label="open warnings only", stylesheets=[self.sheet], width=150)
         self.alarms_only.on_change("active", lambda attr, old, new: self._show_events())
         acknowledge = make_button(
             "Acknowledge selected", "acknowledge", self._acknowledge, sheets=[self.sheet]
@@ -251,6 +255,7 @@ class Page:
         self._show("peers", panels.peers_html(self.viewer))
         if head is not None:
             self._show("graph", graph_svg(head.topology, self.viewer.flags))
+        self.alarms.update(status, head is not None and "acknowledge" in head.control)
         self._show_events()
         if self.timing is not None:
             self.timing.update()
@@ -270,7 +275,7 @@ class Page:
             self.pause.active = False  # the paused picture is another session's
             names: list[Any] = list(self.history.names)
             same = self.choice.options == names
-            chosen = self.choice.value if same else first_signals(head.topology.bonds, names)
+            chosen = self.choice.value if same else first_signals(head.topology, names)
             self.choice.options = names
             if self.choice.value == chosen:
                 self._choose()  # with the same names nothing else would choose anew
@@ -337,7 +342,17 @@ class Page:
         self.plots.release()
 
 
-def first_signals(bonds: Any, names: list[str]) -> list[str]:
-    """Signals that are plotted at first: those of the first bond, else the first outputs."""
-    ends = [port for bond in bonds[:1] for port in (*bond.effort, bond.flow)]
-    return [name for name in ends if name in names] or names[:FIRST_SIGNALS]
+def first_signals(topology: SessionGraph, names: list[str]) -> list[str]:
+    """Signals that are plotted at first: demand, value sent and measurement, then the first bond.
+
+    The first outputs where a session has neither.
+    """
+    ends = [name for point in topology.set_points for name in _of_set_point(topology, point)]
+    ends += [port for bond in topology.bonds[:1] for port in (*bond.effort, bond.flow)]
+    found = [name for name in dict.fromkeys(ends) if name in names]
+    return found[:MAX_SIGNALS] or names[:FIRST_SIGNALS]
+
+
+def _of_set_point(topology: SessionGraph, point: SetPointPort) -> list[str]:
+    sources = [wire.source for wire in topology.connections if wire.target == point.input]
+    return [*sources, f"{point.input}:sent", point.measured]

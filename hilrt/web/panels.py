@@ -179,8 +179,25 @@ def _lines(said: Sequence[str]) -> str:
     return "".join(f'<span class="soft">{text(line)}</span>' for line in said)
 
 
+def set_points_html(status: Status) -> str:
+    """Table of the benches' inputs: demanded, sent and measured, and what drives each."""
+    if not status.set_points:
+        return ""
+    rows = "".join(
+        f'<tr><th scope="row">{text(name)}</th><td>{number(point.demanded)}</td>'
+        f"<td>{number(point.sent)}</td><td>{number(point.measured)}</td>"
+        f'<td class="left">{text(point.unit)}</td><td class="left">{text(point.by)}</td></tr>'
+        for name, point in status.set_points.items()
+    )
+    return (
+        '<table class="peers points"><thead><tr><th>set-point</th><th>demanded</th><th>sent</th>'
+        '<th>measured</th><th class="left">unit</th><th class="left">driven by</th></tr></thead>'
+        f"<tbody>{rows}</tbody></table>"
+    )
+
+
 def values_html(viewer: Viewer, limit: int = 8) -> str:
-    """The outputs that the session file names, or the first ones, as large numbers."""
+    """Set-points, and the outputs that the session file names, or the first ones, in large."""
     status = viewer.status
     if status is None or not status.values:
         return ""
@@ -192,7 +209,7 @@ def values_html(viewer: Viewer, limit: int = 8) -> str:
         f'<span class="soft">{text(status.units.get(name, ""))}</span></div>'
         for name, value in shown
     )
-    return f'<div class="values">{cells}</div>'
+    return f'{set_points_html(status)}<div class="values">{cells}</div>'
 
 
 # -- bonds ---------------------------------------------------------------------------------------

@@ -181,3 +181,18 @@ def test_a_flag_is_acknowledged_with_its_changes_before_and_everything_on_reques
 def test_nonsense_is_ignored(broadcast, frames):
     broadcast.take(frames)
     assert broadcast.outbox == []
+
+
+def test_an_alarm_is_acknowledged_whatever_came_after(broadcast):
+    for text, cause in (
+        ("alarm raised: hot", "alarm"),
+        ("bang", "x"),
+        ("alarm cleared: hot", "alarm"),
+    ):
+        broadcast.take([encode(RecordEvent(0, "warning", cause, "hot", text))])
+    assert [broadcast.alarm_of(number) for number in range(5)] == ["", "hot", "", "hot", ""]
+    assert (broadcast.newest_of_alarm("hot"), broadcast.newest_of_alarm("cold")) == (3, 0)
+    broadcast.outbox.clear()
+    broadcast.acknowledge(broadcast.newest_of_alarm("hot"), "Ada")
+    told = [(event.number, event.acknowledged) for event in sent(broadcast, stream.EVENT)]
+    assert told == [(1, "Ada"), (3, "Ada")]

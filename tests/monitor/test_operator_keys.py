@@ -3,8 +3,15 @@
 import pytest
 
 from hilrt.monitor.operator_commands import Reply
-from hilrt.monitor.operator_keys import CONFIRM_S, HELP, READ_S, SHOWN_S, OperatorKeys
-from hilrt.monitor.telemetry import PromptStatus, Status
+from hilrt.monitor.operator_keys import (
+    ALARM_HELP,
+    CONFIRM_S,
+    HELP,
+    READ_S,
+    SHOWN_S,
+    OperatorKeys,
+)
+from hilrt.monitor.telemetry import AlarmStatus, PromptStatus, Status
 
 
 class Asked:
@@ -108,3 +115,23 @@ def test_a_key_for_the_question_before_answers_no_new_one(keys, asked):
     keys.type("3", asks(2))
     assert asked.sent == []
     assert keys.line.endswith("no answer has the key 3")
+
+
+def with_alarms(*alarms):
+    return Status(session="s", state="RUNNING", alarms=list(alarms))
+
+
+def test_the_marked_alarm_is_acknowledged_by_name(keys, asked):
+    hot, fast = AlarmStatus("hot", 1, 1.0, 1.0, 2.0), AlarmStatus("fast", 1, 2.0, 2.0)
+    keys.type("k", with_alarms())
+    keys.type("k", with_alarms(hot))  # it has just come up
+    assert asked.sent == []
+    assert "read the alarm first" in keys.line
+    keys.now += READ_S + SHOWN_S + 0.1
+    assert keys.line == ALARM_HELP
+    keys.type("k", with_alarms(hot, fast))  # which moves hot down: the key may be for that
+    assert asked.sent == []
+    keys.now += READ_S
+    keys.type("k", with_alarms(hot, fast))
+    (command,) = asked.sent
+    assert (command.action, command.value, command.text) == ("acknowledge", 0.0, "fast")

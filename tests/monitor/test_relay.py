@@ -118,6 +118,19 @@ def test_acknowledged_event_is_told_to_all(bench):
     assert bench.viewer.events[1].acknowledged == "Ada"
 
 
+def test_the_event_of_an_alarm_is_the_alarm(bench):
+    begin = Begin("out", "s", 0, [Topic("outputs", [Signal("a.x")])], [], {})
+    bench.rows.send_multipart([record(begin)])
+    bench.rows.send_multipart(
+        [record(RecordEvent(0, "warning", "alarm", "hot", "alarm raised: hot"))]
+    )
+    bench.until(lambda: bench.viewer.events)
+    bench.client.send(OperatorCommand(action="acknowledge", who="Ada", value=1, key="token"))
+    command = bench.obey_one(Reply(True, "acknowledged"))
+    assert (command.value, command.text) == (0.0, "hot")
+    bench.until(lambda: bench.viewer.events[1].acknowledged)
+
+
 def test_no_token_is_no_wrong_one(bench):
     reply = bench.client.ask(OperatorCommand(action="mark"))
     assert not reply.ok

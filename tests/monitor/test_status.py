@@ -1,6 +1,7 @@
 """What the master tells of itself, and how often."""
 
 import asyncio
+import math
 
 import numpy as np
 import pytest
@@ -8,8 +9,16 @@ import pytest
 from hilrt.errors import ConfigError
 from hilrt.monitor import status
 from hilrt.monitor.display_order import display_order
-from hilrt.monitor.status import MAX_RESULTS, PERIOD_NS, StatusPublisher
-from hilrt.monitor.telemetry import ResultStatus, result_words
+from hilrt.monitor.status import MAX_RESULTS, PERIOD_NS, StatusPublisher, set_points_of
+from hilrt.monitor.telemetry import (
+    AlarmStatus,
+    ResultStatus,
+    Status,
+    alarm_order,
+    alarm_words,
+    merged,
+    result_words,
+)
 from hilrt.record.feed import Feed
 from hilrt.reliability.flags import flag_totals
 from hilrt.reliability.verdict import SessionCourse, verdict
@@ -229,3 +238,47 @@ def test_every_result_counts_and_passed_ones_push_no_failed_one_out():
     assert [one.name for one in told.results][0::MAX_RESULTS] == ["limit"]
     assert told.results[-1].name == f"point {2 * MAX_RESULTS - 1}"
     assert len(told.results) == MAX_RESULTS
+
+
+async def test_set_points_are_demanded_sent_and_measured(publisher):
+    """A demand of 5 is limited to 3; the bench measures 180 degrees of angle as pi."""
+    ports = [Port("u", "rad", max=3.0)]
+    bench = MemoryLink("bench", Recorded({"angle": lambda t: 180.0}, ports), physical=True)
+    bench.outputs = (Port("angle", "deg"),)
+    a = MemoryLink("a", Recorded({"y": lambda t: 5.0}))
+    a.outputs = (Port("y", "rad"),)
+    connections = [{"from": "a.y", "to": "bench.u"}]
+    s = Stepping({"a": a, "bench": bench}, connections=connections, master={"step": 1e-3})
+    s.plan.inputs["realised_by"] = s.output("bench.angle")
+    s.run(0.01)
+    (name, point), *others = set_points_of(s.numerics, {}).items()
+    assert (name, others) == ("bench.u", [])
+    assert (point.demanded, point.sent, point.measured) == (5.0, 3.0, pytest.approx(math.pi))
+    assert (point.unit, point.by) == ("rad", "a.y")
+    assert set_points_of(s.numerics, {"bench.u": "operator"})["bench.u"].by == "operator"
+    s.plan.inputs["realised_by"] = -1
+    assert math.isnan(set_points_of(s.numerics, {})["bench.u"].measured)
+
+
+def test_alarms_are_told_with_who_has_seen_them(publisher):
+    publisher.alarms.note("hot", 1.5, raised=True)
+    publisher.announce("RUNNING")
+    assert publisher.alarms.acknowledge("hot", "Ada", 2.5)
+    publisher.alarms.note("hot", 3.0, raised=False)
+    publisher.repeat()
+    before, after = (one.alarms for one in publisher.telemetry.statuses)
+    assert before == [AlarmStatus("hot", 1, 1.5, 1.5)]
+    assert after == [AlarmStatus("hot", 1, 1.5, 1.5, 3.0, "Ada", 2.5)]
+    assert merged(Status(session="s", state="RUNNING"), publisher.telemetry.statuses[-1]).alarms
+
+
+def test_urgent_alarms_come_first():
+    seen = {"acknowledged_by": "Ada", "acknowledged_t": 9.0}
+    old, cleared = AlarmStatus("old", 2, 1.0, 4.0, **seen), AlarmStatus("cleared", 1, 2.0, 2.0, 3.0)
+    gone = AlarmStatus("gone", 1, 1.0, 1.0, 2.0, **seen)
+    new = AlarmStatus("new", 1, 8.0, 8.0)
+    status = Status(session="s", state="RUNNING", alarms=[gone, old, cleared, new])
+    assert [one.name for one in alarm_order(status)] == ["new", "cleared", "old", "gone"]
+    assert [one.open for one in alarm_order(status)] == [True, True, True, False]
+    said = "active since 4.0 s, 2 times since 1.0 s; acknowledged by Ada at 9.0 s"
+    assert alarm_words(old) == said

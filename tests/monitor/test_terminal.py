@@ -20,10 +20,12 @@ from hilrt.monitor.operator_keys import HELP
 from hilrt.monitor.panel import Traces, closing_line, flag_words, live_view, plain_line
 from hilrt.monitor.screen import Screen, watch
 from hilrt.monitor.telemetry import (
+    AlarmStatus,
     BondStatus,
     PeerStatus,
     Percentiles,
     RaisedFlag,
+    SetPointStatus,
     Status,
     Telemetry,
     merged,
@@ -88,6 +90,28 @@ def test_small_plots_stand_beside_the_values():
         traces.add(msgspec.structs.replace(RUNNING, t=float(i), values=values))
     (line,) = (s for s in text_of(live_view(RUNNING, traces=traces)).splitlines() if "123.5" in s)
     assert "▁▃▆█" in line
+
+
+def test_set_points_and_alarms_stand_apart():
+    """At 80 by 24, too; what is acknowledged by the key is marked, and is no flag beside."""
+    hot = AlarmStatus("hot: engine.oil above 120", 2, 3.0, 11.0)
+    fast = AlarmStatus("fast", 1, 2.0, 2.0, 4.0, "Ada", 5.0)
+    points = {"engine.speed_demand": SetPointStatus(210.5, 200.0, 198.7, "rad/s", "vehicle.speed")}
+    status = msgspec.structs.replace(
+        RUNNING,
+        alarms=[fast, hot],
+        set_points=points,
+        flags=[*RUNNING.flags, RaisedFlag("alarm", hot.name)],
+    )
+    for width, height in ((100, 40), (80, 24)):
+        lines = text_of(live_view(status, height=height), width=width).splitlines()
+        (point,) = (line for line in lines if "speed_demand" in line)
+        assert point.split()[2:6] == ["210.5", "200.0", "198.7", "rad/s"]
+        assert "vehicle.speed" in point
+        first, second = (line for line in lines if "alarm" in line)
+        assert "▶ alarm hot: engine.oil above 120: active since 11.0 s" in first
+        assert "  alarm fast: cleared at 4.0 s" in second
+        assert max(map(len, lines)) <= width
 
 
 def test_plain_line_is_one_line():

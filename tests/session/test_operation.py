@@ -15,7 +15,13 @@ from hilrt.check.check_topology import Topology
 from hilrt.config.problems import Findings
 from hilrt.config.session_tables import Adjustable, MonitorTable
 from hilrt.link import Ports
-from hilrt.monitor.operator_commands import ACTIONS, OperatorCommand, decode_command, encode
+from hilrt.monitor.operator_commands import (
+    ACTIONS,
+    ALL_BEFORE,
+    OperatorCommand,
+    decode_command,
+    encode,
+)
 from hilrt.monitor.session_state import SessionState
 from hilrt.monitor.status import StatusPublisher
 from hilrt.session.event_log import EventLog
@@ -66,6 +72,21 @@ def test_no_number_of_any_command_raises(operator):
             command = OperatorCommand(action=action, text="reliability.power_residual", value=value)
             with contextlib.suppress(msgspec.MsgspecError):
                 assert operator.obey(decode_command(encode(command))).text
+
+
+def test_an_alarm_is_acknowledged_by_its_name(operator):
+    operator.events.alarms.note("hot", 1.0, raised=True)
+    assert not obey(operator, "acknowledge", text="cold").ok
+    assert obey(operator, "acknowledge", text="hot").ok
+    (alarm,) = operator.events.alarms.as_json(2.0)
+    assert (alarm["acknowledged_by"], alarm["acknowledged_t"]) == ("Ada", 5e-9)
+    assert operator.recorded.notes[-1][1:] == (
+        "acknowledge", "operator", "Ada: acknowledged alarm hot",
+    )  # fmt: skip
+    operator.events.alarms.note("hot", 3.0, raised=True)  # it is another time
+    assert operator.events.alarms.as_json(4.0)[0]["acknowledged_by"] == ""
+    assert obey(operator, "acknowledge", value=7.0, text=ALL_BEFORE).ok
+    assert operator.events.alarms.as_json(4.0)[0]["acknowledged_by"] == "Ada"
 
 
 def test_note_goes_into_the_log_with_who(operator):

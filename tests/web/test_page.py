@@ -17,8 +17,8 @@ from bokeh.events import ButtonClick
 from bokeh.models import HoverTool, Line
 
 from hilrt.monitor.operator_commands import ALL_BEFORE, MAX_TEXT, Reply
-from hilrt.monitor.stream import Full, Head, Signals, binary
-from hilrt.monitor.telemetry import PromptStatus
+from hilrt.monitor.stream import Full, Head, SessionGraph, SetPointPort, Signals, binary
+from hilrt.monitor.telemetry import AlarmStatus, PromptStatus
 from hilrt.record.messages import Signal
 from hilrt.web.operator_controls import plain, typed_number
 from hilrt.web.page import FOLDER, Page, first_signals
@@ -32,7 +32,7 @@ from hilrt.web.plots import (
     histogram,
 )
 from hilrt.web.shared_session import SharedSession, SignalHistory
-from tests.web.views import HEAD, LATE_RAISED, RUNNING, StillViewer
+from tests.web.views import HEAD, LATE_RAISED, RUNNING, TOPOLOGY, StillViewer
 
 
 @pytest.fixture
@@ -495,6 +495,44 @@ def test_alarms_are_acknowledged_by_number(page):
     assert (command.action, command.value) == ("acknowledge", 7.0)
 
 
+def alarms(page):
+    """State of each alarm as listed, and its button."""
+    rows = page.alarms.area.children[:-1]
+    return [(row.children[1].text, row.children[0]) for row in rows]
+
+
+def test_alarms_have_a_list_of_their_own(page):
+    assert "No alarm has come up." in page.alarms.area.children[-1].text
+    hot, fast = AlarmStatus("hot <oil>", 1, 2.0, 2.0), AlarmStatus("fast", 3, 1.0, 9.0, 9.5)
+    page.viewer.status = msgspec.structs.replace(RUNNING, alarms=[fast, hot])
+    turn(page)
+    (first, _), (second, button) = alarms(page)
+    assert "hot &lt;oil&gt;" in first
+    assert "active since 2.0 s; not acknowledged" in first
+    assert "cleared at 9.5 s, came up at 9.0 s, 3 times since 1.0 s; not acknowledged" in second
+    assert not page.alarms.area.children[-1].visible
+    seen = msgspec.structs.replace(hot, acknowledged_by="Ada", acknowledged_t=10.0)
+    page.viewer.status = msgspec.structs.replace(RUNNING, alarms=[fast, seen])
+    turn(page)
+    (first, same), (second, other) = alarms(page)
+    assert same is button  # its row has moved to the top
+    assert "fast" in first
+    assert "acknowledged by Ada at 10.0 s" in second
+    assert (same.visible, other.visible) == (True, False)
+    page.document.callbacks.trigger_event(ButtonClick(same))
+    (command,) = page.viewer.sent
+    assert (command.action, command.value, command.text) == ("acknowledge", 0.0, "fast")
+
+
+def test_alarms_of_another_run_are_gone(page):
+    page.viewer.status = msgspec.structs.replace(RUNNING, alarms=[AlarmStatus("hot", 1, 2.0, 2.0)])
+    turn(page)
+    page.viewer.status = RUNNING
+    turn(page)
+    assert alarms(page) == []
+    assert page.alarms.area.children[-1].visible
+
+
 def test_a_note_is_sent_once(page):
     """The browser tells what is typed key by key, and the whole when the field is left."""
     page.control.note.value_input = page.control.note.value = "knock heard"
@@ -602,7 +640,15 @@ def test_histogram_counts_every_value_once():
 
 
 def test_first_signals_without_bonds():
-    assert first_signals([], ["a", "b", "c", "d", "e"]) == ["a", "b", "c", "d"]
+    assert first_signals(SessionGraph(), ["a", "b", "c", "d", "e"]) == ["a", "b", "c", "d"]
+
+
+def test_first_signals_are_demand_value_sent_and_measurement():
+    point = SetPointPort("engine.speed_demand", "engine.speed")
+    topology = msgspec.structs.replace(TOPOLOGY, set_points=[point])
+    demanded, sent, measured = "vehicle.engine_speed", "engine.speed_demand:sent", "engine.speed"
+    names = ["engine.torque", measured, demanded, sent, "engine.oil"]
+    assert first_signals(topology, names) == [demanded, sent, measured, "engine.torque"]
 
 
 def test_slow_browser_gets_fewer_updates_not_older_ones(page):
