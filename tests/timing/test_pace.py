@@ -61,7 +61,7 @@ async def test_a_point_has_come_when_the_clock_says_so(factor, at_ns):
     assert pace.samples.asked == []  # no solver is waited for
     ((until_ns, first),) = pace.samples.looks  # but what has come is received before
     assert first
-    assert EPOCH <= until_ns < EPOCH + at_ns
+    assert EPOCH <= until_ns <= EPOCH + at_ns
 
 
 async def test_nothing_is_received_early_for_a_point_that_has_passed():
