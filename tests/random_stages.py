@@ -14,9 +14,11 @@ import numpy as np
 
 from hilrt.compilation.compiled import bound
 from hilrt.coupling.choose_step import choose_step
+from hilrt.coupling.compensate import compensate
 from hilrt.coupling.control_order import control_order
 from hilrt.coupling.drive_inputs import drive_inputs
 from hilrt.coupling.estimate_signals import estimate_signals
+from hilrt.coupling.inject_faults import take_samples
 from hilrt.coupling.measure_defects import measure_defects
 from hilrt.coupling.measure_disturbances import measure_disturbances
 from hilrt.link import Ports
@@ -35,6 +37,8 @@ from tests.stepping import make_numerics
 
 STAGES: tuple[Callable[..., None], ...] = (
     apply_changes,
+    take_samples,
+    compensate,
     guard,
     judge_ranges,
     measure_defects,
@@ -57,6 +61,16 @@ SEGMENTS = [
     {"shape": "noise", "amplitude": 0.2, "duration": 0.1},
     {"shape": "points", "points": [[0.0, 1.0], [0.1, 2.0], [0.2, -1.0]]},
 ]
+#: Faults: kind, value and place.
+KINDS: dict[str, tuple[str, float, dict[str, str]]] = {
+    "rough": ("quantise", 0.25, {"output": "load.level"}),
+    "noisy": ("noise", 0.1, {"output": "load.flow"}),
+    "frozen": ("stuck", 0.0, {"output": "load.flow[1]"}),
+    "weak": ("gain", 0.5, {"connection": "load.level -> driver.level"}),
+    "creeping": ("drift", 2.0, {"connection": "load.level -> driver.level"}),
+    "away": ("offset", 0.3, {"input": "load.valve"}),
+    "fixed": ("constant", 0.7, {"input": "driver.level"}),
+}
 #: What is chosen in ``[master]``.
 METHODS: dict[str, dict[str, Any]] = {
     "fixed": {"step_control": {"atol": 0.1, "rtol": 0.2}, "order_control": ORDERS},
@@ -77,6 +91,7 @@ LARGEST = {
     "failures": 7,
     "successes": 7,
     "reason": 2,
+    "operated": 2,
 }
 
 
@@ -99,7 +114,11 @@ def build(method: str) -> Numerics:
         master={"step": 0.01, **METHODS[method]},
         subsystems={
             "motor": {},
-            "load": {"out_of_range": {"level": "safe"}, "late": {"max_misses": 1}},
+            "load": {
+                "out_of_range": {"level": "safe"},
+                "late": {"max_misses": 1},
+                "allow_faults": list(KINDS),
+            },
             "driver": {},
         },
         connections=[
@@ -126,6 +145,10 @@ def build(method: str) -> Numerics:
                 "segments": SEGMENTS[:2],
             },
             {"name": "offset", "input": "driver.level", "repeat": 2, "segments": SEGMENTS[::-1]},
+        ],
+        faults=[
+            {"name": name, "kind": kind, "seed": 5, **place, **({"value": value} if value else {})}
+            for name, (kind, value, place) in KINDS.items()
         ],
         alarms=[
             {"signal": "load.level", "max": 0.5, "action": "stop"},

@@ -71,6 +71,7 @@ SECTIONS = {
     "`[bonds.correction]`": config.Correction,
     "`[[stimuli]]`": session_tables.Stimulus,
     "`[[stimuli.segments]]`": session_tables.StimulusSegment,
+    "`[[faults]]`": session_tables.FaultTable,
     "`[[calculated]]`": config.Calculated,
     "`[[lookup_tables]]`": config.LookupEntry,
     "`[[alarms]]`": config.Alarm,

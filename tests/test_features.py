@@ -104,11 +104,13 @@ def signals():
         stimuli=[
             {"name": "kick", "input": "two.force", "segments": [{"shape": "hold", "value": 1.0}]}
         ],
+        faults=[{"name": "frozen", "kind": "stuck", "output": "two.x"}],
     )
     for topic, columns in build_columns(session.numerics).items():
         for column in columns:
             name = re.sub(r"^(one|two)\.\w+", "PORT", column.signal.name)
             name = re.sub(r"^(one|two):", "SUBSYSTEM:", name)
+            name = re.sub(r"^fault:\w+", "fault:NAME", name)
             name = re.sub(r"^(flags?):\w+", r"\1:CAUSE", name)
             yield f"{topic}/{re.sub(r'^spring:', 'BOND:', name)}"
 

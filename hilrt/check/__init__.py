@@ -3,6 +3,6 @@
 `check` reads the file, collects the known ports, and calls the others, one for each part of the
 file: `check_master` (steps, duration, pace, step and order control), `check_topology` (connections,
 bonds, loops; names places in the file), `check_subsystems` (benches, ranges, reference models,
-sequences), `check_stimuli`, `check_expect` (expectations, alarms, calculated channels),
-`check_monitor` (views and recording), `check_host` (this machine, addresses).
+sequences), `check_stimuli`, `check_faults`, `check_expect` (expectations, alarms, calculated
+channels), `check_monitor` (views and recording), `check_host` (this machine, addresses).
 """

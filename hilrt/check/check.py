@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from hilrt.check.check_expect import check_alarms, check_calculated, check_expect, check_procedures
+from hilrt.check.check_faults import check_faults
 from hilrt.check.check_host import check_host, check_listen
 from hilrt.check.check_master import (
     check_control,
@@ -166,6 +167,7 @@ def check(
         check_part(topology, findings)
     check_references(topology, session.folder, classes, code, findings)
     check_stimuli(topology, session.folder, findings)
+    check_faults(topology, findings)
     check_listen(session, [n for n, c in classes.items() if issubclass(c, RemoteLink)], findings)
     check_stepping(tables, pace, descriptions, findings)
     check_host(session, descriptions, here, findings)

@@ -11,7 +11,7 @@ from hilrt.errors import ConfigError
 from hilrt.expect.expectation import Expectation, read_expectation
 from hilrt.expressions.parse import parse
 from hilrt.expressions.program import Program
-from hilrt.expressions.session_program import program_of
+from hilrt.expressions.session_program import conditional, program_of
 
 
 def check_alarms(topology: Topology, findings: Findings) -> None:
@@ -128,7 +128,8 @@ def check_calculated(topology: Topology, findings: Findings) -> None:
     """Expressions can be read, name outputs that there are, and fit in their units."""
     tables, units = topology.tables, topology.units("output")
     texts = [entry.expression for entry in tables.calculated]
-    texts += [text for s in tables.stimuli for text in (s.start_when, s.end_when) if text]
+    for _, _, entry in conditional(tables):
+        texts += [text for text in (entry.start_when, entry.end_when) if text]
     for text in texts:  # of subsystems whose ports are not known
         try:
             names = parse(text).signals

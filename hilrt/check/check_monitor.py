@@ -42,10 +42,16 @@ def check_monitor(topology: Topology, findings: Findings) -> None:
             findings.error("monitor", "control", action, "is no command", remedy)
     known = [f"reliability.{key}" for key in RELIABILITY_KEYS]
     known += [f"bonds.{b.name}.{key}" for b in tables.bonds for key in BOND_KEYS]
+    faults = [f"faults.{fault.name}" for fault in tables.faults]
+    known += faults
     for name, bounds in tables.monitor.adjust.items():
         value = f"{bounds.min:g} … {bounds.max:g}"
         if name.startswith(OPERATED):
             _check_operated(topology, name, bounds, findings)
+        elif name in faults:
+            if not 0.0 <= bounds.min <= bounds.max <= 1.0:
+                remedy = "give { min = 0, max = 1 }"
+                findings.error("monitor.adjust", name, value, "a fault is begun or ended", remedy)
         elif name not in known:
             remedy = f"choose from {', '.join(known)}"
             findings.error("monitor.adjust", name, value, "cannot be adjusted", remedy)

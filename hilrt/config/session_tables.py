@@ -77,6 +77,42 @@ class MonitorTable(Table):
     adjust: dict[str, Adjustable] = {}
 
 
+FaultKind = Literal["constant", "stuck", "offset", "gain", "noise", "drift", "quantise"]
+
+
+class FaultTable(Table):
+    """``[[faults]]``: a disturbance that is asked for; docs/faults.md. It begins once.
+
+    Without a `start` and a condition it waits for an operator.
+    """
+
+    name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+    kind: FaultKind
+    #: Where, one of the three: ``subsystem.port``, all elements or ``subsystem.port[0]``; a
+    #: connection as ``"subsystem.output -> subsystem.input"``.
+    output: str | None = None
+    input: str | None = None
+    connection: str | None = None
+    #: In the unit of its place, a connection's being that of its input: "constant": the value.
+    #: "offset": what is added. "gain": a factor. "noise": standard deviation of a value per step.
+    #: "drift": per s. "quantise": the step. "stuck" has none.
+    value: float | None = None
+    #: Of "noise"; a further element of a port has the next one.
+    seed: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 0
+    #: Session time from which on it may begin, and at which it ends in any case, s.
+    start: NonNegative | None = None
+    end: Positive | None = None
+    #: Conditions by the samples of the step before: it begins when the first is true, and ends when
+    #: the second is.
+    start_when: str | None = None
+    end_when: str | None = None
+
+    @property
+    def place(self) -> str:
+        """Where it is, in words."""
+        return self.output or self.input or self.connection or "nowhere"
+
+
 Shape = Literal["hold", "step", "ramp", "sine", "chirp", "prbs", "noise", "points", "column"]
 MIN_BITS, MAX_BITS = 2, 16
 

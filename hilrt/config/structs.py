@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 
 from hilrt.config.session_tables import (
+    FaultTable,
     MonitorTable,
     NonNegative,
     Positive,
@@ -190,6 +191,9 @@ class SubsystemOptions(Table):
     late: Late = msgspec.field(default_factory=Late)
     #: How the session ends when the subsystem ends its own simulation: in order, or in a fault.
     when_ended: Literal["finish", "fault"] = "finish"
+    #: Faults of the session file, by name, that may act on its set-points and measured values; a
+    #: bench allows none by default.
+    allow_faults: list[str] = []
     #: Communicates every that many macro steps.
     every: Annotated[int, msgspec.Meta(ge=1)] = 1
     jacobian: JacobianOptions | None = None
@@ -396,6 +400,7 @@ class Session(Table):
     connections: list[Connection] = []
     bonds: list[Bond] = []
     stimuli: list[Stimulus] = []
+    faults: list[FaultTable] = []
     calculated: list[Calculated] = []
     lookup_tables: list[LookupEntry] = []
     alarms: list[Alarm] = []

@@ -134,7 +134,7 @@ def expected_error(plan: Plan, state: State, h: float) -> float:
             for c in range(first, first + plan.inputs[i].connections):
                 if plan.connections[c].free:
                     out = state.outputs[plan.connections[c].source]
-                    missed += plan.connections[c].gain * expected_difference(out, order, h)
+                    missed += state.connections[c].gain * expected_difference(out, order, h)
             weighted = missed / order_weight(settings, plan.inputs[i], state.inputs[i])
             square += weighted * weighted
             count += 1

@@ -11,6 +11,7 @@ import math
 from hilrt.compilation.compiled import compiled, stage
 from hilrt.coupling.correct_model import fits, read_over_step
 from hilrt.coupling.extrapolate import copy, newton_form, newton_value
+from hilrt.coupling.inject_faults import carry_alterations
 from hilrt.coupling.past import needed_past
 from hilrt.coupling.regression import predict
 from hilrt.coupling.trust import root_mean_square
@@ -36,8 +37,11 @@ def compensate(plan: Plan, state: State, given: StepInput) -> None:
         out.implausible = out.fresh and not plausible
         out.arrived = out.fresh and plausible and not out.withheld
         if out.arrived:
-            push(out, out.t_newest, out.newest, plan.outputs[i].spacing, samples)
+            y = given.outputs[i].y if out.faulted else out.newest
+            if abs(y) <= LARGEST:
+                push(out, out.t_newest, y, plan.outputs[i].spacing, samples)
             out.sample = out.newest
+    carry_alterations(plan, state)
     forget_before_jumps(plan, state, given)
     for i in range(len(state.outputs)):
         out, s = state.outputs[i], plan.outputs[i].subsystem

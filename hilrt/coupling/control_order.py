@@ -87,7 +87,7 @@ def scaled_derivative_norm(plan: Plan, state: State, j: int, h: float) -> float:
             for c in range(first, first + plan.inputs[i].connections):
                 if plan.connections[c].free:
                     out = state.outputs[plan.connections[c].source]
-                    difference += plan.connections[c].gain * out.differences[j]
+                    difference += state.connections[c].gain * out.differences[j]
             weighted = difference / order_weight(plan.session[0], plan.inputs[i], state.inputs[i])
             square += weighted * weighted
             count += 1

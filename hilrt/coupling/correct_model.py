@@ -85,7 +85,7 @@ def allow_offsets(parts: CorrectionTables) -> None:
     for u in range(len(inputs)):
         inputs[u].alpha = 0.0
     for c in range(len(connections)):
-        if connections[c].gain == 0.0 or not parts.carried[c].acts:
+        if parts.carried[c].gain == 0.0 or not parts.carried[c].acts:
             continue
         if outputs[connections[c].source].has_jacobian:
             inputs[connections[c].target].alpha = parts.settings[0].alpha
@@ -122,7 +122,7 @@ def fill_matrix(parts: CorrectionTables, samples: int) -> None:
             share = 0.0
             for m in range(degree + 1):
                 share += gamma[m, i, u] * basis[degree, 0, m]
-            columns[connections[c].source, i] -= share * connections[c].gain
+            columns[connections[c].source, i] -= share * parts.carried[c].gain
 
 
 @compiled

@@ -5,6 +5,8 @@ connections (without any, the start value), in this order. Stimuli that add do s
 connections drive it. ``u = L y + s(t)``: what stands in `own` is what was demanded, and no error of
 the coupling.
 
+Faults change what comes out of that, whatever drives the input.
+
 Where the source changes, the input starts from where it is: the difference to the new source fades
 at the input's rate limit, or in its blend time. Sources change at communication points of the
 input's own subsystem.
@@ -16,6 +18,7 @@ import math
 
 from hilrt.compilation.compiled import compiled, stage
 from hilrt.coupling.extrapolate import copy, shift, value_at
+from hilrt.coupling.inject_faults import alter_input
 from hilrt.coupling.stimulate import advance, begin_or_end, expand, is_active
 from hilrt.tables.condition import is_true
 from hilrt.tables.given import StepInput
@@ -38,9 +41,9 @@ def drive_inputs(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def is_cut(plan: Plan, state: State, i: int) -> bool:
-    """Whether something other than its connections drives input `i`."""
+    """Whether input `i` is driven otherwise than by its connections at the session's gains."""
     d = plan.inputs[i].drive
-    return bool(d >= 0 and state.drives[d].source != CONNECTION)
+    return bool(d >= 0 and (state.drives[d].source != CONNECTION or state.drives[d].altered))
 
 
 @stage
@@ -67,20 +70,26 @@ def drive_input(plan: Plan, state: State, given: StepInput, d: int) -> None:
         )
         expand(plan.segments, plan.points, stimulus, now, ahead, cut.tick, degree)
         state.session[0].turned += stimulus.turned
-    drive.turned = 0
+    drive.turned = drive.regained = drive.leapt = 0
     copy(drive.own, plan.session[0].coefficients, drive.past)
     source = source_of(plan, state, d)
     drive.stimulus = stimuli_now(at, plan.stimuli, state.stimuli, source)
-    drive.demanded = demanded_now(plan, state, d, source)
-    if given.subsystems[s].due and not given.subsystems[s].busy:
+    leaves, goes_over = given.subsystems[s].due and not given.subsystems[s].busy, False
+    if leaves:
         goes_over = put_in_force(plan, state, d, source)
+        if at.faulted:
+            alter_input(plan, state, given, d, now)
+    drive.demanded = demanded_now(plan, state, d, source, now)
+    if leaves:
+        add_faults(drive, degree)
         if goes_over:
             corrected = u.previous_correction + u.offset if source == CONNECTION else 0.0
             go_over(at, drive, came - drive.demanded - corrected, now)
         fade(drive, now, ahead, degree)
         shift(drive.own, plan.session[0].coefficients, -port.lead)
         drive.t0 = cut.t
-        mark_jumps(plan, state, d, goes_over and drive.difference == 0.0)
+        jumps = drive.leapt != 0 or (goes_over and drive.difference == 0.0)
+        mark_jumps(plan, state, d, jumps)
 
 
 @stage
@@ -144,16 +153,18 @@ def stimuli_now(at: Table, rows: Table, stimuli: Table, source: int) -> float:
 
 
 @stage
-def demanded_now(plan: Plan, state: State, d: int, source: int) -> float:
-    """Value now of the source that drives an input."""
+def demanded_now(plan: Plan, state: State, d: int, source: int, now: float) -> float:
+    """Value at `now` [s] of the source that drives an input, and of its faults."""
     drive, port = state.drives[d], plan.inputs[plan.drives[d].input]
+    added = drive.added + drive.added_rate * (now - drive.added_t)
     if source == OPERATOR:
-        return drive.operated_to
-    value, lead = constant_part(plan, state, d, source) + drive.stimulus, port.lead
+        return drive.kept * drive.operated_to + added
+    own, lead = constant_part(plan, state, d, source) + drive.stimulus, port.lead
+    value = drive.kept * own + added
     for c in range(port.first_connection, port.first_connection + port.connections):
         if acts_with(plan, state, c, source):
             p = state.connections[c].polynomial
-            value += plan.connections[c].gain * value_at(p, plan.session[0].coefficients, lead)
+            value += state.connections[c].gain * value_at(p, plan.session[0].coefficients, lead)
     return value
 
 
@@ -210,6 +221,16 @@ def add_stimuli(at: Table, rows: Table, stimuli: Table, drive: Table, source: in
                 drive.own[m] += stimuli[k].polynomial[m]
             if rows[k].replaces:
                 return  # the first one in the order of the file
+
+
+@compiled
+def add_faults(drive: Table, degree: int) -> None:
+    """What faults keep of an input's own part, and what they add to it."""
+    for m in range(len(drive.own)):
+        drive.own[m] *= drive.kept
+    drive.own[0] += drive.added
+    if degree > 0:
+        drive.own[1] += drive.added_rate
 
 
 @compiled

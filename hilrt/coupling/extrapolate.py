@@ -59,7 +59,7 @@ def sum_connections(plan: Plan, state: State, i: int, u: Floats) -> None:
     for c in range(at.first_connection, at.first_connection + at.connections):
         if state.connections[c].acts:
             for m in range(coefficients):
-                u[m] += state.connections[c].polynomial[m] * plan.connections[c].gain
+                u[m] += state.connections[c].polynomial[m] * state.connections[c].gain
 
 
 @compiled

@@ -41,7 +41,8 @@ def measure_disturbances(plan: Plan, state: State, given: StepInput) -> None:
         keep = math.exp(-given.session[0].elapsed / plan.session[0].scale_time)
         for i in range(len(state.inputs)):
             d = plan.inputs[i].drive
-            turned = d >= 0 and state.drives[d].turned != 0  # between two sources nothing is known
+            # Between two sources, or gains, nothing is known
+            turned = d >= 0 and (state.drives[d].turned != 0 or state.drives[d].regained != 0)
             if turned:
                 state.inputs[i].true_ends = 0
             elif plan.inputs[i].connected:
@@ -95,7 +96,7 @@ def source_value(plan: Plan, state: State, i: int, at_end: bool) -> float:
             continue
         out = state.outputs[plan.connections[c].source]
         source = out.y - out.corrected_by if at_end else out.start
-        value += plan.connections[c].gain * source
+        value += state.connections[c].gain * source
     return allowed(at, value)
 
 
@@ -122,7 +123,7 @@ def told_inside(
                 inside, told = 1.5 * sample.y_mean - 0.25 * ends, True
             elif math.isfinite(sample.y_mid):
                 inside, told = sample.y_mid, True
-        value += plan.connections[c].gain * inside
+        value += state.connections[c].gain * inside
     return allowed(at, value) if told else expected
 
 
@@ -283,7 +284,7 @@ def beyond_limits(plan: Plan, state: State, i: int, share: float) -> float:
     for c in range(at.first_connection, at.first_connection + at.connections):
         if state.connections[c].acts:
             source = state.outputs[plan.connections[c].source]
-            value += plan.connections[c].gain * between(source, share)
+            value += state.connections[c].gain * between(source, share)
     return allowed(at, value) - value
 
 

@@ -25,7 +25,8 @@ def sum_inputs(plan: Plan, state: State, given: StepInput) -> None:
             sum_connections(plan, state, i, u.polynomial)
             for m in range(coefficients):
                 u.polynomial[m] += state.drives[d].own[m]
-            if state.drives[d].source != CONNECTION:  # nothing is corrected where nothing acts
+            # Nothing is corrected where nothing acts, or otherwise than the session says
+            if state.drives[d].source != CONNECTION or state.drives[d].altered:
                 u.correction = u.offset = 0.0
         u.polynomial[0] = u.polynomial[0] + u.correction + u.offset
     if plan.model.settings[0].dithers:

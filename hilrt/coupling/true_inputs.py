@@ -87,7 +87,7 @@ def start_errors(parts: CorrectionTables) -> None:
         error, past = inputs[connections[c].target].error, outputs[connections[c].source].past
         degree = min(connections[c].order, samples)
         for j in range(degree):
-            value = connections[c].gain * past[j]
+            value = parts.carried[c].gain * past[j]
             for m in range(degree + 1):
                 error[m] += settings.basis[degree, j + 1, m] * value
 
@@ -101,7 +101,7 @@ def finish_errors(parts: CorrectionTables) -> None:
         if not parts.carried[c].acts:
             continue
         error, degree = inputs[connections[c].target].error, min(connections[c].order, samples)
-        value = connections[c].gain * outputs[connections[c].source].corrected
+        value = parts.carried[c].gain * outputs[connections[c].source].corrected
         for m in range(degree + 1):
             error[m] += settings.basis[degree, 0, m] * value
 
@@ -119,7 +119,7 @@ def mean_error(parts: CorrectionTables, u: int) -> float:
         value = settings.means[degree, 0] * out.corrected
         for j in range(degree):
             value += settings.means[degree, j + 1] * out.past[j]
-        mean += connections[c].gain * value
+        mean += parts.carried[c].gain * value
     if at.drive < 0:
         mean += at.constant
     for m in range(settings.order + 1):

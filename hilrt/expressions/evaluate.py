@@ -77,13 +77,8 @@ def newest(t_a: float, t_b: float) -> float:
 
 
 @stage
-def take_samples(plan: Plan, state: State, given: StepInput) -> None:
-    """Take the samples that have arrived; then evaluate the session's expressions."""
-    for i in range(len(state.outputs)):
-        out, arrived = state.outputs[i], given.outputs[i]
-        out.fresh = arrived.fresh and not plan.outputs[i].calculated
-        if out.fresh:
-            out.newest, out.t_newest = arrived.y, arrived.t_valid
+def calculate(plan: Plan, state: State, given: StepInput) -> None:
+    """Evaluate the session's expressions of the samples that have arrived."""
     for k in range(len(plan.readings)):
         read(state.outputs[plan.readings[k].output], state.registers[k])
     evaluate(plan.operations, plan.lookup_points, state.registers, state.memory, given.session[0].t)

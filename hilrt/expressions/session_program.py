@@ -1,6 +1,6 @@
 """The program of a session: its calculated channels over the outputs of its subsystems.
 
-Conditions that start and end stimuli are its results, in the order of the session file.
+Conditions that start and end stimuli, and then faults, are its results, in the order of the file.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from msgspec.structs import replace
 
+from hilrt.config.session_tables import FaultTable, Stimulus
 from hilrt.config.structs import CALCULATED, Calculated, LookupEntry, Session
 from hilrt.errors import ConfigError
 from hilrt.expressions.functions import RESERVED
@@ -79,14 +80,20 @@ def channels_of(entries: Sequence[Calculated], problems: list[str]) -> dict[str,
     return found
 
 
+def conditional(tables: Session) -> list[tuple[str, int, Stimulus | FaultTable]]:
+    """What conditions may start and end, with its table and its position there."""
+    stimuli = [("stimuli", i, entry) for i, entry in enumerate(tables.stimuli)]
+    return [*stimuli, *(("faults", i, entry) for i, entry in enumerate(tables.faults))]
+
+
 def _conditions(tables: Session, problems: list[str]) -> list[Expression]:
     found: list[Expression] = []
-    for i, stimulus in enumerate(tables.stimuli):
+    for table, i, entry in conditional(tables):
         for key in ("start_when", "end_when"):
-            text = getattr(stimulus, key)
+            text = getattr(entry, key)
             if text is not None:
                 try:
-                    found.append(parse(text, f"[stimuli.{i}] {key}"))
+                    found.append(parse(text, f"[{table}.{i}] {key}"))
                 except ConfigError as error:
                     problems += error.problems
     return found
@@ -125,8 +132,9 @@ class StartValues:
 
     def __init__(self, network: Network, tables: Session) -> None:
         number = network.outputs.numbers
-        # Stimuli have not begun: what their conditions read is not waited for.
-        program = self._program = session_program(network, replace(tables, stimuli=[]))
+        # Stimuli and faults have not begun: what their conditions read is not waited for.
+        without = replace(tables, stimuli=[], faults=[])
+        program = self._program = session_program(network, without)
         self._read: Ints = np.array([number[n] for n in program.signals], dtype=np.intp)
         channels = program.channels
         places = [number[f"{CALCULATED}.{name}"] for name in channels]

@@ -18,7 +18,10 @@ NAMED = 6
 
 #: Stages of the macro step in their order, and what each one decides.
 STAGES = (
-    ("which values are outside their declared range", (":out_of_range",)),
+    (
+        "faults, and which values are outside their declared range",
+        (":faulted", ":out_of_range"),
+    ),
     (
         "outputs at the tick (extrapolation to it, feedthrough and model correction)",
         (":corrected",),
@@ -60,6 +63,8 @@ def stage_of(name: str) -> int:
     """Number of the stage that decides a signal; the number of stages if none does."""
     if name.startswith(STAGES[-1][1]):
         return len(STAGES) - 1
+    if name.startswith("fault:"):
+        return 0
     for number, (_, marks) in enumerate(STAGES[:-1]):
         for mark in marks:
             if name == mark or name.endswith(mark) or f"{mark}_d" in name:

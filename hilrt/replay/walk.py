@@ -50,7 +50,8 @@ class Engine:
         channels = table(CHANNELS, len(numerics.network.subsystems))
         self._writer = RowWriter(numerics, channels, self._row)
         self.memory = StateBytes(numerics.state)
-        self.changes = Changes(numerics.network, numerics.plan.drives["input"])
+        names = [fault.name for fault in numerics.faults]
+        self.changes = Changes(numerics.network, numerics.plan.drives["input"], names)
         self._renewed = numerics.given.session["renewed"]
         self._gamma: Floats | None = None
 

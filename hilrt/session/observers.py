@@ -33,7 +33,7 @@ from hilrt.sequences.prompts import ASK
 from hilrt.session.event_log import EventLog
 from hilrt.step.numerics import Numerics
 from hilrt.step.observer import Observer, Turn
-from hilrt.step.source_changes import source_changes
+from hilrt.step.source_changes import fault_changes, source_changes
 from hilrt.step_log.signals import RowWriter
 from hilrt.step_log.snapshot import Snapshots
 from hilrt.timing.monotonic import monotonic_ns
@@ -91,7 +91,7 @@ class RecordingObserver(Observer):
 
 
 class FlagObserver(Observer):
-    """Logs changes of flags and of inputs' sources, and tells when the session is degraded.
+    """Logs changes of flags, inputs' sources and faults, and tells when the session is degraded.
 
     Parameters
     ----------
@@ -118,6 +118,7 @@ class FlagObserver(Observer):
         self._degradation.on_change = on_degraded
         self._moved = numerics.state.session["moved"]
         self._turned = numerics.state.session["turned"]
+        self._faults_turned = numerics.state.session["faults_turned"]
 
     def stepped(self, turn: Turn) -> None:
         """Log what has changed in this step."""
@@ -127,6 +128,9 @@ class FlagObserver(Observer):
         if self._turned[0]:
             for where, text in source_changes(self._numerics)[:CHANGES_PER_TICK]:
                 self._feed.event(t_ns, "info", "source", where, text)
+        if self._faults_turned[0]:
+            for where, text in fault_changes(self._numerics)[:CHANGES_PER_TICK]:
+                self._feed.event(t_ns, "info", "fault_injected", where, text)
         self._degradation.look(t_ns)
 
     def _report_flags(self, t_ns: int) -> None:

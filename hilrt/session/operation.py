@@ -16,6 +16,7 @@ from hilrt.config.structs import Session as SessionTables
 from hilrt.monitor.operator_commands import ALL_BEFORE, OperatorCommand, Reply
 from hilrt.monitor.session_state import SessionState
 from hilrt.session.event_log import EventLog
+from hilrt.step.changes import FAULTS
 from hilrt.tables.network import OPERATED
 
 if TYPE_CHECKING:
@@ -169,14 +170,20 @@ class Operator:
         if bounds is None:
             known = ", ".join(self.adjustable) or "nothing"
             return Reply(False, f"{what}: may not be adjusted; [monitor.adjust] lists {known}")
-        gives_back = what.startswith(OPERATED) and math.isnan(value)
+        is_fault = what.startswith(f"{FAULTS}.")
+        gives_back = (is_fault or what.startswith(OPERATED)) and math.isnan(value)
         if not gives_back and not bounds.min <= value <= bounds.max:
             return Reply(False, f"{what} = {value} is outside {bounds.min} … {bounds.max}")
+        if is_fault and value not in (0.0, 1.0) and not gives_back:
+            return Reply(False, f"{what} = {value}: 1 begins a fault, 0 ends it")
         if self.master is None:
             return Reply(False, f"only while it runs; it is {self.events.state}")
         changes = self.master.numerics.changes
         before = changes.present_number(self.master.numerics.state, what)
         changes.add(what, value)
+        if is_fault:
+            does = {1.0: "begins", 0.0: "ends"}.get(value, "is left to its times and conditions")
+            return Reply(True, f"fault {what.removeprefix(f'{FAULTS}.')} {does}")
         if gives_back:
             return Reply(True, f"{what} is given back, was {before}")
         return Reply(True, f"{what} = {value}, was {before}")  # with all digits

@@ -1,9 +1,10 @@
-"""Stage: changes of thresholds, of the bonds' settings, and of inputs that an operator drives."""
+"""Stage: changes of thresholds and bonds' settings, of inputs and faults that an operator sets."""
 
 from __future__ import annotations
 
 from hilrt.compilation.compiled import compiled, stage
-from hilrt.tables.given import BOND_SETTINGS, INPUT_SETTINGS, THRESHOLDS, StepInput
+from hilrt.coupling.inject_faults import BEGUN, ENDED
+from hilrt.tables.given import BOND_SETTINGS, FAULT_SETTINGS, INPUT_SETTINGS, THRESHOLDS, StepInput
 from hilrt.tables.plan import Plan
 from hilrt.tables.record import Table
 from hilrt.tables.state import State
@@ -19,6 +20,8 @@ SHARE = BOND_SETTINGS.index("share")
 CONTRADICTED = BOND_SETTINGS.index("contradicted")
 TAKE = len(BOND_SETTINGS) + INPUT_SETTINGS.index("take")
 GIVE_BACK = len(BOND_SETTINGS) + INPUT_SETTINGS.index("give_back")
+_FAULTS = len(BOND_SETTINGS) + len(INPUT_SETTINGS)
+INJECT, CLEAR, RELEASE = range(_FAULTS, _FAULTS + len(FAULT_SETTINGS))
 
 
 @stage
@@ -41,6 +44,12 @@ def apply_changes(plan: Plan, state: State, given: StepInput) -> None:
             state.drives[change.row].operated_to = change.value
         elif change.what == GIVE_BACK:
             state.drives[change.row].operated = 0
+        elif change.what == INJECT:
+            state.faults[change.row].operated = BEGUN
+        elif change.what == CLEAR:
+            state.faults[change.row].operated = ENDED
+        elif change.what == RELEASE:
+            state.faults[change.row].operated = 0
 
 
 @compiled

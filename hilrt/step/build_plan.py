@@ -20,6 +20,7 @@ from hilrt.reliability.checks import CheckNames, check_rows, fill_checks
 from hilrt.reliability.estimates import GAIN_RANGE, how_estimated
 from hilrt.solver import Floats
 from hilrt.step.fill_controls import fill_controls
+from hilrt.step.fill_faults import alteration_rows, check_allowed, fill_faults
 from hilrt.step.fill_ranges import fill_ranges
 from hilrt.step.fill_stimuli import StimulusTables, fill_conditions, stimulus_tables
 from hilrt.tables import plan as rows
@@ -90,12 +91,19 @@ def build_plan(
         known = known.without_loop()  # whose answers are those of one step
         platform = platform._replace(sensitivities=known)
     stimuli = stimulus_tables(network, tables, columns)
+    faults = alteration_rows(network, tables.faults)
+    check_allowed(network, tables, faults, platform.physical)
     plan = _size_tables(network, platform, program, stimuli, checks, alarms, model)
+    plan = plan._replace(
+        faults=table(rows.FAULTS, len(tables.faults)),
+        alterations=table(rows.ALTERATIONS, len(faults)),
+    )
     _fill_ports(plan, network, tables, platform)
     fill_ranges(plan, network, tables)
     _fill_calculated(plan, network, program)
-    fill_conditions(plan, network, tables, program)
     _fill_connections(plan, network)
+    fill_faults(plan, network, tables.faults, faults)
+    fill_conditions(plan, network, tables, program)
     _fill_bonds(plan, network, platform.physical, shadow)
     _fill_verification(plan, platform.verification)
     _fill_session(plan, tables, shadow)
@@ -125,6 +133,8 @@ def _size_tables(
         inputs=table(rows.INPUTS, len(network.inputs)),
         connections=table(rows.CONNECTIONS, len(network.connections.source)),
         **stimuli._asdict(),
+        faults=table(rows.FAULTS, 0),
+        alterations=table(rows.ALTERATIONS, 0),
         bonds=table(rows.BONDS, len(bonds)),
         elements=table(rows.ELEMENTS, len(bonds.effort)),
         summands=table(rows.SUMMANDS, len(bonds.more)),

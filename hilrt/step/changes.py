@@ -5,10 +5,22 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
+from typing import Final
 
-from hilrt.tables.given import BOND_SETTINGS, CHANGES, INPUT_SETTINGS, THRESHOLDS, StepInput
+from hilrt.tables.given import (
+    BOND_SETTINGS,
+    CHANGES,
+    FAULT_SETTINGS,
+    INPUT_SETTINGS,
+    THRESHOLDS,
+    StepInput,
+)
 from hilrt.tables.network import OPERATED, Network
 from hilrt.tables.state import State
+
+#: Table of the session file whose entries an operator may begin and end.
+FAULTS: Final = "faults"
+_FIRST_OF_FAULTS: Final = len(BOND_SETTINGS) + len(INPUT_SETTINGS)
 
 
 class Changes:
@@ -16,7 +28,8 @@ class Changes:
 
     An operator's are ``reliability.KEY``, ``bonds.NAME.cap``, ``bonds.NAME.cap_abs``,
     ``bonds.NAME.share``, and ``inputs.SUBSYSTEM.PORT``: a value takes the input, so that the
-    operator drives it, and NaN gives it back. ``bonds.NAME.contradicted`` is what a trial of the
+    operator drives it, and NaN gives it back; and ``faults.NAME``: 1 begins it, 0 ends it, NaN
+    leaves it to its times and conditions. ``bonds.NAME.contradicted`` is what a trial of the
     bond's correction found while the session runs. A change acts at the next cut, as part of what
     the step is given.
 
@@ -25,6 +38,8 @@ class Changes:
     network : Network
     driven : sequence of int
         Inputs on which more than connections may act, as in ``Plan.drives``.
+    faults : sequence of str
+        Names of the session's faults.
 
     Attributes
     ----------
@@ -32,9 +47,12 @@ class Changes:
         Number and its new value, oldest first.
     """
 
-    def __init__(self, network: Network, driven: Sequence[int] = ()) -> None:
+    def __init__(
+        self, network: Network, driven: Sequence[int] = (), faults: Sequence[str] = ()
+    ) -> None:
         self._bonds = [bond.name for bond in network.bonds.tables]
         self._inputs = [network.inputs.names[i] for i in driven]
+        self._faults = list(faults)
         self.pending: deque[tuple[str, float]] = deque()
         self._acting = False
 
@@ -50,6 +68,8 @@ class Changes:
         what, row = self._address(number, 0.0)
         if row < 0:
             return float(state.session[THRESHOLDS[what]][0])
+        if what >= _FIRST_OF_FAULTS:
+            return float(state.faults["active"][row])
         if what >= len(BOND_SETTINGS):
             return float(state.drives["demanded"][row])
         return float(state.bonds[BOND_SETTINGS[what]][row])
@@ -77,6 +97,9 @@ class Changes:
             setting = "give_back" if math.isnan(value) else "take"
             what = len(BOND_SETTINGS) + INPUT_SETTINGS.index(setting)
             return what, self._inputs.index(rest)
+        if table == FAULTS:
+            setting = "release" if math.isnan(value) else "inject" if value else "clear"
+            return _FIRST_OF_FAULTS + FAULT_SETTINGS.index(setting), self._faults.index(rest)
         if table == "reliability":
             return THRESHOLDS.index(rest), -1
         bond, _, key = rest.rpartition(".")
@@ -85,6 +108,8 @@ class Changes:
     def _number(self, what: int, row: int) -> str:
         if row < 0:
             return f"reliability.{THRESHOLDS[what]}"
+        if what >= _FIRST_OF_FAULTS:
+            return f"{FAULTS}.{self._faults[row]}"
         if what >= len(BOND_SETTINGS):
             return f"{OPERATED}{self._inputs[row]}"
         return f"bonds.{self._bonds[row]}.{BOND_SETTINGS[what]}"

@@ -14,7 +14,9 @@ from hilrt.config.session_tables import Stimulus, StimulusSegment
 from hilrt.config.structs import Session
 from hilrt.errors import ConfigError
 from hilrt.expressions.program import Program
+from hilrt.expressions.session_program import conditional
 from hilrt.solver import Floats
+from hilrt.step.fill_faults import alteration_rows, faulted_inputs
 from hilrt.tables import plan as rows
 from hilrt.tables.network import OPERATED, Network
 from hilrt.tables.plan import SHAPES, Plan
@@ -119,16 +121,14 @@ def stimulus_order(network: Network, tables: Session) -> list[int]:
 
 
 def fill_conditions(plan: Plan, network: Network, tables: Session, program: Program) -> None:
-    """Registers of the conditions that start and end stimuli, which are the program's results."""
+    """Registers of the conditions that start and end stimuli and faults: the program's results."""
     of_texts = iter(program.results)
     registers = [
-        [
-            -1 if text is None else next(of_texts)
-            for text in (stimulus.start_when, stimulus.end_when)
-        ]
-        for stimulus in tables.stimuli
+        [-1 if text is None else next(of_texts) for text in (entry.start_when, entry.end_when)]
+        for _, _, entry in conditional(tables)
     ]
-    for row, k in zip(plan.stimuli, stimulus_order(network, tables), strict=True):
+    order = [*stimulus_order(network, tables), *range(len(tables.stimuli), len(registers))]
+    for row, k in zip([*plan.stimuli, *plan.faults], order, strict=True):
         row.start_when, row.end_when = registers[k]
 
 
@@ -167,7 +167,8 @@ def _driven_inputs(network: Network, tables: Session, inputs: Sequence[int]) -> 
     ]
     connections = network.connections
     by_sequence = connections.targets()[connections.driven >= 0]
-    return sorted({*inputs, *operated, *by_sequence.tolist()})
+    faulted = faulted_inputs(network, alteration_rows(network, tables.faults))
+    return sorted({*inputs, *operated, *by_sequence.tolist(), *faulted})
 
 
 def _drives(

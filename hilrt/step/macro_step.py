@@ -17,13 +17,14 @@ from hilrt.coupling.drive_inputs import drive_inputs
 from hilrt.coupling.estimate_signals import estimate_signals
 from hilrt.coupling.extrapolate import extrapolate
 from hilrt.coupling.identify import identify
+from hilrt.coupling.inject_faults import take_samples
 from hilrt.coupling.intervals import turn_over
 from hilrt.coupling.limit import limit
 from hilrt.coupling.measure_defects import measure_defects
 from hilrt.coupling.measure_disturbances import measure_disturbances
 from hilrt.coupling.power_bond import correct_energy, follow_corrections, measure_bonds
 from hilrt.coupling.sum_inputs import sum_inputs
-from hilrt.expressions.evaluate import take_samples
+from hilrt.expressions.evaluate import calculate
 from hilrt.reliability.count_affected import count_affected
 from hilrt.reliability.guard import guard
 from hilrt.reliability.judge_ranges import judge_ranges
@@ -41,6 +42,7 @@ def macro_step(plan: Plan, state: State, given: StepInput) -> None:
     """The critical path: from the samples at a communication point to the inputs for the wire."""
     apply_changes(plan, state, given)
     take_samples(plan, state, given)
+    calculate(plan, state, given)
     guard(plan, state, given)
     judge_ranges(plan, state, given)
     turn_over(plan, state, given)

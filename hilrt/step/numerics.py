@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from hilrt.config.session_tables import FaultTable
 from hilrt.config.structs import Session
 from hilrt.expressions.session_program import session_program
 from hilrt.reliability.alarms import AlarmNames
@@ -33,6 +34,8 @@ class Numerics:
         Names of what is watched.
     stimuli : list of str
         Names of the stimuli, by their rows.
+    faults : sequence of FaultTable
+        Of the session file, by their rows.
     columns : list of ndarray, shape (n, 2)
         Columns of files that stimuli consist of.
     changes : Changes
@@ -46,14 +49,16 @@ class Numerics:
         checks: CheckNames,
         alarms: AlarmNames,
         state: State,
+        faults: Sequence[FaultTable] = (),
     ) -> None:
         self.network, self.checks, self.alarms = network, checks, alarms
         self._plan, self._state = plan, state
         sizes = len(plan.subsystems), len(plan.outputs), len(plan.inputs)
         self._given = empty_input(*sizes, gamma=state.model.gamma.shape)
         self._slack: Table = empty_slack()
-        self.changes = Changes(network, plan.drives["input"])
+        self.changes = Changes(network, plan.drives["input"], [fault.name for fault in faults])
         self.stimuli: list[str] = []
+        self.faults = faults
         self.columns: list[Floats] = []
         self._h_next = state.session["h_next"]
         self._macro_step: Callable[[], None] = self._load_and_step
@@ -153,7 +158,7 @@ def build_numerics(
     )
     remembered = None if model is None else model.state
     state = start_state(plan, network, tables.reliability, y0, u0, program, remembered)
-    numerics = Numerics(network, plan, checks, alarms, state)
+    numerics = Numerics(network, plan, checks, alarms, state, tables.faults)
     numerics.columns = list(columns)
     numerics.stimuli = [tables.stimuli[k].name for k in stimulus_order(network, tables)]
     return numerics

@@ -31,6 +31,18 @@ def source_changes(numerics: Numerics) -> list[tuple[str, str]]:
     return found
 
 
+def fault_changes(numerics: Numerics) -> list[tuple[str, str]]:
+    """Faults that began or ended at this point: where each is, and a text."""
+    found = []
+    for fault, now in zip(numerics.faults, numerics.state.faults, strict=True):
+        if now.turned:
+            verb = "begins" if now.active else "ends"
+            found.append(
+                (fault.place, f"fault {fault.name} ({fault.kind}) {verb} at {fault.place}")
+            )
+    return found
+
+
 def present_sources(numerics: Numerics) -> dict[str, str]:
     """Inputs that something else than their connections drives now, or stimuli add to; and what."""
     plan, state, names = numerics.plan, numerics.state, numerics.network.inputs.names

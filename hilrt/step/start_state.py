@@ -48,6 +48,8 @@ def start_state(
         connections=table(rows.CONNECTIONS, len(plan.connections)),
         drives=table(rows.DRIVES, len(plan.drives)),
         stimuli=table(rows.STIMULI, len(plan.stimuli)),
+        faults=table(rows.FAULTS, len(plan.faults)),
+        alterations=table(rows.ALTERATIONS, len(plan.alterations)),
         bonds=table(rows.BONDS, len(plan.bonds)),
         elements=table(rows.ELEMENTS, len(plan.elements)),
         errors=table(rows.ERRORS, plan.session[0].error_states),
@@ -90,6 +92,7 @@ def _start_ports(plan: Plan, state: State, y0: Floats, u0: Floats) -> None:
     outputs["newest"] = outputs["t_newest"] = np.nan
     outputs["t_newest"][plan.calculated["output"]] = -np.inf
     outputs["y"], outputs["defect"] = y0, np.nan
+    outputs["kept"] = 1.0
     for name in ("extrapolated", "polynomial", "previous"):
         inputs[name][:, 0] = u0
     inputs["last"] = inputs["approach_asked"] = u0
@@ -102,6 +105,8 @@ def _start_ports(plan: Plan, state: State, y0: Floats, u0: Floats) -> None:
 def _start_drives(plan: Plan, state: State) -> None:
     """Connections act, but those of sequences that do not drive yet."""
     state.connections["acts"] = plan.connections["driven"] < 0
+    state.connections["gain"] = plan.connections["gain"]
+    state.drives["kept"] = 1.0
     state.drives["own"][:, 0] = plan.inputs["constant"][plan.drives["input"]]
     state.drives["rate"] = np.inf
 

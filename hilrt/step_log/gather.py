@@ -30,6 +30,7 @@ TABLES: Final = (
     "state.outputs",
     "state.inputs",
     "state.drives",
+    "state.faults",
     "state.bonds",
     "state.causes",
     "channels",

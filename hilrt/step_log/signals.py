@@ -127,6 +127,7 @@ def build_columns(numerics: Numerics) -> dict[str, list[Column]]:
         ],
         "realised": _ports(inputs, ":realised", TablePlace("given.inputs", "realised")),
         **sources,
+        **_faults(numerics),
         "defects": _ports(inputs, ":connection_defect", TablePlace("state.inputs", "defect"))
         + _ports(outputs, ":output_defect", TablePlace("state.outputs", "defect")),
         "errors": _errors(outputs, inputs, plan),
@@ -238,6 +239,28 @@ def _sources(inputs: Side, plan: Plan) -> list[Column]:
         for d, i in enumerate(names)
         for unit in ["" if field == "source" else inputs.units[i]]
     ]
+
+
+def _faults(numerics: Numerics) -> dict[str, list[Column]]:
+    """Which faults act, and new samples of outputs that they may alter, as they leave them."""
+    if not numerics.faults:
+        return {}
+    outputs, rows = numerics.network.outputs, numerics.plan.alterations["output"]
+    altered = [TablePlace("state.outputs", "newest", i) for i in sorted({*rows.tolist()} - {-1})]
+    return {
+        "faults": [
+            Column(Signal(f"fault:{fault.name}", ""), TablePlace("state.faults", "active", f))
+            for f, fault in enumerate(numerics.faults)
+        ]
+        + [
+            Column(
+                Signal(f"{outputs.names[place.row]}:faulted", outputs.units[place.row]),
+                place,
+                place._replace(field="fresh"),
+            )
+            for place in altered
+        ]
+    }
 
 
 def _ranges(outputs: Side, plan: Plan) -> list[Column]:

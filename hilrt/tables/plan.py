@@ -34,6 +34,10 @@ RANGE_USE, RANGE_HOLD, RANGE_SAFE = range(3)
 SHAPES: Final = ("hold", "ramp", "sine", "chirp", "prbs", "noise", "points")
 HOLD, RAMP, SINE, CHIRP, PRBS, NOISE, POINTS_SHAPE = range(7)
 
+#: What a fault does to a value, by its number in `Plan.alterations`.
+FAULT_KINDS: Final = ("constant", "stuck", "offset", "gain", "noise", "drift", "quantise")
+CONSTANT, STUCK, OFFSET, GAIN, NOISY, DRIFT, QUANTISE = range(7)
+
 #: One record.
 SESSION: Final = np.dtype(
     [
@@ -133,6 +137,8 @@ INPUTS: Final = np.dtype(
         ("fineness", "f8"),
         ("lags", "i8"),  # a source has direct feedthrough whose answers are not known
         ("drive", "i8"),  # in the table of that name; -1: only its connections act on it
+        ("first_alteration", "i8"),  # of the input itself
+        ("alterations", "i8"),
     ]
 )
 CONNECTIONS: Final = np.dtype(
@@ -147,6 +153,8 @@ CONNECTIONS: Final = np.dtype(
         ("offset", "f8"),  # in the input's unit
         # Output that says whether the source, a port of a sequence, drives now; -1: it always does
         ("driven", "i8"),
+        ("first_alteration", "i8"),
+        ("alterations", "i8"),
     ]
 )
 #: Inputs on which something beside their connections may act.
@@ -161,6 +169,28 @@ DRIVES: Final = np.dtype(
         ("stimuli", "i8"),
         ("first_jump", "i8"),
         ("jumps", "i8"),
+        ("faulted", "i8"),  # a fault may alter it, a connection to it, or an output that feeds it
+    ]
+)
+FAULTS: Final = np.dtype(
+    [
+        ("start", "f8"),  # s; infinite: it waits for an operator
+        ("end", "f8"),  # s; infinite where it has none
+        ("start_when", "i8"),  # register of the condition that it waits for; -1: none
+        ("end_when", "i8"),
+    ]
+)
+#: What faults do, one row per scalar that they alter: those of outputs, of connections, of inputs,
+#: at one place in the order of the file.
+ALTERATIONS: Final = np.dtype(
+    [
+        ("fault", "i8"),
+        ("kind", "i8"),  # of `FAULT_KINDS`
+        ("output", "i8"),  # -1: it alters a connection or an input
+        ("first", "i8"),  # at its place
+        ("closing", "i8"),  # last one at its place
+        ("amount", "f8"),  # in the unit of its place
+        ("seed", "i8"),
     ]
 )
 STIMULI: Final = np.dtype(
@@ -288,6 +318,8 @@ class Plan(NamedTuple):
     segments: Table
     points: Table
     jumps: Table
+    faults: Table
+    alterations: Table
     bonds: Table
     elements: Table
     summands: Table

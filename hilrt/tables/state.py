@@ -28,6 +28,7 @@ SESSION: Final = np.dtype(
         ("alarm_level", "i8"),  # of the gravest active alarm's action, or of a divergence; or -1
         ("moved", "i8"),  # flags that moved in the last assessment
         ("turned", "i8"),  # sources of inputs, and stimuli, that changed at this point
+        ("faults_turned", "i8"),  # faults that began or ended at this point
         ("part", "i8"),  # newest part of the window
         ("part_seconds", "f8", PARTS),  # how long each part is, s
         # thresholds that an operator may change
@@ -72,6 +73,12 @@ OUTPUTS: Final = np.dtype(
         ("y_past", "f8", SAMPLES),
         ("count", "i8"),  # samples seen, up to the number that is kept
         ("sample", "f8"),  # the newest that was used, never corrected
+        ("faulted", "i8"),  # a fault alters the newest sample; histories have it as it was sent
+        # What faults make of the newest that was used: ``kept y + added``, and on at a rate
+        ("kept", "f8"),
+        ("added", "f8"),
+        ("added_rate", "f8"),  # unit/s
+        ("added_t", "f8"),  # s
         # The newest sample, until the next one:
         ("outside", "i8"),  # it is outside the port's declared range
         ("withheld", "i8"),  # and therefore not used: the last one before is held
@@ -174,6 +181,8 @@ CONNECTIONS: Final = np.dtype(
         ("polynomial", "f8", COEFFICIENTS),  # what it carries, before its gain, about now
         ("order", "i8"),  # in force
         ("acts", "i8"),  # on its input; 0: another source drives that
+        ("gain", "f8"),  # in force: the session's, but for faults
+        ("wanted_gain", "f8"),  # likewise, but for faults of the input
     ]
 )
 DRIVES: Final = np.dtype(
@@ -192,6 +201,33 @@ DRIVES: Final = np.dtype(
         ("rate", "f8"),  # at which it fades, unit/s
         ("operated", "i8"),  # an operator has taken it
         ("operated_to", "f8"),  # and drives it with that
+        # What faults make of it: gains of connections, `kept` of its own part, and an addition
+        ("kept", "f8"),
+        ("added", "f8"),
+        ("added_rate", "f8"),  # unit/s
+        ("added_t", "f8"),  # s
+        ("altered", "i8"),  # a gain in force is not the session's
+        ("regained", "i8"),  # and changed at this point
+        ("leapt", "i8"),  # faults made it jump at this point
+    ]
+)
+FAULTS: Final = np.dtype(
+    [
+        ("phase", "i8"),  # by its times and conditions: WAITING, RUNNING or DONE
+        ("operated", "i8"),  # 0: these count; 1: an operator has begun it; 2: ended it
+        ("active", "i8"),
+        ("turned", "i8"),  # at this point
+        ("since", "f8"),  # s
+    ]
+)
+#: Those up to a row, at its place: ``kept x + added``.
+ALTERATIONS: Final = np.dtype(
+    [
+        ("kept", "f8"),
+        ("added", "f8"),
+        ("added_rate", "f8"),  # unit/s
+        ("held", "f8"),  # where it got stuck
+        ("holds", "i8"),  # it is stuck
     ]
 )
 STIMULI: Final = np.dtype(
@@ -326,6 +362,8 @@ class State(NamedTuple):
     connections: Table
     drives: Table
     stimuli: Table
+    faults: Table
+    alterations: Table
     bonds: Table
     elements: Table
     errors: Table

@@ -14,7 +14,7 @@ from hilrt.coupling.extrapolate import (
     through_samples,
     value_at,
 )
-from hilrt.expressions.evaluate import take_samples
+from hilrt.coupling.inject_faults import take_samples
 from hilrt.link import Ports
 from hilrt.solver import Port
 from hilrt.tables import state

@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 from hilrt.check.check import check_file
 from hilrt.config.session_file import load_session
 from hilrt.config.structs import Alarm
-from hilrt.expressions.evaluate import take_samples
+from hilrt.coupling.inject_faults import take_samples
 from hilrt.link import Ports
 from hilrt.reliability.alarms import ACTIONS, DEGRADE, STOP, AlarmHistory, describe
 from hilrt.reliability.guard import guard

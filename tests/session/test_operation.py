@@ -229,7 +229,9 @@ def test_what_was_asked_before_the_first_tick_is_kept_with_who_and_when(tmp_path
 )
 def test_check_names_what_cannot_be(table, words):
     findings = Findings()
-    check_monitor(SimpleNamespace(tables=SimpleNamespace(monitor=table, bonds=[])), findings)
+    check_monitor(
+        SimpleNamespace(tables=SimpleNamespace(monitor=table, bonds=[], faults=[])), findings
+    )
     (problem,) = findings.problems
     assert words in str(problem)
 
@@ -249,7 +251,9 @@ def test_check_names_what_cannot_be(table, words):
 )
 def test_check_takes_addresses_that_can_be(table):
     findings = Findings()
-    check_monitor(SimpleNamespace(tables=SimpleNamespace(monitor=table, bonds=[])), findings)
+    check_monitor(
+        SimpleNamespace(tables=SimpleNamespace(monitor=table, bonds=[], faults=[])), findings
+    )
     assert findings.problems == []
 
 
@@ -312,6 +316,23 @@ def test_an_answer_goes_to_the_sequence_once_with_who(operator):
     assert done == ("info", "operator", "operator", "Ada: answers 'warm?' of test: no")
     assert refused[0] == late[0] == "warning"
     assert "not done: 'perhaps' is no answer to 'warm?'; one of yes, no" in refused[3]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1.0, "begins"), (0.0, "ends"), (math.nan, "is left to its times"), (0.5, None), (2.0, None)],
+)
+def test_a_fault_is_begun_and_ended(operator, value, text):
+    running(operator)
+    operator.adjustable = {"faults.frozen": Adjustable(min=0.0, max=1.0)}
+    ports = {"a": Ports((), (Port("y"),))}
+    fault = {"name": "frozen", "kind": "stuck", "output": "a.y"}
+    operator.master.numerics = make_numerics(ports, faults=[fault])
+    reply = obey(operator, "adjust", text="faults.frozen", value=value)
+    pending = operator.master.numerics.changes.pending
+    assert (reply.ok, len(pending)) == (text is not None, int(text is not None))
+    if text is not None:
+        assert f"fault frozen {text}" in reply.text
 
 
 @pytest.mark.parametrize("number", [2.0, 0.5, float("nan"), float("inf")])

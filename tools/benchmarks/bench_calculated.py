@@ -5,7 +5,7 @@
 The channels are what benches have: powers, low passes, derivatives, efficiencies, means over half a
 second, debounced conditions, counters and lookup tables in turn, over ten signals that all have a
 new sample at every tick of 1 ms. The figure is the median over runs of a call of `evaluate`, as the
-stage `take_samples` makes it; ``--by-kind`` has each kind by itself.
+stage `calculate` makes it; ``--by-kind`` has each kind by itself.
 """
 
 from __future__ import annotations

@@ -1,0 +1,201 @@
+"""Faults: disturbances that are demanded, of samples, of connections and of inputs.
+
+A fault changes a value x to ``kept x + added``; several at one place follow one another. Alarms,
+declared ranges, expressions and test sequences see an output as its faults leave it. Histories have
+it as it was sent: what acts on the inputs is a gain in force of their connections and an addition
+to their own part, so that the errors of the coupling are measured against what was demanded.
+Limits of the inputs act afterwards.
+"""
+
+from __future__ import annotations
+
+import math
+
+from hilrt.compilation.compiled import compiled, stage
+from hilrt.coupling.extrapolate import value_at
+from hilrt.coupling.stimulate import SAME_TIME, normal
+from hilrt.tables.condition import is_true
+from hilrt.tables.given import StepInput
+from hilrt.tables.plan import CONSTANT, DRIFT, GAIN, NOISY, OFFSET, QUANTISE, STUCK, Plan
+from hilrt.tables.state import DONE, RUNNING, WAITING, State
+
+#: `State.faults.operated`.
+BEGUN, ENDED = 1, 2
+#: Share of an addition by which it may differ from a straight line without being a jump.
+ROUNDING = 1e-12
+
+
+@stage
+def move_faults(plan: Plan, state: State, given: StepInput) -> None:
+    """Begin and end faults: at their times, by the conditions of the point before, by commands."""
+    t = given.session[0].t
+    state.session[0].faults_turned = 0
+    for f in range(len(plan.faults)):
+        at, fault = plan.faults[f], state.faults[f]
+        begins = at.start_when < 0 or is_true(state.registers[at.start_when].value)
+        ends = at.end_when >= 0 and is_true(state.registers[at.end_when].value)
+        if t >= at.end - SAME_TIME or (fault.phase == RUNNING and ends):
+            fault.phase = DONE
+        elif fault.phase == WAITING and t >= at.start - SAME_TIME and begins:
+            fault.phase = RUNNING
+        active = fault.operated == BEGUN or (fault.operated != ENDED and fault.phase == RUNNING)
+        fault.turned = active != (fault.active != 0)
+        if fault.turned:
+            fault.active, fault.since = active, t
+            state.session[0].faults_turned += 1
+    if state.session[0].faults_turned:
+        for k in range(len(plan.alterations)):
+            if not state.faults[plan.alterations[k].fault].active:
+                state.alterations[k].holds = 0
+
+
+@stage
+def alter(plan: Plan, state: State, k: int, x: float, t: float, tick: int) -> None:
+    """Let alteration `k` change what those before it at its place leave of `x` at `t` [s].
+
+    Its row of the state holds that when this is called, and the outcome afterwards.
+    """
+    at, now = plan.alterations[k], state.alterations[k]
+    fault = state.faults[at.fault]
+    if not fault.active:
+        return
+    value = altered(now.kept, now.added, x)
+    if at.kind == CONSTANT:
+        now.kept, now.added, now.added_rate = 0.0, at.amount, 0.0
+    elif at.kind == STUCK:
+        if not now.holds and math.isfinite(value):
+            now.held, now.holds = value, 1
+        if now.holds:
+            now.kept, now.added, now.added_rate = 0.0, now.held, 0.0
+    elif at.kind == OFFSET:
+        now.added += at.amount
+    elif at.kind == GAIN:
+        now.kept *= at.amount
+        now.added *= at.amount
+        now.added_rate *= at.amount
+    elif at.kind == NOISY:
+        now.added += at.amount * normal(at.seed, tick)
+    elif at.kind == DRIFT:
+        now.added += at.amount * max(t - fault.since, 0.0)
+        now.added_rate += at.amount
+    elif at.kind == QUANTISE and abs(value) < 1e15 * at.amount:
+        now.added += math.floor(value / at.amount + 0.5) * at.amount - value
+
+
+@compiled
+def altered(kept: float, added: float, x: float) -> float:
+    """What is left of `x`: a value that is replaced need not be a number."""
+    return added if kept == 0.0 else kept * x + added
+
+
+@stage
+def follow(plan: Plan, state: State, k: int, kept: float, added: float, rate: float) -> None:
+    """Begin alteration `k` with what the one before it at its place, or its source, has left."""
+    now = state.alterations[k]
+    if plan.alterations[k].first:
+        now.kept, now.added, now.added_rate = kept, added, rate
+    else:
+        before = state.alterations[k - 1]
+        now.kept, now.added, now.added_rate = before.kept, before.added, before.added_rate
+
+
+@stage
+def take_samples(plan: Plan, state: State, given: StepInput) -> None:
+    """Take the samples that have arrived, as the faults of this point leave them."""
+    for i in range(len(state.outputs)):
+        out, arrived = state.outputs[i], given.outputs[i]
+        out.fresh = arrived.fresh and not plan.outputs[i].calculated
+        if out.fresh:
+            out.newest, out.t_newest, out.faulted = arrived.y, arrived.t_valid, 0
+    move_faults(plan, state, given)
+    alter_samples(plan, state, given)
+
+
+@stage
+def alter_samples(plan: Plan, state: State, given: StepInput) -> None:
+    """Change new samples of outputs before anything looks at them."""
+    for k in range(len(plan.alterations)):
+        at, now = plan.alterations[k], state.alterations[k]
+        if at.output < 0:
+            return
+        out, y = state.outputs[at.output], given.outputs[at.output].y
+        if not out.fresh:
+            continue
+        follow(plan, state, k, 1.0, 0.0, 0.0)
+        alter(plan, state, k, y, out.t_newest, given.session[0].tick)
+        out.faulted = out.faulted or state.faults[at.fault].active
+        if at.closing and out.faulted:
+            out.newest = altered(now.kept, now.added, y)
+
+
+@stage
+def carry_alterations(plan: Plan, state: State) -> None:
+    """What faults have made of the samples that are used is what they make of the outputs."""
+    for k in range(len(plan.alterations)):
+        at, now = plan.alterations[k], state.alterations[k]
+        if at.output < 0:
+            return
+        out = state.outputs[at.output]
+        if at.closing and out.arrived:
+            out.kept, out.added = now.kept, now.added
+            out.added_rate, out.added_t = now.added_rate, out.t_newest
+
+
+@stage
+def alter_input(plan: Plan, state: State, given: StepInput, d: int, now: float) -> None:
+    """Gains in force of an input's connections, and what faults add to it at `now` [s].
+
+    Its own part and which connections act are those of the interval to come.
+    """
+    at, drive, cut = plan.drives[d], state.drives[d], given.session[0]
+    port, count = plan.inputs[at.input], plan.session[0].coefficients
+    total = drive.own[0]
+    added = rate = 0.0
+    first, after = port.first_connection, port.first_connection + port.connections
+    for c in range(first, after):
+        row, carried = plan.connections[c], state.connections[c]
+        value = row.gain * value_at(carried.polynomial, count, port.lead)
+        kept, more, slope = 1.0, 0.0, 0.0
+        if not row.raw:  # whose samples are altered already
+            out = state.outputs[row.source]
+            kept, slope = out.kept, row.gain * out.added_rate
+            more = row.gain * (out.added + out.added_rate * (now - out.added_t))
+        for k in range(row.first_alteration, row.first_alteration + row.alterations):
+            follow(plan, state, k, kept, more, slope)
+            alter(plan, state, k, value, now, cut.tick)
+        if row.alterations:
+            last = state.alterations[row.first_alteration + row.alterations - 1]
+            kept, more, slope = last.kept, last.added, last.added_rate
+        carried.wanted_gain = row.gain * kept
+        if carried.acts:
+            total += altered(kept, more, value)
+            added += more
+            rate += slope
+    kept = 1.0
+    for k in range(port.first_alteration, port.first_alteration + port.alterations):
+        follow(plan, state, k, 1.0, 0.0, 0.0)
+        alter(plan, state, k, total, now, cut.tick)
+    if port.alterations:
+        last = state.alterations[port.first_alteration + port.alterations - 1]
+        kept = last.kept
+        added, rate = kept * added + last.added, kept * rate + last.added_rate
+    expected = drive.added + drive.added_rate * (now - drive.added_t)
+    drive.leapt = abs(added - expected) > ROUNDING * (abs(added) + abs(expected))
+    drive.kept, drive.added, drive.added_rate, drive.added_t = kept, added, rate, now
+    use_gains(plan, state, d, kept)
+
+
+@stage
+def use_gains(plan: Plan, state: State, d: int, kept: float) -> None:
+    """Put the gains of an input's connections in force; `kept`: what its own faults keep of it."""
+    drive, port = state.drives[d], plan.inputs[plan.drives[d].input]
+    drive.altered = kept != 1.0
+    for c in range(port.first_connection, port.first_connection + port.connections):
+        carried = state.connections[c]
+        gain = kept * carried.wanted_gain
+        drive.altered = drive.altered or gain != plan.connections[c].gain
+        drive.regained = drive.regained or gain != carried.gain
+        carried.gain = gain
+    if drive.regained:
+        drive.leapt = 1
+        state.model.session[0].prepared = 0

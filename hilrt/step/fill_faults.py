@@ -1,0 +1,154 @@
+"""Faults, from the session file into the plan's tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from hilrt.config.from_toml import nearest
+from hilrt.config.session_tables import FaultTable
+from hilrt.config.structs import CALCULATED, Session
+from hilrt.errors import ConfigError
+from hilrt.tables.network import Network
+from hilrt.tables.plan import FAULT_KINDS, Plan
+from hilrt.tables.ports import Bools, Side
+
+#: Sides of a place, in the order of their rows.
+OUTPUT, CONNECTION, INPUT = range(3)
+#: Between the ends of a connection.
+ARROW: Final = " -> "
+
+
+class Altered(NamedTuple):
+    """A scalar that a fault alters: the side, its number there, the fault's, and the element's."""
+
+    side: int
+    number: int
+    fault: int
+    element: int
+
+
+def alteration_rows(network: Network, faults: Sequence[FaultTable]) -> list[Altered]:
+    """What the faults of a session alter, in the order of their table.
+
+    Raises
+    ------
+    ConfigError
+        If a fault is at no output, input or connection.
+    """
+    found = [
+        Altered(side, number, f, element)
+        for f, fault in enumerate(faults)
+        for side, numbers in [_place_of(network, fault)]
+        for element, number in enumerate(numbers)
+    ]
+    return sorted(found)
+
+
+def _place_of(network: Network, fault: FaultTable) -> tuple[int, list[int]]:
+    where = f"[faults.{fault.name}]"
+    if fault.output is not None:
+        if fault.output.startswith(CALCULATED + "."):
+            raise ConfigError(f"{where}: {fault.output} is calculated; alter what it is made of")
+        return OUTPUT, _numbers(network.outputs, fault.output, f"{where} output")
+    if fault.input is not None:
+        return INPUT, _numbers(network.inputs, fault.input, f"{where} input")
+    source, arrow, target = (fault.connection or "").partition(ARROW)
+    if not arrow:
+        text = 'give an output, an input, or a connection as "a.output -> b.input"'
+        raise ConfigError(f"{where}: is nowhere; {text}")
+    sources = _numbers(network.outputs, source.strip(), f"{where} connection")
+    targets = _numbers(network.inputs, target.strip(), f"{where} connection")
+    connections = network.connections
+    rows = list(zip(connections.source.tolist(), connections.targets().tolist(), strict=True))
+    wanted = list(zip(sources, targets, strict=False))
+    found = [c for pair in wanted for c, ends in enumerate(rows) if ends == pair]
+    if not found:
+        raise ConfigError(f"{where} connection = {fault.connection!r}: there is no such connection")
+    return CONNECTION, found
+
+
+def _numbers(side: Side, name: str, where: str) -> list[int]:
+    """Numbers of all elements of a port, or of one."""
+    if name in side.ports:
+        part, _ = side.ports[name]
+        return list(range(part.start, part.stop))
+    if name in side.numbers:
+        return [side.numbers[name]]
+    raise ConfigError(f"{where} = {name!r}: there is no such port{nearest(name, side.names)}")
+
+
+def faulted_inputs(network: Network, rows: Sequence[Altered]) -> set[int]:
+    """Inputs that faults alter, directly or by what they are connected to."""
+    targets, found = network.connections.targets(), set[int]()
+    for row in rows:
+        if row.side == INPUT:
+            found.add(row.number)
+        elif row.side == CONNECTION:
+            found.add(int(targets[row.number]))
+        else:
+            found.update(targets[network.connections.source == row.number].tolist())
+    return found
+
+
+def check_allowed(
+    network: Network, tables: Session, rows: Sequence[Altered], physical: Bools
+) -> None:
+    """Refuse faults that reach a bench which does not allow them.
+
+    Raises
+    ------
+    ConfigError
+        With a line for each fault and bench.
+    """
+    problems = [
+        f"[faults.{fault}] acts on the bench {bench!r}, which does not allow it; "
+        f'write allow_faults = ["{fault}"] into [subsystems.{bench}] if its machine bears that'
+        for fault, bench in sorted(_on_benches(network, tables.faults, rows, physical))
+        if fault not in tables.subsystems[bench].allow_faults
+    ]
+    if problems:
+        raise ConfigError(problems)
+
+
+def _on_benches(
+    network: Network, faults: Sequence[FaultTable], rows: Sequence[Altered], physical: Bools
+) -> set[tuple[str, str]]:
+    """Faults and the benches that they reach: by a set-point, or by a measured value."""
+    connections, found = network.connections, set[tuple[str, str]]()
+    for row in rows:
+        owners = {int(network.inputs.owner[i]) for i in faulted_inputs(network, [row])}
+        if row.side == OUTPUT:
+            owners.add(int(network.outputs.owner[row.number]))
+        elif row.side == CONNECTION:
+            owners.add(int(network.outputs.owner[connections.source[row.number]]))
+        names = [network.subsystems[s] for s in owners if physical[s]]
+        found.update((faults[row.fault].name, name) for name in names)
+    return found
+
+
+def fill_faults(
+    plan: Plan, network: Network, faults: Sequence[FaultTable], rows: Sequence[Altered]
+) -> None:
+    """Fill the tables of faults and of what they alter, but for the registers of conditions."""
+    for row, fault in zip(plan.faults, faults, strict=True):
+        waits = fault.start is None and fault.start_when is None
+        row.start = np.inf if waits else fault.start or 0.0
+        row.end = np.inf if fault.end is None else fault.end
+    places = [(row.side, row.number) for row in rows]
+    for k, (row, made) in enumerate(zip(rows, plan.alterations, strict=True)):
+        fault = faults[row.fault]
+        made.fault, made.kind = row.fault, FAULT_KINDS.index(fault.kind)
+        made.output = row.number if row.side == OUTPUT else -1
+        made.first = k == 0 or places[k - 1] != places[k]
+        made.closing = k == len(rows) - 1 or places[k + 1] != places[k]
+        made.amount, made.seed = fault.value or 0.0, fault.seed + row.element
+        if row.side != OUTPUT:
+            owner = plan.inputs if row.side == INPUT else plan.connections
+            if made.first:
+                owner["first_alteration"][row.number] = k
+            owner["alterations"][row.number] += 1
+    drives = plan.inputs["drive"][sorted(faulted_inputs(network, rows))]
+    plan.drives["faulted"][drives] = 1

@@ -1,0 +1,90 @@
+"""What `hilrt check` says of faults."""
+
+import pytest
+
+from hilrt.check.check_faults import check_faults
+from hilrt.check.check_monitor import check_monitor
+from hilrt.check.check_topology import Topology
+from hilrt.config.problems import Findings
+from hilrt.link import Ports
+from hilrt.solver import Port
+from tests.stepping import make_session
+
+PORTS = {
+    "engine": Ports((Port("pedal", "%"),), (Port("speed", "rad/s"), Port("wheels", size=4))),
+    "driver": Ports((Port("speed", "rad/s"),), (Port("pedal", "%"),)),
+    "logger": Ports((Port("pedal", "%"),), ()),
+}
+STUCK = {"kind": "stuck", "output": "engine.speed", "start": 0.5}
+
+
+def findings(*faults, allow=(), physical=(), **tables):
+    session = make_session(
+        {
+            "master": {"step": 1e-3},
+            "subsystems": {
+                "engine": {"allow_faults": list(allow)},
+                "driver": {},
+                "logger": {},
+            },
+            "connections": [
+                {"from": "engine.speed", "to": "driver.speed"},
+                {"from": "driver.pedal", "to": "engine.pedal"},
+                {"from": "driver.pedal", "to": "logger.pedal"},
+            ],
+            "faults": [{"name": f"f{k}", **one} for k, one in enumerate(faults)],
+            **tables,
+        }
+    )
+    found = Findings()
+    topology = Topology(session, dict(PORTS), set(physical))
+    check_faults(topology, found)
+    check_monitor(topology, found)
+    return [f"{p.level} {p}" for p in found.problems]
+
+
+def test_sound_faults_have_no_findings():
+    assert findings(STUCK, {**STUCK, "output": "engine.wheels"}) == []
+    assert findings({**STUCK, "output": "engine.wheels[3]"}) == []
+    adjust = {"adjust": {"faults.f0": {"min": 0.0, "max": 1.0}}}
+    gain = {"kind": "gain", "value": 0.0, "connection": "driver.pedal -> engine.pedal"}
+    assert findings(gain, monitor=adjust) == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        ({**STUCK, "output": "engine.sped"}, "no output 'sped'"),
+        ({**STUCK, "output": "calculated.power"}, "is calculated, and has no sensor"),
+        ({**STUCK, "output": None}, "has no place"),
+        ({**STUCK, "input": "engine.pedal"}, "has output and input"),
+        ({"kind": "stuck", "start": 0.0, "connection": "a"}, "is no connection of this session"),
+        ({**STUCK, "value": 1.0}, "is no key of a value that is stuck"),
+        ({**STUCK, "kind": "offset"}, "value: is missing"),
+        ({**STUCK, "kind": "noise", "value": -1.0}, "makes no fault of kind 'noise'"),
+        ({**STUCK, "end": 0.5}, "is not after its start"),
+        ({**STUCK, "start": 1.0}, "it never begins"),
+        ({"kind": "stuck", "output": "engine.speed"}, "it never begins"),
+    ],
+)
+def test_what_is_wrong(fault, text):
+    fault = {key: value for key, value in fault.items() if value is not None}
+    assert [line for line in findings(fault) if text in line]
+
+
+def test_benches_allow_faults_by_name():
+    for physical in ("engine", "driver"):
+        (line,) = findings(STUCK, physical=[physical])
+        assert f"acts on the bench {physical!r}, which does not allow it" in line
+        assert 'allow_faults = ["f0"]' in line
+    (line,) = findings({**STUCK, "output": "driver.pedal"}, physical=["engine"])
+    assert "'engine'" in line
+    assert findings(STUCK, physical=["engine"], allow=["f0"]) == []
+    (line,) = findings(STUCK, allow=["f1"])
+    assert "is the name of no fault; there is f0" in line
+
+
+def test_an_operator_begins_or_ends_a_fault():
+    adjust = {"adjust": {"faults.f0": {"min": 0.0, "max": 5.0}}}
+    (line,) = findings(STUCK, monitor=adjust)
+    assert "a fault is begun or ended; give { min = 0, max = 1 }" in line

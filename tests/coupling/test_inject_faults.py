@@ -1,0 +1,249 @@
+"""Faults against numpy: what each kind makes of a signal, where it acts, and what it does not."""
+
+import numpy as np
+import pytest
+
+from hilrt.coupling.stimulate import normal
+from hilrt.errors import ConfigError
+from hilrt.solver import Port
+from hilrt.tables.record import cloned, copy_tables
+from tests.stepping import MemoryLink, Recorded, Stepping
+from tests.stimulated import stimulated
+
+H, BEGIN, END = 0.1, 5, 12
+T = np.arange(21) * H
+Y = np.sin(3.0 * T) + 2.0
+PLACES = [{"output": "source.y"}, {"connection": "source.y -> sink.u"}, {"input": "sink.u"}]
+
+
+def course(t):
+    return np.sin(3.0 * t) + 2.0
+
+
+def random_numbers(seed, ticks):
+    with np.errstate(over="ignore"):  # interpreted
+        return np.array([normal(seed, k) for k in ticks])
+
+
+def by_numpy(kind, value, y=Y):
+    """The signal with a fault from `BEGIN` to `END`."""
+    made, on = y.copy(), slice(BEGIN, END)
+    n = END - BEGIN
+    made[on] = {
+        "constant": lambda x: np.full(n, value),
+        "stuck": lambda x: np.full(n, x[0]),
+        "offset": lambda x: x + value,
+        "gain": lambda x: x * value,
+        "noise": lambda x: x + value * random_numbers(3, range(BEGIN, END)),
+        "drift": lambda x: x + value * (T[on] - T[BEGIN]),
+        "quantise": lambda x: np.round(x / value) * value,
+    }[kind](y[on])
+    return made
+
+
+def faulted(*faults, order=0, **tables):
+    times = {"start": BEGIN * H, "end": END * H}
+    filled = [{"name": f"f{k}", **times, **one} for k, one in enumerate(faults)]
+    return stimulated(order=order, h=H, y=course, faults=filled, **tables)
+
+
+def sent(session, index=0):
+    return np.array(session.run(2.0, lambda s: s.state.inputs["polynomial"][index][:2].copy()))
+
+
+KINDS = {
+    "constant": 7.5,
+    "stuck": None,
+    "offset": -0.5,
+    "gain": -3.0,
+    "noise": 0.2,
+    "drift": 4.0,
+    "quantise": 0.25,
+}
+
+
+@pytest.mark.parametrize("place", PLACES, ids=["output", "connection", "input"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_does_what_numpy_does(kind, place):
+    amount = {} if KINDS[kind] is None else {"value": KINDS[kind]}
+    session = faulted({"kind": kind, "seed": 3, **place, **amount})
+    seen = session.run(
+        2.0,
+        lambda s: (
+            s.state.inputs["polynomial"][0][0],
+            s.state.outputs["newest"][0],
+            s.state.inputs["defect"][0],
+        ),
+    )
+    values, newest, defects = np.array(seen).T
+    expected = by_numpy(kind, KINDS[kind])
+    np.testing.assert_allclose(values, expected, rtol=0, atol=1e-12)
+    if "output" in place:
+        np.testing.assert_allclose(newest[1:], expected[1:], rtol=0, atol=1e-12)
+    else:
+        np.testing.assert_allclose(newest[1:], Y[1:], rtol=0, atol=1e-14)
+    # What is demanded is no error: the defect is that of a held value, as far as it acts
+    kept = {"constant": 0.0, "stuck": 0.0, "gain": 3.0}.get(kind, 1.0)
+    factor = np.ones(21)
+    factor[BEGIN + 1 : END + 1] = kept
+    plain = faulted().run(2.0, lambda s: s.state.inputs["defect"][0])
+    np.testing.assert_allclose(defects[1:], np.array(plain)[1:] * factor[1:], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_disturbances_count_against_what_was_demanded(kind):
+    """Of a source on a parabola nothing but extrapolation is wrong, faults or not."""
+    amount = {} if KINDS[kind] is None else {"value": KINDS[kind]}
+
+    def disturbances(*faults):
+        session = faulted(*faults, order=1)
+        return np.array(session.run(2.0, lambda s: s.state.inputs["disturbance"][0]))
+
+    plain, found = disturbances(), disturbances({"kind": kind, "output": "source.y", **amount})
+    kept = {"constant": 0.0, "stuck": 0.0, "gain": 3.0}.get(kind, 1.0)
+    inside = slice(BEGIN + 5, END)  # the curvature is measured anew after a gain has changed
+    np.testing.assert_allclose(found[inside], kept * plain[inside], rtol=1e-9, atol=1e-12)
+
+
+def test_faults_at_one_place_follow_one_another():
+    session = faulted(
+        {"kind": "offset", "value": 1.0, "output": "source.y"},
+        {"kind": "gain", "value": 2.0, "output": "source.y"},
+        {"kind": "offset", "value": 10.0, "connection": "source.y -> sink.u"},
+        {"kind": "gain", "value": -1.0, "input": "sink.u"},
+        {"kind": "quantise", "value": 0.5, "input": "sink.u"},
+    )
+    expected = Y.copy()
+    on = slice(BEGIN, END)
+    expected[on] = np.round(-((Y[on] + 1.0) * 2.0 + 10.0) / 0.5) * 0.5
+    np.testing.assert_allclose(sent(session)[:, 0], expected, rtol=0, atol=1e-12)
+
+
+def test_limits_act_after_faults():
+    session = faulted(
+        {"kind": "constant", "value": 50.0, "input": "sink.u"},
+        bounds={"max": 4.0, "max_rate": 8.0},
+    )
+    values = sent(session)[:, 0]
+    expected = Y.copy()
+    expected[BEGIN:END] = np.minimum(Y[BEGIN - 1] + 0.8 * np.arange(1, END - BEGIN + 1), 4.0)
+    for k in range(END, len(Y)):  # and back at the same rate
+        expected[k] = max(Y[k], expected[k - 1] - 0.8)
+    np.testing.assert_allclose(values, expected, atol=1e-12)
+
+
+def test_alarms_see_what_the_sensor_says():
+    session = faulted(
+        {"kind": "constant", "value": 9.0, "output": "source.y"},
+        alarms=[{"signal": "source.y", "max": 5.0}],
+    )
+    active = session.run(2.0, lambda s: int(s.state.alarms["active"][0]))
+    assert active == [int(BEGIN <= k < END) for k in range(21)]
+
+
+def test_a_value_out_of_range_is_withheld_as_a_measured_one():
+    """A fault does not get past what a bench's range decides: the last value before is held."""
+    links = {
+        "source": Recorded({"y": course}),
+        "sink": MemoryLink("sink", Recorded({"z": lambda t: 0.0}, [Port("u")])),
+    }
+    links["source"].outputs = (Port("y", min=0.0, max=5.0),)
+    session = Stepping(
+        links,
+        master={"step": H, "extrapolation": {"order": 0}},
+        subsystems={"source": {"out_of_range": "hold"}, "sink": {}},
+        connections=[{"from": "source.y", "to": "sink.u"}],
+        faults=[
+            {
+                "name": "f",
+                "kind": "constant",
+                "value": 9.0,
+                "output": "source.y",
+                "start": BEGIN * H,
+                "end": END * H,
+            }
+        ],
+    )
+    expected = Y.copy()
+    expected[BEGIN:END] = Y[BEGIN - 1]
+    np.testing.assert_allclose(sent(session)[:, 0], expected, rtol=0, atol=1e-12)
+
+
+def test_a_stuck_sensor_that_has_no_number_is_a_number_once_it_is_replaced():
+    session = faulted({"kind": "constant", "value": 1.0, "output": "source.y"})
+    session.links["source"].solver.functions = [
+        lambda t: course(t) if t < (END - 3.5) * H else np.nan
+    ]
+    values = sent(session)[:, 0]
+    np.testing.assert_allclose(values[BEGIN:END], 1.0)
+    np.testing.assert_allclose(values[END + 1 :], values[END + 1])
+
+
+def test_conditions_begin_and_end_it_by_the_samples_of_the_step_before():
+    session = stimulated(
+        order=0,
+        h=H,
+        y=lambda t: t,
+        faults=[
+            {
+                "name": "f",
+                "kind": "constant",
+                "value": -1.0,
+                "input": "sink.u",
+                "start_when": "source.y > 0.55",
+                "end_when": "source.y > 1.05",
+            }
+        ],
+    )
+    values = sent(session)[:, 0]
+    expected = T.copy()
+    expected[7:12] = -1.0  # true from tick 6 and 11 on
+    np.testing.assert_allclose(values, expected, atol=1e-12)
+
+
+def test_an_operator_begins_and_ends_it_whatever_its_times_say():
+    session = faulted({"kind": "constant", "value": -1.0, "input": "sink.u"})
+    changes = session.numerics.changes
+    asked = {2: 1.0, 4: 0.0, 8: float("nan"), 14: 1.0}
+
+    def probe(s):
+        if s.tick + 1 in asked:
+            changes.add("faults.f0", asked[s.tick + 1])
+        changes.put_into(s.given)
+        return s.state.inputs["polynomial"][0][0] == -1.0
+
+    acted = session.run(2.0, probe)
+    assert acted == [k in {2, 3} or 8 <= k < END or k >= 14 for k in range(21)]
+
+
+def test_a_snapshot_goes_on_with_the_faults_it_was_taken_in():
+    faults = [
+        {"kind": "stuck", "output": "source.y"},
+        {"kind": "noise", "value": 0.5, "input": "sink.u"},
+        {"kind": "drift", "value": 0.5, "connection": "source.y -> sink.u"},
+    ]
+    whole, part = faulted(*faults, order=1), faulted(*faults, order=1)
+    expected = sent(whole)
+    kept = []
+    part.run(0.7, lambda s: kept.append(cloned(s.state)))
+    copy_tables(kept[-1], part.state)
+    part.go()
+    np.testing.assert_array_equal(sent(part)[:, 0], expected[8:, 0])
+
+
+@pytest.mark.parametrize("place", PLACES, ids=["output", "connection", "input"])
+def test_benches_allow_faults_by_name(place):
+    fault = {"kind": "offset", "value": 1.0, **place}
+    with pytest.raises(ConfigError, match=r"faults.f0.*'sink'.*allow_faults = \[\"f0\"\]"):
+        faulted(fault, physical=True)
+    allowed = {"source": {}, "sink": {"allow_faults": ["f0"]}}
+    values = sent(faulted(fault, physical=True, subsystems=allowed))[:, 0]
+    np.testing.assert_allclose(values, by_numpy("offset", 1.0), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "place", [{}, {"output": "source.z"}, {"input": "sink.y"}, {"connection": "sink.z -> sink.u"}]
+)
+def test_a_fault_is_somewhere(place):
+    with pytest.raises(ConfigError, match=r"faults.f0"):
+        faulted({"kind": "stuck", **place})
