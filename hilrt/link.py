@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from hilrt.config.structs import SubsystemOptions
 
 #: Everything that an adapter needs beside `hilrt.solver`.
-__all__ = ["CodeRun", "Command", "Description", "LinearModel", "Link", "Ports", "SampleSink"]
+__all__ = [
+    *("Carrier", "CodeRun", "Command", "Description", "LinearModel", "Link", "Ports", "Probes"),
+    *("Asks", "Returns", "Rewinds", "SampleSink", "SessionContext"),
+]
 
 
 #: Subsystems with more numbers in their state are not probed: each costs a few steps.
@@ -177,12 +180,149 @@ class Description:
         return cls(ports=ports, tells_events=solver.tells_events)
 
 
+#: Names that earlier versions of `Link` had, and what took their place.
+_REPLACED = {
+    **dict.fromkeys(("poll", "take"), "receive"),
+    **dict.fromkeys(("learn", "commands", "operated"), "prepare"),
+    **dict.fromkeys(("ports", "ports_without_code", "runs_code", "remarks"), "describe"),
+    **dict.fromkeys(("jacobian", "response", "linear_model"), "probes"),
+    **dict.fromkeys(("can_go_back",), "rewinds"),
+}
+
+
+class Carrier(Protocol):
+    """What several connections share, and their messages travel over: the hub of remote peers.
+
+    Attributes
+    ----------
+    changed, reporting : dict
+        Connections, as keys, whose peer was lost or has come back, and those with `events`, since
+        they were removed here.
+    """
+
+    changed: dict[Any, None]
+    reporting: dict[Any, None]
+
+    def clock(self) -> int:
+        """Reading of the clock that `receive` and `upkeep` end by, ns."""
+
+    def session_time(self) -> float:
+        """Session time now, s."""
+
+    def fileno(self) -> int:
+        """Descriptor that is readable when something has arrived for any of the connections."""
+
+    def receive(self, until_ns: int) -> int:
+        """Hand over what has arrived, until then; the number of messages. Never blocks."""
+
+    def drain(self) -> None:
+        """Hand over all that has arrived, and do what `upkeep` does; never blocks."""
+
+    def flush(self) -> None:
+        """Send what connections have dispatched since the last call, together; never blocks."""
+
+    def upkeep(self, until_ns: int) -> None:
+        """Send heartbeats that are due and accept connections, until then; never blocks."""
+
+    def why_dropped(self, name: str) -> str:
+        """The newest message from subsystem `name` that could not be used, and why; else empty."""
+
+
+class SessionContext(NamedTuple):
+    """What a session tells a connection before it opens.
+
+    Attributes
+    ----------
+    file : SessionFile
+    carrier : Carrier or None
+        Where remote peers connect; None in a session without processes.
+    operated : bool
+        Whether an operator can answer what a subsystem asks.
+    """
+
+    file: SessionFile
+    carrier: Carrier | None = None
+    operated: bool = False
+
+
+# What only some connections can do. Such a connection sets the attribute of `Link` in `open`.
+
+
+class Probes:
+    """Answers questions about a subsystem between two steps; by itself, none.
+
+    All are about its present state, which the answer leaves as it is. The macro step is `h` [s],
+    the inputs around which it is probed are `u`, shape (n_inputs,).
+    """
+
+    async def jacobian(
+        self, source: str, t: float, h: float, order: int, u: Floats
+    ) -> Floats | None:
+        """Interface Jacobians Γ_0 … Γ_order at `t` [s]; None if there are none.
+
+        `source` is "solver" (what the solver says) or "probe" (probed). The result has the shape
+        (order + 1, n_outputs, n_inputs).
+        """
+        return None
+
+    async def response(self, t: float, h: float, u: Floats, direction: Floats) -> Floats | None:
+        """Change of the outputs, shape (n_outputs,), when the inputs change by `direction`.
+
+        At `t` [s]; `direction`, shape (order + 1, n_inputs), is in the normalised power basis. None
+        where the subsystem cannot restore its state.
+        """
+        return None
+
+    async def linear_model(self, h: float, u: Floats) -> LinearModel | None:
+        """The subsystem about its state before the first step; None where it cannot be probed.
+
+        It is for an estimate alone: what cannot be found out in time, or makes no sense, is None.
+        """
+        return None
+
+
+class Rewinds(Protocol):
+    """A stepped subsystem that can undo its last step."""
+
+    def keep_states(self) -> None:
+        """Keep the state before each step from now on."""
+
+    def go_back(self, tick: int, h: float) -> None:
+        """Undo the step of the last dispatch and make it again with the length `h` [s].
+
+        Never blocks; the answer goes to the inbox. Only after `keep_states`.
+        """
+
+
+class Asks(Protocol):
+    """A subsystem that asks operators."""
+
+    def answer(self, number: int, answer: str, who: str) -> bool:
+        """Hand on an operator's answer to the prompt `number`; False if that cannot be done."""
+
+
+class Returns(Protocol):
+    """A subsystem that may be lost and take its place again while the session runs."""
+
+    @property
+    def returned(self) -> bool:
+        """Whether it is connected again, and waits for `initialize_again`."""
+
+    def initialize_again(self, t0: float, u0: Floats) -> None:
+        """Have it initialize at `t0` [s] with the inputs `u0`, shape (n_inputs,).
+
+        Never blocks; the answer goes to the inbox.
+        """
+
+
 class Link(abc.ABC):
     """A subsystem as the master drives it.
 
-    Life: `open` → `initialize` → `arm` → (`dispatch`, `receive`)* → `stop` → `close`, with `safe`
-    at any time after `open`. Every awaited method has a deadline of its own and raises `PeerLost`
-    when it passes; `safe`, `stop` and `close` never raise and may be called twice.
+    Life: `prepare` → `open` → `initialize` → `arm` → (`dispatch`, `receive`)* → `stop` → `close`,
+    with `safe` at any time after `open`. `dispatch` and `receive` are called at every tick and
+    never block: they are the contract that everything else rests on. Every awaited method has a
+    deadline of its own and raises `PeerLost` when it passes; `safe`, `stop` and `close` never raise
+    and may be called twice. An adapter has to write `open`, `initialize`, `dispatch` and `receive`.
 
     Parameters
     ----------
@@ -194,55 +334,80 @@ class Link(abc.ABC):
         Relative paths in `options` start here (the session file's folder).
     """
 
+    # Facts of the adapter, known before any connection is made.
+
     Options: ClassVar[type[SubsystemOptions]]
     #: A physical bench, or one that runs by itself: it cannot wait and cannot be stepped.
     physical: ClassVar[bool] = False
-
+    #: A peer that connects to the session's address, see `SessionContext.carrier`.
+    remote: ClassVar[bool] = False
     #: Whether the table's ``spawn`` command is started.
     spawns: ClassVar[bool] = False
+    #: Whether benches go through their stop sequence when it is lost: it only drives the test.
+    stops_in_order: ClassVar[bool] = False
+    #: Class that runs the same in the master's process, where this one does not, for simulations.
+    called: ClassVar[type[Link] | None] = None
+
+    # What is known of the subsystem after `open`.
+
+    inputs: tuple[Port, ...] = ()
+    outputs: tuple[Port, ...] = ()
+    #: Delay from a set-point on the wire to its effect [s]; the master sends what is due by then.
+    actuation_delay: float = 0.0
+    #: How often a bench sends new values, as far as that is known beforehand, s; else 0.
+    sending_interval: float = 0.0
+    #: Session time at which there is nothing more to come [s]; the session then ends in order, at
+    #: the first communication point at or after it.
+    ends: float = math.inf
+    #: What was found to be wrong with it before the start: names of `FINDINGS`.
+    findings: Sequence[str] = ()
+    #: Whether samples may tell of discontinuities.
+    tells_events: bool = False
+    #: Files that the log keeps a copy of (a CAN database, a model description).
+    files: Sequence[Path] = ()
+    #: Buses whose frames the subsystem's process hands to the recorder.
+    buses: Sequence[str] = ()
+    #: What it shares with other connections, if it does; set by `prepare`.
+    carrier: Carrier | None = None
+    probes: Probes = Probes()
+    rewinds: Rewinds | None = None
+    asks: Asks | None = None
+    returns: Returns | None = None
+
+    # What changes while the session runs.
 
     #: Where samples go; set once `inputs` and `outputs` are known.
     inbox: SampleSink = _Nowhere()
-    inputs: tuple[Port, ...] = ()
-    outputs: tuple[Port, ...] = ()
-    #: Messages that never arrived, as far as the link can tell.
+    #: Newest outputs of a bench, also while no session runs; None where they are not known.
+    latest: Floats | None = None
+    #: Messages that never arrived, as far as the connection can tell.
     lost: int = 0
     #: Messages that arrived and could not be used: malformed, too large or of an unknown type; of a
     #: bench or a log also frames that do not count, such as damaged ones.
     dropped: int = 0
-    #: Delay from a set-point on the wire to its effect [s]; the master sends what is due by then.
-    actuation_delay: float = 0.0
-    #: Newest outputs of a bench, also while no session runs; None where they are not known.
-    latest: Floats | None = None
-    #: Whether samples may tell of discontinuities, and whether `go_back` works; known after `open`.
-    tells_events: bool = False
-    can_go_back: bool = False
-    #: What was found to be wrong with it before the start: names of `FINDINGS`; after `open`.
-    findings: Sequence[str] = ()
-    #: What a subsystem in this process reports in words, and is to be logged; others have queues
-    #: of their own.
+    #: What the subsystem reports in words, and is to be logged; with a `carrier`, which then lists
+    #: it in `reporting`, or without.
     events: deque[Any] | None = None
-    #: Whether benches go through their stop sequence when it is lost: it only drives the test.
-    stops_in_order: ClassVar[bool] = False
-    #: Whether an operator can answer what it asks; set before `commands`.
-    operated: bool = False
-    #: Link that runs the same in the master's process, where this one does not, for simulations.
-    called: ClassVar[type[Link] | None] = None
-    #: Buses whose frames the subsystem's process hands to the recorder.
-    buses: Sequence[str] = ()
     #: Why the subsystem cannot be given steps, if it was lost and may come back.
     absent: str = ""
     #: Why a bench that was enabled is not known to be at rest after `safe` or `stop`; empty where
     #: it is, and for models.
     not_at_rest: str = ""
-    #: Session time at which there is nothing more to come [s]; the session then ends in order, at
-    #: the first communication point at or after it.
-    ends: float = math.inf
 
     def __init__(self, name: str, options: SubsystemOptions, folder: Path) -> None:
         self.name = name
         self.options = options
         self.folder = folder
+
+    def __init_subclass__(cls) -> None:
+        """Refuse an adapter for an earlier version, whose methods nothing would call."""
+        old = [name for name in _REPLACED if name in vars(cls)]
+        if old and not cls.remote and not issubclass(cls, Probes):
+            raise ConfigError(
+                f"{cls.__module__}:{cls.__qualname__} is an adapter for an earlier version: "
+                f"{', '.join(f'{name} is now {_REPLACED[name]}' for name in old)}; "
+                "docs/moving_adapters.md says how to move it"
+            )
 
     @classmethod
     def describe(
@@ -262,20 +427,12 @@ class Link(abc.ABC):
         """
         return Description()
 
-    def learn(self, session: SessionFile) -> None:
-        """Take what other tables of the session say and concerns it; called before `open`."""
+    def prepare(self, context: SessionContext) -> Sequence[Command]:
+        """Take what the session says, before `open`; return the processes to start, in order.
 
-    def answer(self, number: int, answer: str, who: str) -> bool:
-        """Hand on an operator's answer to the prompt `number`; False if that cannot be done."""
-        return False
-
-    def commands(self, session: SessionFile) -> list[Command]:
-        """Processes to start before `open`, in this order; they end in the opposite one."""
-        return []
-
-    def files(self) -> list[Path]:
-        """Files that the log keeps a copy of (a CAN database, a model description)."""
-        return []
+        They end in the opposite order.
+        """
+        return ()
 
     @abc.abstractmethod
     async def open(self) -> None:
@@ -285,38 +442,6 @@ class Link(abc.ABC):
     async def initialize(self, t0: float, u0: Floats) -> Sample:
         """Set the inputs `u0`, shape (n_inputs,), at `t0` [s] and return the outputs there."""
 
-    async def jacobian(
-        self, source: str, t: float, h: float, order: int, u: Floats
-    ) -> Floats | None:
-        """Interface Jacobians Γ_0 … Γ_order for a macro step `h` [s]; None if there are none.
-
-        `source` is "solver" (what the solver says) or "probe" (probed around the inputs `u`,
-        shape (n_inputs,), from its present state at `t` [s]). The result has the shape
-        (order + 1, n_outputs, n_inputs).
-        """
-        return None
-
-    async def response(self, t: float, h: float, u: Floats, direction: Floats) -> Floats | None:
-        """Try out how the outputs answer when the inputs of a macro step change by `direction`.
-
-        Around the inputs `u`, shape (n_inputs,), from the present state at `t` [s]; `direction`,
-        shape (order + 1, n_inputs), in the normalised power basis. Returns the change of the
-        outputs, shape (n_outputs,), or None where the subsystem cannot restore its state.
-        """
-        return None
-
-    def sending_interval(self) -> float:
-        """How often a bench sends new values, as far as that is known beforehand, s; else 0."""
-        return 0.0
-
-    async def linear_model(self, h: float, u: Floats) -> LinearModel | None:
-        """The subsystem about its state before the first step, probed; None where it cannot be.
-
-        Around the inputs `u`, shape (n_inputs,); `h` [s] is the macro step that it will make. It is
-        for an estimate alone: what cannot be found out in time, or makes no sense, is None.
-        """
-        return None
-
     async def arm(self, u0: Floats) -> None:
         """Enable the bench and bring its inputs to `u0` within their limits; models: nothing."""
 
@@ -325,31 +450,21 @@ class Link(abc.ABC):
         """Send the inputs for ``[t, t + h]`` [s]; never blocks.
 
         `coefficients`, shape (order + 1, n_inputs), are Taylor coefficients about `t`; they belong
-        to the caller again when the method returns.
+        to the caller again when the method returns. With a `carrier` it may wait for its `flush`.
         """
 
     @abc.abstractmethod
     def receive(self) -> None:
         """Put what has arrived since the last call into `inbox`; never blocks.
 
-        Samples may also be put there between two calls, as soon as they are known.
+        What is stepped puts one sample there for each dispatch. Samples may also be put there
+        between two calls, as soon as they are known.
 
         Raises
         ------
         PeerLost
-            If the subsystem is known to be gone.
+            If the subsystem is known to be gone, at every call from then on.
         """
-
-    def keep_states(self) -> None:
-        """Keep the state before each step from now on, for `go_back`."""
-        raise NotImplementedError
-
-    def go_back(self, tick: int, h: float) -> None:
-        """Undo the step of the last dispatch and make it again with the length `h` [s].
-
-        Never blocks; the answer goes to `inbox`. Only where `can_go_back`, and after `keep_states`.
-        """
-        raise NotImplementedError
 
     def fileno(self) -> int | None:
         """Descriptor that is readable when something has arrived; None: ask `receive` again."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from hilrt.link import Link
-from hilrt.solver import Sample
+from hilrt.solver import Floats, Sample
 
 
 class Arrived(NamedTuple):
@@ -39,3 +39,10 @@ def received(link: Link) -> list[Arrived]:
     assert isinstance(link.inbox, Collected)
     found, link.inbox.arrived = link.inbox.arrived, []
     return found
+
+
+def dispatch(link: Link, tick: int, t: float, h: float, coefficients: Floats) -> None:
+    """Dispatch over the link, and have its message sent."""
+    link.dispatch(tick, t, h, coefficients)
+    if link.carrier is not None:
+        link.carrier.flush()

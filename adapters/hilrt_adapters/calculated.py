@@ -25,7 +25,6 @@ class CalculatedLink(Link):
 
     Options = CalculatedOptions
     options: CalculatedOptions
-    can_go_back = True
 
     _end: float | None = None  # of the step to answer
     _start = 0.0
@@ -41,6 +40,7 @@ class CalculatedLink(Link):
     async def open(self) -> None:
         """Ports are in the table."""
         self.outputs = _outputs(self.options)
+        self.rewinds = self
         self._nothing = np.zeros(len(self.outputs))
 
     async def initialize(self, t0: float, u0: Floats) -> Sample:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -27,6 +28,7 @@ from hilrt.peers.wire import (
     FromPeer,
     Initialized,
     Measurements,
+    Message,
     Safe,
     Secured,
     SetPoints,
@@ -60,12 +62,12 @@ class GatewayLink(RemoteLink):
     Options = BenchOptions
     physical = True
     role = "gateway"
-    step_message = SetPoints
 
     def __init__(self, name: str, options: SubsystemOptions, folder: Path) -> None:
         super().__init__(name, options, folder)
         self.bench_options = cast(BenchOptions, options)
         self.actuation_delay = self.bench_options.actuation_delay
+        self.files = [database_file(folder / self.bench_options.database)[0]]
         self.buses = (name,) if self.bench_options.record_frames else ()
         steps = len(self.bench_options.inputs)
         self.safe_timeout = steps * self.bench_options.safe_profile.step_timeout + MARGIN
@@ -107,16 +109,17 @@ class GatewayLink(RemoteLink):
         commands.append(Command(self.name, ["hilrt", "gateway", *table, *connect, *overrides]))
         return commands
 
-    def sending_interval(self) -> float:
+    @functools.cached_property
+    def sending_interval(self) -> float:  # type: ignore[override]
         """See `Link.sending_interval`; by the database, which is read for it."""
         try:
             return read_bench(self.name, self.bench_options, self.folder).sending_interval
         except ConfigError:  # it has changed since the start
             return 0.0
 
-    def files(self) -> list[Path]:
-        """The CAN database."""
-        return [database_file(self.folder / self.bench_options.database)[0]]
+    def step(self, tick: int, t: float, h: float, coefficients: bytes) -> Message:
+        """See `RemoteLink.step`."""
+        return SetPoints(tick=tick, t=t, h=h, coefficients=coefficients)
 
     def check_ports(self, inputs: tuple[Port, ...], outputs: tuple[Port, ...]) -> None:
         """The announced ports must be those of the session file."""

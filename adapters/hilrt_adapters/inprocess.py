@@ -12,7 +12,7 @@ from hilrt.errors import PeerLost, SolverError
 from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.hosting.linear_model import find_linear_model
 from hilrt.hosting.load_solver import load_solver
-from hilrt.link import CodeRun, Description, LinearModel, Link
+from hilrt.link import CodeRun, Description, LinearModel, Link, Probes
 from hilrt.solver import Floats, Sample, Solver
 
 
@@ -37,7 +37,7 @@ def model_folders(path: str | None, folder: Path) -> list[Path]:
     return [folder] if path is None else [folder / path, folder]
 
 
-class InProcessLink(Link):
+class InProcessLink(Link, Probes):
     """A solver called directly.
 
     `dispatch` only notes the inputs; the first `receive` after it runs the step. So every input of
@@ -86,7 +86,8 @@ class InProcessLink(Link):
         """Take a solver that has been made, as `open` does."""
         self.solver, self._hosted = solver, HostedSolver(solver)
         self.inputs, self.outputs = self._hosted.inputs, self._hosted.outputs
-        self.tells_events, self.can_go_back = solver.tells_events, self._hosted.can_go_back
+        self.probes, self.rewinds = self, self if self._hosted.can_go_back else None
+        self.tells_events = solver.tells_events
         self.findings = self._hosted.findings
 
     async def initialize(self, t0: float, u0: Floats) -> Sample:
@@ -99,21 +100,21 @@ class InProcessLink(Link):
     async def jacobian(
         self, source: str, t: float, h: float, order: int, u: Floats
     ) -> Floats | None:
-        """See `Link.jacobian`."""
+        """See `Probes.jacobian`."""
         try:
             return self._hosted.jacobian(source, t, h, order, u)
         except SolverError as error:
             raise self._lose(error) from error
 
     async def response(self, t: float, h: float, u: Floats, direction: Floats) -> Floats | None:
-        """See `Link.response`."""
+        """See `Probes.response`."""
         try:
             return self._hosted.response(t, h, u, direction)
         except SolverError as error:
             raise self._lose(error) from error
 
     async def linear_model(self, h: float, u: Floats) -> LinearModel | None:
-        """See `Link.linear_model`."""
+        """See `Probes.linear_model`."""
         try:
             return find_linear_model(self._hosted, u, h)
         except SolverError as error:
@@ -125,11 +126,11 @@ class InProcessLink(Link):
         self._t = t
 
     def keep_states(self) -> None:
-        """See `Link.keep_states`."""
+        """See `Rewinds.keep_states`."""
         self._hosted.keeps = True
 
     def go_back(self, tick: int, h: float) -> None:
-        """See `Link.go_back`; like a dispatch, it runs in `receive`."""
+        """See `Rewinds.go_back`; like a dispatch, it runs in `receive`."""
         self._job = (self._t, h, None)
 
     def receive(self) -> None:

@@ -66,6 +66,8 @@ class ReplayLink(Link):
         self._end = math.inf
         self._pending: tuple[float, float] | None = None  # start and end of the step
         self.recording: RecordedTracks | None = None
+        if self.options.database:  # the log itself may be large and stays where it is
+            self.files = [database_file(_locate(folder, self.options.database))[0]]
 
     @classmethod
     def describe(
@@ -79,12 +81,6 @@ class ReplayLink(Link):
             problems += check_frames(_locate(folder, options.log), f"[subsystems.{name}] log")
         unclear = frozenset(output for output, ref in signals.items() if ref is None)
         return Description(ports=_ports(signals), unclear=unclear, problems=problems)
-
-    def files(self) -> list[Path]:
-        """The database; the log itself may be large and stays where it is."""
-        if not self.options.database:
-            return []
-        return [database_file(_locate(self.folder, self.options.database))[0]]
 
     async def open(self) -> None:
         """Read and decode the whole log; afterwards nothing touches a file."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, cast
 
@@ -17,8 +18,8 @@ from hilrt.config.parse_toml import toml_value
 from hilrt.config.session_file import SessionFile
 from hilrt.config.structs import SubsystemOptions
 from hilrt.hosting.load_sequence import load_sequence
-from hilrt.link import CodeRun, Command, Description
-from hilrt.peers.wire import Event, PromptAnswer
+from hilrt.link import CodeRun, Command, Description, SessionContext
+from hilrt.peers.wire import Event, Hello, PromptAnswer
 from hilrt.sequences.bench import Setting
 from hilrt.sequences.sequence import SequenceStepper
 from hilrt.solver import Solver
@@ -71,9 +72,10 @@ class CalledSequenceLink(InProcessLink):
 
     _step: float | None = None
 
-    def learn(self, session: SessionFile) -> None:
-        """The session's step, which filters of conditions are made for."""
-        self._step = step_of(session, self.options)
+    def prepare(self, context: SessionContext) -> Sequence[Command]:
+        """Take the session's step, which filters of conditions are made for."""
+        self._step = step_of(context.file, self.options)
+        return ()
 
     async def open(self) -> None:
         """See `InProcessLink.open`."""
@@ -112,8 +114,13 @@ class SequenceLink(ZeroMQLink):
         """Describe the sequence as `hilrt.simulate` would run it."""
         return CalledSequenceLink.describe(name, options, folder, run_code)
 
+    def accepted(self, hello: Hello) -> None:
+        """See `ZeroMQLink.accepted`."""
+        super().accepted(hello)
+        self.asks = self
+
     def answer(self, number: int, answer: str, who: str) -> bool:
-        """See `Link.answer`."""
+        """See `Asks.answer`."""
         message = PromptAnswer(number=number, answer=answer, who=who)
         return self.hub.send(self.peer, self.peer.send(message))
 

@@ -13,7 +13,7 @@ import numpy as np
 from hilrt.config.structs import SubsystemOptions
 from hilrt.errors import NoAnswer, ProtocolError
 from hilrt.fmu.command import is_fmu_command, spawned_fmu
-from hilrt.link import FINDINGS, Description, LinearModel
+from hilrt.link import FINDINGS, Description, LinearModel, Probes
 from hilrt.peers.linear_answer import linear_model
 from hilrt.peers.remote_link import RemoteLink
 from hilrt.peers.wire import (
@@ -25,6 +25,7 @@ from hilrt.peers.wire import (
     Initialized,
     Linearise,
     Linearised,
+    Message,
     Probe,
     Probed,
     pack,
@@ -43,13 +44,12 @@ class ZeroMQOptions(SubsystemOptions):
     """``[subsystems.NAME]`` of a remote solver: nothing beyond the common keys."""
 
 
-class ZeroMQLink(RemoteLink):
+class ZeroMQLink(RemoteLink, Probes):
     """A stepped solver; at most one advance is outstanding."""
 
     Options: ClassVar[type[SubsystemOptions]] = ZeroMQOptions
     role = "solver"
     spawns = True
-    step_message = Advance
 
     _keep = False
     _linearises = False
@@ -68,20 +68,20 @@ class ZeroMQLink(RemoteLink):
     async def jacobian(
         self, source: str, t: float, h: float, order: int, u: Floats
     ) -> Floats | None:
-        """See `Link.jacobian`; the solver may take as long as to connect."""
+        """See `Probes.jacobian`; the solver may take as long as to connect."""
         kind: Literal["solver", "probe"] = "probe" if source == "probe" else "solver"
         gamma = await self._probe(Probe(source=kind, t=t, h=h, order=order, u=pack(u)))
         return None if gamma is None else unpack(gamma, order + 1, self.n_outputs, self.n_inputs)
 
     async def response(self, t: float, h: float, u: Floats, direction: Floats) -> Floats | None:
-        """See `Link.response`; the solver may take as long as to connect."""
+        """See `Probes.response`; the solver may take as long as to connect."""
         order, along = len(direction) - 1, pack(direction)
         probe = Probe(source="probe", t=t, h=h, order=order, u=pack(u), direction=along)
         change = await self._probe(probe)
         return None if change is None else unpack(change, self.n_outputs)
 
     async def linear_model(self, h: float, u: Floats) -> LinearModel | None:
-        """See `Link.linear_model`; the solver may take as long as to connect.
+        """See `Probes.linear_model`; the solver may take as long as to connect.
 
         One that does not answer in time is not lost, but its silence counts again.
         """
@@ -101,28 +101,27 @@ class ZeroMQLink(RemoteLink):
     async def _probe(self, probe: Probe) -> bytes | None:
         return (await self.request(probe, Probed, self.hub.connect_timeout)).gamma
 
-    def encoded(self, tick: int, t: float, h: float, coefficients: Floats) -> bytes:
-        """See `RemoteLink.encoded`."""
-        if not self._keep:
-            return super().encoded(tick, t, h, coefficients)
-        message = Advance(tick=tick, t=t, h=h, coefficients=pack(coefficients), keep=True)
-        return self.peer.send(message)
+    def step(self, tick: int, t: float, h: float, coefficients: bytes) -> Message:
+        """See `RemoteLink.step`."""
+        return Advance(tick=tick, t=t, h=h, coefficients=coefficients, keep=self._keep)
 
     def accepted(self, hello: Hello) -> None:
         """See `RemoteLink.accepted`; and what else the solver can do."""
         super().accepted(hello)
+        self.probes = self
         self.tells_events = "events" in hello.capabilities
-        self.can_go_back = "go_back" in hello.capabilities
+        self.rewinds = self if "go_back" in hello.capabilities else None
         self._linearises = "linearise" in hello.capabilities
         self.findings = [name for name in FINDINGS if name in hello.capabilities]
 
     def keep_states(self) -> None:
-        """See `Link.keep_states`."""
+        """See `Rewinds.keep_states`."""
         self._keep = True
 
     def go_back(self, tick: int, h: float) -> None:
-        """See `Link.go_back`."""
-        self.send_step(self.peer.send(GoBack(tick=tick, h=h)))
+        """See `Rewinds.go_back`."""
+        self.hub.hold(self, GoBack(tick=tick, h=h))
+        self.hub.flush()
 
     def initialized(self, message: Initialized) -> Sample:
         """Outputs at the start."""

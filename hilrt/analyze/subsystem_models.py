@@ -18,12 +18,12 @@ from hilrt.errors import ConfigError, HilrtError
 from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.hosting.linearise import CannotLinearise, Constant, Differentiated, Dynamics, Exact, size
 from hilrt.hosting.load_solver import load_solver
-from hilrt.link import Link
+from hilrt.link import Link, Probes
 from hilrt.models.linear import Linear
 from hilrt.solver import Floats, Ports, Sample, Solver
 
 
-class SubsystemModel(Link):
+class SubsystemModel(Link, Probes):
     """A subsystem in the analysis: gives start values and Jacobians, and is never run."""
 
     dynamics: Dynamics
@@ -33,6 +33,7 @@ class SubsystemModel(Link):
     ) -> None:
         super().__init__(name, options, folder)
         self.inputs, self.outputs = ports
+        self.probes = self
         self.hosted: HostedSolver | None = None
         self.reason = reason  #: why there is no solver to differentiate
         self.bench = False
@@ -51,7 +52,7 @@ class SubsystemModel(Link):
     async def jacobian(
         self, source: str, t: float, h: float, order: int, u: Floats
     ) -> Floats | None:
-        """See `Link.jacobian`."""
+        """See `Probes.jacobian`."""
         if self.hosted is not None:
             return self.hosted.jacobian(source, t, h, order, u)
         return None if self.matrices is None else self.matrices.jacobian(h, order)

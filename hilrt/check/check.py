@@ -49,7 +49,6 @@ from hilrt.config.structs import InputOptions, Late, Session, SubsystemOptions
 from hilrt.errors import ConfigError
 from hilrt.hosting.reference_model import runs_reference
 from hilrt.link import Description, Link
-from hilrt.peers.remote_link import RemoteLink
 from hilrt.solver import Port, Ports
 
 #: Checks of parts of the file, in the order of their findings.
@@ -168,7 +167,7 @@ def check(
     check_references(topology, session.folder, classes, code, findings)
     check_stimuli(topology, session.folder, findings)
     check_faults(topology, findings)
-    check_listen(session, [n for n, c in classes.items() if issubclass(c, RemoteLink)], findings)
+    check_listen(session, [n for n, c in classes.items() if c.remote], findings)
     check_stepping(tables, pace, descriptions, findings)
     check_host(session, descriptions, here, findings)
     return worded(findings.problems, tables)
@@ -181,9 +180,7 @@ def _check_repeat(
     if tables.reliability.repeat == "off":
         return
     elsewhere = [
-        name
-        for name, cls in classes.items()
-        if cls.physical or issubclass(cls.called or cls, RemoteLink)
+        name for name, cls in classes.items() if cls.physical or (cls.called or cls).remote
     ]
     remedies = {
         f"{', '.join(elsewhere)} does not run in this process": bool(elsewhere),
@@ -236,7 +233,7 @@ def _check_late(name: str, late: Late, link_class: type[Link], findings: Finding
         return
     if link_class.stops_in_order:
         reason = "is a test sequence, which cannot go on in the middle"
-    elif issubclass(link_class, RemoteLink) and not link_class.physical:
+    elif link_class.remote and not link_class.physical:
         return
     elif link_class.physical:
         reason = "is a bench, which is never armed again by itself"

@@ -16,7 +16,6 @@ from hilrt.config.structs import Session
 from hilrt.errors import ConfigError
 from hilrt.hosting.reference_model import load_reference, runs_reference, wrong_ports
 from hilrt.link import Link
-from hilrt.peers.remote_link import RemoteLink
 from hilrt.sequences.sequence import DRIVEN
 from hilrt.solver import Port, Ports
 from hilrt.tables.connect_reads import connect_reads
@@ -286,7 +285,7 @@ def check_references(
             why = f"{run.tells}; only a check that {run.does} tells"
             findings.unchecked(table, run.key, options.reference_model, why)
             continue
-        if not (link_class.physical or issubclass(link_class, RemoteLink)):
+        if not (link_class.physical or link_class.remote):
             reason = "is used only if the subsystem, a solver in the master's process, cannot be "
             reason += "probed itself"
             findings.warn(table, "reference_model", options.reference_model, reason, "leave it out")

@@ -6,7 +6,6 @@ from hilrt.exchange.channel_table import ChannelTable
 from hilrt.exchange.inbox import Inbox
 from hilrt.exchange.pending_intervals import PendingIntervals
 from hilrt.link import Link
-from hilrt.peers.remote_link import RemoteLink
 from hilrt.solver import Floats
 
 
@@ -30,15 +29,13 @@ class Channel:
 
     Attributes
     ----------
-    remote : RemoteLink or None
-        The link, if the subsystem is in another process.
     every : int
         Base steps between its communication points.
     pending : PendingIntervals or None
         Intervals that a solver that catches up has yet to be sent.
     """
 
-    __slots__ = (*("every", "inbox", "inputs", "link", "pending", "remote", "s", "sent", "_table"),)
+    __slots__ = (*("every", "inbox", "inputs", "link", "pending", "s", "sent", "_table"),)
 
     def __init__(
         self,
@@ -52,7 +49,6 @@ class Channel:
     ) -> None:
         self.s, self.link, self.inbox, self.inputs, self.sent = s, link, inbox, inputs, sent
         self.every, self._table = int(table.rows["every"][s]), table
-        self.remote = link if isinstance(link, RemoteLink) else None
         self.pending = PendingIntervals() if catches_up else None
         link.inbox = inbox
 
@@ -69,8 +65,7 @@ class Channel:
         if self.pending is None or not self.pending.waiting or self._table.busy[self.s]:
             return
         interval = self.pending.waiting.popleft()
-        if not self.link.absent:
-            self.link.dispatch(interval.tick, interval.t, interval.h, interval.coefficients)
+        self.link.dispatch(interval.tick, interval.t, interval.h, interval.coefficients)
         self._owe(interval.end_ns)
 
     def compute_pending(self) -> None:
@@ -91,17 +86,18 @@ class Channel:
         self._owe(t_ns)
         if self.pending is not None:
             self.pending.end_ns = self._table.pending_end_ns[self.s] = t_ns
-        self.link.go_back(tick, length_ns / 1e9)
+        assert self.link.rewinds is not None
+        self.link.rewinds.go_back(tick, length_ns / 1e9)
 
     @property
     def has_returned(self) -> bool:
         """Whether a subsystem that was lost is connected again, and waits for `restart`."""
-        return self.remote is not None and self.remote.returned
+        return self.link.returns is not None and self.link.returns.returned
 
     def restart(self, t0_ns: int, u0: Floats) -> None:
         """Have a subsystem that came back begin anew, at `t0_ns`; it is late until it answers."""
-        assert self.remote is not None
-        self.remote.initialize_again(t0_ns / 1e9, u0)
+        assert self.link.returns is not None
+        self.link.returns.initialize_again(t0_ns / 1e9, u0)
         self._table.rows["restarting"][self.s] = 1
         self.inbox.discard()
         if self.pending is not None:

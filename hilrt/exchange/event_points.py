@@ -44,16 +44,16 @@ class EventPoints:
         self._step_ns = round(float(session.step) * 1e9)
         least = float(session.minimum_step if session.variable_step else LEAST * session.step)
         self._least_ns = max(1, round(least * 1e9))
-        self._crossing = any(not link.can_go_back for link in exchange.links)
+        self._crossing = any(link.rewinds is None for link in exchange.links)
         self.count = 0
         for link in exchange.links:
-            if link.can_go_back:
-                link.keep_states()
+            if link.rewinds is not None:
+                link.rewinds.keep_states()
 
     @staticmethod
     def possible(exchange: Exchange, plan: Plan) -> bool:
         """Whether any subsystem can tell of a discontinuity, and go back to it."""
-        tells = any(link.tells_events and link.can_go_back for link in exchange.links)
+        tells = any(link.tells_events and link.rewinds is not None for link in exchange.links)
         return tells and bool((plan.subsystems["every"] == 1).all())
 
     async def __call__(self, point: CommunicationPoint, stopping: Stopping) -> CommunicationPoint:

@@ -19,8 +19,7 @@ from hilrt.exchange.inbox import Inboxes
 from hilrt.exchange.missed_samples import MissedSamples
 from hilrt.exchange.reports import Reports
 from hilrt.exchange.waiter import Waiter
-from hilrt.link import Link
-from hilrt.peers.hub import Hub
+from hilrt.link import Carrier, Link
 from hilrt.solver import InputPolynomial, Sample
 from hilrt.step.numerics import Numerics
 from hilrt.tables import state
@@ -107,19 +106,21 @@ class Exchange:
                 zip(links, self._inboxes.of, slices, strict=True)
             )
         ]
-        self._of_name = {c.link.name: c for c in self._channels if c.remote is not None}
-        self._polled = [c for c in self._channels if c.remote is None]
-        self._sent_first = [c.remote if c.pending is None else None for c in self._channels]
+        self._of_name = {c.link.name: c for c in self._channels}
+        self._polled = [c for c in self._channels if c.link.carrier is None]
+        self._sent_together = [
+            c.link.carrier is not None and c.pending is None for c in self._channels
+        ]
         self._local = [c for c in self._polled if c.link.fileno() is None]
         self._catching_up = [c for c in self._channels if c.pending is not None]
-        self._goes_back = np.array([link.can_go_back for link in links], dtype=bool)
+        self._goes_back = np.array([link.rewinds is not None for link in links], dtype=bool)
         #: Channels of solvers that came back.
         self._returned: dict[int, Channel] = {}
-        #: All remote links share it: one look at its socket serves them all.
-        hubs = (c.remote.hub for c in self._channels if c.remote is not None)
-        self._hub: Hub | None = next(hubs, None)
-        self.remote = self._hub is not None
-        self.reports = Reports(self._hub, self.links)
+        #: Shared by all that have one: one look at its socket serves them all.
+        carriers = (link.carrier for link in links if link.carrier is not None)
+        self._carrier: Carrier | None = next(carriers, None)
+        self.remote = self._carrier is not None
+        self.reports = Reports(self._carrier, self.links)
         self.times_of = self._inboxes.times_of
         self._missed = MissedSamples(self.links, self._table, self.reports)
         self._waiter: Waiter | None = None
@@ -153,8 +154,8 @@ class Exchange:
         PeerLost
             If a subsystem is known to be gone or has missed more ticks than its policy allows.
         """
-        if self._hub is not None:
-            self._receive(self._hub.clock() + LOOK_NS)
+        if self._carrier is not None:
+            self._receive(self._carrier.clock() + LOOK_NS)
         for channel in self._polled:
             channel.link.receive()
         lost = self._inboxes.cut(tick, t_ns, elapsed_ns, self.rest_ns)
@@ -164,7 +165,7 @@ class Exchange:
 
     def fileno(self) -> int | None:
         """Descriptor of all remote subsystems; None if there are none."""
-        return None if self._hub is None else self._hub.fileno()
+        return None if self._carrier is None else self._carrier.fileno()
 
     def receive_early(self, until_ns: int, *, first: bool) -> int:
         """Receive what has arrived for the coming cut, while the master sleeps.
@@ -189,32 +190,32 @@ class Exchange:
         return messages
 
     def _receive(self, until_ns: int | None) -> int:
-        """Have the hub receive until then, or all; the number of messages, as far as it is known.
+        """Have the carrier receive until then, or all; the number of messages, where it is known.
 
         Raises
         ------
         PeerLost
             If a subsystem is found to be gone.
         """
-        hub, messages = self._hub, 0
-        if hub is None:
+        carrier, messages = self._carrier, 0
+        if carrier is None:
             return 0
         if until_ns is None:
-            hub.drain()
+            carrier.drain()
         else:
-            messages = hub.receive(until_ns)
-        for link in list(hub.changed) if hub.changed else ():
+            messages = carrier.receive(until_ns)
+        for link in list(carrier.changed) if carrier.changed else ():
             link.receive()
             channel = self._of_name[link.name]
             if channel.has_returned:
                 self._returned[channel.s] = channel
-            del hub.changed[link]
+            del carrier.changed[link]
         return messages
 
     def receive_reports(self) -> None:
         """Receive what remote subsystems have sent, however long that takes."""
-        if self._hub is not None:
-            self._hub.drain()
+        if self._carrier is not None:
+            self._carrier.drain()
 
     # --- dispatch -----------------------------------------------------------------------------
 
@@ -223,17 +224,14 @@ class Exchange:
         tick, self._next_ns = int(self._tick[0]), t_ns + h_ns
         starts, steps = self._t_start.tolist(), self._h.tolist()
         self._table.note_dispatch(t_ns, h_ns)
-        messages, others = [], []
+        others = []
         for s in self._dispatch.nonzero()[0].tolist():
-            channel, remote = self._channels[s], self._sent_first[s]
-            if remote is None:
+            channel = self._channels[s]
+            if self._sent_together[s]:
+                channel.link.dispatch(tick, starts[s], steps[s], channel.sent)
+            else:
                 others.append(channel)
-            elif not remote.absent:
-                data = remote.encoded(tick, starts[s], steps[s], channel.sent)
-                messages.append((remote, data))
-        # First, and together: each message would wake the thread that sends it anew.
-        for remote, data in messages:
-            remote.send_step(data)
+        self._flush()
         for channel in others:
             s, inputs = channel.s, channel.sent
             if channel.pending is None:
@@ -241,8 +239,7 @@ class Exchange:
             else:
                 own_ns = channel.every * h_ns
                 channel.add_pending(tick, starts[s], steps[s], inputs, t_ns + own_ns, own_ns)
-        for channel in self._catching_up:  # after all others
-            channel.send_pending()
+        self._send_pending()
 
     def run_local(self) -> None:
         """Let in-process subsystems compute now, in the slack, instead of at the next cut."""
@@ -253,8 +250,8 @@ class Exchange:
 
     def upkeep(self) -> None:
         """Heartbeats, new connections and solvers that came back, in the slack."""
-        if self._hub is not None:
-            self._hub.upkeep(self._hub.clock() + LOOK_NS)
+        if self._carrier is not None:
+            self._carrier.upkeep(self._carrier.clock() + LOOK_NS)
             self.readmit()
 
     # --- solvers that are behind, or came back ------------------------------------------------
@@ -276,7 +273,7 @@ class Exchange:
                 self.send_on()
             return self.taken == before
 
-        waiter = Waiter([] if self._hub is None else [self._hub.fileno()])
+        waiter = Waiter([] if self._carrier is None else [self._carrier.fileno()])
         try:
             while self.behind and monotonic_ns() < until_ns:
                 await waiter.wait(nothing_new)
@@ -289,8 +286,18 @@ class Exchange:
         for channel in self._polled:
             channel.link.receive()
         self._inboxes.accept(self._next_ns)
+        self._send_pending()
+
+    def _send_pending(self) -> None:
+        """Send each solver that catches up its next interval, if it has answered the last one."""
         for channel in self._catching_up:
             channel.send_pending()
+        if self._catching_up:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._carrier is not None:
+            self._carrier.flush()
 
     def readmit(self) -> None:
         """Have solvers that came back initialize at the next communication point; never waits.
@@ -313,7 +320,7 @@ class Exchange:
         self._receive(None)
         while (s := self._table.first_owing(t_ns)) >= 0:
             channel = self._channels[s]
-            if channel.remote is not None:
+            if channel.link.carrier is not None:
                 return False
             channel.link.receive()
             if not self._table.answered[s]:
@@ -322,8 +329,8 @@ class Exchange:
 
     async def collect(self, t_ns: int, timeout: float, stopping: Callable[[], bool]) -> None:
         """Wait until `answered` or `stopping`; `PeerLost` after `timeout` [s]."""
-        if self._hub is not None:
-            self._inboxes.wait_from(self._hub.session_time())
+        if self._carrier is not None:
+            self._inboxes.wait_from(self._carrier.session_time())
         if self.answered(t_ns):
             return
         deadline = monotonic_ns() + int(timeout * 1e9)

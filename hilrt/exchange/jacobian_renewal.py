@@ -90,7 +90,9 @@ class JacobianRenewal:
                     continue
             rows, columns = self.network.outputs.slices[s], self.network.inputs.slices[s]
             inputs = self._inputs[columns].copy()
-            gamma = await self.links[s].jacobian(self._sources[s], t, self._h, self._order, inputs)
+            gamma = await self.links[s].probes.jacobian(
+                self._sources[s], t, self._h, self._order, inputs
+            )
             if gamma is not None:
                 if not self._renewed[0]:
                     self._given[...] = self._known
@@ -110,7 +112,7 @@ class JacobianRenewal:
             predicted = np.einsum("mij,mj->i", self._known[:, rows, columns], direction)
             answers: list[Floats] = []
             while len(answers) < REPEATS:
-                answer = await self.links[s].response(t, self._h, inputs, direction)
+                answer = await self.links[s].probes.response(t, self._h, inputs, direction)
                 if answer is None:
                     return False
                 answers.append(answer)

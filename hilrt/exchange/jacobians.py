@@ -98,7 +98,7 @@ async def _feedthrough_of(
     source = "probe" if options is None or options.source != "solver" else "solver"
     # Below what solvers know for an instant, however long the session's step is.
     instant = min(INSTANT * tables.master.step, 0.1 * INSTANT_S)
-    gamma = await link.jacobian(source, 0.0, instant, 0, u0)
+    gamma = await link.probes.jacobian(source, 0.0, instant, 0, u0)
     if gamma is None:
         raise ConfigError(
             f"{where}: bond correction 'feedthrough' needs D, and the solver neither knows it nor "
@@ -139,7 +139,7 @@ async def find_jacobians(
             given[s] = _required(part, links[s].name, "gives neither A, B, C, D nor gamma")
         else:
             inputs = u0[network.inputs.slices[s]]
-            part = await links[s].jacobian(options.source, 0.0, h, order, inputs)
+            part = await links[s].probes.jacobian(options.source, 0.0, h, order, inputs)
             reason = {"solver": "the solver knows none", "probe": NOT_PROBED}
             given[s] = _required(part, links[s].name, reason[options.source])
     if not given and not identified:

@@ -8,7 +8,6 @@ from hilrt.errors import PeerLost
 from hilrt.exchange.channel_table import ChannelTable
 from hilrt.exchange.reports import Reports
 from hilrt.link import Link
-from hilrt.peers.remote_link import RemoteLink
 
 
 class MissedSamples:
@@ -54,5 +53,5 @@ class MissedSamples:
     def _dropped(self, s: int) -> str:
         """What came from a subsystem and could not be used."""
         link = self._links[s]
-        dropped = link.why_dropped() if isinstance(link, RemoteLink) else ""
+        dropped = "" if link.carrier is None else link.carrier.why_dropped(link.name)
         return f"; {dropped}" if dropped else ""

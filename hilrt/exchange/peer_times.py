@@ -55,7 +55,7 @@ def count_answer(
     Parameters
     ----------
     compute_us, round_trip_us, way_us : float
-        As `RemoteLink` knows them.
+        As `SampleSink.put` is told.
     waited : float
         How long the master had waited when it arrived [s]; NaN in real time, where it never waits.
     counts, longest_ns : ndarray of int, shape (3, BINS), (3,)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from hilrt.link import Link
-from hilrt.peers.hub import Hub
-from hilrt.peers.remote_link import RemoteLink
+from hilrt.link import Carrier, Link
 from hilrt.peers.wire import Event
 from hilrt.sequences.bench import STEP
 
@@ -16,14 +14,14 @@ REPORTS_AT_ONCE = 20
 
 
 class Reports:
-    """Takes the reports of a hub's links.
+    """Takes what subsystems report.
 
     Parameters
     ----------
-    hub : Hub or None
-        None if no subsystem is in another process.
+    carrier : Carrier or None
+        Lists those that share it, if any do.
     links : sequence of Link
-        Those in this process that report, too, are looked at.
+        Of these, all others are asked.
 
     Attributes
     ----------
@@ -31,25 +29,23 @@ class Reports:
         Whether there is anything that may report.
     """
 
-    def __init__(self, hub: Hub | None, links: Sequence[Link] = ()) -> None:
-        self._hub = hub
-        self._local = [link for link in links if link.events is not None]
-        self._local = [link for link in self._local if not isinstance(link, RemoteLink)]
-        self.any = hub is not None or bool(self._local)
+    def __init__(self, carrier: Carrier | None, links: Sequence[Link] = ()) -> None:
+        self._reporting = {} if carrier is None else carrier.reporting
+        self._local = [link for link in links if link.events is not None and link.carrier is None]
+        self.any = carrier is not None or bool(self._local)
         self._last: dict[str, str] = {}
         self._steps: dict[str, str] = {}
 
     def take(self) -> list[tuple[str, Event]]:
         """Subsystem and report: what has come since the last call, some of it."""
         found: list[tuple[str, Event]] = []
-        reporting = self._hub.reporting if self._hub is not None else {}
         for link in self._local:
             self._take(link.name, link.events or deque(), found)
         # In an order that does not depend on which process was faster.
-        for remote in sorted(reporting, key=lambda link: link.name):
+        for remote in sorted(self._reporting, key=lambda link: link.name):
             self._take(remote.name, remote.events, found)
             if not remote.events:
-                del reporting[remote]
+                del self._reporting[remote]
         return found
 
     def _take(self, name: str, events: deque[Event], found: list[tuple[str, Event]]) -> None:

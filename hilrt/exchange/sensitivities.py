@@ -38,7 +38,7 @@ async def find_sensitivities(
     few = np.count_nonzero(network.L.transposed.in_row) <= MOST_TRIED
     for s, link in enumerate(links if few else ()):
         h, inputs = float(network.every[s]) * tables.master.step, network.inputs.slices[s]
-        found = None if link.physical else await link.linear_model(h, u0[inputs])
+        found = None if link.physical else await link.probes.linear_model(h, u0[inputs])
         models.append(reference(s, h, u0[inputs]) if found is None else found)
     models += [None] * (len(links) - len(models))
     return sensitivities_of(_without_demands(network, tables), models, tables.master.step)

@@ -97,14 +97,14 @@ class Trial:
             inputs = self.u[self.network.inputs.slices[s]]
             link, options = self.links[s], self.tables.subsystems[self.links[s].name]
             found = None
-            if link.can_go_back:
-                found = await link.jacobian("probe", self.t, h, order, inputs)
+            if link.rewinds is not None:
+                found = await link.probes.jacobian("probe", self.t, h, order, inputs)
             given = options.jacobian is not None and (
                 options.jacobian.source == "given"
                 or (options.jacobian.gives and options.jacobian.D is not None)
             )
             if found is None and (given or options.adapter == "fmu"):
-                found = await link.jacobian("solver", self.t, h, order, inputs)
+                found = await link.probes.jacobian("solver", self.t, h, order, inputs)
             self._found[s, h] = found
         return self._found[s, h]
 

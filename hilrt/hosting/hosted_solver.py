@@ -111,7 +111,7 @@ class HostedSolver:
     def jacobian(self, source: str, t: float, h: float, order: int, u: Floats) -> Floats | None:
         """Γ_0 … Γ_order, shape (order + 1, n_outputs, n_inputs); None if there are none.
 
-        Parameters as for `Link.jacobian`; `t` [s] is where the solver stands.
+        Parameters as for `Probes.jacobian`; `t` [s] is where the solver stands.
         """
         with self._named("jacobian", t):
             if source == "probe":
@@ -133,7 +133,7 @@ class HostedSolver:
     def response(self, t: float, h: float, u: Floats, direction: Floats) -> Floats | None:
         """Change of the outputs along `direction`; None if the solver cannot go back.
 
-        Parameters as for `Link.response`.
+        Parameters as for `Probes.response`.
         """
         if not self.solver.can_restore():
             return None

@@ -18,7 +18,7 @@ import logging
 import select
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from hilrt.errors import ProtocolError
 from hilrt.peers.authenticator import Authenticator
@@ -29,7 +29,7 @@ from hilrt.peers.transport import local
 from hilrt.peers.transport.base import ServerTransport
 from hilrt.peers.transport.zeromq_sockets import Router
 from hilrt.peers.unused_messages import STRANGER
-from hilrt.peers.wire import Event, FromPeer, Role
+from hilrt.peers.wire import Event, FromPeer, Message, Role
 from hilrt.solver import Port
 from hilrt.timing.monotonic import monotonic_ns
 
@@ -53,8 +53,10 @@ class Attached(Protocol):
 
     name: str
     hub: Hub
+    carrier: Any
     peer: RemotePeer
     events: deque[Event]
+    sent_ns: int
 
     @property
     def role(self) -> Role:
@@ -75,6 +77,9 @@ class Attached(Protocol):
 
     def handle(self, event: PeerEvent) -> None:
         """Use one event of the peer."""
+
+    def process_ended(self, pid: int, text: str) -> None:
+        """Process `pid`, which the session started for the peer, has ended; `text` tells how."""
 
 
 class Hub:
@@ -130,6 +135,7 @@ class Hub:
         self.changed: dict[Attached, None] = {}
         self.reporting: dict[Attached, None] = {}
         self._links: dict[str, Attached] = {}
+        self._held: list[tuple[Attached, bytes]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._draining = False
@@ -152,7 +158,7 @@ class Hub:
 
     def add(self, link: Attached) -> None:
         """Expect a peer under ``link.name``; it is accepted from now on."""
-        link.hub = self
+        link.hub = link.carrier = self
         link.peer = self.protocol.expect(
             link.name, link.role, check_ports=link.check_ports, readmits=link.readmits
         )
@@ -222,10 +228,35 @@ class Hub:
             self._loop.call_soon(self._readable)
         return True
 
+    def hold(self, link: Attached, step: Message) -> None:
+        """Encode a step for the peer of `link`, and keep it for `flush`."""
+        self._held.append((link, link.peer.send(step)))
+
+    def flush(self) -> None:
+        """Send the steps that are held, and note when.
+
+        Together: each message would wake the thread that sends it, or the peer, anew.
+        """
+        held, self._held = self._held, []
+        for link, data in held:
+            link.sent_ns = self.clock()
+            self.send(link.peer, data)
+
     def lose(self, peer: RemotePeer, reason: str, *, for_good: bool = False) -> None:
         """See `RemotePeer.lose`; the peer's link is told at once."""
         peer.lose(reason, for_good=for_good)
         self._hand_over()
+
+    def process_ended(self, name: str, pid: int, text: str) -> bool:
+        """Tell the link of subsystem `name` that its process has ended; False if there is none."""
+        link = self._links.get(name)
+        if link is not None:
+            link.process_ended(pid, text)
+        return link is not None
+
+    def why_dropped(self, name: str) -> str:
+        """The newest message from peer `name` that could not be used, and why; else empty."""
+        return self.protocol.unused.why_dropped(name, self.clock())
 
     def count(self, name: str, kind: str, text: str) -> None:
         """Count a message that was not used, also as the link's."""

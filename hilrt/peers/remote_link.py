@@ -9,7 +9,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from hilrt.errors import NoAnswer, PeerLost, ProtocolError
-from hilrt.link import Command, Link
+from hilrt.link import Command, Link, SessionContext
 from hilrt.peers.hub import Hub
 from hilrt.peers.origin import process_group
 from hilrt.peers.peer_events import (
@@ -24,7 +24,6 @@ from hilrt.peers.peer_events import (
 from hilrt.peers.remote_peer import ConnectionState, RemotePeer
 from hilrt.peers.unused_messages import DROPPED_KINDS, LOST_KINDS
 from hilrt.peers.wire import (
-    Advance,
     Event,
     FromPeer,
     Hello,
@@ -32,7 +31,6 @@ from hilrt.peers.wire import (
     Initialized,
     Message,
     Role,
-    SetPoints,
     Stop,
     Stopped,
     pack,
@@ -56,9 +54,9 @@ REPORTS = 1000
 class RemoteLink(Link):
     """Base of the links whose subsystem is a process behind the hub.
 
-    A subclass sets `role` and `step_message`, and its `received` puts samples into `inbox`. It may
-    override `check_ports`, `accepted`, `stop_timeout`, `arm`, `safe` (with `request`) and
-    `unanswered`.
+    A subclass sets `role` and says its `step`, and its `received` puts samples into `inbox`. It may
+    override `commands`, `check_ports`, `accepted`, `stop_timeout`, `arm`, `safe` (with `request`)
+    and `unanswered`.
 
     Attributes
     ----------
@@ -68,12 +66,13 @@ class RemoteLink(Link):
         What the peer reported for people; the session takes and logs them.
     sent_ns : int
         When the outstanding step was sent, on the hub's clock.
+    operated : bool
+        Whether an operator can answer what the subsystem asks.
     """
 
+    remote = True
     #: What the peer must say it is.
     role: ClassVar[Role]
-    #: Message that `dispatch` sends.
-    step_message: ClassVar[type[Advance] | type[SetPoints]]
     #: How long the peer may take to end in order, s.
     stop_timeout: float = 2.0
 
@@ -86,6 +85,9 @@ class RemoteLink(Link):
         self.events = deque(maxlen=REPORTS)
         self.n_inputs = self.n_outputs = 0
         self.sent_ns = 0
+        self.operated = False
+        self.returns = self
+        self._started = False
         self._group: int | None = None
         self._came_back = False
         self._pending: dict[type[Any], asyncio.Future[Any]] = {}
@@ -187,11 +189,16 @@ class RemoteLink(Link):
         """Where the connection comes from."""
         return self.peer.origin.where
 
-    def why_dropped(self) -> str:
-        """The newest message that could not be used, and why; empty if there is none."""
-        return self.hub.protocol.unused.why_dropped(self.name, self.hub.clock())
-
     # --- Link ---------------------------------------------------------------------------------
+
+    def prepare(self, context: SessionContext) -> list[Command]:
+        """Have the hub expect the peer; see `Link.prepare`."""
+        assert isinstance(context.carrier, Hub)  # only a session with processes has remote peers
+        context.carrier.add(self)
+        self.operated = context.operated
+        commands = self.commands(context.file)
+        self._started = bool(commands)
+        return commands
 
     def commands(self, session: SessionFile) -> list[Command]:
         """The session file's ``spawn`` command, told where to connect and under which name."""
@@ -215,18 +222,16 @@ class RemoteLink(Link):
             raise PeerLost(self.name, f"its answer to Initialize is unusable: {error}") from None
 
     def dispatch(self, tick: int, t: float, h: float, coefficients: Floats) -> None:
-        """See `Link.dispatch`; a message that cannot be queued is counted as ``send_lost``."""
-        self.send_step(self.encoded(tick, t, h, coefficients))
+        """See `Link.dispatch`; the message leaves with `Hub.flush`.
 
-    def encoded(self, tick: int, t: float, h: float, coefficients: Floats) -> bytes:
-        """What `dispatch` sends, for `send_step`."""
-        message = self.step_message(tick=tick, t=t, h=h, coefficients=pack(coefficients))
-        return self.peer.send(message)
+        One that cannot be queued is counted as ``send_lost``; a peer that is away gets none.
+        """
+        if not self.absent:
+            self.hub.hold(self, self.step(tick, t, h, pack(coefficients)))
 
-    def send_step(self, data: bytes) -> None:
-        """Send a step, and note when."""
-        self.sent_ns = self.hub.clock()
-        self.hub.send(self.peer, data)
+    @abc.abstractmethod
+    def step(self, tick: int, t: float, h: float, coefficients: bytes) -> Message:
+        """Message that `dispatch` sends."""
 
     def receive(self) -> None:
         """See `Link.receive`; the hub, which all links share, hands over what has come for any."""
@@ -321,7 +326,7 @@ class RemoteLink(Link):
 
     def _how_to_start(self) -> str:
         """Where a peer that the session does not start is waited for, and the command for it."""
-        if self.options.spawn or type(self).commands is not RemoteLink.commands:
+        if self._started:
             return ""
         address = self.hub.address
         return (

@@ -18,7 +18,7 @@ from hilrt.coupling.trust import Verification
 from hilrt.errors import HilrtError, RecordError
 from hilrt.exchange.jacobians import find_model
 from hilrt.files.formats import parse_json
-from hilrt.link import Link
+from hilrt.link import Link, Probes
 from hilrt.solver import Floats, Sample
 from hilrt.step.build_plan import Platform
 from hilrt.step.numerics import Numerics, build_numerics
@@ -204,7 +204,7 @@ def _as_it_ran(model: Model | None, facts: Facts) -> Model | None:
     return model._replace(plan=model.plan._replace(feedthrough=as_it_ran))
 
 
-class _Absent(Link):
+class _Absent(Link, Probes):
     """A subsystem in a replay, of which there is only what the log recorded."""
 
     def __init__(
@@ -218,6 +218,7 @@ class _Absent(Link):
         super().__init__(name, options, Path())
         ports = facts.subsystems[name].ports()
         self.inputs, self.outputs = ports
+        self.probes = self
         s = list(facts.subsystems).index(name)
         correction = facts.feedthrough_correction()
         self._D = None if correction is None else np.linalg.solve(correction.K, correction.KD)

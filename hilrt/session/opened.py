@@ -321,7 +321,7 @@ def open_parts(
         monitoring=monitoring,
         events=events,
         operator=Operator(events, tables),
-        processes=Processes(folder, events, result.warnings),
+        processes=Processes(folder, events, result.warnings, hub.process_ended),
         timing=TimingSetup(master.pacing, master.step, real_time),
         result=result,
     )

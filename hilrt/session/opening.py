@@ -17,8 +17,7 @@ from hilrt.config import registry
 from hilrt.config.session_file import SessionFile, open_session
 from hilrt.config.structs import Session, SubsystemOptions
 from hilrt.errors import ConfigError, HilrtError
-from hilrt.link import Link
-from hilrt.peers.remote_link import RemoteLink
+from hilrt.link import Carrier, Command, Link, SessionContext
 
 #: Time beyond `master.connect_timeout` after which a subsystem that does not say so itself is
 #: given up, s.
@@ -26,10 +25,19 @@ SPARE_S = 1.0
 
 
 class Described(NamedTuple):
-    """A session whose subsystems have links, which are not opened."""
+    """A session whose subsystems have links, which are not opened.
+
+    Attributes
+    ----------
+    file : SessionFile
+    links : tuple of Link
+    commands : tuple of sequences of Command
+        Processes that each link needs.
+    """
 
     file: SessionFile
     links: tuple[Link, ...]
+    commands: tuple[Sequence[Command], ...]
 
 
 class Connected(NamedTuple):
@@ -65,7 +73,13 @@ def read(
     return file
 
 
-def describe(file: SessionFile, *, called: bool = False, operated: bool = False) -> Described:
+def describe(
+    file: SessionFile,
+    *,
+    called: bool = False,
+    carrier: Carrier | None = None,
+    operated: bool = False,
+) -> Described:
     """Make the links of a session.
 
     Parameters
@@ -74,17 +88,17 @@ def describe(file: SessionFile, *, called: bool = False, operated: bool = False)
         From `read`.
     called : bool
         Run in this process whatever can be.
+    carrier : Carrier, optional
+        Where remote peers connect.
     operated : bool
         Whether an operator can answer prompts.
     """
-    made = []
+    made: list[Link] = []
     for name, options in file.tables.subsystems.items():
         kind: type[Link] = registry.link_class(options.adapter)
-        link = (called_link(options) if called else kind)(name, options, file.folder)
-        link.learn(file)
-        link.operated = operated
-        made.append(link)
-    return Described(file, tuple(made))
+        made.append((called_link(options) if called else kind)(name, options, file.folder))
+    context = SessionContext(file, carrier, operated)
+    return Described(file, tuple(made), tuple(link.prepare(context) for link in made))
 
 
 def called_link(options: SubsystemOptions) -> type[Link]:
@@ -99,7 +113,7 @@ def elsewhere(file: SessionFile) -> list[str]:
         f"[subsystems.{name}] adapter = {options.adapter!r}: does not run in this process; "
         "only solvers and FMUs that do can be simulated, use `hilrt run` for the others"
         for name, options in file.tables.subsystems.items()
-        if (link := called_link(options)).physical or issubclass(link, RemoteLink)
+        if (link := called_link(options)).physical or link.remote
     ]
 
 
@@ -125,7 +139,7 @@ async def connect(
     on_wait : callable, optional
         Told what is waited for, whenever that has changed.
     """
-    file, links = described
+    file, links, _ = described
     limit = file.tables.master.connect_timeout + SPARE_S if limited else None
     others = dict(beside or {})
     waits = {link.name: link.open() for link in links} | others

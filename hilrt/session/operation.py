@@ -160,7 +160,8 @@ class Operator:
             return Reply(False, f"{command.text!r} is no answer to {prompt.text!r}; one of {known}")
         links = self.master.exchange.links
         link = next(link for link in links if link.name == prompt.sequence)
-        if not link.answer(prompts.own_number(prompt), command.text, command.who):
+        asks = link.asks
+        if asks is None or not asks.answer(prompts.own_number(prompt), command.text, command.who):
             return Reply(False, f"{prompt.sequence} could not be told")
         prompts.close(prompt)
         return Reply(True, f"answers {prompt.text!r} of {prompt.sequence}: {command.text}")

@@ -6,13 +6,12 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from hilrt.link import Link
 from hilrt.monitor.session_state import SessionState
-from hilrt.peers.remote_link import RemoteLink
 from hilrt.session.event_log import EventLog
 from hilrt.session.monitoring import VIEWS
 from hilrt.session.opening import Described
@@ -68,6 +67,8 @@ class Processes:
         Told of a process that ends by itself.
     warnings : list of str
         The result's, likewise.
+    tell_peer : callable
+        Told first that the process of a subsystem has ended: `Hub.process_ended`.
 
     Attributes
     ----------
@@ -76,8 +77,15 @@ class Processes:
         Set before they are asked to end: from then on, the end of one is no event.
     """
 
-    def __init__(self, folder: Path, events: EventLog, warnings: list[str]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        events: EventLog,
+        warnings: list[str],
+        tell_peer: Callable[[str, int, str], bool],
+    ) -> None:
         self._links: Sequence[Link] = ()
+        self._tell_peer = tell_peer
         self._events, self._warnings = events, warnings
         self._ends: dict[str, str] = {}  # how subsystems' processes ended by themselves
         self._reports: set[asyncio.Task[None]] = set()
@@ -96,9 +104,9 @@ class Processes:
         What connects to the master gets the variables `keys`; of that, what has a bus to record,
         also the variables `frames`, which say where CAN frames are taken.
         """
-        file, self._links = described
-        for link in self._links:
-            for command in link.commands(file):
+        file, self._links, commands = described
+        for link, needed in zip(self._links, commands, strict=True):
+            for command in needed:
                 env = dict(keys) if command.connects else {}
                 if command.connects and link.buses:
                     env |= frames
@@ -190,11 +198,9 @@ class Processes:
             async with asyncio.timeout(LAST_LINE):
                 last = (await asyncio.to_thread(child.tail, 1)).strip()
         text = child.describe_exit() + (f": {last}" if last else "") + AFTERWARDS.get(name, "")
-        for link in self._links:
-            if link.name == name and isinstance(link, RemoteLink):
-                self._ends[name] = text
-                link.process_ended(child.pid, text)
-                return
+        if self._tell_peer(name, child.pid, text):
+            self._ends[name] = text
+            return
         self._events.note("error", name, f"the process {text}", "process_ended")
         if name != "recorder" or not child.returncode:  # else see `recorder_failure`
             self._warnings.append(f"{name}: the process {text}")

@@ -22,7 +22,6 @@ from hilrt.errors import ConfigError, HilrtError, PeerLost
 from hilrt.exit_status import ExitStatus
 from hilrt.isolation.temporary_folder import remove_abandoned_folders
 from hilrt.monitor.session_state import SessionState
-from hilrt.peers.remote_link import RemoteLink
 from hilrt.session.benches import Benches
 from hilrt.session.loop_thread import LoopThread, in_left_thread, loop_runs
 from hilrt.session.opened import Opened, open_parts
@@ -117,7 +116,8 @@ class SessionRun:
             close_opened(undo, opened, summary, alive)
             try:
                 _start_views(opened)
-                described = describe(opened.file, operated=opened.monitoring.answers_prompts)
+                operated = opened.monitoring.answers_prompts
+                described = describe(opened.file, carrier=opened.hub, operated=operated)
                 benches = Benches(
                     described.links,
                     opened.tables,
@@ -181,9 +181,6 @@ def _start_views(opened: Opened) -> None:
 
 def _start_processes(opened: Opened, described: Described) -> None:
     """Then what takes long to start."""
-    for link in described.links:
-        if isinstance(link, RemoteLink):
-            opened.hub.add(link)
     cpus, recording = opened.timing.cpus_for_children, opened.recording
     frames = {} if recording is None else recording.frames
     opened.processes.start_subsystems(described, cpus, opened.environment, frames)

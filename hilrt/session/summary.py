@@ -154,7 +154,7 @@ def build_summary(
         bonds=made,
     )
     judgement = judged(course, totals)
-    changes, sends = [], {link.name: link.sending_interval() for link in exchange.links}
+    changes, sends = [], {link.name: link.sending_interval for link in exchange.links}
     diverged = state.session[0].alarm_level == DIVERGED
     # No setting would have kept a process from being killed, or a model from raising.
     if judgement["verdict"] != WORDS[GOOD] and (run.fault is None or diverged):

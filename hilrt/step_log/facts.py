@@ -194,7 +194,7 @@ def attachments_of(file: SessionFile, links: Sequence[Link], facts: Facts) -> li
         *(
             Attachment(path.name, "text/plain", path.read_bytes())
             for link in links
-            for path in link.files()
+            for path in link.files
         ),
         Attachment(REPLAY, "application/msgpack", msgspec.msgpack.encode(facts)),
         Attachment(MODELS, "application/json", json.dumps(models, indent=1).encode()),
@@ -242,7 +242,7 @@ def _processor() -> str:
 
 def model_files(link: Link) -> dict[str, str]:
     """Files that a subsystem's model consists of, as far as its table names them: SHA-256 each."""
-    files = {str(path): path for path in link.files()}
+    files = {str(path): path for path in link.files}
     for text in _strings(msgspec.to_builtins(link.options)):
         for word in text.split("=")[-1:]:  # also in --param key=FILE
             path = _module_file(word) if _TARGET.fullmatch(word) else link.folder / word

@@ -8,7 +8,7 @@ import pytest
 
 from hilrt import Port, Sample, Solver
 from hilrt.errors import PeerLost
-from tests.collected import collect, received
+from tests.collected import collect, dispatch, received
 
 DEADLINE_S = 10.0
 H = 0.001
@@ -72,7 +72,7 @@ class LinkContract:
         """Dispatch start values and spoil the array: it belongs to the caller again."""
         start = [port.start for port in link.inputs for _ in range(port.size)]
         coefficients = np.array([start, np.zeros(len(start))])
-        link.dispatch(tick, tick * H, H, coefficients)
+        dispatch(link, tick, tick * H, H, coefficients)
         coefficients[:] = np.nan
 
     async def test_open_tells_the_ports(self, link):
@@ -118,7 +118,7 @@ class LinkContract:
             pytest.skip("a bench is not stepped")
         await self.started(link)
         coefficients = np.array([[1.0, 2.0, 3.0], [10.0, 20.0, 30.0], [1e3, 2e3, 3e3]])
-        link.dispatch(1, 0.5, 0.1, coefficients)
+        dispatch(link, 1, 0.5, 0.1, coefficients)
         coefficients[:] = np.nan
         (arrival,) = await arrivals(link)
         expected = np.array([1.0, 2.0, 3.0]) * (1 + 10 * 0.1 + 1e3 * 0.1**2 / 2)

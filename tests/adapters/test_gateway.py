@@ -33,7 +33,7 @@ from hilrt.peers.hub import Hub
 from hilrt.peers.peer import Peer
 from hilrt.solver import Sample
 from hilrt_adapters.gateway import GatewayLink
-from tests.collected import collect, received
+from tests.collected import collect, dispatch, received
 from tests.stepping import make_numerics
 
 T = TypeVar("T")
@@ -230,7 +230,7 @@ def test_commands_start_the_emulator_and_then_the_gateway(hub: Hub, folder: Path
     ]
     link.bench_options.emulator = None
     assert [c.name for c in link.commands(file)] == ["engine"]
-    assert link.files() == [folder / "bench.dbc"]
+    assert link.files == [folder / "bench.dbc"]
     assert link.actuation_delay == 0.002
     assert link.physical
 
@@ -270,7 +270,7 @@ async def test_initialize_and_dispatch(scripted: Scripted) -> None:
     link = scripted.link
     sample = await scripted.answer(link.initialize(0.0, np.zeros(1)), wire.Initialize, answer)
     assert sample.y.tolist() == [1.0, 2.0]
-    link.dispatch(3, 0.25, 0.001, np.array([[5.0], [6.0]]))
+    dispatch(link, 3, 0.25, 0.001, np.array([[5.0], [6.0]]))
     (message,) = await until(lambda: scripted.received(wire.SetPoints))
     assert (message.tick, message.t, message.h) == (3, 0.25, 0.001)
     assert wire.unpack(message.coefficients, 2, 1).tolist() == [[5.0], [6.0]]
@@ -513,7 +513,7 @@ async def test_link_gateway_and_bench_together(hub: Hub, folder: Path) -> None:
         hub.epoch_ns = hub.clock()
         collect(link)
         for tick in range(20):
-            link.dispatch(tick, 0.0, 1e-3, np.array([[101.0]]))
+            dispatch(link, tick, 0.0, 1e-3, np.array([[101.0]]))
             await asyncio.sleep(0.001)
         arrivals: list[Any] = []
 

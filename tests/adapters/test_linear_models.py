@@ -70,9 +70,9 @@ async def test_a_remote_solver_answers_as_in_process_bit_for_bit(hub, solver):
     await local.open()
     u = np.zeros(sum(port.size for port in local.inputs))
     await local.initialize(0.0, u)
-    expected = await local.linear_model(H, u)
+    expected = await local.probes.linear_model(H, u)
     link, thread = await remote(hub, solver())
-    found = await link.linear_model(H, u)
+    found = await link.probes.linear_model(H, u)
     assert found.linear
     for array, reference in zip(found[:5], expected[:5], strict=True):
         np.testing.assert_array_equal(array, reference, strict=True)
@@ -82,10 +82,10 @@ async def test_a_remote_solver_answers_as_in_process_bit_for_bit(hub, solver):
 
 async def test_a_solver_that_cannot_go_back_has_none_and_one_that_does_not_know_is_not_asked(hub):
     link, thread = await remote(hub, Reference())
-    assert await link.linear_model(H, np.zeros(3)) is None
+    assert await link.probes.linear_model(H, np.zeros(3)) is None
     link._linearises = False
     link.send = lambda message: pytest.fail("it was asked")
-    assert await link.linear_model(H, np.zeros(3)) is None
+    assert await link.probes.linear_model(H, np.zeros(3)) is None
     del link.send
     await link.stop("done")
     await asyncio.to_thread(thread.join, 5.0)
@@ -119,17 +119,17 @@ async def test_matrices_that_make_no_sense_are_counted_and_mean_none(hub, wrong)
     peer = Peer(hub.address, "model", "solver", *ports, capabilities=["linearise"])
     peer.say_hello()
     await link.open()
-    asked = asyncio.create_task(link.linear_model(H, np.zeros(3)))
+    asked = asyncio.create_task(link.probes.linear_model(H, np.zeros(3)))
     await asyncio.sleep(0)
     peer.send(wrong)
     assert await asked is None
     assert hub.counters["model", "malformed"] == link.dropped == 1
     # A solver that does not answer is not lost, one that is gone is.
     hub.connect_timeout = 0.01
-    assert await link.linear_model(H, np.zeros(3)) is None
+    assert await link.probes.linear_model(H, np.zeros(3)) is None
     assert not link.peer.lost
     hub.connect_timeout = 5.0
-    asked = asyncio.create_task(link.linear_model(H, np.zeros(3)))
+    asked = asyncio.create_task(link.probes.linear_model(H, np.zeros(3)))
     await asyncio.sleep(0)
     peer.send(wire.Error(text="diverged"))
     with pytest.raises(PeerLost, match="diverged"):
@@ -188,7 +188,7 @@ async def test_a_solver_that_stays_where_it_was_tried_out_is_lost():
     link.host(Stuck())
     await link.initialize(0.0, np.zeros(2))
     with pytest.raises(PeerLost, match=r"restore_state, when it had been probed, raised .*no way"):
-        await link.linear_model(H, np.zeros(2))
+        await link.probes.linear_model(H, np.zeros(2))
 
 
 def test_matrices_out_of_all_proportion_are_no_loop():

@@ -430,7 +430,7 @@ async def test_the_part_of_a_database_for_one_bus(tmp_path: Path) -> None:
         made = await opened(tmp_path, {"n": "Door.Open"}, log="log.mcap", database=database)
         assert made.recording is not None
         np.testing.assert_array_equal(made.recording.tracks["n"].values, [20.0])
-        assert made.files() == [tmp_path / "car.kcd"]
+        assert list(made.files) == [tmp_path / "car.kcd"]
 
 
 def test_j1939_messages_that_no_frame_tells_apart_are_both_named(tmp_path: Path) -> None:
@@ -451,7 +451,7 @@ def test_ports_and_files(tmp_path: Path) -> None:
     assert ports is not None
     assert ports.inputs == ()
     assert [(p.name, p.unit) for p in ports.outputs] == [("speed", "rad/s"), ("level", UNSTATED)]
-    assert made.files() == [tmp_path / "log.dbc"]
+    assert list(made.files) == [tmp_path / "log.dbc"]
 
 
 @pytest.mark.parametrize(
@@ -547,7 +547,7 @@ async def test_formats_of_signals(tmp_path: Path, name: str) -> None:
     ports = ReplayLink.describe("pedal", made.options, tmp_path).ports
     assert ports is not None
     assert [(p.name, p.unit) for p in ports.outputs] == [("x", "rad/s"), ("y", UNSTATED)]
-    assert made.files() == []
+    assert list(made.files) == []
     await made.open()
     assert [p.name for p in made.outputs] == ["x", "y"]
     sample = step(made, 0.3, 0.05)

@@ -20,7 +20,7 @@ from hilrt.peers.transport.local import LocalClient, LocalServer
 from hilrt.peers.transport.zeromq_sockets import Dealer, Router
 from hilrt_adapters.zeromq import ZeroMQLink, ZeroMQOptions
 from tests.adapters.link_contract import LinkContract, Reference, arrivals
-from tests.collected import collect, received
+from tests.collected import collect, dispatch, received
 
 
 class SolverThread(threading.Thread):
@@ -80,7 +80,7 @@ class TestZeroMQ(LinkContract):
         return served[0]
 
     async def fail(self, link):
-        link.dispatch(9, 2000.0, 0.1, np.zeros((1, 3)))
+        dispatch(link, 9, 2000.0, 0.1, np.zeros((1, 3)))
 
 
 class TestZeroMQByTCP(TestZeroMQ):
@@ -184,7 +184,7 @@ async def test_stop_reaches_the_solver_once(served):
 async def test_what_a_solver_raises_is_told_with_its_place(served):
     link, thread = served
     await link.open()
-    link.dispatch(0, 1000.0, 0.1, np.zeros((1, 3)))
+    dispatch(link, 0, 1000.0, 0.1, np.zeros((1, 3)))
     with pytest.raises(PeerLost, match=r"ZeroDivisionError: asked to fail \(.*contract.py:\d+\)"):
         await arrivals(link)
     thread.join(10.0)
@@ -218,7 +218,7 @@ def advanced(tick, y):
 
 
 async def test_answers_to_other_ticks_are_dropped(scripted, hub):
-    scripted.link.dispatch(3, 0.0, 0.1, np.zeros((1, 3)))
+    dispatch(scripted.link, 3, 0.0, 0.1, np.zeros((1, 3)))
     scripted.peer.send(advanced(2, [0.0] * 4))
     scripted.peer.send(advanced(3, [1.0] * 4))
     scripted.peer.send(advanced(3, [2.0] * 4))
@@ -230,7 +230,7 @@ async def test_answers_to_other_ticks_are_dropped(scripted, hub):
 
 
 async def test_an_answer_of_the_wrong_size_is_counted_as_dropped_not_as_lost(scripted, hub):
-    scripted.link.dispatch(3, 0.0, 0.1, np.zeros((1, 3)))
+    dispatch(scripted.link, 3, 0.0, 0.1, np.zeros((1, 3)))
     scripted.peer.send(advanced(3, [1.0] * 5))
     scripted.peer.send(advanced(3, [1.0] * 4))
     assert len(await arrivals(scripted.link)) == 1
@@ -239,7 +239,7 @@ async def test_an_answer_of_the_wrong_size_is_counted_as_dropped_not_as_lost(scr
 
 
 async def test_outputs_that_are_not_finite_end_it_by_name(scripted):
-    scripted.link.dispatch(3, 0.0, 0.1, np.zeros((1, 3)))
+    dispatch(scripted.link, 3, 0.0, 0.1, np.zeros((1, 3)))
     scripted.peer.send(advanced(3, [1.0, np.nan, 0.0, np.inf]))
     with pytest.raises(PeerLost, match=r"v_end\[0\], t_end are not finite"):
         await arrivals(scripted.link)
@@ -247,7 +247,7 @@ async def test_outputs_that_are_not_finite_end_it_by_name(scripted):
 
 async def test_it_is_computing_from_dispatch_to_answer(scripted):
     assert not scripted.link.peer.computing
-    scripted.link.dispatch(3, 0.0, 0.1, np.zeros((1, 3)))
+    dispatch(scripted.link, 3, 0.0, 0.1, np.zeros((1, 3)))
     assert scripted.link.peer.computing
     scripted.peer.send(advanced(3, [1.0] * 4))
     await arrivals(scripted.link)

@@ -17,6 +17,7 @@ import pytest
 from hilrt.coupling.correct_outputs import feedthrough_matrices
 from hilrt.coupling.jacobian import probe_jacobian
 from hilrt.exchange.jacobians import find_feedthrough
+from hilrt.link import Probes
 from hilrt.models.two_mass import Mass1, Mass2
 from hilrt.solver import InputPolynomial, Port, Sample, Solver
 from tests.stepping import MemoryLink, Stepping, make_session
@@ -104,8 +105,12 @@ class Many2(Many1):
         return self.initialize(t + h, u(t + h))
 
 
-class Probed(MemoryLink):
+class Probed(MemoryLink, Probes):
     """A solver whose Jacobian is had by trying."""
+
+    @property
+    def probes(self):
+        return self
 
     async def jacobian(self, source, t, h, order, u):
         def advance(t, h, c):

@@ -178,7 +178,12 @@ class FakeHub:
     def __init__(self) -> None:
         self.changed: dict[Link, None] = {}
         self.reporting: dict[Link, None] = {}
-        self.protocol = SimpleNamespace(unused=SimpleNamespace(why_dropped=lambda name, now_ns: ""))
+
+    def why_dropped(self, name: str) -> str:
+        return ""
+
+    def flush(self) -> None:
+        pass
 
     def clock(self) -> int:
         return 0
@@ -225,9 +230,8 @@ class _Scripted:
 class Local(_Scripted, Link):
     """In this process: puts its samples in when it is asked."""
 
-    can_go_back = True
-
     def __init__(self, name, outputs, physical):
+        self.rewinds = self
         self.set_up(name, outputs, physical)
         self.waiting: list[Arrived] = []
 
@@ -236,6 +240,9 @@ class Local(_Scripted, Link):
         for arrived in self.waiting:
             self.inbox.put(arrived.sample, arrived.t_arrived)
         self.waiting.clear()
+
+    def keep_states(self):
+        pass
 
     def go_back(self, tick, h):
         pass
@@ -250,19 +257,14 @@ class Local(_Scripted, Link):
 class Remote(_Scripted, RemoteLink):
     """Behind a hub: puts its samples in when the hub receives them."""
 
-    initialized = None
+    initialized = step = None
     returned = False
 
     def __init__(self, name, outputs, physical, hub):
         self.set_up(name, outputs, physical)
-        self.hub, self.events = hub, deque()
+        self.hub = self.carrier = hub
+        self.returns, self.events = self, deque()
         self.peer = SimpleNamespace(clock=SimpleNamespace(uncertainty=0.0))
-
-    def encoded(self, tick, t, h, coefficients):
-        return b""
-
-    def send_step(self, data):
-        pass
 
     def arrive(self, arrived: Arrived) -> None:
         way = {"round_trip_us": 3.0, "way_us": 1.0}

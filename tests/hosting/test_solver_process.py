@@ -21,6 +21,7 @@ from hilrt.session.assembly import initialize
 from hilrt.session.opening import Connected
 from hilrt_adapters.zeromq import ZeroMQLink, ZeroMQOptions
 from tests.adapters.link_contract import Reference, arrivals
+from tests.collected import dispatch
 from tests.stepping import make_session
 
 DEADLINE_S = 10.0
@@ -172,7 +173,7 @@ async def test_main_with_a_master(monkeypatch, hub, link):
     process = Process(monkeypatch, hub.address, {"fail_at": "99.0"})
     await link.open()
     assert (await link.initialize(0.25, np.zeros(3))).y.tolist() == [0.0, 0.0, 0.0, 0.25]
-    link.dispatch(1, 0.25, 0.25, np.zeros((1, 3)))
+    dispatch(link, 1, 0.25, 0.25, np.zeros((1, 3)))
     (arrival,) = await arrivals(link)
     assert arrival.sample.y[3] == 0.5
     await link.stop("done")
@@ -182,7 +183,7 @@ async def test_main_with_a_master(monkeypatch, hub, link):
 async def test_main_ends_with_1_when_the_solver_fails(monkeypatch, hub, link, capfd):
     process = Process(monkeypatch, hub.address, {"fail_at": "0.0"})
     await link.open()
-    link.dispatch(1, 0.0, 0.1, np.zeros((1, 3)))
+    dispatch(link, 1, 0.0, 0.1, np.zeros((1, 3)))
     with pytest.raises(PeerLost, match="asked to fail"):
         await arrivals(link)
     assert process.end() == 1
@@ -258,6 +259,7 @@ def test_sigterm_in_a_destructor_is_not_lost(monkeypatch, capfd):
 ENDED = """
 import os, signal
 from hilrt.hosting.solver_process import main
+from tests.collected import dispatch
 
 status = main("nowhere:Model", "tcp://127.0.0.1:1", "model", {})
 os.kill(os.getpid(), signal.SIGTERM)

@@ -16,7 +16,7 @@ from hilrt.peers.hub import Hub
 from hilrt.peers.transport import local
 from hilrt.peers.unused_messages import STRANGER
 from hilrt_adapters.zeromq import ZeroMQLink, ZeroMQOptions
-from tests.collected import collect, received
+from tests.collected import collect, dispatch, received
 
 DEADLINE_S = 10.0
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the transport within a machine")
@@ -268,7 +268,7 @@ def test_one_drain_takes_a_bounded_number_of_messages(hub, link, dealer, monkeyp
 
 
 def test_dispatch_sends_the_polynomial(link, dealer):
-    link.dispatch(7, 0.25, 0.5, np.array([[1.0], [2.0]]))
+    dispatch(link, 7, 0.25, 0.5, np.array([[1.0], [2.0]]))
     message = dealer.receive(wire.Advance)
     assert (message.tick, message.t, message.h) == (7, 0.25, 0.5)
     assert wire.unpack(message.coefficients, -1, 1).tolist() == [[1.0], [2.0]]
@@ -449,7 +449,7 @@ def test_arrivals_carry_session_time(hub, link, dealer, clock):
     hub.epoch_ns = clock.ns - 3 * SECOND
     assert hub.session_time() == 3.0
     collect(link)
-    link.dispatch(0, 0.0, 0.1, np.zeros((1, 1)))
+    dispatch(link, 0, 0.0, 0.1, np.zeros((1, 1)))
     dealer.receive(wire.Advance)
     dealer.send(wire.Advanced(tick=0, y=wire.pack(np.zeros(1))))
     drain_until(hub, lambda: not link.peer.computing)

@@ -13,6 +13,7 @@ import pytest
 from hilrt.errors import PeerLost
 from hilrt.peers.hub import Hub
 from hilrt_adapters.zeromq import ZeroMQLink, ZeroMQOptions
+from tests.collected import dispatch
 
 DEADLINE_S = 20.0
 
@@ -105,7 +106,7 @@ async def test_sigterm_while_waiting(running):
 
 async def test_sigterm_while_computing_and_sigint_is_ignored(running):
     link, process = running
-    link.dispatch(0, 100.0, 0.1, np.zeros((1, 1)))
+    dispatch(link, 0, 100.0, 0.1, np.zeros((1, 1)))
     line = await asyncio.to_thread(process.stdout.readline)
     assert line == "computing\n"
     process.send_signal(signal.SIGINT)
@@ -116,7 +117,7 @@ async def test_sigterm_while_computing_and_sigint_is_ignored(running):
 
 async def test_an_exception_of_the_model(running):
     link, process = running
-    link.dispatch(0, 10.0, 0.1, np.zeros((1, 1)))
+    dispatch(link, 0, 10.0, 0.1, np.zeros((1, 1)))
     reason = await loss(link)
     status, out, err = await ended(process)
     assert status == 1

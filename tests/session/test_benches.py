@@ -99,7 +99,9 @@ def ending(monkeypatch, tmp_path):
         brought_up = Benches(list(benches), tables, events, publisher, operator)
         brought_up.armed = list(benches)
         session.result, session.interrupted = Result(), ""
-        processes = Processes(tmp_path, events, session.result.warnings)
+        processes = Processes(
+            tmp_path, events, session.result.warnings, lambda name, pid, text: False
+        )
         session.ending = Ending(
             brought_up, operator, events, processes, session.result, lambda: session.interrupted
         )

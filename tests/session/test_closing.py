@@ -53,7 +53,7 @@ async def test_a_link_that_cannot_be_closed_keeps_nothing_open(monkeypatch):
     async def end():
         async with AsyncExitStack() as undo:
             close_opened(undo, opened, summary, alive)
-            close_described(undo, opened, Described(None, links), benches)
+            close_described(undo, opened, Described(None, links, ((), ())), benches)
 
     with pytest.raises(OSError, match="gone"):
         await end()

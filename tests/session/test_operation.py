@@ -298,7 +298,7 @@ def asking(operator, told=True):
         return told
 
     operator.master.progress = SimpleNamespace(t_ns=2_000_000_000)
-    link = SimpleNamespace(name="test", answer=answer)
+    link = SimpleNamespace(name="test", asks=SimpleNamespace(answer=answer))
     operator.master.exchange = SimpleNamespace(links=[link])
     question = '{"number": 4, "text": "warm?", "answers": ["yes", "no"], "until": 5.0}'
     operator.events.publisher.prompts.ask("test", question)

@@ -29,33 +29,31 @@ class Started:
         self.env[name] = env
 
 
-def link(name, *commands, buses=()):
-    """A link with these commands; the recorder takes the frames of its buses."""
-    return SimpleNamespace(name=name, buses=buses, commands=lambda file: list(commands))
+def unknown(name, pid, text):
+    """No peer has this name."""
+    return False
+
+
+def link(name, buses=()):
+    """A link; the recorder takes the frames of its buses."""
+    return SimpleNamespace(name=name, buses=buses)
 
 
 def test_keys_and_the_way_for_frames_reach_only_what_needs_them(tmp_path):
-    links = [
-        link("plant", Command("plant", [])),
-        link(
-            "engine",
-            Command("engine.emulator", [], connects=False),
-            Command("engine", []),
-            buses=("engine",),
-        ),
-    ]
-    processes = Processes(tmp_path, None, [])
+    links = link("plant"), link("engine", buses=("engine",))
+    emulator = Command("engine.emulator", [], connects=False)
+    commands = [Command("plant", [])], [emulator, Command("engine", [])]
+    described = Described(FILE, links, commands)
+    processes = Processes(tmp_path, None, [], unknown)
     processes.children = started = Started()
     keys = {"HILRT_KEYS": "keys"}
-    processes.start_subsystems(
-        Described(FILE, tuple(links)), (), keys, {frame_feed.VARIABLE: "ipc://frames"}
-    )
+    processes.start_subsystems(described, (), keys, {frame_feed.VARIABLE: "ipc://frames"})
     assert started.env == {
         "plant": keys,
         "engine.emulator": {},
         "engine": keys | {"HILRT_FRAMES": "ipc://frames"},
     }
-    processes.start_subsystems(Described(FILE, tuple(links)), (), {}, {})  # nothing is recorded
+    processes.start_subsystems(described, (), {}, {})  # nothing is recorded
     assert started.env["engine"] == {}
 
 
@@ -94,7 +92,7 @@ async def test_the_loop_does_not_wait_for_the_output_of_a_dead_process(
     answers, tmp_path, monkeypatch
 ):
     notes, warnings, dead = Notes(), [], Dead()
-    processes = Processes(tmp_path, notes, warnings)
+    processes = Processes(tmp_path, notes, warnings, unknown)
     processes.children = {"page": dead}
     if not answers:
         monkeypatch.setattr(session_processes, "LAST_LINE", 0.0)
@@ -113,7 +111,7 @@ async def test_the_end_of_the_relay_says_what_it_means_and_what_is_left(tmp_path
     notes, warnings, dead = Notes(), [], Dead()
     dead.name = "relay"
     dead.disk.set()
-    processes = Processes(tmp_path, notes, warnings)
+    processes = Processes(tmp_path, notes, warnings, unknown)
     processes.children = {"relay": dead}
     processes._ended("relay", 2)
     await processes.report_ends()
@@ -126,7 +124,7 @@ posix = pytest.mark.skipif(os.name != "posix", reason="signals are those of POSI
 
 @posix
 async def test_a_recorder_that_was_stopped_goes_on_to_close_the_log(tmp_path):
-    processes = Processes(tmp_path, Notes(), [])
+    processes = Processes(tmp_path, Notes(), [], unknown)
     processes.ending = True
     child = processes.children.start("recorder", ["sleep", "0.1"])
     os.kill(child.pid, signal.SIGSTOP)
@@ -139,7 +137,7 @@ async def test_a_recorder_that_was_stopped_goes_on_to_close_the_log(tmp_path):
 async def test_what_the_end_waits_for_is_said(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(session_processes, "NOTICE", 0.0)
     monkeypatch.setattr(session_processes, "STOP_TIMEOUT", 0.05)
-    processes = Processes(tmp_path, Notes(), [])
+    processes = Processes(tmp_path, Notes(), [], unknown)
     processes.ending = True
     child = processes.children.start("recorder", ["sleep", "60"])
     await processes.end(["recorder"])
@@ -153,12 +151,12 @@ async def test_a_solver_that_was_stopped_is_let_go_on_to_end_and_a_gateway_is_no
     physical, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(session_processes, "STOP_TIMEOUT", 0.2 if physical else 20.0)
-    plant = link("plant", Command("plant", ["sleep", "60"], connects=False))
+    plant, command = link("plant"), Command("plant", ["sleep", "60"], connects=False)
     plant.physical = physical
-    processes = Processes(tmp_path, Notes(), [])
+    processes = Processes(tmp_path, Notes(), [], unknown)
     processes.ending = True
     file = SimpleNamespace(folder=tmp_path)
-    processes.start_subsystems(Described(file, (plant,)), (), {}, {})
+    processes.start_subsystems(Described(file, (plant,), ([command],)), (), {}, {})
     child = processes.children["plant"]
     os.kill(child.pid, signal.SIGSTOP)
     # Until it stands still it would take a SIGTERM first.

@@ -155,6 +155,7 @@ class Through:
         self.tick += 1
         for link in self.links:
             link.dispatch(self.tick, self.tick * 1e-3, 1e-3, self.coefficients)
+        self.hub.flush()
         while not self.answered():
             await waiter.wait(lambda: not self.answered())
         self.inboxes.accept(0)
