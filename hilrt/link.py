@@ -280,6 +280,13 @@ class Probes:
         """
         return None
 
+    async def renewed_model(self, t: float, h: float, u: Floats) -> LinearModel | None:
+        """The same at `t` [s], while the session runs: A, B, C and D; None where there are none.
+
+        The subsystem's steps from there on are those that it would have made without.
+        """
+        return None
+
 
 class Rewinds(Protocol):
     """A stepped subsystem that can undo its last step."""

@@ -10,7 +10,7 @@ import msgspec
 from hilrt.config.structs import SubsystemOptions
 from hilrt.errors import PeerLost, SolverError
 from hilrt.hosting.hosted_solver import HostedSolver
-from hilrt.hosting.linear_model import find_linear_model
+from hilrt.hosting.linear_model import find_linear_model, renew_linear_model
 from hilrt.hosting.load_solver import load_solver
 from hilrt.link import CodeRun, Description, LinearModel, Link, Probes
 from hilrt.solver import Floats, Sample, Solver
@@ -117,6 +117,13 @@ class InProcessLink(Link, Probes):
         """See `Probes.linear_model`."""
         try:
             return find_linear_model(self._hosted, u, h)
+        except SolverError as error:
+            raise self._lose(error) from error
+
+    async def renewed_model(self, t: float, h: float, u: Floats) -> LinearModel | None:
+        """See `Probes.renewed_model`."""
+        try:
+            return renew_linear_model(self._hosted, t, u, h)
         except SolverError as error:
             raise self._lose(error) from error
 

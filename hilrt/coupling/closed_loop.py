@@ -35,9 +35,9 @@ class Sensitivities(NamedTuple):
     states : int
         Of the coupled system's error; 0 where a subsystem in a loop is not known.
     paths, answers : list of (int, int, int, float)
-        Rows of `hilrt.tables.plan.ERROR_PATHS` and `ERROR_ANSWERS`.
+        Rows of `hilrt.tables.plan.ERROR_PATHS` and `ERROR_ANSWERS`, with a factor each.
     direct : list of (int, int, float)
-        Rows of `hilrt.tables.plan.DIRECT`.
+        Rows of `hilrt.tables.plan.DIRECT`, likewise.
     answers_known : list of int
         Outputs whose direct answers are known, all of them.
     fineness : list of float
@@ -48,6 +48,8 @@ class Sensitivities(NamedTuple):
         A model beside a subsystem was probed in its place.
     memory : sequence of float
         By subsystem: longest time constant where it is known and damped, s; else 0.
+    renewed : bool
+        The factors are to be renewed while the session runs; rows are then there for all of them.
     """
 
     states: int
@@ -59,18 +61,27 @@ class Sensitivities(NamedTuple):
     linear: bool = False
     of_reference: bool = False
     memory: Sequence[float] = ()
+    renewed: bool = False
 
     def without_loop(self) -> Sensitivities:
         """The same where the coupled system's answers do not hold."""
-        return self._replace(states=0, paths=[], answers=[], of_reference=False)
+        return self._replace(states=0, paths=[], answers=[], of_reference=False, renewed=False)
+
+    def factors(self) -> Floats:
+        """Rows of `hilrt.tables.state.ANSWERS`."""
+        return np.array([row[-1] for row in (*self.paths, *self.answers, *self.direct)], float)
 
 
 def sensitivities_of(
-    network: Network, models: Sequence[LinearModel | None], step: float
+    network: Network,
+    models: Sequence[LinearModel | None],
+    step: float,
+    renewed: bool = False,
 ) -> Sensitivities:
     """Make the tables of the step from the subsystems' models, for a macro step `step` [s].
 
-    Reference models count only where they make the whole loop known.
+    Reference models count only where they make the whole loop known. Where the factors will be
+    `renewed`, those that are zero have rows, too.
     """
     fineness, memory = np.ones(len(network.inputs)), [0.0] * len(models)
     direct: list[tuple[int, int, float]] = []
@@ -81,7 +92,7 @@ def sensitivities_of(
         rows, columns = network.outputs.slices[s], network.inputs.slices[s]
         fineness[columns], memory[s] = model.fineness, _memory(model.A)
         known += [i for i in range(rows.start, rows.stop) if i - rows.start not in model.lacking]
-        for i, j in np.argwhere(model.D != 0.0).tolist():
+        for i, j in np.argwhere((model.D != 0.0) | renewed).tolist():
             if network.connected[columns.start + j]:
                 direct.append((rows.start + i, columns.start + j, float(model.D[i, j])))
     found = Sensitivities(0, [], [], direct, known, fineness.tolist(), memory=memory)
@@ -93,8 +104,9 @@ def sensitivities_of(
     linear = all(model is None or model.linear for model in models)
     return found._replace(
         states=len(loop.A),
-        paths=_entries(loop.A, 0) + _entries(loop.B, 1),
-        answers=_entries(loop.C, 0) + _entries(loop.D, 1),
+        paths=_entries(loop.A, 0, renewed) + _entries(loop.B, 1, renewed),
+        answers=_entries(loop.C, 0, renewed) + _entries(loop.D, 1, renewed),
+        renewed=renewed,
         linear=linear,
         of_reference=any(model is not None and model.of_reference for model in models),
     )
@@ -106,10 +118,10 @@ def _memory(A: Floats) -> float:
     return float(-1.0 / slowest) if -np.inf < slowest < 0.0 else 0.0
 
 
-def _entries(matrix: Floats, of_input: int) -> list[tuple[int, int, int, float]]:
+def _entries(matrix: Floats, of_input: int, whole: bool) -> list[tuple[int, int, int, float]]:
     return [
         (row, column, of_input, float(matrix[row, column]))
-        for row, column in np.argwhere(matrix != 0.0).tolist()
+        for row, column in np.argwhere((matrix != 0.0) | whole).tolist()
     ]
 
 

@@ -74,7 +74,9 @@ def pass_on(plan: Plan, state: State, elapsed: float) -> None:
                 from_ = state.inputs[path.source].disturbance_due
             else:
                 from_ = state.errors[path.source].value
-            state.errors[path.to].next += path.factor * from_
+            factor = state.answers[k].factor
+            if factor != 0.0:
+                state.errors[path.to].next += factor * from_
         largest = 0.0
         for i in range(len(state.errors)):
             largest = max(largest, abs(state.errors[i].next))
@@ -89,7 +91,9 @@ def pass_on(plan: Plan, state: State, elapsed: float) -> None:
             part = state.inputs[answer.source].disturbance_end
         else:
             part = state.errors[answer.source].value
-        state.outputs[answer.output].error += answer.factor * part
+        factor = state.answers[len(plan.error_paths) + k].factor
+        if factor != 0.0:
+            state.outputs[answer.output].error += factor * part
     for i in range(len(state.outputs)):
         out = state.outputs[i]
         most = MOST_SHARE * out.peak

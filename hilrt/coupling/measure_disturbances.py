@@ -79,7 +79,9 @@ def start_outputs(plan: Plan, state: State, given: StepInput) -> None:
         jump = value_at(u.polynomial, count, t - u.t0) - value_at(
             u.previous, count, t - u.previous_t0
         )
-        state.outputs[answer.output].start += answer.factor * jump
+        factor = state.answers[len(plan.error_paths) + len(plan.error_answers) + k].factor
+        if factor != 0.0:
+            state.outputs[answer.output].start += factor * jump
 
 
 @stage

@@ -1,7 +1,12 @@
-"""Before the first tick: the subsystems are tried out, for the estimate of the coupling's error."""
+"""The subsystems are tried out, for the estimate of the coupling's error.
+
+All of them before the first tick; those that can go back also while the session runs, as fast as
+possible: products, switches and limit cycles have other answers there than about the start.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -10,8 +15,13 @@ import numpy as np
 from hilrt.config.structs import Session
 from hilrt.coupling.closed_loop import Sensitivities, sensitivities_of
 from hilrt.link import LinearModel, Link
-from hilrt.solver import Floats
+from hilrt.solver import Floats, InputPolynomial
+from hilrt.step.apply_changes import MOVED
+from hilrt.step.numerics import Numerics
 from hilrt.tables.network import MOST_TRIED, Network
+from hilrt.tables.plan import Plan
+from hilrt.timing.grid import CommunicationPoint
+from hilrt.timing.pace import Stopping
 
 #: From the number of a subsystem, its macro step [s] and its inputs, shape (nu,), to the answers of
 #: its reference model; None where it has none that can be tried out.
@@ -19,7 +29,12 @@ Reference = Callable[[int, float, Floats], LinearModel | None]
 
 
 async def find_sensitivities(
-    network: Network, tables: Session, links: Sequence[Link], u0: Floats, reference: Reference
+    network: Network,
+    tables: Session,
+    links: Sequence[Link],
+    u0: Floats,
+    reference: Reference,
+    renews: bool = False,
 ) -> Sensitivities:
     """Try out what the subsystems answer to their inputs, as far as that is possible.
 
@@ -33,15 +48,34 @@ async def find_sensitivities(
         Inputs of the initialized subsystems.
     reference : callable
         Asked for what cannot be tried out itself.
+    renews : bool
+        The pace is one in which sensitivities can be renewed; they will be if every subsystem that
+        has any can be tried out again.
     """
     models: list[LinearModel | None] = []
     few = np.count_nonzero(network.L.transposed.in_row) <= MOST_TRIED
     for s, link in enumerate(links if few else ()):
         h, inputs = float(network.every[s]) * tables.master.step, network.inputs.slices[s]
-        found = None if link.physical else await link.probes.linear_model(h, u0[inputs])
-        models.append(reference(s, h, u0[inputs]) if found is None else found)
+        own = None if link.physical else await link.probes.linear_model(h, u0[inputs])
+        models.append(reference(s, h, u0[inputs]) if own is None else own)
     models += [None] * (len(links) - len(models))
-    return sensitivities_of(_without_demands(network, tables), models, tables.master.step)
+    network, step = _without_demands(network, tables), tables.master.step
+    found = sensitivities_of(network, models, step)
+    if not renews or not found.states or found.of_reference:
+        return found
+    for s in _moving(network, models):
+        h = float(network.every[s]) * step
+        again = await links[s].probes.renewed_model(0.0, h, u0[network.inputs.slices[s]])
+        model = models[s]
+        if model is None or again is None or again.A.shape != model.A.shape:
+            return found
+    return sensitivities_of(network, models, step, renewed=True)
+
+
+def _moving(network: Network, models: Sequence[LinearModel | None]) -> list[int]:
+    """Subsystems with a model whose inputs others drive: of the others errors do not change."""
+    taking = set(network.inputs.owner[network.connected].tolist())
+    return [s for s, model in enumerate(models) if model is not None and s in taking]
 
 
 def _without_demands(network: Network, tables: Session) -> Network:
@@ -52,3 +86,144 @@ def _without_demands(network: Network, tables: Session) -> Network:
     of_sequence = np.array([tables.subsystems[name].is_sequence for name in network.subsystems])
     inputs, outputs = ~of_sequence[network.inputs.owner], ~of_sequence[network.outputs.owner]
     return replace(network, L=network.L.where(inputs, outputs))
+
+
+class SensitivityRenewal:
+    """Tries the subsystems out again while the session runs; one of the things between two steps.
+
+    First after one step, then at twice the distance each time that nothing has changed, and after
+    half of it where much has. But for a few in advance, trials make at most as many steps as the
+    session, and a sixteenth where nothing changes; they are counted, not timed, so that what is
+    found depends on the session alone, and not on the host.
+
+    What it finds arrives with the next step's input, so that it is recorded and replayed. By how
+    much it is other than before is said of what becomes of the outputs' errors over the time since
+    the last trial, with the states' errors and the inputs' disturbances as they are: units have no
+    part in it. Where nothing can be found it is infinite, and what was known stays.
+
+    Parameters
+    ----------
+    numerics : Numerics
+        Of a session whose plan says that sensitivities are renewed.
+    tables, links
+        The session's.
+
+    Attributes
+    ----------
+    count : int
+        Trials so far.
+    """
+
+    #: Steps that what follows from a trial takes as long as.
+    OVERHEAD = 20
+    #: Trials that may be made in advance, and by how much they become rarer than they may be.
+    ADVANCE, RARER = 8.0, 16
+    #: Beyond these changes the next trial comes at once, or after half the distance; below the last
+    #: after twice.
+    GREAT, MUCH, LITTLE = 0.5, 0.1, 0.02
+
+    def __init__(self, numerics: Numerics, tables: Session, links: Sequence[Link]) -> None:
+        self._numerics, self._links = numerics, list(links)
+        self._network = _without_demands(numerics.network, tables)
+        self._step = tables.master.step
+        self._models: list[LinearModel | None] = [None] * len(links)
+        known = numerics.plan.outputs["answers_known"] != 0
+        owner = numerics.network.outputs.owner
+        self._tried = sorted(set(owner[known].tolist()))
+        states = int(numerics.plan.session["error_states"][0])
+        inputs = sum(part.stop - part.start for part in self._network.inputs.slices)
+        steps = 2 * (states + inputs) + 3 * len(self._tried) + self.OVERHEAD
+        #: Steps of the session that a trial takes as long as.
+        self._cost = steps / len(self._tried)
+        self._most = math.ceil(self._cost * self.RARER)
+        self._credit, self._every, self._left, self._since = self.ADVANCE, 1, 1, 0.0
+        self.count = 0
+
+    async def __call__(self, point: CommunicationPoint, stopping: Stopping) -> CommunicationPoint:
+        """Renew what is due at `point`, and return it."""
+        session = self._numerics.given.session[0]
+        session.answers_renewed = 0
+        self._left -= 1
+        self._credit = min(self._credit + 1.0 / self._cost, self.ADVANCE)
+        if self._left < 0 and self._credit >= 1.0:
+            await self._try(point.t_ns / 1e9)
+        return point
+
+    async def _try(self, t: float) -> None:
+        """Renew what is another at `t` [s], and choose when to try the next time."""
+        plan, state = self._numerics.plan, self._numerics.state
+        session = self._numerics.given.session[0]
+        change = await self._renew(t)
+        # Of a linear system the first trial, which is the more exact one, holds until it moves.
+        same = plan.session[0].error_linear and not state.session[0].sensitivities_moved
+        session.answers_renewed = not same or change > MOVED
+        session.answers_change, session.answers_since = change, self._since
+        if change > self.MUCH:
+            self._every = 1 if change > self.GREAT else max(self._every // 2, 1)
+        elif change < self.LITTLE:
+            self._every = min(2 * self._every, self._most)
+        self._since, self._left, self._credit = t, self._every - 1, self._credit - 1.0
+
+    async def _renew(self, t: float) -> float:
+        """Fill in the renewed factors; by how much they are others than before."""
+        numerics, network = self._numerics, self._network
+        given, factors = numerics.given, np.ascontiguousarray(numerics.state.answers["factor"])
+        given.answers[:] = factors
+        self.count += 1
+        inputs = numerics.state.inputs
+        for s in self._tried:
+            part = network.inputs.slices[s]
+            if self._models[s] is None or network.connected[part].any():
+                sent = inputs[part]
+                u = np.array([InputPolynomial(p.t0, p.polynomial[:, None])(t)[0] for p in sent])
+                h = float(network.every[s]) * self._step
+                self._models[s] = await self._links[s].probes.renewed_model(t, h, u)
+                if self._models[s] is None:
+                    return math.inf
+        found = sensitivities_of(network, self._models, self._step, renewed=True).factors()
+        if len(found) != len(factors):
+            return math.inf
+        given.answers[:] = found
+        steps = max(1, round((t - self._since) / self._step))
+        errors = np.append(numerics.state.errors["value"], inputs["disturbance_peak"])
+        before, after = (passed_on(numerics.plan, f, errors, steps) for f in (factors, found))
+        return relative_change(before, after)
+
+
+def passed_on(plan: Plan, factors: Floats, errors: Floats, steps: int) -> Floats:
+    """Errors of the outputs after steps, from the error of one state or disturbance of one input.
+
+    Parameters
+    ----------
+    plan : Plan
+    factors : ndarray, shape (len(answers),)
+        As `hilrt.tables.state.ANSWERS`.
+    errors : ndarray, shape (nx + nu,)
+        Of each state at the beginning, and the disturbance of each input, which stays.
+    steps : int
+
+    Returns
+    -------
+    ndarray, shape (ny, nx + nu)
+        Not finite where the error grows beyond all numbers.
+    """
+    nx, nu, ny = int(plan.session["error_states"][0]), len(plan.inputs), len(plan.outputs)
+    whole, seen = np.eye(nx + nu), np.zeros((ny, nx + nu))
+    whole[:nx] = 0.0
+    paths, answers = plan.error_paths, plan.error_answers
+    columns = paths["source"] + nx * paths["of_input"]
+    whole[paths["to"], columns] = factors[: len(paths)]
+    columns = answers["source"] + nx * answers["of_input"]
+    seen[answers["output"], columns] = factors[len(paths) : len(paths) + len(answers)]
+    with np.errstate(all="ignore"):
+        found: Floats = seen @ np.linalg.matrix_power(whole, steps) * errors
+    return found
+
+
+def relative_change(before: Floats, after: Floats) -> float:
+    """Largest difference of a row, relative to its norm in the larger of the two."""
+    with np.errstate(all="ignore"):
+        differ = np.linalg.norm(after - before, axis=1)
+        size = np.maximum(np.linalg.norm(before, axis=1), np.linalg.norm(after, axis=1))
+        shares = differ / np.where(size > 0.0, size, 1.0)
+    return float(np.nan_to_num(shares, nan=np.inf).max(initial=0.0))

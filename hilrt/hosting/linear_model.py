@@ -82,6 +82,32 @@ def find_linear_model(
         return None
 
 
+def renew_linear_model(hosted: HostedSolver, t: float, u: Floats, h: float) -> LinearModel | None:
+    """A, B, C, D about the solver's present state at `t` [s]; None where they cannot be had.
+
+    As `find_linear_model`, in ``2 (nx + nu) + 3`` steps instead of some ten times as many. How
+    finely inputs are followed is not tried out, and a solver with noise is not renewed: its trials
+    would take numbers from a generator that is not saved. Nor is one that tells its matrices.
+    """
+    if isinstance(hosted.solver, KnowsItsMatrices) or not hosted.can_go_back:
+        return None
+    saved = hosted.solver.save_state()
+    try:
+        with unlogged():
+            if len(leaves(saved)) > LARGEST_STATE:
+                return None
+            found = Differentiated(hosted, u, h, t=t, quick=True)
+            short, nx = found.step_map(SHORT * h, 1, 0), found.states
+    except (Exception, SystemExit) as error:  # a trial for an estimate ends no session
+        _restore(hosted, saved)
+        log.debug("%s was not probed at t = %g s: %s", type(hosted.solver).__name__, t, error)
+        return None
+    rates = (short[:nx] - np.eye(nx, short.shape[1])) / (SHORT * h)
+    C, D = _outputs(short, nx)
+    model = LinearModel(rates[:, :nx], rates[:, nx:], C, D, np.ones(hosted.n_inputs), False)
+    return model if all(np.isfinite(matrix).all() for matrix in model[:4]) else None
+
+
 def probe(hosted: HostedSolver, u: Floats, h: float, within: float = math.inf) -> LinearModel:
     """Probe the solver; `CannotLinearise`, or the solver's own error, if that fails."""
     solver = hosted.solver

@@ -22,11 +22,13 @@ BATCH = struct.Struct("<q")
 BESIDE = b"beside"
 ASIDE = struct.Struct("<qq")
 #: What a replay needs: the state once a second, and what was changed at the step of that row:
-#: Jacobians, and numbers that an operator adjusted (name and value).
+#: Jacobians, numbers that an operator adjusted (name and value), and sensitivities (by how much
+#: they changed, since when they may be others [s], and their factors).
 SNAPSHOTS = "/snapshots"
 JACOBIANS = "/jacobians"
 ADJUSTMENTS = "/adjustments"
-ASIDES = (SNAPSHOTS, JACOBIANS, ADJUSTMENTS)
+SENSITIVITIES = "/sensitivities"
+ASIDES = (SNAPSHOTS, JACOBIANS, ADJUSTMENTS, SENSITIVITIES)
 
 #: The log in a run's folder, and the channel of its events.
 FILE_NAME = "session.mcap"

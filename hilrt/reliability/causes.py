@@ -76,6 +76,9 @@ CAUSES: Final[dict[str, Cause]] = {
     "inputs_ignored": Cause(
         "no output answered to its inputs when they were tried out", 0.0, NEVER
     ),
+    "sensitivities_changed": Cause(
+        "what passes the coupling's error on was another when it was tried out again", 0.05, NEVER
+    ),
 }
 
 _ROWS = list(CAUSES)
@@ -106,6 +109,7 @@ OUT_OF_RANGE: Final = _ROWS.index("out_of_range")
 CORRECTION_HARMFUL: Final = _ROWS.index("correction_harmful")
 STEPS_FINAL: Final = _ROWS.index("steps_final")
 INPUTS_IGNORED: Final = _ROWS.index("inputs_ignored")
+SENSITIVITIES_CHANGED: Final = _ROWS.index("sensitivities_changed")
 
 #: Those whose thresholds are relative to a running scale.
 RELATIVE: Final = (

@@ -92,6 +92,7 @@ def check_rows(
         "correction_harmful": bonds,
         "steps_final": network.subsystems,
         "inputs_ignored": network.subsystems,
+        "sensitivities_changed": ["session"],
     }
     groups: list[slice] = []
     where: list[str] = []

@@ -21,6 +21,8 @@ from hilrt.wording import OF_MODEL
 #: How an estimate was made.
 TRIED: Final = "sensitivities"
 TRIED_AT_START: Final = "sensitivities of the start"
+#: Tried out again and again while the session ran, where they are not the same throughout.
+TRIED_ALONG: Final = "sensitivities along the way"
 GAIN_RANGE: Final = "gain range"
 #: A subsystem with direct feedthrough answers with what its inputs were at the step's beginning, or
 #: were extrapolated to. Where that was not tried out it is taken for a delay of one step.
@@ -35,10 +37,12 @@ IRREGULAR: Final = "repeated at shorter steps, not in the asymptotic range"
 #: small and large; views, as the calibration tries other constants. Of repeated sessions: P. J.
 #: Roache 1994, "Perspective: a method for uniform reporting of grid refinement studies", safety
 #: factors 1.25 for three grids with an observed order and 3 without one.
-LOW_ENDS: Final = ChainMap(LOW, {REPEATED: 0.8, IRREGULAR: 0.0})
-HIGH_ENDS: Final = ChainMap(HIGH, {REPEATED: 1.25, IRREGULAR: 3.0})
-SMALL_UP_TO: Final = ChainMap(GOOD, {REPEATED: 0.05 / 1.25, IRREGULAR: 0.05 / 3.0})
-LARGE_ABOVE: Final = ChainMap(UNRELIABLE, {REPEATED: 0.2, IRREGULAR: 0.2})
+LOW_ENDS: Final = ChainMap(LOW, {REPEATED: 0.8, IRREGULAR: 0.0, TRIED_ALONG: 0.25})
+HIGH_ENDS: Final = ChainMap(HIGH, {REPEATED: 1.25, IRREGULAR: 3.0, TRIED_ALONG: 2.0})
+SMALL_UP_TO: Final = ChainMap(
+    GOOD, {REPEATED: 0.05 / 1.25, IRREGULAR: 0.05 / 3.0, TRIED_ALONG: 0.05 / 2.0}
+)
+LARGE_ABOVE: Final = ChainMap(UNRELIABLE, {REPEATED: 0.2, IRREGULAR: 0.2, TRIED_ALONG: 0.2})
 #: For how many radians a loop that something outside drives is taken to remember an error: that of
 #: a damping ratio of 0.2. What keeps such a loop in motion does not tell its own damping.
 MOST_RADIANS: Final = 5.0
@@ -122,7 +126,8 @@ def estimates(network: Network, plan: Plan, state: State) -> dict[str, Estimate]
         return {}
     coupled = np.flatnonzero(plan.outputs["coupled"])
     inputs = np.flatnonzero(plan.inputs["connected"])
-    outputs, how = state.outputs[coupled], how_estimated(plan)
+    outputs = state.outputs[coupled]
+    how = how_estimated(plan, moved=bool(state.session["sensitivities_moved"][0]))
     spread = np.maximum(*spreads(outputs))
     if unknown := _unknown(network, state.inputs, inputs):
         value, how = np.full(len(coupled), np.nan), f"unknown: {unknown}"
@@ -139,7 +144,7 @@ def estimates(network: Network, plan: Plan, state: State) -> dict[str, Estimate]
             how = GAIN_RANGE_MANY
     else:
         value = np.sqrt(outputs["error_square"] / outputs["moment_seconds"])
-        if how != TRIED:
+        if how not in (TRIED, TRIED_ALONG):
             # What does not answer about the start may do so later: a pedal that is not down yet.
             worst = np.max(value / np.maximum(spread, TINY), initial=0.0)
             value = np.where(value <= ROUNDING * outputs["peak"], worst * spread, value)
@@ -172,14 +177,16 @@ def errors_of(
     return estimates(network, plan, state), bond_errors(network, plan, state)
 
 
-def how_estimated(plan: Plan) -> str:
-    """The way in which a session's errors are estimated."""
+def how_estimated(plan: Plan, *, moved: bool = False) -> str:
+    """The way in which a session's errors are estimated; `moved` if its sensitivities have."""
     session = plan.session[0]
     if not session.error_states:
         return GAIN_RANGE
     if session.error_of_reference:
         return OF_MODEL
-    return TRIED if session.error_linear else TRIED_AT_START
+    if session.error_linear and not moved:
+        return TRIED
+    return TRIED_ALONG if session.error_renewed else TRIED_AT_START
 
 
 def bond_errors(network: Network, plan: Plan, state: State) -> dict[str, BondError]:

@@ -32,6 +32,7 @@ from hilrt.reliability.causes import (
     RELATIVE,
     SAMPLE_IMPLAUSIBLE,
     SAMPLE_LATE,
+    SENSITIVITIES_CHANGED,
     STEP_MINIMUM,
     STEPS_FINAL,
     SUBSYSTEM_SILENT,
@@ -49,6 +50,8 @@ SCALE_FLOOR = 0.02
 LEAST_STEPS = 50.0
 #: Silence of a subsystem from which nothing is known of it any more, s.
 SILENCE_S = 0.2
+#: Sensitivities that pass on what differs by that share from one trial to the next have changed.
+CHANGED = 0.5
 #: Keeps ratios of signals that were never other than zero finite.
 TINY = 1e-200
 
@@ -60,7 +63,7 @@ def measure_reliability(plan: Plan, state: State, given: StepInput, slack: Table
     measure_inputs(plan, state, given, slack)
     measure_outputs(plan, state, given)
     measure_subsystems(plan, state, given)
-    measure_session(plan, state, slack)
+    measure_session(plan, state, given, slack)
     for b in range(len(state.bonds)):
         measure_bond(plan, state, given, b)
     if given.session[0].t < plan.session[0].warm_up:
@@ -178,12 +181,17 @@ def follow_silence(plan: Plan, state: State, given: StepInput, s: int) -> float:
 
 
 @stage
-def measure_session(plan: Plan, state: State, slack: Table) -> None:
-    """Whether the next step is the shortest one allowed, and the tick missed its deadline."""
+def measure_session(plan: Plan, state: State, given: StepInput, slack: Table) -> None:
+    """Whether the step is the shortest, the tick missed its deadline, sensitivities changed."""
     checks, causes, settings = state.checks, plan.causes, plan.session[0]
     at_minimum = state.session[0].h_next <= settings.minimum_step
     checks[causes[STEP_MINIMUM].first].ratio = settings.variable_step and at_minimum
     checks[causes[DEADLINE_MISSED].first].ratio = slack[0].missed
+    cut, changed = given.session[0], checks[causes[SENSITIVITIES_CHANGED].first]
+    changed.ratio = changed.before = 0.0
+    if cut.answers_renewed:  # which of them held since the last trial is not known
+        changed.ratio = cut.answers_change / CHANGED
+        changed.before = max(cut.t - cut.answers_since - cut.elapsed, 0.0)
 
 
 @stage

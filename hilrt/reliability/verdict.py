@@ -14,6 +14,7 @@ from hilrt.reliability.estimates import (
     IRREGULAR,
     REPEATED,
     TRIED,
+    TRIED_ALONG,
     TRIED_AT_START,
     BondError,
     Estimate,
@@ -145,7 +146,14 @@ def _most(name: str, course: SessionCourse) -> int:
     polynomial does not follow inside the step may be wrong in ways that the estimate does not know.
     """
     ways = {error.how for error in course.errors.values()}
-    tried = bool(ways) and ways <= {TRIED, TRIED_AT_START, OF_MODEL, REPEATED, IRREGULAR}
+    tried = bool(ways) and ways <= {
+        TRIED,
+        TRIED_ALONG,
+        TRIED_AT_START,
+        OF_MODEL,
+        REPEATED,
+        IRREGULAR,
+    }
     if name in NOT_ACTING and tried:
         return GOOD
     if name in MEASURED and tried:

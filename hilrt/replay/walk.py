@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from hilrt.record.messages import ADJUSTMENTS, JACOBIANS, SNAPSHOTS
+from hilrt.record.messages import ADJUSTMENTS, JACOBIANS, SENSITIVITIES, SNAPSHOTS
 from hilrt.record.reader import Aside
 from hilrt.replay.recorded_steps import RecordedSteps, RowChunk, StepInputs
 from hilrt.solver import Floats
@@ -54,6 +54,7 @@ class Engine:
         self.changes = Changes(numerics.network, numerics.plan.drives["input"], names)
         self._renewed = numerics.given.session["renewed"]
         self._gamma: Floats | None = None
+        self._answers: tuple[float, float, list[float]] | None = None
 
     def load(self, values: Floats) -> None:
         """Take the rows of a chunk, shape (n, signals)."""
@@ -64,6 +65,11 @@ class Engine:
         if gamma.shape == self.numerics.given.gamma.shape:  # a model may not be wanted any more
             self._gamma = gamma
 
+    def renew_answers(self, change: float, since: float, factors: list[float]) -> None:
+        """Let sensitivities be renewed at the next step; parameters as `StepInput` has them."""
+        if len(factors) == len(self.numerics.given.answers):  # there may be none any more
+            self._answers = change, since, factors
+
     def step(self, i: int, t_ns: int, row: Floats) -> None:
         """Row `i` of the chunk, at `t_ns` [ns], made again into `row`, shape (signals,)."""
         numerics, given = self.numerics, self.numerics.given
@@ -73,11 +79,19 @@ class Engine:
         if self._gamma is not None:
             given.gamma[...] = self._gamma
             self._gamma = None
+        self._renew_answers()
         numerics.macro_step()
         step = round(numerics.h_next * 1e9) / 1e9
         numerics.assess()
         self._writer.fill(step, 0, 0)
         row[:] = self._row
+
+    def _renew_answers(self) -> None:
+        given, session = self.numerics.given, self.numerics.given.session[0]
+        session.answers_renewed = self._answers is not None
+        if self._answers is not None:
+            session.answers_change, session.answers_since, given.answers[:] = self._answers
+            self._answers = None
 
 
 @dataclass(frozen=True)
@@ -230,6 +244,8 @@ class Walk:
             content = msgspec.msgpack.decode(change.data)
             if change.topic == JACOBIANS:
                 self.engine.renew(np.array(content))
+            elif change.topic == SENSITIVITIES:
+                self.engine.renew_answers(*content)
             elif change.topic == ADJUSTMENTS and content[0] not in self._set:
                 self.engine.changes.add(*content)
 

@@ -18,7 +18,7 @@ from hilrt.exchange.initial_loop import close_loop
 from hilrt.exchange.jacobian_renewal import JacobianRenewal
 from hilrt.exchange.jacobians import find_model
 from hilrt.exchange.recheck_corrections import RecheckCorrections
-from hilrt.exchange.sensitivities import find_sensitivities
+from hilrt.exchange.sensitivities import SensitivityRenewal, find_sensitivities
 from hilrt.exchange.verify_corrections import verify_corrections
 from hilrt.expressions.session_program import StartValues
 from hilrt.hosting.reference_model import load_reference, try_reference
@@ -138,6 +138,7 @@ async def assemble(
     initialized: InitializedSession,
     *,
     shadow: bool = False,
+    renews: bool = False,
     note: Callable[[str], None] = lambda text: None,
 ) -> Assembled:
     """Tables before the first tick, and exchange; Jacobians are asked for where needed.
@@ -147,6 +148,8 @@ async def assemble(
     initialized : InitializedSession
     shadow : bool
         Compute every correction and apply none.
+    renews : bool
+        The pace waits for the solvers, so that sensitivities can be renewed while the session runs.
     note : callable, optional
         Told how each column of a stimulus's file is read between its rows.
 
@@ -164,7 +167,7 @@ async def assemble(
         lead=np.array([link.actuation_delay for link in links]),
         verification=await verify_corrections(network, tables, links, u0, model),
         sensitivities=await find_sensitivities(
-            network, tables, links, u0, References(tables, links).try_out
+            network, tables, links, u0, References(tables, links).try_out, renews
         ),
         findings=[link.findings for link in links],
     )
@@ -291,6 +294,8 @@ def as_fast_as_possible(
     recheck = RecheckCorrections(numerics, tables, links)
     if recheck.needed:
         between_steps.append(recheck)
+    if plan.session[0].error_renewed:
+        between_steps.append(SensitivityRenewal(numerics, tables, links))
     return AsFastAsPossible(
         exchange,
         round(tables.master.step * 1e9),

@@ -70,8 +70,8 @@ async def run_connected(
     opened.publisher.announce(str(events.state), "initializing the subsystems")
     initialized = await initialize(connected)
     events.go(SessionState.INITIALIZED, "all subsystems have initialized")
-    shadow = opened.options.shadow
-    assembled = await assemble(initialized, shadow=shadow, note=events.note_column)
+    shadow, renews = opened.options.shadow, opened.timing.clock is None
+    assembled = await assemble(initialized, shadow=shadow, renews=renews, note=events.note_column)
     numerics, outputs = assembled.numerics, initialized.network.outputs
     of_benches = [connected.links[owner].physical for owner in outputs.owner]
     opened.publisher.order = display_order(outputs.names, of_benches, tables.monitor.values)

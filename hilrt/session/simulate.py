@@ -78,7 +78,7 @@ async def _simulate(
         connected = await connect(described, limited=False)
         initialized = await initialize(connected)
         events.go(SessionState.INITIALIZED, "all subsystems have initialized")
-        assembled = await assemble(initialized, note=events.note_column)
+        assembled = await assemble(initialized, renews=True, note=events.note_column)
         refuse_start(assembled.numerics)
         events.go(SessionState.ARMED, "nothing to arm")
         topics, links = build_topics(assembled.numerics), connected.links

@@ -1,4 +1,4 @@
-"""Stage: changes of thresholds and bonds' settings, of inputs and faults that an operator sets."""
+"""Stage: changes of thresholds, bonds, inputs and faults by an operator, and sensitivities."""
 
 from __future__ import annotations
 
@@ -23,10 +23,13 @@ GIVE_BACK = len(BOND_SETTINGS) + INPUT_SETTINGS.index("give_back")
 _FAULTS = len(BOND_SETTINGS) + len(INPUT_SETTINGS)
 INJECT, CLEAR, RELEASE = range(_FAULTS, _FAULTS + len(FAULT_SETTINGS))
 
+#: Sensitivities that pass on what differs by less than that share are the same, but for rounding.
+MOVED = 0.02
+
 
 @stage
 def apply_changes(plan: Plan, state: State, given: StepInput) -> None:
-    """Write this tick's changes into the state, in their order."""
+    """Write this tick's changes, in their order, and renewed sensitivities into the state."""
     for k in range(given.session[0].changes):
         change = given.changes[k]
         if change.row < 0:
@@ -50,6 +53,11 @@ def apply_changes(plan: Plan, state: State, given: StepInput) -> None:
             state.faults[change.row].operated = ENDED
         elif change.what == RELEASE:
             state.faults[change.row].operated = 0
+    if given.session[0].answers_renewed:
+        for k in range(len(state.answers)):
+            state.answers[k].factor = given.answers[k]
+        if given.session[0].answers_change > MOVED:
+            state.session[0].sensitivities_moved = 1
 
 
 @compiled

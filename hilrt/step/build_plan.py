@@ -15,9 +15,8 @@ from hilrt.coupling.trust import Verification
 from hilrt.expressions.program import Program
 from hilrt.link import FINDINGS
 from hilrt.reliability.alarms import AlarmNames, alarm_rows, fill_alarms
-from hilrt.reliability.calibrated import HIGH
 from hilrt.reliability.checks import CheckNames, check_rows, fill_checks
-from hilrt.reliability.estimates import GAIN_RANGE, how_estimated
+from hilrt.reliability.estimates import GAIN_RANGE, HIGH_ENDS, how_estimated
 from hilrt.solver import Floats
 from hilrt.step.fill_controls import fill_controls
 from hilrt.step.fill_faults import alteration_rows, check_allowed, fill_faults
@@ -86,10 +85,6 @@ def build_plan(
     """
     alarms = alarm_rows(network, tables.alarms)
     checks = check_rows(network, tables.master, alarms.names, acting=not shadow)
-    known = platform.sensitivities
-    if known is not None and tables.master.step_control.method != "fixed":
-        known = known.without_loop()  # whose answers are those of one step
-        platform = platform._replace(sensitivities=known)
     stimuli = stimulus_tables(network, tables, columns)
     faults = alteration_rows(network, tables.faults)
     check_allowed(network, tables, faults, platform.physical)
@@ -108,7 +103,7 @@ def build_plan(
     _fill_verification(plan, platform.verification)
     _fill_session(plan, tables, shadow)
     fill_controls(plan, network, tables.master)
-    _fill_sensitivities(plan, known)
+    _fill_sensitivities(plan, platform.sensitivities)
     _fill_estimates(plan, network, tables)
     fill_checks(plan, checks)
     fill_alarms(plan, alarms, tables.master.step)
@@ -283,6 +278,7 @@ def _fill_sensitivities(plan: Plan, known: Sensitivities | None) -> None:
         plan.subsystems["memory"] = known.memory
     plan.session["error_states"] = known.states
     plan.session["error_linear"] = known.linear
+    plan.session["error_renewed"] = known.renewed
     plan.session["error_of_reference"] = known.of_reference
     if known.of_reference:
         owner = plan.inputs["subsystem"]
@@ -317,7 +313,7 @@ def _fill_estimates(plan: Plan, network: Network, tables: Session) -> None:
     tried[owner[known]] = True
     lacking = tried[owner] & ~known  # a reference model need not have them
     outputs["followed"][lacking] = 0
-    high = np.where(outputs["followed"], HIGH[how_estimated(plan)], HIGH[GAIN_RANGE])
+    high = np.where(outputs["followed"], HIGH_ENDS[how_estimated(plan)], HIGH_ENDS[GAIN_RANGE])
     high[lacking] = np.nan
     high[uncoupled & ~taken[owner]] = 0.0
     high[uncoupled & (outputs["calculated"] != 0)] = np.nan
@@ -329,9 +325,10 @@ def _fill_estimates(plan: Plan, network: Network, tables: Session) -> None:
 
 
 def _rows(dtype: np.dtype[np.void], values: Sequence[tuple[float, ...]]) -> Table:
+    """Table of the first fields of `values`, whose last is a factor."""
     found = table(dtype, len(values))
     if len(values):
-        found[:] = [tuple(row) for row in values]
+        found[:] = [tuple(row[:-1]) for row in values]
     return found
 
 

@@ -54,7 +54,7 @@ class Numerics:
         self.network, self.checks, self.alarms = network, checks, alarms
         self._plan, self._state = plan, state
         sizes = len(plan.subsystems), len(plan.outputs), len(plan.inputs)
-        self._given = empty_input(*sizes, gamma=state.model.gamma.shape)
+        self._given = empty_input(*sizes, state.model.gamma.shape, len(state.answers))
         self._slack: Table = empty_slack()
         self.changes = Changes(network, plan.drives["input"], [fault.name for fault in faults])
         self.stimuli: list[str] = []
@@ -146,7 +146,10 @@ def build_numerics(
     columns : sequence of ndarray, shape (n, 2)
         Columns of files that stimuli consist of (`hilrt.step.fill_stimuli`).
     """
-    program = session_program(network, tables)
+    program, known = session_program(network, tables), platform.sensitivities
+    if known is not None and tables.master.step_control.method != "fixed":
+        known = known.without_loop()  # whose answers are those of one step
+        platform = platform._replace(sensitivities=known)
     plan, checks, alarms = build_plan(
         network,
         tables,
@@ -158,6 +161,8 @@ def build_numerics(
     )
     remembered = None if model is None else model.state
     state = start_state(plan, network, tables.reliability, y0, u0, program, remembered)
+    if known is not None:
+        state.answers["factor"] = known.factors()
     numerics = Numerics(network, plan, checks, alarms, state, tables.faults)
     numerics.columns = list(columns)
     numerics.stimuli = [tables.stimuli[k].name for k in stimulus_order(network, tables)]

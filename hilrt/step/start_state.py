@@ -53,6 +53,9 @@ def start_state(
         bonds=table(rows.BONDS, len(plan.bonds)),
         elements=table(rows.ELEMENTS, len(plan.elements)),
         errors=table(rows.ERRORS, plan.session[0].error_states),
+        answers=table(
+            rows.ANSWERS, len(plan.error_paths) + len(plan.error_answers) + len(plan.direct)
+        ),
         checks=table(rows.CHECKS, len(plan.checks)),
         causes=table(rows.CAUSES, len(plan.causes)),
         alarms=table(rows.ALARMS, len(plan.alarms)),

@@ -27,7 +27,7 @@ from hilrt.solver import Floats, Port, Ports, Sample
 from hilrt.step.numerics import Numerics
 from hilrt.step_log.snapshot import layout_version, other_version
 from hilrt.tables.plan import Plan
-from hilrt.tables.record import blocks
+from hilrt.tables.record import Table, blocks
 from hilrt.timing.host import host_report
 from hilrt.version import VERSION
 
@@ -126,23 +126,30 @@ def collect_facts(
         verification=plan.bonds["verification"].tolist(),
         sensitivities=plan.sensitivities.tolist(),
         columns=[np.ascontiguousarray(column).tobytes() for column in numerics.columns],
-        answers=_answers(plan),
+        answers=_answers(plan, numerics.state.answers["factor"]),
     )
 
 
-def _answers(plan: Plan) -> Sensitivities:
-    """Probed sensitivities of the subsystems, as the plan has them."""
+def _answers(plan: Plan, factors: Floats) -> Sensitivities:
+    """Probed sensitivities of the subsystems, as plan and state have them before the first tick."""
+    ends = np.cumsum([len(plan.error_paths), len(plan.error_answers)])
+    paths, answers, direct = (part.tolist() for part in np.split(factors, ends))
     return Sensitivities(
         states=int(plan.session["error_states"][0]),
-        paths=plan.error_paths.tolist(),
-        answers=plan.error_answers.tolist(),
-        direct=plan.direct.tolist(),
+        paths=_with(plan.error_paths, paths),
+        answers=_with(plan.error_answers, answers),
+        direct=_with(plan.direct, direct),
         answers_known=np.flatnonzero(plan.outputs["answers_known"]).tolist(),
         fineness=plan.inputs["fineness"].tolist(),
         linear=bool(plan.session["error_linear"][0]),
         of_reference=bool(plan.session["error_of_reference"][0]),
         memory=plan.subsystems["memory"].tolist(),
+        renewed=bool(plan.session["error_renewed"][0]),
     )
+
+
+def _with(rows: Table, factors: list[float]) -> list[Any]:
+    return [(*row, factor) for row, factor in zip(rows.tolist(), factors, strict=True)]
 
 
 def numerics_metadata(numerics: Numerics) -> dict[str, str]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hilrt.errors import RecordError
 from hilrt.record.feed import Feed
-from hilrt.record.messages import ADJUSTMENTS, JACOBIANS, SNAPSHOTS
+from hilrt.record.messages import ADJUSTMENTS, JACOBIANS, SENSITIVITIES, SNAPSHOTS
 from hilrt.step.changes import Changes
 from hilrt.step.numerics import Numerics
 from hilrt.tables.record import as_bytes, blocks
@@ -149,6 +149,7 @@ class Snapshots:
         self._state = StateBytes(numerics.state)
         session = numerics.given.session
         self._changed, self._renewed = session["changes"], session["renewed"]
+        self._answered = session["answers_renewed"]
         self._next_ns = EVERY_NS
 
     def look(self, t_ns: int) -> None:
@@ -159,6 +160,11 @@ class Snapshots:
                 self._feed.aside(ADJUSTMENTS, row, t_ns, msgspec.msgpack.encode(change))
         if self._renewed[0]:
             self._feed.aside(JACOBIANS, row, t_ns, msgspec.msgpack.encode(given.gamma.tolist()))
+        if self._answered[0]:
+            session = given.session[0]
+            times = float(session.answers_change), float(session.answers_since)
+            content = [*times, given.answers.tolist()]
+            self._feed.aside(SENSITIVITIES, row, t_ns, msgspec.msgpack.encode(content))
         if t_ns >= self._next_ns:
             self._next_ns = t_ns - t_ns % EVERY_NS + EVERY_NS
             self._feed.aside(SNAPSHOTS, row + 1, t_ns, self._state.encode())

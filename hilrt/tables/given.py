@@ -44,6 +44,11 @@ SESSION: Final = np.dtype(
         ("apply", "i8"),  # corrections act; not in shadow, and not before a bench is armed
         ("changes", "i8"),  # of numbers, in the table of that name
         ("renewed", "i8"),  # Jacobians were renewed: use those given
+        ("answers_renewed", "i8"),  # sensitivities were renewed: use those given
+        # By how much these are others than those before, as a share of what these passed on; and
+        # since when they may be, s
+        ("answers_change", "f8"),
+        ("answers_since", "f8"),
     ]
 )
 SUBSYSTEMS: Final = np.dtype(
@@ -91,6 +96,7 @@ class StepInput(NamedTuple):
     """Samples, lateness, and changes; see the comments at the fields of each table.
 
     `gamma`, shape (order + 1, ny, nu), holds the renewed Jacobians; without a model it is empty.
+    `answers` holds the renewed factors of `State.answers`.
     """
 
     session: Table
@@ -99,10 +105,15 @@ class StepInput(NamedTuple):
     inputs: Table
     changes: Table
     gamma: Floats
+    answers: Floats
 
 
 def empty_input(
-    subsystems: int, outputs: int, inputs: int, gamma: tuple[int, int, int] = (0, 0, 0)
+    subsystems: int,
+    outputs: int,
+    inputs: int,
+    gamma: tuple[int, int, int] = (0, 0, 0),
+    answers: int = 0,
 ) -> StepInput:
     """A `StepInput` of that many rows, nothing fresh and nothing known."""
     given = StepInput(
@@ -112,6 +123,7 @@ def empty_input(
         inputs=table(INPUTS, inputs),
         changes=table(CHANGE, CHANGES),
         gamma=np.zeros(gamma),
+        answers=np.zeros(answers),
     )
     given.session["regular"] = given.session["apply"] = 1
     given.subsystems["due"] = 1

@@ -75,6 +75,7 @@ SESSION: Final = np.dtype(
         # estimated errors
         ("error_states", "i8"),  # of the coupled system's error; 0: it is not followed
         ("error_linear", "i8"),  # its answers hold for any state
+        ("error_renewed", "i8"),  # they are renewed while the session runs
         ("error_of_reference", "i8"),  # they are those of a model beside a subsystem
         # Cholesky factor of the Gram matrix of (t - t0)^m / m! over [-1, 0]
         ("gram_factor", "f8", (COEFFICIENTS, COEFFICIENTS)),
@@ -275,16 +276,12 @@ FEEDS: Final = np.dtype([("input", "i8"), ("giver", "i8")])
 #: Subsystems with an input that `giver`, another subsystem, feeds.
 RECEIVES: Final = np.dtype([("subsystem", "i8"), ("giver", "i8")])
 #: Direct answers of outputs to inputs, per unit, as they were tried out.
-DIRECT: Final = np.dtype([("output", "i8"), ("input", "i8"), ("factor", "f8")])
+DIRECT: Final = np.dtype([("output", "i8"), ("input", "i8")])
 #: How the coupled system passes a disturbance on, over one macro step: to a state of the errors,
 #: from another one, or from the mean of an input's disturbance.
-ERROR_PATHS: Final = np.dtype(
-    [("to", "i8"), ("source", "i8"), ("of_input", "i8"), ("factor", "f8")]
-)
+ERROR_PATHS: Final = np.dtype([("to", "i8"), ("source", "i8"), ("of_input", "i8")])
 #: And at its end to an output: from a state, or from an input's disturbance there.
-ERROR_ANSWERS: Final = np.dtype(
-    [("output", "i8"), ("source", "i8"), ("of_input", "i8"), ("factor", "f8")]
-)
+ERROR_ANSWERS: Final = np.dtype([("output", "i8"), ("source", "i8"), ("of_input", "i8")])
 #: One for every thing that is watched for one cause, grouped by causes.
 CHECKS: Final = np.dtype([("cause", "i8"), ("subject", "i8")])
 #: Checks of every cause, in the order of `hilrt.reliability.causes`.

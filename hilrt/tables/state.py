@@ -29,6 +29,7 @@ SESSION: Final = np.dtype(
         ("moved", "i8"),  # flags that moved in the last assessment
         ("turned", "i8"),  # sources of inputs, and stimuli, that changed at this point
         ("faults_turned", "i8"),  # faults that began or ended at this point
+        ("sensitivities_moved", "i8"),  # those renewed were others than those before, once
         ("part", "i8"),  # newest part of the window
         ("part_seconds", "f8", PARTS),  # how long each part is, s
         # thresholds that an operator may change
@@ -316,6 +317,8 @@ ELEMENTS: Final = np.dtype(
         ("previous_flow_others", "f8", COEFFICIENTS),
     ]
 )
+#: By how much each of the plan's `error_paths` passes on, then its `error_answers`, then `direct`.
+ANSWERS: Final = np.dtype([("factor", "f8")])
 #: States of the coupled system's error.
 ERRORS: Final = np.dtype([("value", "f8"), ("next", "f8")])
 CHECKS: Final = np.dtype(
@@ -367,6 +370,7 @@ class State(NamedTuple):
     bonds: Table
     elements: Table
     errors: Table
+    answers: Table
     checks: Table
     causes: Table
     alarms: Table

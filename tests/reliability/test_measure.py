@@ -41,6 +41,6 @@ def test_a_step_is_at_its_minimum_only_where_it_is_chosen(method, h, at_minimum)
     control = {"method": method, "minimum": 1e-4}
     numerics = make_numerics({"s": Ports((), ())}, master={"step": 1e-3, "step_control": control})
     numerics.state.session["h_next"] = h
-    measure_session(numerics.plan, numerics.state, numerics.slack)
+    measure_session(numerics.plan, numerics.state, numerics.given, numerics.slack)
     cause = list(CAUSES).index("step_minimum")
     assert numerics.state.checks[numerics.plan.causes[cause].first].ratio == at_minimum

@@ -111,7 +111,7 @@ async def _record(
     connected = await connect(describe(file), limited=False)
     links = connected.links
     initialized = await initialize(connected)
-    assembled = await assemble(initialized)
+    assembled = await assemble(initialized, renews=True)
     feed = DirectFeed(build_topics(assembled.numerics), lost=lost)
     facts = collect_facts(links, assembled.numerics, initialized.samples, initialized.u0)
     trigger = build_trigger(tables, feed.topics)

@@ -110,7 +110,7 @@ async def _run(
 ) -> tuple[dict[str, Any], str | None]:
     tables = tables_of(draw)
     connected = Connected.of(links, tables)
-    assembled = await assemble(await initialize(connected))
+    assembled = await assemble(await initialize(connected), renews=not draw.scripts)
     if draw.scripts:
         pace = real_time(assembled, tables, clock, 1.0, lambda ns: None)
     else:

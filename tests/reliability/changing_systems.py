@@ -1,0 +1,136 @@
+"""Systems whose answers are others along the way than at the start; each exact under held inputs.
+
+The sums are by hand: for constant inputs each subsystem has a solution in closed form.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from hilrt.solver import InputPolynomial, Port, Sample, Solver
+
+ENGAGED_S = 2.0
+
+
+class Numbers(Solver):
+    """A solver whose state is a tuple of numbers and whose outputs are the first of these."""
+
+    any_step = True
+    shown = 1
+
+    def __init__(self, *state: float) -> None:
+        self.state = state
+
+    def initialize(self, t0: float, u0: np.ndarray) -> Sample:
+        return self.sample()
+
+    def sample(self) -> Sample:
+        return Sample(np.array(self.state[: self.shown]))
+
+    def save_state(self) -> Any:
+        return self.state
+
+    def restore_state(self, state: Any) -> None:
+        self.state = state
+
+
+class Prey(Numbers):
+    """``x' = x (a - b y)`` (Lotka 1925, Volterra 1926)."""
+
+    inputs, outputs = (Port("y"),), (Port("x"),)
+
+    def __init__(self) -> None:
+        super().__init__(10.0)
+
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+        self.state = (self.state[0] * math.exp((1.0 - 0.1 * u(t)[0]) * h),)
+        return self.sample()
+
+
+class Predator(Numbers):
+    """``y' = y (-c + d x)``."""
+
+    inputs, outputs = (Port("x"),), (Port("y"),)
+
+    def __init__(self) -> None:
+        super().__init__(5.0)
+
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+        self.state = (self.state[0] * math.exp((0.075 * u(t)[0] - 1.5) * h),)
+        return self.sample()
+
+
+class Engaged(Numbers):
+    """A mass of 1 kg on a spring, with another one to a second mass that is `engaged` or not."""
+
+    inputs, outputs = (Port("other", "m"), Port("command")), (Port("x", "m"),)
+
+    def __init__(self, x: float, own: float, k: float = 30.0, by: str = "time") -> None:
+        super().__init__(x, 0.0)
+        self.own, self.k, self.by = own, k, by
+
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+        other, command = u(t)
+        share = float(t >= ENGAGED_S - 1e-9) if self.by == "time" else command
+        stiffness = self.own + self.k * share
+        w, rest = math.sqrt(stiffness), self.k * share * other / stiffness
+        x, v = self.state
+        c, s = math.cos(w * h), math.sin(w * h)
+        self.state = (rest + (x - rest) * c + v / w * s, v * c - w * (x - rest) * s)
+        return self.sample()
+
+
+class Lever(Numbers):
+    """0, and 1 from `ENGAGED_S` on."""
+
+    inputs, outputs = (), (Port("command"),)
+
+    def __init__(self) -> None:
+        super().__init__(0.0)
+
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+        self.state = (float(t + h >= ENGAGED_S - 1e-9),)
+        return self.sample()
+
+
+class Position(Numbers):
+    """``x' = v``, of van der Pol's oscillator (1926)."""
+
+    inputs, outputs = (Port("v"),), (Port("x"),)
+
+    def __init__(self) -> None:
+        super().__init__(0.01)
+
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+        self.state = (self.state[0] + h * u(t)[0],)
+        return self.sample()
+
+
+class Speed(Numbers):
+    """``v' = (1 - x²) v - x``, of the same."""
+
+    inputs, outputs = (Port("x"),), (Port("v"),)
+
+    def __init__(self) -> None:
+        super().__init__(0.0)
+
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+        x = u(t)[0]
+        rate = 1.0 - x * x
+        more = math.expm1(rate * h) / rate if rate else h
+        self.state = (self.state[0] * math.exp(rate * h) - x * more,)
+        return self.sample()
+
+
+class Counted(Predator):
+    """A predator that is counted with noise, from a generator that is not saved."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.random = np.random.default_rng(1)
+
+    def sample(self) -> Sample:
+        return Sample(np.array(self.state) * (1.0 + 1e-6 * self.random.standard_normal(1)))
