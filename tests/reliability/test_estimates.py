@@ -275,7 +275,7 @@ def test_energy_that_a_bond_alone_makes_has_its_advice_too() -> None:
 def test_no_step_is_advised_below_what_a_bench_sends(
     every: float, least: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(InProcessLink, "sending_interval", lambda self: every)
+    monkeypatch.setattr(InProcessLink, "sending_interval", every)
     summary = simulate(TWO_MASS, {**NONE, "master.step": 5e-3}, record=False).summary
     steps = [change["settings"].get("master.step") for change in summary["advice"]]
     assert [step for step in steps if step] == ([] if least is None else [least])
