@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from hilrt.bench.bench_options import BenchOptions
-from hilrt.bench.emulate import BENCHES, read_scenario
+from hilrt.bench.emulate import make_bench, read_scenario
 from hilrt.bench.guard_states import NS, SETTLE_NS, SETTLE_TIMEOUT_NS, longest_ramp
 from hilrt.bench.read_bench import PortsError, read_bench
 from hilrt.can.bus_keys import CLOSED, doubtful_keys, interface_down, missing_interface
 from hilrt.can.database import database_file
 from hilrt.can.message_stats import REASONS
-from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError, PeerLost, ProtocolError
+from hilrt.hosting.database_bench import bench_maker
 from hilrt.link import CodeRun, Command, Description
 from hilrt.peers.remote_link import RemoteLink
 from hilrt.peers.wire import (
@@ -49,6 +49,9 @@ NOT_USED = (*(reason for reason in REASONS if reason != "lost"), "incomplete")
 #: The driver of an interface that is not python-can's own.
 _DRIVER = CodeRun(
     "bus", "imports the driver of the interface", "whether its driver is there and takes these keys"
+)
+_EMULATOR = CodeRun(
+    "emulator", "imports its module and calls its constructor", "whether its ports are the bench's"
 )
 
 
@@ -83,16 +86,20 @@ class GatewayLink(RemoteLink):
     ) -> Description:
         """Describe a bench by its table and its database."""
         bench = cast(BenchOptions, options)
-        problems = _check_emulator(bench, f"[subsystems.{name}]", folder)
+        problems: list[str] = []
         unclear: frozenset[str] = frozenset()
         try:
             ports = read_bench(name, bench, folder).ports
         except PortsError as error:
             problems += error.problems
             ports, unclear = error.ports, error.unclear
+        usable = not problems and (run_code or ":" not in (bench.emulator or ""))
+        problems += _check_emulator(name, bench, folder, usable)
         found = Description(ports=ports, unclear=unclear, problems=problems)
         if not run_code and bench.bus.get("interface") not in (None, *CLOSED):
             return replace(found, code=_DRIVER)
+        if not run_code and ":" in (bench.emulator or ""):
+            return replace(found, code=_EMULATOR)
         remarks = [*doubtful_keys(bench.bus, "bus"), *interface_down(bench.bus)]
         return replace(found, remarks=remarks, missing_on_host=missing_interface(bench.bus))
 
@@ -235,18 +242,23 @@ class GatewayLink(RemoteLink):
                 future.set_exception(PeerLost(self.name, self._secured))
 
 
-def _check_emulator(options: BenchOptions, table: str, folder: Path) -> list[str]:
-    """Problems of the emulated bench that the session starts, and of its scenario."""
-    if options.emulator is None:
+def _check_emulator(name: str, options: BenchOptions, folder: Path, usable: bool) -> list[str]:
+    """Problems of the emulated bench that the session starts, and of its scenario.
+
+    One that is made of the table is looked at only if that is `usable`.
+    """
+    table, emulator = f"[subsystems.{name}]", options.emulator
+    if emulator is None:
         return []
-    if options.emulator not in BENCHES:
-        return [
-            f"{table} emulator = {options.emulator!r}: there is no such emulated bench"
-            f"{nearest(options.emulator, BENCHES)}"
-        ]
+    key = f"emulator = {emulator!r}"
     try:
+        make = bench_maker(name, options, emulator, folder)
+        if make is not None and not usable:
+            return []
+        made = make() if make else make_bench(emulator)
+        key = f"scenario = {options.scenario!r}"
         if options.scenario is not None:
-            read_scenario(folder / options.scenario, options.emulator)
+            read_scenario(folder / options.scenario, made)
     except ConfigError as error:
-        return [f"{table} scenario = {options.scenario!r}: {line}" for line in error.problems]
+        return [f"{table} {key}: {line}" for line in error.problems]
     return []

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from hilrt.bench.disturb import Disturbance
-from hilrt.can.codec import bits, codec
+from hilrt.can.codec import Codec, bits, carried, codec, multiplexers, selection
 from hilrt.can.database import load_database
 from hilrt.can.frame import BUS_ERRORS, DECODE_ERRORS, Frame
 from hilrt.can.id_table import IdTable, can_id_of
@@ -37,7 +37,10 @@ class EmulatedBench(Protocol):
         ...
 
     def receive(self, message: str, values: Mapping[str, float], now: float) -> None:
-        """Take the signals of a message received by `now` [s], before the cycle that ends then."""
+        """Take the signals of a message received by `now` [s], before the cycle that ends then.
+
+        Of a multiplexed message those that the frame does not carry are None.
+        """
         ...
 
     def advance(self, now: float) -> None:
@@ -110,7 +113,10 @@ def _misplaced(layout: _Layout, published: bool) -> list[str]:
     message = layout.message
     header = layout.guard.header if layout.guard else 0
     problems = []
+    switches = {signal.name for signal in multiplexers(message)}
     for signal in message.signals:
+        if signal.name in switches or not signal.scale:
+            continue  # set by the form of the frame; without a value
         place = bits(message, signal)
         if signal.name in layout.names:
             if place & header:
@@ -173,6 +179,31 @@ class _Incoming:
         return values  # type: ignore[return-value]
 
 
+class _Form(NamedTuple):
+    """Signals that one form of a message carries, without the counter, and their coding."""
+
+    names: tuple[str, ...]
+    counts: bool
+    codec: Codec
+
+
+def _forms(layout: _Layout) -> list[_Form]:
+    """Forms of a message, which take turns: one for each selection of its multiplexers."""
+    message = layout.message
+    selections: list[dict[str, int]] = []
+    for name in layout.signals:
+        chosen = selection(message, message.get_signal_by_name(name))
+        if chosen and chosen not in selections:
+            selections.append(chosen)
+    forms = []
+    for fixed in selections or [{}]:
+        names = tuple(name for name in layout.signals if carried(message, name, fixed))
+        counts = layout.counter is not None and carried(message, layout.counter, fixed)
+        coded = (*names, layout.counter) if counts and layout.counter else names
+        forms.append(_Form(names, counts, codec(message, coded, fixed)))
+    return forms
+
+
 class _Outgoing:
     """One message that is sent: its coding, counter, protection and period."""
 
@@ -180,9 +211,10 @@ class _Outgoing:
         self.message = layout.message
         self.every = every
         self.can_id = can_id_of(layout.message)
-        self.encode = codec(layout.message, layout.names).encode
+        self._forms = _forms(layout)
+        self._turn = 0
+        self._fd = bool(layout.message.is_fd)
         self._protect = layout.guard.protect if layout.guard else None
-        self._counts = layout.counter is not None
         self.counter = 0
         self._modulus = layout.guard.modulus if layout.guard else 1
         if layout.counter:
@@ -190,14 +222,16 @@ class _Outgoing:
 
     def frame(self, measured: Mapping[str, float], step: int = 1) -> Frame:
         """Frame of the measured values; the counter goes on by `step` afterwards."""
-        values = list(measured.values())
-        if self._counts:
+        form = self._forms[self._turn]
+        self._turn = (self._turn + 1) % len(self._forms)
+        values = [measured[name] for name in form.names]
+        if form.counts:
             values.append(self.counter)
-        data = self.encode(values)
+        data = form.codec.encode(values)
         if self._protect:
             data = self._protect(data, self.counter)
         self.counter = (self.counter + step) % self._modulus
-        return Frame(self.can_id, data)
+        return Frame(self.can_id, data, 0, self._fd)
 
 
 class BenchOnBus:

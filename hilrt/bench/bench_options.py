@@ -67,8 +67,11 @@ class BenchOptions(SubsystemOptions, kw_only=True):
     #: Time from sending a set-point to its effect; the master sends what is due by then, s.
     actuation_delay: NonNegative = 0.0
     safe_profile: SafeProfile = msgspec.field(default_factory=SafeProfile)
-    #: Emulated bench that `hilrt run` starts; leave it out on a real one.
+    #: Emulated bench that `hilrt run` starts; leave it out on a real one. "database" sends what the
+    #: database has, with constant values; "module:Class" computes them by a solver.
     emulator: str | None = None
+    #: With "database" values of outputs, with a solver its parameters.
+    emulator_params: dict[str, Any] = msgspec.field(default_factory=dict)
     #: What goes wrong on the emulated bench, a TOML file relative to the session file.
     scenario: str | None = None
     #: Name of the counter signal that is looked for in every message.

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,6 @@ from hilrt.can.bus import CanBus, open_bus
 from hilrt.can.protection import MessageOptions
 from hilrt.can.sender import refuse_conflicts
 from hilrt.config.from_toml import nearest
-from hilrt.config.session_file import load_session
 from hilrt.errors import ConfigError
 from hilrt.timing.host import die_with_parent, freeze_gc, parent_alive
 from hilrt.timing.monotonic import monotonic_ns
@@ -99,7 +98,12 @@ BENCHES: dict[str, _Entry] = {
 
 def list_benches() -> list[tuple[str, str]]:
     """Name and description of every emulated bench."""
-    return [(name, entry.description) for name, entry in sorted(BENCHES.items())]
+    own = [(name, entry.description) for name, entry in sorted(BENCHES.items())]
+    return [
+        *own,
+        ("database", "constants in the messages of a session's bench (--session, --subsystem)"),
+        ("module:Class", "the same, with outputs that a hilrt.Solver computes"),
+    ]
 
 
 def make_bench(name: str, seed: int = 0) -> EmulatedBench:
@@ -112,9 +116,8 @@ def make_bench(name: str, seed: int = 0) -> EmulatedBench:
     return bench
 
 
-def read_scenario(path: Path, name: str) -> ScenarioFile:
-    """Scenario for the emulated bench `name`; `ConfigError` with every problem of it."""
-    bench = make_bench(name)
+def read_scenario(path: Path, bench: EmulatedBench) -> ScenarioFile:
+    """Scenario for an emulated bench; `ConfigError` with every problem of it."""
     return load_scenario(path, {message: bench.measure(message) for message in bench.sends})
 
 
@@ -249,6 +252,8 @@ class Emulation:
         Name of the counter signal looked for in each message.
     label : str
         Where the bus was given, for messages.
+    make : callable, optional
+        Makes the bench; default: the one called `name`.
     """
 
     name: str
@@ -261,6 +266,7 @@ class Emulation:
     messages: Mapping[str, MessageOptions] | None = None
     alive: str = COUNTER
     label: str = "--bus"
+    make: Callable[[], EmulatedBench] | None = None
 
 
 class _Opened(NamedTuple):
@@ -273,9 +279,9 @@ class _Opened(NamedTuple):
 
 def _open(what: Emulation) -> _Opened:
     """Bench and bus; `ConfigError` if something given is wrong."""
-    bench = make_bench(what.name, what.seed)
-    disturbance = Disturbance(read_scenario(what.scenario, what.name)) if what.scenario else None
-    again = partial(make_bench, what.name, what.seed)
+    again = what.make or partial(make_bench, what.name, what.seed)
+    bench = again()
+    disturbance = Disturbance(read_scenario(what.scenario, bench)) if what.scenario else None
     on_bus = BenchOnBus(bench, what.database, disturbance, again, what.messages, what.alive)
     planned = None if what.fault is None else Fault.parse(what.fault)
     refuse_conflicts(what.bus, on_bus.published, what.label)
@@ -304,7 +310,7 @@ def main(what: Emulation) -> int:
         try:
             on_bus, bus, fault = _open(what)
         except ConfigError as error:
-            return _refuse(error)
+            return refuse(error)
         watched = die_with_parent(signal.SIGTERM, parent)
         with freeze_gc() as collect:
 
@@ -329,54 +335,8 @@ def main(what: Emulation) -> int:
     return 0
 
 
-def _refuse(error: ConfigError) -> int:
+def refuse(error: ConfigError) -> int:
+    """Print a line per problem on standard error; the exit status."""
     for problem in error.problems:
         print(f"hilrt emulate: {problem}", file=sys.stderr)
     return 2
-
-
-def from_session(
-    session_path: str | Path,
-    subsystem: str,
-    *,
-    name: str | None = None,
-    duration: float | None = None,
-    seed: int = 0,
-    fault: str | None = None,
-    scenario: Path | None = None,
-    overrides: Sequence[str] = (),
-) -> int:
-    """`main` with bus, database and bench of a session file's ``[subsystems.NAME]`` table."""
-    label = f"[subsystems.{subsystem}]"
-    try:
-        session = load_session(session_path, overrides)
-        options: Any = session.tables.subsystems.get(subsystem)
-        if options is None:
-            known = nearest(subsystem, session.tables.subsystems)
-            raise ConfigError(f"{session.path.name}: there is no {label}{known}")
-        if not hasattr(options, "bus") or not hasattr(options, "database"):
-            raise ConfigError(
-                f"{session.path.name}: {label} adapter = {options.adapter!r} has no bus; "
-                'a bench needs adapter = "can"'
-            )
-        name = name or options.emulator
-        if name is None:
-            raise ConfigError(
-                f"{session.path.name}: {label} emulator: is missing; "
-                f"name one of {', '.join(sorted(BENCHES))}"
-            )
-    except ConfigError as error:
-        return _refuse(error)
-    emulation = Emulation(
-        name,
-        bus=options.bus,
-        database=session.folder / options.database,
-        duration=duration,
-        seed=seed,
-        fault=fault,
-        scenario=scenario or (session.folder / options.scenario if options.scenario else None),
-        messages=options.messages,
-        alive=options.alive,
-        label=f"{label} bus",
-    )
-    return main(emulation)

@@ -5,4 +5,5 @@ file: `check_master` (steps, duration, pace, step and order control), `check_top
 bonds, loops; names places in the file), `check_subsystems` (benches, ranges, reference models,
 sequences), `check_stimuli`, `check_faults`, `check_expect` (expectations, alarms, calculated
 channels), `check_monitor` (views and recording), `check_host` (this machine, addresses).
+`draft_session` writes a first file, for ``hilrt new``.
 """

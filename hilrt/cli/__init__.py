@@ -1,6 +1,7 @@
 """The commands; each imports what it needs when it is called: a solver process needs no report.
 
-`main` has the program with `run`, `check` and `schema`. The others by their subject:
+`main` has the program with `run`, `check` and `schema`; `new_command` writes a first session. The
+others by their subject:
 `analyze_commands` (and reports, replay), `process_commands` (and views, FMUs), `log_commands`,
 `sequence_commands` (and expectations), `study_commands`, `can_commands`. They share `common`.
 """

@@ -183,12 +183,21 @@ def generate(
     """Write a session file for a bench: messages and signals listed, choices marked."""
     from hilrt.can.tools.session_draft import CHOOSE, choices
     from hilrt.can.tools.session_draft import generate as text_of
+
+    folder = session.resolve().parent
+    text = text_of(database, node, bus_arguments(bus), folder, bench=bench or (), send=send or ())
+    write_draft(session, text)
+    typer.echo(
+        f"{session}: {choices(text)} choices to make, marked {CHOOSE}; then: hilrt check {session}"
+    )
+
+
+def write_draft(session: Path, text: str) -> None:
+    """Write a new session file; `ConfigError` if there is one, or it cannot be written."""
     from hilrt.files.text import write_whole
 
     if session.exists():
         raise ConfigError(f"{session}: exists already; give another name")
-    folder = session.resolve().parent
-    text = text_of(database, node, bus_arguments(bus), folder, bench=bench or (), send=send or ())
     try:
         write_whole(session, text)
     except OSError as error:
@@ -196,6 +205,3 @@ def generate(
             f"{session}: cannot be written: {error.strerror}; "
             "make its folder first, or give another one"
         ) from None
-    typer.echo(
-        f"{session}: {choices(text)} choices to make, marked {CHOOSE}; then: hilrt check {session}"
-    )

@@ -24,6 +24,7 @@ from hilrt.cli import (
     analyze_commands,
     can_commands,
     log_commands,
+    new_command,
     process_commands,
     sequence_commands,
     study_commands,
@@ -164,6 +165,7 @@ def schema() -> None:
 
 
 for command in (
+    new_command.new,
     analyze_commands.doctor,
     process_commands.keys,
     process_commands.watch,

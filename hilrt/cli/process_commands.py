@@ -83,35 +83,27 @@ def emulate(
 ) -> None:
     """Emulate a test bench on a CAN bus, on the wall clock."""
     from hilrt.bench import emulate as emulator
-    from hilrt.bench.emulate import list_benches
 
     if list_:
-        for name, text in list_benches():
+        for name, text in emulator.list_benches():
             typer.echo(f"{name:15} {text}")
         return
     if bench is None:
         fail("which bench? `hilrt emulate --list` shows what there is")
+    emulation = emulator.Emulation(
+        bench,
+        bus={} if bus is None else _bus(bus),
+        database=database or Path(),
+        duration=duration,
+        seed=seed,
+        fault=fault,
+        scenario=scenario,
+    )
     if session is not None and subsystem is not None:
-        status = emulator.from_session(
-            session,
-            subsystem,
-            overrides=overrides or [],
-            name=bench,
-            duration=duration,
-            seed=seed,
-            fault=fault,
-            scenario=scenario,
-        )
+        from hilrt.hosting.database_bench import emulate_session
+
+        status = emulate_session(session, subsystem, emulation, overrides or [])
     elif bus is not None and database is not None:
-        emulation = emulator.Emulation(
-            bench,
-            bus=_bus(bus),
-            database=database,
-            duration=duration,
-            seed=seed,
-            fault=fault,
-            scenario=scenario,
-        )
         status = emulator.main(emulation)
     else:
         fail("give --session and --subsystem, or --bus and --database")

@@ -116,8 +116,8 @@ def try_reference(
     if problems:
         raise ConfigError(problems)
     hosted = HostedSolver(solver)
-    inputs = _same_channels(solver.inputs, ports.inputs)
-    outputs = _same_channels(solver.outputs, ports.outputs)
+    inputs = same_channels(solver.inputs, ports.inputs)
+    outputs = same_channels(solver.outputs, ports.outputs)
     start = np.zeros(hosted.n_inputs)
     start[inputs.to] = inputs.factor * u[inputs.of] + inputs.offset
     try:
@@ -137,7 +137,8 @@ def try_reference(
     return LinearModel(found.A, B, C, D, np.ones(nu), False, lacking, of_reference=True)
 
 
-def _same_channels(own: Sequence[Port], theirs: Sequence[Port]) -> SameChannels:
+def same_channels(own: Sequence[Port], theirs: Sequence[Port]) -> SameChannels:
+    """Channels that a model's ports and a subsystem's have in common, by their names."""
     first, at = {}, 0
     for port in theirs:
         first[port.name], at = (at, port), at + port.size

@@ -3,7 +3,6 @@ from __future__ import annotations
 import signal
 from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import can
@@ -22,7 +21,6 @@ from hilrt.bench.emulate import (
     run_loop,
 )
 from hilrt.can.frame import EXTENDED, REMOTE, Frame
-from hilrt.can.protection import MessageOptions
 from hilrt.errors import ConfigError
 
 DATABASE = Path(__file__).parents[2] / "bench_configs" / "engine_bench.dbc"
@@ -91,8 +89,8 @@ def loop(on_bus: BenchOnBus, clock: Clock, **options: Any) -> tuple[int, int]:
 
 def test_every_listed_bench_can_be_made() -> None:
     names = [name for name, description in list_benches() if description]
-    assert names == ["engine", "hydraulic_axis", "motor"]
-    for name in names:
+    assert names == ["engine", "hydraulic_axis", "motor", "database", "module:Class"]
+    for name in names[:3]:
         assert make_bench(name).sends
 
 
@@ -322,56 +320,3 @@ def test_what_is_wrong_is_one_line_and_status_2(
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
-
-
-def session(monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:
-    tables = SimpleNamespace(subsystems={"engine": SimpleNamespace(**options)})
-    loaded = SimpleNamespace(tables=tables, folder=Path("/sessions"), path=Path("/sessions/s.toml"))
-    monkeypatch.setattr(emulate, "load_session", lambda path, overrides: loaded)
-
-
-def test_session_table_gives_the_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
-    called: list[Emulation] = []
-    monkeypatch.setattr(emulate, "main", lambda what: called.append(what) or 0)
-    options = {"database": "b.dbc", "emulator": "engine", "scenario": "bad_day.toml"}
-    messages = {"EngineFast": MessageOptions(counter="Count")}
-    table = {"adapter": "can", "bus": {"interface": "x"}, "messages": messages, "alive": "Seq"}
-    session(monkeypatch, **table, **options)
-    assert emulate.from_session("s.toml", "engine", duration=3.0, seed=4, fault="die@1") == 0
-    expected = Emulation(
-        name="engine",
-        bus={"interface": "x"},
-        database=Path("/sessions/b.dbc"),
-        duration=3.0,
-        seed=4,
-        fault="die@1",
-        scenario=Path("/sessions/bad_day.toml"),
-        messages=messages,
-        alive="Seq",
-        label="[subsystems.engine] bus",
-    )
-    assert called == [expected]
-
-
-@pytest.mark.parametrize(
-    ("subsystem", "options", "message"),
-    [
-        ("engin", {"adapter": "can"}, "there is no [subsystems.engin]; did you mean 'engine'?"),
-        ("engine", {"adapter": "zeromq"}, "'zeromq' has no bus"),
-        (
-            "engine",
-            {"adapter": "can", "bus": {}, "database": "b.dbc", "emulator": None},
-            "emulator: is missing; name one of engine",
-        ),
-    ],
-)
-def test_session_table_that_is_wrong(
-    subsystem: str,
-    options: dict[str, Any],
-    message: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    session(monkeypatch, **options)
-    assert emulate.from_session("s.toml", subsystem) == 2
-    assert message in capsys.readouterr().err

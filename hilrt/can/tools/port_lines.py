@@ -26,10 +26,25 @@ ALIVE = "Alive"
 MAX_TOLD = 8
 
 
-class PortLines:
-    """Lines about messages and their signals, each port with a name of its own."""
+#: For a rehearsal: silence of a message without a cycle time, s; method of checksums.
+SILENCE_S = 0.5
+METHOD = "crc8_j1850"
 
-    def __init__(self, base: Database) -> None:
+
+class PortLines:
+    """Lines about messages and their signals, each port with a name of its own.
+
+    Parameters
+    ----------
+    base : Database
+    guess : bool
+        Write a value, marked as a guess, where a person has to decide: for an emulated bench, which
+        keeps to the same table.
+    """
+
+    def __init__(self, base: Database, guess: bool = False) -> None:
+        self._guess = guess
+        self._measured: list[tuple[str, Signal]] = []
         self._boxes = {
             message: box for message, box in with_contained(base.messages) if box is not None
         }
@@ -91,10 +106,11 @@ class PortLines:
         table = f"messages.{toml_key(message.name)}"
         if not message.cycle_time and message.signals:
             hint = "s without a frame; the database tells no cycle time: several of them"
-            lines.append(f"{off}{table}.timeout = {CHOOSE}  # {hint}")
+            lines.append(f"{off}{table}.timeout = {self._choose(SILENCE_S)}  # {hint}")
         if message in self._doubtful:
             hint = f"address of the sender: nothing else tells it from {self._doubtful[message]}"
-            lines.append(f"{off}{table}.source = {CHOOSE}  # {_plain(hint)}")
+            source = self._choose(message.frame_id & 0xFF)
+            lines.append(f"{off}{table}.source = {source}  # {_plain(hint)}")
         ports = self.outputs(message)
         if any(signal.multiplexer_signal for signal in ports) and not why:
             wait = "multiplexed: the session does not begin before each of these has come"
@@ -105,10 +121,11 @@ class PortLines:
                 notes.append(self._defects[message, signal.name] or _why_no_output(signal))
             mark = off if signal in ports else "# "
             ref = toml_string(f"{self._reference(message)}.{signal.name}")
-            lines.append(
-                f"{mark}outputs.{self._name(message, signal, 'output')} = {ref}{_notes(notes)}"
-            )
-            lines += _checks(signal, table, off)
+            name = self._name(message, signal, "output")
+            lines.append(f"{mark}outputs.{name} = {ref}{_notes(notes)}")
+            if not mark:
+                self._measured.append((name, signal))
+            lines += self._checks(signal, table, off)
         return lines
 
     def sent(self, message: Message, enable: Sequence[str]) -> list[str]:
@@ -139,7 +156,7 @@ class PortLines:
                 lines.append(f'{table}.counter = {name}  # by its name: check it; "" for none')
             elif kind == "checksum" and first and _is_byte(signal):
                 hint = "crc8_j1850, crc8_h2f, sum, xor; or e2e… with data_id: docs/can.md"
-                lines.append(f"{table}.protection = {_protection(signal)}  # {hint}")
+                lines.append(f"{table}.protection = {self._protection(signal)}  # {hint}")
             else:
                 text = f"{signal.name} goes out as it starts: a {kind} by its name"
                 lines.append(
@@ -152,17 +169,62 @@ class PortLines:
         """Table of an input."""
         low, high = _range(signal)
         unit = _plain(signal.unit or "no unit")
+        safe = self._choose(min(max(0.0, low), high))
+        name = self._name(message, signal, "input")
         return [
             "",
-            f"[subsystems.bench.inputs.{self._name(message, signal, 'input')}]",
+            f"[subsystems.bench.inputs.{name}]",
             f"signal = {toml_string(f'{message.name}.{signal.name}')}{_notes([_meanings(signal)])}",
             f"min = {low!r}  # {unit}: what the database allows; narrow it to your bench",
             f"max = {high!r}",
-            f"max_rate = {CHOOSE}  # {unit} per s",
-            f"safe = {CHOOSE}  # {unit}: where the safe profile brings it",
-            f"start = {CHOOSE}  # {unit}; or leave it out and connect the input",
-            '# realised = "…"  # the output that measures what the bench made of it',
+            f"max_rate = {self._choose(float(f'{high - low:.2g}'))}  # {unit} per s",
+            f"safe = {safe}  # {unit}: where the safe profile brings it",
+            f"start = {safe}  # {unit}; or leave it out and connect the input",
+            self._realised(name, signal),
         ]
+
+    def _choose(self, guess: object) -> str:
+        """Value for a person to choose, or a guess."""
+        return toml_string(guess) if self._guess else CHOOSE
+
+    def _realised(self, name: str, signal: Signal) -> str:
+        """The output that measures what the bench made of an input, guessed by name and unit."""
+        words = set(name.split("_"))
+
+        def likeness(found: tuple[str, Signal]) -> int:
+            others = set(found[0].split("_"))
+            same_unit = found[1].unit == signal.unit
+            return len(words & others) if same_unit and words & others in (words, others) else 0
+
+        found = max(self._measured, key=likeness, default=None) if self._guess else None
+        if found is None or not likeness(found):
+            return '# realised = "…"  # the output that measures what the bench made of it'
+        return f"realised = {toml_string(found[0])}  # by its name: check it"
+
+    def _protection(self, signal: Signal) -> str:
+        return f"{{ method = {self._choose(METHOD)}, signal = {toml_string(signal.name)} }}"
+
+    def _checks(self, signal: Signal, table: str, off: str) -> list[str]:
+        """Checks of the bench's messages that the signal permits.
+
+        Comments, unless guesses are asked for: a signal that is no counter, in spite of its name,
+        would look like a frozen sender.
+        """
+        if signal.name == ALIVE:
+            why = "is not in every frame" if signal.multiplexer_signal else "has one bit"
+            none = f'{off}{table}.counter = ""  # {ALIVE} {why}: no counter'
+            return [none] if signal.multiplexer_signal or signal.length == 1 else []
+        if signal.multiplexer_signal:  # frames without it could not be checked
+            return []
+        off = off if self._guess else "# "
+        match _guard(signal):
+            case "counter":
+                name = toml_string(signal.name)
+                return [f"{off}{table}.counter = {name}  # a frame that repeats it is none"]
+            case "checksum" if _is_byte(signal) or not self._guess:
+                method = self._protection(signal)
+                return [f"{off}{table}.protection = {method}  # a damaged frame is none"]
+        return []
 
     def _reference(self, message: Message) -> str:
         """A message as ports name it: with its container where the name alone is not enough."""
@@ -248,26 +310,6 @@ def _form(signal: Signal) -> str:
     return f"only in frames with {signal.multiplexer_signal} = {values}"
 
 
-def _checks(signal: Signal, table: str, off: str) -> list[str]:
-    """Checks of the bench's messages that the signal permits.
-
-    Comments: a signal that is no counter, in spite of its name, would look like a frozen sender.
-    """
-    if signal.name == ALIVE:
-        why = "is not in every frame" if signal.multiplexer_signal else "has one bit"
-        none = f'{off}{table}.counter = ""  # {ALIVE} {why}: no counter'
-        return [none] if signal.multiplexer_signal or signal.length == 1 else []
-    if signal.multiplexer_signal:  # frames without it could not be checked
-        return []
-    match _guard(signal):
-        case "counter":
-            name = toml_string(signal.name)
-            return [f"# {table}.counter = {name}  # a frame that repeats it is none"]
-        case "checksum":
-            return [f"# {table}.protection = {_protection(signal)}  # a damaged frame is none"]
-    return []
-
-
 def _enables(signal: Signal) -> bool:
     return signal.length <= 2 and not signal.multiplexer_signal and "enable" in signal.name.lower()
 
@@ -275,10 +317,6 @@ def _enables(signal: Signal) -> bool:
 def _is_byte(signal: Signal) -> bool:
     """Whether a signal fills one byte, as the plain checksums need it."""
     return signal.length == 8 and start_bit(signal) % 8 == 0
-
-
-def _protection(signal: Signal) -> str:
-    return f"{{ method = {CHOOSE}, signal = {toml_string(signal.name)} }}"
 
 
 def _meanings(signal: Signal) -> str:

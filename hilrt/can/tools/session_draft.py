@@ -51,6 +51,7 @@ def generate(
     *,
     bench: Sequence[str] = (),
     send: Sequence[str] = (),
+    emulator: str | None = None,
 ) -> str:
     """Text of a session file with one bench.
 
@@ -63,12 +64,14 @@ def generate(
         Arguments of python-can's `Bus`.
     folder : Path
         Where the file will be; the database is named relative to it.
+    emulator : str, optional
+        Stands in for the bench; nothing is left to choose then: the guesses are good enough for it.
     """
     base = load_database(database, "--database")
     roles = _assign(base.messages, node, bench, send, database.name)
     boxes = [message for message in roles.received if message.is_container]
     roles = roles._replace(received=[message for message, _ in with_contained(roles.received)])
-    ports = PortLines(base)
+    ports = PortLines(base, guess=emulator is not None)
     timed = any(message.cycle_time for message in roles.received)
     measured = [m for m in roles.received if not _left_out(m, timed) and ports.outputs(m)]
     sent = [m for m in roles.sent if not _unfit(m, sent=True) and ports.inputs(m)]
@@ -79,9 +82,10 @@ def generate(
         )
     enable = ports.enable(sent, measured)
     lines = [
-        *_head(database, roles),
+        *_head(database, roles, _step(measured), emulator),
         *_bench(database, bus, folder, [*sent, *measured, *boxes]),
-        *_timeouts(measured),
+        *_emulation(emulator),
+        *_timeouts(measured, emulator),
         *_enable(enable),
         "",
         "# ---- measured ----",
@@ -101,23 +105,34 @@ def choices(text: str) -> int:
 # ---- the parts of the file -----------------------------------------------------------------------
 
 
-def _head(database: Path, roles: _Roles) -> list[str]:
+def _step(measured: Sequence[Message]) -> float:
+    """Macro step, s: as the bench sends, between 1 and 100 ms."""
+    cycles = [message.cycle_time for message in measured if message.cycle_time]
+    return min(max(min(cycles, default=10), 1), 100) / 1e3
+
+
+def _head(database: Path, roles: _Roles, step: float, emulator: str | None) -> list[str]:
     place = f"in the place of {roles.node} (--node)" if roles.node else "in no node's place"
     if not roles.sent:
         place += ", and only listens: --send MESSAGE names what it is to send"
     bench = f"is {', '.join(roles.bench)} (--bench)" if roles.bench else "is everybody else"
     others = f"; other nodes: {', '.join(roles.others)}" if roles.others else ""
+    todo = (
+        f"# Choose what is marked {CHOOSE}; uncomment the ports that you want; then: hilrt check"
+        if emulator is None
+        else "# max_rate, safe, methods of checksums are guesses: decide them before a real bench."
+    )
     return [
         remark(f"A session with the bench of {database.name}. hilrt is {place}."),
         remark(f"The bench {bench}{others}."),
-        f"# Choose what is marked {CHOOSE}; uncomment the ports that you want; then: hilrt check",
+        todo,
         "",
         "[session]",
         f"name = {json.dumps(_session_name(database.stem))}",
         "duration = 10.0                      # s",
         "",
         "[master]",
-        "step = 0.01                          # s",
+        f"{f'step = {step:g}':36} # s, as the bench sends",
         "",
     ]
 
@@ -140,13 +155,26 @@ def _bench(
     ]
 
 
-def _timeouts(measured: Sequence[Message]) -> list[str]:
+def _emulation(emulator: str | None) -> list[str]:
+    if emulator is None:
+        return []
+    return [
+        '# The bus of the real bench: bus = { interface = "socketcan", channel = "can0" }',
+        f"{f'emulator = {toml_string(emulator)}':36} # leave it out on the real bench",
+        f"{'late = { max_misses = 200 }':36} # it shares the processors",
+    ]
+
+
+def _timeouts(measured: Sequence[Message], emulator: str | None) -> list[str]:
     """A bench counts as silent after some of the cycles of its fastest message."""
     cycles = [1e-3 * message.cycle_time for message in measured if message.cycle_time]
     seconds = max(0.02, 5 * min(cycles)) if cycles else 0.1
+    patience = 0.1
+    if emulator is not None:  # it shares the processors with the others
+        seconds, patience = max(seconds, 0.5), 0.5
     return [
         f"{f'bench_timeout = {seconds:g}':36} # s without a fast frame",
-        "master_timeout = 0.1                 # s without a new set-point -> safe profile",
+        f"{f'master_timeout = {patience:g}':36} # s without a new set-point -> safe profile",
         "actuation_delay = 0.0                # s; measure it on your bench",
     ]
 

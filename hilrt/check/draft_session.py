@@ -1,0 +1,161 @@
+"""A first session file of models: subsystems, what is connected by name, inputs that are held."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hilrt.config import registry, units
+from hilrt.config.from_toml import build
+from hilrt.errors import ConfigError
+from hilrt.solver import Port, Ports
+
+#: How much an output's name says that it belongs to an input: the same, that of its subsystem
+#: before it, the same in small letters; only its unit.
+SAME, SMALL, UNIT = 3, 2, 1
+
+
+class Drafted(NamedTuple):
+    """A subsystem of the file: its name, its table's own key, its ports."""
+
+    name: str
+    key: str
+    target: str
+    ports: Ports
+
+
+def draft_session(name: str, models: Sequence[str], folder: Path) -> str:
+    """Text of a session file of FMUs and Python classes.
+
+    Inputs are connected with the one output of another model that has their name, or ``body_x``
+    with ``x`` of ``body``, and a unit that converts; else with the only output of their unit that
+    belongs to no other input. The others are held at their start value.
+
+    Parameters
+    ----------
+    name : str
+        The session's.
+    models : sequence of str
+        ``FILE.fmu`` or ``module:Class``.
+    folder : Path
+        Where the file will be; FMUs are named relative to it, modules looked for in it.
+
+    Raises
+    ------
+    ConfigError
+        With every problem of the models.
+    """
+    drafted: list[Drafted] = []
+    problems: list[str] = []
+    for model in models:
+        try:
+            drafted.append(_read_model(model, folder, {each.name for each in drafted}))
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    return "\n".join(_lines(name, drafted)) + "\n"
+
+
+def _read_model(model: str, folder: Path, taken: set[str]) -> Drafted:
+    if ":" in model and not model.endswith(".fmu"):
+        module, _, cls = model.partition(":")
+        adapter, key, stem = "inprocess", "model", cls
+        target = f"{module.removesuffix('.py')}:{cls}"
+    elif model.endswith(".fmu"):
+        adapter, key, stem = "fmu", "fmu", Path(model).stem
+        target = Path(os.path.relpath(model, folder)).as_posix()
+    else:
+        raise ConfigError(f"{model}: is neither FILE.fmu nor module:Class")
+    stem = re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", stem).lower())
+    stem = stem.strip("_") or "model"
+    name = next(n for i in range(1, 1000) if (n := stem if i == 1 else f"{stem}_{i}") not in taken)
+    found: list[str] = []
+    link = registry.link_class(adapter)
+    options: Any = build(link.Options, {"adapter": adapter, key: target}, "", found)
+    description = link.describe(name, options, folder)
+    if found or description.problems or description.ports is None:
+        raise ConfigError([f"{model}: {line}" for line in [*found, *description.problems]])
+    return Drafted(name, key, target, description.ports)
+
+
+def _lines(name: str, drafted: Sequence[Drafted]) -> Iterator[str]:
+    connections = list(_connections(drafted))
+    connected = {to for _, to, _ in connections}
+    yield "# Written by `hilrt new`: look through the connections, found by name and unit."
+    yield ""
+    yield "[session]"
+    yield f"name = {json.dumps(name)}"
+    yield "duration = 10.0                      # s"
+    yield 'pace = "asap"                        # or "realtime"'
+    yield ""
+    yield "[master]"
+    yield "step = 0.001                         # s"
+    for model in drafted:
+        yield ""
+        yield f"[subsystems.{model.name}]"
+        yield f'adapter = "{"fmu" if model.key == "fmu" else "inprocess"}"'
+        yield f"{model.key} = {json.dumps(model.target, ensure_ascii=False)}"
+        yield f"# outputs: {_listed(model.ports.outputs)}"
+        for port in model.ports.inputs:
+            if f"{model.name}.{port.name}" not in connected:
+                yield ""
+                yield f"[subsystems.{model.name}.inputs.{_key(port.name)}]"
+                yield f"{f'start = {float(port.start)!r}':36} # {port.unit or 'no unit'}: held"
+    for source, to, remark in connections:
+        yield ""
+        yield f"[[connections]]{remark}"
+        yield f"from = {json.dumps(source, ensure_ascii=False)}"
+        yield f"to = {json.dumps(to, ensure_ascii=False)}"
+
+
+def _listed(ports: Sequence[Port]) -> str:
+    return ", ".join(f"{port.name} ({port.unit})" if port.unit else port.name for port in ports)
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
+
+
+def _connections(drafted: Sequence[Drafted]) -> Iterator[tuple[str, str, str]]:
+    """Output, input, and what to remark of the pair."""
+    pairs = [
+        (_likeness(port, other, output), f"{other.name}.{output.name}", f"{model.name}.{port.name}")
+        for model in drafted
+        for port in model.ports.inputs
+        for other in drafted
+        for output in other.ports.outputs
+        if other is not model and _converts(output, port)
+    ]
+    named = {source for likeness, source, _ in pairs if likeness > UNIT}
+    for to in dict.fromkeys(to for _, _, to in pairs):
+        found = [
+            (likeness, source)
+            for likeness, source, end in pairs
+            if end == to and (likeness > UNIT or source not in named)
+        ]
+        best = max((likeness for likeness, _ in found), default=0)
+        chosen = [source for likeness, source in found if likeness == best]
+        if best and len(chosen) == 1:
+            remark = "                      # by its unit alone" if best == UNIT else ""
+            yield chosen[0], to, remark
+
+
+def _likeness(port: Port, other: Drafted, output: Port) -> int:
+    if port.name in (output.name, f"{other.name}_{output.name}", f"{other.name}.{output.name}"):
+        return SAME
+    if port.name.lower() in (output.name.lower(), f"{other.name}_{output.name}".lower()):
+        return SMALL
+    return UNIT if port.unit == output.unit and port.unit not in ("", units.UNSTATED) else 0
+
+
+def _converts(output: Port, port: Port) -> bool:
+    try:
+        units.conversion(output.unit, port.unit)
+    except ConfigError:
+        return False
+    return output.size == port.size

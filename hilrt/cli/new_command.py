@@ -1,0 +1,62 @@
+"""`hilrt new`: a session file that runs, from a CAN database, FMUs or Python classes."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hilrt.cli.can_commands import bus_arguments, write_draft
+from hilrt.cli.common import fail
+
+#: Ports of rehearsals on the loopback, one for each name of a session.
+PORTS = range(43200, 44200)
+
+
+def new(
+    session: Annotated[Path, typer.Argument(help="session file to write", metavar="SESSION.toml")],
+    database: Annotated[Path | None, typer.Option(help="CAN database of a bench")] = None,
+    models: Annotated[
+        list[str] | None,
+        typer.Option("--model", help="FILE.fmu or module:Class; repeat it for each"),
+    ] = None,
+    node: Annotated[str | None, typer.Option(help="sender in whose place hilrt is")] = None,
+    bench: Annotated[
+        list[str] | None, typer.Option(help="sender that is emulated; repeat it for several")
+    ] = None,
+    send: Annotated[
+        list[str] | None, typer.Option(help="message of set-points; default: all of --node")
+    ] = None,
+    emulator: Annotated[
+        str, typer.Option(help="database: constant values; module:Class: a model of yours")
+    ] = "database",
+) -> None:
+    """Write a session that runs: from a CAN database, with the bench emulated, or from models.
+
+    Of a database, the bench is emulated on a bus within this machine: it sends what the database
+    says, with counters and checksums, constant values, and set-points followed. `hilrt can
+    generate` writes the session for the real bus, with choices left to make.
+    """
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", session.stem).lstrip("_.-") or "session"
+    folder = session.resolve().parent
+    if (database is None) == (not models):
+        fail("give --database FILE, or --model FILE.fmu or module:Class, once or more")
+    if database is not None:
+        from hilrt.can.tools.session_draft import generate
+
+        port = PORTS[zlib.crc32(name.encode()) % len(PORTS)]
+        bus = bus_arguments(
+            f"interface=udp_multicast,channel=239.74.163.40,port={port},hop_limit=0"
+        )
+        text = generate(
+            database, node, bus, folder, bench=bench or (), send=send or (), emulator=emulator
+        )
+    else:
+        from hilrt.check.draft_session import draft_session
+
+        text = draft_session(name, models or [], folder)
+    write_draft(session, text)
+    typer.echo(f"{session} written; now: hilrt check {session}, then hilrt run {session}")

@@ -1,0 +1,322 @@
+"""A bench in the place of a real one, made of a session's table: constants, or a user's solver.
+
+It sends every message that the session measures, as often as the database says, with counters and
+checksums as the table has them, and confirms the enable request. Set-points are followed at their
+largest rate; an output that measures one shows it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hilrt.bench.bench_on_bus import EmulatedBench
+from hilrt.bench.bench_options import BenchOptions
+from hilrt.bench.emulate import BENCHES, Emulation, main, refuse
+from hilrt.bench.read_bench import Bench, read_bench
+from hilrt.can.codec import bits, multiplexers, start_values
+from hilrt.can.database import declared_range
+from hilrt.can.frame import CLASSIC_BYTES
+from hilrt.can.protection import MessageOptions, counter_of, protection_of
+from hilrt.config import units
+from hilrt.config.from_toml import nearest
+from hilrt.config.session_file import load_session
+from hilrt.errors import ConfigError
+from hilrt.hosting.hosted_solver import HostedSolver
+from hilrt.hosting.load_solver import load_solver
+from hilrt.hosting.reference_model import same_channels, wrong_ports
+from hilrt.solver import Solver
+from hilrt.tables.network import Coupled
+
+#: `emulator` of a bench with constant values.
+CONSTANTS = "database"
+#: Period of messages without a cycle time in the database, ms.
+PERIOD_MS = 10
+#: Silence of the demands after which the bench disables itself, s; or so many of their cycles.
+DEMAND_TIMEOUT_S = 0.5
+DEMAND_CYCLES = 10
+
+
+class DatabaseBench:
+    """The bench of a session's table.
+
+    Parameters
+    ----------
+    bench : Bench
+        The table with its database.
+    values : mapping of str to float
+        Constant values of outputs, in the units of their ports.
+    solver : Solver, optional
+        Computes outputs from set-points; its ports are the bench's by name, in units that convert.
+
+    Raises
+    ------
+    ConfigError
+        If a value is of no output, the solver's ports do not fit, or a message cannot be sent.
+    """
+
+    def __init__(
+        self, bench: Bench, values: Mapping[str, float], solver: Solver | None = None
+    ) -> None:
+        problems = [*_unfit_values(bench, values), *_unsendable(bench)]
+        if problems:
+            raise ConfigError(problems)
+        self._hosted = None if solver is None else HostedSolver(solver)
+        if solver is not None:
+            self._take_ports(bench, solver)
+        table = bench.options
+        self._demands = {
+            (ref.message.name, ref.signal.name): i for i, ref in enumerate(bench.inputs.values())
+        }
+        self._request = (
+            (bench.request.message.name, bench.request.signal.name) if bench.request else None
+        )
+        receives: dict[str, tuple[str, ...]] = {}
+        for message, signal in [*self._demands, *([self._request] if self._request else [])]:
+            receives[message] = (*receives.get(message, ()), signal)
+        self.receives: Mapping[str, tuple[str, ...]] = receives
+        received = bench.received
+        self.sends: Mapping[str, int] = {
+            message.name: message.cycle_time or PERIOD_MS for message in received
+        }
+        self._signals = {message.name: _constants(message, table) for message in received}
+        self._outputs = [(ref.message.name, ref.signal.name) for ref in bench.outputs.values()]
+        for name, value in values.items():
+            message, signal = self._outputs[list(bench.outputs).index(name)]
+            self._signals[message][signal] = float(value)
+        self._state = (bench.state.message.name, bench.state.signal.name) if bench.state else None
+        self._followed = _followed(bench, set() if solver is None else _names(solver.outputs))
+        self._safe = np.array(bench.limits.safe)
+        self._rates = np.array(bench.limits.max_rate)
+        self._wanted, self._inputs = self._safe.copy(), self._safe.copy()
+        cycles = [message.cycle_time or PERIOD_MS for message in bench.driven]
+        self._patience = max(DEMAND_TIMEOUT_S, DEMAND_CYCLES * max(cycles, default=0) / 1e3)
+        self._heard = -math.inf
+        self._asked = self._tripped = False
+        self.enabled = False
+        self._now = self._stepped = 0.0
+        self._period = min(self.sends.values()) / 1e3
+        if self._hosted is not None:
+            self._show(self._hosted.initialize(0.0, self._model_inputs()).y)
+
+    def _take_ports(self, bench: Bench, solver: Solver) -> None:
+        """Map the solver's ports to the bench's; `ConfigError` if they do not fit."""
+        problems = list(wrong_ports(solver, bench.ports, Coupled(set(), set())))
+        if not _names(solver.outputs) & set(bench.outputs):
+            problems.append(
+                f"has none of the bench's outputs, which are {', '.join(bench.outputs)}; name its "
+                "outputs so"
+            )
+        if problems:
+            raise ConfigError([f"{type(solver).__name__} {problem}" for problem in problems])
+        self._own_inputs = same_channels(solver.inputs, bench.ports.inputs)
+        self._own_outputs = same_channels(solver.outputs, bench.ports.outputs)
+
+    @property
+    def requested(self) -> bool:
+        """Whether the bench is asked to be enabled; without a handshake it always is."""
+        return self._asked or self._request is None
+
+    def receive(self, message: str, values: Mapping[str, float | None], now: float) -> None:
+        """Take the signals of a message received by `now` [s], before the cycle that ends then."""
+        self._heard = now
+        for signal, value in values.items():
+            if value is None:  # not in this form of the message
+                continue
+            if (message, signal) == self._request:
+                self._asked = value != 0
+            elif (index := self._demands.get((message, signal))) is not None:
+                self._wanted[index] = value
+
+    def advance(self, now: float) -> None:
+        """One control cycle, ending at `now` [s]."""
+        fresh = now - self._heard <= self._patience
+        if not self.requested:
+            self._tripped = False
+        elif self.enabled and not fresh and self._request is not None:
+            self._tripped = True  # until the request is withdrawn
+        self.enabled = self.requested and fresh and not self._tripped
+        most = self._rates * (now - self._now)
+        target = self._wanted if self.enabled else self._safe
+        self._inputs += np.clip(target - self._inputs, -most, most)
+        self._now = now
+        if self._state is not None:
+            self._signals[self._state[0]][self._state[1]] = float(self.enabled)
+        for i, (message, signal), factor, offset in self._followed:
+            self._signals[message][signal] = factor * self._inputs[i] + offset
+        h = now - self._stepped
+        if self._hosted is not None and h > self._period - 5e-4:
+            u = self._model_inputs()[None]
+            self._show(self._hosted.advance(self._stepped, h, u).y)
+            self._stepped = now
+
+    def measure(self, message: str) -> dict[str, float]:
+        """Signals of a message to send, without its counter and checksum."""
+        return dict(self._signals[message])
+
+    def _model_inputs(self) -> Any:
+        assert self._hosted is not None
+        same, u = self._own_inputs, np.zeros(self._hosted.n_inputs)
+        u[same.to] = same.factor * self._inputs[same.of] + same.offset
+        return u
+
+    def _show(self, y: Any) -> None:
+        """Let the outputs have the solver's values."""
+        same = self._own_outputs
+        values = (y[same.to] - same.offset) / same.factor
+        for i, value in zip(same.of, values, strict=True):
+            message, signal = self._outputs[i]
+            self._signals[message][signal] = float(value)
+
+
+def _names(ports: Sequence[Any]) -> set[str]:
+    return {port.name for port in ports}
+
+
+def _unfit_values(bench: Bench, values: Mapping[str, Any]) -> list[str]:
+    problems = []
+    for name, value in values.items():
+        if name not in bench.outputs:
+            problems.append(f"{name!r} is no output{nearest(name, bench.outputs)}")
+        elif isinstance(value, bool) or not isinstance(value, int | float):
+            problems.append(f"{name} = {value!r}: is no number")
+    return problems
+
+
+def _unsendable(bench: Bench) -> list[str]:
+    return [
+        f"message {message.name} cannot be emulated: it is a container or takes several frames; "
+        "leave its outputs out"
+        for message in bench.received
+        if message.is_container or (message.length > CLASSIC_BYTES and not message.is_fd)
+    ]
+
+
+def _constants(message: Any, table: BenchOptions) -> dict[str, float]:
+    """Start values of a message's signals, within their declared ranges; no counter or checksum."""
+    options = table.messages.get(message.name) or MessageOptions()
+    guard = protection_of(options, message)
+    header = guard.header if guard else 0
+    counter = None if guard and guard.counter else counter_of(options, message, table.alive)
+    left_out = {counter, *(signal.name for signal in multiplexers(message))}
+    start = start_values(message)
+    values = {}
+    for signal in message.signals:
+        if signal.name not in left_out and signal.scale and not bits(message, signal) & header:
+            low, high = declared_range(signal)
+            values[signal.name] = min(max(float(start[signal.name]), low), high)
+    return values
+
+
+def _followed(bench: Bench, computed: set[str]) -> list[tuple[int, tuple[str, str], float, float]]:
+    """Inputs that an output shows: index, message and signal of that, factor, offset."""
+    found = []
+    ports = {port.name: port.unit for port in bench.ports.outputs}
+    for i, port in enumerate(bench.ports.inputs):
+        name = bench.options.inputs[port.name].realised
+        if name is not None and name not in computed:
+            ref = bench.outputs[name]
+            factor, offset = units.conversion(port.unit, ports[name])
+            found.append((i, (ref.message.name, ref.signal.name), factor, offset))
+    return found
+
+
+# ---- by a session file ---------------------------------------------------------------------------
+
+
+def bench_maker(
+    name: str, table: BenchOptions, emulator: str, folder: Path
+) -> Callable[[], EmulatedBench] | None:
+    """Return what makes the bench that `emulator` names; None for one that the program has.
+
+    Parameters
+    ----------
+    name : str
+        The subsystem.
+    table : BenchOptions
+    emulator : str
+        One of `BENCHES`, `CONSTANTS`, or ``module:Class``.
+    folder : Path
+        The session file's, where a module is looked for first.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such bench. What it returns raises one for a table that does not suit.
+    """
+    if emulator in BENCHES:
+        if table.emulator_params:
+            raise ConfigError(f"emulator_params: {emulator!r} has none; leave them out")
+        return None
+    if emulator != CONSTANTS and ":" not in emulator:
+        raise ConfigError(
+            f"there is no such emulated bench{nearest(emulator, [*BENCHES, CONSTANTS])}; a solver "
+            "of your own is module:Class"
+        )
+
+    def make() -> EmulatedBench:
+        bench = read_bench(name, table, folder)
+        if emulator == CONSTANTS:
+            return DatabaseBench(bench, table.emulator_params)
+        return DatabaseBench(bench, {}, load_solver(emulator, table.emulator_params, [folder]))
+
+    return make
+
+
+def emulate_session(
+    path: str | Path, subsystem: str, given: Emulation, overrides: Sequence[str] = ()
+) -> int:
+    """Emulate the bench of a session file's ``[subsystems.NAME]`` table; the exit status.
+
+    Parameters
+    ----------
+    path : str or Path
+        The session file.
+    subsystem : str
+    given : Emulation
+        What the command line says: `name`, `duration`, `seed`, `fault`, `scenario`. An empty name
+        is the table's.
+    overrides : sequence of str
+        Of the session file.
+    """
+    label = f"[subsystems.{subsystem}]"
+    try:
+        session = load_session(path, overrides)
+        options: Any = session.tables.subsystems.get(subsystem)
+        if options is None:
+            known = nearest(subsystem, session.tables.subsystems)
+            raise ConfigError(f"{session.path.name}: there is no {label}{known}")
+        if not hasattr(options, "bus") or not hasattr(options, "database"):
+            raise ConfigError(
+                f"{session.path.name}: {label} adapter = {options.adapter!r} has no bus; "
+                'a bench needs adapter = "can"'
+            )
+        name = given.name or options.emulator
+        if not name:
+            raise ConfigError(
+                f"{session.path.name}: {label} emulator: is missing; "
+                f"name one of {', '.join(sorted([*BENCHES, CONSTANTS]))}, or module:Class"
+            )
+        make = bench_maker(subsystem, options, name, session.folder)
+    except ConfigError as error:
+        return refuse(error)
+    scenario = session.folder / options.scenario if options.scenario else None
+    return main(
+        Emulation(
+            name,
+            bus=options.bus,
+            database=session.folder / options.database,
+            duration=given.duration,
+            seed=given.seed,
+            fault=given.fault,
+            scenario=given.scenario or scenario,
+            messages=options.messages,
+            alive=options.alive,
+            label=f"{label} bus",
+            make=make,
+        )
+    )
