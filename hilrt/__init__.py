@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hilrt.session.run import RunOptions
     from hilrt.session.session import run_session
     from hilrt.session.simulate import simulate
-    from hilrt.solver import InputPolynomial, Port, Sample, Solver
+    from hilrt.solver import InputPolynomial, Parameter, Port, Sample, Solver
     from hilrt.studies.sweep import SweepOptions, SweepResult, sweep
     from hilrt.studies.sweep_data import load_sweep
 
@@ -29,6 +29,7 @@ __all__ = [
     "InputPolynomial",
     "LiveSession",
     "Log",
+    "Parameter",
     "Port",
     "Result",
     "RunOptions",
@@ -48,7 +49,7 @@ __all__ = [
 __version__ = VERSION
 
 _LAZY = {
-    **dict.fromkeys(("InputPolynomial", "Port", "Sample", "Solver"), "hilrt.solver"),
+    **dict.fromkeys(("InputPolynomial", "Parameter", "Port", "Sample", "Solver"), "hilrt.solver"),
     **dict.fromkeys(("AsyncLiveSession", "LiveSession"), "hilrt.session.live_session"),
     **dict.fromkeys(("Log", "load_log"), "hilrt.record.reader"),
     **dict.fromkeys(("Result", "RunResult"), "hilrt.session.result"),

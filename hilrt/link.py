@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from hilrt.errors import ConfigError
-from hilrt.solver import Floats, Port, Ports, Sample, Solver
+from hilrt.solver import Floats, Parameter, Port, Ports, Sample, Solver
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -359,6 +359,8 @@ class Link(abc.ABC):
 
     inputs: tuple[Port, ...] = ()
     outputs: tuple[Port, ...] = ()
+    #: Numbers that `set_parameter` may change.
+    parameters: Sequence[Parameter] = ()
     #: Delay from a set-point on the wire to its effect [s]; the master sends what is due by then.
     actuation_delay: float = 0.0
     #: How often a bench sends new values, as far as that is known beforehand, s; else 0.
@@ -451,6 +453,13 @@ class Link(abc.ABC):
 
     async def arm(self, u0: Floats) -> None:
         """Enable the bench and bring its inputs to `u0` within their limits; models: nothing."""
+
+    def set_parameter(self, name: str, value: float) -> str:
+        """Change a parameter from the next step on; why it is refused, or an empty text.
+
+        Never blocks.
+        """
+        return "it has no parameters that can change while it runs"
 
     @abc.abstractmethod
     def dispatch(self, tick: int, t: float, h: float, coefficients: Floats) -> None:

@@ -72,6 +72,39 @@ class Port:
         return [f"{self.name}[{i}]" for i in range(self.size)]
 
 
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A number of a subsystem that may change while a session runs.
+
+    Parameters
+    ----------
+    name : str
+        Unique among the subsystem's parameters.
+    unit : str
+        Any unit that pint reads; empty for dimensionless.
+    default : float
+        Value at the start, in `unit`.
+    min, max : float
+        Bounds of the value, in `unit`; others are refused.
+    description : str
+        For people.
+    """
+
+    name: str
+    unit: str = ""
+    default: float = 0.0
+    min: float = -math.inf
+    max: float = math.inf
+    description: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ValueError("a parameter needs a name")
+        if not self.min <= self.default <= self.max:
+            bounds = f"{self.min:g} to {self.max:g}"
+            raise ValueError(f"parameter {self.name!r}: {self.default:g} is outside {bounds}")
+
+
 class Ports(NamedTuple):
     """The ports of a subsystem."""
 
@@ -180,6 +213,8 @@ class Solver(abc.ABC):
     #: Ports in the order of the elements of `u` and `y`.
     inputs: Sequence[Port] = ()
     outputs: Sequence[Port] = ()  #: see `inputs`
+    #: Numbers that may change while a session runs; see `set_parameter`.
+    parameters: Sequence[Parameter] = ()
     #: Whether samples may tell of discontinuities (`Sample.event_t`).
     tells_events: bool = False
     #: Whether a step may have any length.
@@ -210,6 +245,13 @@ class Solver(abc.ABC):
             ``Γ_m = (m!/h^m) C B_dm + D`` (Haid et al. 2022, eq. 14); None where they are not known.
         """
         return None
+
+    def set_parameter(self, name: str, value: float) -> None:
+        """Change one of the `parameters`, between two steps: by default the attribute of its name.
+
+        Raise `ValueError` to refuse it; its text is the reason.
+        """
+        setattr(self, name, value)
 
     def stop(self, reason: str) -> None:
         """Release what the solver holds; called once, on every exit path."""

@@ -88,6 +88,7 @@ class MemoryLink(Link):
     ) -> None:
         self.name, self.solver, self.physical = name, solver, physical
         self.inputs, self.outputs = tuple(solver.inputs), tuple(solver.outputs)
+        self.parameters = tuple(solver.parameters)
         self.hold_back = hold_back
         self.asked: list[Asked] = []
         self._answer: tuple[Sample, float] | None = None
@@ -157,7 +158,8 @@ class Stepping:
         physical = np.array([link.physical for link in self.links.values()])
         leads = np.array([(lead or {}).get(name, 0.0) for name in self.links])
         self.network, self.shadow = net, shadow
-        self.platform = Platform(physical, leads)
+        parameters = [link.parameters for link in self.links.values()]
+        self.platform = Platform(physical, leads, parameters=parameters)
         self.samples, self.u0 = self._initialize(net)
         self.y0 = np.concatenate([s.y for s in self.samples])
         self.tick = self.t_ns = self.elapsed_ns = 0

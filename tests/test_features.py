@@ -23,6 +23,7 @@ from hilrt.exit_status import ExitStatus
 from hilrt.models.two_mass import Mass1, Mass2
 from hilrt.reliability.causes import CAUSES
 from hilrt.session.run import RunOptions
+from hilrt.solver import Parameter
 from hilrt.step_log.signals import build_columns
 from tests.stepping import Stepping
 
@@ -87,8 +88,10 @@ def signals():
     """Endings of the names of a row's signals, of a session with everything that adds some."""
     one = Mass1()
     one.outputs = tuple(replace(port, min=-1e9) for port in one.outputs)
+    two = Mass2()
+    two.parameters = (Parameter("k", default=1.0, min=1.0, max=2.0),)
     session = Stepping(
-        {"one": one, "two": Mass2()},
+        {"one": one, "two": two},
         master={
             "step": 1e-3,
             "extrapolation": {"order": 2},
@@ -105,11 +108,13 @@ def signals():
             {"name": "kick", "input": "two.force", "segments": [{"shape": "hold", "value": 1.0}]}
         ],
         faults=[{"name": "frozen", "kind": "stuck", "output": "two.x"}],
+        monitor={"adjust": {"parameters.two.k": {"min": 1.0, "max": 2.0}}},
     )
     for topic, columns in build_columns(session.numerics).items():
         for column in columns:
             name = re.sub(r"^(one|two)\.\w+", "PORT", column.signal.name)
             name = re.sub(r"^(one|two):", "SUBSYSTEM:", name)
+            name = re.sub(r"^parameter:[\w.]+", "parameter:SUBSYSTEM.NAME", name)
             name = re.sub(r"^fault:\w+", "fault:NAME", name)
             name = re.sub(r"^(flags?):\w+", r"\1:CAUSE", name)
             yield f"{topic}/{re.sub(r'^spring:', 'BOND:', name)}"

@@ -88,7 +88,7 @@ class InProcessLink(Link, Probes):
         self.inputs, self.outputs = self._hosted.inputs, self._hosted.outputs
         self.probes, self.rewinds = self, self if self._hosted.can_go_back else None
         self.tells_events = solver.tells_events
-        self.findings = self._hosted.findings
+        self.findings, self.parameters = self._hosted.findings, self._hosted.parameters
 
     async def initialize(self, t0: float, u0: Floats) -> Sample:
         """See `Link.initialize`; the solver runs here and now, whatever time it takes."""
@@ -124,6 +124,13 @@ class InProcessLink(Link, Probes):
         """See `Probes.renewed_model`."""
         try:
             return renew_linear_model(self._hosted, t, u, h)
+        except SolverError as error:
+            raise self._lose(error) from error
+
+    def set_parameter(self, name: str, value: float) -> str:
+        """See `Link.set_parameter`; the solver stands between two steps."""
+        try:
+            return self._hosted.set_parameter(name, value)
         except SolverError as error:
             raise self._lose(error) from error
 

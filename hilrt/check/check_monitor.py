@@ -19,6 +19,7 @@ from hilrt.monitor.operator_commands import ACTIONS
 from hilrt.peers.addresses import is_number, is_port
 from hilrt.record.messages import Limit, Topic, Trigger
 from hilrt.reliability.causes import CAUSES
+from hilrt.step.changes import PARAMETERS
 from hilrt.tables.network import OPERATED
 
 #: Numbers that operators may be allowed to adjust: of ``[reliability]``, and of a bond's
@@ -48,6 +49,8 @@ def check_monitor(topology: Topology, findings: Findings) -> None:
         value = f"{bounds.min:g} … {bounds.max:g}"
         if name.startswith(OPERATED):
             _check_operated(topology, name, bounds, findings)
+        elif name.startswith(f"{PARAMETERS}."):
+            _check_parameter(topology, name, bounds, findings)
         elif name in faults:
             if not 0.0 <= bounds.min <= bounds.max <= 1.0:
                 remedy = "give { min = 0, max = 1 }"
@@ -61,6 +64,17 @@ def check_monitor(topology: Topology, findings: Findings) -> None:
             findings.error(
                 "monitor.adjust", name, value, "would flag everything at 0", "give a min above 0"
             )
+
+
+def _check_parameter(topology: Topology, name: str, bounds: Adjustable, findings: Findings) -> None:
+    """A parameter of a subsystem; whether there is one is known when it has been made."""
+    subsystem = name.split(".")[1]
+    if subsystem not in topology.tables.subsystems:
+        text = f"there is no subsystem {subsystem!r}{nearest(subsystem, topology.ports)}"
+        findings.error("monitor.adjust", name, None, text, "")
+    if bounds.min > bounds.max:
+        value = f"{bounds.min:g} … {bounds.max:g}"
+        findings.error("monitor.adjust", name, value, "is no range", "give min <= max")
 
 
 def _check_operated(topology: Topology, name: str, bounds: Adjustable, findings: Findings) -> None:

@@ -179,8 +179,10 @@ def correct_by_feedthrough(plan: Plan, state: State, given: StepInput) -> None:
     """Correct the session's outputs by feedthrough, into `outputs.y` of the model's state.
 
     The matrices belong to all connections: while something else drives an input that they count
-    with, nothing is corrected.
+    with, nothing is corrected. Nor is it after a parameter of a subsystem has changed.
     """
+    if state.session[0].reparametrised:
+        return
     count, now = plan.session[0].coefficients, given.session[0].t
     for k in range(len(plan.model.feedthrough)):
         part = plan.model.feedthrough[k]

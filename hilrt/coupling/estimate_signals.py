@@ -53,6 +53,8 @@ def estimate_signals(plan: Plan, state: State, given: StepInput) -> None:
         out.error_square += out.error * out.error * elapsed
         if high == 0.0:
             out.estimated_error = 0.0
+        elif plan.outputs[i].followed and state.session[0].reparametrised:
+            out.estimated_error = math.nan  # by answers that are no longer those of the system
         elif not (math.isfinite(share) and math.isfinite(out.error)):
             out.estimated_error = math.nan
         elif plan.outputs[i].followed:

@@ -75,6 +75,8 @@ def start_outputs(plan: Plan, state: State, given: StepInput) -> None:
         out.late_square_moment += since * since * away * away * given.session[0].elapsed
     for k in range(len(plan.direct)):
         answer = plan.direct[k]
+        if state.subsystems[plan.outputs[answer.output].subsystem].reparametrised:
+            continue
         u = state.inputs[answer.input]
         jump = value_at(u.polynomial, count, t - u.t0) - value_at(
             u.previous, count, t - u.previous_t0

@@ -123,6 +123,10 @@ class Exchange:
         self.reports = Reports(self._carrier, self.links)
         self.times_of = self._inboxes.times_of
         self._missed = MissedSamples(self.links, self._table, self.reports)
+        of_name = {link.name: link for link in self.links}
+        numerics.changes.set_parameter = lambda name, key, value: of_name[name].set_parameter(
+            key, value
+        )
         self._waiter: Waiter | None = None
         self._next_ns = 0
         self.rest_ns = 0

@@ -20,7 +20,7 @@ from hilrt.fmu.variables import (
     start_outside,
     starts_of,
 )
-from hilrt.solver import Port
+from hilrt.solver import Parameter, Port
 
 _MOST_ELEMENTS = 1_000_000  # a larger array is taken as a wrong size, and would fill the memory
 #: Remarks of one kind about one FMU; more are only counted.
@@ -251,3 +251,19 @@ def _make_port(
         size=size,
         description=variable.description or "",
     )
+
+
+def tunable_parameters(fmu: Fmu, start: Mapping[str, Any]) -> tuple[Parameter, ...]:
+    """Numbers that may be set between two steps, with their values in `start`, or their own."""
+    found = []
+    for variable in fmu.named("parameter"):
+        numeric = variable.type in NUMERIC and variable.type != "Clock"
+        if variable.variability != "tunable" or not numeric or size_of(variable, start) != 1:
+            continue
+        low, high = bounds_of(fmu.major, variable)
+        given = start.get(variable.name, starts_of(variable)[0])
+        default = min(max(float(given), low), high)
+        unit = unit_of(fmu, variable)
+        text = variable.description or ""
+        found.append(Parameter(variable.name, unit, default, low, high, text))
+    return tuple(found)

@@ -18,7 +18,7 @@ from hilrt.fmu.derivatives import along, held_jacobian, linearise, partial
 from hilrt.fmu.description import Fmu, read_fmu
 from hilrt.fmu.driven_clocks import not_driven
 from hilrt.fmu.fmu_options import FmuOptions, together_with, wrong_times
-from hilrt.fmu.fmu_ports import select, unsupported_variables
+from hilrt.fmu.fmu_ports import select, tunable_parameters, unsupported_variables
 from hilrt.fmu.instance import (
     Experiment,
     FmuError,
@@ -30,7 +30,7 @@ from hilrt.fmu.instance import (
 from hilrt.fmu.load_instance import load
 from hilrt.fmu.start_values import wrong_starts
 from hilrt.fmu.trial import FmuTrial, try_out
-from hilrt.fmu.variables import CONTINUOUS, flows, size_of
+from hilrt.fmu.variables import CONTINUOUS, flows, size_of, typed
 from hilrt.link import FINDINGS, LinearModel
 from hilrt.solver import Floats, InputPolynomial, Sample, Solver
 
@@ -98,6 +98,7 @@ class FmuSolver(Solver):
             and not (self._hands_on or options.end_inputs or self._order_out)
             and not (options.input_derivatives and self.fmu.interface.providesIntermediateUpdate)
         )
+        self.parameters = tunable_parameters(self.fmu, chosen.start)
         self._instance: Instance | None = None
         self._running = False
         self._length: float | None = None
@@ -152,6 +153,15 @@ class FmuSolver(Solver):
             self._running = True
             self._instance.exit_initialization()
         return self._instance
+
+    def set_parameter(self, name: str, value: float) -> None:
+        """Set a tunable parameter between two steps; `ValueError` where the FMU refuses it."""
+        instance = self._ready()
+        wanted = typed(self.fmu.major, self.fmu.variables[name], value)
+        try:
+            instance.set_start({name: wanted})
+        except FmuError as error:
+            raise ValueError(str(error)) from error
 
     def stop(self, reason: str) -> None:
         """Terminate and free the FMU."""

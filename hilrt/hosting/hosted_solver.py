@@ -6,6 +6,7 @@ Shared by the solver process and the in-process link, so that a solver behaves t
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import math
 import time
@@ -14,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from hilrt.config.from_toml import nearest
 from hilrt.coupling.jacobian import probe_jacobian, probe_response
 from hilrt.errors import SolverError
 from hilrt.hosting.import_module import describe
-from hilrt.solver import Floats, InputPolynomial, Sample, Solver
+from hilrt.solver import Floats, InputPolynomial, Parameter, Sample, Solver
 
 _FLOAT64 = np.dtype(np.float64)
 #: Times are compared to within this, s.
@@ -52,6 +54,7 @@ class HostedSolver:
         self.n_outputs = sum(port.size for port in self.outputs)
         self._y_shape = (self.n_outputs,)
         self._stopped = False
+        self._t = 0.0
         self.initialized = False
         self.keeps = False
         self._before: tuple[Any, float, Floats] | None = None
@@ -60,6 +63,17 @@ class HostedSolver:
     def can_go_back(self) -> bool:
         """Whether a step can be undone and made again, shorter."""
         return self.solver.can_restore() and self.solver.any_step
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The solver's, with the values that their attributes have as defaults."""
+        found = []
+        for parameter in self.solver.parameters:
+            value = getattr(self.solver, parameter.name, parameter.default)
+            if isinstance(value, (int, float)) and parameter.min <= value <= parameter.max:
+                parameter = dataclasses.replace(parameter, default=float(value))
+            found.append(parameter)
+        return tuple(found)
 
     @property
     def findings(self) -> list[str]:
@@ -94,6 +108,7 @@ class HostedSolver:
         except (Exception, SystemExit) as error:
             raise self._failure("advance", t, error) from error
         compute_us = (time.perf_counter_ns() - start_ns) * 1e-3
+        self._t = t + h
         sample = self._checked(sample, "advance", t, t + h)
         if not sample.compute_us:
             sample.compute_us = compute_us
@@ -140,6 +155,24 @@ class HostedSolver:
         return probe_response(
             self.solver, lambda t, h, c: self.advance(t, h, c).y, t, h, u, direction
         )
+
+    def set_parameter(self, name: str, value: float) -> str:
+        """Change a parameter; why the solver refuses it, or an empty text.
+
+        `SolverError` for anything but a refusal that it raises.
+        """
+        known = {parameter.name: parameter for parameter in self.solver.parameters}
+        if name not in known:
+            return f"there is no parameter {name!r}{nearest(name, known)}"
+        low, high = known[name].min, known[name].max
+        if not low <= value <= high:
+            return f"{value:g} is outside {low:g} to {high:g}"
+        with self._named("set_parameter", self._t):
+            try:
+                self.solver.set_parameter(name, value)
+            except ValueError as error:
+                return str(error) or "the solver refused it"
+        return ""
 
     def stop(self, reason: str) -> None:
         """Let the solver release what it holds, once; what it raises is only logged."""

@@ -16,7 +16,7 @@ import msgspec
 from hilrt.config.from_toml import nearest, wrong_type
 from hilrt.errors import ConfigError
 from hilrt.hosting.import_module import describe, import_module
-from hilrt.solver import Port, Solver
+from hilrt.solver import Parameter, Port, Solver
 
 log = logging.getLogger("hilrt.solver")
 
@@ -99,6 +99,11 @@ def _check_ports(solver: Solver, target: str) -> None:
         counts = Counter(port.name for port in ports)
         for name in sorted(name for name, count in counts.items() if count > 1):
             problems.append(f"{target}: {kind} has {name!r} twice; rename one")
+    parameters = solver.parameters
+    if not isinstance(parameters, Sequence) or not all(
+        isinstance(parameter, Parameter) for parameter in parameters
+    ):
+        problems.append(f"{target}: parameters is {parameters!r}; make it of hilrt.Parameter")
     if not problems:
         input_names = dict.fromkeys(port.name for port in inputs)
         for port in outputs:

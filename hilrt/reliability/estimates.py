@@ -129,7 +129,10 @@ def estimates(network: Network, plan: Plan, state: State) -> dict[str, Estimate]
     outputs = state.outputs[coupled]
     how = how_estimated(plan, moved=bool(state.session["sensitivities_moved"][0]))
     spread = np.maximum(*spreads(outputs))
-    if unknown := _unknown(network, state.inputs, inputs):
+    unknown = _unknown(network, state.inputs, inputs)
+    if how != GAIN_RANGE:
+        unknown = unknown or _reparametrised(network, state)
+    if unknown:
         value, how = np.full(len(coupled), np.nan), f"unknown: {unknown}"
     elif how == GAIN_RANGE:
         bonds = [bond.share for bond in bond_errors(network, plan, state).values()]
@@ -215,6 +218,15 @@ def _unknown(network: Network, ports: Table, inputs: Ints) -> str:
     if not len(never):
         return ""
     return f"{network.inputs.names[never[0]]} was never held against its sources"
+
+
+def _reparametrised(network: Network, state: State) -> str:
+    """Why what was probed no longer holds; empty if it does."""
+    changed = np.flatnonzero(state.subsystems["reparametrised"])
+    if not len(changed):
+        return ""
+    name = network.subsystems[changed[0]]
+    return f"a parameter of {name} was changed while it ran, after its answers had been probed"
 
 
 def _accumulated(network: Network, plan: Plan, state: State) -> Floats:

@@ -63,7 +63,7 @@ def stage_of(name: str) -> int:
     """Number of the stage that decides a signal; the number of stages if none does."""
     if name.startswith(STAGES[-1][1]):
         return len(STAGES) - 1
-    if name.startswith("fault:"):
+    if name.startswith(("fault:", "parameter:")):
         return 0
     for number, (_, marks) in enumerate(STAGES[:-1]):
         for mark in marks:

@@ -127,6 +127,7 @@ def rebuild(
             verification=_verification(facts, network, recorded.where, changed),
             sensitivities=_sensitivities(facts, network, recorded.where, changed),
             findings=[s.findings for s in subsystems],
+            parameters=[s.parameters for s in subsystems],
         ),
         y0,
         u0,

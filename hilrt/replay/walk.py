@@ -14,7 +14,6 @@ from hilrt.record.messages import ADJUSTMENTS, JACOBIANS, SENSITIVITIES, SNAPSHO
 from hilrt.record.reader import Aside
 from hilrt.replay.recorded_steps import RecordedSteps, RowChunk, StepInputs
 from hilrt.solver import Floats
-from hilrt.step.changes import Changes
 from hilrt.step.numerics import Numerics
 from hilrt.step_log.signals import RowWriter, build_topics
 from hilrt.step_log.snapshot import StateBytes
@@ -50,8 +49,7 @@ class Engine:
         channels = table(CHANNELS, len(numerics.network.subsystems))
         self._writer = RowWriter(numerics, channels, self._row)
         self.memory = StateBytes(numerics.state)
-        names = [fault.name for fault in numerics.faults]
-        self.changes = Changes(numerics.network, numerics.plan.drives["input"], names)
+        self.changes = numerics.new_changes()
         self._renewed = numerics.given.session["renewed"]
         self._gamma: Floats | None = None
         self._answers: tuple[float, float, list[float]] | None = None

@@ -170,6 +170,7 @@ async def assemble(
             network, tables, links, u0, References(tables, links).try_out, renews
         ),
         findings=[link.findings for link in links],
+        parameters=[link.parameters for link in links],
     )
     numerics = build_numerics(
         network, tables, platform, y0, u0, shadow=shadow, model=model, columns=columns

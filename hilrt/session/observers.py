@@ -118,6 +118,7 @@ class FlagObserver(Observer):
         self._degradation.on_change = on_degraded
         self._moved = numerics.state.session["moved"]
         self._turned = numerics.state.session["turned"]
+        self._outcomes = numerics.changes.outcomes
         self._faults_turned = numerics.state.session["faults_turned"]
 
     def stepped(self, turn: Turn) -> None:
@@ -131,6 +132,10 @@ class FlagObserver(Observer):
         if self._faults_turned[0]:
             for where, text in fault_changes(self._numerics)[:CHANGES_PER_TICK]:
                 self._feed.event(t_ns, "info", "fault_injected", where, text)
+        if self._outcomes:
+            for level, cause, where, text in self._outcomes:
+                self._feed.event(t_ns, level, cause, where, text)
+            self._outcomes.clear()
         self._degradation.look(t_ns)
 
     def _report_flags(self, t_ns: int) -> None:

@@ -1,10 +1,18 @@
-"""Stage: changes of thresholds, bonds, inputs and faults by an operator, and sensitivities."""
+"""Stage: what operators change, of bonds, inputs, faults and parameters; and sensitivities."""
 
 from __future__ import annotations
 
 from hilrt.compilation.compiled import compiled, stage
 from hilrt.coupling.inject_faults import BEGUN, ENDED
-from hilrt.tables.given import BOND_SETTINGS, FAULT_SETTINGS, INPUT_SETTINGS, THRESHOLDS, StepInput
+from hilrt.coupling.regression import forget
+from hilrt.coupling.trust import LEARNING
+from hilrt.tables.given import (
+    BOND_SETTINGS,
+    FAULT_SETTINGS,
+    INPUT_SETTINGS,
+    THRESHOLDS,
+    StepInput,
+)
 from hilrt.tables.plan import Plan
 from hilrt.tables.record import Table
 from hilrt.tables.state import State
@@ -22,6 +30,7 @@ TAKE = len(BOND_SETTINGS) + INPUT_SETTINGS.index("take")
 GIVE_BACK = len(BOND_SETTINGS) + INPUT_SETTINGS.index("give_back")
 _FAULTS = len(BOND_SETTINGS) + len(INPUT_SETTINGS)
 INJECT, CLEAR, RELEASE = range(_FAULTS, _FAULTS + len(FAULT_SETTINGS))
+PARAMETER = _FAULTS + len(FAULT_SETTINGS)
 
 #: Sensitivities that pass on what differs by less than that share are the same, but for rounding.
 MOVED = 0.02
@@ -53,11 +62,43 @@ def apply_changes(plan: Plan, state: State, given: StepInput) -> None:
             state.faults[change.row].operated = ENDED
         elif change.what == RELEASE:
             state.faults[change.row].operated = 0
+        elif change.what == PARAMETER:
+            state.parameters[change.row].value = change.value
+            withdraw(plan, state, plan.parameters[change.row].subsystem)
+            withdrawn = True
     if given.session[0].answers_renewed:
         for k in range(len(state.answers)):
             state.answers[k].factor = given.answers[k]
         if given.session[0].answers_change > MOVED:
             state.session[0].sensitivities_moved = 1
+        if not withdrawn:  # else they are of the model before
+            state.session[0].reparametrised = 0
+            for s in range(len(state.subsystems)):
+                state.subsystems[s].reparametrised = 0
+
+
+@stage
+def withdraw(plan: Plan, state: State, s: int) -> None:
+    """Use nothing more that was found out of subsystem `s` before a parameter of it changed.
+
+    Its Jacobian is zero until it is renewed, or identified anew.
+    """
+    state.subsystems[s].reparametrised = 1
+    state.session[0].reparametrised = 1
+    own, gamma = plan.subsystems[s], state.model.gamma
+    for m in range(len(gamma)):
+        for i in range(own.first_output, own.first_output + own.outputs):
+            for u in range(own.first_input, own.first_input + own.inputs):
+                gamma[m, i, u] = 0.0
+    state.model.session[0].prepared = 0
+    regressions, learning = plan.model.regressions, state.model.learning
+    for r in range(len(regressions)):
+        at, memory = regressions[r], learning.regressions[r]
+        if at.subsystem == s:
+            memory.judged = memory.given = 0
+            for i in range(at.first_output, at.first_output + at.outputs):
+                learning.outputs[i].reason, learning.outputs[i].passed = LEARNING, 0
+            forget(at, learning, state.model.work, r, plan.model.weight[r])
 
 
 @compiled

@@ -17,7 +17,7 @@ from hilrt.link import FINDINGS
 from hilrt.reliability.alarms import AlarmNames, alarm_rows, fill_alarms
 from hilrt.reliability.checks import CheckNames, check_rows, fill_checks
 from hilrt.reliability.estimates import GAIN_RANGE, HIGH_ENDS, how_estimated
-from hilrt.solver import Floats
+from hilrt.solver import Floats, Parameter
 from hilrt.step.fill_controls import fill_controls
 from hilrt.step.fill_faults import alteration_rows, check_allowed, fill_faults
 from hilrt.step.fill_ranges import fill_ranges
@@ -41,7 +41,7 @@ class Platform(NamedTuple):
 
     `physical`: benches and what else runs by itself; `lead`: actuation delay, s; `verification`:
     what was found of the bonds' corrections, if it was looked for; `sensitivities`: how the
-    coupled system answers to disturbances, likewise; `findings`: those of each link.
+    coupled system answers to disturbances, likewise; `findings`, `parameters`: those of each link.
     """
 
     physical: Bools
@@ -49,6 +49,7 @@ class Platform(NamedTuple):
     verification: Verification | None = None
     sensitivities: Sensitivities | None = None
     findings: Sequence[Sequence[str]] = ()
+    parameters: Sequence[Sequence[Parameter]] = ()
 
 
 def build_plan(
@@ -130,6 +131,7 @@ def _size_tables(
         **stimuli._asdict(),
         faults=table(rows.FAULTS, 0),
         alterations=table(rows.ALTERATIONS, 0),
+        parameters=table(rows.PARAMETERS, 0),
         bonds=table(rows.BONDS, len(bonds)),
         elements=table(rows.ELEMENTS, len(bonds.effort)),
         summands=table(rows.SUMMANDS, len(bonds.more)),

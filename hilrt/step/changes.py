@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
+from hilrt.config.from_toml import nearest
+from hilrt.config.structs import Session
+from hilrt.errors import ConfigError
+from hilrt.record.messages import Level
+from hilrt.solver import Parameter
 from hilrt.tables.given import (
     BOND_SETTINGS,
     CHANGES,
@@ -21,6 +26,22 @@ from hilrt.tables.state import State
 #: Table of the session file whose entries an operator may begin and end.
 FAULTS: Final = "faults"
 _FIRST_OF_FAULTS: Final = len(BOND_SETTINGS) + len(INPUT_SETTINGS)
+#: Likewise that of the subsystems.
+PARAMETERS: Final = "parameters"
+_PARAMETER: Final = _FIRST_OF_FAULTS + len(FAULT_SETTINGS)
+
+
+class OwnParameter(NamedTuple):
+    """A parameter that may change, with the number and the name of its subsystem."""
+
+    s: int
+    subsystem: str
+    parameter: Parameter
+
+    @property
+    def name(self) -> str:
+        """``subsystem.parameter``."""
+        return f"{self.subsystem}.{self.parameter.name}"
 
 
 class Changes:
@@ -29,8 +50,9 @@ class Changes:
     An operator's are ``reliability.KEY``, ``bonds.NAME.cap``, ``bonds.NAME.cap_abs``,
     ``bonds.NAME.share``, and ``inputs.SUBSYSTEM.PORT``: a value takes the input, so that the
     operator drives it, and NaN gives it back; and ``faults.NAME``: 1 begins it, 0 ends it, NaN
-    leaves it to its times and conditions. ``bonds.NAME.contradicted`` is what a trial of the
-    bond's correction found while the session runs. A change acts at the next cut, as part of what
+    leaves it to its times and conditions; and ``parameters.SUBSYSTEM.NAME``.
+    ``bonds.NAME.contradicted`` is what a trial of the bond's correction found while the session
+    runs. A change acts at the next cut, as part of what
     the step is given.
 
     Parameters
@@ -40,19 +62,32 @@ class Changes:
         Inputs on which more than connections may act, as in ``Plan.drives``.
     faults : sequence of str
         Names of the session's faults.
+    parameters : sequence of OwnParameter
+        As in ``Plan.parameters``.
 
     Attributes
     ----------
     pending : deque of (str, float)
         Number and its new value, oldest first.
+    set_parameter : callable
+        Told subsystem, name and value of a parameter before its change acts; the reason for which
+        it is refused, or an empty text.
+    outcomes : list of (str, str, str, str)
+        Level, cause, source and text of what became of parameters, for the log.
     """
 
     def __init__(
-        self, network: Network, driven: Sequence[int] = (), faults: Sequence[str] = ()
+        self,
+        network: Network,
+        driven: Sequence[int] = (),
+        faults: Sequence[str] = (),
+        parameters: Sequence[OwnParameter] = (),
     ) -> None:
         self._bonds = [bond.name for bond in network.bonds.tables]
         self._inputs = [network.inputs.names[i] for i in driven]
-        self._faults = list(faults)
+        self._faults, self._parameters = list(faults), list(parameters)
+        self.set_parameter: Callable[[str, str, float], str] = lambda subsystem, name, value: ""
+        self.outcomes: list[tuple[Level, str, str, str]] = []
         self.pending: deque[tuple[str, float]] = deque()
         self._acting = False
 
@@ -68,6 +103,8 @@ class Changes:
         what, row = self._address(number, 0.0)
         if row < 0:
             return float(state.session[THRESHOLDS[what]][0])
+        if what == _PARAMETER:
+            return float(state.parameters["value"][row])
         if what >= _FIRST_OF_FAULTS:
             return float(state.faults["active"][row])
         if what >= len(BOND_SETTINGS):
@@ -78,11 +115,29 @@ class Changes:
         """Put the changes that act at this cut into `given`: `CHANGES` at most, the oldest."""
         if not self.pending and not self._acting:
             return
-        count = min(len(self.pending), CHANGES)
-        given.session["changes"], self._acting = count, count > 0
-        for i in range(count):
+        count = 0
+        while self.pending and count < CHANGES:
             number, value = self.pending.popleft()
-            given.changes[i] = (*self._address(number, value), value)
+            what, row = self._address(number, value)
+            if what != _PARAMETER or self._is_set(row, value):
+                given.changes[count] = what, row, value
+                count += 1
+        given.session["changes"], self._acting = count, count > 0
+
+    def _is_set(self, row: int, value: float) -> bool:
+        """Whether a parameter was changed; what became of it is noted."""
+        own = self._parameters[row]
+        unit = f" {own.parameter.unit}" if own.parameter.unit else ""
+        text = f"parameter {own.name} = {value:g}{unit}"
+        refused = self.set_parameter(own.subsystem, own.parameter.name, value)
+        if refused:
+            text = f"{text} is refused: {refused}"
+            self.outcomes.append(("warning", "parameter_refused", own.subsystem, text))
+            return False
+        withdrawn = "what was probed or identified of it before is withdrawn"
+        text = f"{text} from now on; {withdrawn}"
+        self.outcomes.append(("info", "parameter_changed", own.subsystem, text))
+        return True
 
     def recorded(self, given: StepInput) -> list[tuple[str, float]]:
         """Changes that act at this cut, as the log has them."""
@@ -97,6 +152,9 @@ class Changes:
             setting = "give_back" if math.isnan(value) else "take"
             what = len(BOND_SETTINGS) + INPUT_SETTINGS.index(setting)
             return what, self._inputs.index(rest)
+        if table == PARAMETERS:
+            names = [own.name for own in self._parameters]
+            return _PARAMETER, names.index(rest)
         if table == FAULTS:
             setting = "release" if math.isnan(value) else "inject" if value else "clear"
             return _FIRST_OF_FAULTS + FAULT_SETTINGS.index(setting), self._faults.index(rest)
@@ -108,8 +166,46 @@ class Changes:
     def _number(self, what: int, row: int) -> str:
         if row < 0:
             return f"reliability.{THRESHOLDS[what]}"
+        if what == _PARAMETER:
+            return f"{PARAMETERS}.{self._parameters[row].name}"
         if what >= _FIRST_OF_FAULTS:
             return f"{FAULTS}.{self._faults[row]}"
         if what >= len(BOND_SETTINGS):
             return f"{OPERATED}{self._inputs[row]}"
         return f"bonds.{self._bonds[row]}.{BOND_SETTINGS[what]}"
+
+
+def own_parameters(
+    network: Network, tables: Session, known: Sequence[Sequence[Parameter]]
+) -> list[OwnParameter]:
+    """Parameters that ``[monitor.adjust]`` lists, in its order.
+
+    `known` has those of each subsystem.
+
+    Raises
+    ------
+    ConfigError
+        If a subsystem has none of that name, or if bounds are beyond its own.
+    """
+    there = {
+        own.name: own
+        for s, (subsystem, parameters) in enumerate(zip(network.subsystems, known, strict=False))
+        for own in (OwnParameter(s, subsystem, parameter) for parameter in parameters)
+    }
+    found, problems = [], []
+    for key, bounds in tables.monitor.adjust.items():
+        table, _, name = key.partition(".")
+        if table != PARAMETERS:
+            continue
+        where = f"[monitor.adjust] {key!r}"
+        if name not in there:
+            problems.append(f"{where}: there is no such parameter{nearest(name, there)}")
+            continue
+        own, parameter = there[name], there[name].parameter
+        if not parameter.min <= bounds.min <= bounds.max <= parameter.max:
+            text = f"{bounds.min:g} to {bounds.max:g} is not within {parameter.min:g} to"
+            problems.append(f"{where}: {text} {parameter.max:g}, which its subsystem allows")
+        found.append(own)
+    if problems:
+        raise ConfigError(problems)
+    return found

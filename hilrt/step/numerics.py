@@ -11,15 +11,15 @@ from hilrt.reliability.alarms import AlarmNames
 from hilrt.reliability.checks import CheckNames
 from hilrt.solver import Floats
 from hilrt.step.build_plan import Platform, build_plan
-from hilrt.step.changes import Changes
+from hilrt.step.changes import Changes, OwnParameter, own_parameters
 from hilrt.step.fill_stimuli import stimulus_order
 from hilrt.step.load_step import bind_assess, bind_macro_step, load_step
 from hilrt.step.start_state import start_state
 from hilrt.tables.given import StepInput, empty_input, empty_slack
 from hilrt.tables.model import Model
 from hilrt.tables.network import Network
-from hilrt.tables.plan import Plan
-from hilrt.tables.record import Table
+from hilrt.tables.plan import PARAMETERS, Plan
+from hilrt.tables.record import Table, table
 from hilrt.tables.state import State
 
 
@@ -36,6 +36,8 @@ class Numerics:
         Names of the stimuli, by their rows.
     faults : sequence of FaultTable
         Of the session file, by their rows.
+    parameters : sequence of OwnParameter
+        That may change, by their rows.
     columns : list of ndarray, shape (n, 2)
         Columns of files that stimuli consist of.
     changes : Changes
@@ -50,19 +52,25 @@ class Numerics:
         alarms: AlarmNames,
         state: State,
         faults: Sequence[FaultTable] = (),
+        parameters: Sequence[OwnParameter] = (),
     ) -> None:
         self.network, self.checks, self.alarms = network, checks, alarms
         self._plan, self._state = plan, state
         sizes = len(plan.subsystems), len(plan.outputs), len(plan.inputs)
         self._given = empty_input(*sizes, state.model.gamma.shape, len(state.answers))
         self._slack: Table = empty_slack()
-        self.changes = Changes(network, plan.drives["input"], [fault.name for fault in faults])
+        self.faults, self.parameters = faults, parameters
+        self.changes = self.new_changes()
         self.stimuli: list[str] = []
-        self.faults = faults
         self.columns: list[Floats] = []
         self._h_next = state.session["h_next"]
         self._macro_step: Callable[[], None] = self._load_and_step
         self._assess: Callable[[], None] = self._load_and_assess
+
+    def new_changes(self) -> Changes:
+        """Changes of this session's numbers, of which none waits."""
+        names = [fault.name for fault in self.faults]
+        return Changes(self.network, self.plan.drives["input"], names, self.parameters)
 
     @property
     def plan(self) -> Plan:
@@ -150,6 +158,7 @@ def build_numerics(
     if known is not None and tables.master.step_control.method != "fixed":
         known = known.without_loop()  # whose answers are those of one step
         platform = platform._replace(sensitivities=known)
+    parameters = own_parameters(network, tables, platform.parameters)
     plan, checks, alarms = build_plan(
         network,
         tables,
@@ -159,11 +168,14 @@ def build_numerics(
         model=None if model is None else model.plan,
         columns=columns,
     )
+    plan = plan._replace(parameters=table(PARAMETERS, len(parameters)))
+    plan.parameters["subsystem"] = [own.s for own in parameters]
     remembered = None if model is None else model.state
     state = start_state(plan, network, tables.reliability, y0, u0, program, remembered)
     if known is not None:
         state.answers["factor"] = known.factors()
-    numerics = Numerics(network, plan, checks, alarms, state, tables.faults)
+    state.parameters["value"] = [own.parameter.default for own in parameters]
+    numerics = Numerics(network, plan, checks, alarms, state, tables.faults, parameters)
     numerics.columns = list(columns)
     numerics.stimuli = [tables.stimuli[k].name for k in stimulus_order(network, tables)]
     return numerics

@@ -50,6 +50,7 @@ def start_state(
         stimuli=table(rows.STIMULI, len(plan.stimuli)),
         faults=table(rows.FAULTS, len(plan.faults)),
         alterations=table(rows.ALTERATIONS, len(plan.alterations)),
+        parameters=table(rows.PARAMETERS, len(plan.parameters)),
         bonds=table(rows.BONDS, len(plan.bonds)),
         elements=table(rows.ELEMENTS, len(plan.elements)),
         errors=table(rows.ERRORS, plan.session[0].error_states),

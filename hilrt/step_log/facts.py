@@ -23,7 +23,7 @@ from hilrt.errors import RecordError
 from hilrt.files.formats import NOT_MSGPACK
 from hilrt.link import Link
 from hilrt.record.messages import Attachment
-from hilrt.solver import Floats, Port, Ports, Sample
+from hilrt.solver import Floats, Parameter, Port, Ports, Sample
 from hilrt.step.numerics import Numerics
 from hilrt.step_log.snapshot import layout_version, other_version
 from hilrt.tables.plan import Plan
@@ -49,6 +49,7 @@ class SubsystemFacts(msgspec.Struct):
     physical: bool
     lead: float
     findings: list[str] = []
+    parameters: list[Parameter] = []
 
     def ports(self) -> Ports:
         """The ports, as a link has them."""
@@ -115,6 +116,7 @@ def collect_facts(
                 link.physical,
                 link.actuation_delay,
                 list(link.findings),
+                list(link.parameters),
             )
             for link in links
         },

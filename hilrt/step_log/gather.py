@@ -31,6 +31,7 @@ TABLES: Final = (
     "state.inputs",
     "state.drives",
     "state.faults",
+    "state.parameters",
     "state.bonds",
     "state.causes",
     "channels",

@@ -128,6 +128,7 @@ def build_columns(numerics: Numerics) -> dict[str, list[Column]]:
         "realised": _ports(inputs, ":realised", TablePlace("given.inputs", "realised")),
         **sources,
         **_faults(numerics),
+        **_parameters(numerics),
         "defects": _ports(inputs, ":connection_defect", TablePlace("state.inputs", "defect"))
         + _ports(outputs, ":output_defect", TablePlace("state.outputs", "defect")),
         "errors": _errors(outputs, inputs, plan),
@@ -261,6 +262,18 @@ def _faults(numerics: Numerics) -> dict[str, list[Column]]:
             for place in altered
         ]
     }
+
+
+def _parameters(numerics: Numerics) -> dict[str, list[Column]]:
+    """Values of the parameters that may change."""
+    columns = [
+        Column(
+            Signal(f"parameter:{own.name}", own.parameter.unit),
+            TablePlace("state.parameters", "value", k),
+        )
+        for k, own in enumerate(numerics.parameters)
+    ]
+    return {"parameters": columns} if columns else {}
 
 
 def _ranges(outputs: Side, plan: Plan) -> list[Column]:

@@ -23,6 +23,8 @@ BOND_SETTINGS: Final = ("cap", "cap_abs", "share", "contradicted")
 INPUT_SETTINGS: Final = ("take", "give_back")
 #: Of a fault, counted on from those; `release` leaves it to its times and conditions.
 FAULT_SETTINGS: Final = ("inject", "clear", "release")
+#: Likewise of a subsystem, from those on.
+PARAMETER_SETTINGS: Final = ("parameter",)
 #: Changes of one tick; further ones wait for the next.
 CHANGES: Final = 8
 
@@ -80,7 +82,7 @@ INPUTS: Final = np.dtype(
         ("realised", "f8"),  # what a bench made of it; NaN where it is not measured
     ]
 )
-#: A change: a threshold (`row` -1), a setting of the bond, drive or fault `row`.
+#: A change: a threshold (`row` -1), a setting of the bond, drive, fault or parameter `row`.
 CHANGE: Final = np.dtype([("what", "i8"), ("row", "i8"), ("value", "f8")])
 
 #: One record: the second recorded input, known only after the dispatch.

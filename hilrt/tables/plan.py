@@ -231,6 +231,8 @@ SEGMENTS: Final = np.dtype(
 POINTS: Final = np.dtype([("t", "f8"), ("y", "f8")])
 #: Outputs in which a jump of an input shows at once, and after how many of their points.
 JUMPS: Final = np.dtype([("output", "i8"), ("after", "i8")])
+#: Of subsystems, which an operator may change.
+PARAMETERS: Final = np.dtype([("subsystem", "i8")])
 BONDS: Final = np.dtype(
     [
         ("first", "i8"),  # element
@@ -317,6 +319,7 @@ class Plan(NamedTuple):
     jumps: Table
     faults: Table
     alterations: Table
+    parameters: Table
     bonds: Table
     elements: Table
     summands: Table

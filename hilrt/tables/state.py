@@ -28,6 +28,7 @@ SESSION: Final = np.dtype(
         ("alarm_level", "i8"),  # of the gravest active alarm's action, or of a divergence; or -1
         ("moved", "i8"),  # flags that moved in the last assessment
         ("turned", "i8"),  # sources of inputs, and stimuli, that changed at this point
+        ("reparametrised", "i8"),  # a subsystem is: what was probed before is withdrawn
         ("faults_turned", "i8"),  # faults that began or ended at this point
         ("sensitivities_moved", "i8"),  # those renewed were others than those before, once
         ("part", "i8"),  # newest part of the window
@@ -60,6 +61,7 @@ SUBSYSTEMS: Final = np.dtype(
         ("t_start", "f8"),  # of the interval that it is dispatched with, s
         ("h", "f8"),  # length of the interval, s
         ("dispatch", "i8"),  # gets its inputs at this tick
+        ("reparametrised", "i8"),  # a parameter of it was changed while it ran
         ("silent", "f8"),  # how long it has been late without any sample, s
     ]
 )
@@ -249,6 +251,7 @@ STIMULI: Final = np.dtype(
         ("cosine", "f8", COEFFICIENTS),
     ]
 )
+PARAMETERS: Final = np.dtype([("value", "f8")])
 BONDS: Final = np.dtype(
     [
         ("cap", "f8"),  # of the correction, share of the effort; an operator may change it
@@ -367,6 +370,7 @@ class State(NamedTuple):
     stimuli: Table
     faults: Table
     alterations: Table
+    parameters: Table
     bonds: Table
     elements: Table
     errors: Table

@@ -1,4 +1,4 @@
-"""Sessions with faults: a replay makes every one again, an operator's included."""
+"""Sessions with faults and changed parameters: a replay makes every one again."""
 
 import numpy as np
 import pytest
@@ -45,8 +45,18 @@ def twenty():
     return "\n".join(texts)
 
 
+ADJUSTABLE = """
+[monitor.adjust."parameters.mass1.kc"]
+min = 50
+max = 200
+[monitor.adjust."parameters.mass2.k"]
+min = 500
+max = 2000
+"""
+
+
 class Operator(Observer):
-    """Begins and ends the faults that wait for it, five ticks after one another."""
+    """Begins and ends the faults that wait for it, one after another, and changes stiffnesses."""
 
     name = "operator"
 
@@ -57,16 +67,20 @@ class Operator(Observer):
         tick = turn.point.tick
         if tick % 5 == 0:
             self.changes.add(f"faults.f{4 * (tick // 5 % 5)}", float(tick // 25 % 2 == 0))
+        if tick % 18 == 9 and tick < 360:
+            own, value = ("mass1.kc", 51.0) if tick % 36 == 9 else ("mass2.k", 501.0)
+            self.changes.add(f"parameters.{own}", value + tick / 3.0)
 
 
 @pytest.fixture
 def session(tmp_path):
     path = tmp_path / "faulty.toml"
-    path.write_text((CONFIGS / "two_mass.toml").read_text() + twenty())
+    text = (CONFIGS / "two_mass.toml").read_text() + twenty() + ADJUSTABLE
+    path.write_text(text.replace("hilrt.models.two_mass:", "tests.adjustable_masses:"))
     return path
 
 
-def test_twenty_faults_are_made_again_bit_for_bit(session, tmp_path):
+def test_twenty_faults_and_twenty_parameter_changes_are_made_again_bit_for_bit(session, tmp_path):
     def watch(master):
         master.observers.present += (Operator(master.numerics.changes),)
 
@@ -78,6 +92,8 @@ def test_twenty_faults_are_made_again_bit_for_bit(session, tmp_path):
     acted = {k: int(np.nansum(log[f"fault:f{k}"])) for k in range(20)}
     assert min(acted.values()) > 10, acted
     assert acted[2] == 50
+    stiffness = np.diff(log["parameter:mass1.kc"]), np.diff(log["parameter:mass2.k"])
+    assert [np.count_nonzero(changes) for changes in stiffness] == [10, 10]
     assert np.any(log["mass2.x:faulted"][1:] != log["mass2.x"][1:])
 
 
