@@ -1,13 +1,16 @@
 """An FMU as a solver: its loops of direct feedthrough, its types, and its parameters."""
 
+import re
+
 import numpy as np
 import pytest
 
 import hilrt
 from hilrt import RunOptions
 from hilrt.errors import ConfigError
+from hilrt.hosting.hosted_solver import HostedSolver
 from tests.fmu.build import description, mass, needs_compiler, oscillator
-from tests.fmu.driving import fmu_solver, made, trace
+from tests.fmu.driving import STEP, STILL, fmu_solver, made, trace
 
 
 @needs_compiler
@@ -73,3 +76,30 @@ def test_every_type_travels(major):
 def test_a_wrong_parameter_is_named_with_the_nearest():
     with pytest.raises(ConfigError, match=r"did you mean 'model\.micro_step'"):
         fmu_solver(oscillator("pythonfmu", "Mass1"), params={"model.micro_stp": 1e-3})
+
+
+@needs_compiler
+@pytest.mark.parametrize("major", [2, 3])
+def test_tunable_parameters_change_between_two_steps(major):
+    """The force of a mass that does not move is ``-kc x2``; others are fixed before the start."""
+    text = description(major)
+    (tag,) = re.findall(r"<[^<>]*name=\"kc\"[^<>]*>", text)
+    xml = text.replace(tag, tag.replace('"fixed"', '"tunable" min="0" max="500"'))
+    if major == 2:  # bounds belong to the type
+        xml = text.replace(tag, tag.replace('"fixed"', '"tunable"'))
+    solver = fmu_solver(mass(major, xml=xml), params=STILL)
+    (parameter,) = solver.parameters
+    assert (parameter.name, parameter.unit, parameter.default) == ("kc", "N/m", 100.0)
+    hosted = HostedSolver(solver)
+    u = np.array([[0.5] + [0.0] * (hosted.n_inputs - 1)])
+    hosted.initialize(0.0, u[0])
+    force = [port.name for port in solver.outputs].index("force")
+    seen = [hosted.advance(0.0, STEP, u).y[force]]
+    assert hosted.set_parameter("kc", 40.0) == ""
+    seen.append(hosted.advance(STEP, STEP, u).y[force])
+    if major == 3:
+        assert hosted.set_parameter("kc", 600.0) == "600 is outside 0 to 500"
+    assert hosted.set_parameter("m", 2.0).startswith("there is no parameter 'm'")
+    seen.append(hosted.advance(2 * STEP, STEP, u).y[force])
+    hosted.stop("done")
+    np.testing.assert_allclose(seen, [-50.0, -20.0, -20.0], rtol=1e-10)
