@@ -39,6 +39,7 @@ MOVED = 0.02
 @stage
 def apply_changes(plan: Plan, state: State, given: StepInput) -> None:
     """Write this tick's changes, in their order, and renewed sensitivities into the state."""
+    withdrawn = False
     for k in range(given.session[0].changes):
         change = given.changes[k]
         if change.row < 0:
