@@ -15,13 +15,11 @@ import os
 import shutil
 import stat
 import tempfile
-import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from numba.core import caching
-
+from hilrt.compilation.numba_inside import cache_in_folder
 from hilrt.version import VERSION
 
 #: The only rooms with compiled functions.
@@ -40,81 +38,17 @@ PACKAGE = Path(__file__).parents[1]
 problems: list[str] = []
 
 log = logging.getLogger("hilrt.compilation.code_cache")
-#: It declares no types.
-_caching: Any = caching
-
-
-class _InOurFolder(caching.CompileResultCacheImpl):
-    """Takes no other folder where ours cannot be written."""
-
-    _locator_classes = caching.CompileResultCacheImpl._locator_classes[:1]
-
-
-class _UniqueNames(caching.IndexDataCacheFile):
-    """Files of one function, none of which another process overwrites.
-
-    numba numbers them from the index that it has read. Two processes that compile a function for
-    different types at once would choose the same number: the index of the one then names the code
-    of the other. With names of their own, at worst an entry is missing and compiled again.
-    """
-
-    def _data_name(self, number: int) -> str:
-        names: Any = super()
-        return cast(str, names._data_name(uuid.uuid4().int >> 64))
-
-
-class TolerantCache(caching.FunctionCache):
-    """numba's cache of one function; what it cannot read or write is compiled anew."""
-
-    _impl_class = _InOurFolder
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        _caching.FunctionCache.__init__(self, function)
-        own: Any = self
-        files: Any = _UniqueNames
-        stamp = own._impl.locator.get_source_stamp()
-        own._cache_file = files(own._cache_path, own._impl.filename_base, stamp)
-
-    def contains(self, signature: Any, target_context: Any) -> bool:
-        """Whether there is an entry for these types."""
-        own: Any = self
-        key = own._index_key(signature, target_context.codegen())
-        try:
-            return key in own._cache_file._load_index()
-        except Exception:  # as in `load_overload`, which says so
-            return False
-
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Compiled code of a signature, or None."""
-        try:
-            return _caching.FunctionCache.load_overload(self, sig, target_context)
-        except Exception as error:  # a file that was cut off raises whatever its bytes happen to be
-            _say_once(f"compiled code in {self.cache_path} cannot be read ({error}): made anew")
-            with contextlib.suppress(OSError):
-                _caching.FunctionCache.flush(self)
-            return None
-
-    def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep compiled code, if there is room."""
-        try:
-            _caching.FunctionCache.save_overload(self, sig, data)
-        except OSError as error:
-            _say_once(
-                f"compiled code cannot be kept in {self.cache_path} ({error.strerror}): every "
-                "start will take longer by compiling; make room there, or set XDG_CACHE_HOME"
-            )
 
 
 def cache_of(function: Callable[..., Any], folder: str | None) -> Any:
-    """The cache of one function in the folder that `numba.config.CACHE_DIR` names."""
+    """The cache of one function in the folder that `numba.config.CACHE_DIR` names; None if none."""
     if folder is None:
-        return _caching.NullCache()
+        return None
     try:
-        made: Callable[..., Any] = TolerantCache
-        return made(function)
+        return cache_in_folder(function, _say_once)
     except RuntimeError:  # a folder that was there before
         _say_once(f"{folder} can no longer be written: functions are compiled anew")
-        return _caching.NullCache()
+        return None
 
 
 @functools.cache

@@ -22,7 +22,7 @@ import numba
 import numpy as np
 
 from hilrt.compilation.code_cache import PACKAGE, ROOMS, cache_folder, cache_of
-from hilrt.compilation.numba_tables import Tables, difference
+from hilrt.compilation.numba_inside import Tables, code_for, difference, is_cached, jit
 
 #: It declares neither all of its options nor its settings.
 _numba: Any = numba
@@ -50,7 +50,7 @@ def stage(function: Function) -> Function:
     return _compile(function, forceinline=True)
 
 
-def _compile(function: Function, **options: bool) -> Function:
+def _compile(function: Function, *, forceinline: bool) -> Function:
     config = _numba.config
     if config.DISABLE_JIT:
         return function
@@ -60,11 +60,7 @@ def _compile(function: Function, **options: bool) -> Function:
     before, folder = config.CACHE_DIR, cache_folder()
     config.CACHE_DIR = folder or before
     try:
-        jit = _numba.njit(error_model="numpy", _nrt=False, no_cfunc_wrapper=True, **options)(
-            function
-        )
-        jit._cache = cache_of(function, folder)  # as with `cache=True`, which gives up on errors
-        return cast(Function, jit)
+        return cast(Function, jit(function, cache_of(function, folder), forceinline=forceinline))
     finally:
         config.CACHE_DIR = before
 
@@ -78,11 +74,8 @@ def entry_point(function: Callable[..., Any], *arguments: Any) -> Callable[..., 
     """
     if _numba.config.DISABLE_JIT:
         return interpreted(function)
-    dispatcher: Any = function
-    signature = tuple(_numba.typeof(argument) for argument in arguments)
     with rare_collections():
-        dispatcher.compile(signature)
-    return cast(Callable[..., Any], dispatcher.get_overload(signature))
+        return code_for(function, tuple(_numba.typeof(argument) for argument in arguments))
 
 
 def bound(
@@ -91,7 +84,7 @@ def bound(
     """`function` of these tables, which it keeps; called with numbers of the types of `numbers`.
 
     Tables are namedtuples of tables, or arrays. A namedtuple is one pointer
-    (`hilrt.compilation.numba_tables`). What becomes compiled code first decides on the types;
+    (`hilrt.compilation.numba_inside`). What becomes compiled code first decides on the types;
     others are refused here, as nothing looks at them later.
 
     Raises
@@ -121,8 +114,7 @@ def is_kept(function: Callable[..., Any], *tables: Any) -> bool:
         return True
     dispatcher: Any = function
     _, signature = _pointers(tables)
-    kept = getattr(dispatcher._cache, "contains", None)
-    return kept is None or bool(kept(signature, dispatcher.targetctx))
+    return is_cached(dispatcher, signature)
 
 
 def _pointers(arguments: tuple[Any, ...]) -> tuple[list[Any], tuple[Any, ...]]:

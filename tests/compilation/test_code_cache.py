@@ -9,8 +9,9 @@ import pytest
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 from hilrt.compilation import code_cache
-from hilrt.compilation.code_cache import TolerantCache, cache_folder
+from hilrt.compilation.code_cache import cache_folder
 from hilrt.compilation.compiled import compiled
+from hilrt.compilation.numba_inside import TolerantCache
 
 pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
 

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import NamedTuple
 
 import numba
 import numpy as np
 import pytest
 
+import hilrt
 from hilrt.compilation.compiled import bound, compiled
 from hilrt.tables.record import Table, table
 from tests.random_stages import build
 
+#: Imports and attributes that numba does not document.
+UNDOCUMENTED = re.compile(
+    r"import llvmlite|from llvmlite|numba\.(core|np|extending)\b|_nrt|\._cache\b|\.get_overload\("
+)
 ROWS = np.dtype([("value", "f8"), ("three", "f8", 3), ("count", "i8")])
 
 needs_compiler = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
@@ -124,3 +131,10 @@ def test_the_helper_of_a_first_start_ends_with_the_process_that_started_it() -> 
             assert helper.wait(60.0) == 1
         finally:
             helper.kill()
+
+
+def test_what_numba_does_not_document_stands_in_one_file():
+    root = Path(hilrt.__file__).parents[1]
+    files = [path for room in ("hilrt", "adapters") for path in (root / room).rglob("*.py")]
+    found = [path for path in files if UNDOCUMENTED.search(path.read_text(encoding="utf-8"))]
+    assert [path.name for path in found] == ["numba_inside.py"]

@@ -1,4 +1,4 @@
-"""A namedtuple of tables as one pointer in compiled code. What numba does not document is here.
+"""All that rests on undocumented parts of numba: tables as one pointer, and code that is kept.
 
 numba passes a namedtuple of tables as 60 arrays of seven numbers each. `Tables` passes the address
 of a block of words instead, address and number of rows of each array in turn, and ``plan.bonds`` in
@@ -8,14 +8,17 @@ are, which `Tables` ensures by keeping them.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import uuid
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
+import numba
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import typeof, types
-from numba.core import cgutils
+from numba.core import caching, cgutils
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import (
     NativeValue,
@@ -43,6 +46,7 @@ _populate: Any = populate_array
 _tools: Any = cgutils
 _types: Any = types
 _model: Any = models.PrimitiveModel
+_caching: Any = caching
 
 
 class TablesType(types.Type):
@@ -189,3 +193,99 @@ def _field(context: Any, builder: Any, kind: Any, value: Any, name: str) -> Any:
         meminfo=None,
     )
     return array._getvalue()
+
+
+# Compiled functions, and what is kept of them between two starts.
+
+
+def jit(function: Callable[..., Any], cache: Any | None, *, forceinline: bool) -> Any:
+    """Numba's dispatcher of a function, without counting of references, with this cache or none."""
+    options = {"_nrt": False, "no_cfunc_wrapper": True, "forceinline": forceinline}
+    njit: Any = numba.njit
+    dispatcher = njit(error_model="numpy", **options)(function)
+    # As with `cache=True`, which gives up on errors.
+    dispatcher._cache = _caching.NullCache() if cache is None else cache
+    return dispatcher
+
+
+def code_for(dispatcher: Any, signature: tuple[Any, ...]) -> Callable[..., Any]:
+    """Compile for these types, or load what is kept; the code without the dispatcher around it."""
+    dispatcher.compile(signature)
+    return cast(Callable[..., Any], dispatcher.get_overload(signature))
+
+
+def is_cached(dispatcher: Any, signature: Any) -> bool:
+    """Whether the dispatcher's cache has code for these types; True without a cache."""
+    contains = getattr(dispatcher._cache, "contains", None)
+    return contains is None or bool(contains(signature, dispatcher.targetctx))
+
+
+def cache_in_folder(function: Callable[..., Any], say: Callable[[str], None]) -> Any:
+    """Cache of one function in `numba.config.CACHE_DIR`; `RuntimeError` if that is not writable."""
+    made: Callable[..., Any] = TolerantCache
+    return made(function, say)
+
+
+class _InOurFolder(caching.CompileResultCacheImpl):
+    """Takes no other folder where ours cannot be written."""
+
+    _locator_classes = caching.CompileResultCacheImpl._locator_classes[:1]
+
+
+class _UniqueNames(caching.IndexDataCacheFile):
+    """Files of one function, none of which another process overwrites.
+
+    numba numbers them from the index that it has read. Two processes that compile a function for
+    different types at once would choose the same number: the index of the one then names the code
+    of the other. With names of their own, at worst an entry is missing and compiled again.
+    """
+
+    def _data_name(self, number: int) -> str:
+        names: Any = super()
+        return cast(str, names._data_name(uuid.uuid4().int >> 64))
+
+
+class TolerantCache(caching.FunctionCache):
+    """numba's cache of one function; what it cannot read or write is compiled anew.
+
+    `say` is called with what goes wrong, in words.
+    """
+
+    _impl_class = _InOurFolder
+
+    def __init__(self, function: Callable[..., Any], say: Callable[[str], None]) -> None:
+        _caching.FunctionCache.__init__(self, function)
+        own: Any = self
+        self._say = say
+        files: Any = _UniqueNames
+        stamp = own._impl.locator.get_source_stamp()
+        own._cache_file = files(own._cache_path, own._impl.filename_base, stamp)
+
+    def contains(self, signature: Any, target_context: Any) -> bool:
+        """Whether there is an entry for these types."""
+        own: Any = self
+        key = own._index_key(signature, target_context.codegen())
+        try:
+            return key in own._cache_file._load_index()
+        except Exception:  # as in `load_overload`, which says so
+            return False
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Compiled code of a signature, or None."""
+        try:
+            return _caching.FunctionCache.load_overload(self, sig, target_context)
+        except Exception as error:  # a file that was cut off raises whatever its bytes happen to be
+            self._say(f"compiled code in {self.cache_path} cannot be read ({error}): made anew")
+            with contextlib.suppress(OSError):
+                _caching.FunctionCache.flush(self)
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep compiled code, if there is room."""
+        try:
+            _caching.FunctionCache.save_overload(self, sig, data)
+        except OSError as error:
+            self._say(
+                f"compiled code cannot be kept in {self.cache_path} ({error.strerror}): every "
+                "start will take longer by compiling; make room there, or set XDG_CACHE_HOME"
+            )
