@@ -41,6 +41,17 @@ def test_two_models_move_as_the_whole_system(run):
     assert log["body.x"] == pytest.approx(exact[:, 2], abs=3e-5)
 
 
+@pytest.mark.real_time
+def test_the_emulated_bench_of_a_database_keeps_to_the_limits(run):
+    example = run("plot_dbc.py")
+    sent, speed, t = example["sent"], example["speed"], example["log"].t
+    assert sent.max() == pytest.approx(250.0, abs=0.01)
+    assert np.diff(sent).max() <= 150.0 * np.diff(t).max() + 1e-6
+    assert np.nanmax(speed) == pytest.approx(250.0, abs=0.02)
+    assert example["log"].held("bench.torque")[-1] == pytest.approx(12.5)
+    assert "CAN frames" in example["exported"]
+
+
 def test_repetition_finds_the_error_of_fmus(run):
     example = run("plot_fmus.py")
     assert (example["result"].verdict, example["judged"].verdict) == ("degraded", "good")

@@ -26,7 +26,13 @@ ROOT_PAGES = {
 }
 
 #: The examples in the order in which they should be read.
-EXAMPLES = ("plot_two_models.py", "plot_fmus.py", "plot_energy_correction.py", "plot_verdict.py")
+EXAMPLES = (
+    "plot_two_models.py",
+    "plot_dbc.py",
+    "plot_fmus.py",
+    "plot_energy_correction.py",
+    "plot_verdict.py",
+)
 
 logger = logging.getLogger(__name__)
 

@@ -59,6 +59,9 @@ print(run("hilrt", "fmu", "info", "Wheel.fmu"))
 #    :language: toml
 #    :caption: quarter_car_fmus.toml
 #
+# ``hilrt new quarter_car.toml --model Wheel.fmu --model Body.fmu`` writes most of it: it connects
+# ports of the same names.
+#
 # ``hilrt check`` compares it with the model descriptions, without running the FMUs' code. For a
 # system in an SSP archive, ``hilrt import-ssp system.ssp --out system.toml`` writes the session.
 

@@ -35,6 +35,9 @@ is.
    :language: toml
    :caption: quarter_car.toml
 
+``hilrt new quarter_car.toml --model quarter_car:Wheel --model quarter_car:Body`` writes most of it:
+it connects ports of the same names and units.
+
 ``hilrt check quarter_car.toml`` reports every mistake in it at once, with its line. ``hilrt run
 quarter_car.toml`` runs it and leaves a log, figures and a report in a folder below ``runs``.
 

@@ -39,6 +39,9 @@ def reason(message: Message, error: Exception) -> str:
 
 __all__ = ["CHOOSE", "choices", "generate"]
 
+#: For a rehearsal, in which all processes share this machine.
+SHARED = f"{'dispatch_deadline = 0.5':36} # share of the step; 0.2 where nothing else runs"
+
 #: Words in the name of a node that drives a bench.
 _GATEWAYS = ("gateway", "hil", "tester", "master", "automation", "host")
 
@@ -133,6 +136,7 @@ def _head(database: Path, roles: _Roles, step: float, emulator: str | None) -> l
         "",
         "[master]",
         f"{f'step = {step:g}':36} # s, as the bench sends",
+        *([] if emulator is None else [SHARED]),
         "",
     ]
 
