@@ -129,6 +129,26 @@ class CodeRun(NamedTuple):
     tells: str
 
 
+class FrameTime(NamedTuple):
+    """A message on a bench's bus, as its table and its database say.
+
+    Attributes
+    ----------
+    message : str
+    sent : bool
+        By the session; else by the bench.
+    interval : float
+        From one frame to the next, s; 0: at every communication point; NaN where it is not known.
+    bits : int
+        Of the longest frame, with all stuff bits that it can have; 0 where it is not known.
+    """
+
+    message: str
+    sent: bool
+    interval: float
+    bits: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Description:
     """A subsystem as its table describes it, as far as that is known without connecting.
@@ -156,6 +176,8 @@ class Description:
         Whether `Link.tells_events` is known to be true after `open`.
     end_time : float
         Last session time that the table allows the subsystem, s.
+    frames : sequence of FrameTime
+        Of a bench: what is on its bus because of the session.
     """
 
     ports: Ports | None = None
@@ -168,6 +190,7 @@ class Description:
     missing_on_host: Sequence[str] = ()
     tells_events: bool = False
     end_time: float = math.inf
+    frames: Sequence[FrameTime] = ()
 
     @classmethod
     def from_solver(cls, make: Callable[[], Solver]) -> Description:

@@ -19,7 +19,7 @@ from hilrt.can.database import database_file
 from hilrt.can.message_stats import REASONS
 from hilrt.errors import ConfigError, PeerLost, ProtocolError
 from hilrt.hosting.database_bench import bench_maker
-from hilrt.link import CodeRun, Command, Description
+from hilrt.link import CodeRun, Command, Description, FrameTime
 from hilrt.peers.remote_link import RemoteLink
 from hilrt.peers.wire import (
     F8,
@@ -88,14 +88,16 @@ class GatewayLink(RemoteLink):
         bench = cast(BenchOptions, options)
         problems: list[str] = []
         unclear: frozenset[str] = frozenset()
+        frames: list[FrameTime] = []
         try:
-            ports = read_bench(name, bench, folder).ports
+            read = read_bench(name, bench, folder)
+            ports, frames = read.ports, read.frames
         except PortsError as error:
             problems += error.problems
             ports, unclear = error.ports, error.unclear
         usable = not problems and (run_code or ":" not in (bench.emulator or ""))
         problems += _check_emulator(name, bench, folder, usable)
-        found = Description(ports=ports, unclear=unclear, problems=problems)
+        found = Description(ports=ports, unclear=unclear, problems=problems, frames=frames)
         if not run_code and bench.bus.get("interface") not in (None, *CLOSED):
             return replace(found, code=_DRIVER)
         if not run_code and ":" in (bench.emulator or ""):

@@ -247,6 +247,8 @@ class Guardian:
         if age <= timeout:
             return ""
         text = f"{text} {1e3 * age:.0f} ms"
+        if self.state is GuardState.ACTIVE:
+            text = f"{text} (master_timeout = {1e3 * timeout:g} ms)"
         if heard.stalled:
             stalled = f"{heard.stalled / 1e6:.0f} ms in which the gateway was not let run"
             text = f"{text}, besides {stalled}"

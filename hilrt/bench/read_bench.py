@@ -33,6 +33,7 @@ from hilrt.can.protection import MessageOptions, check_messages
 from hilrt.config.from_toml import nearest
 from hilrt.config.units import UNSTATED, check_unit, conversion
 from hilrt.errors import ConfigError
+from hilrt.link import FrameTime
 from hilrt.solver import Port, Ports
 
 if TYPE_CHECKING:
@@ -110,6 +111,20 @@ class Bench:
         refs = [*self.inputs.values(), *([self.request] if self.request else [])]
         return list({ref.message.name: ref.message for ref in refs}.values())
 
+    @property
+    def frames(self) -> list[FrameTime]:
+        """Messages on the bus, and how often they come."""
+        found = []
+        for message in self.driven:
+            options = self.options.messages.get(message.name) or MessageOptions()
+            cycle = options.cycle or (message.cycle_time or 0) / 1e3
+            interval = cycle if options.send == "cyclic" else 0.0
+            found.append(FrameTime(message.name, True, interval, longest_frame(message)))
+        for message in self.received:
+            interval = (message.cycle_time or 0) / 1e3 or math.nan
+            found.append(FrameTime(message.name, False, interval, longest_frame(message)))
+        return found
+
     def realised(self, y: Sequence[float]) -> list[float]:
         """Realised value of each input, from the values of the outputs.
 
@@ -131,6 +146,19 @@ class Bench:
             enable_timeout=enable.timeout if enable else 0.0,
             enable_text=(enable.state if enable else None) or "the enable state",
         )
+
+
+def longest_frame(message: Message) -> int:
+    """Bits of a message's frame with the most stuff bits, and the pause after it; 0 of CAN FD.
+
+    ``g + 8 s + 13 + floor((g + 8 s - 1) / 4)`` with s bytes, and g = 34, or 54 with an identifier
+    of 29 bits (Davis, Burns, Bril and Lukkien 2007, eq. 1). Of a group of several frames it is
+    that of one.
+    """
+    if message.is_fd:
+        return 0
+    stuffed = (54 if message.is_extended_frame else 34) + 8 * min(message.length, 8)
+    return stuffed + 13 + (stuffed - 1) // 4
 
 
 def read_bench(name: str, options: BenchOptions, folder: Path) -> Bench:

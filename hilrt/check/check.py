@@ -29,6 +29,7 @@ from hilrt.check.check_subsystems import (
     check_ranges,
     check_references,
     check_sequences,
+    check_traffic,
 )
 from hilrt.check.check_topology import (
     Topology,
@@ -167,6 +168,7 @@ def check(
     check_references(topology, session.folder, classes, code, findings)
     check_stimuli(topology, session.folder, findings)
     check_faults(topology, findings)
+    check_traffic(tables, descriptions, findings)
     check_listen(session, [n for n, c in classes.items() if c.remote], findings)
     check_stepping(tables, pace, descriptions, findings)
     check_host(session, descriptions, here, findings)

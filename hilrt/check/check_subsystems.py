@@ -15,7 +15,7 @@ from hilrt.config.problems import Findings
 from hilrt.config.structs import Session
 from hilrt.errors import ConfigError
 from hilrt.hosting.reference_model import load_reference, runs_reference, wrong_ports
-from hilrt.link import Link
+from hilrt.link import Description, Link
 from hilrt.sequences.sequence import DRIVEN
 from hilrt.solver import Port, Ports
 from hilrt.tables.connect_reads import connect_reads
@@ -27,6 +27,8 @@ FEW = 3
 AHEAD = 5
 #: Interfaces of python-can without a controller that could leave the bus.
 WITHOUT_CONTROLLER = ("udp_multicast", "virtual")
+#: Load of a bus up to which the frames of low priority are in time without a closer look.
+MOST_LOAD = 0.5
 #: Longest plausible `actuation_delay`, s.
 LONGEST_DELAY = 1.0
 
@@ -44,6 +46,41 @@ def check_benches(topology: Topology, findings: Findings) -> None:
         _check_arming(name, options, tables.master.arm_timeout, findings)
     if topology.physical:
         _check_foreign_code(tables, findings)
+
+
+def check_traffic(
+    tables: Session, descriptions: Mapping[str, Description], findings: Findings
+) -> None:
+    """State frames per second and the load of each bench's bus; warn where it is high."""
+    for name, description in descriptions.items():
+        if not description.frames:
+            continue
+        options: Any = tables.subsystems[name]
+        step = tables.master.step * options.every
+        timed = [frame._replace(interval=frame.interval or step) for frame in description.frames]
+        known = [frame for frame in timed if frame.interval > 0.0]  # NaN is not
+        rates = [
+            sum(1.0 / frame.interval for frame in known if frame.sent == sent)
+            for sent in (True, False)
+        ]
+        text = f"{rates[0]:,.0f} frames per s are sent and {rates[1]:,.0f} received"
+        untold = [frame.message for frame in timed if frame not in known]
+        if untold:
+            text += f", and {', '.join(untold)}, of which the database tells no cycle time"
+        bitrate = options.bus.get("bitrate")
+        if not isinstance(bitrate, (int, float)) or not bitrate > 0.0:
+            findings.info(f"subsystems.{name}", f"{text}; bus.bitrate would tell the load")
+            continue
+        load = sum(frame.bits / frame.interval for frame in known) / bitrate
+        text += f": at most {load:.0%} of {bitrate / 1e3:g} kbit/s"
+        if any(frame.bits == 0 for frame in known):
+            text += ", without the frames of CAN FD"
+        if load > MOST_LOAD:
+            often = max(known, key=lambda frame: (frame.sent, 1.0 / frame.interval)).message
+            remedy = f'send less often: messages.{often}.send = "cyclic" and its cycle, or every'
+            findings.warn(f"subsystems.{name}", "bus", None, text, remedy)
+        else:
+            findings.info(f"subsystems.{name}", text)
 
 
 def _check_foreign_code(tables: Session, findings: Findings) -> None:
