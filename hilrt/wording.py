@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 #: Times of a subsystem's answers, keys of `summary.json`, in words.
 PEER_TIMES = {
@@ -63,6 +64,63 @@ def reason_text(reason: str) -> str:
 def event_text(source: str, text: str) -> str:
     """An event with its source, in one line."""
     return text if source in SPEAKERS else f"{source}: {text}"
+
+
+class Repeated(NamedTuple):
+    """Events of one kind: how many, the first and last time [s], and the text of the largest."""
+
+    level: str
+    cause: str
+    source: str
+    text: str
+    count: int
+    first_t: float
+    last_t: float
+
+    @property
+    def line(self) -> str:
+        """The text, and how often it was said."""
+        if self.count == 1:
+            return self.text
+        times = f"{self.count:,} times since {self.first_t:.1f} s"
+        return f"{self.text} ({times}{'; the largest' if _NUMBER.search(self.text) else ''})"
+
+
+#: Numbers that stand alone; those within a name tell it from others.
+_NUMBER = re.compile(r"(?<![\w.])\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.]\w)", re.ASCII)
+
+
+def kind_of(level: str, cause: str, source: str, text: str) -> tuple[str, ...]:
+    """The kind of an event: those of one kind differ in nothing but numbers.
+
+    Events that are no more than information differ in nothing, but for changes of the state.
+    """
+    numbered = level != "info" or cause == "session"
+    return (level, cause, source, _NUMBER.sub("#", text) if numbered else text)
+
+
+def gather_repeated(events: Iterable[tuple[float, str, str, str, str]]) -> list[Repeated]:
+    """Events with those of one kind together, in the order in which each kind last came.
+
+    Parameters
+    ----------
+    events : iterable of (t, level, cause, source, text)
+        In the order of their times [s].
+    """
+    kinds: dict[tuple[str, ...], Repeated] = {}
+    for t, level, cause, source, text in events:
+        kind = kind_of(level, cause, source, text)
+        before = kinds.pop(kind, None)
+        if before is None:
+            kinds[kind] = Repeated(level, cause, source, text, 1, t, t)
+            continue
+        largest = max(before.text, text, key=_numbers)
+        kinds[kind] = before._replace(text=largest, count=before.count + 1, last_t=t)
+    return list(kinds.values())
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    return tuple(float(found.replace(",", "")) for found in _NUMBER.findall(text))
 
 
 def missed_ticks(summary: Mapping[str, Any]) -> str:

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from hilrt.wording import missed_ticks, number, processors, stolen, words
+from hilrt.wording import gather_repeated, missed_ticks, number, processors, stolen, words
 
 
 @pytest.mark.parametrize(
@@ -44,3 +44,30 @@ def test_what_the_host_took_is_said_where_it_took_anything():
 def test_processors_begin_with_who_takes_most():
     assert processors({"processor_share": {"a": 0.05, "master": 0.98}}) == "master 98 %, a 5 %"
     assert processors({}) == ""
+
+
+def test_events_of_one_kind_are_one_line_with_the_largest():
+    told = [(1.0, "warning", "starved", "gateway", "starved of processor time for 9.5 ms")]
+    told += [
+        (2.0, "info", "mark", "operator", "Ada: 3 bar"),
+        (2.5, "info", "mark", "operator", "Ada: 4 bar"),
+    ]
+    told += [
+        (3.0, "warning", "starved", "gateway", "starved of processor time for 1,062 ms"),
+        (4.0, "warning", "starved", "gateway", "starved of processor time for 62 ms"),
+        (5.0, "warning", "lost", "b1", "engine.y1 is gone"),
+        (6.0, "warning", "lost", "b1", "engine.y2 is gone"),
+        (7.0, "warning", "lost", "b1", "engine.y2 is gone"),
+    ]
+    gathered = gather_repeated(told)
+    assert [(one.count, one.first_t, one.last_t) for one in gathered] == [
+        (1, 2.0, 2.0),
+        (1, 2.5, 2.5),
+        (3, 1.0, 4.0),
+        (1, 5.0, 5.0),
+        (2, 6.0, 7.0),
+    ]
+    starved, gone = gathered[2].line, gathered[4].line
+    assert starved == "starved of processor time for 1,062 ms (3 times since 1.0 s; the largest)"
+    assert gone == "engine.y2 is gone (2 times since 6.0 s)"
+    assert gathered[0].line == "Ada: 3 bar"

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from bokeh.models import ColumnDataSource, HoverTool, Range1d
 
 from hilrt.analyze.curves import for_plot
@@ -224,8 +225,11 @@ def _time_range(found: LogComparison) -> Range1d:
 
 
 def _both_have(found: LogComparison, name: str) -> bool:
-    curves = (found.a.curves.get(name), found.b.curves.get(name))
-    return all(curve is not None and len(curve.t) for curve in curves)
+    """Whether both logs have the signal, and it is not zero in both all the time."""
+    curves = [c for c in (found.a.curves.get(name), found.b.curves.get(name)) if c is not None]
+    if len(curves) < 2 or not all(len(curve.t) for curve in curves):
+        return False
+    return any(np.nanmax(np.abs(curve.y), initial=0.0) > 0.0 for curve in curves)
 
 
 def _told_apart(found: LogComparison) -> Iterator[SignalDifference]:

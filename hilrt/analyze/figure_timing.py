@@ -14,7 +14,7 @@ from hilrt.analyze.can_traffic import CanTraffic
 from hilrt.analyze.curves import for_plot
 from hilrt.analyze.figure_can import draw_can
 from hilrt.analyze.figure_style import COLOURS, Drawing, legend_above, literal, plain, time_figure
-from hilrt.analyze.figures import Material, draw_all, time_range
+from hilrt.analyze.figures import Material, ReportFigures, draw_all, time_range
 from hilrt.analyze.log_analysis import LogAnalysis
 from hilrt.analyze.log_statistics import WorstStep
 from hilrt.record.decimate import Curve
@@ -211,7 +211,7 @@ def _peers(step: WorstStep) -> str:
     return "; ".join([*parts, *(words(cause) for cause in step.causes)])
 
 
-def draw_report(analysis: LogAnalysis, traffic: CanTraffic | None) -> list[Drawing]:
+def draw_report(analysis: LogAnalysis, traffic: CanTraffic | None) -> ReportFigures:
     """The figures for which a log has data."""
     material = Material.gather(analysis.stream, analysis.curves)
     shared = time_range(material)

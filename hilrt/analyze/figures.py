@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import numpy as np
 from bokeh.models import ColumnDataSource, HoverTool, Range1d
 from bokeh.models.annotations import BoxAnnotation, Span
@@ -16,6 +17,7 @@ from bokeh.models.annotations import BoxAnnotation, Span
 from hilrt.analyze.curves import for_plot
 from hilrt.analyze.figure_style import COLOURS, Drawing, legend_above, literal, time_figure
 from hilrt.analyze.log_analysis import LogAnalysis, bonds_of, recorded_settings
+from hilrt.monitor.stream import SessionGraph
 from hilrt.record.decimate import Curve
 from hilrt.record.reader import LogEvent, LogStream
 from hilrt.wording import words
@@ -81,6 +83,8 @@ class Material:
     bonds : dict
         Bond to ``{"effort": signal, "flow": signal}``, from the log's metadata.
     connections : list of (output, input)
+    set_points : list of str
+        Inputs of benches.
     gaps : list of LogEvent
         Where rows are missing.
     """
@@ -90,6 +94,7 @@ class Material:
     topics: dict[str, list[str]]
     bonds: dict[str, dict[str, str]]
     connections: list[tuple[str, str]]
+    set_points: list[str]
     gaps: list[LogEvent]
     drawn: set[str] = field(default_factory=set)
 
@@ -103,6 +108,7 @@ class Material:
             topics={c.topic: [s.name for s in c.signals] for c in stream.channels.values()},
             bonds=bonds_of(stream),
             connections=connections_of(stream),
+            set_points=set_points_of(stream),
             gaps=[event for event in stream.events if event.cause in GAPS][:MAX_GAPS],
         )
 
@@ -136,6 +142,15 @@ def connections_of(stream: LogStream) -> list[tuple[str, str]]:
         return []
 
 
+def set_points_of(stream: LogStream) -> list[str]:
+    """Inputs of benches, from the log's metadata."""
+    try:
+        graph = msgspec.json.decode(stream.metadata.get("topology") or "{}", type=SessionGraph)
+    except msgspec.MsgspecError:  # of another version
+        return []
+    return [point.input for point in graph.set_points]
+
+
 def time_range(material: Material) -> Range1d:
     """Session time of all figures, with no scrolling far past the ends."""
     start, end = material.span()
@@ -143,17 +158,28 @@ def time_range(material: Material) -> Range1d:
     return Range1d(start=start, end=end, bounds=(start - air, end + air))
 
 
-def draw_all(material: Material, shared: Range1d, timing: Sequence[Drawing]) -> list[Drawing]:
+@dataclass
+class ReportFigures:
+    """The figures of a report: of the quantities of the session, and of how it ran."""
+
+    physical: list[Drawing]
+    diagnostic: list[Drawing]
+
+
+def draw_all(material: Material, shared: Range1d, timing: Sequence[Drawing]) -> ReportFigures:
     """All figures for which the log has data, in reading order; those of the timing are given."""
-    drawings = _demanded(material, shared)
+    physical = _set_points(material, shared) + _demanded(material, shared)
     for bond, ports in material.bonds.items():
-        drawings += _bond(material, shared, bond, ports)
-    drawings += _flags(material, shared)
-    drawings += _defects(material, shared)
-    drawings += _steps(material, shared)
-    drawings += timing
-    drawings += _rest(material, shared, MAX_FIGURES - len(drawings))
-    return drawings
+        physical += _bond_ends(material, shared, bond, ports)
+    diagnostic = [
+        drawing for bond in material.bonds for drawing in _bond_energy(material, shared, bond)
+    ]
+    diagnostic += _flags(material, shared)
+    diagnostic += _defects(material, shared)
+    diagnostic += _steps(material, shared)
+    diagnostic += timing
+    physical += _rest(material, shared, MAX_FIGURES - len(physical) - len(diagnostic))
+    return ReportFigures(physical, diagnostic)
 
 
 # -- time figures --------------------------------------------------------------------------------
@@ -215,6 +241,25 @@ def _band(plot: Any, material: Material, name: str, colour: str) -> None:
     material.drawn.add(width)
 
 
+def _set_points(material: Material, shared: Range1d) -> list[Drawing]:
+    """Demanded, sent and measured value of each input of a bench, in one figure."""
+    drawings = []
+    for name in material.set_points:
+        sent, realised = f"{name}:sent", f"{name}:realised"
+        unit = material.units.get(sent, "")
+        sources = [source for source, target in material.connections if target == name]
+        demanded = [source for source in sources if material.units.get(source, "") == unit]
+        labels = {source: f"demanded, {source}" for source in demanded}
+        labels |= {sent: "sent", realised: "measured"}
+        names = material.present([*demanded, sent, realised])
+        if sent in names:
+            measured = " and measured" if realised in names else ""
+            plot = draw_lines(material, shared, names, labels, overlaid=True)
+            heading = f"Set-point {name}: {'demanded, ' if demanded else ''}sent{measured}"
+            drawings.append(Drawing(heading, "", plot))
+    return drawings
+
+
 def _demanded(material: Material, shared: Range1d) -> list[Drawing]:
     """Demanded and measured value of a quantity: ``X.demanded_speed`` and ``X.….speed``."""
     drawings = []
@@ -236,9 +281,10 @@ def _demanded(material: Material, shared: Range1d) -> list[Drawing]:
     return drawings
 
 
-def _bond(
+def _bond_ends(
     material: Material, shared: Range1d, bond: str, ports: Mapping[str, str]
 ) -> list[Drawing]:
+    """Effort and flow of a bond, but for one that is a set-point and has its figure."""
     drawings = []
     for role in ("effort", "flow"):
         signals = ports.get(role, "").split(" + ")
@@ -250,9 +296,15 @@ def _bond(
         labels |= dict.fromkeys(realised, "realised")
         corrected = [f"{signal}:corrected" for signal in signals]
         names = material.present([*signals, *sent, *corrected, *realised])
-        if names:
+        if names and not (sent and material.drawn.issuperset(sent)):
             plot = draw_lines(material, shared, names, labels, overlaid=True)
             drawings.append(Drawing(f"Bond {bond}: {role}, as measured and as sent", "", plot))
+    return drawings
+
+
+def _bond_energy(material: Material, shared: Range1d, bond: str) -> list[Drawing]:
+    """Power, residual, energies and correction of a bond."""
+    drawings = []
     for quantities, heading, note in _BOND_FIGURES:
         names = material.present(f"{bond}:{quantity}" for quantity in quantities)
         if names:

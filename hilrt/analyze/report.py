@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from hilrt.analyze.figure_can import can_table
+from hilrt.analyze.figure_style import Drawing
 from hilrt.analyze.figure_timing import draw_report
 from hilrt.analyze.figures import draw_failures
 from hilrt.analyze.log_analysis import LogAnalysis, analyse_log, bonds_of, changes_of
@@ -68,24 +69,30 @@ def write_page(
     traffic = analysis.can_traffic()
     points = measured_points(results_of(analysis))
     failures, maps = draw_failures(analysis), draw_maps(points)
-    drawings = draw_report(analysis, traffic)
+    figures = draw_report(analysis, traffic)
+    events = event_table(analysis.stream)
+    bonds = bonds_of(analysis.stream)
+    long = [can_table(traffic)] if traffic is not None else []
+    parts = {
+        "Signals": figures.physical,
+        "Numbers and events": [
+            tables_html(short_tables(summary, statistics, bonds)),
+            f'<div class="events">{events}</div>' if events else "",
+        ],
+        "Diagnostics": [
+            *figures.diagnostic,
+            tables_html([*long, *long_tables(summary, statistics)]),
+        ],
+    }
     page = render(
         _session(analysis.stream, summary),
-        _head(analysis) + _advice(analysis.advice),
+        _head(analysis) + _advice(analysis.advice) + _links(parts),
         [
             tables_html([alarm_table(summary), result_table(summary)]),
             *failures,
             tables_html([point_table(one) for one in points]),
             *maps,
-            tables_html(short_tables(summary, statistics, bonds_of(analysis.stream))),
-            f'<div class="events">{event_table(analysis.stream)}</div>',
-            *drawings,
-            tables_html(
-                [
-                    can_table(traffic) if traffic is not None else "",
-                    *long_tables(summary, statistics),
-                ]
-            ),
+            *(one for heading, contents in parts.items() for one in _part(heading, contents)),
         ],
     )
     target = out or default_target(analysis.file)
@@ -97,7 +104,8 @@ def write_page(
     if png:
         from hilrt.analyze.report_page import write_pictures
 
-        write_pictures([*failures, *maps, *drawings], target.with_suffix(""))
+        drawings = [*failures, *maps, *figures.physical, *figures.diagnostic]
+        write_pictures(drawings, target.with_suffix(""))
     return target
 
 
@@ -113,6 +121,23 @@ def save(target: Path, text: str) -> None:
         write_whole(target, text)
     except OSError as error:
         raise RecordError(f"{target}: cannot be written: {error.strerror}") from None
+
+
+def _part(heading: str, contents: Sequence[str | Drawing]) -> list[str | Drawing]:
+    """A part of the page with its heading, to which a link leads; nothing without contents."""
+    if not any(contents):
+        return []
+    return [f'<h2 class="part" id="{_anchor(heading)}">{heading}</h2>', *contents]
+
+
+def _anchor(heading: str) -> str:
+    return heading.lower().replace(" ", "-")
+
+
+def _links(parts: Mapping[str, Sequence[str | Drawing]]) -> str:
+    """Links to the parts that there are."""
+    there = [heading for heading, contents in parts.items() if any(contents)]
+    return "<nav>" + " ".join(f'<a href="#{_anchor(h)}">{h}</a>' for h in there) + "</nav>"
 
 
 # -- the page's parts ----------------------------------------------------------------------------

@@ -113,6 +113,8 @@ body { margin: 0 auto; max-width: 1180px; padding: 28px 24px 60px; background: v
 h1 { font-size: 26px; font-weight: 650; margin: 0; }
 h2 { font-size: 15px; font-weight: 650; margin: 0 0 4px; }
 p { margin: 0; color: var(--soft); font-size: 13px; }
+h2.part { font-size: 19px; margin: 28px 0 10px; }
+nav { margin: 0 0 14px; font-size: 14px; } nav a { color: inherit; margin-right: 14px; }
 .facts { margin: 4px 0 10px; font-size: 14px; }
 .reasons { margin: 0 0 18px; padding-left: 20px; }
 .verdict { display: inline-block; vertical-align: 3px; margin-left: 8px; padding: 1px 12px;

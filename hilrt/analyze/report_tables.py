@@ -20,6 +20,7 @@ from hilrt.wording import (
     alarm_rows,
     error_rows,
     flag_rows,
+    gather_repeated,
     missed_ticks,
     number,
     processors,
@@ -224,7 +225,7 @@ def _version_table(summary: Mapping[str, Any]) -> str:
 
 
 def event_table(stream: LogStream) -> str:
-    """Events, without those of flags, which have a figure."""
+    """Events, those of one kind in one line, without those of flags, which have a figure."""
     flags = {
         signal.name.rpartition(":")[2]
         for channel in stream.channels.values()
@@ -232,9 +233,23 @@ def event_table(stream: LogStream) -> str:
         if channel.topic == "flags"
     }
     events = [event for event in stream.events if event.cause not in flags]
-    shown = sorted(events, key=lambda event: event.t)[:MAX_EVENTS]
-    rows = [[f"{e.t:.3f}", e.level, words(e.cause), e.source, e.text] for e in shown]
-    heading = (
-        "Events" if len(shown) == len(events) else f"First {MAX_EVENTS} of {len(events)} events"
-    )
-    return table(heading, ["t in s", "level", "cause", "from", ""], rows)
+    events.sort(key=lambda event: event.t)
+    kinds = gather_repeated((e.t, e.level, e.cause, e.source, e.text) for e in events)
+    kinds.sort(key=lambda kind: kind.first_t)
+    shown = kinds[:MAX_EVENTS]
+    rows = [
+        [
+            f"{one.first_t:.3f}",
+            f"{one.last_t:.3f}" if one.count > 1 else "",
+            f"{one.count:,}",
+            one.level,
+            words(one.cause),
+            one.source,
+            one.text,
+        ]
+        for one in shown
+    ]
+    heading = "Events" if shown == kinds else f"First {MAX_EVENTS} of {len(kinds)} kinds of events"
+    note = "Of events that came several times, the text is that with the largest number."
+    columns = ["t in s", "last at s", "times", "level", "cause", "from", ""]
+    return table(heading, columns, rows, note=note if len(events) > len(kinds) else "")

@@ -17,6 +17,7 @@ from hilrt.monitor.stream import Full, Happening, Head, SessionGraph, Signals, c
 from hilrt.record.decimate import IntervalExtremes
 from hilrt.record.messages import BATCH, ROWS, Begin, RecordEvent, decode
 from hilrt.solver import Floats
+from hilrt.wording import kind_of
 
 #: Events that a new subscriber gets, and how often the head is repeated, s.
 KEPT_EVENTS = 500
@@ -92,15 +93,12 @@ class Broadcast:
     def acknowledge(self, number: int, who: str, everything: bool = False) -> None:
         """Note the operator that has acknowledged an event, and send the event again.
 
-        Of a flag, its changes before are acknowledged with it; all events before, with
-        `everything`.
+        Of a flag, its changes before are acknowledged with it, and of other events those of one
+        kind; all events before, with `everything`.
         """
-        chosen = next((event for event in self._events if event.number == number), None)
-        flag = None
-        if chosen is not None and change_of(chosen) is not None:
-            flag = (chosen.cause, chosen.source)
+        kind = next((_kind(event) for event in self._events if event.number == number), None)
         for event in self._events:
-            same = flag == (event.cause, event.source) and change_of(event) is not None
+            same = _kind(event) == kind
             before = event.number < number and (everything or same)
             if event.number == number or (before and not event.acknowledged):
                 event.acknowledged = who
@@ -215,6 +213,12 @@ class Broadcast:
 
     def _send(self, topic: bytes, message: stream.Message) -> None:
         self.outbox.append((topic, stream.encode(message)))
+
+
+def _kind(event: Happening) -> tuple[str, ...]:
+    if change_of(event) is not None:
+        return ("", event.cause, event.source)
+    return kind_of(event.level, event.cause, event.source, event.text)
 
 
 def _alarm(event: Happening) -> str:

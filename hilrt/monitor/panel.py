@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import deque
 from collections.abc import Iterable, Sequence
 
@@ -26,7 +27,7 @@ from hilrt.monitor.telemetry import (
     not_passed,
     result_words,
 )
-from hilrt.wording import number, words
+from hilrt.wording import gather_repeated, number, words
 
 MAX_VALUES, MAX_SET_POINTS, MAX_ALARMS = 12, 8, 3
 #: Letters of a set-point's name that are shown.
@@ -69,7 +70,7 @@ def live_view(
         foot.append(_Cut(Text(line, style="dim"), MAX_KEY_LINES))
     head = Group(_progress(status), _timing(status), Text())
     body = Group(*_set_points(status), _Body(status, traces))
-    fitted = _Fitted(head, body, list(events), Group(*foot), height - FRAME)
+    fitted = _Fitted(head, body, gathered(events), Group(*foot), height - FRAME)
     title = Text.assemble((status.session, "bold"), "  ", _state(status, silent_s))
     return Panel(fitted, title=title, title_align="left", box=box.ROUNDED)
 
@@ -183,6 +184,16 @@ def flag_words(flags: Sequence[RaisedFlag]) -> str:
         f"{words(cause)} ({', '.join(w for w in where if w)})" if any(where) else words(cause)
         for cause, where in places.items()
     )
+
+
+_EVENT = re.compile(r"(\d+\.\d) s  (.*)", re.DOTALL)
+
+
+def gathered(events: Sequence[str]) -> list[str]:
+    """Events as `event_line` has them, those that differ in numbers alone in one line."""
+    parts = [match.groups() for match in map(_EVENT.fullmatch, events) if match is not None]
+    kinds = gather_repeated((float(t), "", "", "", said) for t, said in parts)
+    return [event_line(one.last_t, one.line) for one in kinds]
 
 
 def event_line(t: float, text: str) -> str:

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 PERIOD_NS = 200_000_000
 #: Period of the announcement while the loop does not run, s.
 ALIVE_S = 0.5
-#: Newest events in a status.
-MAX_EVENTS = 5
+#: Newest events in a status; a view gathers those of one kind.
+MAX_EVENTS = 20
 #: Alarms in a status.
 MAX_ALARMS = 100
 #: Results in a status; passed ones make room first.

@@ -10,13 +10,15 @@ import zmq
 from rich.console import Console
 
 from hilrt.monitor.operator_commands import TOKEN_VARIABLE, CommandClient
-from hilrt.monitor.panel import MAX_EVENTS, event_line
+from hilrt.monitor.panel import event_line
 from hilrt.monitor.screen import SILENCE_S, run
 from hilrt.monitor.session_state import owns_terminal
 from hilrt.monitor.viewer import Viewer
 
 #: How long the session's stream may take to appear, s.
 CONNECT_S = 10.0
+#: Newest events that the view gathers by kind.
+KEPT_EVENTS = 50
 
 
 def main(address: str, plain: bool = False) -> int:
@@ -86,7 +88,7 @@ class RemoteWatcher:
 
     def events(self) -> list[str]:
         """Newest events."""
-        newest = list(self.viewer.events.values())[-MAX_EVENTS:]
+        newest = list(self.viewer.events.values())[-KEPT_EVENTS:]
         return [event_line(event.t, event.text) for event in newest]
 
     def client(self) -> CommandClient | None:

@@ -1,4 +1,4 @@
-"""Events as rows of the page's table: a flag that comes and goes is one row. No Bokeh, no I/O."""
+"""Events as rows of the page's table: what repeats, and a flag that comes and goes, is one row."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hilrt.monitor.stream import Happening, change_of
 from hilrt.monitor.telemetry import RaisedFlag
 from hilrt.monitor.viewer import Viewer
 from hilrt.web.panels import on_page
-from hilrt.wording import event_text, number, words
+from hilrt.wording import event_text, gather_repeated, kind_of, number, words
 
 LEVEL_MARKS = {"warning": "▲", "error": "■", "fatal": "■"}
 LEVELS = ("debug", "info", "warning", "error", "fatal")
@@ -18,7 +18,7 @@ MAX_ROWS = 200
 
 
 class EventRow(NamedTuple):
-    """An event, or all changes of one flag, as the page's table shows them.
+    """Events of one kind, or all changes of one flag, as the page's table shows them.
 
     `number` is that of the newest event in it; `key` stays the same when that changes.
     """
@@ -34,13 +34,18 @@ class EventRow(NamedTuple):
 def event_rows(viewer: Viewer, alarms_only: bool, limit: int = MAX_ROWS) -> list[EventRow]:
     """Newest first; with `alarms_only` what is more than information and not acknowledged."""
     flags: dict[RaisedFlag, list[Happening]] = {}
-    alone: list[EventRow] = []
+    kinds: dict[tuple[str, ...], list[Happening]] = {}
     for event in viewer.events.values():
         if change_of(event) is None:
-            alone.append(_row([event], on_page(in_words(event), viewer.head), str(event.number)))
+            kind = kind_of(event.level, event.cause, event.source, event.text)
+            kinds.setdefault(kind, []).append(event)
         else:
             flags.setdefault(RaisedFlag(event.cause, event.source), []).append(event)
-    rows = alone + [
+    rows = [
+        _row(events, on_page(repeated_in_words(events), viewer.head), str(events[0].number))
+        for events in kinds.values()
+    ]
+    rows += [
         _row(changes, flag_in_words(viewer, flag), f"{flag.cause} {flag.where}")
         for flag, changes in flags.items()
     ]
@@ -80,6 +85,12 @@ def flag_in_words(viewer: Viewer, flag: RaisedFlag) -> str:
     if spans.since is not None:
         parts.append(f"up since {spans.since:.3f} s")
     return ", ".join(parts)
+
+
+def repeated_in_words(events: Sequence[Happening]) -> str:
+    """Events of one kind in one line: the largest of them, and how often since when."""
+    said = ((one.t, one.level, one.cause, "", in_words(one)) for one in events)
+    return gather_repeated(said)[0].line
 
 
 def in_words(event: Happening) -> str:

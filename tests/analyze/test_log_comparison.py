@@ -12,7 +12,7 @@ from hilrt.record.messages import Attachment, Begin, RecordEnd, Signal, Topic
 from hilrt.record.recording import Recording
 
 TOPICS = [
-    Topic("outputs", [Signal("a.x", "m"), Signal("a.y", "N")]),
+    Topic("outputs", [Signal("a.x", "m"), Signal("a.y", "N"), Signal("a.zero", "N")]),
     Topic("timing", [Signal("master:step", "s"), Signal("master:compute", "us")]),
 ]
 FILE = '[master]\nstep = 0.001\n[[bonds]]\nname = "shaft"\ncorrection = { mu = MU }\n'
@@ -21,7 +21,7 @@ FILE = '[master]\nstep = 0.001\n[[bonds]]\nname = "shaft"\ncorrection = { mu = M
 def log(folder: Path, *, part_at: int | None = None, mu: str = "1.0", batch: int = 64) -> Path:
     n = 2000
     rows = np.column_stack(
-        [np.sin(np.arange(n) / 50), np.ones(n), np.full(n, 1e-3), np.full(n, 30.0)]
+        [np.sin(np.arange(n) / 50), np.ones(n), np.zeros(n), np.full(n, 1e-3), np.full(n, 30.0)]
     )
     rows[::7, 1] = np.nan
     if part_at is not None:
@@ -52,7 +52,7 @@ def test_where_and_how_far_they_part(tmp_path: Path) -> None:
     assert (first.name, first.parted) == ("a.x", 1.234)
     assert first.largest == pytest.approx(0.5)
     assert first.rms == pytest.approx(0.5 * np.sqrt((2000 - 1234) / 2000))
-    assert [s.equal for s in found.signals[1:]] == [True] * 3
+    assert [s.equal for s in found.signals[1:]] == [True] * 4
     assert found.settings == [("bonds.shaft.correction.mu", "1.0", "0.5")]
     assert found.as_json()["signals"]["a.x"]["parted_s"] == 1.234
 
@@ -74,6 +74,9 @@ def test_page_highlights_and_asks_nobody(tmp_path: Path) -> None:
     assert "The first to part is a.x, at 1.000 s" in page
     assert re.search(r'<td class="differs">[^<]*%</td>', page)
     assert "bonds.shaft.correction.mu" in page
+    headings = re.findall(r"<h2>(.*?)</h2>", page)
+    assert "a.y" in headings
+    assert "a.zero" not in headings  # two lines of zeros
     scripts = re.findall(r"<script[^>]*>.*?</script>", page, flags=re.DOTALL)
     ours = sorted(scripts, key=len)[:-1]  # the longest is the plotting library, inlined
     markup = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)

@@ -57,7 +57,15 @@ TOPICS = [
 METADATA = {
     "bonds": json.dumps(
         [{"name": "shaft", "effort": "engine.torque", "flow": "vehicle.engine_speed"}]
-    )
+    ),
+    "topology": json.dumps(
+        {
+            "set_points": [
+                {"input": "engine.speed_demand", "measured": "engine.speed"},
+                {"input": "engine.pedal"},
+            ]
+        }
+    ),
 }
 SESSION_FILE = b"""
 [[connections]]
@@ -196,7 +204,7 @@ def test_page_shows_what_an_engineer_keeps(page):
     for heading in (
         "Speed of vehicle: demanded and driven",
         "Bond shaft: effort, as measured and as sent",
-        "Bond shaft: flow, as measured and as sent",
+        "Set-point engine.speed_demand: demanded, sent and measured",
         "Bond shaft: power residual",
         "Bond shaft: energy ledger",
         "Flags: when each cause was up",
@@ -220,8 +228,36 @@ def test_results_of_tests_come_first_with_a_figure_around_each_failure(page):
     assert "decided at 2.5000 s" in page
 
 
+def test_physical_figures_come_before_those_of_how_it_ran(page):
+    """And before the tables; verdict, alarms and results stand above them."""
+    headings = re.findall(r"<h2[^>]*>(.*?)</h2>", page)
+    order = [
+        "Results of tests",
+        "Signals",
+        "Set-point engine.speed_demand: demanded, sent and measured",
+        "Speed of vehicle: demanded and driven",
+        "Bond shaft: effort, as measured and as sent",
+        "Outputs of engine, in degC",
+        "Numbers and events",
+        "Energy at the power bonds, J",
+        "Events",
+        "Diagnostics",
+        "Bond shaft: power residual",
+        "How late the inputs were: all ticks",
+        "Ports: coupling defects, and the last value",
+    ]
+    assert [heading for heading in headings if heading in order] == order
+    assert headings[headings.index("Signals") + 1] == order[2]
+    assert re.findall(r"<nav>.*</nav>", page) == [
+        '<nav><a href="#signals">Signals</a> <a href="#numbers-and-events">Numbers and events</a> '
+        '<a href="#diagnostics">Diagnostics</a></nav>'
+    ]
+    for label in ("demanded, vehicle.engine_speed", '"sent"', '"measured"'):
+        assert label in page
+
+
 def test_bond_shows_output_and_what_was_sent(page):
-    for label in ("engine.torque (as output)", "sent to vehicle.engine_torque", "realised"):
+    for label in ("engine.torque (as output)", "sent to vehicle.engine_torque"):
         assert label in page
 
 
@@ -329,16 +365,17 @@ def test_pictures_of_every_kind_of_figure(tmp_path):
     from hilrt.analyze.report_page import write_pictures
 
     analysis = analyse_log(synthetic_run(tmp_path / "run", 500))
-    drawings = {drawing.heading: drawing for drawing in draw_report(analysis, None)}
+    figures = draw_report(analysis, None)
+    drawings = {one.heading: one for one in (*figures.physical, *figures.diagnostic)}
     chosen = [
-        drawings["Bond shaft: flow, as measured and as sent"],
+        drawings["Bond shaft: effort, as measured and as sent"],
         drawings["How late the inputs were: all ticks"],
         drawings["How late the inputs were, over time"],
         drawings["The ten worst ticks: what they were spent on"],
     ]
     pictures = write_pictures(chosen, tmp_path / "pictures")
     assert [p.name for p in pictures] == [
-        "01_bond_shaft_flow_as_measured_and_as_sent.png",
+        "01_bond_shaft_effort_as_measured_and_as_sent.png",
         "02_how_late_the_inputs_were_all_ticks.png",
         "03_how_late_the_inputs_were_over_time.png",
         "04_the_ten_worst_ticks_what_they_were_spent_on.png",

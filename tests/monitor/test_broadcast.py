@@ -196,3 +196,12 @@ def test_an_alarm_is_acknowledged_whatever_came_after(broadcast):
     broadcast.acknowledge(broadcast.newest_of_alarm("hot"), "Ada")
     told = [(event.number, event.acknowledged) for event in sent(broadcast, stream.EVENT)]
     assert told == [(1, "Ada"), (3, "Ada")]
+
+
+def test_events_of_one_kind_are_acknowledged_together(broadcast):
+    for number, text in enumerate(("late by 3 ms", "a mark", "late by 5 ms")):
+        level = "warning" if "late" in text else "info"
+        broadcast.take([encode(RecordEvent(number, level, "x", "a", text))])
+    broadcast.outbox.clear()
+    broadcast.acknowledge(3, "Ada")
+    assert [event.number for event in sent(broadcast, stream.EVENT)] == [1, 3]

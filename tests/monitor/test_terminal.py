@@ -114,6 +114,14 @@ def test_set_points_and_alarms_stand_apart():
         assert max(map(len, lines)) <= width
 
 
+def test_events_that_repeat_are_one_line():
+    told = [f"{t}.0 s  gateway: starved for {late} ms" for t, late in ((1, 4), (2, 62), (3, 5))]
+    text = text_of(live_view(RUNNING, events=[*told[:2], "2.5 s  Ada: knock", told[2]]))
+    assert text.count("starved") == 1
+    line = "3.0 s  gateway: starved for 62 ms (3 times since 1.0 s; the largest)"
+    assert text.index("2.5 s  Ada: knock") < text.index(line)
+
+
 def test_plain_line_is_one_line():
     line = plain_line(RUNNING)
     assert "12.3 of 30 s (41 %)" in line
@@ -166,20 +174,20 @@ def test_what_is_needed_most_is_there_in_the_smallest_panel():
 
 
 def test_newest_events_are_shown_where_there_is_room():
-    events = [f"{i}.0 s  event {i}" for i in range(9)]
+    events = [f"{i}.0 s  event{i}" for i in range(9)]
     assert "event 8" not in text_of(live_view(RUNNING, height=13, events=events))
     text = text_of(live_view(RUNNING, height=30, events=events))
-    assert [f"event {i}" in text for i in range(9)] == 4 * [False] + 5 * [True]
+    assert [f"event{i}" in text for i in range(9)] == 4 * [False] + 5 * [True]
 
 
 def test_events_are_shown_at_80_by_24_beside_many_values():
     many = {f"engine.signal{i}": float(i) for i in range(12)}
     status = msgspec.structs.replace(RUNNING, values=many, message="because")
-    events = [f"{i}.0 s  event {i}" for i in range(5)]
+    events = [f"{i}.0 s  event{i}" for i in range(5)]
     lines = text_of(live_view(status, HELP, height=23, events=events), width=80).splitlines()
     assert len(lines) <= 23
     text = "\n".join(lines)
-    assert [f"event {i}" in text for i in range(5)] == 2 * [False] + 3 * [True]
+    assert [f"event{i}" in text for i in range(5)] == 2 * [False] + 3 * [True]
     for part in ("engine.signal5", "sample late", "because", HELP):
         assert part in text
 

@@ -238,6 +238,15 @@ def test_a_flag_that_comes_and_goes_is_one_row(look):
     assert viewer.flag_spans.of(RaisedFlag("sample_late", "vehicle")).count == 4
 
 
+def test_events_that_repeat_are_one_row(look):
+    viewer = look(RUNNING)
+    for number, late in ((1, 3), (2, 62), (3, 9)):
+        viewer.event(number, cause="held_up", text=f"starved for {late} ms")
+    (row,) = event_rows.event_rows(viewer, alarms_only=False)
+    assert row.text == "vehicle: starved for 62 ms (3 times since 1.0 s; the largest)"
+    assert (row.number, row.key, row.acknowledged) == (3, "1", "")
+
+
 def test_counts_of_a_flag_outlive_the_events_that_are_kept(look):
     viewer = look(RUNNING)
     for number in range(1, 2 * MAX_EVENTS + 1):

@@ -79,7 +79,7 @@ class StillViewer(Viewer):
         self._flags = dict.fromkeys(flags, 0.0)
         self.sent = []
 
-    def event(self, number, level="warning", cause="sample_late", text="bang", acknowledged=""):
+    def event(self, number, level="warning", cause="sample_late", text="", acknowledged=""):
         self._take_event(
             Happening(
                 number=number,
@@ -87,7 +87,7 @@ class StillViewer(Viewer):
                 level=level,
                 cause=cause,
                 source="vehicle",
-                text=text,
+                text=text or f"bang_{number}",  # of a kind of its own
                 acknowledged=acknowledged,
             )
         )
