@@ -73,17 +73,17 @@ class Repeated(NamedTuple):
     cause: str
     source: str
     text: str
-    count: int
+    times: int
     first_t: float
     last_t: float
 
     @property
     def line(self) -> str:
         """The text, and how often it was said."""
-        if self.count == 1:
+        if self.times == 1:
             return self.text
-        times = f"{self.count:,} times since {self.first_t:.1f} s"
-        return f"{self.text} ({times}{'; the largest' if _NUMBER.search(self.text) else ''})"
+        since = f"{self.times:,} times since {self.first_t:.1f} s"
+        return f"{self.text} ({since}{'; the largest' if _NUMBER.search(self.text) else ''})"
 
 
 #: Numbers that stand alone; those within a name tell it from others.
@@ -115,7 +115,7 @@ def gather_repeated(events: Iterable[tuple[float, str, str, str, str]]) -> list[
             kinds[kind] = Repeated(level, cause, source, text, 1, t, t)
             continue
         largest = max(before.text, text, key=_numbers)
-        kinds[kind] = before._replace(text=largest, count=before.count + 1, last_t=t)
+        kinds[kind] = before._replace(text=largest, times=before.times + 1, last_t=t)
     return list(kinds.values())
 
 

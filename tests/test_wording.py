@@ -60,7 +60,7 @@ def test_events_of_one_kind_are_one_line_with_the_largest():
         (7.0, "warning", "lost", "b1", "engine.y2 is gone"),
     ]
     gathered = gather_repeated(told)
-    assert [(one.count, one.first_t, one.last_t) for one in gathered] == [
+    assert [(one.times, one.first_t, one.last_t) for one in gathered] == [
         (1, 2.0, 2.0),
         (1, 2.5, 2.5),
         (3, 1.0, 4.0),

@@ -73,8 +73,8 @@ def write_page(
     events = event_table(analysis.stream)
     bonds = bonds_of(analysis.stream)
     long = [can_table(traffic)] if traffic is not None else []
-    parts = {
-        "Signals": figures.physical,
+    parts: dict[str, list[str | Drawing]] = {
+        "Signals": [*figures.physical],
         "Numbers and events": [
             tables_html(short_tables(summary, statistics, bonds)),
             f'<div class="events">{events}</div>' if events else "",

@@ -240,8 +240,8 @@ def event_table(stream: LogStream) -> str:
     rows = [
         [
             f"{one.first_t:.3f}",
-            f"{one.last_t:.3f}" if one.count > 1 else "",
-            f"{one.count:,}",
+            f"{one.last_t:.3f}" if one.times > 1 else "",
+            f"{one.times:,}",
             one.level,
             words(one.cause),
             one.source,

@@ -38,6 +38,7 @@ from hilrt.solver import Floats
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
 #: Where things stand in a message record, bytes from its start.
 _SEQUENCE, _DATA = 11, 31
@@ -185,6 +186,42 @@ class Log(Mapping[str, Floats]):
         from hilrt.record.to_pandas import to_pandas
 
         return to_pandas(self, list(self.names if names is None else names))
+
+    def topic(self, name: str) -> str:
+        """Topic that a signal was recorded under, such as ``outputs``, ``sent`` or ``timing``."""
+        return self._find(name)[0]
+
+    def plot(self, *names: str) -> Figure:
+        """Signals over session time, those of one unit on one pair of axes.
+
+        Parameters
+        ----------
+        *names : str
+            Signals, or patterns of them (``"engine.*"``); default: the main ones, which are
+            set-points as demanded, sent and measured, then the bonds, then other outputs.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            Shown by a notebook where it is the last value of a cell. NaN, where a signal had no
+            fresh value, is drawn as the value before.
+
+        Raises
+        ------
+        KeyError
+            For a signal that the log does not have.
+        RecordError
+            Without matplotlib, which is an extra (``hilrt[report]``).
+        """
+        from hilrt.record.notebook import plot
+
+        return plot(self, names)
+
+    def _repr_html_(self) -> str:
+        """The log in a notebook: its extent, and the main signals with their courses."""
+        from hilrt.record.notebook import log_html
+
+        return log_html(self)
 
     def _find(self, name: str) -> tuple[str, int]:
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import html
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from hilrt.errors import RecordError
 from hilrt.exit_status import ExitStatus, gravest
-from hilrt.wording import alarm_line
+from hilrt.wording import alarm_line, number
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 FORMAT: Final = "hilrt-summary-1"
 #: From the best to the worst.
 VERDICTS: Final = ("good", "degraded", "unreliable")
+#: Largest log that a notebook reads to show its result, bytes.
+GLANCE_BYTES: Final = 64 << 20
 FailOn = Literal["degraded", "unreliable"]
 
 
@@ -94,6 +98,29 @@ class Result:
         alarms = [alarm_line(alarm) for alarm in self.summary.get("alarms") or ()]
         return junit_suite(name, self.outcomes, time_s, self.fault, alarms)
 
+    def _repr_html_(self) -> str:
+        """The result in a notebook: verdict with its reasons, alarms, and the main signals."""
+        from hilrt.record.notebook import main_signals, signal_table
+
+        said = [f"<b>{html.escape(str(self.summary.get('session', '')))}</b>: "]
+        said[0] += f"<b>{html.escape(self.verdict or 'no tick ran')}</b>"
+        said += [html.escape(one) for one in (self.fault, self.stopped, *self.warnings) if one]
+        said += [f"• {html.escape(str(reason))}" for reason in self.summary.get("reasons") or ()]
+        alarms = self.summary.get("alarms") or ()
+        said += [f"alarm {html.escape(alarm_line(alarm))}" for alarm in alarms]
+        steps, time_s = self.summary.get("steps"), self.summary.get("time_s")
+        if steps:
+            said.append(f"{steps:,} steps over {number(time_s)} s")
+        table = ""
+        if self._may_show_log():
+            with contextlib.suppress(RecordError):
+                table = signal_table(self.log, main_signals(self.log))
+        return f"<p>{'<br>'.join(said)}</p>{table}"
+
+    def _may_show_log(self) -> bool:
+        """Whether the log is there, or small enough to be read for a glance."""
+        return True
+
     @cached_property
     def log(self) -> Log:
         """Every signal by its name, and the events; `RecordError` if nothing was recorded."""
@@ -118,3 +145,9 @@ class RunResult(Result):
         from hilrt.record.reader import load_log
 
         return load_log(self.folder)
+
+    def _may_show_log(self) -> bool:
+        from hilrt.record.messages import FILE_NAME
+
+        file = self.folder / FILE_NAME
+        return "log" in self.__dict__ or (file.is_file() and file.stat().st_size < GLANCE_BYTES)

@@ -6,12 +6,14 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from hilrt.config.session_file import SessionFile, open_session
 from hilrt.errors import ConfigError, HilrtError
 from hilrt.monitor.session_state import SessionState
 from hilrt.monitor.status import StatusPublisher
+from hilrt.monitor.stream import session_graph
 from hilrt.record.feed import Feed
 from hilrt.record.memory_feed import MemoryFeed
 from hilrt.reliability.estimates import Estimate, make_estimate
@@ -92,7 +94,9 @@ async def _simulate(
         result.warnings += remarks(assembled.numerics, pace.progress)
         summarise(prepared, result, wall_s)
         if isinstance(feed, MemoryFeed):
-            result.log = feed.log(file.path, {"session": tables.session.name})
+            graph = msgspec.json.encode(session_graph(tables)).decode()
+            metadata = {"session": tables.session.name, "topology": graph}
+            result.log = feed.log(file.path, metadata)
         reason = fault or "session finished"
     except (HilrtError, OSError) as error:
         if isinstance(error, ConfigError):

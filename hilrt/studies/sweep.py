@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,9 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+import numpy as np
 
 from hilrt.config.session_file import SessionFile, open_session, override
 from hilrt.errors import ConfigError
+from hilrt.record.notebook import sparkline_svg
 from hilrt.session.opening import called_link, elsewhere, read
 from hilrt.studies.axes import Design, Settings, axes_of, cases_of, read_cases
 from hilrt.studies.run_cases import Row, StudyCase, SweptSession, mixed_keys
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
 
 #: Characters of a case's name: 64 bits of its hash, with which a million cases do not collide.
 NAME_LENGTH: Final = 16
+#: Cases that a notebook lists.
+BEST: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +102,24 @@ class SweepResult:
     def frame(self) -> pd.DataFrame:
         """The rows, as `hilrt.load_sweep` gives them."""
         return load_sweep(self.folder)
+
+    def _repr_html_(self) -> str:
+        """The sweep in a notebook: its cases, and the best of them by their estimated error."""
+        frame = self.frame
+        said = f"{self.cases:,} cases, {self.ran:,} run now, {self.lost:,} without a result"
+        counts = frame["verdict"].value_counts()
+        said += "".join(f", {count:,} {verdict}" for verdict, count in counts.items() if verdict)
+        head = f"<p><b>{html.escape(str(self.folder))}</b><br>{html.escape(said)}</p>"
+        if "error" not in frame:
+            return head
+        ranked = frame.sort_values("error")
+        columns = [name for name in (*frame.attrs["axes"], "verdict", "error", "cost")
+                   if name in frame]  # fmt: skip
+        best = str(ranked[columns].head(BEST).to_html(index=False, float_format="%.4g"))
+        errors = np.asarray(ranked["error"], dtype=float)
+        return (
+            f"{head}{best}<p>estimated error of all cases, least first {sparkline_svg(errors)}</p>"
+        )
 
 
 def sweep(

@@ -9,6 +9,7 @@ from hilrt.errors import ConfigError
 from hilrt.studies.axes import axes_of, cases_of
 from hilrt.studies.run_cases import StudyCase, SweptSession, lost_row
 from hilrt.studies.sensitivity_indices import find_sensitivities_of
+from hilrt.studies.sweep import SweepResult
 from hilrt.studies.sweep_data import PARTS, AboutSweep, load_sweep, write_about, write_part
 from hilrt.studies.sweep_page import pareto_front, ranked_cases, write_sweep_page
 from tools.site import foreign_requests
@@ -132,3 +133,18 @@ def test_a_sweep_without_any_result_has_a_page(tmp_path):
     cases = cases_of(axes_of({"a.x": "0:1:5"}), "grid", None, 0)
     folder = folder_of(tmp_path, cases, "grid", lambda c: np.nan, verdict="")
     assert "5 cases: 5 without a result" in write_sweep_page(folder).read_text("utf-8")
+
+
+def test_a_sweep_shows_its_best_cases_in_a_notebook(tmp_path):
+    cases = cases_of(axes_of({"a.<b>": "0:1:5"}), "grid", None, 0)
+    folder = folder_of(tmp_path / "<i>", cases, "grid", lambda c: 0.1 + abs(c["a.<b>"] - 0.75))
+    html = SweepResult(folder, 5, 2, 0)._repr_html_()
+    assert "5 cases, 2 run now, 0 without a result, 5 good" in html
+    assert "&lt;i&gt;" in html
+    assert "<b>a" not in html.replace("a.&lt;b&gt;", "")
+    first = html[html.index("<tbody>") :].split("<tr>")[1]
+    assert "<td>0.75</td>" in first
+    assert "<td>0.1</td>" in first
+    assert html.count("<polyline") == 1
+    lost = folder_of(tmp_path / "lost", cases, "grid", lambda c: np.nan, verdict="")
+    assert "5 without a result" in SweepResult(lost, 5, 5, 5)._repr_html_()

@@ -1,0 +1,144 @@
+"""A log in a notebook: its main signals as a table with sparklines, and plots of matplotlib."""
+
+from __future__ import annotations
+
+import fnmatch
+import html
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from hilrt.errors import RecordError
+from hilrt.solver import Floats
+from hilrt.wording import number
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from hilrt.record.reader import Log
+
+#: Signals of a table, and those that are plotted where none are named.
+MOST_SHOWN: Final = 8
+#: Size of a sparkline, px, and intervals of it, of each of which the extremes are drawn.
+WIDTH, HEIGHT, INTERVALS = 180, 28, 90
+#: Size of a plot of one unit, inches.
+_PLOT_WIDTH, _PLOT_HEIGHT = 9.0, 2.6
+
+
+def main_signals(log: Log) -> list[str]:
+    """Signals that say most of a session, `MOST_SHOWN` of them.
+
+    Set-points, each as demanded, sent and measured, then effort and flow of the bonds, then the
+    other outputs.
+    """
+    try:
+        graph: Mapping[str, Any] = json.loads(log.metadata.get("topology") or "{}")
+        wires = [(one["source"], one["target"]) for one in graph.get("connections") or ()]
+        points = [(p["input"], p.get("measured", "")) for p in graph.get("set_points") or ()]
+        bonds = [port for b in graph.get("bonds") or () for port in (*b["effort"], b["flow"])]
+    except (ValueError, TypeError, KeyError, AttributeError):  # of another version
+        wires, points, bonds = [], [], []
+    names: list[str] = []
+    for point, measured in points:
+        names += [source for source, target in wires if target == point]
+        names += [f"{point}:sent", measured]
+    outputs = [name for name in log.names if log.topic(name) == "outputs"] or log.names
+    found = dict.fromkeys((*names, *bonds, *outputs))
+    return [name for name in found if name in log][:MOST_SHOWN]
+
+
+def chosen(log: Log, patterns: Iterable[str]) -> list[str]:
+    """Signals that names or patterns (``"engine.*"``) stand for; `KeyError` where one is none."""
+    names: dict[str, None] = {}
+    for pattern in patterns:
+        found = [pattern] if pattern in log else fnmatch.filter(log.names, pattern)
+        if not found:
+            log.time_ns(pattern)  # raises with the nearest name
+        names |= dict.fromkeys(found)
+    return list(names)
+
+
+def plot(log: Log, names: Sequence[str]) -> Figure:
+    """See `hilrt.Log.plot`."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise RecordError("plots need matplotlib; install hilrt[report]") from None
+
+    shown = chosen(log, names) if names else main_signals(log)
+    units = list(dict.fromkeys(log.units[name] for name in shown))
+    rows = max(len(units), 1)
+    figure = Figure(figsize=(_PLOT_WIDTH, _PLOT_HEIGHT * rows), layout="constrained")
+    all_axes = figure.subplots(rows, sharex=True, squeeze=False)[:, 0]
+    for unit, axes in zip(units, all_axes, strict=False):
+        for name in shown:
+            if log.units[name] == unit:
+                axes.plot(log.time(name), log.held(name), label=name.replace("$", r"\$"), lw=1.2)
+        axes.set_ylabel((unit or "–").replace("$", r"\$"))
+        axes.grid(alpha=0.3)
+        axes.legend(loc="best", fontsize="small")
+    all_axes[-1].set_xlabel("session time in s")
+    return figure
+
+
+def log_html(log: Log) -> str:
+    """The log in a few lines of HTML: its extent, and its main signals."""
+    times = log.t if log.names else np.empty(0)
+    span = f", {number(float(times[0]))} s to {number(float(times[-1]))} s" if len(times) else ""
+    ends_early = f" – ends early: {log.truncated}" if log.truncated else ""
+    said = f"{len(log):,} signals, {len(times):,} rows{span}, {len(log.events):,} events"
+    return (
+        f"<p><b>{html.escape(str(log.path))}</b><br>{html.escape(said + ends_early)}</p>"
+        + signal_table(log, main_signals(log))
+    )
+
+
+def signal_table(log: Log, names: Sequence[str]) -> str:
+    """A table with the smallest, the largest and the last value of signals, and a sparkline."""
+    rows = []
+    for name in names:
+        held = log.held(name)
+        finite = held[np.isfinite(held)]
+        low, high, last = (finite.min(), finite.max(), finite[-1]) if len(finite) else (np.nan,) * 3
+        cells = (html.escape(name), number(low), number(high), number(last))
+        unit = html.escape(log.units[name])
+        rows.append(
+            "<tr><td style='text-align:left'>"
+            + "</td><td>".join(cells)
+            + f"</td><td style='text-align:left'>{unit}</td><td>{sparkline_svg(held)}</td></tr>"
+        )
+    if not rows:
+        return ""
+    headings = "".join(f"<th>{one}</th>" for one in ("", "least", "most", "last", "", ""))
+    return f"<table><thead><tr>{headings}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+def sparkline_svg(values: Floats) -> str:
+    """Values as a small drawing in the colour of the text, from the least to the largest.
+
+    Parameters
+    ----------
+    values : ndarray, shape (n,)
+        Those that are not finite are gaps.
+    """
+    finite = values[np.isfinite(values)]
+    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
+    scale = (HEIGHT - 4) / (high - low) if high > low else 0.0
+    lines: list[list[str]] = [[]]
+    parts = np.array_split(values, min(INTERVALS, max(len(values), 1)))
+    for k, part in enumerate(parts):
+        part = part[np.isfinite(part)]
+        if not len(part):
+            lines.append([])
+            continue
+        x = WIDTH * (k + 0.5) / len(parts)
+        ends = (part[0], part[-1]) if len(part) < 3 else (part.min(), part.max())
+        for y in dict.fromkeys(map(float, ends)):
+            lines[-1].append(f"{x:.1f},{HEIGHT - 2 - scale * (y - low):.1f}")
+    drawn = "".join(f'<polyline points="{" ".join(line)}"/>' for line in lines if line)
+    return (
+        f'<svg width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" fill="none" '
+        f'stroke="currentColor" role="img" aria-label="course">{drawn}</svg>'
+    )
