@@ -6,7 +6,8 @@ import fnmatch
 import html
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
@@ -17,8 +18,6 @@ from hilrt.wording import number
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from hilrt.record.reader import Log
-
 #: Signals of a table, and those that are plotted where none are named.
 MOST_SHOWN: Final = 8
 #: Size of a sparkline, px, and intervals of it, of each of which the extremes are drawn.
@@ -27,7 +26,34 @@ WIDTH, HEIGHT, INTERVALS = 180, 28, 90
 _PLOT_WIDTH, _PLOT_HEIGHT = 9.0, 2.6
 
 
-def main_signals(log: Log) -> list[str]:
+class RecordedSignals(Protocol):
+    """Signals with their times, units and topics, and what is known of the session: a `Log`."""
+
+    path: Path
+    names: list[str]
+    units: dict[str, str]
+    events: list[Any]
+    metadata: dict[str, str]
+    truncated: str
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is a signal of that name."""
+        ...
+
+    def held(self, name: str) -> Floats:
+        """Values without gaps, shape (n,)."""
+        ...
+
+    def time(self, name: str) -> Floats:
+        """Session times of the values, shape (n,), s."""
+        ...
+
+    def topic(self, name: str) -> str:
+        """Topic that a signal was recorded under; `KeyError` where there is none."""
+        ...
+
+
+def main_signals(log: RecordedSignals) -> list[str]:
     """Signals that say most of a session, `MOST_SHOWN` of them.
 
     Set-points, each as demanded, sent and measured, then effort and flow of the bonds, then the
@@ -49,18 +75,18 @@ def main_signals(log: Log) -> list[str]:
     return [name for name in found if name in log][:MOST_SHOWN]
 
 
-def chosen(log: Log, patterns: Iterable[str]) -> list[str]:
+def chosen(log: RecordedSignals, patterns: Iterable[str]) -> list[str]:
     """Signals that names or patterns (``"engine.*"``) stand for; `KeyError` where one is none."""
     names: dict[str, None] = {}
     for pattern in patterns:
         found = [pattern] if pattern in log else fnmatch.filter(log.names, pattern)
         if not found:
-            log.time_ns(pattern)  # raises with the nearest name
+            log.topic(pattern)  # raises with the nearest name
         names |= dict.fromkeys(found)
     return list(names)
 
 
-def plot(log: Log, names: Sequence[str]) -> Figure:
+def plot(log: RecordedSignals, names: Sequence[str]) -> Figure:
     """See `hilrt.Log.plot`."""
     try:
         from matplotlib.figure import Figure
@@ -83,19 +109,19 @@ def plot(log: Log, names: Sequence[str]) -> Figure:
     return figure
 
 
-def log_html(log: Log) -> str:
+def log_html(log: RecordedSignals) -> str:
     """The log in a few lines of HTML: its extent, and its main signals."""
-    times = log.t if log.names else np.empty(0)
+    times = log.time(log.names[0]) if log.names else np.empty(0)
     span = f", {number(float(times[0]))} s to {number(float(times[-1]))} s" if len(times) else ""
     ends_early = f" – ends early: {log.truncated}" if log.truncated else ""
-    said = f"{len(log):,} signals, {len(times):,} rows{span}, {len(log.events):,} events"
+    said = f"{len(log.names):,} signals, {len(times):,} rows{span}, {len(log.events):,} events"
     return (
         f"<p><b>{html.escape(str(log.path))}</b><br>{html.escape(said + ends_early)}</p>"
         + signal_table(log, main_signals(log))
     )
 
 
-def signal_table(log: Log, names: Sequence[str]) -> str:
+def signal_table(log: RecordedSignals, names: Sequence[str]) -> str:
     """A table with the smallest, the largest and the last value of signals, and a sparkline."""
     rows = []
     for name in names:

@@ -17,6 +17,8 @@ from hilrt.web.shared_session import change
 
 #: Alarms that are listed; the most urgent.
 MOST = 12
+#: Room that the words of an alarm take beside its button, px; with less it goes below them.
+LEAST_WIDTH = 230
 NONE = '<p class="soft">No alarm has come up.</p>'
 
 
@@ -56,9 +58,10 @@ class AlarmList:
             act = partial(self._acknowledge, alarm.name)
             button = make_button("Acknowledge", "acknowledge-alarm", act, sheets=self._sheets)
             self._rows[alarm.name] = row(
-                button, self._div(), sizing_mode="stretch_width", styles={"flex-wrap": "wrap"}
+                self._div(), button, sizing_mode="stretch_width", styles={"flex-wrap": "wrap"}
             )
-        button, said = self._rows[alarm.name].children
+            self._rows[alarm.name].children[0].min_width = LEAST_WIDTH
+        said, button = self._rows[alarm.name].children
         change(button, disabled=not allowed, visible=not alarm.acknowledged_by)
         change(said, text=alarm_html(alarm))
         return self._rows[alarm.name]

@@ -184,14 +184,15 @@ def set_points_html(status: Status) -> str:
     if not status.set_points:
         return ""
     rows = "".join(
-        f'<tr><th scope="row">{text(name)}</th><td>{number(point.demanded)}</td>'
-        f"<td>{number(point.sent)}</td><td>{number(point.measured)}</td>"
-        f'<td class="left">{text(point.unit)}</td><td class="left">{text(point.by)}</td></tr>'
+        f'<tr><th scope="row">{text(name)} <span class="soft">{text(point.unit)}</span>'
+        f'<small class="soft">driven by {text(point.by)}</small></th>'
+        f"<td>{number(point.demanded)}</td><td>{number(point.sent)}</td>"
+        f"<td>{number(point.measured)}</td></tr>"
         for name, point in status.set_points.items()
     )
     return (
         '<table class="peers points"><thead><tr><th>set-point</th><th>demanded</th><th>sent</th>'
-        '<th>measured</th><th class="left">unit</th><th class="left">driven by</th></tr></thead>'
+        "<th>measured</th></tr></thead>"
         f"<tbody>{rows}</tbody></table>"
     )
 

@@ -498,7 +498,7 @@ def test_alarms_are_acknowledged_by_number(page):
 def alarms(page):
     """State of each alarm as listed, and its button."""
     rows = page.alarms.area.children[:-1]
-    return [(row.children[1].text, row.children[0]) for row in rows]
+    return [(row.children[0].text, row.children[1]) for row in rows]
 
 
 def test_alarms_have_a_list_of_their_own(page):
