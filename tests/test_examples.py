@@ -23,20 +23,26 @@ def run(monkeypatch):
         plt.close("all")
 
 
-def test_two_models_move_as_the_whole_system(run):
-    example = run("plot_two_models.py")
-    assert example["result"].verdict == "good"
+def exact_motion(times, mass=400.0):
+    """Height and velocity of the wheel, then of the body, m and m/s, shape (n, 4)."""
     tyre, spring, damper = 180e3, 20e3, 1.5e3
     a = np.array(
         [
             [0, 1, 0, 0],
             [-(tyre + spring) / 40, -damper / 40, spring / 40, damper / 40],
             [0, 0, 0, 1],
-            [spring / 400, damper / 400, -spring / 400, -damper / 400],
+            [spring / mass, damper / mass, -spring / mass, -damper / mass],
         ]
     )
-    rest, log = np.array([0.05, 0.0, 0.05, 0.0]), example["log"]
-    exact = np.array([rest - expm(a * max(t - 0.2, 0.0)) @ rest for t in log.t])
+    rest = np.array([0.05, 0.0, 0.05, 0.0])
+    return np.array([rest - expm(a * max(t - 0.2, 0.0)) @ rest for t in times])
+
+
+def test_two_models_move_as_the_whole_system(run):
+    example = run("plot_two_models.py")
+    assert example["result"].verdict == "good"
+    log = example["log"]
+    exact = exact_motion(log.t)
     assert log["wheel.x"] == pytest.approx(exact[:, 0], abs=3e-4)
     assert log["body.x"] == pytest.approx(exact[:, 2], abs=3e-5)
 
@@ -66,6 +72,16 @@ def test_the_correction_keeps_the_energy(run):
     final = run("plot_energy_correction.py")["final"]
     assert final["none"] > 1.8
     assert final["energy"] == pytest.approx(1.0, abs=0.03)
+
+
+def test_a_recorded_force_moves_a_body_as_recorded(run):
+    example = run("plot_log.py")
+    recorded, coupled = example["log"], example["coupled"]
+    assert example["same"]["body.x"] == pytest.approx(recorded["body.x"], abs=1e-12)
+    # Under a given force the way is inversely proportional to the mass.
+    assert example["played"]["body.x"] == pytest.approx(0.8 * recorded["body.x"], abs=1e-12)
+    exact = exact_motion(coupled.t, mass=500.0)
+    assert coupled["body.x"] == pytest.approx(exact[:, 2], abs=3e-5)
 
 
 def test_estimated_intervals_contain_the_true_errors(run):

@@ -1,0 +1,122 @@
+"""
+A recorded log: look, replay, what if
+=====================================
+
+Every run leaves ``session.mcap``: all signals at all ticks, the events, the session file itself.
+Here the quarter car of :doc:`plot_two_models` is recorded, its log is looked at, its decisions are
+made again, and the recorded force drives another body. A log of a bench is treated in the same way.
+"""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import hilrt
+
+FOLDER = Path(tempfile.mkdtemp())
+
+
+def run(*command):
+    """Run a command of hilrt in the folder, and return what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", "hilrt", *command], cwd=FOLDER, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+for file in ("quarter_car.py", "quarter_car.toml"):
+    shutil.copy(file, FOLDER)
+run("run", "quarter_car.toml", "--folder", "recorded", "--quiet")
+
+# %%
+# Look
+# ----
+#
+# ``hilrt log info`` says what is in a log, ``hilrt log ls`` lists the signals, and ``hilrt report``
+# writes the page with the figures. In Python, a log is a mapping of names to arrays.
+
+log = hilrt.load_log(FOLDER / "recorded")
+peak = np.argmax(np.abs(log["wheel.force"]))
+print(f"largest force: {log['wheel.force'][peak]:.0f} N at {log.t[peak]:.3f} s")
+for event in log.events:
+    print(f"{event.t:6.3f} s  {event.text}")
+
+# %%
+# Make the decisions again
+# ------------------------
+#
+# ``hilrt replay`` computes from the recorded samples what the master decided at each tick: what it
+# sent, corrected, limited and flagged. On the program that recorded them every bit must agree.
+
+print(run("replay", "recorded"))
+
+# %%
+# With ``--set`` it says what other settings would have decided from the same samples. How the
+# models would have reacted to that is not simulated.
+
+print(run("replay", "recorded", "--set", "master.extrapolation.order=0"))
+
+# %%
+# What if
+# -------
+#
+# A log can take a subsystem's place. The recorded force drives a body of 500 kg instead of 400 kg;
+# ``adapter = "replay"`` reads MF4, CSV, Parquet and CAN logs as well.
+
+PLAYBACK = """
+[session]
+name = "playback"
+duration = 2.0                       # s
+pace = "asap"
+
+[master]
+step = 0.001                         # s
+
+[subsystems.wheel]
+adapter = "replay"
+log = "recorded/session.mcap"
+interpolation = "linear"
+outputs = { force = "wheel.force" }
+
+[subsystems.body]
+adapter = "inprocess"
+model = "quarter_car:Body"
+params = { mass = 400.0 }            # kg
+
+[[connections]]
+from = "wheel.force"
+to = "body.force"
+"""
+(FOLDER / "playback.toml").write_text(PLAYBACK, "utf-8")
+HEAVY = {"subsystems.body.params.mass": 500.0}
+same = hilrt.simulate(FOLDER / "playback.toml").log
+played = hilrt.simulate(FOLDER / "playback.toml", HEAVY).log
+coupled = hilrt.simulate(FOLDER / "quarter_car.toml", HEAVY).log
+
+figure, axes = plt.subplots(figsize=(7, 3.5), layout="constrained")
+axes.plot(log.t, 1e3 * log["body.x"], label="recorded, 400 kg")
+axes.plot(same.t, 1e3 * same["body.x"], "k:", label="recorded force, 400 kg")
+axes.plot(played.t, 1e3 * played["body.x"], label="recorded force, 500 kg")
+axes.plot(coupled.t, 1e3 * coupled["body.x"], "--", label="coupled again, 500 kg")
+axes.set(xlabel="session time in s", ylabel="height of the body in mm")
+axes.legend()
+plt.show()
+shutil.rmtree(FOLDER)
+
+# %%
+# With its own mass the body moves as recorded. With another one it does not come to rest at the
+# height of the kerb: the recorded force does not react to it, as the suspension would. Play back
+# what does not depend on the answer (a driver, a road, a load), and couple what does.
+#
+# What next
+# ---------
+#
+# * :doc:`Cut, merge, export and compare logs </logs>`
+# * :doc:`The signals of a log </recording>`
+# * :doc:`Sweeps over settings </studies>`
