@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hilrt.cli.common import Overrides, fail
 from hilrt.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hilrt.bench.emulate import Emulation
 
 
 def solver(
@@ -80,14 +84,27 @@ def emulate(
     scenario: Annotated[Path | None, typer.Option(help="TOML file of what goes wrong")] = None,
     overrides: Overrides = None,
     list_: Annotated[bool, typer.Option("--list", help="the benches there are")] = False,
+    node: Annotated[str | None, typer.Option(help="node of the database, not a bench")] = None,
+    solver: Annotated[
+        str | None, typer.Option(help="module:Class whose ports are signals of the node")
+    ] = None,
 ) -> None:
-    """Emulate a test bench on a CAN bus, on the wall clock."""
+    """Emulate a test bench, or a node of a CAN database, on the wall clock.
+
+    With --node, --set MESSAGE.SIGNAL=VALUE sets a constant: a number, or a name of its values.
+    """
     from hilrt.bench import emulate as emulator
 
     if list_:
         for name, text in emulator.list_benches():
             typer.echo(f"{name:15} {text}")
         return
+    if node is not None:
+        if bus is None or database is None:
+            fail("--node needs --bus and --database")
+        found = _node(node, solver, overrides or [], _bus(bus), database)
+        found = replace(found, duration=duration, fault=fault, scenario=scenario)
+        raise typer.Exit(emulator.main(found))
     if bench is None:
         fail("which bench? `hilrt emulate --list` shows what there is")
     emulation = emulator.Emulation(
@@ -108,6 +125,19 @@ def emulate(
     else:
         fail("give --session and --subsystem, or --bus and --database")
     raise typer.Exit(status)
+
+
+def _node(
+    node: str, solver: str | None, values: list[str], bus: dict[str, Any], database: Path
+) -> Emulation:
+    from hilrt.bench.database_node import NodeOptions, node_emulation
+    from hilrt.hosting.load_solver import load_solver
+
+    try:
+        made = None if solver is None else load_solver(solver, {}, [Path()])
+        return node_emulation(NodeOptions(node, values, made), bus, database)
+    except ConfigError as error:
+        fail("\n".join(error.problems))
 
 
 def keys(

@@ -65,7 +65,7 @@ class PortLines:
         return [
             signal
             for signal in message.signals
-            if not _guard(signal) and not self._defects[message, signal.name]
+            if not guard_of(signal) and not self._defects[message, signal.name]
         ]
 
     def inputs(self, message: Message) -> list[Signal]:
@@ -74,7 +74,7 @@ class PortLines:
             signal
             for signal in message.signals
             if not signal.is_multiplexer
-            and not _guard(signal)
+            and not guard_of(signal)
             and not self._defects[message, signal.name]
         ]
 
@@ -140,7 +140,7 @@ class PortLines:
         driven = self.inputs(message)
         guards: set[str] = set()
         for signal in message.signals:
-            kind, name = _guard(signal), toml_string(signal.name)
+            kind, name = guard_of(signal), toml_string(signal.name)
             first = kind not in guards and not signal.multiplexer_signal
             if f"{message.name}.{signal.name}" in enable:
                 lines.append(remark(f"{signal.name} is the enable request, see above"))
@@ -217,7 +217,7 @@ class PortLines:
         if signal.multiplexer_signal:  # frames without it could not be checked
             return []
         off = off if self._guess else "# "
-        match _guard(signal):
+        match guard_of(signal):
             case "counter":
                 name = toml_string(signal.name)
                 return [f"{off}{table}.counter = {name}  # a frame that repeats it is none"]
@@ -280,7 +280,7 @@ def _defect(rivals: Database, message: Message, signal: Signal) -> str:
     return ""
 
 
-def _guard(signal: Signal) -> str:
+def guard_of(signal: Signal) -> str:
     """``"counter"`` or ``"checksum"`` where the name says that it only protects the message."""
     name = signal.name.lower()
     if signal.unit or signal.is_float:
@@ -299,7 +299,7 @@ def _guard(signal: Signal) -> str:
 def _why_no_output(signal: Signal) -> str:
     if signal.name == ALIVE and not signal.multiplexer_signal:
         return "the counter that the gateway checks"
-    return f"a {_guard(signal)} by its name"
+    return f"a {guard_of(signal)} by its name"
 
 
 def _form(signal: Signal) -> str:
