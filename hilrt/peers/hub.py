@@ -221,12 +221,16 @@ class Hub:
         """Send an encoded message without waiting; False, counted, when it could not be sent."""
         if peer.connection is None or self.closed:
             return False
-        if not self._transmit(peer.connection, data):
+        taken = self._transmit(peer.connection, data)
+        self._sent(taken)
+        return taken
+
+    def _sent(self, taken: bool) -> None:
+        """Tell of messages that were not taken, and watch on."""
+        if not taken:
             self._hand_over()
-            return False
         if self._watching_fd and self._loop is not None:  # the send may have taken the edge
             self._loop.call_soon(self._readable)
-        return True
 
     def hold(self, link: Attached, step: Message) -> None:
         """Encode a step for the peer of `link`, and keep it for `flush`."""
@@ -237,10 +241,15 @@ class Hub:
 
         Together: each message would wake the thread that sends it, or the peer, anew.
         """
+        if not self._held:
+            return
         held, self._held = self._held, []
+        taken = True
         for link, data in held:
             link.sent_ns = self.clock()
-            self.send(link.peer, data)
+            if link.peer.connection is not None and not self.closed:
+                taken &= self._transmit(link.peer.connection, data)
+        self._sent(taken)
 
     def lose(self, peer: RemotePeer, reason: str, *, for_good: bool = False) -> None:
         """See `RemotePeer.lose`; the peer's link is told at once."""

@@ -119,3 +119,9 @@ def test_what_is_wrong_in_its_table_is_named(installed):
 def test_an_adapter_for_an_earlier_version_is_refused_with_the_way_to_move_it(name, now):
     with pytest.raises(ConfigError, match=f"{name} is now {now}; docs/moving_adapters.md"):
         types.new_class("Old", (Link,), exec_body=lambda names: names.update({name: None}))
+
+
+def test_a_link_has_a_dozen_methods_and_four_to_write():
+    methods = {name for name, value in vars(Link).items() if callable(value) and name[0] != "_"}
+    assert len(methods | {"describe"}) <= 12
+    assert Link.__abstractmethods__ == {"open", "initialize", "dispatch", "receive"}
