@@ -66,7 +66,7 @@ def event_text(source: str, text: str) -> str:
     return text if source in SPEAKERS else f"{source}: {text}"
 
 
-class Repeated(NamedTuple):
+class RepeatedEvent(NamedTuple):
     """Events of one kind: how many, the first and last time [s], and the text of the largest."""
 
     level: str
@@ -99,7 +99,7 @@ def kind_of(level: str, cause: str, source: str, text: str) -> tuple[str, ...]:
     return (level, cause, source, _NUMBER.sub("#", text) if numbered else text)
 
 
-def gather_repeated(events: Iterable[tuple[float, str, str, str, str]]) -> list[Repeated]:
+def gather_repeated(events: Iterable[tuple[float, str, str, str, str]]) -> list[RepeatedEvent]:
     """Events with those of one kind together, in the order in which each kind last came.
 
     Parameters
@@ -107,12 +107,12 @@ def gather_repeated(events: Iterable[tuple[float, str, str, str, str]]) -> list[
     events : iterable of (t, level, cause, source, text)
         In the order of their times [s].
     """
-    kinds: dict[tuple[str, ...], Repeated] = {}
+    kinds: dict[tuple[str, ...], RepeatedEvent] = {}
     for t, level, cause, source, text in events:
         kind = kind_of(level, cause, source, text)
         before = kinds.pop(kind, None)
         if before is None:
-            kinds[kind] = Repeated(level, cause, source, text, 1, t, t)
+            kinds[kind] = RepeatedEvent(level, cause, source, text, 1, t, t)
             continue
         largest = max(before.text, text, key=_numbers)
         kinds[kind] = before._replace(text=largest, times=before.times + 1, last_t=t)
