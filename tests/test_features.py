@@ -172,3 +172,22 @@ def test_listed_signals_and_causes_are_documented():
 
 if __name__ == "__main__":
     print("\n".join(found()))
+
+
+def test_the_help_of_every_command_names_a_page_that_has_it():
+    def groups(group, words="hilrt"):
+        for name, command in group.commands.items():
+            yield f"{words} {name}", command
+            yield from groups(command, f"{words} {name}") if hasattr(command, "commands") else ()
+
+    root = typer.main.get_command(cli.app)
+    named = dict(groups(root))
+    assert len(named) > 40
+    for words, command in named.items():
+        page = re.fullmatch(r"Explained in (docs/\S+\.md)\.", command.epilog or "")
+        assert page, words
+        said = (ROOT / page[1]).read_text("utf-8")
+        top = " ".join(words.split()[:2])
+        assert re.search(rf"{top}\b", said) or words == "hilrt sequence", words
+    for page in re.findall(r"docs/\S+\.md", root.epilog):
+        assert (ROOT / page).is_file()

@@ -35,6 +35,11 @@ from hilrt.record.reader import LogStream
 from hilrt.wording import number
 
 FILE_NAME = "report.html"
+#: Pages of the documentation that explain a report.
+EXPLAINED = (
+    "Verdict and flags are explained in docs/reliability.md, the numbers in docs/summary.md, and "
+    "the signals in docs/recording.md."
+)
 
 
 def write_report(
@@ -163,6 +168,7 @@ def _head(analysis: LogAnalysis) -> str:
         f'<h1>{escape(_session(stream, summary))} <span class="verdict {escape(verdict)}">'
         f'{escape(verdict)}</span></h1><p class="facts">{" · ".join(map(escape, facts))}</p>'
         + (f'<ul class="reasons">{items}</ul>' if items else "")
+        + f'<p class="facts">{EXPLAINED}</p>'
     )
 
 

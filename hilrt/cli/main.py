@@ -88,7 +88,9 @@ def run(
     overrides: Overrides = None,
     shadow: Annotated[bool, typer.Option(help="compute corrections, apply none")] = False,
     arm: Annotated[bool, typer.Option("--arm", help="arm without waiting for Enter")] = False,
-    quiet: Annotated[bool, typer.Option(help="no live view and no closing table")] = False,
+    quiet: Annotated[
+        bool, typer.Option(help="no live view and no closing table: verdict and folder in one line")
+    ] = False,
     web: Annotated[bool, typer.Option("--web", help="serve the web page of the session")] = False,
     fail_on: Annotated[
         str | None, typer.Option(help="verdict with exit status 5: degraded (or worse), unreliable")
@@ -193,6 +195,41 @@ app.add_typer(log_commands.log_app, name="log")
 app.add_typer(can_commands.can_app, name="can")
 app.add_typer(process_commands.fmu_app, name="fmu")
 
+#: Page of the documentation that explains commands, which their help ends with.
+PAGES = {
+    "own_bench": ("new", "solver"),
+    "session": ("run", "check"),
+    "howto/questions": ("schema",),
+    "doctor": ("doctor",),
+    "keys": ("keys", "gateway"),
+    "monitor": ("watch", "monitor"),
+    "sequences": ("sequence", "test"),
+    "can": ("emulate", "can"),
+    "logs": ("report", "compare", "runs", "export", "import", "play", "log"),
+    "expectations": ("expect",),
+    "recording": ("replay",),
+    "studies": ("sweep", "tune"),
+    "fmu": ("import-ssp", "fmu"),
+    "analyze": ("analyze",),
+}
+
+
+def _name_pages() -> None:
+    """End the help of every command, and of those of its group, with its page."""
+    page_of = {name: f"Explained in docs/{page}.md." for page, of in PAGES.items() for name in of}
+    for info in app.registered_commands:
+        name = info.name or getattr(info.callback, "__name__", "")
+        info.epilog = page_of.get(str(name))
+    for group in app.registered_groups:
+        group.epilog = page_of.get(str(group.name))
+        assert group.typer_instance is not None
+        for info in group.typer_instance.registered_commands:
+            info.epilog = group.epilog
+    app.info.epilog = "Explained in docs/index.md; docs/howto/troubleshooting.md goes by symptom."
+
+
+_name_pages()
+
 
 def _fail_on(text: str | None) -> FailOn | None:
     for word in (None, "degraded", "unreliable"):
@@ -238,6 +275,8 @@ def _finish(result: RunResult, report: bool, quiet: bool, page: str) -> None:
         console.print(f"files in {result.folder}", highlight=False)
         console.print(closing_verdict(result.summary))
         sys.stdout.flush()
+    elif result.summary:
+        typer.echo(f"{result.summary.get('session')}: {result.verdict}, files in {result.folder}")
     if result.fault:
         typer.echo(f"session ended in a fault: {result.fault}", err=True)
 

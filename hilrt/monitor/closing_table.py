@@ -65,6 +65,8 @@ def closing_verdict(summary: Mapping[str, Any]) -> Text:
     )
     for reason in summary.get("reasons") or ():
         text.append(f"\n  {reason}")
+    if verdict in ("degraded", "unreliable"):
+        text.append("\n  docs/reliability.md explains the reasons", style="dim")
     for change in summary.get("advice") or ():
         text.append(f"\n  try: {change['text']}", style="dim")
     return text

@@ -105,7 +105,8 @@ class _Body:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         status, width = self._status, options.max_width
         own = width // 7  # for the names on the right
-        right = Group(_bonds(status, own), Text(), _peers(status, own))
+        bonds: list[RenderableType] = [_bonds(status, own), Text()] if status.bonds else []
+        right = Group(*bonds, _peers(status, own))
         others = Measurement.get(console, options, right).maximum + GAP
         units = max((len(status.units.get(name, "")) for name in status.values), default=0)
         columns = [VALUE_WIDTH, max(units, len("unit"))]
@@ -166,7 +167,7 @@ def plain_line(status: Status, silent_s: float = 0.0) -> str:
     if status.values:
         parts.append(f"flags: {flag_words(status.flags) or 'none'}")
     if status.verdict:
-        parts.append(f"so far {status.verdict}")
+        parts.append(f"verdict so far {status.verdict}")
     parts += [f"{name} at {step}" for name, step in status.sequences.items()]
     if said := result_words(status):
         parts.append(said)
@@ -235,7 +236,7 @@ def _timing(status: Status) -> Text:
     else:
         text.append(f"{status.tick:,} steps")
     if status.verdict:
-        text.append("   so far ")
+        text.append("   verdict so far ")
         text.append(status.verdict, style=f"bold {COLOURS.get(status.verdict, '')}")
     return text
 

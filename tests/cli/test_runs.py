@@ -113,3 +113,14 @@ def test_a_summary_that_is_cut_off_counts_as_missing(tmp_path):
     run = make_run(tmp_path, "20260301-120000", verdict="good")
     (run / "summary.json").write_text('{"verdict": "go')
     assert [one.verdict for one in find_runs(tmp_path)] == ["no summary"]
+
+
+def test_a_quiet_run_says_verdict_and_folder_alone(tmp_path, capsys):
+    from hilrt.cli.main import _finish
+    from hilrt.session.result import RunResult
+
+    summary = {"session": "two-mass", "verdict": "good", "steps": 5}
+    _finish(RunResult(summary, folder=tmp_path), report=False, quiet=True, page="")
+    assert capsys.readouterr() == (f"two-mass: good, files in {tmp_path}\n", "")
+    _finish(RunResult(fault="no bench", folder=tmp_path), report=True, quiet=True, page="")
+    assert capsys.readouterr() == ("", "session ended in a fault: no bench\n")

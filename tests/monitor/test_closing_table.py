@@ -60,6 +60,7 @@ def test_closing_table_sums_up():
 
 def test_verdict_with_its_reasons():
     said = "engine-in-the-loop: degraded\n  late samples on 1.2 % of the steps\n"
+    said += "  docs/reliability.md explains the reasons\n"
     assert text_of(closing_verdict(SUMMARY)) == said
 
 

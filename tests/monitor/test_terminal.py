@@ -122,6 +122,11 @@ def test_events_that_repeat_are_one_line():
     assert text.index("2.5 s  Ada: knock") < text.index(line)
 
 
+def test_no_empty_table_of_bonds_is_shown():
+    assert "residual J" in text_of(live_view(RUNNING))
+    assert "residual J" not in text_of(live_view(msgspec.structs.replace(RUNNING, bonds={})))
+
+
 def test_plain_line_is_one_line():
     line = plain_line(RUNNING)
     assert "12.3 of 30 s (41 %)" in line
@@ -370,7 +375,7 @@ def test_degraded_stretches_are_one_line_with_their_count():
         screen.show()
         now[0] += 0.25
     lines = console.file.getvalue().splitlines()
-    said = [line.partition("| so far ")[2].partition(" | ")[2] for line in lines]
+    said = [line.partition("| verdict so far ")[2].partition(" | ")[2] for line in lines]
     assert said == ["", *["degraded 4 times: samples of engine are late"] * 4]
 
 
