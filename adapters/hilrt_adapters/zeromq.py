@@ -52,7 +52,7 @@ class ZeroMQLink(RemoteLink, Probes):
     spawns = True
 
     _keep = False
-    _linearises = False
+    _linearises = _linearises_again = False
 
     @classmethod
     def describe(
@@ -85,10 +85,15 @@ class ZeroMQLink(RemoteLink, Probes):
 
         One that does not answer in time is not lost, but its silence counts again.
         """
-        if not self._linearises:
-            return None
+        return await self._linear_model(h, u, None) if self._linearises else None
+
+    async def renewed_model(self, t: float, h: float, u: Floats) -> LinearModel | None:
+        """See `Probes.renewed_model`, and `linear_model`."""
+        return await self._linear_model(h, u, t) if self._linearises_again else None
+
+    async def _linear_model(self, h: float, u: Floats, t: float | None) -> LinearModel | None:
         timeout = self.hub.connect_timeout
-        question = Linearise(h=h, u=pack(u), within=TRIAL * timeout)
+        question = Linearise(h=h, u=pack(u), within=TRIAL * timeout, t=t)
         try:
             answer = await self.request(question, Linearised, timeout)
             return linear_model(answer, self.n_inputs, self.n_outputs)
@@ -112,6 +117,7 @@ class ZeroMQLink(RemoteLink, Probes):
         self.tells_events = "events" in hello.capabilities
         self.rewinds = self if "go_back" in hello.capabilities else None
         self._linearises = "linearise" in hello.capabilities
+        self._linearises_again = "linearise_again" in hello.capabilities
         self.findings = [name for name in FINDINGS if name in hello.capabilities]
 
     def keep_states(self) -> None:

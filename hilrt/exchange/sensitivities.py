@@ -16,7 +16,6 @@ from hilrt.config.structs import Session
 from hilrt.coupling.closed_loop import Sensitivities, sensitivities_of
 from hilrt.link import LinearModel, Link
 from hilrt.solver import Floats, InputPolynomial
-from hilrt.step.apply_changes import MOVED
 from hilrt.step.numerics import Numerics
 from hilrt.tables.network import MOST_TRIED, Network
 from hilrt.tables.plan import Plan
@@ -49,8 +48,8 @@ async def find_sensitivities(
     reference : callable
         Asked for what cannot be tried out itself.
     renews : bool
-        The pace is one in which sensitivities can be renewed; they will be if every subsystem that
-        has any can be tried out again.
+        The pace is one in which sensitivities can be renewed; they will be if there is one rate,
+        and every subsystem that has any can be tried out again.
     """
     models: list[LinearModel | None] = []
     few = np.count_nonzero(network.L.transposed.in_row) <= MOST_TRIED
@@ -61,8 +60,8 @@ async def find_sensitivities(
     models += [None] * (len(links) - len(models))
     network, step = _without_demands(network, tables), tables.master.step
     found = sensitivities_of(network, models, step)
-    if not renews or not found.states or found.of_reference:
-        return found
+    if not renews or not found.states or found.of_reference or (network.every != 1).any():
+        return found  # one of a slower rate may be under way between two steps
     for s in _moving(network, models):
         h = float(network.every[s]) * step
         again = await links[s].probes.renewed_model(0.0, h, u0[network.inputs.slices[s]])
@@ -121,6 +120,9 @@ class SensitivityRenewal:
     #: Beyond these changes the next trial comes at once, or after half the distance; below the last
     #: after twice.
     GREAT, MUCH, LITTLE = 0.5, 0.1, 0.02
+    #: Errors below that share of a signal's largest value are rounding, and below that one nothing
+    #: that a verdict depends on; nor does it on outputs that nothing takes.
+    ROUNDING, MATTERS = 1e-6, 0.01
 
     def __init__(self, numerics: Numerics, tables: Session, links: Sequence[Link]) -> None:
         self._numerics, self._links = numerics, list(links)
@@ -156,8 +158,9 @@ class SensitivityRenewal:
         change = await self._renew(t)
         # Of a linear system the first trial, which is the more exact one, holds until it moves.
         same = plan.session[0].error_linear and not state.session[0].sensitivities_moved
-        session.answers_renewed = not same or change > MOVED
-        session.answers_change, session.answers_since = change, self._since
+        session.answers_moved = change > self.LITTLE
+        session.answers_renewed = not same or session.answers_moved
+        session.answers_since = self._since
         if change > self.MUCH:
             self._every = 1 if change > self.GREAT else max(self._every // 2, 1)
         elif change < self.LITTLE:
@@ -169,6 +172,7 @@ class SensitivityRenewal:
         numerics, network = self._numerics, self._network
         given, factors = numerics.given, np.ascontiguousarray(numerics.state.answers["factor"])
         given.answers[:] = factors
+        given.session["answers_change"] = math.inf
         self.count += 1
         inputs = numerics.state.inputs
         for s in self._tried:
@@ -187,7 +191,12 @@ class SensitivityRenewal:
         steps = max(1, round((t - self._since) / self._step))
         errors = np.append(numerics.state.errors["value"], inputs["disturbance_peak"])
         before, after = (passed_on(numerics.plan, f, errors, steps) for f in (factors, found))
-        return relative_change(before, after)
+        peaks = np.ascontiguousarray(numerics.state.outputs["peak"])
+        peaks[peaks == 0.0] = np.inf  # nothing is known of what has not moved yet
+        judged = np.where(numerics.plan.outputs["coupled"] != 0, peaks, np.inf)
+        change = relative_change(before, after, self.MATTERS * judged)
+        given.session["answers_change"] = change
+        return relative_change(before, after, self.ROUNDING * peaks)
 
 
 def passed_on(plan: Plan, factors: Floats, errors: Floats, steps: int) -> Floats:
@@ -220,10 +229,11 @@ def passed_on(plan: Plan, factors: Floats, errors: Floats, steps: int) -> Floats
     return found
 
 
-def relative_change(before: Floats, after: Floats) -> float:
-    """Largest difference of a row, relative to its norm in the larger of the two."""
+def relative_change(before: Floats, after: Floats, least: Floats) -> float:
+    """Largest difference of a row, relative to its norm in the larger of the two, or to `least`."""
     with np.errstate(all="ignore"):
         differ = np.linalg.norm(after - before, axis=1)
         size = np.maximum(np.linalg.norm(before, axis=1), np.linalg.norm(after, axis=1))
+        size = np.maximum(size, least)
         shares = differ / np.where(size > 0.0, size, 1.0)
     return float(np.nan_to_num(shares, nan=np.inf).max(initial=0.0))

@@ -82,21 +82,28 @@ def find_linear_model(
         return None
 
 
-def renew_linear_model(hosted: HostedSolver, t: float, u: Floats, h: float) -> LinearModel | None:
+def can_be_renewed(hosted: HostedSolver) -> bool:
+    """Whether `renew_linear_model` may find anything."""
+    return hosted.can_go_back and not isinstance(hosted.solver, KnowsItsMatrices)
+
+
+def renew_linear_model(
+    hosted: HostedSolver, t: float, u: Floats, h: float, within: float = math.inf
+) -> LinearModel | None:
     """A, B, C, D about the solver's present state at `t` [s]; None where they cannot be had.
 
     As `find_linear_model`, in ``2 (nx + nu) + 3`` steps instead of some ten times as many. How
     finely inputs are followed is not tried out, and a solver with noise is not renewed: its trials
     would take numbers from a generator that is not saved. Nor is one that tells its matrices.
     """
-    if isinstance(hosted.solver, KnowsItsMatrices) or not hosted.can_go_back:
+    if not can_be_renewed(hosted):
         return None
     saved = hosted.solver.save_state()
     try:
         with unlogged():
             if len(leaves(saved)) > LARGEST_STATE:
                 return None
-            found = Differentiated(hosted, u, h, t=t, quick=True)
+            found = Differentiated(hosted, u, h, within, t=t, quick=True)
             short, nx = found.step_map(SHORT * h, 1, 0), found.states
     except (Exception, SystemExit) as error:  # a trial for an estimate ends no session
         _restore(hosted, saved)

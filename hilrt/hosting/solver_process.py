@@ -28,7 +28,12 @@ import numpy as np
 from hilrt.config.from_toml import parse_params
 from hilrt.errors import ConfigError, HilrtError, ProtocolError, SolverError
 from hilrt.hosting.hosted_solver import HostedSolver
-from hilrt.hosting.linear_model import find_linear_model, may_have_linear_model
+from hilrt.hosting.linear_model import (
+    can_be_renewed,
+    find_linear_model,
+    may_have_linear_model,
+    renew_linear_model,
+)
 from hilrt.hosting.load_solver import load_solver
 from hilrt.peers import wire
 from hilrt.peers.linear_answer import linear_answer
@@ -144,6 +149,7 @@ def _host(solver: HostedSolver, connect: str, name: str, on_peer: Callable[[Peer
         ("events", solver.solver.tells_events),
         ("go_back", solver.can_go_back),
         ("linearise", may_have_linear_model(solver)),
+        ("linearise_again", can_be_renewed(solver)),
     ]
     capabilities = [word for word, there in offers if there] + solver.findings
     peer = Peer(connect, name, "solver", solver.inputs, solver.outputs, capabilities=capabilities)
@@ -276,7 +282,13 @@ def _linearise(peer: Peer, solver: HostedSolver, message: wire.Linearise) -> Non
     u = wire.unpack(message.u, solver.n_inputs)
     if not (0.0 < message.h < math.inf and np.isfinite(u).all()):
         raise ProtocolError(f"Linearise: h = {message.h} s, u = {u.tolist()}")
-    peer.send(linear_answer(find_linear_model(solver, u, message.h, message.within)))
+    if message.t is None:
+        found = find_linear_model(solver, u, message.h, message.within)
+    elif math.isfinite(message.t):
+        found = renew_linear_model(solver, message.t, u, message.h, message.within)
+    else:
+        raise ProtocolError(f"Linearise: t = {message.t} s")
+    peer.send(linear_answer(found))
 
 
 def _advanced(tick: int, sample: Sample, received_ns: int = 0) -> wire.Advanced:

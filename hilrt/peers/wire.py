@@ -123,12 +123,14 @@ class Linearise(Message):
     """Master → solver with the capability ``linearise``, before its first step: its matrices.
 
     About the present state and the inputs `u`, for macro steps `h`; the answer is due after
-    `within` [s], if need be without them.
+    `within` [s], if need be without them. With the capability ``linearise_again`` also between two
+    steps, at session time `t` [s], which is left out before the first one.
     """
 
     h: float
     u: bytes
     within: float
+    t: float | None = None
 
 
 class Linearised(Message):

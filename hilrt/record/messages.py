@@ -22,8 +22,8 @@ BATCH = struct.Struct("<q")
 BESIDE = b"beside"
 ASIDE = struct.Struct("<qq")
 #: What a replay needs: the state once a second, and what was changed at the step of that row:
-#: Jacobians, numbers that an operator adjusted (name and value), and sensitivities (by how much
-#: they changed, since when they may be others [s], and their factors).
+#: Jacobians, numbers that an operator adjusted (name and value), and sensitivities (whether they
+#: are others, by how much, since when they may be [s], and their factors).
 SNAPSHOTS = "/snapshots"
 JACOBIANS = "/jacobians"
 ADJUSTMENTS = "/adjustments"

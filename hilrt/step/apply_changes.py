@@ -32,9 +32,6 @@ _FAULTS = len(BOND_SETTINGS) + len(INPUT_SETTINGS)
 INJECT, CLEAR, RELEASE = range(_FAULTS, _FAULTS + len(FAULT_SETTINGS))
 PARAMETER = _FAULTS + len(FAULT_SETTINGS)
 
-#: Sensitivities that pass on what differs by less than that share are the same, but for rounding.
-MOVED = 0.02
-
 
 @stage
 def apply_changes(plan: Plan, state: State, given: StepInput) -> None:
@@ -70,7 +67,7 @@ def apply_changes(plan: Plan, state: State, given: StepInput) -> None:
     if given.session[0].answers_renewed:
         for k in range(len(state.answers)):
             state.answers[k].factor = given.answers[k]
-        if given.session[0].answers_change > MOVED:
+        if given.session[0].answers_moved:
             state.session[0].sensitivities_moved = 1
         if not withdrawn:  # else they are of the model before
             state.session[0].reparametrised = 0

@@ -47,8 +47,9 @@ SESSION: Final = np.dtype(
         ("changes", "i8"),  # of numbers, in the table of that name
         ("renewed", "i8"),  # Jacobians were renewed: use those given
         ("answers_renewed", "i8"),  # sensitivities were renewed: use those given
-        # By how much these are others than those before, as a share of what these passed on; and
-        # since when they may be, s
+        ("answers_moved", "i8"),  # they are others than those before, not only by rounding
+        # By how much, as a share of the errors that they pass on or of `MATTERS` of the signals;
+        # and since when they may be, s
         ("answers_change", "f8"),
         ("answers_since", "f8"),
     ]

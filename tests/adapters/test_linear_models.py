@@ -80,6 +80,25 @@ async def test_a_remote_solver_answers_as_in_process_bit_for_bit(hub, solver):
     await asyncio.to_thread(thread.join, 5.0)
 
 
+async def test_a_remote_solver_is_tried_out_again_between_two_steps_bit_for_bit(hub):
+    options = InProcessOptions(adapter="inprocess", model="hilrt.models.two_mass:Mass1")
+    local = InProcessLink("model", options, Path())
+    await local.open()
+    u = np.array([0.1, -2.0])
+    await local.initialize(0.0, np.zeros(2))
+    link, thread = await remote(hub, Mass1(), ("linearise", "linearise_again"))
+    again, other = [await each.probes.renewed_model(0.5, H, u) for each in (link, local)]
+    for array, reference in zip(again[:5], other[:5], strict=True):
+        np.testing.assert_array_equal(array, reference, strict=True)
+    np.testing.assert_allclose(again.A, [[0.0, 1.0], [-110.0, 0.0]], atol=1e-2)
+    await link.stop("done")
+    await asyncio.to_thread(thread.join, 5.0)
+    link, thread = await remote(hub, Mass1())
+    assert await link.probes.renewed_model(0.5, H, u) is None
+    await link.stop("done")
+    await asyncio.to_thread(thread.join, 5.0)
+
+
 async def test_a_solver_that_cannot_go_back_has_none_and_one_that_does_not_know_is_not_asked(hub):
     link, thread = await remote(hub, Reference())
     assert await link.probes.linear_model(H, np.zeros(3)) is None

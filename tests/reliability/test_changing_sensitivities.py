@@ -186,6 +186,8 @@ def test_renewed_sensitivities_are_recorded_and_replayed(tmp_path: Path) -> None
 
 def test_what_passes_nothing_on_does_not_change() -> None:
     one = np.array([[1.0, 0.0], [0.0, 0.0]])
-    assert relative_change(one, one) == 0.0
-    assert relative_change(one, 2.0 * one) == pytest.approx(0.5)
-    assert relative_change(one, one * np.nan) == np.inf
+    least = np.zeros(2)
+    assert relative_change(one, one, least) == 0.0
+    assert relative_change(one, 2.0 * one, least) == pytest.approx(0.5)
+    assert relative_change(one, 2.0 * one, least + 10.0) == pytest.approx(0.1)
+    assert relative_change(one, one * np.nan, least) == np.inf

@@ -79,6 +79,6 @@ def test_the_models_alone_end_good_and_as_right_as_the_estimate_says():
     )
     assert (whole.verdict, whole.summary["reasons"]) == ("good", [])
     for name, error in whole.summary["estimated_error"].items():
-        assert error["how"] == "sensitivities of the start"
+        assert error["how"] == "sensitivities along the way"
         true = whole.log[name] - np.interp(whole.log.t, fine.log.t, fine.log[name])
         assert np.sqrt(np.mean(true**2)) < error["high"]
