@@ -51,6 +51,8 @@ LACKING: Final = "unknown: its subsystem's reference model has no such output"
 LEAST_SPREAD: Final = 0.05
 #: Errors below this share of a signal's largest value are rounding.
 ROUNDING: Final = 1e-9
+#: Likewise where sensitivities were renewed: quick trials are less exact.
+ROUNDING_ALONG: Final = 1e-6
 #: Keeps ratios of signals that were never other than zero finite.
 TINY: Final = 1e-200
 
@@ -147,10 +149,11 @@ def estimates(network: Network, plan: Plan, state: State) -> dict[str, Estimate]
             how = GAIN_RANGE_MANY
     else:
         value = np.sqrt(outputs["error_square"] / outputs["moment_seconds"])
-        if how not in (TRIED, TRIED_ALONG):
+        if how != TRIED:
             # What does not answer about the start may do so later: a pedal that is not down yet.
             worst = np.max(value / np.maximum(spread, TINY), initial=0.0)
-            value = np.where(value <= ROUNDING * outputs["peak"], worst * spread, value)
+            least = ROUNDING if how != TRIED_ALONG else ROUNDING_ALONG
+            value = np.where(value <= least * outputs["peak"], worst * spread, value)
     value = np.maximum(value, ROUNDING * outputs["peak"])
     demanded = plan.outputs["error_high"][coupled] == 0.0
     value = np.where(demanded, 0.0, value)
