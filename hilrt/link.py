@@ -88,6 +88,9 @@ class LinearModel(NamedTuple):
         Outputs of which nothing is known.
     of_reference : bool
         Whether it is that of a model beside the subsystem.
+    slope : ndarray, shape (nu,), optional
+        How much of an input polynomial's change inside a macro step acts: 0 its start alone, as if
+        it were held, 1 all; without it, all.
     """
 
     A: Floats
@@ -98,6 +101,7 @@ class LinearModel(NamedTuple):
     linear: bool
     lacking: tuple[int, ...] = ()
     of_reference: bool = False
+    slope: Floats | None = None
 
 
 class Command(NamedTuple):

@@ -50,6 +50,8 @@ class Sensitivities(NamedTuple):
         By subsystem: longest time constant where it is known and damped, s; else 0.
     renewed : bool
         The factors are to be renewed while the session runs; rows are then there for all of them.
+    slope : sequence of float
+        By input: how much of its polynomial's change inside a macro step acts; empty: all.
     """
 
     states: int
@@ -62,6 +64,7 @@ class Sensitivities(NamedTuple):
     of_reference: bool = False
     memory: Sequence[float] = ()
     renewed: bool = False
+    slope: Sequence[float] = ()
 
     def without_loop(self) -> Sensitivities:
         """The same where the coupled system's answers do not hold."""
@@ -83,7 +86,8 @@ def sensitivities_of(
     Reference models count only where they make the whole loop known. Where the factors will be
     `renewed`, those that are zero have rows, too.
     """
-    fineness, memory = np.ones(len(network.inputs)), [0.0] * len(models)
+    fineness, slope = np.ones((2, len(network.inputs)))
+    memory = [0.0] * len(models)
     direct: list[tuple[int, int, float]] = []
     known: list[int] = []
     for s, model in enumerate(models):
@@ -91,11 +95,13 @@ def sensitivities_of(
             continue
         rows, columns = network.outputs.slices[s], network.inputs.slices[s]
         fineness[columns], memory[s] = model.fineness, _memory(model.A)
+        slope[columns] = 1.0 if model.slope is None else model.slope
         known += [i for i in range(rows.start, rows.stop) if i - rows.start not in model.lacking]
         for i, j in np.argwhere((model.D != 0.0) | renewed).tolist():
             if network.connected[columns.start + j]:
                 direct.append((rows.start + i, columns.start + j, float(model.D[i, j])))
-    found = Sensitivities(0, [], [], direct, known, fineness.tolist(), memory=memory)
+    shares = fineness.tolist(), slope.tolist()
+    found = Sensitivities(0, [], [], direct, known, shares[0], memory=memory, slope=shares[1])
     loop = _discretized(network, models, step)
     if loop is None:
         own = [None if model is None or model.of_reference else model for model in models]

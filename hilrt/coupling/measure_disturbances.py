@@ -9,7 +9,9 @@ also where it is right at both.
 
 A subsystem that integrates in few steps of its own sees of this what its inputs are at their
 starts. With `fineness` κ = 1 − 1/n (n steps) the mean of s over these is κ/2, that of s² is
-κ(1 + κ)/6, and for κ = 1 they are those of the whole interval.
+κ(1 + κ)/6, and for κ = 1 they are those of the whole interval. One that is exact under held inputs,
+and reads them once, follows the interval with what the polynomial was at its start: of the
+polynomial's change inside the interval a share acts, the `slope`.
 
 A source with direct feedthrough whose answers are not known is taken to answer with the inputs that
 it had at the interval's beginning: what it moves in an interval is then missing in all of it.
@@ -154,12 +156,13 @@ def measure_disturbance(plan: Plan, state: State, given: StepInput, i: int) -> N
             span = min(span, max(given.session[0].t - u.previous_t0, elapsed))
         bend = curvature(u, end, span, elapsed)
         now = given.session[0].t
-        first = carried(plan, state, i, now, span) - u.true_start
+        begin, slope = carried(plan, state, i, now, span), plan.inputs[i].slope
+        first = begin - u.true_start
         inside = 0.5 * (u.true_start + end) - 0.125 * bend
         if given.session[0].has_middle:
             inside = told_inside(plan, state, given, i, span, inside)
-        middle = carried(plan, state, i, now, 0.5 * span) - inside
-        last = carried(plan, state, i, now, 0.0) - end
+        middle = begin + slope * (carried(plan, state, i, now, 0.5 * span) - begin) - inside
+        last = begin + slope * (carried(plan, state, i, now, 0.0) - begin) - end
         late = plan.inputs[i].dead_time * (end - u.true_start) / span
         first, middle, last = first - late, middle - late, last - late
         change = end - u.true_start
@@ -255,15 +258,17 @@ def integrate_interface(plan: Plan, state: State, given: StepInput, b: int) -> N
     bond = plan.bonds[b]
     for i in range(bond.first, bond.first + bond.elements):
         ends = plan.elements[i]
-        at_flow = 0.5 * plan.inputs[ends.effort_input].fineness
-        at_effort = 0.5 * plan.inputs[ends.flow_input].fineness
+        of_effort, of_flow = plan.inputs[ends.effort_input], plan.inputs[ends.flow_input]
+        at_flow, at_effort = 0.5 * of_effort.fineness, 0.5 * of_flow.fineness
         flow = between(state.outputs[ends.flow], at_flow)
         effort = between(state.outputs[ends.effort], at_effort)
         for k in range(len(plan.summands)):
             if plan.summands[k].element == i:
                 effort += between(state.outputs[plan.summands[k].output], at_effort)
-        e_used = acted(plan, state, i, True, t - (1.0 - at_flow) * elapsed) / ends.effort_gain
-        f_used = acted(plan, state, i, False, t - (1.0 - at_effort) * elapsed) / ends.flow_gain
+        e_read = t - (1.0 - at_flow * of_effort.slope) * elapsed
+        f_read = t - (1.0 - at_effort * of_flow.slope) * elapsed
+        e_used = acted(plan, state, i, True, e_read) / ends.effort_gain
+        f_used = acted(plan, state, i, False, f_read) / ends.flow_gain
         # What their limits add to the inputs is asked for, and made in the coupled system, too.
         e_used -= beyond_limits(plan, state, ends.effort_input, at_flow) / ends.effort_gain
         f_used -= beyond_limits(plan, state, ends.flow_input, at_effort) / ends.flow_gain

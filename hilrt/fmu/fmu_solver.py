@@ -350,7 +350,8 @@ class FmuSolver(Solver):
     def linear_model(self, h: float) -> LinearModel | None:
         """About the present state, for macro steps `h` [s]; None where derivatives do not suffice.
 
-        Without directional derivatives there is none: what the FMU saves of its state is opaque.
+        Without directional derivatives there is none: what the FMU saves of its state is opaque. It
+        integrates inside its steps: that it does so with inputs held is the coupling's error.
         """
         if not self.fmu.directional:
             return None
@@ -367,8 +368,9 @@ class FmuSolver(Solver):
             return None
         n = self._inner_steps(h)
         whole = self._hands_on or instance.sets_inside
-        fineness = np.where(self._real, 1.0 if whole else (n - 1) / n, 0.0)
-        return LinearModel(linear.A, linear.B, linear.C, linear.D, fineness, linear=False)
+        slope = np.where(self._real, 1.0 if whole else (n - 1) / n, 0.0)
+        matrices = linear.A, linear.B, linear.C, linear.D
+        return LinearModel(*matrices, np.ones(len(slope)), linear=False, slope=slope)
 
     def _inner_steps(self, h: float) -> int:
         """Number of the FMU's own steps in a macro step `h` [s], as far as it is known."""

@@ -30,6 +30,8 @@ _CLEAR = 1e-3
 #: A step is exact where it is off by less than this share of what one explicit Euler step is off
 #: by; and the rounding of what was tried out, relative to the largest answer.
 EXACT, _ROUNDING = 0.1, 1e-7
+#: Steps in which a nonlinear solver makes a macro step, to see whether it gains by it.
+PARTS = 3
 
 
 class CannotGoOn(SolverError):
@@ -159,9 +161,15 @@ def _differentiated(hosted: HostedSolver, u: Floats, h: float, within: float) ->
     model = LinearModel(A, B, C, D, np.ones(nu), found.linear)
     if not all(np.isfinite(matrix).all() for matrix in model[:4]):
         raise CannotLinearise("its answers to its inputs are not finite")
-    if _exact_when_held(model, whole[:nx, : nx + nu], h):
-        return model  # reading a held input once loses nothing: holding it is the coupling's
-    return model._replace(fineness=_fineness(A, B, whole[:nx, nx + nu :], h))
+    fineness = _fineness(A, B, whole[:nx, nx + nu :], h)
+    held = whole[:nx, : nx + nu]
+    if model.linear:
+        exact = _exact_when_held(model, held, h)
+    else:
+        exact = _gains_nothing(model, held, found.held_in(PARTS, h)[:nx], h)
+    if exact:  # reading a held input once loses nothing: holding it is the coupling's
+        return model._replace(slope=fineness)
+    return model._replace(fineness=fineness)
 
 
 def _rates(short: Floats, double: Floats, nx: int, h: float) -> tuple[Floats, Floats]:
@@ -186,21 +194,35 @@ def _exact_when_held(model: LinearModel, step: Floats, h: float) -> bool:
     Such a solver may read its inputs at the step's beginning alone and integrate exactly all the
     same, as an exponential does. `step`, shape (nx, nx + nu), is the answer of its state to state
     and inputs. About a point of a nonlinear solver the answer to the inputs is none of a constant
-    system, and does not count.
+    system: see `_gains_nothing`.
     """
     A, B = model.A, model.B
     transition, (held, _) = discretize(A, B, h, 1)
     nx = len(A)
-    pairs = [(step[:, :nx], transition, np.eye(nx) + h * A)]
-    if model.linear:
-        pairs.append((step[:, nx:], held, h * B))
-    for found, exact, euler in pairs:
-        noise = _ROUNDING * np.abs(exact).max(initial=0.0)
-        if np.abs(found - exact).max(initial=0.0) > (
-            EXACT * np.abs(exact - euler).max(initial=0.0) + noise
-        ):
-            return False
-    return True
+    euler = np.eye(nx) + h * A
+    return _agrees(step[:, :nx], transition, euler) and _agrees(step[:, nx:], held, h * B)
+
+
+def _gains_nothing(model: LinearModel, step: Floats, shorter: Floats, h: float) -> bool:
+    """Whether a nonlinear solver's state is as near the truth in one step of `h` [s] as in several.
+
+    The inputs are held in all of them. `step` and `shorter`, shape (nx, nx + nu), are the answers
+    of its state in one and in several steps. A solver that steps finely inside gains nothing by
+    shorter steps of the session; Euler's method gains as much as it errs by.
+    """
+    nx = len(model.A)
+    euler = np.hstack([np.eye(nx) + h * model.A, h * model.B])
+    return all(
+        _agrees(step[:, part], shorter[:, part], euler[:, part])
+        for part in (slice(nx), slice(nx, None))
+    )
+
+
+def _agrees(found: Floats, exact: Floats, euler: Floats) -> bool:
+    """Whether it is off by little, beside what one explicit Euler step is off by."""
+    noise = _ROUNDING * np.abs(exact).max(initial=0.0)
+    most = EXACT * np.abs(exact - euler).max(initial=0.0) + noise
+    return bool(np.abs(found - exact).max(initial=0.0) <= most)
 
 
 def _fineness(A: Floats, B: Floats, ramp: Floats, h: float) -> Floats:

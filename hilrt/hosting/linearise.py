@@ -189,6 +189,26 @@ class Differentiated(Dynamics):
         """See `Dynamics.step_map`."""
         return self._differentiate(h, rows, derivatives, near=not self.linear)
 
+    def held_in(self, parts: int, h: float) -> Floats:
+        """Answers of state and outputs to state and held inputs over `h` [s], in equal steps.
+
+        Parameters
+        ----------
+        parts : int
+            Number of steps.
+
+        Returns
+        -------
+        ndarray, shape (states + ny, states + nu)
+        """
+        point = self._point(1)
+        moves = np.diag(self.perturbation * np.maximum(1.0, np.abs(point)))
+        columns = []
+        for move in moves:
+            ends = [self._respond(h, 1, 0, point + side * move, parts) for side in (1.0, -1.0)]
+            columns.append((ends[0] - ends[1]) / (2.0 * move.sum()))
+        return np.array(columns).reshape(-1, self.states + self.hosted.n_outputs).T
+
     def _holds_widely(
         self, h: float, before: Floats, near: Floats, seen: NDArray[np.bool_]
     ) -> bool:
@@ -261,8 +281,10 @@ class Differentiated(Dynamics):
         rows_of_map = self.states + (1 + derivatives) * self.hosted.n_outputs
         return np.array(columns).reshape(-1, rows_of_map).T
 
-    def _respond(self, h: float, rows: int, derivatives: int, point: Floats) -> Floats:
-        """State, outputs and their derivatives after one step; the solver is left as it was."""
+    def _respond(
+        self, h: float, rows: int, derivatives: int, point: Floats, parts: int = 1
+    ) -> Floats:
+        """State, outputs and their derivatives after `h` [s]; the solver is left as it was."""
         if time.monotonic() > self._end:
             raise CannotLinearise("its steps take too long")
         solver, hosted = self.hosted.solver, self.hosted
@@ -273,7 +295,8 @@ class Differentiated(Dynamics):
         coefficients = point[self.states :].reshape(rows, hosted.n_inputs) * powers
         try:
             solver.restore_state(rebuilt(self.saved, iter(values)))
-            sample = hosted.advance(self._t, h, coefficients)
+            for part in range(parts):
+                sample = hosted.advance(self._t + part * h / parts, h / parts, coefficients)
             after = leaves(solver.save_state())
         except (TypeError, ValueError, AttributeError, IndexError, KeyError) as error:
             raise CannotLinearise(

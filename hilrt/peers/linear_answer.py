@@ -19,7 +19,10 @@ def linear_answer(model: LinearModel | None) -> Linearised:
     if model is None:
         return Linearised()
     A, B, C, D, fineness = (pack(array) for array in model[:5])
-    answer = Linearised(A=A, B=B, C=C, D=D, fineness=fineness, linear=bool(model.linear))
+    slope = None if model.slope is None else pack(model.slope)
+    answer = Linearised(
+        A=A, B=B, C=C, D=D, fineness=fineness, linear=bool(model.linear), slope=slope
+    )
     return answer if len(encode(answer)) <= MAX_MESSAGE_BYTES else Linearised()
 
 
@@ -44,16 +47,18 @@ def linear_model(answer: Linearised, n_inputs: int, n_outputs: int) -> LinearMod
             arrays[key] = unpack(getattr(answer, key), *shapes[key])
         except ProtocolError as error:
             raise ProtocolError(f"Linearised: {key}: {error}") from None
-    fineness = np.ones(n_inputs)
-    if answer.fineness is not None:
+    shares = {}
+    for key in ("fineness", "slope"):
+        packed = getattr(answer, key)
         try:
-            fineness = unpack(answer.fineness, n_inputs)
+            shares[key] = np.ones(n_inputs) if packed is None else unpack(packed, n_inputs)
         except ProtocolError as error:
-            raise ProtocolError(f"Linearised: fineness: {error}") from None
+            raise ProtocolError(f"Linearised: {key}: {error}") from None
     for key, array in arrays.items():
         if not np.isfinite(array).all():
             raise ProtocolError(f"Linearised: {key} holds values that are not finite")
-    if not ((fineness >= 0.0) & (fineness <= 1.0)).all():
-        raise ProtocolError("Linearised: fineness holds values outside 0 to 1")
+    for key, share in shares.items():
+        if not ((share >= 0.0) & (share <= 1.0)).all():
+            raise ProtocolError(f"Linearised: {key} holds values outside 0 to 1")
     A, B, C, D = (arrays[key] for key in _MATRICES)
-    return LinearModel(A, B, C, D, fineness, answer.linear)
+    return LinearModel(A, B, C, D, shares["fineness"], answer.linear, slope=shares["slope"])

@@ -136,7 +136,8 @@ class Linearise(Message):
 class Linearised(Message):
     """Solver → master: ``x' = A x + B u``, ``y = C x + D u``; see `hilrt.link.LinearModel`.
 
-    Without `A` there is no answer. Without `fineness` the inputs are followed continuously.
+    Without `A` there is no answer. Without `fineness` the inputs are followed continuously, without
+    `slope` their polynomials act as they were sent.
     """
 
     A: bytes | None = None
@@ -145,6 +146,7 @@ class Linearised(Message):
     D: bytes = b""
     fineness: bytes | None = None
     linear: bool = False
+    slope: bytes | None = None
 
 
 class Advance(Message):

@@ -272,12 +272,15 @@ def _fill_verification(plan: Plan, verification: Verification | None) -> None:
 
 def _fill_sensitivities(plan: Plan, known: Sensitivities | None) -> None:
     """Without a trial every subsystem is taken to follow its inputs inside the step."""
+    plan.inputs["slope"] = 1.0
     if known is None:
         plan.inputs["fineness"] = 1.0
         return
     plan.inputs["fineness"] = known.fineness
     if known.memory:  # logs of earlier versions have none
         plan.subsystems["memory"] = known.memory
+    if known.slope:
+        plan.inputs["slope"] = known.slope
     plan.session["error_states"] = known.states
     plan.session["error_linear"] = known.linear
     plan.session["error_renewed"] = known.renewed

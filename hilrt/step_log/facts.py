@@ -147,6 +147,7 @@ def _answers(plan: Plan, factors: Floats) -> Sensitivities:
         of_reference=bool(plan.session["error_of_reference"][0]),
         memory=plan.subsystems["memory"].tolist(),
         renewed=bool(plan.session["error_renewed"][0]),
+        slope=plan.inputs["slope"].tolist(),
     )
 
 

@@ -136,6 +136,7 @@ INPUTS: Final = np.dtype(
         ("realised_by", "i8"),  # output of a bench that measures what became of it; -1: none
         # How finely its subsystem follows it inside a macro step: 1 continuously, 0 only its start
         ("fineness", "f8"),
+        ("slope", "f8"),  # how much of its polynomial's change inside a macro step acts, 0 to 1
         ("lags", "i8"),  # a source has direct feedthrough whose answers are not known
         ("drive", "i8"),  # in the table of that name; -1: only its connections act on it
         ("first_alteration", "i8"),  # of the input itself

@@ -74,7 +74,8 @@ def test_a_trial_before_the_first_step_takes_the_derivatives(inside):
     found = find_linear_model(hosted, u0, STEP)
     for one, expected in zip(found[:4], matrices(*SIZES[0]), strict=True):
         np.testing.assert_allclose(one, expected, rtol=1e-14)
-    assert found.fineness.tolist() == [float(inside)] * 2
+    assert found.fineness.tolist() == [1.0] * 2
+    assert found.slope.tolist() == [float(inside)] * 2
     hosted.stop("done")
 
 
