@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from hilrt.bench.bench_options import BenchOptions
-from hilrt.bench.emulate import make_bench, read_scenario
+from hilrt.bench.emulate import BENCHES, make_bench, read_scenario
 from hilrt.bench.guard_states import NS, SETTLE_NS, SETTLE_TIMEOUT_NS, longest_ramp
 from hilrt.bench.read_bench import PortsError, read_bench
 from hilrt.can.bus_keys import CLOSED, doubtful_keys, interface_down, missing_interface
@@ -250,7 +250,7 @@ def _check_emulator(name: str, options: BenchOptions, folder: Path, usable: bool
     One that is made of the table is looked at only if that is `usable`.
     """
     table, emulator = f"[subsystems.{name}]", options.emulator
-    if emulator is None:
+    if emulator is None or (emulator in BENCHES and options.scenario is None):
         return []
     key = f"emulator = {emulator!r}"
     try:
