@@ -218,7 +218,7 @@ _REPLACED = {
 
 
 class Carrier(Protocol):
-    """What several connections share, and their messages travel over: the hub of remote peers.
+    """Shared carrier of several connections' messages: the hub of remote peers.
 
     Attributes
     ----------
@@ -256,7 +256,7 @@ class Carrier(Protocol):
 
 
 class SessionContext(NamedTuple):
-    """What a session tells a connection before it opens.
+    """Facts of a session for a connection that is about to open.
 
     Attributes
     ----------

@@ -6,6 +6,5 @@ In reading order:
 * the guard, without I/O: `guard_states` (states, settings, safe profile, settling), `set_points`,
   `guardian`;
 * the gateway: `bus_traffic` (frames), `master_dialogue` (messages), `gateway_process`;
-* emulated benches: `emulate`, `bench_on_bus`, `disturb` (deliberate faults),
-  `database_node` (a node of any database).
+* emulated benches: `emulate`, `bench_on_bus`, `disturb` (deliberate faults).
 """

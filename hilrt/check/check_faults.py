@@ -7,7 +7,7 @@ from hilrt.config.from_toml import nearest
 from hilrt.config.problems import Findings
 from hilrt.config.session_tables import FaultTable
 from hilrt.config.structs import CALCULATED
-from hilrt.step.fill_faults import ARROW
+from hilrt.step.fill_faults import ARROW, benches_reached
 
 PLACES = ("output", "input", "connection")
 
@@ -22,12 +22,11 @@ def check_faults(topology: Topology, findings: Findings) -> None:
             findings.error(table, "name", fault.name, "is there twice", "rename one")
         _check_value(fault, table, findings)
         _check_time(topology, fault, table, findings)
-        for bench in _check_place(topology, fault, table, findings):
-            if fault.name not in topology.tables.subsystems[bench].allow_faults:
-                key = next(key for key in PLACES if getattr(fault, key) is not None)
-                text = f"acts on the bench {bench!r}, which does not allow it"
-                remedy = f'write allow_faults = ["{fault.name}"] into [subsystems.{bench}]'
-                findings.error(table, key, fault.place, text, f"{remedy} if its machine bears that")
+        key = _check_place(topology, fault, table, findings)
+        for bench in benches_reached(topology.tables, fault, topology.physical) if key else ():
+            text = f"acts on the bench {bench!r}, which does not allow it"
+            remedy = f'write allow_faults = ["{fault.name}"] into [subsystems.{bench}]'
+            findings.error(table, key, fault.place, text, f"{remedy} if its machine bears that")
     for name, options in topology.tables.subsystems.items():
         for allowed in options.allow_faults:
             if allowed not in names:
@@ -60,29 +59,26 @@ def _check_time(topology: Topology, fault: FaultTable, table: str, findings: Fin
         findings.warn(table, "start", None, text, f"{remedy} = {{ min = 0, max = 1 }}")
 
 
-def _check_place(topology: Topology, fault: FaultTable, table: str, findings: Findings) -> set[str]:
-    """Benches that a fault reaches: by a set-point, or by a measured value."""
+def _check_place(topology: Topology, fault: FaultTable, table: str, findings: Findings) -> str:
+    """Key of a fault's place; empty where it has none."""
     given = [key for key in PLACES if getattr(fault, key) is not None]
     if len(given) != 1:
         text = f"has {' and '.join(given) or 'no place'}"
         findings.error(table, "", None, text, f"give one of {', '.join(PLACES)}")
-        return set()
+        return ""
     (key,) = given
-    if key != "connection":
-        direction: Direction = "output" if key == "output" else "input"
-        name = fault.place.partition("[")[0]
-        if key == "output" and name.startswith(f"{CALCULATED}."):
-            text = "is calculated, and has no sensor"
-            findings.error(table, key, name, text, "alter what it is made of, or a connection")
-            return set()
-        place = topology.find(name, direction, table, key, findings)
-        reached = set() if place is None else {place.subsystem}
-        if key == "output":
-            reached |= {c.target.partition(".")[0] for _, c in topology.connections_from[name]}
-        return reached & topology.physical
-    ends = [end.strip() for end in fault.place.split(ARROW.strip())]
-    if ends not in [[c.source, c.target] for c in topology.tables.connections]:
-        remedy = 'write it as its "from" and "to", like "a.output -> b.input"'
-        findings.error(table, key, fault.place, "is no connection of this session", remedy)
-        return set()
-    return {end.partition(".")[0] for end in ends} & topology.physical
+    if key == "connection":
+        ends = [end.strip() for end in fault.place.split(ARROW.strip())]
+        if ends not in [[c.source, c.target] for c in topology.tables.connections]:
+            remedy = 'write it as its "from" and "to", like "a.output -> b.input"'
+            findings.error(table, key, fault.place, "is no connection of this session", remedy)
+            return ""
+        return key
+    name = fault.place.partition("[")[0]
+    if key == "output" and name.startswith(f"{CALCULATED}."):
+        text = "is calculated, and has no sensor"
+        findings.error(table, key, name, text, "alter what it is made of, or a connection")
+        return ""
+    direction: Direction = "output" if key == "output" else "input"
+    topology.find(name, direction, table, key, findings)
+    return key

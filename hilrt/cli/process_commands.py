@@ -130,7 +130,7 @@ def emulate(
 def _node(
     node: str, solver: str | None, values: list[str], bus: dict[str, Any], database: Path
 ) -> Emulation:
-    from hilrt.bench.database_node import NodeOptions, node_emulation
+    from hilrt.hosting.database_node import NodeOptions, node_emulation
     from hilrt.hosting.load_solver import load_solver
 
     try:

@@ -118,7 +118,7 @@ def is_kept(function: Callable[..., Any], *tables: Any) -> bool:
 
 
 def _pointers(arguments: tuple[Any, ...]) -> tuple[list[Any], tuple[Any, ...]]:
-    """What compiled code is given for these, and its types."""
+    """Return the arguments of compiled code for these, and their types."""
     given = [Tables(t) if isinstance(t, tuple) else t for t in arguments]
     return given, tuple(_numba.typeof(t) for t in given)
 

@@ -225,7 +225,7 @@ def add_stimuli(at: Table, rows: Table, stimuli: Table, drive: Table, source: in
 
 @compiled
 def add_faults(drive: Table, degree: int) -> None:
-    """What faults keep of an input's own part, and what they add to it."""
+    """Put in force the share of an input's own part that faults keep, and their addition."""
     for m in range(len(drive.own)):
         drive.own[m] *= drive.kept
     drive.own[0] += drive.added

@@ -84,7 +84,7 @@ def alter(plan: Plan, state: State, k: int, x: float, t: float, tick: int) -> No
 
 @compiled
 def altered(kept: float, added: float, x: float) -> float:
-    """What is left of `x`: a value that is replaced need not be a number."""
+    """Apply a fault's map to `x`, which need not be a number where it is replaced."""
     return added if kept == 0.0 else kept * x + added
 
 
@@ -130,7 +130,7 @@ def alter_samples(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def carry_alterations(plan: Plan, state: State) -> None:
-    """What faults have made of the samples that are used is what they make of the outputs."""
+    """Take over, for the outputs, the maps of the faults of the samples that are used."""
     for k in range(len(plan.alterations)):
         at, now = plan.alterations[k], state.alterations[k]
         if at.output < 0:

@@ -1,4 +1,4 @@
-"""What is said of a subsystem whose samples stay away: for how long, and what is known of it."""
+"""Errors for a subsystem whose samples stay away: for how long, and what is known of it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class MissedSamples:
         return f"; it has not come back: {absent}" if absent else ""
 
     def _dropped(self, s: int) -> str:
-        """What came from a subsystem and could not be used."""
+        """Name the messages of a subsystem that could not be used."""
         link = self._links[s]
         dropped = "" if link.carrier is None else link.carrier.why_dropped(link.name)
         return f"; {dropped}" if dropped else ""

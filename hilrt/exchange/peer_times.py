@@ -32,7 +32,7 @@ class PeerTimes:
     wait: Distribution
 
     def summary(self) -> dict[str, Quantiles | None]:
-        """What summaries show, µs; None where nothing was measured."""
+        """Quantiles for summaries, µs; None where nothing was measured."""
         named = {
             "compute_us": self.compute,
             "wire_us": self.wire,

@@ -1,4 +1,4 @@
-"""What subsystems report for people: warnings and errors, for the session's log."""
+"""Reports of subsystems for people: warnings and errors, for the session's log."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _MOST_REMARKS = 10
 
 
 class Selection(NamedTuple):
-    """What is used of an FMU: variables with their ports, and values set before it starts."""
+    """Variables of an FMU that are used, with their ports, and values set before it starts."""
 
     inputs: list[Any]
     outputs: list[Any]

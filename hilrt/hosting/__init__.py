@@ -4,6 +4,6 @@ Read in this order: `load_solver` with `import_module`, `hosted_solver` (checkin
 what it returns), `linearise` (its step as a matrix) and `linear_model` (its
 continuous dynamics), `reference_model` (the same of a model that stands for a subsystem),
 `solver_process` (``hilrt solver``), `database_bench` (a bench emulated by its table, with a solver
-or constants), `load_sequence` and
+or constants) and `database_node` (a node of any database), `load_sequence` and
 `sequence_process` (``hilrt sequence``).
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
@@ -88,7 +89,7 @@ def build_plan(
     checks = check_rows(network, tables.master, alarms.names, acting=not shadow)
     stimuli = stimulus_tables(network, tables, columns)
     faults = alteration_rows(network, tables.faults)
-    check_allowed(network, tables, faults, platform.physical)
+    check_allowed(tables, set(compress(network.subsystems, platform.physical)))
     plan = _size_tables(network, platform, program, stimuli, checks, alarms, model)
     plan = plan._replace(
         faults=table(rows.FAULTS, len(tables.faults)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ from hilrt.config.structs import CALCULATED, Session
 from hilrt.errors import ConfigError
 from hilrt.tables.network import Network
 from hilrt.tables.plan import FAULT_KINDS, Plan
-from hilrt.tables.ports import Bools, Side
+from hilrt.tables.ports import Side
 
 #: Sides of a place, in the order of their rows.
 OUTPUT, CONNECTION, INPUT = range(3)
@@ -31,7 +31,7 @@ class Altered(NamedTuple):
 
 
 def alteration_rows(network: Network, faults: Sequence[FaultTable]) -> list[Altered]:
-    """What the faults of a session alter, in the order of their table.
+    """List the scalars that the faults of a session alter, in the order of their table.
 
     Raises
     ------
@@ -93,9 +93,32 @@ def faulted_inputs(network: Network, rows: Sequence[Altered]) -> set[int]:
     return found
 
 
-def check_allowed(
-    network: Network, tables: Session, rows: Sequence[Altered], physical: Bools
-) -> None:
+def benches_reached(tables: Session, fault: FaultTable, physical: Container[str]) -> list[str]:
+    """Benches that a fault reaches by a set-point or a measured value, and that do not allow it.
+
+    Of a vector, every element counts as altered.
+
+    Parameters
+    ----------
+    tables : Session
+    fault : FaultTable
+        Its ports need not exist.
+    physical : container of str
+        The subsystems that are benches.
+    """
+    ends = [end.strip() for end in fault.place.split(ARROW.strip())]
+    if fault.output is not None:
+        port = ends[0].partition("[")[0]
+        ends += [c.target for c in tables.connections if c.source.partition("[")[0] == port]
+    reached = {end.partition(".")[0] for end in ends}
+    return sorted(
+        name
+        for name in reached & tables.subsystems.keys()
+        if name in physical and fault.name not in tables.subsystems[name].allow_faults
+    )
+
+
+def check_allowed(tables: Session, physical: Container[str]) -> None:
     """Refuse faults that reach a bench which does not allow them.
 
     Raises
@@ -104,29 +127,13 @@ def check_allowed(
         With a line for each fault and bench.
     """
     problems = [
-        f"[faults.{fault}] acts on the bench {bench!r}, which does not allow it; "
-        f'write allow_faults = ["{fault}"] into [subsystems.{bench}] if its machine bears that'
-        for fault, bench in sorted(_on_benches(network, tables.faults, rows, physical))
-        if fault not in tables.subsystems[bench].allow_faults
+        f"[faults.{fault.name}] acts on the bench {bench!r}, which does not allow it; "
+        f'write allow_faults = ["{fault.name}"] into [subsystems.{bench}] if its machine bears that'
+        for fault in tables.faults
+        for bench in benches_reached(tables, fault, physical)
     ]
     if problems:
         raise ConfigError(problems)
-
-
-def _on_benches(
-    network: Network, faults: Sequence[FaultTable], rows: Sequence[Altered], physical: Bools
-) -> set[tuple[str, str]]:
-    """Faults and the benches that they reach: by a set-point, or by a measured value."""
-    connections, found = network.connections, set[tuple[str, str]]()
-    for row in rows:
-        owners = {int(network.inputs.owner[i]) for i in faulted_inputs(network, [row])}
-        if row.side == OUTPUT:
-            owners.add(int(network.outputs.owner[row.number]))
-        elif row.side == CONNECTION:
-            owners.add(int(network.outputs.owner[connections.source[row.number]]))
-        names = [network.subsystems[s] for s in owners if physical[s]]
-        found.update((faults[row.fault].name, name) for name in names)
-    return found
 
 
 def fill_faults(

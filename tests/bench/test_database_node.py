@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from hilrt.bench.bench_on_bus import BenchOnBus
-from hilrt.bench.database_node import DatabaseNode, NodeOptions, node_emulation
 from hilrt.bench.emulate import main
 from hilrt.can.frame import Frame
-from hilrt.errors import ConfigError
+from hilrt.errors import ConfigError, SolverError
+from hilrt.hosting.database_node import DatabaseNode, NodeOptions, node_emulation
 from hilrt.solver import Port, Sample, Solver
 
 DATABASE = Path(__file__).parents[2] / "bench_configs" / "engine_bench.dbc"
@@ -113,3 +113,15 @@ def test_the_process_says_what_it_sent(capsys):
     emulation = node_emulation(NodeOptions("Bench"), bus, DATABASE)
     assert main(replace(emulation, duration=0.02)) == 0
     assert "Bench ended after" in capsys.readouterr().err
+
+
+class Short(Lagging):
+    """Answers with one number where it has two outputs."""
+
+    def advance(self, t, h, u):
+        return Sample(np.zeros(1))
+
+
+def test_what_a_solver_returns_is_checked():
+    with pytest.raises(SolverError, match=r"Short\.advance"):
+        run(2, solver=Short())

@@ -23,7 +23,8 @@ from hilrt.can.protection import MessageOptions
 from hilrt.can.tools.port_lines import guard_of
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError
-from hilrt.solver import Floats, InputPolynomial, Port, Solver
+from hilrt.hosting.hosted_solver import HostedSolver
+from hilrt.solver import Floats, Port, Solver
 
 if TYPE_CHECKING:
     from cantools.database.can import Message, Signal
@@ -92,11 +93,11 @@ class DatabaseNode:
             raise ConfigError(f"{database.name}: node {options.node} sends no message that can be")
         for text in options.values:
             self._set(text)
-        self._solver = options.solver
+        self._solver = None if options.solver is None else HostedSolver(options.solver)
         self._u: Floats = np.zeros(0)
         self._t = 0.0
-        if self._solver is not None:
-            self._connect(self._solver, {m.name: m for m in heard})
+        if options.solver is not None:
+            self._connect(options.solver, {m.name: m for m in heard})
 
     @property
     def requested(self) -> bool:
@@ -116,8 +117,7 @@ class DatabaseNode:
             return
         if self._t == 0.0:
             self._take(self._solver.initialize(0.0, self._u.copy()).y)
-        u = InputPolynomial(self._t, self._u[None].copy())
-        self._take(self._solver.advance(self._t, now - self._t, u).y)
+        self._take(self._solver.advance(self._t, now - self._t, self._u[None].copy()).y)
         self._t = now
 
     def measure(self, message: str) -> dict[str, float]:
