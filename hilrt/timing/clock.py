@@ -203,11 +203,9 @@ class WallClock(Clock):
     def _follow(self, late_ns: int) -> None:
         """Bring the spin nearer to the lateness that all but `LATE_WAKES` keep (Robbins, Monro).
 
-        A wake-up later than twice the longest spin does not count: the host stood still, and no
-        spin would have helped.
+        Wake-ups later than any spin count, too: they come in phases, in which most of the others
+        are late by less.
         """
-        if late_ns > 2 * self._longest_spin_ns:
-            return
         if late_ns > self.spin_ns:
             self.spin_ns = min(self.spin_ns + SPIN_GROWS_NS, self._longest_spin_ns)
         else:
