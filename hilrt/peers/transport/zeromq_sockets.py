@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import zmq
@@ -93,6 +93,7 @@ class Router(ServerTransport):
         # Asking this way is several times cheaper than reading EVENTS, or than catching the
         # exception of a receive that finds nothing, when the processor's caches are cold.
         self._readables = [(self._socket, _POLLIN)]
+        self._send = _plain_send(self._socket)
         self._fd = int(self._socket.get(zmq.FD))
 
     def fileno(self) -> int:
@@ -176,8 +177,8 @@ class Router(ServerTransport):
     def send(self, key: bytes, data: bytes) -> None:
         """See `ServerTransport.send`."""
         try:
-            self._socket.send(key, _NOBLOCK_MORE)
-            self._socket.send(data, _NOBLOCK)
+            self._send(key, _NOBLOCK_MORE)
+            self._send(data, _NOBLOCK)
         except zmq.Again:
             raise BlockingIOError from None
         except zmq.ZMQError as error:
@@ -220,6 +221,7 @@ class Dealer(ClientTransport):
         if credentials is not None:
             credentials.use(self.pollable)
         self._readables = [(self.pollable, _POLLIN)]
+        self._send = _plain_send(self.pollable)
         self._timeout_ms = -1
         try:
             self.pollable.connect(address)
@@ -245,7 +247,7 @@ class Dealer(ClientTransport):
     def send(self, data: bytes) -> None:
         """See `ClientTransport.send`."""
         try:
-            self.pollable.send(data, _NOBLOCK)
+            self._send(data, _NOBLOCK)
         except zmq.Again:
             raise BlockingIOError from None
 
@@ -253,6 +255,14 @@ class Dealer(ClientTransport):
         """See `ClientTransport.close`."""
         self.pollable.close(linger=linger_ms)
         self._context.term()
+
+
+def _plain_send(socket: zmq.Socket[bytes]) -> Callable[[bytes, int], object]:
+    """Return the compiled `send` of a socket.
+
+    `zmq.Socket.send` wraps it for the options of draft sockets, which takes as long again.
+    """
+    return super(zmq.Socket, socket).send
 
 
 def _why_unusable(several: bool, size: int) -> ProtocolError:
