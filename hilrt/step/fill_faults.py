@@ -11,6 +11,8 @@ from hilrt.config.from_toml import nearest
 from hilrt.config.session_tables import FaultTable
 from hilrt.config.structs import CALCULATED, Session
 from hilrt.errors import ConfigError
+from hilrt.expressions.parse import channel_name
+from hilrt.expressions.session_program import channels_of
 from hilrt.tables.network import Network
 from hilrt.tables.plan import FAULT_KINDS, Plan
 from hilrt.tables.ports import Side
@@ -96,7 +98,8 @@ def faulted_inputs(network: Network, rows: Sequence[Altered]) -> set[int]:
 def benches_reached(tables: Session, fault: FaultTable, physical: Container[str]) -> list[str]:
     """Benches that a fault reaches by a set-point or a measured value, and that do not allow it.
 
-    Of a vector, every element counts as altered.
+    Of a vector, every element counts as altered. What calculated channels make of an altered output
+    counts, too.
 
     Parameters
     ----------
@@ -108,14 +111,35 @@ def benches_reached(tables: Session, fault: FaultTable, physical: Container[str]
     """
     ends = [end.strip() for end in fault.place.split(ARROW.strip())]
     if fault.output is not None:
-        port = ends[0].partition("[")[0]
-        ends += [c.target for c in tables.connections if c.source.partition("[")[0] == port]
+        altered = _altered_sources(tables, ends[0])
+        ends += [c.target for c in tables.connections if _port(c.source) in altered]
     reached = {end.partition(".")[0] for end in ends}
     return sorted(
         name
         for name in reached & tables.subsystems.keys()
         if name in physical and fault.name not in tables.subsystems[name].allow_faults
     )
+
+
+def _altered_sources(tables: Session, output: str) -> set[str]:
+    """Ports that carry an altered output: its own, and those of channels that are made of it."""
+    channels = channels_of(tables.calculated, [])
+    read = {
+        f"{CALCULATED}.{name}": {
+            f"{CALCULATED}.{c}" if (c := channel_name(signal)) in channels else _port(signal)
+            for signal in channel.expression.signals
+        }
+        for name, channel in channels.items()
+    }
+    altered, before = {_port(output)}, 0
+    while len(altered) > before:
+        before = len(altered)
+        altered |= {name for name, signals in read.items() if signals & altered}
+    return altered
+
+
+def _port(name: str) -> str:
+    return name.partition("[")[0].strip()
 
 
 def check_allowed(tables: Session, physical: Container[str]) -> None:

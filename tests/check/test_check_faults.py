@@ -84,6 +84,23 @@ def test_benches_allow_faults_by_name():
     assert "is the name of no fault; there is f0" in line
 
 
+@pytest.mark.parametrize("sensor", ["engine.speed", "engine.wheels[1]"])
+def test_calculated_channels_carry_faults_to_benches(sensor):
+    tables = {
+        "physical": ["driver"],
+        "calculated": [
+            {"name": "demand", "expression": "2 * mean_speed"},
+            {"name": "mean_speed", "expression": "engine.speed + signal('engine.wheels[0]')"},
+            {"name": "other", "expression": "driver.pedal"},
+        ],
+        "connections": [{"from": "calculated.demand", "to": "driver.speed"}],
+    }
+    (line,) = findings({**STUCK, "output": sensor}, **tables)
+    assert "acts on the bench 'driver', which does not allow it" in line
+    tables["connections"] = [{"from": "calculated.other", "to": "driver.speed"}]
+    assert findings({**STUCK, "output": sensor}, **tables) == []
+
+
 def test_an_operator_begins_or_ends_a_fault():
     adjust = {"adjust": {"faults.f0": {"min": 0.0, "max": 5.0}}}
     (line,) = findings(STUCK, monitor=adjust)
