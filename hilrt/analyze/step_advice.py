@@ -23,6 +23,8 @@ MARGIN = 0.5
 FURTHEST = 10.0
 #: Share of the step that a subsystem may compute in real time.
 SOLVER_SHARE = 0.8
+#: Quantile of times that a step must leave room for.
+LATE = 0.99
 #: Defects below this share of their signal are rounding.
 _NOTHING = 1e-12
 
@@ -108,12 +110,14 @@ def advise(
     above = min(bounds, key=lambda b: b.step_s, default=None)
     lower = [*_from_below(statistics, tables)]
     lower += [
-        Bound(every, f"{name} sends new values every {_ms(every)}")
+        Bound(every, f"{name} sends new values every {in_ms(every)}")
         for name, every in sends_s.items()
     ]
     below = max(lower, key=lambda b: b.step_s, default=None)
-    skipped = f" ({_ms(interval)} on average: ticks were skipped)" if interval > 1.1 * used else ""
-    at = f"{'Mean step' if variable else 'Step'} of the session: {_ms(used)}{skipped}."
+    skipped = (
+        f" ({in_ms(interval)} on average: ticks were skipped)" if interval > 1.1 * used else ""
+    )
+    at = f"{'Mean step' if variable else 'Step'} of the session: {in_ms(used)}{skipped}."
     return _advice(used, above, below, at, bool(bonds))
 
 
@@ -121,9 +125,9 @@ def _advice(used: float, above: Bound | None, below: Bound | None, at: str, bond
     if above is None:
         text = f"{at} No defect in the log says how long it may be."
         return Advice(used, None, below, None, text)
-    parts = [at, f"Up to {_ms(above.step_s)}: {above.basis}."]
+    parts = [at, f"Up to {in_ms(above.step_s)}: {above.basis}."]
     if below is not None:
-        parts.append(f"At least {_ms(below.step_s)}: {below.basis}.")
+        parts.append(f"At least {in_ms(below.step_s)}: {below.basis}.")
     if below is not None and below.step_s > above.step_s:
         correct = "correct the bond, " if bonds else ""
         parts.append(
@@ -136,7 +140,7 @@ def _advice(used: float, above: Bound | None, below: Bound | None, at: str, bond
         recommended = max(recommended, below.step_s)
     near = 0.5 * used <= recommended <= 2.0 * used
     verb = "the step fits" if near else "lengthen it" if recommended > used else "shorten it"
-    parts.insert(1, f"Recommended: {_ms(recommended)} ({verb}).")
+    parts.insert(1, f"Recommended: {in_ms(recommended)} ({verb}).")
     return Advice(used, above, below, recommended, " ".join(parts))
 
 
@@ -161,8 +165,8 @@ def _from_above(
         if share > _NOTHING:
             corrected = ", the correction included" if port in with_correction else ""
             basis = (
-                f"connection defect of {port} is {_percent(share)} of the signal{corrected} "
-                f"(limit {_percent(limit)}, aimed at half), order {order}"
+                f"connection defect of {port} is {percent(share)} of the signal{corrected} "
+                f"(limit {percent(limit)}, aimed at half), order {order}"
             )
             yield Bound(_scaled(used, share, limit, order), basis)
     for bond in bonds:
@@ -174,8 +178,8 @@ def _from_above(
         limit = float(limits.get("power_residual", 0.2))
         if share > _NOTHING:
             basis = (
-                f"power residual of bond {bond} is {_percent(share)} of its power (limit "
-                f"{_percent(limit)}, aimed at half), order {default}"
+                f"power residual of bond {bond} is {percent(share)} of its power (limit "
+                f"{percent(limit)}, aimed at half), order {default}"
             )
             yield Bound(_scaled(used, share, limit, default), basis)
 
@@ -202,20 +206,42 @@ def _from_below(statistics: LogStatistics, tables: Mapping[str, Any]) -> Iterabl
     ):
         return  # not in real time
     share = float((tables.get("master") or {}).get("dispatch_deadline", 0.2))
-    late = statistics.times["master:lateness"].quantile_us(0.99)
+    late = statistics.times["master:lateness"].quantile_us(LATE)
+    computes = {
+        peer: times.quantile_us(LATE)
+        for name, times in statistics.times.items()
+        for peer, _, kind in [name.rpartition(":")]
+        if kind == "compute" and peer != "master" and times.max_ns > 0.0
+    }
+    yield from time_bounds(late, share, computes)
+
+
+def time_bounds(
+    late_us: float, deadline: float, computes_us: Mapping[str, float], quantile: float = LATE
+) -> Iterable[Bound]:
+    """Shortest steps by the time that is needed, in real time.
+
+    Parameters
+    ----------
+    late_us : float
+        How long after a tick the inputs are on the wire, µs.
+    deadline : float
+        Share of a step within which they must be.
+    computes_us : mapping of str to float
+        What each solver computes in a step, µs.
+    quantile : float
+        At which all of them are taken.
+    """
+    p = f"p{number(100.0 * quantile, 4)}"
     yield Bound(
-        late * 1e-6 / share,
-        f"inputs are on the wire {number(late, 3)} µs after the tick (p99), the deadline is "
-        f"{_percent(share)} of the step",
+        late_us * 1e-6 / deadline,
+        f"inputs are on the wire {number(late_us, 3)} µs after the tick ({p}), the deadline is "
+        f"{percent(deadline)} of the step",
     )
-    for name, times in statistics.times.items():
-        peer, _, kind = name.rpartition(":")
-        if kind == "compute" and peer != "master" and times.max_ns > 0.0:
-            slow = times.quantile_us(0.99)
-            yield Bound(
-                slow * 1e-6 / SOLVER_SHARE,
-                f"{peer} computes {number(slow, 3)} µs a step (p99)",
-            )
+    for peer, slow in computes_us.items():
+        yield Bound(
+            slow * 1e-6 / SOLVER_SHARE, f"{peer} computes {number(slow, 3)} µs a step ({p})"
+        )
 
 
 def _scaled(used: float, share: float, limit: float, order: int) -> float:
@@ -246,9 +272,11 @@ def _round_down(step: float) -> float:
     return float(f"{math.floor(step / unit * (1 + 1e-9)) * unit:.2g}")
 
 
-def _ms(step: float) -> str:
+def in_ms(step: float) -> str:
+    """A step, s, in ms."""
     return f"{number(step * 1e3, 3)} ms"
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
+    """A share in %."""
     return f"{number(100.0 * share, 2)} %"

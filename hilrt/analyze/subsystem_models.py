@@ -6,6 +6,7 @@ import contextlib
 import itertools
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -165,15 +166,23 @@ def _maker(options: SubsystemOptions, folder: Path) -> Callable[[], Solver] | No
         params, path = getattr(options, "params", {}), getattr(options, "path", None)
         folders = [folder] if path is None else [folder / path, folder]
         return lambda: load_solver(model, params, folders)
-    command = options.spawn or []
+    command = spawned_solver(options.spawn or [])
+    if command is None:
+        return None
+    target, given = command
+
+    def start() -> Solver:
+        with contextlib.chdir(folder):  # where its process would run
+            return load_solver(target, given, [folder])
+
+    return start
+
+
+def spawned_solver(command: list[str]) -> tuple[str, dict[str, Any]] | None:
+    """Class and parameters of ``hilrt solver``'s command; None for any other."""
     if "solver" not in command[1:-1]:
         return None
     target, *rest = command[command.index("solver") + 1 :]
     pairs = [pair for flag, pair in itertools.pairwise(rest) if flag == "--param"]
     texts = {key: text for key, _, text in (pair.partition("=") for pair in pairs)}
-
-    def start() -> Solver:
-        with contextlib.chdir(folder):  # where its process would run
-            return load_solver(target, parse_params(texts), [folder])
-
-    return start
+    return target, parse_params(texts)

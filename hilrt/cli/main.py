@@ -183,6 +183,7 @@ for command in (
     analyze_commands.replay,
     study_commands.sweep,
     study_commands.tune,
+    study_commands.advise,
 ):
     app.command()(command)
 app.command("test")(sequence_commands.run_tests)
@@ -208,7 +209,7 @@ PAGES = {
     "logs": ("report", "compare", "runs", "export", "import", "play", "log"),
     "expectations": ("expect",),
     "recording": ("replay",),
-    "studies": ("sweep", "tune"),
+    "studies": ("sweep", "tune", "advise"),
     "fmu": ("import-ssp", "fmu"),
     "analyze": ("analyze",),
 }

@@ -1,4 +1,4 @@
-"""`hilrt sweep`, `hilrt tune`: a session with many settings; the best ones of them."""
+"""`hilrt sweep`, `tune`, `advise`: many settings; the best ones; those to begin with."""
 
 from __future__ import annotations
 
@@ -158,5 +158,61 @@ def tune(
     if not found.settings:
         raise typer.Exit(ExitStatus.FAILED)
     typer.echo(f"{objective}: {found.after:.4g}, before {found.before:.4g}; tune.toml has it, or:")
+    words = " ".join(f"--set {key}={value}" for key, value in found.settings.items())
+    typer.echo(f"hilrt run {session} {words}")
+
+
+def advise(
+    session: SessionPath,
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="0.01 for 1 % of what a signal varies by; NAME=0.005 for one; repeatable"
+        ),
+    ] = None,
+    budget: Annotated[float, typer.Option(help="largest share of one processor")] = 1.0,
+    missed: Annotated[float, typer.Option(help="largest share of missed ticks")] = 0.01,
+    search: Annotated[float, typer.Option(help="begin nothing after this time, s")] = 20.0,
+    out: Annotated[Path | None, typer.Option(help="write the advice there, as TOML")] = None,
+    overrides: Overrides = None,
+) -> None:
+    """Recommend step, order and correction before the first run, tried on the session's models.
+
+    Exit status 0 with a recommendation, 1 without, 2 bad input.
+    """
+    from hilrt.analyze.step_advice import percent
+    from hilrt.files.text import write_whole
+    from hilrt.studies.advise_session import advice_patch, advise_session, remarks_of
+
+    every, single = 0.01, {}
+    for text in target or []:
+        name, equals, value = text.rpartition("=")
+        try:
+            share = float(value)
+        except ValueError:
+            fail(f"--target {text}: write a share, as 0.01, or SIGNAL=0.01")
+        if equals:
+            single[name] = share
+        else:
+            every = share
+    found = advise_session(
+        load(session, list(overrides or [])),
+        every,
+        targets=single,
+        budget=budget,
+        missed=missed,
+        search_s=search,
+    )
+    for remark in remarks_of(found):
+        typer.echo(remark)
+    if out is not None:
+        write_whole(out, advice_patch(found))
+    if not found.settings:
+        raise typer.Exit(ExitStatus.FAILED)
+    low, high = (percent(share) for share in found.error)
+    typer.echo(f"predicted: error of {found.signal} from {low} to {high} of what it varies by")
+    typer.echo(f"predicted: {percent(found.processor)} of a processor")
+    if found.missed == found.missed:
+        typer.echo(f"predicted: at most {percent(found.missed)} of the ticks missed")
     words = " ".join(f"--set {key}={value}" for key, value in found.settings.items())
     typer.echo(f"hilrt run {session} {words}")

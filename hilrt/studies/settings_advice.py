@@ -1,0 +1,437 @@
+"""Advice before the first run: step, order and correction that reach a target error.
+
+The session's models are run at other settings and compared with themselves, coupled at so short a
+step that half of it changes nothing: the error is measured, not estimated. How fast it falls with
+the step says where to look next. What time a step needs comes from the same runs, and how late this
+host wakes a process from `hilrt.timing.doctor`; the bounds are those of the report's advice.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from hilrt.analyze.step_advice import Bound, in_ms, percent, time_bounds
+from hilrt.config.structs import Session
+from hilrt.errors import HilrtError
+from hilrt.solver import Floats
+from hilrt.studies.axes import Settings
+from hilrt.wording import number
+
+STEP: Final = "master.step"
+ORDER: Final = "master.extrapolation.order"
+CONTROL: Final = "master.step_control.method"
+#: Share of the target that is aimed at; the rest is reserve for other initial values and noise.
+MARGIN: Final = 0.8
+#: IdealRun and the run at twice its step differ by no more of the target.
+AGREES: Final = 0.1
+#: The error of an ideal run is taken to fall by no more than this when its step is halved.
+MOST_FALL: Final = 4.0
+#: No run takes more macro steps.
+MOST_STEPS: Final = 40_000
+#: No step is longer than this share of the session.
+FEWEST_STEPS: Final = 40
+#: Steps that are tried, in decades.
+SERIES: Final = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)
+#: Runs of one alternative, at most.
+MOST_RUNS: Final = 9
+#: An alternative must be cheaper by this factor to be taken before a simpler one.
+CHEAPER: Final = 1.15
+#: The interval of the predicted error reaches by this factor beyond what was measured.
+SPREAD: Final = 1.3
+#: A signal's scale is no less than this share of its root mean square.
+LEAST_SCALE: Final = 0.05
+
+
+class ModelTrial(NamedTuple):
+    """A run of the models.
+
+    Attributes
+    ----------
+    signals : mapping of str to (times, values)
+        Coupling signals, arrays of shape (n,): s, and the signal's unit.
+    step_s : float
+        What a macro step has taken, models included, s.
+    fault : str
+        Why it did not reach its end; else empty.
+    """
+
+    signals: Mapping[str, tuple[Floats, Floats]]
+    step_s: float
+    fault: str = ""
+
+
+#: Runs the models at settings; with True ideally: all answers at once, measured without noise.
+Run = Callable[[Settings, bool], ModelTrial]
+
+
+class Coupling(NamedTuple):
+    """A way to couple: what it is called, and its settings but for the step."""
+
+    name: str
+    settings: Settings
+
+
+@dataclass(frozen=True)
+class IdealRun:
+    """Signals of the models coupled as if continuously.
+
+    Attributes
+    ----------
+    courses : dict of str to function
+        From times, s, to values.
+    scales : dict of str to float
+        What each signal varies by.
+    step_s : float
+        Step at which it was run, s.
+    share : float
+        What its error may be, relative to the target.
+    """
+
+    courses: dict[str, Any]
+    scales: dict[str, float]
+    step_s: float
+    share: float
+
+
+class TrialError(NamedTuple):
+    """Error of a run: relative to the target, relative to what the worst signal varies by."""
+
+    share: float
+    error: float
+    signal: str
+    step_s: float
+
+
+@dataclass(frozen=True)
+class SettingsAdvice:
+    """What is recommended before the first run.
+
+    Attributes
+    ----------
+    settings : dict
+        ``"table.key"`` to value; empty where nothing reaches the target in time.
+    error : (float, float)
+        Interval of the predicted error of the worst signal, relative to what that varies by.
+    signal : str
+        The worst signal.
+    processor : float
+        Predicted share of one processor.
+    missed : float
+        Predicted share of missed ticks, the upper end of its 95 % interval; NaN where the session
+        does not run in real time.
+    rejected : list of str
+        Every other alternative with the reason.
+    notes : list of str
+        What it rests on.
+    """
+
+    settings: Settings
+    error: tuple[float, float] = (math.nan, math.nan)
+    signal: str = ""
+    processor: float = math.nan
+    missed: float = math.nan
+    rejected: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is asked for.
+
+    Attributes
+    ----------
+    target : float
+        Error of every coupling signal, root mean square, relative to what it varies by.
+    targets : dict of str to float
+        Of single signals, instead.
+    budget : float
+        Largest share of one processor, models included.
+    lateness : ndarray or None
+        How late this host wakes a process, s; None where the session does not run in real time.
+    deadline : float
+        Share of a step within which inputs must be on the wire.
+    missed : float
+        Largest share of missed ticks.
+    search_s : float
+        After this time no further alternative is begun, s.
+    """
+
+    target: float
+    targets: Mapping[str, float] = field(default_factory=dict)
+    budget: float = 1.0
+    lateness: Floats | None = None
+    deadline: float = 0.2
+    missed: float = 0.01
+    search_s: float = 20.0
+
+    def of(self, signal: str) -> float:
+        """Target of a signal."""
+        return self.targets.get(signal, self.target)
+
+
+def advise_settings(run: Run, tables: Session, wish: Wish) -> SettingsAdvice:
+    """Find the cheapest settings with which the models reach the target.
+
+    Parameters
+    ----------
+    run : function
+        Runs the models.
+    tables : Session
+        The session as it stands; its duration is that of the runs.
+    wish : Wish
+
+    Raises
+    ------
+    HilrtError
+        If the models cannot be run, or agree with themselves at no step.
+    """
+    return SettingsSearch(run, tables, wish).advise(alternatives(tables))
+
+
+def alternatives(tables: Session) -> list[Coupling]:
+    """Ways to couple a session, the simpler ones first; its own correction among them."""
+    orders = {f"order {p}": {ORDER: p} for p in (1, 0, 2)}
+    plain = {f"bonds.{bond.name}.correction.method": "none" for bond in tables.bonds}
+    found = [Coupling(name, order | plain) for name, order in orders.items()]
+    own = {bond.correction.method for bond in tables.bonds} - {"none"}
+    benches = any(options.measured for options in tables.subsystems.values())
+    if own:
+        found += [
+            Coupling(f"{name} with the session's correction ({', '.join(sorted(own))})", order)
+            for name, order in orders.items()
+        ]
+    if tables.bonds and "energy" not in own and not benches:
+        keys = {"method": "energy", "mu": 0.5, "cap": 1.0}
+        energy = {
+            f"bonds.{bond.name}.correction.{key}": value
+            for bond in tables.bonds
+            for key, value in keys.items()
+        }
+        found += [
+            Coupling(f"{name} with an energy correction (mu = 0.5)", orders[name] | energy)
+            for name in ("order 0", "order 1")
+        ]
+    return found
+
+
+class SettingsSearch:
+    """The search for one session."""
+
+    def __init__(self, run: Run, tables: Session, wish: Wish) -> None:
+        self.wish, self._tables, self._run = wish, tables, run
+        control = tables.master.step_control.method
+        self._fixed: Settings = {} if control == "fixed" else {CONTROL: "fixed"}
+        duration = tables.session.duration
+        self.ladder = ladder(duration / MOST_STEPS, duration / FEWEST_STEPS)
+        self._first = min(max(tables.master.step, self.ladder[0]), self.ladder[-1])
+        self.reference = self._reference(duration)
+        self._began = time.monotonic()  # what is compiled at a first start is by now
+
+    def advise(self, options: Sequence[Coupling]) -> SettingsAdvice:
+        """Look at all alternatives, each of which must be cheaper than the best before."""
+        best: Reached | None = None
+        rejected: list[str] = []
+        for option in options:
+            floor = 0 if best is None else self._at_least(CHEAPER * self.ladder[best.at])
+            if time.monotonic() - self._began > self.wish.search_s:
+                rejected.append(f"{option.name}: not tried, as the time was up")
+            elif floor >= len(self.ladder):
+                rejected.append(f"{option.name}: not tried, as no step is longer")
+            elif isinstance(found := self._longest(option, floor, best is None), str):
+                rejected.append(f"{option.name}: {found}")
+            else:
+                if best is not None:
+                    needs = in_ms(self.ladder[best.at])
+                    rejected.append(f"{best.option.name}: needs a step of {needs}")
+                best = found
+        notes = [
+            f"errors are against the models at a step of {in_ms(self.reference.step_s)}, which are "
+            f"known to {percent(self.reference.share)} of the target"
+        ]
+        if best is None:
+            notes.append("nothing that was tried reaches the target; allow a larger error")
+            return SettingsAdvice({}, rejected=rejected, notes=notes)
+        return self._advice(best, rejected, notes)
+
+    def _advice(self, best: Reached, rejected: list[str], notes: list[str]) -> SettingsAdvice:
+        step, measured = self.ladder[best.at], best.measured
+        shortest = max(self._from_below(measured.step_s), key=lambda bound: bound.step_s)
+        notes.append(f"at least {in_ms(shortest.step_s)}: {shortest.basis}")
+        settings = {STEP: step, **best.option.settings, **self._fixed}
+        if shortest.step_s > step:
+            notes.append(f"{best.option.name} needs a step of {in_ms(step)}, which is too short")
+            settings = {}
+        spread = self.reference.share * self.wish.of(measured.signal)
+        return SettingsAdvice(
+            settings,
+            (max(measured.error - spread, 0.0) / SPREAD, (measured.error + spread) * SPREAD),
+            measured.signal,
+            measured.step_s / step,
+            missed_share(self.wish, step),
+            rejected,
+            notes,
+        )
+
+    def _from_below(self, step_s: float) -> Iterator[Bound]:
+        wish = self.wish
+        yield Bound(
+            step_s / wish.budget,
+            f"a macro step takes {number(1e6 * step_s, 3)} µs with the models, and "
+            f"{percent(wish.budget)} of a processor are allowed",
+        )
+        if wish.lateness is not None:
+            late = 1e6 * float(np.quantile(wish.lateness, 1.0 - wish.missed))
+            yield from time_bounds(late, wish.deadline, {}, 1.0 - wish.missed)
+
+    def _reference(self, duration: float) -> IdealRun:
+        """Halve the step until that changes nothing any more."""
+        plain: Settings = {f"bonds.{b.name}.correction.method": "none" for b in self._tables.bonds}
+        named = self._tables.subsystems.items()
+        plain |= {f"subsystems.{name}.every": 1 for name, options in named if options.every > 1}
+        best: IdealRun | None = None
+        fault = ""
+        for order in (2, 1, 0):
+            step, before, earlier = whole_ns(self._first), None, math.nan
+            while duration / step <= 2 * MOST_STEPS:
+                trial = self._run({ORDER: order, STEP: step} | plain | self._fixed, True)
+                fault = trial.fault or fault
+                if before is not None and not before.fault and not trial.fault:
+                    found = reference_of(trial, step)
+                    apart = self._measure(before, found).share
+                    # A geometric series whose ratio is that of the last two distances at least.
+                    falls = min(earlier / apart if apart else MOST_FALL, MOST_FALL)
+                    share = apart / max(falls - 1.0, 1.0) if falls > 1.0 else apart
+                    earlier = apart
+                    if best is None or share < best.share:
+                        best = replace(found, share=share)
+                    if share <= AGREES:
+                        return best
+                before, step = trial, whole_ns(0.5 * step)
+            if best is not None and best.share < 1.0:
+                return best
+        raise HilrtError(
+            "the models agree with themselves at no step that was tried: name a larger target, "
+            f"or a shorter session{f' ({fault})' if fault else ''}"
+        )
+
+    def _measure(self, trial: ModelTrial, reference: IdealRun) -> TrialError:
+        if trial.fault or not trial.signals:
+            return TrialError(math.inf, math.inf, "", trial.step_s)
+        errors = errors_of(trial, reference)
+        worst = max(errors, key=lambda name: errors[name] / self.wish.of(name))
+        return TrialError(errors[worst] / self.wish.of(worst), errors[worst], worst, trial.step_s)
+
+    def _longest(self, option: Coupling, floor: int, is_first: bool) -> Reached | str:
+        """Longest step that reaches the target, as the next shorter one does; else why none.
+
+        None below the place `floor` of the ladder is of use.
+        """
+        aim = MARGIN - min(self.reference.share, 0.5 * MARGIN)
+        order, top = int(option.settings.get(ORDER, 1)), len(self.ladder) - 1
+        known: dict[int, TrialError] = {}
+
+        def reaches(at: int) -> bool:
+            if at not in known:
+                settings = {STEP: self.ladder[at], **option.settings, **self._fixed}
+                known[at] = self._measure(self._run(settings, False), self.reference)
+            return known[at].share <= aim
+
+        place = min(self._at_least(self._first), top) if is_first else floor
+        low, high = floor - 1, top + 1  # the longest that reaches it, the shortest that does not
+        while high - low > 1 and len(known) < MOST_RUNS:
+            place = place if low < place < high else (low + high) // 2
+            if reaches(place):
+                low = place
+            else:
+                high = place
+            if stays(known):
+                break
+            share = max(known[place].share / aim, 1e-6)
+            if math.isinf(share):
+                place -= 8
+            else:
+                place = self._at_least(self.ladder[place] * share ** (-1.0 / (order + 1)) * 0.9)
+            place = min(max(place, low + 1), high - 1)
+        while low > floor and low in known and not reaches(low - 1):
+            low -= 2
+        if low < floor or low not in known:
+            at = min(known)
+            error = known[at].error
+            if not math.isfinite(error):
+                return f"does not reach its end, or runs away, at {in_ms(self.ladder[at])}"
+            return f"its error is {percent(error)} ({known[at].signal}) at {in_ms(self.ladder[at])}"
+        worst = max((known[p] for p in (low, low - 1) if p in known), key=lambda m: m.share)
+        return Reached(low, option, worst)
+
+    def _at_least(self, step: float) -> int:
+        """Reached of the first step of the ladder that is not shorter."""
+        return bisect.bisect_left(self.ladder, step * (1.0 - 1e-9))
+
+
+class Reached(NamedTuple):
+    """An alternative that reaches the target: its step's place in the ladder, and its error."""
+
+    at: int
+    option: Coupling
+    measured: TrialError
+
+
+def stays(known: Mapping[int, TrialError]) -> bool:
+    """Whether an error hardly falls with the step: it is not that of the step."""
+    found = [known[place].share for place in sorted(known)]
+    return len(found) > 2 and min(found) > 1.0 and found[0] > 0.9 * found[2]
+
+
+def missed_share(wish: Wish, step: float) -> float:
+    """Upper end of the 95 % interval of the share of missed ticks (Clopper and Pearson, 1934)."""
+    if wish.lateness is None:
+        return math.nan
+    from scipy.stats import beta
+
+    late = int(np.count_nonzero(wish.lateness > wish.deadline * step))
+    return float(beta.ppf(0.95, late + 1, max(len(wish.lateness) - late, 1)))
+
+
+def ladder(shortest: float, longest: float) -> list[float]:
+    """Steps with one or two digits between two bounds, s; the bound where there is none."""
+    decades = range(-9, math.ceil(math.log10(longest)) + 1)
+    steps = [float(f"{digits}e{decade}") for decade in decades for digits in SERIES]
+    found = [step for step in steps if max(shortest, 1e-6) <= step <= longest]
+    return found or [whole_ns(longest)]
+
+
+def whole_ns(step: float) -> float:
+    """A step as a session takes it."""
+    return round(step, 9)
+
+
+def reference_of(trial: ModelTrial, step: float) -> IdealRun:
+    """Interpolate a run's signals: piecewise cubic, monotone (Fritsch and Butland, 1984)."""
+    from scipy.interpolate import PchipInterpolator
+
+    courses, scales = {}, {}
+    for name, (times, values) in trial.signals.items():
+        last = np.flatnonzero(np.diff(times, append=math.inf) > 0.0)
+        courses[name] = PchipInterpolator(times[last], values[last])
+        size = float(np.sqrt(np.mean(values**2)))
+        scales[name] = max(float(values.std()), LEAST_SCALE * size, 1e-300)
+    return IdealRun(courses, scales, step, math.nan)
+
+
+def errors_of(trial: ModelTrial, reference: IdealRun) -> dict[str, float]:
+    """Root mean square error of every signal, relative to what it varies by."""
+    found = {}
+    for name, course in reference.courses.items():
+        times, values = trial.signals[name]
+        within = np.clip(times, course.x[0], course.x[-1])
+        with np.errstate(all="ignore"):
+            error = float(np.sqrt(np.mean((values - course(within)) ** 2)))
+        found[name] = error / reference.scales[name] if math.isfinite(error) else math.inf
+    return found
