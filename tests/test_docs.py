@@ -1,7 +1,6 @@
 """The documentation says what the code does: keys, causes, commands, snippets, links."""
 
 import ast
-import json
 import re
 import subprocess
 import sys
@@ -10,7 +9,7 @@ from collections import Counter
 from dataclasses import fields
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import get_args
 
 import msgspec
 import numpy as np
@@ -18,136 +17,27 @@ import pytest
 import typer.main
 
 import hilrt
-from hilrt.bench.bench_options import BenchInput, BenchOptions, Enable, SafeProfile
-from hilrt.can.bus_faults import BusFaults, BusOffRecovery
-from hilrt.can.protection import MessageOptions, Protection
+from hilrt.bench.bench_options import BenchInput
+from hilrt.can.bus_faults import BusFaults
 from hilrt.check.check import check_file
 from hilrt.cli import main as cli
-from hilrt.config import registry, session_tables
+from hilrt.config import registry
 from hilrt.config import structs as config
 from hilrt.config.session_file import load_session, read_session
-from hilrt.fmu.fmu_options import FmuOptions
 from hilrt.monitor.session_state import SessionState
 from hilrt.peers.keys import is_local
 from hilrt.reliability.causes import CAUSES
 from hilrt.session.live_session import LiveSession
 from hilrt.session.run import RunOptions
 from hilrt.session.session import run_session
-from hilrt_adapters.inprocess import InProcessOptions
-from hilrt_adapters.replay import ReplayOptions
-from hilrt_adapters.sequence_link import SequenceOptions
 from hilrt_adapters.zeromq import ZeroMQOptions
+from tools import reference
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted([*DOCS.rglob("*.md"), *ROOT.glob("*.md")])
 
-#: Section of docs/session.md to the struct whose keys its table lists.
-SECTIONS = {
-    "`[session]`": config.SessionTable,
-    "`[master]`": config.MasterTable,
-    "`[master.extrapolation]`": config.Extrapolation,
-    "`[master.step_control]`": config.StepControl,
-    "`[master.order_control]`": config.OrderControl,
-    "`[master.pacing]`": config.Pacing,
-    "`[subsystems.NAME]`": config.SubsystemOptions,
-    "`[subsystems.NAME.late]`": config.Late,
-    "`[subsystems.NAME.inputs.PORT]`": config.InputOptions,
-    "`[subsystems.NAME.jacobian]`": config.JacobianOptions,
-    '`adapter = "inprocess"`': InProcessOptions,
-    '`adapter = "sequence"`': SequenceOptions,
-    '`adapter = "fmu"`': FmuOptions,
-    '`adapter = "can"`': BenchOptions,
-    '`[subsystems.NAME.inputs.PORT]` with `adapter = "can"`': BenchInput,
-    "`[subsystems.NAME.enable]`": Enable,
-    "`[subsystems.NAME.safe_profile]`": SafeProfile,
-    "`[subsystems.NAME.bus_faults]`": BusFaults,
-    "`[subsystems.NAME.bus_off_recovery]`": BusOffRecovery,
-    "`[subsystems.NAME.messages.MESSAGE]`": MessageOptions,
-    "`[subsystems.NAME.messages.MESSAGE.protection]`": Protection,
-    '`adapter = "replay"`': ReplayOptions,
-    "`[[connections]]`": config.Connection,
-    "`[[bonds]]`": config.Bond,
-    "`[bonds.correction]`": config.Correction,
-    "`[[stimuli]]`": session_tables.Stimulus,
-    "`[[stimuli.segments]]`": session_tables.StimulusSegment,
-    "`[[faults]]`": session_tables.FaultTable,
-    "`[[calculated]]`": config.Calculated,
-    "`[[lookup_tables]]`": config.LookupEntry,
-    "`[[alarms]]`": config.Alarm,
-    "`[[expect]]`": config.Expect,
-    "`[[start]]`": config.Step,
-    "`[[match]]`": config.Match,
-    "`[reliability]`": config.Reliability,
-    "`[monitor]`": session_tables.MonitorTable,
-    "`[monitor.adjust.NAME]`": session_tables.Adjustable,
-    "`[record]`": session_tables.RecordTable,
-    "`[[record.trigger]]`": session_tables.TriggerTable,
-}
-
-
 # -- what the structs say ------------------------------------------------------------------------
-
-
-def type_words(hint):
-    """A type as a session file's author knows it."""
-    bounds = ""
-    if get_origin(hint) is Annotated:
-        hint, *metas = get_args(hint)
-        meta = metas[0]
-        if meta.ge is not None and meta.le is not None and hint is int:
-            return f"integer {meta.ge} … {meta.le}"
-        signs = ((">", meta.gt), ("≥", meta.ge), ("≤", meta.le))
-        bounds = ", ".join(f"{sign} {value:g}" for sign, value in signs if value is not None)
-        bounds = f" {bounds}" if bounds else ""
-    simple = {str: "string", int: "integer", float: "number", bool: "boolean"}
-    if hint in simple:
-        return simple[hint] + bounds
-    arguments = get_args(hint)
-    if get_origin(hint) is Literal:
-        return ", ".join(f"`{json.dumps(choice)}`" for choice in arguments)
-    if get_origin(hint) is list:
-        return f"list of {plural(type_words(arguments[0]))}"
-    if get_origin(hint) is dict:
-        words = "" if arguments[1] is Any else type_words(arguments[1])
-        words = words if words.startswith("`") else words and plural(words)
-        return f"table of {words}" if words else "table"
-    if get_origin(hint) in (Union, type(int | str)):
-        return " or ".join(type_words(part) for part in arguments if part is not type(None))
-    assert issubclass(hint, msgspec.Struct), hint
-    return "table"
-
-
-def plural(words):
-    first, *rest = words.split(" ")
-    return " ".join([f"{first}s", *rest])
-
-
-def default_words(field):
-    if field.default is not msgspec.NODEFAULT:
-        value = field.default
-    elif field.default_factory is not msgspec.NODEFAULT:
-        value = field.default_factory()
-        value = {} if isinstance(value, msgspec.Struct) else value
-    else:
-        return "required"
-    if value is None:
-        return "–"
-    return f"`{value!r}`" if isinstance(value, float) else f"`{json.dumps(value)}`"
-
-
-def expected_rows(struct):
-    """Key to (type, default) of the keys that the struct adds to those of its base."""
-    common = {}
-    if struct is not config.SubsystemOptions and issubclass(struct, config.SubsystemOptions):
-        common = {
-            field.name: field.type for field in msgspec.structs.fields(config.SubsystemOptions)
-        }
-    return {
-        field.encode_name: (type_words(field.type), default_words(field))
-        for field in msgspec.structs.fields(struct)
-        if common.get(field.name) != field.type
-    }
 
 
 def structs_inside(hint):
@@ -163,15 +53,6 @@ def structs_inside(hint):
 # -- what the pages say --------------------------------------------------------------------------
 
 
-def sections(text):
-    """Heading of the third level to its text."""
-    parts = re.split(r"^### (.+)$", text, flags=re.MULTILINE)
-    return {
-        heading: re.split(r"^## ", body, flags=re.MULTILINE)[0]
-        for heading, body in zip(parts[1::2], parts[2::2], strict=True)
-    }
-
-
 def table_rows(text):
     """Cells of the table's rows, without head and rule."""
     lines = [line for line in text.splitlines() if line.startswith("|")]
@@ -183,17 +64,20 @@ def table_rows_of_all(text):
     return [row for part in text.split("\n## ") for row in table_rows(part)]
 
 
-SESSION = sections((DOCS / "session.md").read_text(encoding="utf-8"))
+def test_the_tables_of_the_session_file_are_those_of_the_structs():
+    page = reference.PAGE.read_text(encoding="utf-8")
+    assert page == reference.filled(page), "python -m tools.reference writes them"
 
 
-@pytest.mark.parametrize("heading", SECTIONS)
-def test_session_tables_are_the_structs(heading):
-    rows = {row[0].strip("`"): row[1:] for row in table_rows(SESSION[heading])}
-    documented = {key: (row[0], row[1]) for key, row in rows.items()}
-    expected = expected_rows(SECTIONS[heading])
-    wanted = [f"| `{key}` | {kind} | {default} | | |" for key, (kind, default) in expected.items()]
-    assert documented == expected, "docs/session.md needs the rows\n" + "\n".join(wanted)
-    assert all(len(row) == 4 and row[3] for row in rows.values()), "a meaning is missing"
+def test_a_table_of_keys_has_type_default_unit_and_meaning():
+    rows = {row[0]: row[1:] for row in table_rows(reference.key_table(config.MasterTable))}
+    assert rows["`step`"][:3] == ["number > 0, ≤ 100", "required", "s"]
+    assert rows["`dispatch_deadline`"][:3] == ["number > 0, ≤ 1", "`0.2`", "share of `step`"]
+    assert rows["`pacing`"][:3] == ["[table](#masterpacing)", "`{}`", ""]
+    assert rows["`keys`"][1] == "–"
+    assert rows["`keys`"][3].endswith("must have to connect ([keys](keys.md)).")
+    inputs = table_rows(reference.key_table(BenchInput))
+    assert [row[0] for row in inputs] == ["`signal`", "`realised`"]
 
 
 def own_adapters():
@@ -203,7 +87,7 @@ def own_adapters():
 
 
 def test_every_struct_of_a_session_file_has_a_section():
-    known = {*SECTIONS.values(), config.Session, ZeroMQOptions}
+    known = {*reference.SECTIONS.values(), config.Session, ZeroMQOptions}
     found = set(structs_inside(config.Session))
     for name in own_adapters():
         found |= set(structs_inside(registry.link_class(name).Options))
@@ -211,11 +95,11 @@ def test_every_struct_of_a_session_file_has_a_section():
 
 
 def test_zeromq_adds_no_keys():
-    assert expected_rows(ZeroMQOptions) == {}
+    assert ZeroMQOptions.__struct_fields__ == config.SubsystemOptions.__struct_fields__
 
 
 def test_every_state_is_in_the_drawing():
-    text = (DOCS / "session.md").read_text(encoding="utf-8")
+    text = (DOCS / "session_life.md").read_text(encoding="utf-8")
     assert [state for state in SessionState if state not in text] == []
 
 

@@ -19,9 +19,9 @@ from hilrt.solver import Floats, Sample, Solver
 class InProcessOptions(SubsystemOptions, kw_only=True):
     """``[subsystems.NAME]`` of an in-process solver."""
 
-    #: ``"module:Class"``, a subclass of `hilrt.Solver`.
+    #: `"module:Class"`, a subclass of `hilrt.Solver`.
     model: str
-    #: Folder that is searched for the module before the session file's, relative to that.
+    #: Folder that is searched for the module before the session file's.
     path: str | None = None
     #: Keyword arguments of the class.
     params: dict[str, Any] = msgspec.field(default_factory=dict)

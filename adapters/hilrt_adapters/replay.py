@@ -32,20 +32,22 @@ from hilrt_adapters.recorded_tracks import RecordedTracks, Track, find_signals, 
 class ReplayOptions(SubsystemOptions, kw_only=True):
     """``[subsystems.NAME]`` with ``adapter = "replay"``."""
 
-    #: Signals: .mcap (a session's log), .mf4, .csv, .parquet; frames: .log (candump), .asc, …
+    #: A session's log (`.mcap`), `.mf4`, `.csv`, `.parquet`; or a CAN log: `.log` (candump),
+    #: `.asc`, `.blf`, `.trc`, python-can's `.csv` and `.db`.
     log: str
     #: CAN database (DBC, ARXML, KCD, SYM): the outputs are decoded from the log's frames.
     database: str | None = None
-    #: With a database: the bus of the log whose frames are read; default: the only one that has
+    #: With a database: the bus of the log whose frames are read; left out: the only one that has
     #: the messages.
     bus: str | None = None
-    #: Output ports: ``name = "signal of the log"``, with a database ``name = "Message.Signal"``.
+    #: `port = "signal of the log"`, with a database `port = "Message.Signal"`; at least one.
     outputs: dict[str, str] = msgspec.field(default_factory=dict)
-    #: Time in the log at session time 0, from the log's first frame or row, s.
+    #: [s] Time in the log at session time 0, from the log's first frame or row.
     start: NonNegative = 0.0
-    #: After the log's end: hold the last values, end the session, or begin again at `start`.
+    #: After the log's end: hold the last values, end the session in order, or begin again at
+    #: `start`.
     end: Literal["hold", "stop", "loop"] = "hold"
-    #: Between two samples: the older one, with its time stamp, or on the line between them.
+    #: Between two samples: the older one with its time, or the line between them.
     interpolation: Literal["hold", "linear"] = "hold"
 
 

@@ -33,12 +33,13 @@ PATIENCE: Final = 0.5
 class SequenceOptions(SubsystemOptions, kw_only=True):
     """``[subsystems.NAME]`` of a test sequence."""
 
-    #: ``"tests/tip_in.py:TipIn"``: a file relative to the session file's folder, and a class in it,
-    #: a subclass of `hilrt.Sequence`.
+    #: `"tests/tip_in.py:TipIn"`: a file relative to the session file's folder, and a class in it, a
+    #: subclass of `hilrt.Sequence`.
     sequence: str
     #: Keyword arguments of the class.
     params: dict[str, Any] = msgspec.field(default_factory=dict)
-    #: Answers to its prompts, by their texts, where no operator gives them.
+    #: Answers to its prompts (docs/sequences.md#questions-to-the-operator), by their texts, where
+    #: no operator gives them.
     answers: dict[str, str] = msgspec.field(default_factory=dict)
 
     is_sequence: ClassVar[bool] = True

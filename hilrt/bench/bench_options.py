@@ -15,27 +15,28 @@ from hilrt.config.structs import InputOptions, SubsystemOptions
 class Enable(Table, kw_only=True):
     """``enable``: how the bench is asked to run, and how it confirms."""
 
-    #: Signal (``Message.Signal``) that carries the request, 1 or 0.
+    #: `"Message.Signal"` that asks the bench to run, 1 or 0.
     request: str
-    #: Signal that the bench confirms with; without it the bench is taken at its word.
+    #: `"Message.Signal"` that the bench confirms with; left out: it is taken at its word.
     state: str | None = None
-    #: How long the bench may take to confirm, s.
+    #: [s] How long the bench may take to confirm.
     timeout: Positive = 5.0
 
 
 class SafeProfile(Table):
     """``safe_profile``: how the bench is brought down."""
 
-    #: Inputs in the order in which they go to their safe values; those left out follow.
+    #: Inputs in the order in which they go to `safe`; those left out follow.
     order: list[str] = msgspec.field(default_factory=list)
-    #: How long one input is waited for before the next one starts, s.
+    #: [s] How long one input is waited for before the next one starts. Make it longer than the
+    #: longest ramp, (`max` − `min`) / `max_rate`, with a `max_jerk` + `max_rate` / `max_jerk`.
     step_timeout: Positive = 2.0
 
 
 class BenchInput(InputOptions, kw_only=True):
     """An input of a bench; `min`, `max`, `max_rate` and `safe` are required."""
 
-    #: Signal (``Message.Signal``) that carries the set-point.
+    #: `"Message.Signal"` that carries the set-point.
     signal: str
     #: Output that measures what the bench made of it.
     realised: str | None = None
@@ -46,41 +47,50 @@ class BenchOptions(SubsystemOptions, kw_only=True):
 
     measured: ClassVar[bool] = True
 
-    #: Arguments of python-can's `Bus`: ``interface``, ``channel``, …
+    #: Arguments of python-can's `Bus`: `interface`, `channel`, and what the interface takes.
     bus: dict[str, Any]
-    #: CAN database, relative to the session file.
+    #: CAN database (DBC, ARXML, KCD, SYM).
     database: str
-    #: Output ports: ``name = "Message.Signal"``.
+    #: Measured signals: `port = "Message.Signal"`.
     outputs: dict[str, str]
-    #: Input ports, a table each.
+    #: Set-points, a table each.
     inputs: dict[str, BenchInput]  # type: ignore[assignment]
-    #: Units of ports, in the place of what the database says: "C" is coulomb otherwise.
+    #: A port's unit, in the place of the database's: `units = { coolant = "degC" }` where that says
+    #: `C`, which is coulomb; numbers are not converted.
     units: dict[str, str] = msgspec.field(default_factory=dict)
-    #: Age of the newest set-points at which the gateway runs the safe profile, s.
+    #: [s] The gateway runs the safe profile when no new tick has arrived for that long. Longer than
+    #: the communication step, better three of them.
     master_timeout: Positive = 0.05
-    #: Silence of the master that brings the safe profile on while no set-points are due, s;
-    #: default: ten of its heartbeats.
+    #: [s] The same when the master has said nothing at all for that long while no set-points are
+    #: due. Left out: ten of its heartbeats, 2 s.
     idle_timeout: Positive | None = None
-    #: Age of the bench's newest frame at which it counts as silent, s.
+    #: [s] Age of a frame at which the bench counts as late (a warning); at five times that the safe
+    #: profile runs. A message that comes more rarely by the database gets three of its cycle times,
+    #: if that is longer.
     bench_timeout: Positive = 0.02
+    #: How the bench is asked to run; left out: nothing to ask for.
     enable: Enable | None = None
-    #: Time from sending a set-point to its effect; the master sends what is due by then, s.
+    #: [s] From a set-point on the wire to its effect, at most 1 s; the master sends what is due by
+    #: then.
     actuation_delay: NonNegative = 0.0
+    #: How the bench is brought down.
     safe_profile: SafeProfile = msgspec.field(default_factory=SafeProfile)
-    #: Emulated bench that `hilrt run` starts; leave it out on a real one. "database" sends what the
-    #: database has, with constant values; "module:Class" computes them by a solver.
+    #: Emulated bench that `hilrt run` starts: one of `hilrt emulate --list`, `"database"` or
+    #: `"module:Class"` (docs/can.md#emulated-benches). Leave it out on a real one.
     emulator: str | None = None
-    #: With "database" values of outputs, with a solver its parameters.
+    #: With `"database"` values of outputs, by port; with `"module:Class"` the parameters of the
+    #: class.
     emulator_params: dict[str, Any] = msgspec.field(default_factory=dict)
-    #: What goes wrong on the emulated bench, a TOML file relative to the session file.
+    #: What goes wrong on the emulated bench: a TOML file (docs/can.md).
     scenario: str | None = None
-    #: Name of the counter signal that is looked for in every message.
+    #: Name of the counter signal that is looked for in every message; where there is one, a
+    #: repeated frame counts as none.
     alive: str = "Alive"
     #: What to do about faults of the bus.
     bus_faults: BusFaults = msgspec.field(default_factory=BusFaults)
-    #: Restart a controller that is bus-off; default: never.
+    #: How a controller that is bus-off is restarted; left out: not at all.
     bus_off_recovery: BusOffRecovery | None = None
     #: What is particular about single messages, a table each.
     messages: dict[str, MessageOptions] = msgspec.field(default_factory=dict)
-    #: Record the frames on the bus beside the decoded values.
+    #: Record the frames on the bus beside the decoded values: docs/can.md#frames-in-the-log.
     record_frames: bool = True

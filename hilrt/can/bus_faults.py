@@ -40,7 +40,7 @@ class BusOffRecovery(Table):
     Without this table it stays off, unless the interface restarts it by itself.
     """
 
-    #: How long it stays off the bus before each restart, s.
+    #: [s] How long the controller stays off the bus before each restart.
     delay: Positive = 0.1
     #: Restarts in a session; after them it stays off.
     attempts: Annotated[int, msgspec.Meta(ge=1)] = 3
@@ -114,15 +114,16 @@ class BusFaults(Table):
 
     #: The controller has left the bus after too many errors.
     bus_off: Policy = "safe"
-    #: The interface is down, or gone.
+    #: The interface is down, or gone; it is used again when it is back.
     interface_down: Policy = "safe"
     #: The controller sends no error flags any more: the last stage before bus-off.
     error_passive: Policy = "warn"
-    #: Many error frames: wrong bit rate, cabling, termination, or no node that acknowledges.
+    #: More than 20 error frames per second: bit rate, cable, termination, or no other node
+    #: acknowledges.
     bus_errors: Policy = "warn"
     #: Any error frame; what it says is an event, once a second at most.
     error_frames: Policy = "warn"
-    #: Frames have not left for 50 ms: the transmit buffer is full.
+    #: No frame has left for 50 ms: the transmit buffer is full.
     not_sent: Policy = "safe"
     #: The controller or the kernel lost frames that came too fast.
     overflow: Policy = "warn"

@@ -38,6 +38,7 @@ class Protection(Table):
     the message's counter signal, if it has one.
     """
 
+    #: AUTOSAR E2E profile, or the checksum over the other bytes.
     method: Literal["e2e1", "e2e2", "e2e5", "crc8_j1850", "crc8_h2f", "sum", "xor"]
     #: Profiles 1 and 5: the message's data identifier.
     data_id: Annotated[int, msgspec.Meta(ge=0, le=0xFFFF)] | None = None
@@ -45,11 +46,11 @@ class Protection(Table):
     id_mode: Literal["both", "alternating", "low", "nibble"] = "both"
     #: Profile 2: sixteen data identifiers, one per counter value.
     data_ids: list[Byte] | None = None
-    #: Profiles 1 and 5: byte at which the header starts.
+    #: [byte] Profiles 1 and 5: where the header starts.
     offset: Annotated[int, msgspec.Meta(ge=0, le=61)] = 0
-    #: Without a profile: the signal of 8 bits, in one byte, that carries the checksum.
+    #: Without a profile: the signal of 8 bits that carries the checksum.
     signal: str | None = None
-    #: ``sum`` and ``xor``: what the checksum starts from, such as the bytes of the identifier.
+    #: `sum`, `xor`: what the checksum starts from.
     start: Byte = 0
 
 
@@ -219,28 +220,27 @@ def _plain(options: Protection, message: Message, label: str) -> Guarded:
 class MessageOptions(Table):
     """Options of one message."""
 
-    #: Received: age at which it counts as silent, s. Default: ``bench_timeout``, or three cycle
-    #: times of the database if that is longer. A J1939 group of several frames gets 200 ms more for
-    #: each of them.
+    #: [s] Received: age at which it counts as silent. Left out: `bench_timeout`, or three cycle
+    #: times of the database if that is longer.
     timeout: Positive | None = None
-    #: Counter signal; default: the one named by ``alive``; "" for none.
+    #: Counter signal, where its name is not the one that `alive` gives; `""`: none.
     counter: str | None = None
-    #: Received: counter steps that are taken as loss; larger ones as a wrong order. Default: half
-    #: of the counter's range.
+    #: Received: frames that may be missing by the counter; more is a wrong order, and the frame
+    #: does not count. Left out: half of the counter's range.
     max_lost: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    #: Header or checksum.
+    #: Checksum and counter of the message.
     protection: Protection | None = None
-    #: J1939: the one source address that it is received from; default: any.
+    #: Received, J1939: the one source address to listen to; left out: any.
     source: Annotated[int, msgspec.Meta(ge=0, le=0xFF)] | None = None
-    #: Sent: with every set-point, at times of its own, or when its content changes.
+    #: Sent: with every set-point; every `cycle`; or when its content changes.
     send: Literal["tick", "cyclic", "change"] = "tick"
-    #: Sent: period with "cyclic", longest pause with "change", s; default: as in the database.
+    #: [s] Sent: period with `"cyclic"`, longest pause with `"change"`; left out: the database's.
     cycle: Positive | None = None
-    #: Sent: of "cyclic", s.
+    #: [s] Sent: shifts the times of `"cyclic"` against those of other messages.
     phase: NonNegative = 0.0
-    #: Sent: values of signals that no input drives.
+    #: [of the signals] Sent: values of signals that no input drives.
     values: dict[str, float] = msgspec.field(default_factory=dict)
-    #: Sent: values in one last frame after the safe profile, over those of the safe state.
+    #: [of the signals] Sent: values in one last frame after the safe profile.
     last: dict[str, float] = msgspec.field(default_factory=dict)
 
 

@@ -20,60 +20,75 @@ class Table(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 class TriggerTable(Table):
     """``[[record.trigger]]``: something around which the session is recorded; one of the four."""
 
-    #: Flag of the reliability; triggers as long as it is up.
+    #: Cause of a flag (docs/reliability.md#causes); triggers as long as the flag is up.
     flag: str | None = None
-    #: Recorded signal; triggers as long as it is beyond `above` or `below`.
+    #: Recorded signal, such as `"engine.torque"` or `"shaft:residual_power"`; triggers as long as
+    #: it is beyond one of the two.
     signal: str | None = None
+    #: [of the signal] With `signal`: upper limit.
     above: float | None = None
+    #: [of the signal] With `signal`: lower limit.
     below: float | None = None
     #: Name of an alarm; triggers as long as it is active.
     alarm: str | None = None
-    #: Cause of an event, such as "mark".
+    #: Cause of an event, such as `"mark"`, an operator's note.
     event: str | None = None
 
 
 class RecordTable(Table):
     """``[record]``: what of a session goes into its log."""
 
-    #: Record only around these; empty: everything.
+    #: Record only around these; any of them is enough.
     trigger: list[TriggerTable] = []
-    #: Time before and after a trigger that is recorded, s.
+    #: [s] What is recorded before a trigger, held in the recorder's memory until then.
     before: NonNegative = 5.0
+    #: [s] What is recorded after it.
     after: NonNegative = 5.0
-    #: End the session when rows are lost for longer than `max_gap`; default: in real time.
+    #: End the session, with exit status 3, when steps are lost to the log for longer than
+    #: `max_gap`. Left out: true in real time and at a factor, false as fast as possible.
     required: bool | None = None
-    #: Longest time without a row that is not the end of a session whose recording is required, s.
+    #: [s] Longest session time without a step in the log, in one piece, before a required recording
+    #: ends the session.
     max_gap: Positive = 1.0
-    #: Write report.html when the session has ended; `hilrt report` makes it later, too.
+    #: Write `report.html` when the session has ended. Drawing takes seconds; `hilrt report` makes
+    #: it of any run later.
     report: bool = True
 
 
 class Adjustable(Table):
     """``[monitor.adjust]``: bounds within which a number may be changed while the session runs."""
 
+    #: [of the number] Smallest value that is accepted.
     min: float
+    #: [of the number] Largest value that is accepted.
     max: float
 
 
 class MonitorTable(Table):
     """``[monitor]``: access of watchers and operators to a session (docs/monitor.md)."""
 
-    #: Where the telemetry stream is published for others; left out: for this machine's page only.
+    #: ZeroMQ endpoint where the telemetry stream is published for others, for example
+    #: `"tcp://0.0.0.0:5570"`; left out: only for the page that `hilrt run --web` starts.
+    #: `"ipc:///FOLDER/NAME"` is a Unix socket for this account alone (not on Windows).
     listen: str | None = None
-    #: Where operators' commands are taken from others; left out: from this machine's page only.
+    #: ZeroMQ endpoint where commands of `hilrt watch` and `hilrt monitor` are taken; left out: from
+    #: the page that `hilrt run --web` starts only.
     commands: str | None = None
     #: Address and port of the web page.
     page: str = "127.0.0.1:5006"
-    #: Where Foxglove and Lichtblick may connect; left out: nowhere.
+    #: Address and port where Foxglove and Lichtblick may connect, for example `"127.0.0.1:8765"`;
+    #: left out: nowhere; docs/telemetry.md#foxglove-and-lichtblick.
     foxglove: str | None = None
-    #: Outputs that views show, in their order; left out: the first ones, those of benches first.
+    #: Outputs that the terminal view and the page show as numbers, in this order: channels, ports,
+    #: or patterns such as `"engine.*"`; the page shows these alone. Left out: the first outputs,
+    #: those of benches before those of models.
     values: list[str] = []
-    #: Messages per second of the decimated signals.
+    #: [Hz] How often the smallest, largest and last value of every signal are published.
     rate: Annotated[float, msgspec.Meta(gt=0.0, le=20.0)] = 10.0
-    #: What a token opens; empty: nothing, all views are read-only.
+    #: What the operators' token opens, of `"arm"`, `"safe"`, `"stop"`, `"shadow"`, `"mark"`,
+    #: `"acknowledge"`, `"adjust"`, `"answer"`; empty: every view is read-only.
     control: list[str] = []
-    #: What ``adjust`` may set: ``bonds.NAME.cap``, ``bonds.NAME.cap_abs``, ``bonds.NAME.share``,
-    #: ``reliability.KEY``.
+    #: Numbers that may be changed while the session runs.
     adjust: dict[str, Adjustable] = {}
 
 
@@ -86,25 +101,32 @@ class FaultTable(Table):
     Without a `start` and a condition it waits for an operator.
     """
 
+    #: Name in events, in the log, in `allow_faults` and in `--set faults.NAME.key`.
     name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+    #: What becomes of the value.
     kind: FaultKind
-    #: Where, one of the three: ``subsystem.port``, all elements or ``subsystem.port[0]``; a
-    #: connection as ``"subsystem.output -> subsystem.input"``.
+    #: Where: `"subsystem.output"`, all elements of a vector port or one, `"subsystem.output[0]"`;
+    #: one of the three.
     output: str | None = None
+    #: Where: `"subsystem.input"`, likewise.
     input: str | None = None
+    #: Where: `"subsystem.output -> subsystem.input"`.
     connection: str | None = None
-    #: In the unit of its place, a connection's being that of its input: "constant": the value.
-    #: "offset": what is added. "gain": a factor. "noise": standard deviation of a value per step.
-    #: "drift": per s. "quantise": the step. "stuck" has none.
+    #: [of the place; a connection's is that of its input] Constant: the value; offset: what is
+    #: added; gain: the factor; noise: the standard deviation; drift: what is added per s; quantise:
+    #: the step; stuck has none.
     value: float | None = None
-    #: Of "noise"; a further element of a port has the next one.
+    #: Seed of noise; a further element of a vector port has the next one.
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 0
-    #: Session time from which on it may begin, and at which it ends in any case, s.
+    #: [s] Session time from which on it may begin; without it and a condition, an operator begins
+    #: it.
     start: NonNegative | None = None
+    #: [s] Session time at which it ends in any case.
     end: Positive | None = None
-    #: Conditions by the samples of the step before: it begins when the first is true, and ends when
-    #: the second is.
+    #: Condition (docs/expressions.md): it begins at the tick after the first one at which this is
+    #: true.
     start_when: str | None = None
+    #: Condition: it ends at the tick after one at which this is true.
     end_when: str | None = None
 
     @property
@@ -124,66 +146,82 @@ class StimulusSegment(Table):
     0 (`mode` "add"), or the value that the input has ("replace").
     """
 
+    #: Kind of the segment.
     shape: Shape
-    #: How long it lasts [s]; left out, a "hold" or "step" lasts to the end of the session, and what
-    #: has a length of its own (points, columns, one period of a "prbs") lasts as long as that.
+    #: [s] How long it lasts. Left out: to the end of the session (the last segment alone), or as
+    #: long as the points or one period of a PRBS.
     duration: Positive | None = None
-    #: "hold": its value. "step", "ramp": where it goes to; a ramp takes `duration`, or goes there
-    #: at `rate` [unit/s].
+    #: [of the stimulus] Value of a hold.
     value: float | None = None
+    #: [of the stimulus] Where a step or a ramp goes to.
     to: float | None = None
+    #: [of the stimulus] Where a ramp begins.
     start: float | None = msgspec.field(default=None, name="from")
+    #: [of the stimulus, per s] Slope of a ramp.
     rate: Positive | None = None
-    #: Of "sine", "chirp", "prbs" (either side of `offset`) and "noise" ("uniform": its bound,
-    #: "normal": its standard deviation).
+    #: [of the stimulus] Amplitude of a sine or chirp; a PRBS goes that far to either side of
+    #: `offset`; of noise the standard deviation, or the bound if it is uniform.
     amplitude: NonNegative | None = None
+    #: [of the stimulus] Mean of a sine, a chirp, a PRBS or noise.
     offset: float | None = None
-    #: Hz; a chirp goes from `frequency` to `to_frequency`.
+    #: [Hz] Frequency of a sine; of a chirp at its beginning.
     frequency: Positive | None = None
+    #: [Hz] Frequency of a chirp at its end.
     to_frequency: Positive | None = None
+    #: How the frequency of a chirp changes.
     sweep: Literal["linear", "logarithmic"] = "linear"
-    #: Of a sine at its beginning, degrees.
+    #: [°] Phase of a sine or chirp at its beginning.
     phase: float = 0.0
-    #: How long a value of "prbs" or "noise" stays [s]; noise without it has one for every tick.
+    #: [s] How long each value of a PRBS or of noise is held; left out, noise: one tick.
     interval: Positive | None = None
-    #: Length of the register that makes a "prbs": its period is ``2^bits - 1`` values.
+    #: Length of the register of a PRBS; its period is 2^bits − 1 values.
     bits: Annotated[int, msgspec.Meta(ge=MIN_BITS, le=MAX_BITS)] | None = None
+    #: Seed of noise; where in its sequence a PRBS begins.
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 0
+    #: Distribution of noise.
     distribution: Literal["normal", "uniform"] = "normal"
-    #: ``[[t, value], …]`` with times [s] since the segment's beginning, ascending.
+    #: [s, of the stimulus] `[[t, value], …]`, times since the segment's beginning.
     points: list[list[float]] = []
     #: Between points, or rows of a column: straight lines, or the last value.
     interpolation: Literal["linear", "hold"] = "linear"
-    #: "column": file (CSV, MF4, MCAP, Parquet), its signal, and the column that holds the times.
+    #: CSV, MF4, MCAP or Parquet file, relative to the session file's folder.
     file: str | None = None
+    #: Signal in that file.
     signal: str | None = None
+    #: Column of a CSV or Parquet file that holds the time.
     time: str | None = None
-    #: Unit of the column where the file states none, or another one.
+    #: Unit of the column; left out: as the file says, or else that of the stimulus.
     unit: str | None = None
-    #: Factor of the column's values, in its unit, and what is added to its times [s].
+    #: Factor of the column's values.
     scale: float = 1.0
+    #: [s] Added to the column's times; what is then before 0 is left out.
     shift: float = 0.0
 
 
 class Stimulus(Table):
     """``[[stimuli]]``: adds to an input what its segments say, or drives the input with it."""
 
+    #: Name in events, in the log and in `--set stimuli.NAME.key`.
     name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
-    #: ``subsystem.input``.
+    #: `"subsystem.input"`; a vector port element by element.
     input: str
+    #: Its pieces, one after another.
     segments: Annotated[list[StimulusSegment], msgspec.Meta(min_length=1)]
-    #: "replace": in the place of the input's connections while it is active.
+    #: Added to what connections carry, or the start value; or in their place while it is active.
     mode: Literal["add", "replace"] = "add"
-    #: Unit of its values; left out: the input's.
+    #: Unit of all its values; left out: the input's. With `"add"` only differences count (1 °C is
+    #: 1 K).
     unit: str | None = None
-    #: Session time from which on it may start, and at which it ends in any case, s.
+    #: [s] Session time of its first segment.
     start: NonNegative = 0.0
+    #: [s] Session time at which it ends in any case.
     end: Positive | None = None
-    #: Conditions: from `start` on it waits until the first is true; while the second is true, it
-    #: ends.
+    #: Condition (docs/expressions.md): from `start` on it waits, and begins at the first tick at
+    #: which this is true.
     start_when: str | None = None
+    #: Condition: it ends at the first tick after its beginning at which this is true.
     end_when: str | None = None
     #: How often its segments are gone through.
     repeat: Annotated[int, msgspec.Meta(ge=1)] | Literal["forever"] = 1
-    #: After its last segment: give the input back, or go on with its last value.
+    #: After the last segment: give the input back, or go on with the last value.
     then: Literal["release", "hold"] = "release"

@@ -31,16 +31,24 @@ Order = Annotated[int, msgspec.Meta(ge=0, le=MAX_ORDER)]
 class SessionTable(Table):
     """``[session]``"""
 
+    #: Name of the session and of its run folder; letters, digits, `_`, `-`, `.`.
     name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
-    duration: Positive  #: s
+    #: [s] Session time; the run ends at the first communication point at or after it.
+    duration: Positive
+    #: `"realtime"`; `"asap"`, as fast as the solvers answer, which no bench permits; or a number:
+    #: session seconds per second on the clock.
     pace: Literal["realtime", "asap"] | Positive = "realtime"
+    #: `"manual"`: wait for Enter on the terminal before benches are enabled (`hilrt run --arm`
+    #: skips that).
     arm: Literal["auto", "manual"] = "auto"
 
 
 class Extrapolation(Table):
     """Extrapolation of an input over the next macro step."""
 
+    #: Degree of the polynomial; 0 holds. `order` of a connection overrides it.
     order: Order = 1
+    #: Through the newest samples, or from the derivatives that a solver supplies (`Sample.dy`).
     source: Literal["lagrange", "taylor"] = "lagrange"
 
 
@@ -51,81 +59,108 @@ class StepControl(Table):
     ``atol + rtol |u|``; "ecco" the power residual of every bond below that share of its power.
     """
 
+    #: What the step follows: nothing, the largest defect (`"pi"`), the estimated error of the
+    #: inputs (`"local"`), or the power residual of the bonds (`"ecco"`).
     method: Literal["fixed", "pi", "local", "ecco"] = "fixed"
+    #: [of the ports, or none] `"pi"`: what the largest RMS defect is controlled to; relative if
+    #: `atol` or `rtol` is given, and 1 is then natural.
     tolerance: Positive = 1.0
-    #: First step [s]; default: ``master.step``.
+    #: [s] First step; left out: `master.step`.
     initial: Positive | None = None
-    #: Bounds of the step, s.
+    #: [s] Smallest step.
     minimum: Positive = 1e-9
+    #: [s] Largest step.
     maximum: Positive = MAX_STEP_S
-    #: With `atol`, `rtol` the defect of a port is divided by ``atol + rtol |y|``. `atol` is one
-    #: number or a table by port, ``{ "left.x" = 1e-6, "*.v" = 1e-3 }``; with "ecco" it is in J.
-    #: With a fixed step they only set what raises the flag ``error_estimate``.
+    #: [of the ports; `"ecco"`: J] Absolute part of the tolerance `atol` + `rtol` · magnitude of the
+    #: value. A table gives it by port: `{ "left.x" = 1e-6, "*.v" = 1e-3 }`.
     atol: NonNegative | dict[str, NonNegative] | None = None
+    #: Relative part. With method `"fixed"`, `atol` and `rtol` only set what raises the flag
+    #: `error_estimate`.
     rtol: NonNegative | None = None
-    #: "local": factor on the error, 2 to 6 (default 6); "ecco": on the step (default 0.95).
+    #: `"local"`: factor on the error, 2 to 6 (left out: 6); `"ecco"`: factor on the step (left out:
+    #: 0.95).
     safety: Positive | None = None
 
 
 class OrderControl(Table):
     """``[master.order_control]``: order of the connections that give none of their own."""
 
+    #: `"derivatives"`: raise the order while higher terms of the extrapolation get smaller.
     method: Literal["fixed", "derivatives"] = "fixed"
+    #: Lowest order.
     minimum: Order = 0
+    #: Highest order.
     maximum: Order = 4
+    #: Order at the start.
     initial: Order = 1
 
 
 class Pacing(Table):
     """``[master.pacing]``: how ticks are met on the wall clock."""
 
-    #: Busy-wait before a tick [µs]; "auto" measures the host.
+    #: [µs] Busy-wait before each tick, shorter than `step`. `"auto"` measures the host's timer at
+    #: the start and follows it: 50 to 700 µs, at most 70 % of the step, 30 % with a `priority`.
     spin: Literal["auto"] | NonNegative = "auto"
-    #: Processors for the master; the processes it starts get the others.
+    #: Processors of the master; the processes that it starts get the others (Linux).
     affinity: list[Annotated[int, msgspec.Meta(ge=0)]] = []
-    #: Priority under SCHED_FIFO; 0: an ordinary process.
+    #: Real-time priority of the master under `SCHED_FIFO` (Linux); 0: an ordinary process. Whether
+    #: this host permits it: `hilrt doctor`.
     priority: Annotated[int, msgspec.Meta(ge=0, le=99)] = 0
-    #: Keep the master's memory from being paged out.
+    #: Keep the master's memory from being paged out (Linux). Needs an unlimited memlock limit or
+    #: `CAP_IPC_LOCK`.
     lock_memory: bool = False
-    #: Keep the processors out of idle states that take long to wake up from.
+    #: Keep the processors out of idle states that take long to leave (Linux). Costs power, and
+    #: needs the right to write `/dev/cpu_dma_latency`.
     awake: bool = False
-    #: When a whole tick has passed unserved: stay on the grid, shift the grid, or end the session.
+    #: When a whole tick has passed unserved: leave it out and stay on the grid, shift the grid, or
+    #: end the session in the safe state.
     overrun: Literal["skip", "stretch", "stop"] = "skip"
 
 
 class MasterTable(Table):
     """``[master]``"""
 
-    step: Annotated[float, msgspec.Meta(gt=0.0, le=MAX_STEP_S)]  #: macro step, s
+    #: [s] Macro step, or base step where subsystems have `every` > 1; a whole number of
+    #: nanoseconds.
+    step: Annotated[float, msgspec.Meta(gt=0.0, le=MAX_STEP_S)]
+    #: ZeroMQ endpoint for solvers and gateways; `*` takes a free port. Give a fixed one for solvers
+    #: that you start yourself. One that other machines can reach needs `keys`.
     listen: str = "tcp://127.0.0.1:*"
-    #: Folder of the keys that subsystems must have to connect (`hilrt keys`).
+    #: Folder of the keys that subsystems must have to connect (docs/keys.md).
     keys: str | None = None
-    #: Anybody who reaches `listen` may take part, without keys or token.
+    #: Ask for no keys and no token: anyone who reaches `listen` may take part. Reported at every
+    #: start.
     insecure: bool = False
+    #: How inputs are continued over the next macro step.
     extrapolation: Extrapolation = msgspec.field(default_factory=Extrapolation)
+    #: Control of the macro step's length.
     step_control: StepControl = msgspec.field(default_factory=StepControl)
+    #: Control of the order of extrapolation.
     order_control: OrderControl = msgspec.field(default_factory=OrderControl)
+    #: How ticks are met on the wall clock.
     pacing: Pacing = msgspec.field(default_factory=Pacing)
-    #: Share of the step in which all inputs must be on the wire.
+    #: [share of `step`] A tick is missed if its inputs are not all on the wire by then.
     dispatch_deadline: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 0.2
-    #: How long subsystems may take to connect and initialize, s.
+    #: [s] How long subsystems may take to connect, and again to initialize.
     connect_timeout: Positive = 20.0
-    #: How long a stepped solver may take for one step when the pace is "asap", s.
+    #: [s] How long a solver may take for one step at pace `"asap"`.
     step_timeout: Positive = 60.0
-    #: How long arming a bench may take, s.
+    #: [s] How long arming one bench may take.
     arm_timeout: Positive = 15.0
 
 
 class Late(Table):
     """``late``: what is used while a subsystem's samples are missing."""
 
-    #: "predict" takes the identified model where it predicts better than extrapolation.
+    #: Go on along the polynomial, hold the newest value, or take the identified model where it
+    #: predicts better than the polynomial (`"predict"`; needs `jacobian.source = "identify"`).
     policy: Literal["extrapolate", "hold", "predict"] = "extrapolate"
-    #: Consecutive ticks without a sample after which the session goes safe.
+    #: [ticks] More consecutive ticks without a sample end the session in the safe state.
     max_misses: Annotated[int, msgspec.Meta(ge=1)] = 50
-    #: Steps of a solver that was late: one over all missed intervals, or one after another.
+    #: What a stepped solver gets when it has answered late: one longer step over all that it
+    #: missed, or the missed steps one after another.
     steps: Literal["merged", "catch_up"] = "merged"
-    #: Whether a solver that was lost may come back while the session runs.
+    #: A solver of adapter `"zeromq"` that was lost may come back while the session runs.
     rejoin: bool = False
 
 
@@ -136,13 +171,20 @@ OutOfRange = Literal["use", "hold", "safe"]
 class InputOptions(Table):
     """``[subsystems.NAME.inputs]``: narrows the subsystem's own data of its input."""
 
+    #: [of the port] Lower bound of the input.
     min: float | None = None
+    #: [of the port] Upper bound of the input.
     max: float | None = None
+    #: [of the port, per s] Largest rate of change.
     max_rate: Positive | None = None
+    #: [of the port, per s²] Largest change of the rate: a step becomes a ramp that begins and ends
+    #: smoothly, without overshoot (docs/methods.md#limits).
     max_jerk: Positive | None = None
+    #: [of the port] Value outside normal operation.
     safe: float | None = None
+    #: [of the port] Value before the first exchange, and for good if nothing is connected.
     start: float | None = None
-    #: How long the input takes to another source where it has no `max_rate`, s.
+    #: [s] How long the input takes to move to another source where it has no `max_rate`.
     blend: NonNegative = 0.0
 
 
@@ -157,23 +199,32 @@ class JacobianOptions(Table):
     the session runs, starting from the given ones, if any.
     """
 
+    #: Call the solver's `jacobian`, perturb its inputs (it must save and restore its state), take
+    #: the matrices below, or estimate while the session runs, starting from the matrices below if
+    #: there are any.
     source: Literal["solver", "probe", "given", "identify"]
+    #: State matrix.
     A: Matrix | None = None
+    #: Input matrix.
     B: Matrix | None = None
+    #: Output matrix.
     C: Matrix | None = None
+    #: [output/input] Direct feedthrough, outputs × inputs; enough for the correction
+    #: `"feedthrough"`. Like the other matrices, not used with `source = "solver"` or `"probe"`.
     D: Matrix | None = None
-    #: Γ_0, Γ_1, … of the session's macro step, each outputs × inputs.
+    #: [output/input] Γ₀, Γ₁, … for the session's macro step, each outputs × inputs.
     gamma: list[Matrix] | None = None
-    #: Past outputs and inputs in the regression.
+    #: [steps] `"identify"`: past outputs in the regression.
     lags_y: Annotated[int, msgspec.Meta(ge=1)] = 2
+    #: [steps] `"identify"`: past inputs in the regression.
     lags_u: Annotated[int, msgspec.Meta(ge=0)] = 2
-    #: Steps after which a sample has lost most of its weight.
+    #: [steps] `"identify"`: after that many a sample has lost most of its weight; left out: three
+    #: times the number of regressors, at least 60.
     memory: Positive | None = None
-    #: As fast as possible: macro steps between two tests of the Jacobian's prediction. One of a
-    #: solver or a probe is renewed where it fails; one that is stated is compared with a trial.
-    #: 0: never; "always": renewed in every step, without a test.
+    #: [steps] Pace `"asap"`: macro steps between two tests of what the Jacobian predicts. 0: never;
+    #: `"always"`: asked for anew in every step.
     refresh: Annotated[int, msgspec.Meta(ge=0)] | Literal["always"] = 0
-    #: Excitation of the inputs, relative to their running scale.
+    #: [share of the running scale] `"identify"`: excitation added to the inputs.
     dither: Annotated[float, msgspec.Meta(ge=0.0, le=0.1)] = 0.0
 
     @property
@@ -185,27 +236,35 @@ class JacobianOptions(Table):
 class SubsystemOptions(Table):
     """Keys that every ``[subsystems.NAME]`` table has; an adapter's `Options` adds its own."""
 
+    #: `"inprocess"`, `"zeromq"`, `"can"`, `"fmu"`, `"replay"`, `"sequence"`, or one of your own
+    #: (docs/adapters.md).
     adapter: str
-    #: Command that starts the subsystem's process; ``--connect`` and ``--name`` are appended.
+    #: Command that starts the subsystem's process; `--connect ADDRESS --name NAME` is appended.
+    #: Left out: you start it yourself.
     spawn: list[str] | None = None
+    #: What is used while samples are missing.
     late: Late = msgspec.field(default_factory=Late)
-    #: How the session ends when the subsystem ends its own simulation: in order, or in a fault.
+    #: How the session ends when the subsystem ends its own simulation: in order, or in a fault. The
+    #: last sample is in the log.
     when_ended: Literal["finish", "fault"] = "finish"
-    #: Faults of the session file, by name, that may act on its set-points and measured values; a
-    #: bench allows none by default.
+    #: Faults, by name, that may act on what a bench is sent and measures
+    #: (docs/faults.md#on-a-bench); others that reach it are refused.
     allow_faults: list[str] = []
-    #: Communicates every that many macro steps.
+    #: [macro steps] Communicates at every n-th tick; needs a fixed step.
     every: Annotated[int, msgspec.Meta(ge=1)] = 1
+    #: Where its interface Jacobians come from.
     jacobian: JacobianOptions | None = None
-    #: Model, ``"module:Class"``, that responds about as the subsystem does: probed in its place
-    #: before the first tick, for the estimated error alone, where it cannot be probed itself.
+    #: `"module:Class"`, a model that answers to its inputs about as the subsystem does, for the
+    #: estimated error alone (docs/reliability.md#reference-models).
     reference_model: str | None = None
-    #: Keyword arguments of the reference model's class.
+    #: Keyword arguments of that class.
     reference_params: dict[str, Any] = {}
+    #: Limits and start values of its inputs, a table each.
     inputs: dict[str, InputOptions] = {}
-    #: Outputs outside their declared range: use them, hold the last value before, or run the safe
-    #: profile; for all outputs, or a table by output. Default: "hold" for benches, "use" for what
-    #: solvers compute and recordings hold.
+    #: What follows from outputs outside their declared range: use them, hold the last value before,
+    #: or end the session in the safe state; for all outputs, or `{ port = "use" }`. Left out:
+    #: `"hold"` for benches, `"use"` for everything else
+    #: (docs/reliability.md#values-outside-their-declared-range).
     out_of_range: OutOfRange | dict[str, OutOfRange] | None = None
 
     #: Whether it is a test sequence: its inputs are connected by their names and come as they were
@@ -225,41 +284,56 @@ class SubsystemOptions(Table):
 class Connection(Table):
     """``[[connections]]``: ``to += gain * from + offset``; units of one dimension convert."""
 
+    #: Where the value comes from, `"subsystem.output"`.
     source: str = msgspec.field(name="from")
+    #: Where it goes, `"subsystem.input"`.
     target: str = msgspec.field(name="to")
+    #: Factor on the value.
     gain: float = 1.0
+    #: [of `to`] Added to the value.
     offset: float = 0.0
+    #: Degree of extrapolation; left out: the session's.
     order: Order | None = None
 
 
 class Correction(Table):
     """``correction`` of a bond; docs/methods.md, "Energy correction" and those after it."""
 
+    #: How the bond is corrected.
     method: Literal["none", "energy", "feedthrough", "model"] = "none"
+    #: `"energy"`: residual against the inputs as they were sent, or as if they had been held.
     residual: Literal["sent", "held"] = "sent"
-    #: Share of the residual that is fed back. Default: derived where it is known, for two linear
-    #: subsystems with their inputs held (`hilrt check` says which); otherwise shadow.
+    #: `"energy"`: share of the residual that is fed back; left out: derived where it is known, for
+    #: two linear subsystems whose inputs are held (`hilrt check` says which, and why), otherwise
+    #: the correction runs in shadow.
     mu: NonNegative | None = None
+    #: `"energy"`: share of the energy still uncorrected that is fed back.
     nu: NonNegative = 0.0
-    #: Bound of the correction relative to the effort, and absolute in the effort's unit.
+    #: [share of the effort] `"energy"`: bound of the correction.
     cap: NonNegative = 0.1
+    #: [of the effort] `"energy"`: absolute bound.
     cap_abs: NonNegative | None = None
     #: Allows a correction that acts on a physical bench; needs `cap_abs`.
     permit_on_bench: bool = False
-    #: What becomes of a correction that is found to make more energy than none.
+    #: What becomes of a correction that makes more energy than none
+    #: (docs/reliability.md#corrections-are-verified).
     when_harmful: Literal["fade", "keep"] = "fade"
-    #: Method "model": share of the accumulated input error made up in the next step; 0 for
-    #: subsystems that take one explicit integration step per macro step.
+    #: `"model"`: share of the accumulated input error made up in the next step; 0 for subsystems
+    #: that take one explicit integration step per macro step.
     alpha: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 1.0
 
 
 class Bond(Table):
     """``[[bonds]]``: an effort and a flow that carry power between two subsystems."""
 
+    #: Name of the bond.
     name: str
-    #: One output, or several that a summing junction adds up: one correction acts on the sum.
+    #: `"subsystem.output"`, or several that a summing junction adds up: one correction then acts on
+    #: the sum.
     effort: str | Annotated[list[str], msgspec.Meta(min_length=1)]
+    #: `"subsystem.output"` of the other subsystem.
     flow: str
+    #: How the bond is corrected.
     correction: Correction = msgspec.field(default_factory=Correction)
 
     @property
@@ -271,66 +345,81 @@ class Bond(Table):
 class Reliability(Table):
     """``[reliability]``: thresholds relative to each signal's own scale; docs/reliability.md."""
 
-    #: RMS connection defect over the running scale of the signal.
+    #: [share of the scale] RMS connection defect of an input.
     connection_defect: Positive = 0.1
+    #: [share of the scale] RMS output defect of an output.
     output_defect: Positive = 0.1
-    #: Power residual over the bond's running transmitted power.
+    #: [share of the transmitted power] Power residual of a bond.
     power_residual: Positive = 0.2
-    #: Energy that the interface has made, over the energy that the bond has carried.
+    #: [share of the energy carried] Energy that the interface of a bond has made.
     energy_drift: Positive = 0.1
-    #: Tracking error power over the bond's running transmitted power.
+    #: [share of the transmitted power] Tracking error power of a bond.
     tracking: Positive = 0.5
-    #: Uncertainty of a bench's clock over its communication step.
+    #: [share of the communication step] Uncertainty of a bench's clock.
     clock: Positive = 0.5
-    #: Session time before which the thresholds relative to a scale do not count: a motion from
-    #: rest starts with a scale of nothing, s.
+    #: [s] Session time before which thresholds relative to a scale do not count: a motion from rest
+    #: begins with a scale of nothing.
     warm_up: NonNegative = 0.05
-    #: Time constant of the running scales, s.
+    #: [s] Time constant with which the running scales fall.
     scale_time: Positive = 2.0
-    #: How long a cause must stay below half its threshold before its flag clears, s.
+    #: [s] How long a cause must stay below half its threshold before its flag clears.
     clear_time: NonNegative = 0.05
-    #: "half": repeat a session of models at half and a quarter of its step; the verdict then rests
-    #: on what that changes.
+    #: `"half"`: first run the session at half and a quarter of its step, and let the verdict rest
+    #: on what that changes (docs/reliability.md#estimated-error); for models alone, as fast as
+    #: possible.
     repeat: Literal["off", "half"] = "off"
 
 
 class Calculated(Table):
     """``[[calculated]]``: a channel that every tick computes, the output ``calculated.NAME``."""
 
+    #: Letters, digits and underscores.
     name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-    #: Over signals ``subsystem.port`` and other calculated channels.
+    #: Formula over signals and other channels (docs/expressions.md).
     expression: str
-    #: Empty: a plain number. The expression's own unit is converted to it.
+    #: Empty: a plain number; the expression's own unit is converted to it, and refused where it
+    #: measures something else.
     unit: str = ""
+    #: Text for people.
     description: str = ""
 
 
 class LookupEntry(Table):
     """``[[lookup_tables]]``: support points for ``lookup("NAME", x)`` in expressions."""
 
+    #: Name in expressions.
     name: str
-    #: One per point of `x`; with two axes one row per point of `x`.
+    #: [`unit`] One per point of `x`; with two axes one row per point of `x`.
     values: list[float | list[float]]
-    #: Rising points of the axes; without `y` the table has one axis.
+    #: [`x_unit`] Points of the first axis, rising.
     x: list[float]
+    #: [`y_unit`] Points of the second axis, rising; empty: one axis.
     y: list[float] = []
-    #: Units that arguments are converted to, and that of the values; left out: any.
+    #: Unit that the first argument is converted to; left out: any.
     x_unit: str | None = None
+    #: Unit that the second argument is converted to; left out: any.
     y_unit: str | None = None
+    #: Unit of the values; left out: any.
     unit: str | None = None
 
 
 class Alarm(Table):
     """``[[alarms]]``: limits on a measured value, and what happens when one is crossed."""
 
-    #: Output that is watched, ``subsystem.port``.
+    #: `"subsystem.output"` that is watched; a vector port element by element.
     signal: str
+    #: Text for people.
     name: str = ""
+    #: [of the port] Lower limit.
     min: float | None = None
+    #: [of the port] Upper limit.
     max: float | None = None
+    #: [of the port, per s] Largest rate of change from one sample to the next.
     max_rate: Positive | None = None
-    #: How long the value must be outside without a break, s.
+    #: [s] How long the value must be outside without a break.
     delay: NonNegative = 0.0
+    #: Raise a flag and an event; also go to the state `DEGRADED` while it lasts; end the session
+    #: by its stop sequence; end it by the safe profile at once.
     action: Literal["log", "degrade", "stop", "safe"] = "log"
 
 
@@ -340,42 +429,51 @@ class Expect(Table):
     One of `always`, `eventually`, `formula` says what; the others say when. All times in s.
     """
 
+    #: A name that no other expectation has.
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
     #: Condition that must hold at every sample.
     always: str | None = None
     #: Condition that must hold at one sample at least.
     eventually: str | None = None
-    #: Formula with operators of its own, ``always(implies(a.x > 1, eventually(b.y > 2, 0.5)))``.
+    #: Formula with temporal operators (docs/expectations.md#as-text).
     formula: str | None = None
-    #: Goal up to which `always` must hold, and which must come.
+    #: With `always`: up to when it must hold; this must come.
     until: str | None = None
-    #: How long it must hold: `always` from the beginning, `eventually` from when it has come.
+    #: [s] `always`: for how long; `eventually`: how long it must stay, once it has come.
     for_: Positive | None = msgspec.field(default=None, name="for")
-    #: By when it must have come, and what lies before that does not count.
+    #: [s] By when it must have come.
     within: Positive | None = None
+    #: [s] What lies before that does not count.
     after: NonNegative = 0.0
-    #: Condition at whose samples alone `always` must hold.
+    #: With `always`: condition; other samples do not count.
     while_: str | None = msgspec.field(default=None, name="while")
     #: Condition; each time that it becomes true, the expectation begins anew.
     when: str | None = None
-    #: Session time from which and to which it is judged.
+    #: [s] Session time from which it is judged.
     from_: NonNegative = msgspec.field(default=0.0, name="from")
+    #: [s] Session time to which it is judged; left out: the end.
     to: Positive | None = None
-    #: How long the last value of a signal holds; after that it is unknown.
+    #: [s] How long the last value of a signal holds; after that it is unknown.
     max_age: Positive = 1.0
 
 
 class Step(Table):
     """``[[start]]``, ``[[stop]]``: one step of a sequence; ramps first, then the wait."""
 
+    #: Text for people.
     name: str = ""
-    #: Set-points of benches, ``{ "bench.input" = value }``, at each input's ``max_rate``.
+    #: [of the inputs] Set-points of benches, `{ "engine.pedal" = 10.0 }`; the gateway ramps and
+    #: limits them as always. A mode is a set-point, too.
     ramp: dict[str, float] = {}
-    #: Output that must be from `min` to `max` for `hold` before the next step, s.
+    #: Output of a bench that must be from `min` to `max`.
     wait: str | None = None
+    #: [of the port] Lower limit.
     min: float | None = None
+    #: [of the port] Upper limit.
     max: float | None = None
+    #: [s] For how long it must be there; at most `timeout`.
     hold: NonNegative = 0.0
+    #: [s] After that the session ends in the safe profile.
     timeout: Positive = 30.0
 
 
@@ -384,10 +482,14 @@ class Match(Table):
 
     #: Measured output of a bench.
     signal: str
-    #: Output of the virtual side that it must agree with, or a number.
+    #: [of `signal`, for a number] Output of the virtual side at its start (units convert), or a
+    #: value.
     to: str | float
+    #: [of `signal`] Largest difference.
     tolerance: Positive
+    #: [s] For how long they must agree; at most `timeout`.
     hold: NonNegative = 0.2
+    #: [s] After that the session ends in the safe profile.
     timeout: Positive = 20.0
 
 

@@ -20,7 +20,7 @@ class FmuOptions(SubsystemOptions, kw_only=True):
     fmu: str
     #: Values of parameters and start values; an input named here is held and is no port.
     params: dict[str, Any] = msgspec.field(default_factory=dict)
-    #: Variables that become outputs, names or patterns. Default: the FMU's outputs.
+    #: Variables that become outputs, names or patterns (`"body.*"`); default: the FMU's outputs.
     outputs: list[str] | None = None
     #: Output to the inputs that it depends on directly, instead of what the FMU says.
     feedthrough: dict[str, list[str]] = msgspec.field(default_factory=dict)
@@ -28,18 +28,18 @@ class FmuOptions(SubsystemOptions, kw_only=True):
     substeps: Annotated[int, msgspec.Meta(ge=1)] = 1
     #: Hand the input polynomial on where the FMU can take it; otherwise hold.
     input_derivatives: bool = True
-    #: Outputs in the middle of the step from two half steps, for the output defect.
+    #: Outputs in the middle of the macro step from two half steps, for the output defect.
     half_steps: bool = False
-    #: Set the inputs of the step's end before the outputs are read. Default: for FMUs with
+    #: Set the inputs of the step's end before the outputs are read; default: for FMUs with
     #: feedthrough that have no directional derivatives.
     end_inputs: bool | None = None
-    #: FMI 3: use event mode and early return where the FMU has them.
+    #: FMI 3: event mode and early return where the FMU has them.
     events: bool = True
     #: Relative tolerance of the FMU's solver.
     tolerance: Positive | None = None
-    #: FMU time at session time 0, s.
+    #: [s] FMU time at session time 0.
     start_time: NonNegative = 0.0
-    #: FMU time that the FMU is told to end at, s.
+    #: [s] FMU time that the FMU is told to end at.
     stop_time: Positive | None = None
     #: Ask the FMU for all of its log messages.
     debug: bool = False

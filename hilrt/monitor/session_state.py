@@ -13,7 +13,7 @@ from hilrt.errors import ConfigError
 
 
 class SessionState(StrEnum):
-    """State of a session; docs/session.md draws the transitions."""
+    """State of a session; docs/session_life.md draws the transitions."""
 
     CONFIGURED = "CONFIGURED"
     CONNECTING = "CONNECTING"

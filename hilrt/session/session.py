@@ -1,9 +1,8 @@
 """A session's life: from the session file to a closed log, whatever happens on the way.
 
-The states, and what leads from one to the next, are drawn in docs/session.md. Every exit path (end,
-Ctrl-C, SIGTERM, exception, dead peer) goes through the stack of
-`hilrt.session.session`: benches run their safe profile,
-every process that was started ends, every file is closed.
+The states, and what leads from one to the next, are drawn in docs/session_life.md. Every exit path
+(end, Ctrl-C, SIGTERM, exception, dead peer) goes through the stack of `hilrt.session.session`:
+benches run their safe profile, every process that was started ends, every file is closed.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class SessionReadings:
 
     @property
     def state(self) -> SessionState:
-        """State of the session, see docs/session.md."""
+        """State of the session, see docs/session_life.md."""
         opened = self._run.opened
         return SessionState.CONFIGURED if opened is None else opened.events.state
 

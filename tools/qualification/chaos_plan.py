@@ -123,7 +123,7 @@ def draw(seed: int, number: int) -> Round:
 
 
 def documented(one: Round) -> set[int]:
-    """Exit statuses that docs/session.md gives for what is done in a round."""
+    """Exit statuses that docs/session_life.md gives for what is done in a round."""
     # Without a duration to reach, the session that is as fast as possible is ended by Ctrl-C.
     undisturbed = INTERRUPTED if one.session == "fast" else FINISHED
     if one.kills_master:

@@ -1,0 +1,158 @@
+"""Tables of docs/session.md, made from the structs that read a session file.
+
+``python -m tools.reference`` writes them into the page; a test compares. A key's meaning is the
+``#:`` comment of its field, which `hilrt schema` shows in editors, too. It begins with the unit in
+brackets, if there is one, and names pages as ``docs/PAGE.md#SECTION``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import msgspec
+
+from hilrt.bench.bench_options import BenchInput, BenchOptions, Enable, SafeProfile
+from hilrt.can.bus_faults import BusFaults, BusOffRecovery
+from hilrt.can.protection import MessageOptions, Protection
+from hilrt.config import session_tables
+from hilrt.config import structs as config
+from hilrt.config.schema import field_comments
+from hilrt.fmu.fmu_options import FmuOptions
+from hilrt_adapters.inprocess import InProcessOptions
+from hilrt_adapters.replay import ReplayOptions
+from hilrt_adapters.sequence_link import SequenceOptions
+
+PAGE = Path(__file__).parent.parent / "docs" / "session.md"
+HEAD = "| Key | Type | Default | Unit | Meaning |\n|---|---|---|---|---|\n"
+
+#: Heading of the page to the struct whose keys its table lists.
+SECTIONS: dict[str, type[msgspec.Struct]] = {
+    "`[session]`": config.SessionTable,
+    "`[master]`": config.MasterTable,
+    "`[master.extrapolation]`": config.Extrapolation,
+    "`[master.step_control]`": config.StepControl,
+    "`[master.order_control]`": config.OrderControl,
+    "`[master.pacing]`": config.Pacing,
+    "`[subsystems.NAME]`": config.SubsystemOptions,
+    "`[subsystems.NAME.late]`": config.Late,
+    "`[subsystems.NAME.inputs.PORT]`": config.InputOptions,
+    "`[subsystems.NAME.jacobian]`": config.JacobianOptions,
+    '`adapter = "inprocess"`': InProcessOptions,
+    '`adapter = "sequence"`': SequenceOptions,
+    '`adapter = "fmu"`': FmuOptions,
+    '`adapter = "can"`': BenchOptions,
+    '`[subsystems.NAME.inputs.PORT]` with `adapter = "can"`': BenchInput,
+    "`[subsystems.NAME.enable]`": Enable,
+    "`[subsystems.NAME.safe_profile]`": SafeProfile,
+    "`[subsystems.NAME.bus_faults]`": BusFaults,
+    "`[subsystems.NAME.bus_off_recovery]`": BusOffRecovery,
+    "`[subsystems.NAME.messages.MESSAGE]`": MessageOptions,
+    "`[subsystems.NAME.messages.MESSAGE.protection]`": Protection,
+    '`adapter = "replay"`': ReplayOptions,
+    "`[[connections]]`": config.Connection,
+    "`[[bonds]]`": config.Bond,
+    "`[bonds.correction]`": config.Correction,
+    "`[[stimuli]]`": session_tables.Stimulus,
+    "`[[stimuli.segments]]`": session_tables.StimulusSegment,
+    "`[[faults]]`": session_tables.FaultTable,
+    "`[[calculated]]`": config.Calculated,
+    "`[[lookup_tables]]`": config.LookupEntry,
+    "`[[alarms]]`": config.Alarm,
+    "`[[expect]]`": config.Expect,
+    "`[[start]]`": config.Step,
+    "`[[match]]`": config.Match,
+    "`[reliability]`": config.Reliability,
+    "`[monitor]`": session_tables.MonitorTable,
+    "`[monitor.adjust.NAME]`": session_tables.Adjustable,
+    "`[record]`": session_tables.RecordTable,
+    "`[[record.trigger]]`": session_tables.TriggerTable,
+}
+_ANCHORS = {
+    struct: re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+    for heading, struct in SECTIONS.items()
+}
+
+
+def type_words(hint: Any) -> str:
+    """Return a type, with its bounds, as an author of session files knows it."""
+    bounds = ""
+    if get_origin(hint) is Annotated:
+        hint, *metas = get_args(hint)
+        meta = metas[0]
+        if meta.ge is not None and meta.le is not None and hint is int:
+            return f"integer {meta.ge} … {meta.le}"
+        signs = ((">", meta.gt), ("≥", meta.ge), ("≤", meta.le))
+        bounds = ", ".join(f"{sign} {value:g}" for sign, value in signs if value is not None)
+        bounds = f" {bounds}" if bounds else ""
+    simple = {str: "string", int: "integer", float: "number", bool: "boolean"}
+    if hint in simple:
+        return simple[hint] + bounds
+    arguments = get_args(hint)
+    if get_origin(hint) is Literal:
+        return ", ".join(f"`{json.dumps(choice)}`" for choice in arguments)
+    if get_origin(hint) is list:
+        return f"list of {_plural(type_words(arguments[0]))}"
+    if get_origin(hint) is dict:
+        words = "" if arguments[1] is Any else type_words(arguments[1])
+        return f"table of {_plural(words)}" if words else "table"
+    if get_origin(hint) in (Union, type(int | str)):
+        return " or ".join(type_words(part) for part in arguments if part is not type(None))
+    return f"[table](#{_ANCHORS[hint]})"
+
+
+def _plural(words: str) -> str:
+    """Return the plural of a type's words; values that are listed have none."""
+    return re.sub(r"^(\[?)(\w+)", r"\1\2s", words)
+
+
+def default_words(field: msgspec.structs.FieldInfo) -> str:
+    """Return the default of a key, as it would stand in a session file."""
+    if field.default is not msgspec.NODEFAULT:
+        value = field.default
+    elif field.default_factory is not msgspec.NODEFAULT:
+        value = field.default_factory()
+        value = {} if isinstance(value, msgspec.Struct) else value
+    else:
+        return "required"
+    if value is None:
+        return "–"
+    return f"`{value!r}`" if isinstance(value, float) else f"`{json.dumps(value)}`"
+
+
+def key_table(struct: type[msgspec.Struct]) -> str:
+    """Return the table of the keys that a struct adds to those of the struct that it extends."""
+    comments = field_comments(struct)
+    rows = []
+    for field in msgspec.structs.fields(struct):
+        if field.name not in struct.__annotations__:
+            continue
+        comment = re.fullmatch(r"(?:\[([^]]+)\] )?(.+)", comments[field.name])
+        assert comment is not None, f"{struct.__name__}.{field.name} needs a comment"
+        unit, meaning = comment.groups()
+        meaning = re.sub(r"\bdocs/([\w/]+)\.md(#[\w-]+)?", _link, meaning)
+        cells = (type_words(field.type), default_words(field), unit or "", meaning)
+        rows.append(f"| `{field.encode_name}` | " + " | ".join(cells) + " |\n")
+    return HEAD + "".join(rows).replace("|  |", "| |")
+
+
+def _link(match: re.Match[str]) -> str:
+    """Return the Markdown link to a page that a comment names."""
+    return f"[{match[1]}]({match[1]}.md{match[2] or ''})"
+
+
+def filled(page: str) -> str:
+    """Return the page with the tables of today's structs under its headings."""
+    for heading, struct in SECTIONS.items():
+        start = page.index(f"### {heading}\n")
+        begin = page.index(HEAD, start)
+        end = re.compile(r"^(?!\|)", re.M).search(page, begin)
+        assert end is not None
+        page = page[:begin] + key_table(struct) + page[end.start() :]
+    return page
+
+
+if __name__ == "__main__":
+    PAGE.write_text(filled(PAGE.read_text("utf-8")), "utf-8")
