@@ -37,6 +37,7 @@ EXAMPLES: dict[str, wire.Message] = {
     "advanced, with middle and mean": wire.Advanced(
         tick=7, y=floats(80.25), y_mid=floats(80.5), y_mean=floats(80.75), compute_us=12.5
     ),
+    "set parameter": wire.SetParameter(name="mass", value=1200.0),
     "heartbeat, asking": wire.Heartbeat(sent_ns=1_000_000_000),
     "heartbeat, answering": wire.Heartbeat(sent_ns=6_000_050_000, echo_ns=1_000_000_000),
     "error": wire.Error(text="diverged"),

@@ -28,6 +28,7 @@ from hilrt.peers.wire import (
     Message,
     Probe,
     Probed,
+    SetParameter,
     pack,
     unpack,
     vector,
@@ -52,6 +53,8 @@ class ZeroMQLink(RemoteLink, Probes):
     spawns = True
 
     _keep = False
+    #: Values of parameters that were changed: a solver that came back starts with others.
+    _changed: dict[str, float]
     _linearises = _linearises_again = False
 
     @classmethod
@@ -114,11 +117,25 @@ class ZeroMQLink(RemoteLink, Probes):
         """See `RemoteLink.accepted`; and what else the solver can do."""
         super().accepted(hello)
         self.probes = self
+        self.parameters, self._changed = self.peer.parameters, {}
         self.tells_events = "events" in hello.capabilities
         self.rewinds = self if "go_back" in hello.capabilities else None
         self._linearises = "linearise" in hello.capabilities
         self._linearises_again = "linearise_again" in hello.capabilities
         self.findings = [name for name in FINDINGS if name in hello.capabilities]
+
+    def set_parameter(self, name: str, value: float) -> str:
+        """See `Link.set_parameter`; the solver tells by an event if it refuses the value."""
+        if self.peer.lost or not self.send(SetParameter(name=name, value=value)):
+            return "its process cannot be reached"
+        self._changed[name] = value
+        return ""
+
+    def initialize_again(self, t0: float, u0: Floats) -> None:
+        """See `RemoteLink.initialize_again`; parameters get the values that they had."""
+        super().initialize_again(t0, u0)
+        for name, value in self._changed.items():
+            self.send(SetParameter(name=name, value=value))
 
     def keep_states(self) -> None:
         """See `Rewinds.keep_states`."""

@@ -152,7 +152,15 @@ def _host(solver: HostedSolver, connect: str, name: str, on_peer: Callable[[Peer
         ("linearise_again", can_be_renewed(solver)),
     ]
     capabilities = [word for word, there in offers if there] + solver.findings
-    peer = Peer(connect, name, "solver", solver.inputs, solver.outputs, capabilities=capabilities)
+    peer = Peer(
+        connect,
+        name,
+        "solver",
+        solver.inputs,
+        solver.outputs,
+        capabilities=capabilities,
+        parameters=solver.parameters,
+    )
     on_peer(peer)
     reason = "the solver process ends"
     relay = LogRelay()
@@ -244,6 +252,11 @@ def _take(peer: Peer, solver: HostedSolver, relay: LogRelay, message: wire.Messa
         peer.send(wire.Stopped())
     elif isinstance(message, wire.Initialize):
         _initialize(peer, solver, message)
+    elif isinstance(message, wire.SetParameter) and solver.initialized:
+        refused = solver.set_parameter(message.name, message.value)
+        if refused:
+            text = f"parameter {message.name} = {message.value:g} is refused: {refused}"
+            peer.send(Event(level="warning", cause="parameter_refused", text=text))
     elif isinstance(message, wire.PromptAnswer) and peer.take_answer is not None:
         peer.take_answer(message)
     elif isinstance(message, wire.GoBack):

@@ -1,4 +1,4 @@
-"""Ports as a peer announces them in its hello, and back."""
+"""Ports and parameters as a peer announces them in its hello, and back."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 from hilrt.errors import ProtocolError
-from hilrt.peers.wire import PortInfo
-from hilrt.solver import Port
+from hilrt.peers.wire import ParameterInfo, PortInfo
+from hilrt.solver import Parameter, Port
 
 #: Most scalar inputs, and most scalar outputs, of one peer: an advance of any order stays below
 #: the largest message.
@@ -29,6 +29,42 @@ def port_to_info(port: Port) -> PortInfo:
         size=port.size,
         description=port.description,
     )
+
+
+def parameter_to_info(parameter: Parameter) -> ParameterInfo:
+    """A parameter as it is announced in `Hello`."""
+    return ParameterInfo(
+        name=parameter.name,
+        unit=parameter.unit,
+        default=parameter.default,
+        min=None if math.isinf(parameter.min) else parameter.min,
+        max=None if math.isinf(parameter.max) else parameter.max,
+        description=parameter.description,
+    )
+
+
+def parameters_from_infos(infos: Sequence[ParameterInfo]) -> tuple[Parameter, ...]:
+    """Announced parameters, checked; `ProtocolError` names what is wrong."""
+    if len(infos) > MAX_CHANNELS:
+        raise ProtocolError(f"more than {MAX_CHANNELS} parameters")
+    if len({info.name for info in infos}) < len(infos):
+        raise ProtocolError("parameters: two have the same name")
+    if not all(math.isfinite(info.default) for info in infos):
+        raise ProtocolError("parameters: a default is not finite")
+    try:
+        return tuple(
+            Parameter(
+                name=info.name,
+                unit=info.unit,
+                default=info.default,
+                min=-math.inf if info.min is None else info.min,
+                max=math.inf if info.max is None else info.max,
+                description=info.description,
+            )
+            for info in infos
+        )
+    except ValueError as error:
+        raise ProtocolError(f"parameters: {error}") from None
 
 
 def ports_from_infos(infos: Sequence[PortInfo], direction: str) -> tuple[Port, ...]:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from hilrt.errors import ConfigError, SessionFault
 from hilrt.link import LARGEST_STATE
-from hilrt.peers.announced_ports import MAX_CHANNELS, port_to_info
+from hilrt.peers.announced_ports import MAX_CHANNELS, parameter_to_info, port_to_info
 from hilrt.peers.keys import VARIABLE, PeerKeys, is_local, peer_keys
 from hilrt.peers.peer_protocol import PeerProtocol
 from hilrt.peers.session_token import TokenOfPeer, find_token
@@ -34,7 +34,7 @@ from hilrt.peers.wire import (
     Welcome,
     encode,
 )
-from hilrt.solver import Port
+from hilrt.solver import Parameter, Port
 from hilrt.timing.monotonic import monotonic_ns
 from hilrt.version import VERSION
 
@@ -60,6 +60,8 @@ class Peer:
         What it offers.
     capabilities : sequence of str
         Optional abilities.
+    parameters : sequence of Parameter
+        Numbers that may change between two steps.
     clock : callable
         Monotonic clock, integer ns.
 
@@ -87,6 +89,7 @@ class Peer:
         outputs: Sequence[Port],
         *,
         capabilities: Sequence[str] = (),
+        parameters: Sequence[Parameter] = (),
         clock: Callable[[], int] = monotonic_ns,
     ) -> None:
         self.address = address
@@ -102,6 +105,7 @@ class Peer:
             capabilities=list(capabilities),
             software=f"hilrt {VERSION}",
             pid=os.getpid(),
+            parameters=[parameter_to_info(parameter) for parameter in parameters],
         )
         _check_size(hello)
         self.protocol = PeerProtocol(hello, clock())

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from hilrt.errors import ProtocolError
-from hilrt.peers.announced_ports import ports_from_infos
+from hilrt.peers.announced_ports import parameters_from_infos, ports_from_infos
 from hilrt.peers.clock_exchanges import ClockExchanges
 from hilrt.peers.clock_offset import ClockOffset
 from hilrt.peers.origin import UNKNOWN, Origin
@@ -62,7 +62,7 @@ from hilrt.peers.wire import (
     encode,
 )
 from hilrt.peers.wire import Event as PeerReport
-from hilrt.solver import Port
+from hilrt.solver import Parameter, Port
 
 log = logging.getLogger("hilrt.peers.hub")
 
@@ -157,6 +157,8 @@ class RemotePeer:
         Where its connection comes from, as its transport knows it.
     inputs, outputs : tuple of Port
         As announced.
+    parameters : tuple of Parameter
+        As announced.
     clock : ClockOffset
         Maps the peer's clock readings to the master's.
     clock_exchanges : ClockExchanges
@@ -183,6 +185,7 @@ class RemotePeer:
         self.hello: Hello | None = None
         self.origin = UNKNOWN
         self.inputs: tuple[Port, ...] = ()
+        self.parameters: tuple[Parameter, ...] = ()
         self.outputs: tuple[Port, ...] = ()
         self.clock, self.clock_exchanges = ClockOffset(), ClockExchanges()
         self.heard_ns = 0
@@ -237,6 +240,7 @@ class RemotePeer:
         """Take a hello that is not refused; `ProtocolError` if its ports do not fit."""
         inputs = ports_from_infos(hello.inputs, "input")
         outputs = ports_from_infos(hello.outputs, "output")
+        parameters = parameters_from_infos(hello.parameters)
         returns = self.hello is not None
         if not returns:
             self._check_ports(inputs, outputs)
@@ -249,7 +253,7 @@ class RemotePeer:
                 self.contested(hello, origin)
             self._leave("another connection has taken its place")
             self.clock, self.clock_exchanges = ClockOffset(), ClockExchanges()
-        self.inputs, self.outputs = inputs, outputs
+        self.inputs, self.outputs, self.parameters = inputs, outputs, parameters
         self._n_inputs = sum(port.size for port in inputs)
         self._n_outputs = sum(port.size for port in outputs)
         self.state = ConnectionState.RETURNED if returns else ConnectionState.CONNECTED

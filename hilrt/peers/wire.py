@@ -54,6 +54,17 @@ class PortInfo(msgspec.Struct, omit_defaults=True):
     description: str = ""
 
 
+class ParameterInfo(msgspec.Struct, omit_defaults=True):
+    """A parameter as announced by a solver; infinite bounds are left out."""
+
+    name: str
+    unit: str = ""
+    default: float = 0.0
+    min: float | None = None
+    max: float | None = None
+    description: str = ""
+
+
 class Hello(Message):
     """Peer → master, first: what the peer is and what it offers."""
 
@@ -65,6 +76,7 @@ class Hello(Message):
     capabilities: list[str] = []
     software: str = ""
     pid: int = 0
+    parameters: list[ParameterInfo] = []
 
 
 class Welcome(Message):
@@ -240,6 +252,16 @@ class Secured(Message):
     complete: bool = True
 
 
+class SetParameter(Message):
+    """Master → solver, between two steps: a parameter of its hello has another value from now on.
+
+    A solver that refuses it sends an `Event` with the cause ``parameter_refused``.
+    """
+
+    name: str
+    value: float
+
+
 class PromptAnswer(Message):
     """Master → solver, between two steps: `who`, an operator, answers the prompt `number`.
 
@@ -314,6 +336,7 @@ FromMaster = (
     | SetPoints
     | Arm
     | Safe
+    | SetParameter
     | PromptAnswer
     | Stop
     | Heartbeat

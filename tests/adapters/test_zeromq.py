@@ -217,6 +217,24 @@ def advanced(tick, y):
     return wire.Advanced(tick=tick, y=wire.pack(np.array(y)))
 
 
+async def test_a_solver_that_came_back_gets_the_parameters_that_were_changed(scripted):
+    link, heard, used = scripted.link, [], (wire.Initialize, wire.SetParameter)
+    assert link.set_parameter("k", 2.0) == ""
+    assert link.set_parameter("m", 3.0) == ""
+    assert link.set_parameter("k", 4.0) == ""
+    link.initialize_again(1.0, np.zeros(3))
+    while len(heard) < 6:
+        heard += [m for m in scripted.peer.wait(10.0) if isinstance(m, used)]
+    changes = [(m.name, m.value) for m in heard if isinstance(m, wire.SetParameter)]
+    assert changes == [("k", 2.0), ("m", 3.0), ("k", 4.0), ("k", 4.0), ("m", 3.0)]
+    assert isinstance(heard[3], wire.Initialize)
+
+
+async def test_a_parameter_of_a_process_that_is_gone_is_refused(scripted):
+    scripted.link.gone("its process ended")
+    assert scripted.link.set_parameter("k", 2.0) == "its process cannot be reached"
+
+
 async def test_answers_to_other_ticks_are_dropped(scripted, hub):
     dispatch(scripted.link, 3, 0.0, 0.1, np.zeros((1, 3)))
     scripted.peer.send(advanced(2, [0.0] * 4))

@@ -35,6 +35,15 @@ port_infos = st.builds(
     size=int64,
     description=text,
 )
+parameter_infos = st.builds(
+    wire.ParameterInfo,
+    name=text,
+    unit=text,
+    default=st.floats(allow_nan=False),
+    min=optional_float,
+    max=optional_float,
+    description=text,
+)
 BY_TYPE = {
     int: int64,
     float: st.floats(allow_nan=False),
@@ -48,6 +57,7 @@ BY_TYPE = {
     list[str]: st.lists(text, max_size=3),
     dict[str, int]: st.dictionaries(text, int64, max_size=3),
     list[wire.PortInfo]: st.lists(port_infos, max_size=3),
+    list[wire.ParameterInfo]: st.lists(parameter_infos, max_size=3),
 }
 
 
