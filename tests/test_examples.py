@@ -2,6 +2,7 @@
 
 import re
 import runpy
+import shutil
 from pathlib import Path
 
 import matplotlib as mpl
@@ -45,6 +46,19 @@ def test_two_models_move_as_the_whole_system(run):
     exact = exact_motion(log.t)
     assert log["wheel.x"] == pytest.approx(exact[:, 0], abs=3e-4)
     assert log["body.x"] == pytest.approx(exact[:, 2], abs=3e-5)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler, cc")
+def test_a_solver_in_c_moves_as_the_model_in_python(run):
+    example = run("plot_c_solver.py")
+    remote, inside = example["remote"], example["inside"]
+    assert (remote.exit_status, remote.summary["verdict"]) == (0, "good")
+    assert remote.log["body.x"] == pytest.approx(inside.log["body.x"], abs=1e-14)
+    exact = exact_motion(remote.log.t)
+    assert remote.log["body.x"] == pytest.approx(exact[:, 2], abs=3e-5)
+    peers = remote.summary["peers"]
+    assert peers["body"]["dropped"] == 0
+    assert peers["body"]["compute_us"]["p50"] < peers["wheel"]["compute_us"]["p50"]
 
 
 @pytest.mark.real_time

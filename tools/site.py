@@ -28,6 +28,7 @@ ROOT_PAGES = {
 #: The examples in the order in which they should be read.
 EXAMPLES = (
     "plot_two_models.py",
+    "plot_c_solver.py",
     "plot_dbc.py",
     "plot_fmus.py",
     "plot_energy_correction.py",
