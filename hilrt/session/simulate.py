@@ -17,7 +17,13 @@ from hilrt.monitor.stream import session_graph
 from hilrt.record.feed import Feed
 from hilrt.record.memory_feed import MemoryFeed
 from hilrt.reliability.estimates import Estimate, make_estimate
-from hilrt.session.assembly import as_fast_as_possible, assemble, initialize, refuse_start
+from hilrt.session.assembly import (
+    KnownSensitivities,
+    as_fast_as_possible,
+    assemble,
+    initialize,
+    refuse_start,
+)
 from hilrt.session.ending import finish, prepare, run, summarise
 from hilrt.session.event_log import EventLog
 from hilrt.session.loop_thread import run_in_loop
@@ -62,15 +68,28 @@ def simulate(
     ConfigError
         For a session with errors, and for one with subsystems in other processes.
     """
+    return simulate_again(session, overrides, record, None)
+
+
+def simulate_again(
+    session: str | Path | SessionFile,
+    overrides: Mapping[str, object] | None,
+    record: bool,
+    known: KnownSensitivities | None,
+) -> Result:
+    """As `simulate`; what sessions before have found out, and what does not change, is reused."""
     file = read(session, overrides, pace="asap")
     if problems := elsewhere(file):
         raise ConfigError(problems)
     errors = repeated_errors(file)
-    return run_in_loop(lambda: _simulate(file, record, errors))
+    return run_in_loop(lambda: _simulate(file, record, errors, known))
 
 
 async def _simulate(
-    file: SessionFile, record: bool, errors: Mapping[str, Estimate] | None
+    file: SessionFile,
+    record: bool,
+    errors: Mapping[str, Estimate] | None,
+    known: KnownSensitivities | None,
 ) -> Result:
     tables, result = file.tables, Result()
     events = EventLog(StatusPublisher(None, tables.session.name, tables.session.duration))
@@ -80,7 +99,7 @@ async def _simulate(
         connected = await connect(described, limited=False)
         initialized = await initialize(connected)
         events.go(SessionState.INITIALIZED, "all subsystems have initialized")
-        assembled = await assemble(initialized, renews=True, note=events.note_column)
+        assembled = await assemble(initialized, renews=True, note=events.note_column, known=known)
         refuse_start(assembled.numerics)
         events.go(SessionState.ARMED, "nothing to arm")
         topics, links = build_topics(assembled.numerics), connected.links

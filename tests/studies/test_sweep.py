@@ -14,12 +14,14 @@ import hilrt
 from hilrt import SweepOptions
 from hilrt.cli.main import app
 from hilrt.errors import ConfigError, RecordError
+from hilrt.session import assembly
 from hilrt.studies.run_cases import (
     StudyCase,
     SweptSession,
     mixed_keys,
     run_case,
     run_cases,
+    worst_error,
 )
 from hilrt.studies.sweep import basis_of, named, refuse_benches
 from tests.two_mass_reference import K1, K2, KC
@@ -125,6 +127,26 @@ def test_rows_have_what_simulate_says():
     assert row["statistic.mass1.x.rms"] == pytest.approx(np.sqrt(np.mean(x**2)))
     assert row["statistic.mass1.x.last"] == x[-1]
     assert 0.0 < row["wall_s"] < row["case_s"]
+
+
+def test_what_does_not_depend_on_a_setting_is_tried_out_once_and_changes_no_row(monkeypatch):
+    trials = []
+    find = assembly.find_sensitivities
+
+    def counted(network, tables, *others):
+        trials.append(tables.master.step)
+        return find(network, tables, *others)
+
+    monkeypatch.setattr(assembly, "find_sensitivities", counted)
+    swept = SweptSession(str(TWO_MASS), TWO_MASS.read_text("utf-8"), ("session.duration=0.1",))
+    settings = [{MU: 0.0}, {MU: 0.5}, {MU: 0.5, "master.step": 0.002}, {MU: 0.25}]
+    rows = run_cases(swept, [StudyCase("", one) for one in settings], 1e9).rows
+    assert trials == [0.001, 0.002]
+    for one, row in zip(settings, rows, strict=True):
+        alone = hilrt.simulate(TWO_MASS, {"session.duration": 0.1, **one}, record=False).summary
+        assert row["error"] == worst_error(alone)
+        for bond in ("interface_energy_j", "carried_energy_j"):
+            assert row[f"bonds.spring.{bond}"] == alone["bonds"]["spring"][bond]
 
 
 def test_a_case_that_cannot_run_is_a_row_with_its_reason():
