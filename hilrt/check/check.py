@@ -178,30 +178,27 @@ def check(
 def _check_repeat(
     tables: Session, classes: Mapping[str, type[Link]], pace: str | float, findings: Findings
 ) -> None:
-    """Whether a session that is to be repeated can be."""
-    if tables.reliability.repeat == "off":
-        return
+    """Whether a session that is to be run at other steps, too, can be."""
+    reliability = tables.reliability
+    if reliability.repeat != "off" and reliability.reference != "off":
+        said = "the verdict rests on one of repeat and reference"
+        findings.error("reliability", "repeat", reliability.repeat, said, "leave it out")
     elsewhere = [
         name for name, cls in classes.items() if cls.physical or (cls.called or cls).remote
     ]
     remedies = {
         f"{', '.join(elsewhere)} does not run in this process": bool(elsewhere),
         'it runs against the clock: take [session] pace = "asap"': pace != "asap",
-        'its step varies: take [master.step_control] method = "fixed"': (
-            tables.master.step_control.method != "fixed"
-        ),
     }
-    for reason in (reason for reason, holds in remedies.items() if holds):
-        text = (
-            "only a session of models with a fixed step, as fast as possible, can be repeated, and"
-        )
-        findings.error(
-            "reliability",
-            "repeat",
-            tables.reliability.repeat,
-            f"{text} {reason}",
-            "or leave it out",
-        )
+    varies = 'its step varies: take [master.step_control] method = "fixed"'
+    has_fixed = tables.master.step_control.method == "fixed"
+    for key, value, kind, reasons in (
+        ("repeat", reliability.repeat, " with a fixed step", remedies | {varies: not has_fixed}),
+        ("reference", reliability.reference, "", remedies),
+    ):
+        for reason in (reason for reason, holds in reasons.items() if holds and value != "off"):
+            text = f"only a session of models{kind}, as fast as possible, can be repeated, and"
+            findings.error("reliability", key, value, f"{text} {reason}", "or leave it out")
 
 
 def _check_subsystem(

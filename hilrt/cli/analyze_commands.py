@@ -24,6 +24,7 @@ from hilrt.cli.log_commands import (
     say_damage,
 )
 from hilrt.errors import ConfigError, RecordError
+from hilrt.exit_status import ExitStatus
 from hilrt.wording import columns_text
 
 analyze_app = typer.Typer(help="Look into a session before it runs.", no_args_is_help=True)
@@ -87,6 +88,33 @@ def repeat(
                 f"{name}: error {error} RMS, {one.relative:.2%} of what it varies by; "
                 f"observed order {one.order:.2f}"
             )
+
+
+@analyze_app.command()
+def reference(
+    session: SessionPath,
+    overrides: Overrides = None,
+    tolerance: Annotated[
+        float, typer.Option(help="share of itself to which an error is to be known", min=1e-6)
+    ] = 0.01,
+    most_steps: Annotated[
+        int, typer.Option(help="macro steps of all runs together", min=1)
+    ] = 2_000_000,
+    json_: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+) -> None:
+    """True error of a session of models, against itself at steps so short that it settles.
+
+    Exit status 4 where a signal has not settled within --most-steps.
+    """
+    from hilrt.session.simulate import reference as compare
+
+    file = load(session, overrides or [])
+    found = compare(file, tolerance=tolerance, most_steps=most_steps)
+    if json_:
+        typer.echo(json.dumps(found.as_json(), indent=1))
+    else:
+        typer.echo("\n".join(found.lines()))
+    raise typer.Exit(ExitStatus.FINISHED if found.converged else ExitStatus.INCONCLUSIVE)
 
 
 def doctor(

@@ -368,6 +368,10 @@ class Reliability(Table):
     #: on what that changes (docs/reliability.md#estimated-error); for models alone, as fast as
     #: possible.
     repeat: Literal["off", "half"] = "off"
+    #: `"before"`: first run the session at ever shorter steps until it settles, and let the verdict
+    #: rest on its true error (docs/reliability.md#estimated-error); for models alone, as fast as
+    #: possible, and not together with `repeat`.
+    reference: Literal["off", "before"] = "off"
 
 
 class Calculated(Table):

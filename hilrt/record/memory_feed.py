@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hilrt.record.cdr import signal_slices
 from hilrt.record.feed import Feed
-from hilrt.record.messages import Level, Topic
+from hilrt.record.messages import Level, Signal, Topic
 from hilrt.record.reader import Log, LogChannel, LogEvent, make_log
 from hilrt.solver import Floats
 
@@ -25,12 +26,25 @@ class MemoryFeed(Feed):
     ----------
     topics : sequence of Topic
         What a row holds: the topics' signals one after the other.
+    only : collection of str, optional
+        Ports whose signals are kept of a row; all signals by default.
     """
 
     records = True
 
-    def __init__(self, topics: Sequence[Topic]) -> None:
+    def __init__(self, topics: Sequence[Topic], only: Collection[str] | None = None) -> None:
         super().__init__(topics)
+        self._kept = self.topics
+        self._columns: Any = slice(None)
+        if only is not None:
+
+            def counts(signal: Signal) -> bool:
+                return signal.name.partition("[")[0] in only
+
+            self._kept = [Topic(t.name, list(filter(counts, t.signals))) for t in self.topics]
+            every = [signal for topic in self.topics for signal in topic.signals]
+            self._columns = np.flatnonzero([counts(signal) for signal in every])
+        self._width = sum(len(topic.signals) for topic in self._kept)
         self._blocks: list[Floats] = []
         self._times: list[NDArray[np.int64]] = []
         self._events: list[LogEvent] = []
@@ -39,9 +53,9 @@ class MemoryFeed(Feed):
         """See `Feed.commit`."""
         n = self.rows % BLOCK_ROWS
         if n == 0:
-            self._blocks.append(np.empty((BLOCK_ROWS, len(self.row))))
+            self._blocks.append(np.empty((BLOCK_ROWS, self._width)))
             self._times.append(np.empty(BLOCK_ROWS, np.int64))
-        self._blocks[-1][n] = self.row
+        self._blocks[-1][n] = self.row[self._columns]
         self._times[-1][n] = t_ns
         self.rows += 1
 
@@ -55,11 +69,11 @@ class MemoryFeed(Feed):
         left = self.rows - BLOCK_ROWS * (len(self._blocks) - 1)
         blocks = [*self._blocks[:-1], *(block[:left] for block in self._blocks[-1:])]
         times = np.concatenate([np.empty(0, np.int64), *self._times])[: self.rows]
-        parts = list(zip(self.topics, signal_slices(self.topics), strict=True))
+        parts = list(zip(self._kept, signal_slices(self._kept), strict=True))
         return make_log(
             path,
-            [LogChannel(topic.name, topic.signals) for topic in self.topics],
-            {topic.name: times for topic in self.topics},
+            [LogChannel(topic.name, topic.signals) for topic in self._kept],
+            {topic.name: times for topic in self._kept},
             {topic.name: [block[:, part] for block in blocks] for topic, part in parts},
             self._events,
             metadata,

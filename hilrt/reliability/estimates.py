@@ -33,16 +33,23 @@ GAIN_RANGE_MANY: Final = "gain range, more outputs than are tried out"
 #: step, and without.
 REPEATED: Final = "repeated at shorter steps"
 IRREGULAR: Final = "repeated at shorter steps, not in the asymptotic range"
+#: The step was halved until what the session tends to was known to 1 % of its error.
+REFERENCE: Final = "against a converged reference"
 #: Factors from the estimate to the ends of its interval, by how it was made, and estimates that are
 #: small and large; views, as the calibration tries other constants. Of repeated sessions: P. J.
 #: Roache 1994, "Perspective: a method for uniform reporting of grid refinement studies", safety
 #: factors 1.25 for three grids with an observed order and 3 without one.
-LOW_ENDS: Final = ChainMap(LOW, {REPEATED: 0.8, IRREGULAR: 0.0, TRIED_ALONG: 0.25})
-HIGH_ENDS: Final = ChainMap(HIGH, {REPEATED: 1.25, IRREGULAR: 3.0, TRIED_ALONG: 2.0})
-SMALL_UP_TO: Final = ChainMap(
-    GOOD, {REPEATED: 0.05 / 1.25, IRREGULAR: 0.05 / 3.0, TRIED_ALONG: 0.05 / 2.0}
+LOW_ENDS: Final = ChainMap(LOW, {REPEATED: 0.8, IRREGULAR: 0.0, TRIED_ALONG: 0.25, REFERENCE: 0.99})
+HIGH_ENDS: Final = ChainMap(
+    HIGH, {REPEATED: 1.25, IRREGULAR: 3.0, TRIED_ALONG: 2.0, REFERENCE: 1.01}
 )
-LARGE_ABOVE: Final = ChainMap(UNRELIABLE, {REPEATED: 0.2, IRREGULAR: 0.2, TRIED_ALONG: 0.2})
+SMALL_UP_TO: Final = ChainMap(
+    GOOD,
+    {REPEATED: 0.05 / 1.25, IRREGULAR: 0.05 / 3.0, TRIED_ALONG: 0.05 / 2.0, REFERENCE: 0.05 / 1.01},
+)
+LARGE_ABOVE: Final = ChainMap(
+    UNRELIABLE, dict.fromkeys((REPEATED, IRREGULAR, TRIED_ALONG, REFERENCE), 0.2)
+)
 #: For how many radians a loop that something outside drives is taken to remember an error: that of
 #: a damping ratio of 0.2. What keeps such a loop in motion does not tell its own damping.
 MOST_RADIANS: Final = 5.0

@@ -12,6 +12,7 @@ from hilrt.reliability.estimates import (
     GAIN_RANGE_LAG,
     GAIN_RANGE_MANY,
     IRREGULAR,
+    REFERENCE,
     REPEATED,
     TRIED,
     TRIED_ALONG,
@@ -153,11 +154,12 @@ def _most(name: str, course: SessionCourse) -> int:
         OF_MODEL,
         REPEATED,
         IRREGULAR,
+        REFERENCE,
     }
     if name in NOT_ACTING and tried:
         return GOOD
     if name in MEASURED and tried:
-        return GOOD if ways <= {TRIED, REPEATED} and name != INSIDE else DEGRADED
+        return GOOD if ways <= {TRIED, REPEATED, REFERENCE} and name != INSIDE else DEGRADED
     small = bool(ways) and all(e.value <= SMALL_ERROR * e.spread for e in course.errors.values())
     return DEGRADED if name in MEASURED and small else UNRELIABLE
 

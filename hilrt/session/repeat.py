@@ -1,20 +1,28 @@
-"""A session repeated at half and a quarter of its step: what its signals tend to.
+"""A session repeated at shorter steps: what its signals tend to, and how far it is from that.
 
 Where the error is a power of the step, ``y(H) = y + c H^p``, three steps tell all of it (L. F.
 Richardson 1911, "The approximate arithmetical solution by finite differences"): with
 ``d1 = y(H) − y(H/2)`` and ``d2 = y(H/2) − y(H/4)`` the order is ``p = log2(|d1| / |d2|)`` and the
 limit ``y(H/4) − d2 / (2^p − 1)``. What models integrate with steps that follow the session's tends
 to its limit with them.
+
+`extrapolated` takes three steps for what they are; `compare_with_reference` halves the step until
+what the signals tend to no longer changes.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from hilrt.reliability.estimates import IRREGULAR, REPEATED, Estimate, make_estimate
+from hilrt.config.session_file import SessionFile
+from hilrt.config.structs import Session
+from hilrt.errors import HilrtError
+from hilrt.reliability.estimates import IRREGULAR, REFERENCE, REPEATED, Estimate, make_estimate
+from hilrt.session.result import Result
 from hilrt.solver import Floats
 
 #: Steps relative to the session's.
@@ -27,6 +35,15 @@ LEAST_CORRELATION = 0.9
 LARGEST_DIFFERENCE = 0.5
 #: Differences below this share of the largest value are rounding.
 ROUNDING = 1e-9
+#: An error is known if it is to this share of itself, or to `LEAST_ERROR` of what the signal varies
+#: by: adaptive integrators inside the models are no more exact than that.
+TOLERANCE, LEAST_ERROR = 0.01, 1e-6
+#: Steps of all runs together.
+MOST_STEPS = 2_000_000
+#: Differences of successive runs that shrink by less tell nothing of a limit.
+LEAST_PROGRESS = 0.8
+#: Settings of a run that is itself repeated.
+ALONE: Mapping[str, object] = {"reliability.repeat": "off", "reliability.reference": "off"}
 
 
 class Repeated(NamedTuple):
@@ -106,6 +123,216 @@ def _why_not(order: float, d1: Floats, d2: Floats, values: Floats) -> str:
     if share > LARGEST_DIFFERENCE:
         return f"half the step changes it by {share:.0%} of what it varies by"
     return ""
+
+
+class Compared(NamedTuple):
+    """A signal of a session beside the converged reference.
+
+    Attributes
+    ----------
+    unit : str
+    error : float
+        RMS of the session's values less the reference, in `unit`.
+    relative : float
+        The same relative to what the reference varies by (standard deviation, or 5 % of its RMS).
+    uncertainty : float
+        How far `error` may be wrong, in `unit`; infinite where the runs do not tend to anything.
+    spread : float
+        What the reference varies by, in `unit`.
+    converged : bool
+        Whether `uncertainty` is within the tolerance.
+    estimate : mapping
+        The session's own estimate, as in its summary.
+    """
+
+    unit: str
+    error: float
+    relative: float
+    uncertainty: float
+    spread: float
+    converged: bool
+    estimate: Mapping[str, Any]
+
+    @property
+    def as_estimate(self) -> Estimate:
+        """Error for a verdict: unknown where the reference has not converged."""
+        if self.converged:
+            return make_estimate(self.unit, self.error, self.spread, REFERENCE)
+        how = "unknown: the reference has not converged within the steps allowed"
+        return make_estimate(self.unit, math.nan, math.nan, how)
+
+    def line(self, name: str) -> str:
+        """Text for people."""
+        error = f"{self.error:.3g} {self.unit}".rstrip()
+        said = f"{name}: error {error} RMS, {self.relative:.2%} of what it varies by"
+        if not self.converged:
+            return f"{said}, NOT SETTLED: allow more steps, or a larger tolerance"
+        value, how = self.estimate["value"], self.estimate["how"]
+        if value is None:
+            return f"{said}; no estimate ({how})"
+        return f"{said}; estimated {value:.3g} ({how})"
+
+    def as_json(self) -> dict[str, Any]:
+        """Result as JSON; null where unknown."""
+        found = {name: getattr(self, name) for name in ("error", "relative", "uncertainty")}
+        known = {name: v if math.isfinite(v) else None for name, v in found.items()}
+        more = {"converged": self.converged, "estimate": dict(self.estimate)}
+        return {"unit": self.unit, **known, **more}
+
+
+class Reference(NamedTuple):
+    """A session beside its reference: signals by name, and the steps [s] that were gone through."""
+
+    signals: dict[str, Compared]
+    steps: list[float]
+
+    @property
+    def converged(self) -> bool:
+        """Whether the error of every signal is known."""
+        return all(one.converged for one in self.signals.values())
+
+    def as_json(self) -> dict[str, Any]:
+        """Result as JSON."""
+        signals = {name: one.as_json() for name, one in self.signals.items()}
+        return {"converged": self.converged, "steps": self.steps, "signals": signals}
+
+    def lines(self) -> list[str]:
+        """Text for people, a line per signal."""
+        return [one.line(name) for name, one in self.signals.items()]
+
+
+def compare_with_reference(
+    file: SessionFile,
+    run: Callable[[Mapping[str, object]], Result],
+    tolerance: float = TOLERANCE,
+    most_steps: int = MOST_STEPS,
+) -> Reference:
+    """True error of a session of models: against itself at a step that is halved until it settles.
+
+    Parameters
+    ----------
+    file : SessionFile
+    run : callable
+        Runs the session with changed settings, in this process, and keeps the coupling signals;
+        `HilrtError` if that ends by a fault.
+    tolerance : float
+        Share of itself to which an error is to be known.
+    most_steps : int
+        Of all runs together; what has not settled by then is not `Compared.converged`.
+
+    Raises
+    ------
+    HilrtError
+        If the session itself ends by a fault, or every run at a shorter step.
+    """
+    tables, own = file.tables, run(ALONE)
+    t, estimated = own.log.t, own.summary["estimated_error"]
+    plain = _plain(tables)
+    fixed = tables.master.step_control.method == "fixed"
+    step = tables.master.step if fixed else float(t[-1] - t[0]) / max(1, len(t) - 1)
+    signals = {
+        name: _Settling(one, own.log.held(name), tolerance) for name, one in estimated.items()
+    }
+    made, steps, failed = len(t), [], ""
+    for halvings in range(1, 40):
+        h = round(step * 1e9 / 2**halvings) / 1e9
+        coming = math.ceil(float(t[-1]) / h) if h > 0.0 else most_steps
+        if made + coming > most_steps:
+            break
+        made += coming
+        try:
+            log = run({**ALONE, **plain, "master.step": h}).log
+        except HilrtError as error:  # too long a step for what is not stable
+            failed = str(error)
+            continue
+        steps.append(h)
+        for name, one in signals.items():
+            one.take(_at(t, log.t, log.held(name)))
+        if all(one.settled for one in signals.values()):
+            break
+    if failed and not steps:
+        raise HilrtError(f"no shorter step of the session could be run to its end: {failed}")
+    return Reference({name: one.compared() for name, one in signals.items()}, steps)
+
+
+def _plain(tables: Session) -> dict[str, object]:
+    """Settings of a reference: step and order fixed, and nothing corrected.
+
+    The energy correction divides by the flow: with it the error is no power of the step.
+    """
+    fixed = {f"master.{name}.method": "fixed" for name in ("step_control", "order_control")}
+    none = {f"bonds.{bond.name}.correction.method": "none" for bond in tables.bonds}
+    return {**fixed, **none}
+
+
+class _Settling:
+    """A signal's courses at shorter and shorter steps, until their limit changes no more."""
+
+    def __init__(self, estimate: Mapping[str, Any], own: Floats, tolerance: float) -> None:
+        self._estimate, self._own, self._tolerance = estimate, own, tolerance
+        self._courses: list[Floats] = []
+        self._truth, self._uncertainty = own, math.inf
+
+    def take(self, course: Floats) -> None:
+        """Enter the course at half the step of the one before, shape (n,)."""
+        before, self._courses = self._truth, [*self._courses[-2:], course]
+        self._truth, self._uncertainty = course, math.inf
+        if len(self._courses) < len(FACTORS):
+            return
+        whole, half, quarter = self._courses
+        limit = extrapolated(whole, half, quarter)
+        d1, d2 = _difference(whole, half), _difference(half, quarter)
+        if not limit.why_not:
+            self._truth = limit.limit
+        elif d2 > LEAST_PROGRESS * d1:
+            return
+        ratio = 0.0 if not limit.why_not else d2 / d1
+        self._uncertainty = _difference(self._truth, before) * max(1.0, ratio / (1.0 - ratio))
+
+    @property
+    def settled(self) -> bool:
+        """Whether the error is known."""
+        known = self._truth[np.isfinite(self._truth)]
+        least = max(LEAST_ERROR * _spread(known), ROUNDING * np.abs(known).max(initial=0.0))
+        enough = max(self._tolerance * _difference(self._own, self._truth), least)
+        return bool(self._uncertainty <= enough)
+
+    def compared(self) -> Compared:
+        """The session's own course beside the limit."""
+        error = _difference(self._own, self._truth)
+        spread = _spread(self._truth[np.isfinite(self._truth)])
+        return Compared(
+            self._estimate["unit"],
+            error,
+            error / spread,
+            self._uncertainty,
+            spread,
+            self.settled,
+            self._estimate,
+        )
+
+
+def _at(t: Floats, times: Floats, values: Floats) -> Floats:
+    """Values at `t`, shape (n,): exact at `times`, by cubic polynomials between; NaN beyond."""
+    if len(times) < 4:
+        raise HilrtError("a session of fewer than four steps has no reference; let it last longer")
+    first = np.clip(np.searchsorted(times, t) - 2, 0, len(times) - 4)
+    at = first[:, None] + np.arange(4)
+    nodes, distance = times[at], t[:, None] - times[at]
+    weights = np.ones_like(nodes)
+    for j in range(4):
+        for m in set(range(4)) - {j}:
+            weights[:, j] *= distance[:, m] / (nodes[:, j] - nodes[:, m])
+    found = np.sum(weights * values[at], axis=1)
+    nearest = np.take_along_axis(at, np.argmin(np.abs(distance), axis=1)[:, None], axis=1)[:, 0]
+    found = np.where(np.abs(times[nearest] - t) < 0.5e-9, values[nearest], found)
+    return np.where(t <= times[-1] + 0.5e-9, found, np.nan)
+
+
+def _difference(a: Floats, b: Floats) -> float:
+    """RMS difference where both are known."""
+    both = np.isfinite(a) & np.isfinite(b)
+    return _rms((a - b)[both])
 
 
 def _rms(values: Floats) -> float:

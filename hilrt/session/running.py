@@ -36,7 +36,7 @@ from hilrt.session.opening import Connected
 from hilrt.session.recording_watch import LogsWatch, RecordingWatch, RowsToCome, compare_room
 from hilrt.session.run_summary import RunSummary
 from hilrt.session.session_log import SessionLog
-from hilrt.session.simulate import repeated_errors
+from hilrt.session.simulate import errors_found_before
 from hilrt.session.summary import remarks
 from hilrt.step.load_step import load_step
 from hilrt.step.numerics import Numerics
@@ -89,14 +89,17 @@ async def run_connected(
 
 async def _repeat(opened: Opened, connected: Connected) -> dict[str, Estimate] | None:
     """Repeat a session of models at shorter steps, where its file asks for that."""
-    if connected.file.tables.reliability.repeat == "off":
+    reliability = connected.file.tables.reliability
+    if reliability.repeat == reliability.reference == "off":
         return None
     if opened.options.shadow:
-        raise ConfigError('--shadow: cannot be repeated; set [reliability] repeat = "off"')
+        raise ConfigError(
+            '--shadow: cannot be repeated; set [reliability] repeat and reference to "off"'
+        )
     opened.publisher.announce(str(opened.events.state), "repeating it at shorter steps")
     file, duration = connected.file, connected.duration
     found: list[dict[str, Estimate] | None] = []
-    await in_left_thread(lambda: found.append(repeated_errors(file, duration)))
+    await in_left_thread(lambda: found.append(errors_found_before(file, duration)))
     return found[0]
 
 

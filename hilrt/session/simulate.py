@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import msgspec
@@ -28,7 +28,16 @@ from hilrt.session.ending import finish, prepare, run, summarise
 from hilrt.session.event_log import EventLog
 from hilrt.session.loop_thread import run_in_loop
 from hilrt.session.opening import connect, describe, elsewhere, read
-from hilrt.session.repeat import FACTORS, Repeated, extrapolated
+from hilrt.session.repeat import (
+    ALONE,
+    FACTORS,
+    MOST_STEPS,
+    TOLERANCE,
+    Reference,
+    Repeated,
+    compare_with_reference,
+    extrapolated,
+)
 from hilrt.session.result import Result
 from hilrt.session.summary import remarks
 from hilrt.solver import Floats
@@ -76,13 +85,17 @@ def simulate_again(
     overrides: Mapping[str, object] | None,
     record: bool,
     known: KnownSensitivities | None,
+    only: Collection[str] | None = None,
 ) -> Result:
-    """As `simulate`; what sessions before have found out, and what does not change, is reused."""
+    """As `simulate`; what sessions before have found out, and what does not change, is reused.
+
+    With `only`, the log has the signals of these ports alone.
+    """
     file = read(session, overrides, pace="asap")
     if problems := elsewhere(file):
         raise ConfigError(problems)
-    errors = repeated_errors(file)
-    return run_in_loop(lambda: _simulate(file, record, errors, known))
+    errors = errors_found_before(file)
+    return run_in_loop(lambda: _simulate(file, record, errors, known, only))
 
 
 async def _simulate(
@@ -90,6 +103,7 @@ async def _simulate(
     record: bool,
     errors: Mapping[str, Estimate] | None,
     known: KnownSensitivities | None,
+    only: Collection[str] | None,
 ) -> Result:
     tables, result = file.tables, Result()
     events = EventLog(StatusPublisher(None, tables.session.name, tables.session.duration))
@@ -103,7 +117,7 @@ async def _simulate(
         refuse_start(assembled.numerics)
         events.go(SessionState.ARMED, "nothing to arm")
         topics, links = build_topics(assembled.numerics), connected.links
-        feed = MemoryFeed(topics) if record else Feed(topics)
+        feed = MemoryFeed(topics, only) if record else Feed(topics)
         pace = as_fast_as_possible(assembled, tables, links)
         prepared = prepare(connected, assembled, pace, feed, events, errors=errors)
         began_ns = monotonic_ns()
@@ -129,7 +143,7 @@ async def _simulate(
     return result
 
 
-# The same session at three steps: `hilrt.session.repeat` has what follows from that.
+# The same session at other steps: `hilrt.session.repeat` has what follows from that.
 
 
 def repeat(
@@ -155,8 +169,7 @@ def repeat(
         raise ConfigError(
             ["[master.step_control]: a variable step cannot be halved; set method = 'fixed'"]
         )
-    changes = {**(overrides or {}), "reliability.repeat": "off"}
-    runs = [_run(session, changes, master.step / factor) for factor in FACTORS]
+    runs = [_run(file, {**ALONE, "master.step": master.step / factor}) for factor in FACTORS]
     names = runs[0].summary["estimated_error"]
     found = {}
     for name, estimate in names.items():
@@ -165,9 +178,40 @@ def repeat(
     return found
 
 
-def _run(session: str | Path | SessionFile, changes: Mapping[str, object], step: float) -> Result:
-    found = simulate(session, {**changes, "master.step": step})
+def reference(
+    session: str | Path | SessionFile,
+    overrides: Mapping[str, object] | None = None,
+    *,
+    tolerance: float = TOLERANCE,
+    most_steps: int = MOST_STEPS,
+) -> Reference:
+    """Run a session of models at ever shorter steps, for the true error of every coupling signal.
+
+    Parameters
+    ----------
+    session, overrides
+        As for `simulate`; its step may vary, that of the reference does not.
+    tolerance, most_steps
+        As for `compare_with_reference`.
+
+    Raises
+    ------
+    ConfigError
+        For a session that `simulate` refuses.
+    HilrtError
+        If the session ends by a fault, or every run at a shorter step.
+    """
+    file = open_session(session, overrides)
+    return compare_with_reference(file, lambda changes: _run(file, changes), tolerance, most_steps)
+
+
+def _run(file: SessionFile, changes: Mapping[str, object]) -> Result:
+    """Result of a run with other settings, with the sources of connections in its log."""
+    found = simulate_again(
+        file, changes, True, None, {one.source for one in file.tables.connections}
+    )
     if found.fault:
+        step = changes.get("master.step", file.tables.master.step)
         raise HilrtError(f"with a step of {step:g} s the session ended by a fault: {found.fault}")
     return found
 
@@ -184,19 +228,24 @@ def _course(runs: list[Result], name: str) -> list[Floats]:
     return [run.log.held(name)[::factor] for run, factor in pairs]
 
 
-def repeated_errors(file: SessionFile, duration: float | None = None) -> dict[str, Estimate] | None:
-    """Estimated errors by repeating the session, where its file asks for that; else None.
+def errors_found_before(
+    file: SessionFile, duration: float | None = None
+) -> dict[str, Estimate] | None:
+    """Errors by other runs of the session, where its file asks for these; else None.
 
     Where a run with a shorter step fails, the errors are unknown and say why.
     """
     tables = file.tables
-    if tables.reliability.repeat == "off":
-        return None
     seconds = tables.session.duration if duration is None else duration
+    changes = {"session.duration": seconds}
     try:
-        found = repeat(file, {"session.duration": seconds})
+        if tables.reliability.reference == "before":
+            compared = reference(file, changes).signals
+            return {name: one.as_estimate for name, one in compared.items()}
+        if tables.reliability.repeat == "half":
+            return {name: one.estimate for name, one in repeat(file, changes).items()}
     except HilrtError as error:
         how = f"unknown: {error}"
         names = {connection.source for connection in tables.connections}
         return {name: make_estimate("", math.nan, math.nan, how) for name in sorted(names)}
-    return {name: one.estimate for name, one in found.items()}
+    return None
