@@ -72,6 +72,15 @@ def test_the_emulated_bench_of_a_database_keeps_to_the_limits(run):
     assert "CAN frames" in example["exported"]
 
 
+def test_a_sequence_passes_until_the_damper_is_worn(run):
+    example = run("plot_sequence.py")
+    assert (example["passed"], example["failed"], example["by_pytest"]) == (0, 1, 0)
+    assert "settling time" in example["junit"]
+    log = example["logs"]["good"]
+    exact = exact_motion(log.t - 0.001)  # what is set at 0.2 s acts from the next point on
+    assert log["body.x"] == pytest.approx(exact[:, 2], abs=3e-5)
+
+
 def test_repetition_finds_the_error_of_fmus(run):
     example = run("plot_fmus.py")
     assert (example["result"].verdict, example["judged"].verdict) == ("degraded", "good")
@@ -103,6 +112,12 @@ def test_estimated_intervals_contain_the_true_errors(run):
     for truth, estimate in zip(example["truth"], example["estimate"], strict=True):
         assert estimate["low"] < truth < estimate["high"]
         assert estimate["value"] == pytest.approx(truth, rel=0.15)
+    probed, closed = example["found"]["probed"], example["found"]["closed"]
+    assert probed["how"].startswith("sensitivities")
+    assert closed["how"].startswith("gain range")
+    assert closed["high"] > 3.0 * probed["high"] > 3.0 * example["truth"][1]
+    assert example["result"].verdict == "good"
+    assert example["wrong"] > 100.0 * example["claimed"]
     assert example["verdicts"] == ["good"] * 3 + ["degraded"] + ["unreliable"] * 2
 
 

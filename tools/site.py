@@ -31,6 +31,7 @@ EXAMPLES = (
     "plot_c_solver.py",
     "plot_dbc.py",
     "plot_fmus.py",
+    "plot_sequence.py",
     "plot_energy_correction.py",
     "plot_log.py",
     "plot_verdict.py",
