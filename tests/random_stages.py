@@ -69,6 +69,9 @@ KINDS: dict[str, tuple[str, float, dict[str, str]]] = {
     "weak": ("gain", 0.5, {"connection": "load.level -> driver.level"}),
     "creeping": ("drift", 2.0, {"connection": "load.level -> driver.level"}),
     "away": ("offset", 0.3, {"input": "load.valve"}),
+    "slow": ("delay", 0.02, {"output": "load.level"}),
+    "unsteady": ("jitter", 0.02, {"connection": "load.level -> driver.level"}),
+    "broken-off": ("loss", 0.3, {"input": "load.valve"}),
     "fixed": ("constant", 0.7, {"input": "driver.level"}),
 }
 #: What is chosen in ``[master]``.

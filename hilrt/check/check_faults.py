@@ -7,9 +7,11 @@ from hilrt.config.from_toml import nearest
 from hilrt.config.problems import Findings
 from hilrt.config.session_tables import FaultTable
 from hilrt.config.structs import CALCULATED
-from hilrt.step.fill_faults import ARROW, benches_reached
+from hilrt.step.fill_faults import ARROW, MAX_UNDERWAY, benches_reached, steps_underway
 
 PLACES = ("output", "input", "connection")
+#: Kinds that do nothing with a value of 0, and make no sense below.
+POSITIVE = ("noise", "quantise", "delay", "jitter", "loss")
 
 
 def check_faults(topology: Topology, findings: Findings) -> None:
@@ -21,6 +23,9 @@ def check_faults(topology: Topology, findings: Findings) -> None:
         if fault.name in names[:i]:
             findings.error(table, "name", fault.name, "is there twice", "rename one")
         _check_value(fault, table, findings)
+        if (steps := steps_underway(fault, topology.tables)) > MAX_UNDERWAY:
+            text = f"delays by {steps:,} steps"
+            findings.error(table, "value", fault.value, text, f"give {MAX_UNDERWAY:,} at most")
         _check_time(topology, fault, table, findings)
         key = _check_place(topology, fault, table, findings)
         for bench in benches_reached(topology.tables, fault, topology.physical) if key else ():
@@ -39,9 +44,11 @@ def _check_value(fault: FaultTable, table: str, findings: Findings) -> None:
         text = "is no key of a value that is stuck" if fault.kind == "stuck" else "is missing"
         remedy = "leave it out" if fault.kind == "stuck" else f"say how much of {fault.kind!r}"
         findings.error(table, "value", fault.value, text, remedy)
-    elif fault.kind in ("noise", "quantise") and not (fault.value or 0.0) > 0.0:
+    elif fault.kind in POSITIVE and not (fault.value or 0.0) > 0.0:
         text = f"makes no fault of kind {fault.kind!r}"
         findings.error(table, "value", fault.value, text, "give more than 0")
+    elif fault.kind == "loss" and not (fault.value or 0.0) <= 1.0:
+        findings.error(table, "value", fault.value, "is no share", "give 1 at most")
 
 
 def _check_time(topology: Topology, fault: FaultTable, table: str, findings: Findings) -> None:

@@ -92,7 +92,18 @@ class MonitorTable(Table):
     adjust: dict[str, Adjustable] = {}
 
 
-FaultKind = Literal["constant", "stuck", "offset", "gain", "noise", "drift", "quantise"]
+FaultKind = Literal[
+    "constant",
+    "stuck",
+    "offset",
+    "gain",
+    "noise",
+    "drift",
+    "quantise",
+    "delay",
+    "jitter",
+    "loss",
+]
 
 
 class FaultTable(Table):
@@ -114,9 +125,10 @@ class FaultTable(Table):
     connection: str | None = None
     #: [of the place; a connection's is that of its input] Constant: the value; offset: what is
     #: added; gain: the factor; noise: the standard deviation; drift: what is added per s; quantise:
-    #: the step; stuck has none.
+    #: the step; delay: by how long, s; jitter: the longest delay, s; loss: the share of values
+    #: that do not arrive; stuck has none.
     value: float | None = None
-    #: Seed of noise; a further element of a vector port has the next one.
+    #: Seed of noise, jitter and loss; a further element of a vector port has the next one.
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 0
     #: [s] Session time from which on it may begin; without it and a condition, an operator begins
     #: it.

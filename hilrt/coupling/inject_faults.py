@@ -13,10 +13,22 @@ import math
 
 from hilrt.compilation.compiled import compiled, stage
 from hilrt.coupling.extrapolate import value_at
-from hilrt.coupling.stimulate import SAME_TIME, normal
+from hilrt.coupling.stimulate import SAME_TIME, normal, uniform
 from hilrt.tables.condition import is_true
 from hilrt.tables.given import StepInput
-from hilrt.tables.plan import CONSTANT, DRIFT, GAIN, NOISY, OFFSET, QUANTISE, STUCK, Plan
+from hilrt.tables.plan import (
+    CONSTANT,
+    DELAY,
+    DRIFT,
+    GAIN,
+    JITTER,
+    LOSS,
+    NOISY,
+    OFFSET,
+    QUANTISE,
+    STUCK,
+    Plan,
+)
 from hilrt.tables.state import DONE, RUNNING, WAITING, State
 
 #: `State.faults.operated`.
@@ -46,7 +58,7 @@ def move_faults(plan: Plan, state: State, given: StepInput) -> None:
     if state.session[0].faults_turned:
         for k in range(len(plan.alterations)):
             if not state.faults[plan.alterations[k].fault].active:
-                state.alterations[k].holds = 0
+                state.alterations[k].holds = state.alterations[k].sent = 0
 
 
 @stage
@@ -67,6 +79,17 @@ def alter(plan: Plan, state: State, k: int, x: float, t: float, tick: int) -> No
             now.held, now.holds = value, 1
         if now.holds:
             now.kept, now.added, now.added_rate = 0.0, now.held, 0.0
+    elif at.kind == LOSS:
+        comes_through = uniform(at.seed, tick) >= at.amount
+        if math.isfinite(value) and (comes_through or not now.holds):
+            now.held, now.holds = value, 1
+        if now.holds:
+            now.kept, now.added, now.added_rate = 0.0, now.held, 0.0
+    elif at.kind == DELAY or at.kind == JITTER:
+        share = 1.0 if at.kind == DELAY else uniform(at.seed, tick)
+        deliver(plan, state, k, value, t, share * at.amount)
+        if now.holds:
+            now.kept, now.added, now.added_rate = 0.0, now.held, 0.0
     elif at.kind == OFFSET:
         now.added += at.amount
     elif at.kind == GAIN:
@@ -80,6 +103,30 @@ def alter(plan: Plan, state: State, k: int, x: float, t: float, tick: int) -> No
         now.added_rate += at.amount
     elif at.kind == QUANTISE and abs(value) < 1e15 * at.amount:
         now.added += math.floor(value / at.amount + 0.5) * at.amount - value
+
+
+@stage
+def deliver(plan: Plan, state: State, k: int, value: float, t: float, after: float) -> None:
+    """Send `value` at `t` [s] on a way that takes `after` [s]; hold what has come through by `t`.
+
+    That is the newest value sent, as one that is overtaken is of no use. The first one is held
+    until another has come through. Of steps so short that they would not fit into the ring, some
+    values are left out.
+    """
+    at, now = plan.alterations[k], state.alterations[k]
+    spacing = at.amount / (at.slots - 2)
+    if math.isfinite(value) and (now.sent == 0 or t - now.sent_t >= spacing - SAME_TIME):
+        row = state.underway[at.first_slot + now.sent % at.slots]
+        row.arrival, row.value = t + after, value
+        now.sent_t = t
+        now.sent += 1
+        if not now.holds:
+            now.held, now.holds = value, 1
+    for n in range(now.sent - 1, max(now.sent - at.slots, 0) - 1, -1):
+        row = state.underway[at.first_slot + n % at.slots]
+        if row.arrival <= t + SAME_TIME:
+            now.held = row.value
+            return
 
 
 @compiled

@@ -99,7 +99,7 @@ def build_plan(
     fill_ranges(plan, network, tables)
     _fill_calculated(plan, network, program)
     _fill_connections(plan, network)
-    fill_faults(plan, network, tables.faults, faults)
+    fill_faults(plan, network, tables, faults)
     fill_conditions(plan, network, tables, program)
     _fill_bonds(plan, network, platform.physical, shadow)
     _fill_verification(plan, platform.verification)

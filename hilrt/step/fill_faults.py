@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Sequence
 from typing import Final, NamedTuple
 
@@ -19,6 +20,10 @@ from hilrt.tables.ports import Side
 
 #: Sides of a place, in the order of their rows.
 OUTPUT, CONNECTION, INPUT = range(3)
+#: Most steps that a fault may delay a value by.
+MAX_UNDERWAY: Final = 10_000
+#: Values of one place that can be on their way, at least: steps may be shorter.
+FEWEST_SLOTS: Final = 100
 #: Between the ends of a connection.
 ARROW: Final = " -> "
 
@@ -142,6 +147,12 @@ def _port(name: str) -> str:
     return name.partition("[")[0].strip()
 
 
+def steps_underway(fault: FaultTable, tables: Session) -> int:
+    """Steps of ``[master] step`` that a value is on its way at most; 0 where it is not delayed."""
+    late = fault.kind in ("delay", "jitter")
+    return math.ceil((fault.value or 0.0) / tables.master.step) if late else 0
+
+
 def check_allowed(tables: Session, physical: Container[str]) -> None:
     """Refuse faults that reach a bench which does not allow them.
 
@@ -160,10 +171,15 @@ def check_allowed(tables: Session, physical: Container[str]) -> None:
         raise ConfigError(problems)
 
 
-def fill_faults(
-    plan: Plan, network: Network, faults: Sequence[FaultTable], rows: Sequence[Altered]
-) -> None:
-    """Fill the tables of faults and of what they alter, but for the registers of conditions."""
+def fill_faults(plan: Plan, network: Network, tables: Session, rows: Sequence[Altered]) -> None:
+    """Fill the tables of faults and of what they alter, but for the registers of conditions.
+
+    Raises
+    ------
+    ConfigError
+        If a fault delays values by more steps than can wait.
+    """
+    faults, first_slot = tables.faults, 0
     for row, fault in zip(plan.faults, faults, strict=True):
         waits = fault.start is None and fault.start_when is None
         row.start = np.inf if waits else fault.start or 0.0
@@ -176,6 +192,12 @@ def fill_faults(
         made.first = k == 0 or places[k - 1] != places[k]
         made.closing = k == len(rows) - 1 or places[k + 1] != places[k]
         made.amount, made.seed = fault.value or 0.0, fault.seed + row.element
+        if (steps := steps_underway(fault, tables)) > 0:
+            if steps > MAX_UNDERWAY:
+                text = f"delays by {steps:,} steps; give {MAX_UNDERWAY:,} at most"
+                raise ConfigError(f"[faults.{fault.name}] value = {fault.value}: {text}")
+            made.first_slot, made.slots = first_slot, max(steps + 2, FEWEST_SLOTS)
+            first_slot += made.slots
         if row.side != OUTPUT:
             owner = plan.inputs if row.side == INPUT else plan.connections
             if made.first:

@@ -50,6 +50,7 @@ def start_state(
         stimuli=table(rows.STIMULI, len(plan.stimuli)),
         faults=table(rows.FAULTS, len(plan.faults)),
         alterations=table(rows.ALTERATIONS, len(plan.alterations)),
+        underway=table(rows.UNDERWAY, int(plan.alterations["slots"].sum())),
         parameters=table(rows.PARAMETERS, len(plan.parameters)),
         bonds=table(rows.BONDS, len(plan.bonds)),
         elements=table(rows.ELEMENTS, len(plan.elements)),

@@ -35,8 +35,19 @@ SHAPES: Final = ("hold", "ramp", "sine", "chirp", "prbs", "noise", "points")
 HOLD, RAMP, SINE, CHIRP, PRBS, NOISE, POINTS_SHAPE = range(7)
 
 #: What a fault does to a value, by its number in `Plan.alterations`.
-FAULT_KINDS: Final = ("constant", "stuck", "offset", "gain", "noise", "drift", "quantise")
-CONSTANT, STUCK, OFFSET, GAIN, NOISY, DRIFT, QUANTISE = range(7)
+FAULT_KINDS: Final = (
+    "constant",
+    "stuck",
+    "offset",
+    "gain",
+    "noise",
+    "drift",
+    "quantise",
+    "delay",
+    "jitter",
+    "loss",
+)
+CONSTANT, STUCK, OFFSET, GAIN, NOISY, DRIFT, QUANTISE, DELAY, JITTER, LOSS = range(10)
 
 #: One record.
 SESSION: Final = np.dtype(
@@ -193,6 +204,8 @@ ALTERATIONS: Final = np.dtype(
         ("closing", "i8"),  # last one at its place
         ("amount", "f8"),  # in the unit of its place
         ("seed", "i8"),
+        ("first_slot", "i8"),  # of `State.underway`, where values that are late wait
+        ("slots", "i8"),
     ]
 )
 STIMULI: Final = np.dtype(

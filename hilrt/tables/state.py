@@ -229,8 +229,17 @@ ALTERATIONS: Final = np.dtype(
         ("kept", "f8"),
         ("added", "f8"),
         ("added_rate", "f8"),  # unit/s
-        ("held", "f8"),  # where it got stuck
-        ("holds", "i8"),  # it is stuck
+        ("held", "f8"),  # where it got stuck, or the newest value that has come through
+        ("holds", "i8"),  # there is one
+        ("sent", "i8"),  # values that were put into `underway` since it began
+        ("sent_t", "f8"),  # when the newest of them was, s
+    ]
+)
+#: Values that a fault delivers later; a ring of rows for each alteration that does so.
+UNDERWAY: Final = np.dtype(
+    [
+        ("arrival", "f8"),  # s
+        ("value", "f8"),
     ]
 )
 STIMULI: Final = np.dtype(
@@ -370,6 +379,7 @@ class State(NamedTuple):
     stimuli: Table
     faults: Table
     alterations: Table
+    underway: Table
     parameters: Table
     bonds: Table
     elements: Table

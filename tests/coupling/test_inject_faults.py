@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from hilrt.coupling.stimulate import normal
+from hilrt.coupling.inject_faults import alter, follow
+from hilrt.coupling.stimulate import normal, uniform
 from hilrt.errors import ConfigError
 from hilrt.solver import Port
 from hilrt.tables.record import cloned, copy_tables
@@ -25,6 +26,23 @@ def random_numbers(seed, ticks):
         return np.array([normal(seed, k) for k in ticks])
 
 
+def shares(seed, ticks):
+    with np.errstate(over="ignore"):
+        return np.array([uniform(seed, k) for k in ticks])
+
+
+def newest(arrived):
+    """Index of the newest value that has arrived, from the first on, shape as `arrived`."""
+    return np.maximum.accumulate(np.where(arrived, np.arange(len(arrived)), 0))
+
+
+def underway(x, delays):
+    """Values of `x` that have come through at each point, the newest one that was sent."""
+    t = np.arange(len(x)) * H
+    there = (t + delays)[None, :] <= t[:, None] + 1e-9
+    return x[[np.flatnonzero(row).max(initial=0) for row in there]]
+
+
 def by_numpy(kind, value, y=Y):
     """The signal with a fault from `BEGIN` to `END`."""
     made, on = y.copy(), slice(BEGIN, END)
@@ -37,6 +55,9 @@ def by_numpy(kind, value, y=Y):
         "noise": lambda x: x + value * random_numbers(3, range(BEGIN, END)),
         "drift": lambda x: x + value * (T[on] - T[BEGIN]),
         "quantise": lambda x: np.round(x / value) * value,
+        "delay": lambda x: underway(x, np.full(n, value)),
+        "jitter": lambda x: underway(x, value * shares(3, range(BEGIN, END))),
+        "loss": lambda x: x[newest(shares(3, range(BEGIN, END)) >= value)],
     }[kind](y[on])
     return made
 
@@ -59,7 +80,11 @@ KINDS = {
     "noise": 0.2,
     "drift": 4.0,
     "quantise": 0.25,
+    "delay": 3 * H,
+    "jitter": 4 * H,
+    "loss": 0.5,
 }
+CUT_OFF = dict.fromkeys(("constant", "stuck", "delay", "jitter", "loss"), 0.0)
 
 
 @pytest.mark.parametrize("place", PLACES, ids=["output", "connection", "input"])
@@ -83,7 +108,7 @@ def test_each_kind_does_what_numpy_does(kind, place):
     else:
         np.testing.assert_allclose(newest[1:], Y[1:], rtol=0, atol=1e-14)
     # What is demanded is no error: the defect is that of a held value, as far as it acts
-    kept = {"constant": 0.0, "stuck": 0.0, "gain": 3.0}.get(kind, 1.0)
+    kept = {**CUT_OFF, "gain": 3.0}.get(kind, 1.0)
     factor = np.ones(21)
     factor[BEGIN + 1 : END + 1] = kept
     plain = faulted().run(2.0, lambda s: s.state.inputs["defect"][0])
@@ -100,7 +125,7 @@ def test_disturbances_count_against_what_was_demanded(kind):
         return np.array(session.run(2.0, lambda s: s.state.inputs["disturbance"][0]))
 
     plain, found = disturbances(), disturbances({"kind": kind, "output": "source.y", **amount})
-    kept = {"constant": 0.0, "stuck": 0.0, "gain": 3.0}.get(kind, 1.0)
+    kept = {**CUT_OFF, "gain": 3.0}.get(kind, 1.0)
     inside = slice(BEGIN + 5, END)  # the curvature is measured anew after a gain has changed
     np.testing.assert_allclose(found[inside], kept * plain[inside], rtol=1e-9, atol=1e-12)
 
@@ -239,6 +264,26 @@ def test_benches_allow_faults_by_name(place):
     allowed = {"source": {}, "sink": {"allow_faults": ["f0"]}}
     values = sent(faulted(fault, physical=True, subsystems=allowed))[:, 0]
     np.testing.assert_allclose(values, by_numpy("offset", 1.0), atol=1e-12)
+
+
+def test_steps_shorter_than_the_masters_thin_out_what_is_delayed():
+    """2,000 steps within a delay, of which the ring holds 100: the signal still comes later."""
+    session = faulted({"kind": "delay", "value": 3 * H, "output": "source.y", "start": 0.0})
+    plan, state = session.plan, session.state
+    state.faults["active"], late = 1, []
+    t = np.linspace(0.0, 6 * H, 4001)
+    for x in t:
+        follow(plan, state, 0, 1.0, 0.0, 0.0)
+        alter(plan, state, 0, course(x), x, 0)
+        late.append(state.alterations["added"][0])
+    expected = course(np.maximum(t - 3 * H, 0.0))
+    np.testing.assert_allclose(late, expected, atol=3.0 * 3 * H * 0.02)  # slope, 1/50 of the delay
+    assert 190 < state.alterations["sent"][0] < 210
+
+
+def test_a_delay_is_not_longer_than_a_table():
+    with pytest.raises(ConfigError, match=r"faults.f0.*delays by 10,001 steps"):
+        faulted({"kind": "delay", "value": 10_000.5 * H, "output": "source.y"})
 
 
 @pytest.mark.parametrize(
