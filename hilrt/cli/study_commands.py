@@ -55,14 +55,22 @@ def sweep(
         int, typer.Option(help="start a worker anew after so many cases; 0: never", min=0)
     ] = 1000,
     timeout: Annotated[float | None, typer.Option(help="longest time of a case, s")] = None,
+    log: Annotated[
+        list[Path] | None,
+        typer.Option(help="further log, where SESSION is a log or a run's folder; repeatable"),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="no progress")] = False,
 ) -> None:
     """Run a session once for each of many settings; called again, go on with what is missing.
 
+    SESSION may be a recorded log, or the folder of a run: its decisions are then made again with
+    the settings of each case, from the recorded samples. The bench's reaction is not simulated.
+
     Exit status 0 finished, 2 bad input, 5 with cases that have no result, 130 stopped.
     """
-    from hilrt.studies.axes import axes_of_items
-    from hilrt.studies.sweep import SweepOptions
+    from hilrt.replay.what_if import CAVEAT
+    from hilrt.studies.axes import axes_of_items, values_of_items
+    from hilrt.studies.sweep import SweepOptions, is_log
     from hilrt.studies.sweep import sweep as run
 
     counts: dict[Design, int | None] = {
@@ -86,11 +94,16 @@ def sweep(
         statistics=statistic or (),
         recycle=recycle,
         timeout=timeout,
+        logs=log or (),
         progress=not quiet,
     )
+    recorded = is_log(session)
+    if recorded:
+        typer.echo(CAVEAT)
     done = run(
-        load(session, list(overrides or [])),
+        session if recorded else load(session, list(overrides or [])),
         cases if cases is not None else axes_of_items(vary or []),
+        values_of_items(overrides or []) if recorded else None,
         design=design,
         count=count,
         seed=seed,

@@ -49,8 +49,13 @@ def session_figures(
             "mean": mean,
             "max": lengths.longest_ns / 1e9,
         },
-        "flags": {cause: _flag(total) for cause, total in totals.items() if total.raised},
+        "flags": flag_figures(totals),
     }
+
+
+def flag_figures(totals: Mapping[str, FlagTotal]) -> dict[str, dict[str, float]]:
+    """Causes that were up, with how often and how long."""
+    return {cause: _flag(total) for cause, total in totals.items() if total.raised}
 
 
 def judged(course: SessionCourse, totals: Mapping[str, FlagTotal]) -> dict[str, Any]:

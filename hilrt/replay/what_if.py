@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -199,7 +199,7 @@ def what_if(
         gone=_without(list(steps.columns), walk.engine.names),
         flags=sums.flags(),
         verdicts=(
-            _unchanged_verdict(path, until) if signals else recomputed,
+            decide_again(path, (), until).verdict if signals else recomputed,
             recomputed,
         ),
         in_summary=_recorded_verdict(steps),
@@ -254,15 +254,36 @@ def _verdict(walk: Walk, steps: RecordedSteps, missed: int) -> str:
     return verdict(flag_totals(numerics.checks, numerics.state), course).word
 
 
-def _unchanged_verdict(path: str | Path, until: float | None) -> str:
-    """Verdict of the decisions under the session's own settings, made again as the others are."""
+class DecidedAgain(NamedTuple):
+    """Decisions made again over a whole log, from its samples: their verdict, and where they end.
+
+    `steps` were made, up to `t` [s]; `numerics` has what they came to.
+    """
+
+    verdict: str
+    steps: int
+    t: float
+    numerics: Numerics
+
+
+def decide_again(
+    path: str | Path, changes: Sequence[str] = (), until: float | None = None
+) -> DecidedAgain:
+    """Make the decisions of a log again, under its own settings or with changes.
+
+    Parameters, errors and what is not in the answer as for `what_if`.
+    """
     steps = RecordedSteps(find_log(path))
-    numerics = rebuild(steps.recorded, as_changed=True)
+    numerics = rebuild(steps.recorded, changes, as_changed=True)
+    if changes:
+        _refuse_other_grid(rebuild(steps.recorded).plan, numerics.plan)
     until_ns = None if until is None else round(until * 1e9)
-    walk = Walk(steps, numerics, signal_names(numerics), until_ns=until_ns, exact=False, changes=())
+    walk = Walk(
+        steps, numerics, signal_names(numerics), until_ns=until_ns, exact=False, changes=changes
+    )
     chunks = walk.chunks(lambda t: None)
     missed = sum(_missed(chunk, made, steps.columns) for chunk, made, _ in chunks)
-    return _verdict(walk, steps, missed)
+    return DecidedAgain(_verdict(walk, steps, missed), walk.made, walk.end, numerics)
 
 
 def _recorded_verdict(steps: RecordedSteps) -> str:

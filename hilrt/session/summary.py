@@ -174,8 +174,8 @@ def build_summary(
         "order": _order(state.session["points_of_order"][0])
         if plan.session[0].controls_order
         else None,
-        "ports": _ports(numerics),
-        "bonds": _bonds(numerics, made),
+        "ports": port_summary(numerics),
+        "bonds": bond_summary(numerics, made),
         "estimated_error": {name: error.as_json() for name, error in errors.items()},
         **_timing(progress, run.real_time),
         "missed_ticks": progress.missed,
@@ -239,7 +239,8 @@ def _order(points: NDArray[np.int64]) -> dict[str, float]:
     return order_figures(used[0], mean, used[-1])
 
 
-def _ports(numerics: Numerics) -> dict[str, Any]:
+def port_summary(numerics: Numerics) -> dict[str, Any]:
+    """Defects and values of all ports."""
     network, state = numerics.network, numerics.state
 
     def defect(port: Table) -> dict[str, float]:
@@ -288,7 +289,8 @@ def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _bonds(numerics: Numerics, made: Mapping[str, BondError]) -> dict[str, Any]:
+def bond_summary(numerics: Numerics, made: Mapping[str, BondError]) -> dict[str, Any]:
+    """Energy ledgers of all bonds."""
     network, plan, state = numerics.network, numerics.plan, numerics.state
     rows = zip(network.bonds.tables, plan.bonds, state.bonds, strict=True)
     return {

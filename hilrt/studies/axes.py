@@ -147,6 +147,11 @@ def axes_of_items(items: Sequence[str]) -> dict[str, str]:
     return axes
 
 
+def values_of_items(items: Sequence[str]) -> Settings:
+    """``KEY=VALUE`` items, as after ``--set``, by their keys."""
+    return {key: toml_or_word(text) for key, _, text in (item.partition("=") for item in items)}
+
+
 def cases_of(axes: Sequence[Axis], design: Design, count: int | None, seed: int) -> list[Settings]:
     """Cases of a design.
 

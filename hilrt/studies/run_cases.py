@@ -21,15 +21,22 @@ from hilrt.config.parse_toml import toml_value
 from hilrt.config.session_file import SessionFile, session_of_text
 from hilrt.errors import ConfigError, HilrtError
 from hilrt.record.reader import Log
+from hilrt.reliability.estimates import errors_of
+from hilrt.reliability.flags import flag_totals
+from hilrt.reliability.summary_figures import flag_figures
 from hilrt.session.assembly import KnownSensitivities
 from hilrt.session.result import Result
 from hilrt.session.simulate import simulate_again
+from hilrt.session.summary import bond_summary, port_summary
 from hilrt.studies.axes import Settings
+from hilrt.wording import json_numbers
 
 #: How long a task of several cases may take before it hands back the rest, s.
 TASK_S: Final = 1.0
 #: Parts of a summary that a row keeps, as columns ``part.name.figure``.
 KEPT: Final = ("step_size_s", "order", "bonds", "estimated_error", "ports", "flags")
+#: Setting of a case of recorded logs.
+LOG: Final = "log"
 Row = dict[str, Any]
 
 
@@ -55,6 +62,9 @@ class SweptSession(NamedTuple):
         Patterns of signals whose samples, or whose statistics, go into the rows.
     as_text : tuple of str
         Keys whose values are not of one kind; their cells have TOML.
+    of_logs : bool
+        The cases are decisions of recorded logs, made again; the path of its log is a setting of
+        each, `LOG`.
     """
 
     path: str
@@ -63,6 +73,7 @@ class SweptSession(NamedTuple):
     signals: tuple[str, ...] = ()
     statistics: tuple[str, ...] = ()
     as_text: tuple[str, ...] = ()
+    of_logs: bool = False
 
 
 class TaskDone(NamedTuple):
@@ -123,6 +134,8 @@ def run_case(swept: SweptSession, case: StudyCase) -> Row:
         error), ``steps``, ``time_s``, ``wall_s`` (in steps) and ``case_s`` (in all, s), ``cost``
         (``case_s`` per second of session time), and the parts `KEPT` of the summary.
     """
+    if swept.of_logs:
+        return decide_case(swept, case)
     began, log = time.perf_counter(), None
     row = _first_cells(swept, case)
     try:
@@ -150,6 +163,43 @@ def run_case(swept: SweptSession, case: StudyCase) -> Row:
     row |= flat({part: summary.get(part) for part in KEPT})
     if log is not None:
         row |= signal_columns(log, swept)
+    return _with_cost(row, began)
+
+
+def decide_case(swept: SweptSession, case: StudyCase) -> Row:
+    """Make the decisions of a recorded log again with the settings of a case.
+
+    Its row is that of `run_case` but for what the subsystems' reaction would have changed: their
+    samples are the recorded ones.
+    """
+    from hilrt.replay.what_if import decide_again
+
+    began, row = time.perf_counter(), _first_cells(swept, case)
+    try:
+        found = decide_again(case.settings[LOG], _changes(swept, case))
+    except (HilrtError, OSError) as error:
+        return row | {"verdict": "", "failure": str(error)}
+    numerics = found.numerics
+    errors, made = errors_of(numerics.network, numerics.plan, numerics.state)
+    summary: dict[str, Any] = json_numbers(
+        {
+            "bonds": bond_summary(numerics, made),
+            "estimated_error": {name: error.as_json() for name, error in errors.items()},
+            "ports": port_summary(numerics),
+            "flags": flag_figures(flag_totals(numerics.checks, numerics.state)),
+        }
+    )
+    row |= {
+        "verdict": found.verdict,
+        "failure": "",
+        "error": worst_error(summary),
+        "steps": found.steps,
+        "time_s": found.t,
+    }
+    return _with_cost(row | flat(summary), began)
+
+
+def _with_cost(row: Row, began: float) -> Row:
     row["case_s"] = time.perf_counter() - began
     row["cost"] = row["case_s"] / row["time_s"] if row["time_s"] > 0.0 else math.nan
     return row
@@ -162,9 +212,15 @@ def lost_row(swept: SweptSession, case: StudyCase, reason: str) -> Row:
 
 def _first_cells(swept: SweptSession, case: StudyCase) -> Row:
     cells = {k: toml_value(v) if k in swept.as_text else v for k, v in case.settings.items()}
-    changes = [*swept.overrides, *(f"{k}={toml_value(v)}" for k, v in case.settings.items())]
-    command = ["hilrt", "run", swept.path, *(word for text in changes for word in ("--set", text))]
+    words = ["replay", str(case.settings[LOG])] if swept.of_logs else ["run", swept.path]
+    sets = [word for text in _changes(swept, case) for word in ("--set", text)]
+    command = ["hilrt", *words, *sets]
     return {"case": case.name} | cells | {"command": shlex.join(command)}
+
+
+def _changes(swept: SweptSession, case: StudyCase) -> list[str]:
+    settings = (f"{k}={toml_value(v)}" for k, v in case.settings.items() if k != LOG)
+    return [*swept.overrides, *settings]
 
 
 def mixed_keys(cases: Iterable[StudyCase]) -> tuple[str, ...]:

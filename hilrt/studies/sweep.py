@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import numpy as np
 
+from hilrt.config.parse_toml import toml_value
 from hilrt.config.session_file import SessionFile, open_session, override
 from hilrt.errors import ConfigError
+from hilrt.record.find_log import find_log
 from hilrt.record.notebook import sparkline_svg
+from hilrt.replay.rebuild import rebuild, session_of
+from hilrt.replay.recorded_steps import RecordedSteps
 from hilrt.session.opening import called_link, elsewhere, read
 from hilrt.studies.axes import Design, Settings, axes_of, cases_of, read_cases
-from hilrt.studies.run_cases import Row, StudyCase, SweptSession, mixed_keys
+from hilrt.studies.run_cases import LOG, Row, StudyCase, SweptSession, mixed_keys
 from hilrt.studies.sweep_data import (
     DATA,
     FORMAT,
@@ -59,6 +63,8 @@ class SweepOptions:
         A worker is started anew after so many cases; 0: never.
     timeout : float, optional
         A case that takes longer is given up, after a second try, s.
+    logs : sequence of str or Path
+        Further logs, where a recorded log is swept: every case is decided again in each.
     progress : bool
         Show progress and the time that remains, where there is a terminal or a notebook.
     """
@@ -69,6 +75,7 @@ class SweepOptions:
     statistics: Sequence[str] = ()
     recycle: int = 1000
     timeout: float | None = None
+    logs: Sequence[str | Path] = ()
     progress: bool = True
 
 
@@ -140,7 +147,8 @@ def sweep(
     Parameters
     ----------
     session : str, Path or SessionFile
-        A session without benches and other processes, as `simulate` takes it.
+        A session without benches and other processes, as `simulate` takes it; or a recorded log, of
+        any session: its decisions are made again with the settings of each case.
     vary : mapping, str or Path
         ``"table.key"`` to its values, or to a range as after ``--vary``
         (``"0.5e-3:5e-3:log10"``); or the path of a CSV with a column per key and a row per case.
@@ -163,15 +171,23 @@ def sweep(
         of another session.
     """
     options = options or SweepOptions()
-    file = open_session(session, overrides)
-    refuse_benches(file)
     if isinstance(vary, (str, Path)):
         settings, design = read_cases(Path(vary)), "grid"
     else:
         settings = cases_of(axes_of(vary), design, count, seed)
-    read(override(file, settings[0]), pace="asap")  # a key that does not exist fails here
+    named_logs = [session, *options.logs] if is_log(session) else []
+    if named_logs:
+        logs = [str(find_log(str(log)).resolve()) for log in named_logs]
+        settings = [{LOG: log, **one} for log in logs for one in settings]
+        file, basis = _of_logs(logs, overrides, options, settings[0])
+    elif options.logs:
+        raise ConfigError("further logs: go with a recorded log in the place of the session")
+    else:
+        file = open_session(session, overrides)
+        refuse_benches(file)
+        read(override(file, settings[0]), pace="asap")  # a key that does not exist fails here
+        basis = basis_of(file)
     folder = Path(out) if out is not None else Path("sweeps") / file.path.stem
-    basis = basis_of(file)
     designed = [named(basis, one) for one in settings]
     cases = list({case.name: case for case in designed}.values())
     about = AboutSweep(
@@ -193,12 +209,43 @@ def sweep(
         tuple(options.signals),
         tuple(options.statistics),
         mixed_keys(cases),
+        bool(named_logs),
     )
     done = finished_cases(folder)
     missing = [case for case in cases if case.name not in done]
     if missing:
         _run(folder, swept, missing, options, len(cases))
     return SweepResult(folder, len(cases), len(missing), write_data(folder, about))
+
+
+def is_log(session: object) -> bool:
+    """Whether a path names a recorded log, or the folder of a run, and no session file."""
+    if not isinstance(session, (str, Path)):
+        return False
+    path = Path(session)
+    return path.is_dir() or path.suffix == ".mcap"
+
+
+def _of_logs(
+    logs: Sequence[str],
+    overrides: Mapping[str, object] | None,
+    options: SweepOptions,
+    settings: Settings,
+) -> tuple[SessionFile, str]:
+    """Session of the first of some logs, and the hash of all; a wrong key fails here."""
+    if options.signals or options.statistics:
+        raise ConfigError("a sweep of logs keeps no signals; hilrt replay LOG --set … --out does")
+    changes = [f"{k}={toml_value(v)}" for k, v in (overrides or {}).items()]
+    own = [f"{k}={toml_value(v)}" for k, v in settings.items() if k != LOG]
+    found = hashlib.sha256(VERSION.encode())
+    for log in logs:
+        recorded = RecordedSteps(Path(log)).recorded
+        rebuild(recorded, [*changes, *own])
+        with open(log, "rb") as content:
+            found.update(hashlib.file_digest(content, "sha256").digest())
+    found.update(msgspec.json.encode(changes))
+    file = session_of(RecordedSteps(Path(logs[0])).recorded, ())
+    return SessionFile(file.tables, Path(logs[0]), "", tuple(changes)), found.hexdigest()
 
 
 def _claim(folder: Path, about: AboutSweep) -> None:

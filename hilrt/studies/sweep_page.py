@@ -16,7 +16,9 @@ from bokeh.plotting import figure
 from hilrt.analyze.figure_style import COLOURS, Drawing, legend_above, literal, plain
 from hilrt.analyze.report_page import escape, render, table, tables_html
 from hilrt.files.text import write_whole
+from hilrt.replay.what_if import CAVEAT
 from hilrt.session.result import VERDICTS
+from hilrt.studies.run_cases import LOG
 from hilrt.studies.sensitivity_indices import Found, find_sensitivities_of
 from hilrt.studies.sweep_data import load_sweep
 
@@ -160,6 +162,7 @@ def _head(frame: pd.DataFrame, found: Found) -> str:
         f"{len(frame):,} cases: {words}" + (f"; {missing:,} are missing" if missing else ""),
         "error: the largest relative estimated error of a coupling signal, not the true error; "
         "cost: processor time of a case on the machine that ran it.",
+        *([CAVEAT] if LOG in frame.attrs["axes"] else []),
         *found.notes,
     ]
     return "".join(f"<p>{escape(line)}</p>" for line in lines)
