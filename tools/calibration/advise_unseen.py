@@ -40,6 +40,7 @@ SEED = 34_034
 TARGETS = 0.003, 0.1
 #: Random settings that the advised cost is held against; their steps are around the session's.
 RANDOM_STEPS = 1.0 / 32.0, 32.0
+MOST_STEPS = 20_000
 
 
 def with_settings(drawn: Draw, settings: Settings, ideal: bool, stream: int) -> Draw:
@@ -116,7 +117,7 @@ def judge(number: int, randoms: int = 0) -> dict[str, Any]:
     if found.settings:
         line["error"] = true_error(drawn, found.settings, 0)
         line["cost"] = 1.0 / found.settings[STEP]
-    cheapest = _cheapest_random(drawn, random, randoms, target, line.get("cost", 0.0))
+    cheapest = _cheapest_random(drawn, random, randoms, target, line.get("cost", math.inf))
     return line | ({} if cheapest is None else {"cheapest_random": cheapest})
 
 
@@ -128,10 +129,11 @@ def _cheapest_random(
     for _ in range(count):
         option = options[int(random.integers(len(options)))]
         step = drawn.step * float(np.exp(random.uniform(*np.log(RANDOM_STEPS))))
-        drawings.append((round(min(step, drawn.duration / 40.0), 9), option))
+        step = min(max(step, drawn.duration / MOST_STEPS), drawn.duration / 40.0)
+        drawings.append((round(step, 9), option))
     for step, option in sorted(drawings, key=lambda drawing: -drawing[0]):
         if 1.0 / step >= most:
-            return most or None
+            return most
         settings = {STEP: step, **option.settings, "master.step_control.method": "fixed"}
         if true_error(drawn, settings, 0) <= target:
             return 1.0 / step
