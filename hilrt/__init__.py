@@ -13,6 +13,7 @@ from hilrt.version import VERSION
 
 if TYPE_CHECKING:
     from hilrt.config.session_file import load_session
+    from hilrt.hosting.group import Group
     from hilrt.record.reader import Log, load_log
     from hilrt.sequences.sequence import Sequence
     from hilrt.session.live_session import AsyncLiveSession, LiveSession
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AsyncLiveSession",
+    "Group",
     "InputPolynomial",
     "LiveSession",
     "Log",
@@ -54,6 +56,7 @@ _LAZY = {
     **dict.fromkeys(("Log", "load_log"), "hilrt.record.reader"),
     **dict.fromkeys(("Result", "RunResult"), "hilrt.session.result"),
     **dict.fromkeys(("SweepOptions", "SweepResult", "sweep"), "hilrt.studies.sweep"),
+    "Group": "hilrt.hosting.group",
     "RunOptions": "hilrt.session.run",
     "Sequence": "hilrt.sequences.sequence",
     "load_session": "hilrt.config.session_file",

@@ -371,6 +371,8 @@ class Link(abc.ABC):
     # Facts of the adapter, known before any connection is made.
 
     Options: ClassVar[type[SubsystemOptions]]
+    #: Struct of a ``[groups.NAME]`` table; None where the adapter carries no groups.
+    GroupOptions: ClassVar[type[SubsystemOptions] | None] = None
     #: A physical bench, or one that runs by itself: it cannot wait and cannot be stepped.
     physical: ClassVar[bool] = False
     #: A peer that connects to the session's address, see `SessionContext.carrier`.

@@ -89,3 +89,22 @@ def chain(n: int, steps: int = 50, bonds: bool = True) -> str:
     for port in ("x_right", "v_right"):
         text.append(f"[subsystems.{names[-1]}.inputs.{port}]\nstart = 0.0\n")
     return "".join(text) + couplings(names, bonds)
+
+
+def group(n: int, steps: int = 50, bonds: bool = True) -> str:
+    """The same chain as one group."""
+    names = [f"m{i}" for i in range(n)]
+    each = ", ".join(
+        f"{key} = {values}"
+        for key, values in (
+            ("m", [1.0 + 0.01 * i for i in range(n)]),
+            ("x", [0.01 * (i % 7) for i in range(n)]),
+            ("v", [0.1 * (i % 3) for i in range(n)]),
+        )
+    )
+    return (
+        f"{head(steps)}[groups.chain]\n"
+        f'model = "tests.chain:Link"\nmembers = {n}\nprefix = "m"\neach = {{ {each} }}\n'
+        '[groups.chain.inputs]\n"m0.push" = { start = 0.0 }\n'
+        f'"{names[-1]}.x_right" = {{ start = 0.0 }}\n"{names[-1]}.v_right" = {{ start = 0.0 }}\n'
+    ) + couplings(names, bonds)

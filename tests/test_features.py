@@ -59,6 +59,8 @@ def keys():
         options = registry.link_class(adapter).Options
         known = set() if options is SubsystemOptions else set(key_paths(SubsystemOptions, ""))
         yield from (f"{adapter}: {k}" for k in key_paths(options, "") if k not in known)
+    group, known = registry.link_class("inprocess").GroupOptions, key_paths(SubsystemOptions, "")
+    yield from (f"groups.*.{k}" for k in sorted(set(key_paths(group, "")) - set(known)))
 
 
 def adapters():

@@ -21,6 +21,7 @@ from hilrt.config import session_tables
 from hilrt.config import structs as config
 from hilrt.config.schema import field_comments
 from hilrt.fmu.fmu_options import FmuOptions
+from hilrt.hosting.group import GroupOptions
 from hilrt_adapters.inprocess import InProcessOptions
 from hilrt_adapters.replay import ReplayOptions
 from hilrt_adapters.sequence_link import SequenceOptions
@@ -41,6 +42,7 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {
     "`[subsystems.NAME.inputs.PORT]`": config.InputOptions,
     "`[subsystems.NAME.jacobian]`": config.JacobianOptions,
     '`adapter = "inprocess"`': InProcessOptions,
+    "`[groups.NAME]`": GroupOptions,
     '`adapter = "sequence"`': SequenceOptions,
     '`adapter = "fmu"`': FmuOptions,
     '`adapter = "can"`': BenchOptions,
@@ -94,7 +96,8 @@ def type_words(hint: Any) -> str:
     if get_origin(hint) is Literal:
         return ", ".join(f"`{json.dumps(choice)}`" for choice in arguments)
     if get_origin(hint) is list:
-        return f"list of {_plural(type_words(arguments[0]))}"
+        same = arguments[0] is Any
+        return "list" if same else f"list of {_plural(type_words(arguments[0]))}"
     if get_origin(hint) is dict:
         words = "" if arguments[1] is Any else type_words(arguments[1])
         return f"table of {_plural(words)}" if words else "table"

@@ -23,6 +23,7 @@ class FmuLink(InProcessLink):
     """An FMU called directly; see `InProcessLink`."""
 
     Options = FmuOptions  # the keys differ, the life does not
+    GroupOptions = None
 
     @classmethod
     def make(cls, options: SubsystemOptions, folder: Path) -> FmuSolver:

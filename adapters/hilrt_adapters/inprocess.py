@@ -9,6 +9,7 @@ import msgspec
 
 from hilrt.config.structs import SubsystemOptions
 from hilrt.errors import PeerLost, SolverError
+from hilrt.hosting.group import GroupOptions
 from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.hosting.linear_model import find_linear_model, renew_linear_model
 from hilrt.hosting.load_solver import load_solver
@@ -27,9 +28,12 @@ class InProcessOptions(SubsystemOptions, kw_only=True):
     params: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-def load(options: InProcessOptions, folder: Path) -> Solver:
+def load(options: InProcessOptions | GroupOptions, folder: Path) -> Solver:
     """Solver of a table; `ConfigError` says what is wrong with it."""
-    return load_solver(options.model, options.params, model_folders(options.path, folder))
+    folders = model_folders(options.path, folder)
+    if isinstance(options, GroupOptions):
+        return options.make(folders)
+    return load_solver(options.model, options.params, folders)
 
 
 def model_folders(path: str | None, folder: Path) -> list[Path]:
@@ -50,6 +54,7 @@ class InProcessLink(Link, Probes):
     """
 
     Options: ClassVar[type[SubsystemOptions]] = InProcessOptions
+    GroupOptions: ClassVar[type[SubsystemOptions] | None] = GroupOptions
     #: Code that `make` runs.
     code: ClassVar[CodeRun] = CodeRun(
         "model",
@@ -67,7 +72,7 @@ class InProcessLink(Link, Probes):
     @classmethod
     def make(cls, options: SubsystemOptions, folder: Path) -> Solver:
         """Solver of a table; `ConfigError` if it cannot be made."""
-        return load(cast(InProcessOptions, options), folder)
+        return load(cast(InProcessOptions | GroupOptions, options), folder)
 
     @classmethod
     def describe(

@@ -97,8 +97,8 @@ class SessionScheme:
 
     def _linearise(self) -> None:
         inputs = self.network.inputs
-        senders = {c.source.partition(".")[0] for c in self.tables.connections}
-        receivers = {c.target.partition(".")[0] for c in self.tables.connections}
+        senders = {self.tables.split(c.source)[0] for c in self.tables.connections}
+        receivers = {self.tables.split(c.target)[0] for c in self.tables.connections}
         problems = []
         for s, subsystem in enumerate(self.subsystems):
             problem = subsystem.linearise(

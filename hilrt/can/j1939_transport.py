@@ -34,7 +34,7 @@ _MOST = 256
 PACKET_S = 0.2
 
 
-class Group(NamedTuple):
+class ParameterGroup(NamedTuple):
     """A parameter group that came in several frames.
 
     Attributes
@@ -84,7 +84,7 @@ class GroupAssembler:
     Parameters
     ----------
     wanted : callable, optional
-        Whether a group is of interest, by the `Group.can_id` that it would have; default: all are.
+        Whether a group is of interest, by the `ParameterGroup.can_id` that it would have; default: all are.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ class GroupAssembler:
         """Whether a frame is one of the transport protocol."""
         return can_id & _FORMAT_BITS in (_MANAGEMENT_ID, _TRANSFER_ID)
 
-    def take(self, can_id: int, data: bytes, t_ns: int) -> Group | None:
+    def take(self, can_id: int, data: bytes, t_ns: int) -> ParameterGroup | None:
         """Take a frame; the group that it completes, if it does.
 
         Parameters
@@ -187,7 +187,7 @@ class GroupAssembler:
 
     # ---- data transfer -----------------------------------------------------------------------
 
-    def _packet(self, can_id: int, data: bytes, t_ns: int) -> Group | None:
+    def _packet(self, can_id: int, data: bytes, t_ns: int) -> ParameterGroup | None:
         key = can_id & 0xFF, can_id >> 8 & 0xFF
         transfer = self._transfers.get(key)
         if transfer is not None and self._is_over(key, t_ns):
@@ -213,4 +213,4 @@ class GroupAssembler:
         del self._transfers[key]
         self.complete += 1
         body = b"".join(packet for packet in transfer.packets if packet is not None)
-        return Group(transfer.can_id, body, transfer.announced_ns, t_ns)
+        return ParameterGroup(transfer.can_id, body, transfer.announced_ns, t_ns)

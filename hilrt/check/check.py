@@ -7,6 +7,7 @@ found here. Ports that are known only after connecting are checked then
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
@@ -172,7 +173,20 @@ def check(
     check_listen(session, [n for n, c in classes.items() if c.remote], findings)
     check_stepping(tables, pace, descriptions, findings)
     check_host(session, descriptions, here, findings)
-    return worded(findings.problems, tables)
+    return worded(_of_groups(findings.problems, tables), tables)
+
+
+def _of_groups(problems: Iterable[Problem], tables: Session) -> list[Problem]:
+    """Findings about groups with the name of their table, ``groups.NAME``."""
+    groups = set(tables.group_of.values())
+    found = []
+    for problem in problems:
+        kind, _, rest = problem.table.partition(".")
+        if kind == "subsystems" and rest.partition(".")[0] in groups:
+            line = problem.line.replace(f"[{problem.table}]", f"[groups.{rest}]", 1)
+            problem = dataclasses.replace(problem, table=f"groups.{rest}", line=line)
+        found.append(problem)
+    return found
 
 
 def _check_repeat(
@@ -267,7 +281,7 @@ def _ports(
         except ConfigError as error:
             findings.line(str(error))
     ports, run = description.ports, description.code
-    topology.unclear.update(f"{name}.{port}" for port in description.unclear)
+    topology.unclear.update(session.tables.joined(name, port) for port in description.unclear)
     if description.problems:
         for line in description.problems:
             findings.line(line, table)
@@ -284,7 +298,7 @@ def _ports(
         (description.wrong_starts, topology.wrong_starts),
         (description.unsupported_variables, topology.unsupported_variables),
     ):
-        kept.update({f"{name}.{key}": reason for key, reason in reasons.items()})
+        kept.update({session.tables.joined(name, k): reason for k, reason in reasons.items()})
     if ports is None:
         findings.info(table, "tells its ports when it connects; what concerns them is checked then")
     return ports
@@ -294,11 +308,12 @@ def _check_inputs(
     topology: Topology, name: str, ports: Ports, connected: Collection[str], findings: Findings
 ) -> None:
     """Every input: known, bounded where a bench needs it, connected or given a value."""
-    options = topology.tables.subsystems[name].inputs
+    tables = topology.tables
+    options = tables.subsystems[name].inputs
     known = {port.name: port for port in ports.inputs}
     for key in options:
         if key not in known:
-            reason = topology.unsupported_variables.get(f"{name}.{key}")
+            reason = topology.unsupported_variables.get(tables.joined(name, key))
             findings.error(
                 f"subsystems.{name}.inputs",
                 key,
@@ -309,18 +324,19 @@ def _check_inputs(
     for port in ports.inputs:
         entry = options.get(port.name) or InputOptions()
         table = f"subsystems.{name}.inputs.{port.name}"
-        wrong = topology.wrong_starts.get(f"{name}.{port.name}")
+        full = tables.joined(name, port.name)
+        wrong = topology.wrong_starts.get(full)
         if wrong is not None:
             findings.error(table, "start", entry.start, wrong, "")
         elif name not in topology.refused:
             _check_limits(port, entry, table, name in topology.physical, findings)
-        if f"{name}.{port.name}" not in connected and entry.start is None:
+        if full not in connected and entry.start is None:
             findings.error(
                 table,
                 "start",
                 None,
-                f"input {name}.{port.name} is not connected",
-                f'add [[connections]] to = "{name}.{port.name}", or start to hold it at a value',
+                f"input {full} is not connected",
+                f'add [[connections]] to = "{full}", or start to hold it at a value',
             )
 
 

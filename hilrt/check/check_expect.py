@@ -136,7 +136,7 @@ def check_calculated(topology: Topology, findings: Findings) -> None:
         except ConfigError:
             continue
         for name in names:
-            if topology.ports.get(name.partition(".")[0], ()) is None:
+            if topology.ports.get(tables.split(name)[0], ()) is None:
                 units.setdefault(name, UNSTATED)
     try:
         program_of(units, tables)
@@ -211,8 +211,8 @@ def _units(topology: Topology) -> dict[str, str]:
 def _only_later(topology: Topology, name: str) -> bool:
     """Whether there is such a signal only shows in the session."""
     base, colon, _ = name.partition(":")
-    subsystem, dot, _ = base.partition(".")
-    if not dot:  # of a bond, a flag, the master, a subsystem's timing
+    subsystem, _ = topology.tables.split(base)
+    if "." not in base:  # of a bond, a flag, the master, a subsystem's timing
         return bool(colon)
     known = subsystem in topology.ports
     return known and (topology.ports[subsystem] is None or bool(colon))

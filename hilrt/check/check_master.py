@@ -227,7 +227,8 @@ def _check_tolerances(topology: Topology, findings: Findings) -> None:
     for subsystem, ports in topology.ports.items():
         if ports is None:
             return
-        names += [f"{subsystem}.{port.name}" for port in (*ports.inputs, *ports.outputs)]
+        both = (*ports.inputs, *ports.outputs)
+        names += [topology.tables.joined(subsystem, port.name) for port in both]
     for pattern in step.atol:
         if not any(names_channel(pattern, name) for name in names):
             findings.error(
@@ -296,7 +297,7 @@ def _check_corrections(topology: Topology, findings: Findings) -> None:
                     f"fix the {what}, or take another correction",
                 )
         for end in (*bond.efforts, bond.flow):
-            name = end.partition(".")[0]
+            name, _ = topology.tables.split(end)
             options = topology.tables.subsystems.get(name)
             if options is not None and options.every > 1:
                 findings.error(
@@ -331,7 +332,7 @@ def _check_refresh(topology: Topology, findings: Findings) -> None:
     methods: dict[str, set[str]] = defaultdict(set)
     for bond in topology.tables.bonds:
         for end in (*bond.efforts, bond.flow):
-            methods[end.partition(".")[0]].add(bond.correction.method)
+            methods[topology.tables.split(end)[0]].add(bond.correction.method)
     for name, options in topology.tables.subsystems.items():
         jacobian, found = options.jacobian, methods[name]
         if jacobian is None or not jacobian.refresh:
@@ -350,7 +351,7 @@ def _check_refresh(topology: Topology, findings: Findings) -> None:
 def _check_prediction(topology: Topology, findings: Findings) -> None:
     """Late policy "predict" needs an identified model."""
     members = {
-        end.partition(".")[0]
+        topology.tables.split(end)[0]
         for bond in topology.tables.bonds
         if bond.correction.method == "model"
         for end in (*bond.efforts, bond.flow)
@@ -382,10 +383,11 @@ def _check_feedthrough(topology: Topology, findings: Findings) -> None:
         for effort in bond.efforts
     }
     through = [
-        f"{subsystem}.{port.name}"
+        output
         for subsystem, ports in topology.ports.items()
         for port in (() if ports is None else ports.outputs)
-        if port.feedthrough and f"{subsystem}.{port.name}" in connected
+        for output in (topology.tables.joined(subsystem, port.name),)
+        if port.feedthrough and output in connected
     ]
     if through:
         findings.warn(

@@ -69,8 +69,9 @@ def check_monitor(topology: Topology, findings: Findings) -> None:
 def _check_parameter(topology: Topology, name: str, bounds: Adjustable, findings: Findings) -> None:
     """A parameter of a subsystem; whether there is one is known when it has been made."""
     subsystem = name.split(".")[1]
-    if subsystem not in topology.tables.subsystems:
-        text = f"there is no subsystem {subsystem!r}{nearest(subsystem, topology.ports)}"
+    known = {*topology.tables.subsystems, *topology.tables.group_of}
+    if subsystem not in known:
+        text = f"there is no subsystem {subsystem!r}{nearest(subsystem, known)}"
         findings.error("monitor.adjust", name, None, text, "")
     if bounds.min > bounds.max:
         value = f"{bounds.min:g} … {bounds.max:g}"
@@ -150,7 +151,8 @@ def check_record(topology: Topology, findings: Findings) -> None:
     """Every trigger names one existing thing; signals are looked up when ports are known."""
     tables = topology.tables
     named = [alarm.name for alarm in tables.alarms if alarm.name]
-    owners = {*topology.tables.subsystems, *(bond.name for bond in tables.bonds)}
+    known = {*topology.tables.subsystems, *topology.tables.group_of}
+    owners = known | {bond.name for bond in tables.bonds}
     for i, trigger in enumerate(tables.record.trigger):
         table = f"record.trigger.{i}"
         given = [kind for kind in _KINDS if getattr(trigger, kind) is not None]

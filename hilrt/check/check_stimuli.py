@@ -226,7 +226,7 @@ def _check_values(
     """Values beyond the input's limits, and jumps beyond its rate: they are limited."""
     factor, shift = conversion_of(stimulus, port.unit)
     added, step = stimulus.mode == "add", topology.tables.master.step
-    subsystem = topology.tables.subsystems[stimulus.input.partition(".")[0]]
+    subsystem = topology.tables.subsystems[topology.tables.split(stimulus.input)[0]]
     connected = stimulus.input.partition("[")[0] in {c.target for c in topology.tables.connections}
     base = (math.nan if connected else port.start) if added else 0.0
     ended = 0.0 if added else math.nan

@@ -261,10 +261,9 @@ def _check_inputs(
 def _check_alarms(topology: Topology, findings: Findings) -> None:
     """Limits beyond what the signal is declared to reach."""
     for i, alarm in enumerate(topology.tables.alarms):
-        ports = topology.ports.get(alarm.signal.partition(".")[0])
-        outputs = {port.name: port for port in ports.outputs} if ports is not None else {}
-        port = outputs.get(alarm.signal.partition(".")[2])
-        if port is None or alarm.signal in topology.unclear:
+        place = topology.find(alarm.signal, "output", f"alarms.{i}", "signal", Findings())
+        port = None if place is None else place.port
+        if port is None:
             continue
         for key, limit in (("min", alarm.min), ("max", alarm.max)):
             if limit is not None and not port.min <= limit <= port.max:
@@ -358,7 +357,10 @@ def _check_reference(topology: Topology, name: str, folder: Path, findings: Find
 
 def _known(topology: Topology, name: str, ports: Ports) -> Ports:
     """Those of which more than the name is known."""
-    sides = ([p for p in side if f"{name}.{p.name}" not in topology.unclear] for side in ports)
+    sides = (
+        [p for p in side if topology.tables.joined(name, p.name) not in topology.unclear]
+        for side in ports
+    )
     inputs, outputs = (tuple(side) for side in sides)
     return Ports(inputs, outputs)
 

@@ -60,11 +60,15 @@ Direction = Literal["output", "input"]
 
 
 class Place(NamedTuple):
-    """``subsystem.port``; `port` is None where only its name is known."""
+    """``subsystem.port``; `port` is None where only its name is known.
+
+    `member` is the subsystem, or the member of a group.
+    """
 
     subsystem: str
     name: str
     port: Port | None
+    member: str
 
 
 @dataclass(frozen=True)
@@ -119,17 +123,19 @@ class Topology:
         for subsystem, known in self.ports.items():
             sides = Ports((), ()) if known is None else known
             for port in sides.outputs if direction == "output" else sides.inputs:
-                unclear = f"{subsystem}.{port.name}" in self.unclear
+                unclear = self.tables.joined(subsystem, port.name) in self.unclear
                 for element in port.channels():
-                    found[f"{subsystem}.{element}"] = units.UNSTATED if unclear else port.unit
+                    name = self.tables.joined(subsystem, element)
+                    found[name] = units.UNSTATED if unclear else port.unit
         return found
 
     def find(
         self, text: str, direction: Direction, table: str, key: str, findings: Findings
     ) -> Place | None:
         """Subsystem and port of ``subsystem.port``; None, with an error, if there is none."""
-        subsystem, dot, name = text.partition(".")
-        if not dot or not name:
+        member, dot, short = text.partition(".")
+        subsystem, name = self.tables.split(text)
+        if not dot or not short:
             findings.error(table, key, text, "names no port", "write it as subsystem.port")
             return None
         if subsystem not in self.ports:
@@ -137,24 +143,26 @@ class Topology:
                 table,
                 key,
                 text,
-                f"there is no subsystem {subsystem!r}{nearest(subsystem, self.ports)}",
+                f"there is no subsystem {subsystem!r}"
+                f"{nearest(subsystem, [*self.ports, *self.tables.group_of])}",
                 "",
             )
             return None
         known = self.ports[subsystem]
         if known is None:
-            return Place(subsystem, name, None)
+            return Place(subsystem, name, None, member)
         inputs, outputs = self._by_name[subsystem]
         wanted, other = (outputs, inputs) if direction == "output" else (inputs, outputs)
         if name in wanted:
-            return Place(subsystem, name, None if text in self.unclear else wanted[name])
+            port = None if text in self.unclear else wanted[name]
+            return Place(subsystem, name, port, member)
         if name in other:
             opposite = "input" if direction == "output" else "output"
-            message = f"{name!r} is not an {direction} of {subsystem!r}, but an {opposite}"
+            message = f"{short!r} is not an {direction} of {member!r}, but an {opposite}"
         elif text in self.unsupported_variables:
-            message = f"{name!r} of {subsystem!r} {self.unsupported_variables[text]}"
+            message = f"{short!r} of {member!r} {self.unsupported_variables[text]}"
         else:
-            message = f"{subsystem!r} has no {direction} {name!r}{nearest(name, wanted)}"
+            message = f"{member!r} has no {direction} {short!r}{nearest(name, wanted)}"
         findings.error(table, key, text, message, "")
         return None
 
@@ -224,17 +232,17 @@ def _check_effort(
     effort = topology.find(name, "output", table, "effort", findings)
     if effort is None or flow is None:
         return False
-    if effort.subsystem == flow.subsystem:
+    if effort.member == flow.member:
         findings.error(
             table,
             "flow",
             bond.flow,
-            f"comes from {flow.subsystem!r} like the effort",
+            f"comes from {flow.member!r} like the effort",
             "a bond joins two subsystems: name the output of the other one",
         )
         return False
-    _check_partner(topology, name, flow.subsystem, table, "effort", findings)
-    _check_partner(topology, bond.flow, effort.subsystem, table, "flow", findings)
+    _check_partner(topology, name, flow.member, table, "effort", findings)
+    _check_partner(topology, bond.flow, effort.member, table, "flow", findings)
     if effort.port and flow.port:
         _check_power(bond, effort.port, flow.port, table, findings)
     return True
@@ -393,7 +401,8 @@ def check_loops(topology: Topology, findings: Findings) -> None:
                         f"{nearest(name, inputs)}",
                         "correct the model's ports",
                     )
-            through[f"{subsystem}.{port.name}"] = {f"{subsystem}.{n}" for n in port.feedthrough}
+            output = topology.tables.joined(subsystem, port.name)
+            through[output] = {topology.tables.joined(subsystem, n) for n in port.feedthrough}
     sources: dict[str, set[str]] = defaultdict(set)
     for connection in topology.tables.connections:
         sources[connection.target].add(connection.source)

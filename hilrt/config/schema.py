@@ -31,7 +31,8 @@ def session_schema() -> dict[str, Any]:
             options[name] = registry.link_class(name).Options
         except ConfigError:  # it needs a package that is not installed: its keys stay unknown
             continue
-    types: list[type[msgspec.Struct]] = [config.Session, *dict.fromkeys(options.values())]
+    group = registry.link_class("inprocess").GroupOptions
+    types: list[type[msgspec.Struct]] = [config.Session, *dict.fromkeys(options.values()), group]
     schemas, components = msgspec.json.schema_components(types, ref_template="#/$defs/{name}")
     references = dict(zip(types, (schema["$ref"] for schema in schemas), strict=True))
     structs = {name: struct for struct in _structs(types) for name in _names(struct, components)}
@@ -56,6 +57,13 @@ def session_schema() -> dict[str, Any]:
             ],
         },
     }
+    session["properties"]["groups"] = {
+        "type": "object",
+        "description": "Many solvers as one subsystem, one table for each group.",
+        "additionalProperties": {"$ref": references[group]},
+    }
+    session["required"].remove("subsystems")
+    session["anyOf"] = [{"required": ["subsystems"]}, {"required": ["groups"]}]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "hilrt session",

@@ -191,8 +191,8 @@ def _read(
             problems += error.problems
     foreign = {} if code else _foreign(raw.get("subsystems"))
     tables = _build_session(raw, problems, foreign)
-    subsystems = raw.get("subsystems")
-    named = frozenset(subsystems) if isinstance(subsystems, dict) else frozenset()
+    kinds = raw.get("subsystems"), raw.get("groups")
+    named = frozenset(name for tables_ in kinds if isinstance(tables_, dict) for name in tables_)
     return PartialSession(
         SessionFile(tables, path, text, overrides),
         problems,
@@ -245,7 +245,7 @@ def _build_session(raw: dict[str, Any], problems: list[str], left_out: Collectio
         problems.append(
             f"[subsystems]: is {subsystems!r}; write a [subsystems.NAME] table for each"
         )
-    elif not subsystems:
+    elif not subsystems and not raw.get("groups"):
         problems.append("[subsystems] is empty; add at least one [subsystems.NAME] table")
     else:
         for name, table in subsystems.items():
@@ -254,13 +254,54 @@ def _build_session(raw: dict[str, Any], problems: list[str], left_out: Collectio
             options = _build_subsystem(name, table, problems)
             if options is not None:
                 built[name] = options
-    session = build_partly(Session, {**raw, "subsystems": {}}, "", problems, _STAND_INS)
+    _build_groups(raw.get("groups", {}), built, problems)
+    plain = {key: table for key, table in raw.items() if key != "groups"}
+    session = build_partly(Session, {**plain, "subsystems": {}}, "", problems, _STAND_INS)
     assert session is not None  # every required table has a stand-in
     session.subsystems = built
     if session.calculated:
         options = registry.link_class(CALCULATED).Options
         built[CALCULATED] = options(adapter=CALCULATED, channels=session.calculated)
     return session
+
+
+def _build_groups(groups: Any, built: dict[str, SubsystemOptions], problems: list[str]) -> None:
+    """Add the groups to the subsystems that are `built`; a group is one of them."""
+    if not isinstance(groups, dict):
+        problems.append(f"[groups]: is {groups!r}; write a [groups.NAME] table for each")
+        return
+    taken = dict.fromkeys(built, "a subsystem")
+    for name, table in groups.items():
+        where = f"groups.{name}"
+        adapter = table.get("adapter", "inprocess") if isinstance(table, dict) else "inprocess"
+        struct = _group_struct(adapter)
+        if struct is None:
+            able = ", ".join(n for n in registry.names() if _group_struct(n) is not None)
+            text = f"carries no groups; choose one of {able}"
+            problems.append(f"[{where}] adapter = {adapter!r}: {text}")
+            continue
+        given = {"prefix": name, **table} if isinstance(table, dict) else table
+        options = build_partly(struct, given, where, problems)
+        if options is None:
+            continue
+        wrong = options.problems(where)
+        for other in dict.fromkeys([name, *options.member_names]):
+            if other in taken:
+                text = f"{other!r} is the name of {taken[other]}, too; rename one"
+                wrong.append(f"[{where}] members: {text}")
+        problems += wrong
+        taken |= dict.fromkeys([name, *options.member_names], f"a member of group {name!r}")
+        taken[name] = "a group"
+        if not wrong:
+            built[name] = options
+
+
+def _group_struct(adapter: Any) -> Any:
+    """Struct of a group's table with that adapter; None where it carries none."""
+    try:
+        return registry.link_class(adapter).GroupOptions
+    except ConfigError:
+        return None
 
 
 def _build_subsystem(name: str, table: Any, problems: list[str]) -> SubsystemOptions | None:

@@ -6,6 +6,7 @@ into them.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
@@ -273,6 +274,11 @@ class SubsystemOptions(Table):
     #: Whether it is a bench: its inputs are set-points.
     measured: ClassVar[bool] = False
 
+    @property
+    def member_names(self) -> tuple[str, ...]:
+        """Members of a group, whose ports are ``member.port``; empty for everything else."""
+        return ()
+
     def range_policy(self, output: str, measured: bool) -> OutOfRange:
         """Reaction to values of that output outside its declared range."""
         given = self.out_of_range
@@ -497,7 +503,7 @@ class Match(Table):
     timeout: Positive = 20.0
 
 
-class Session(Table):
+class Session(Table, dict=True):
     """A whole session file."""
 
     session: SessionTable
@@ -517,3 +523,19 @@ class Session(Table):
     reliability: Reliability = msgspec.field(default_factory=Reliability)
     monitor: MonitorTable = msgspec.field(default_factory=MonitorTable)
     record: RecordTable = msgspec.field(default_factory=RecordTable)
+
+    @cached_property
+    def group_of(self) -> dict[str, str]:
+        """Group of every member, by the member's name."""
+        tables = self.subsystems.items()
+        return {member: name for name, options in tables for member in options.member_names}
+
+    def split(self, port: str) -> tuple[str, str]:
+        """Subsystem and its port of ``subsystem.port``; of ``member.port``, group and all of it."""
+        first, _, rest = port.partition(".")
+        group = self.group_of.get(first)
+        return (first, rest) if group is None else (group, port)
+
+    def joined(self, subsystem: str, port: str) -> str:
+        """Name of a subsystem's port in the session: ``subsystem.port``, or ``member.port``."""
+        return port if self.subsystems[subsystem].member_names else f"{subsystem}.{port}"

@@ -121,7 +121,7 @@ def bond_mu(network: Network, b: int, physical: Bools) -> Mu:
     elements = bonds.elements(b)
     effort, flow = bonds.effort[elements], bonds.flow[elements]
     sides = network.outputs.owner[[effort[0], flow[0]]]
-    reason = _beyond_two_subsystems(network, b, sides)
+    reason = _beyond_two_subsystems(network, b, network.outputs.member[[effort[0], flow[0]]])
     if reason:
         return Mu(None, reason)
     if physical[sides].any():

@@ -11,7 +11,7 @@ import logging
 import math
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -26,6 +26,14 @@ _FLOAT64 = np.dtype(np.float64)
 _NS = 1e-9
 
 log = logging.getLogger("hilrt.solver")
+
+
+@runtime_checkable
+class HasMembers(Protocol):
+    """A group, whose members are probed one by one: what one does says nothing of another."""
+
+    def jacobians(self, source: str, t: float, h: float, order: int, u: Floats) -> Floats | None:
+        """See `HostedSolver.jacobian`."""
 
 
 class HostedSolver:
@@ -132,6 +140,8 @@ class HostedSolver:
             if source == "probe":
                 if not self.solver.can_restore():
                     return None
+                if isinstance(self.solver, HasMembers):
+                    return self.solver.jacobians(source, t, h, order, u)
                 return probe_jacobian(
                     self.solver, lambda t, h, c: self.advance(t, h, c).y, t, h, u, order
                 )

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import logging
 import math
+import time
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from hilrt.coupling.jacobian import discretize
 from hilrt.errors import SolverError
+from hilrt.hosting.group import Group
 from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.hosting.import_module import describe
 from hilrt.hosting.linearise import CannotLinearise, Differentiated, leaves, unlogged
@@ -75,6 +78,15 @@ def find_linear_model(
     CannotGoOn
         If the solver cannot be brought back to its state.
     """
+    if isinstance(hosted.solver, Group):
+        end = time.monotonic() + within
+        return _of_group(
+            hosted.solver,
+            [
+                find_linear_model(part.hosted, u[part.inputs], h, end - time.monotonic())
+                for part in hosted.solver.parts
+            ],
+        )
     try:
         return probe(hosted, u, h, within)
     except CannotGoOn:
@@ -98,6 +110,15 @@ def renew_linear_model(
     finely inputs are followed is not tried out, and a solver with noise is not renewed: its trials
     would take numbers from a generator that is not saved. Nor is one that tells its matrices.
     """
+    if isinstance(hosted.solver, Group):
+        end = time.monotonic() + within
+        return _of_group(
+            hosted.solver,
+            [
+                renew_linear_model(part.hosted, t, u[part.inputs], h, end - time.monotonic())
+                for part in hosted.solver.parts
+            ],
+        )
     if not can_be_renewed(hosted):
         return None
     saved = hosted.solver.save_state()
@@ -115,6 +136,35 @@ def renew_linear_model(
     C, D = _outputs(short, nx)
     model = LinearModel(rates[:, :nx], rates[:, nx:], C, D, np.ones(hosted.n_inputs), False)
     return model if all(np.isfinite(matrix).all() for matrix in model[:4]) else None
+
+
+def _of_group(group: Group, models: Sequence[LinearModel | None]) -> LinearModel | None:
+    """Answers of a group from those of its members, none of which acts on another."""
+    if all(model is None for model in models):
+        return None
+    nx = sum(0 if model is None else len(model.A) for model in models)
+    ny, nu = (sum(port.size for port in side) for side in (group.outputs, group.inputs))
+    A, B, C, D = (np.zeros(shape) for shape in ((nx, nx), (nx, nu), (ny, nx), (ny, nu)))
+    fineness, slope = np.ones((2, nu))
+    lacking, at = list[int](), 0
+    for part, model in zip(group.parts, models, strict=True):
+        if model is None:
+            lacking += range(part.outputs.start, part.outputs.stop)
+            continue
+        own = slice(at, at := at + len(model.A))
+        A[own, own], B[own, part.inputs] = model.A, model.B
+        C[part.outputs, own], D[part.outputs, part.inputs] = model.C, model.D
+        fineness[part.inputs] = model.fineness
+        if model.slope is not None:
+            slope[part.inputs] = model.slope
+        lacking += [part.outputs.start + i for i in model.lacking]
+    known = [model for model in models if model is not None]
+    return LinearModel(
+        *(A, B, C, D, fineness),
+        linear=all(model.linear for model in known),
+        lacking=tuple(lacking),
+        slope=None if all(model.slope is None for model in known) else slope,
+    )
 
 
 def probe(hosted: HostedSolver, u: Floats, h: float, within: float = math.inf) -> LinearModel:

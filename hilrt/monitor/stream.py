@@ -77,7 +77,12 @@ def session_graph(tables: Session) -> SessionGraph:
             SubsystemNode(name, options.adapter, options.late.policy, options.late.max_misses)
             for name, options in tables.subsystems.items()
         ],
-        connections=[ConnectionEdge(c.source, c.target) for c in tables.connections],
+        connections=[
+            ConnectionEdge(".".join(source), ".".join(target))
+            for c in tables.connections
+            for source, target in ((tables.split(c.source), tables.split(c.target)),)
+            if source[0] == c.source.partition(".")[0] or source[0] != target[0]
+        ],  # those inside a group are not drawn
         bonds=[BondEdge(b.name, b.efforts, b.flow, b.correction.method) for b in tables.bonds],
         set_points=[
             SetPointPort(f"{name}.{port}", f"{name}.{output}" if output else "")

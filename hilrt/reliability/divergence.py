@@ -23,7 +23,7 @@ def describe_divergence(network: Network, given: StepInput) -> str:
     what = f"{network.outputs.names[output]} = {value:.3g} {unit}".rstrip()
     loop = shortest_loop(network, output)
     if not loop:
-        subsystem = network.subsystems[network.outputs.owner[output]]
+        subsystem = network.members[network.outputs.member[output]]
         return (
             f"divergence: {what}; no connection leads back to {subsystem}, so look at its model "
             "and at what it is given"
@@ -42,9 +42,9 @@ def shortest_loop(network: Network, output: int) -> list[Connection]:
     Within a subsystem every output is taken to depend on every input. Empty where nothing leads
     back.
     """
-    start = int(network.outputs.owner[output])
+    start = int(network.outputs.member[output])
     from_subsystem: dict[int, list[Connection]] = defaultdict(list)
-    of = network.outputs.owner[network.L.column].tolist()
+    of = network.outputs.member[network.L.column].tolist()
     for giver, a, b in zip(of, network.L.column.tolist(), network.L.row.tolist(), strict=True):
         from_subsystem[giver].append((a, b))
     others = from_subsystem[start]
@@ -65,7 +65,7 @@ def _way_back(
     seen: set[int] = set()
     while ways:
         way = ways.popleft()
-        reached = int(network.inputs.owner[way[-1][1]])
+        reached = int(network.inputs.member[way[-1][1]])
         if reached == start:
             return way
         if reached not in seen:

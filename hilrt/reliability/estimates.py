@@ -250,9 +250,12 @@ def _accumulated(network: Network, plan: Plan, state: State) -> Floats:
     trial has shown to be damped forgets by half of that; a motion that lasts longer is driven from
     within.
     """
-    owner, inputs = network.inputs.owner, state.inputs
-    n, found = len(network.subsystems), np.zeros(len(network.outputs))
-    takes = Relation.of(owner[network.L.row], network.outputs.owner[network.L.column], (n, n))
+    owner, inputs = network.inputs.member, state.inputs
+    n, found = len(network.members), np.zeros(len(network.outputs))
+    takes = Relation.of(owner[network.L.row], network.outputs.member[network.L.column], (n, n))
+    subsystem = np.zeros(n, np.intp)
+    subsystem[network.outputs.member] = network.outputs.owner
+    subsystem[owner] = network.inputs.owner
     spread = np.maximum(np.maximum(*spreads(inputs)), TINY)
     seconds = np.maximum(inputs["disturbance_seconds"], TINY)
     # Twice: the square of the least spread is 0.
@@ -261,14 +264,14 @@ def _accumulated(network: Network, plan: Plan, state: State) -> Floats:
     np.maximum.at(strongest, owner, np.where(plan.inputs["connected"] != 0, pull, 0.0))
     lagging = np.isin(np.arange(n), owner[plan.inputs["lags"] != 0])
     driven = np.isin(np.arange(n), owner[plan.inputs["drive"] >= 0])
-    driven |= plan.subsystems["physical"] != 0
+    driven |= plan.subsystems["physical"][subsystem] != 0
     remembered = _remembered(state.outputs)
     for loop in takes.loops():
         if not lagging[loop].any():
             continue
-        members = [network.outputs.slices[s] for s in loop]
+        members = [np.flatnonzero(np.isin(network.outputs.member, s)) for s in loop]
         rate, decay = 0.5 * strongest[loop].sum(), 0.0
-        memory = plan.subsystems["memory"][loop]
+        memory = plan.subsystems["memory"][subsystem[loop]]
         if (memory > 0.0).any():  # half of its damping, where another member has as much energy
             decay = 0.5 / memory[memory > 0.0].min()
         lasted = max(remembered[mine].max(initial=0.0) for mine in members)

@@ -71,8 +71,15 @@ async def initialize(connected: Connected) -> InitializedSession:
     calculated = StartValues(network, tables)
     for s in network.initialization_order(calculated.needs):
         _couple(network, calculated, y0, u0, s)
-        samples[s] = await links[s].initialize(0.0, u0[network.inputs.slices[s]])
-        y0[network.outputs.slices[s]] = samples[s].y
+        await _initialize(links[s], network, samples, y0, u0, s)
+    again = [s for s in network.entangled() if not links[s].physical]
+    for _ in network.members if again else ():  # after as many rounds only a loop still moves
+        before = u0.copy()
+        for s in again:
+            _couple(network, calculated, y0, u0, s)
+            await _initialize(links[s], network, samples, y0, u0, s)
+        if np.array_equal(before, u0):
+            break
     _couple(network, calculated, y0, u0)
     if network.loop_members():
         await _close_loop(links, network, calculated, samples, y0, u0)
@@ -80,6 +87,14 @@ async def initialize(connected: Connected) -> InitializedSession:
         channels = network.outputs.slices[calculated.subsystem]
         samples[calculated.subsystem] = Sample(y0[channels])
     return InitializedSession(connected, network, [samples[s] for s in range(len(links))], u0)
+
+
+async def _initialize(
+    link: Link, network: Network, samples: dict[int, Sample], y0: Floats, u0: Floats, s: int
+) -> None:
+    """Have a subsystem initialize with its inputs in `u0`, and take its outputs."""
+    samples[s] = await link.initialize(0.0, u0[network.inputs.slices[s]])
+    y0[network.outputs.slices[s]] = samples[s].y
 
 
 async def _close_loop(
@@ -103,8 +118,7 @@ async def _close_loop(
     async def evaluate(u: Floats) -> Floats:
         u0[unknown] = u
         for s in members:
-            samples[s] = await links[s].initialize(0.0, u0[network.inputs.slices[s]])
-            y0[network.outputs.slices[s]] = samples[s].y
+            await _initialize(links[s], network, samples, y0, u0, s)
         coupled = u0.copy()
         _couple(network, calculated, y0, coupled)
         return coupled[unknown]

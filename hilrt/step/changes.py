@@ -32,16 +32,15 @@ _PARAMETER: Final = _FIRST_OF_FAULTS + len(FAULT_SETTINGS)
 
 
 class OwnParameter(NamedTuple):
-    """A parameter that may change, with the number and the name of its subsystem."""
+    """A parameter that may change, with the number and the name of its subsystem.
+
+    `name` is ``subsystem.parameter``, or ``member.parameter`` of a group.
+    """
 
     s: int
     subsystem: str
     parameter: Parameter
-
-    @property
-    def name(self) -> str:
-        """``subsystem.parameter``."""
-        return f"{self.subsystem}.{self.parameter.name}"
+    name: str
 
 
 class Changes:
@@ -190,7 +189,9 @@ def own_parameters(
     there = {
         own.name: own
         for s, (subsystem, parameters) in enumerate(zip(network.subsystems, known, strict=False))
-        for own in (OwnParameter(s, subsystem, parameter) for parameter in parameters)
+        for parameter in parameters
+        for name in (tables.joined(subsystem, parameter.name),)
+        for own in (OwnParameter(s, subsystem, parameter, name),)
     }
     found, problems = [], []
     for key, bounds in tables.monitor.adjust.items():

@@ -16,7 +16,7 @@ ROUNDING_SHARE = 1e-6
 def fill_ranges(plan: Plan, network: Network, tables: Session) -> None:
     """Range and policy of every output, and `realised_by` of every input."""
     for name, (part, port) in network.outputs.ports.items():
-        subsystem, _, output = name.partition(".")
+        subsystem, output = tables.split(name)
         bench = bool(plan.subsystems["physical"][plan.outputs["subsystem"][part.start]])
         policy = tables.subsystems[subsystem].range_policy(output, measured=bench)
         slack = (
@@ -27,7 +27,7 @@ def fill_ranges(plan: Plan, network: Network, tables: Session) -> None:
         plan.outputs["range_policy"][part] = RANGE_POLICIES.index(policy)
     plan.inputs["realised_by"] = -1
     for name, (part, _) in network.inputs.ports.items():
-        subsystem, _, key = name.partition(".")
+        subsystem, key = tables.split(name)
         # Only tables of benches have the key.
         realised = getattr(tables.subsystems[subsystem].inputs.get(key), "realised", None)
         if realised is not None:

@@ -179,7 +179,7 @@ def _drives(
     counts = Counter(of_input)
     first = 0
     for row, i in zip(found, driven, strict=True):
-        subsystem, _, port = network.inputs.names[i].partition(".")
+        subsystem, port = tables.split(network.inputs.names[i])
         options = tables.subsystems[subsystem].inputs.get(port.partition("[")[0])
         row.input = i
         row.start = 0.0 if network.connected[i] else network.u_start[i]

@@ -106,10 +106,11 @@ def build_bonds(
         first.append(len(columns["bond"]))
         e_owner, f_owner = outputs.owner[effort.start], outputs.owner[flow.start]
         bond_every.append(int(max(every[e_owner], every[f_owner])))
+        e_member, f_member = outputs.member[effort.start], outputs.member[flow.start]
         start = len(columns["bond"])
         for e, f in zip(span(effort), span(flow), strict=True):
-            e_in = _partner(L, inputs, e, f_owner, f"{where} effort = {table.efforts[0]!r}")
-            f_in = _partner(L, inputs, f, e_owner, f"{where} flow = {table.flow!r}")
+            e_in = _partner(L, inputs, e, f_member, f"{where} effort = {table.efforts[0]!r}")
+            f_in = _partner(L, inputs, f, e_member, f"{where} flow = {table.flow!r}")
             values = (e, f, e_in, f_in, L.value(e_in, e), L.value(f_in, f), watt, b)
             for key, value in zip(columns, values, strict=True):
                 columns[key].append(value)
@@ -155,17 +156,17 @@ def _summand(
     flow, _ = outputs.find(table.flow, where)
     if (port.size, port.unit) != (lead_port.size, lead_port.unit):
         raise ConfigError(f"{where}: needs the size and the unit of {like}")
-    owner, f_owner = outputs.owner[part.start], outputs.owner[flow.start]
-    if every[owner] != every[outputs.owner[lead.start]]:
+    member, f_member = outputs.member[part.start], outputs.member[flow.start]
+    if every[outputs.owner[part.start]] != every[outputs.owner[lead.start]]:
         raise ConfigError(f"{where}: needs the same `every` as {like}")
     for e, e0, f in zip(span(part), span(lead), span(flow), strict=True):
-        if _partner(L, inputs, e, f_owner, where) != _partner(L, inputs, e0, f_owner, where):
+        if _partner(L, inputs, e, f_member, where) != _partner(L, inputs, e0, f_member, where):
             raise ConfigError(f"{where}: is not connected to the same input as {like}")
         ways = [
             (L.value(to, f), connections.order_of(f, to))
             for to in (
-                _partner(L, inputs, f, owner, f"{where} flow = {table.flow!r}"),
-                _partner(L, inputs, f, outputs.owner[e0], f"{where} flow = {table.flow!r}"),
+                _partner(L, inputs, f, member, f"{where} flow = {table.flow!r}"),
+                _partner(L, inputs, f, outputs.member[e0], f"{where} flow = {table.flow!r}"),
             )
         ]
         if ways[0] != ways[1]:
@@ -194,10 +195,10 @@ def _others(
     return Relation(found.shape, found.row[keep], found.column[keep], found.weight[keep])
 
 
-def _partner(L: Relation, inputs: Side, output: int, subsystem: np.intp, where: str) -> int:
+def _partner(L: Relation, inputs: Side, output: int, member: np.intp, where: str) -> int:
     """The input of the bond's other subsystem that this output is connected to."""
     targets = L.transposed.neighbours(output)
-    candidates = targets[inputs.owner[targets] == subsystem]
+    candidates = targets[inputs.member[targets] == member]
     if len(candidates) != 1:
         raise ConfigError(
             f"{where}: is connected to {len(candidates)} inputs of the bond's other subsystem; "

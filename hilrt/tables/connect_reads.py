@@ -22,7 +22,9 @@ def connect_reads(ports: Mapping[str, Ports], tables: Session) -> tuple[dict[str
     """
     found = dict(ports)
     connections = list(tables.connections)
-    sources = {f"{name}.{port.name}": port for name, p in ports.items() for port in p.outputs}
+    sources = {
+        tables.joined(name, port.name): port for name, p in ports.items() for port in p.outputs
+    }
     for name, known in ports.items():
         if not tables.subsystems[name].is_sequence:
             continue

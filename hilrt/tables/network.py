@@ -38,9 +38,14 @@ OPERATED: Final = "inputs."
 
 @dataclass(frozen=True)
 class Network:
-    """The session's topology. `every` (n,): base steps between communication points."""
+    """The session's topology. `every` (n,): base steps between communication points.
+
+    `members` are the subsystems with the members of groups in the groups' places: who is connected
+    with whom is asked of them, when samples come and steps are made of the subsystems.
+    """
 
     subsystems: list[str]
+    members: list[str]
     every: Ints
     outputs: Side
     inputs: Side
@@ -65,7 +70,11 @@ class Network:
         their ports' start values and are iterated from there (`hilrt.session.assembly`).
         """
         through, of = self._through(), self.outputs.owner
-        follows = zip(of[through.row].tolist(), of[through.column].tolist(), strict=True)
+        members = self.outputs.member
+        inside = of[through.row] == of[through.column]  # a group's members follow one another
+        inside &= members[through.row] != members[through.column]
+        rows, columns = of[through.row[~inside]], of[through.column[~inside]]
+        follows = zip(rows.tolist(), columns.tolist(), strict=True)
         needs: dict[int, set[int]] = {s: set() for s in range(len(self.subsystems))}
         for a, b in (*follows, *needed):
             needs[a].add(b)
@@ -77,6 +86,17 @@ class Network:
             sorter.done(*ready)
         return order + sorted(needs.keys() - set(order))
 
+    def entangled(self) -> list[int]:
+        """Subsystems that follow one another although their outputs may be in no loop.
+
+        That is so where members of a group follow one another: no order is right for the group.
+        """
+        through, of, n = self._through(), self.outputs.owner, len(self.subsystems)
+        loops = Relation.of(of[through.row], of[through.column], (n, n)).loops()
+        _, first = np.unique(self.outputs.member, return_index=True)
+        is_group = np.bincount(of[first], minlength=n) > 1
+        return sorted(s for loop in loops for s in loop if is_group[loop].any())
+
     def loop_members(self) -> list[int]:
         """Subsystems with outputs that depend on themselves without a state between."""
         outputs = [output for loop in self._through().loops() for output in loop]
@@ -84,22 +104,25 @@ class Network:
 
     @cached_property
     def fed(self) -> Relation:
-        """Inputs that a subsystem gives to another one, shape (nu, n subsystems)."""
+        """Inputs that a subsystem gives to another one, shape (nu, n subsystems).
+
+        Members of a group give to one another, too.
+        """
         giver = self.outputs.owner[self.L.column]
-        other = giver != self.inputs.owner[self.L.row]
+        other = self.outputs.member[self.L.column] != self.inputs.member[self.L.row]
         shape = (len(self.inputs), len(self.subsystems))
         return Relation.of(self.L.row[other], giver[other], shape)
 
     @cached_property
     def givers(self) -> Relation:
-        """Subsystems that each takes something from by any connection, shape (n, n)."""
-        takes, n = self.inputs.owner[self.connections.targets()], len(self.subsystems)
-        return Relation.of(takes, self.outputs.owner[self.connections.source], (n, n))
+        """Members that each takes something from by any connection, shape (n, n)."""
+        takes, n = self.inputs.member[self.connections.targets()], len(self.members)
+        return Relation.of(takes, self.outputs.member[self.connections.source], (n, n))
 
     @cached_property
     def bonds_between(self) -> Counter[tuple[int, int]]:
-        """Number of bonds between two subsystems, the smaller number first."""
-        of, bonds = self.outputs.owner, self.bonds
+        """Number of bonds between two members, the smaller number first."""
+        of, bonds = self.outputs.member, self.bonds
         ends = np.sort((of[bonds.effort], of[bonds.flow]), axis=0).T.tolist()
         pairs = {(b, a, z) for b, (a, z) in zip(bonds.of_element.tolist(), ends, strict=True)}
         return Counter((a, z) for _, a, z in pairs)
@@ -128,9 +151,9 @@ class Coupled(NamedTuple):
 
 def coupled_ports(tables: Session, subsystem: str) -> Coupled:
     """Those of a subsystem, as the session file has them."""
-    targets = (c.target.partition(".") for c in tables.connections)
-    sources = (c.source.partition(".") for c in tables.connections)
-    inputs, outputs = ({p for s, _, p in ends if s == subsystem} for ends in (targets, sources))
+    targets = (tables.split(c.target) for c in tables.connections)
+    sources = (tables.split(c.source) for c in tables.connections)
+    inputs, outputs = ({p for s, p in ends if s == subsystem} for ends in (targets, sources))
     return Coupled(inputs, outputs)
 
 
@@ -151,9 +174,9 @@ def build_network(ports: Mapping[str, Ports], tables: Session) -> Network:
     """
     ports, tables = connect_reads(ports, tables)
     subsystems = list(ports)
-    outputs = _side(subsystems, {name: p.outputs for name, p in ports.items()})
+    outputs = _side(tables, {name: p.outputs for name, p in ports.items()})
     inputs = _side(
-        subsystems,
+        tables,
         {
             name: _narrowed(name, p.inputs, tables.subsystems[name].inputs)
             for name, p in ports.items()
@@ -167,6 +190,7 @@ def build_network(ports: Mapping[str, Ports], tables: Session) -> Network:
     connected[connections.targets()[connections.driven < 0]] = True
     return Network(
         subsystems=subsystems,
+        members=members_of(subsystems, tables),
         every=every,
         outputs=outputs,
         inputs=inputs,
@@ -180,7 +204,7 @@ def build_network(ports: Mapping[str, Ports], tables: Session) -> Network:
         max_rate=np.array([p.max_rate for p in flat], dtype=np.float64),
         max_jerk=np.array([p.max_jerk for p in flat], dtype=np.float64),
         connected=connected,
-        feedthrough=_feedthrough(outputs, inputs),
+        feedthrough=_feedthrough(tables, outputs, inputs),
     )
 
 
@@ -226,22 +250,32 @@ def narrow(port: Port, options: InputOptions | None) -> Port:
     )
 
 
-def _side(subsystems: list[str], ports: Mapping[str, tuple[Port, ...]]) -> Side:
+def _side(tables: Session, ports: Mapping[str, tuple[Port, ...]]) -> Side:
     names: list[str] = []
     unit_of: list[str] = []
     owner: list[int] = []
+    member: list[int] = []
     slices: list[slice] = []
     by_name: dict[str, tuple[slice, Port]] = {}
-    for s, subsystem in enumerate(subsystems):
+    number = {name: i for i, name in enumerate(members_of(ports, tables))}
+    for s, (subsystem, own) in enumerate(ports.items()):
         start = len(names)
-        for port in ports[subsystem]:
-            channels = [f"{subsystem}.{channel}" for channel in port.channels()]
-            by_name[f"{subsystem}.{port.name}"] = (slice(len(names), len(names) + port.size), port)
-            names += channels
+        for port in own:
+            name = tables.joined(subsystem, port.name)
+            by_name[name] = (slice(len(names), len(names) + port.size), port)
+            names += [tables.joined(subsystem, channel) for channel in port.channels()]
             unit_of += [port.unit] * port.size
             owner += [s] * port.size
+            member += [number[name.partition(".")[0]]] * port.size
         slices.append(slice(start, len(names)))
-    return Side(names, unit_of, np.array(owner, dtype=np.intp), slices, by_name)
+    owners, members = (np.array(values, dtype=np.intp) for values in (owner, member))
+    return Side(names, unit_of, owners, members, slices, by_name)
+
+
+def members_of(subsystems: Iterable[str], tables: Session) -> list[str]:
+    """The subsystems, with the members of groups in the groups' places."""
+    options = tables.subsystems
+    return [member for name in subsystems for member in options[name].member_names or (name,)]
 
 
 class ScalarConnection(NamedTuple):
@@ -327,20 +361,20 @@ def _inputs_with_others(tables: Session) -> set[str]:
 
 def _companion(tables: Session, outputs: Side, connection: Connection) -> int:
     """Output that says whether the source, a port of a sequence, drives now; -1 for others."""
-    subsystem = connection.source.partition(".")[0]
+    subsystem, _ = tables.split(connection.source)
     name = f"{connection.source}.driven"
     if not tables.subsystems[subsystem].is_sequence or name not in outputs.ports:
         return -1
     return int(outputs.ports[name][0].start)
 
 
-def _feedthrough(outputs: Side, inputs: Side) -> Relation:
+def _feedthrough(tables: Session, outputs: Side, inputs: Side) -> Relation:
     rows, columns = list[int](), list[int]()
     for name, (part, port) in outputs.ports.items():
-        subsystem = name.partition(".")[0]  # the port's own name may have dots
+        subsystem, _ = tables.split(name)
         for dependency in port.feedthrough:
             where = f"output {name!r} feedthrough = {dependency!r}"
-            on, _ = inputs.find(f"{subsystem}.{dependency}", where)
+            on, _ = inputs.find(tables.joined(subsystem, dependency), where)
             for output in span(part):
                 rows += [output] * (on.stop - on.start)
                 columns += span(on)

@@ -26,6 +26,8 @@ class Side:
     names, units : list of str, length n
     owner : ndarray of int, shape (n,)
         Index of the subsystem that each channel belongs to.
+    member : ndarray of int, shape (n,)
+        The same, with the members of a group counted one by one.
     slices : list of slice, one per subsystem
     ports : dict
         ``subsystem.port`` to the slice of its channels and the port.
@@ -34,6 +36,7 @@ class Side:
     names: list[str]
     units: list[str]
     owner: Ints
+    member: Ints
     slices: list[slice]
     ports: dict[str, tuple[slice, Port]]
 
