@@ -84,7 +84,7 @@ class GroupAssembler:
     Parameters
     ----------
     wanted : callable, optional
-        Whether a group is of interest, by the `ParameterGroup.can_id` that it would have; default: all are.
+        Whether a group is of interest, by the `can_id` that it would have; default: all are.
 
     Attributes
     ----------

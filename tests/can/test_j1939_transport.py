@@ -18,8 +18,8 @@ from hilrt.can.frame import EXTENDED, Frame
 from hilrt.can.j1939_transport import (
     BROADCAST_NS,
     CONNECTION_NS,
-    Group,
     GroupAssembler,
+    ParameterGroup,
     transfer_time,
 )
 from hilrt.can.protection import MessageOptions
@@ -62,7 +62,9 @@ def broadcast(body: bytes, group: int, source: int = A) -> list[Frame]:
     return [begin, *(packet(source, 0xFF, k, body) for k in range(1, n + 1))]
 
 
-def heard(assembler: GroupAssembler, frames: list[Frame], step_ns: int = 50 * MS) -> list[Group]:
+def heard(
+    assembler: GroupAssembler, frames: list[Frame], step_ns: int = 50 * MS
+) -> list[ParameterGroup]:
     groups = [assembler.take(f.can_id, f.data, i * step_ns) for i, f in enumerate(frames)]
     return [group for group in groups if group is not None]
 
@@ -75,7 +77,7 @@ def test_connection_without_errors() -> None:
         cts(2, 3, group), packet(A, B, 3, body), packet(A, B, 4, body), acknowledged(23, group),
     ]  # fmt: skip
     assembler = GroupAssembler()
-    assert heard(assembler, frames) == [Group(EXTENDED | 0x1CFEEB80, body, 0, 6 * 50 * MS)]
+    assert heard(assembler, frames) == [ParameterGroup(EXTENDED | 0x1CFEEB80, body, 0, 6 * 50 * MS)]
     assert (assembler.complete, assembler.incomplete, assembler.strays) == (1, 0, 0)
 
 
@@ -97,7 +99,7 @@ def test_broadcast() -> None:
     """Figure C3: 17 bytes of group 65260."""
     body = bytes(range(17))
     (found,) = heard(GroupAssembler(), broadcast(body, 65260))
-    assert found == Group(EXTENDED | 0x1CFEEC80, body, 0, 3 * 50 * MS)
+    assert found == ParameterGroup(EXTENDED | 0x1CFEEC80, body, 0, 3 * 50 * MS)
 
 
 def test_a_group_to_one_node_bears_its_address() -> None:
