@@ -1,8 +1,10 @@
 """Sweeps: right numbers, each case once whatever dies, and no bench."""
 
 import json
+import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -242,3 +244,27 @@ def test_a_folder_has_cases_of_one_session(tmp_path):
     )  # fmt: skip
     with pytest.raises(ConfigError, match="has a sweep of another session"):
         hilrt.sweep(tmp_path / "s.toml", {"subsystems.one.params.number": [1]}, out=tmp_path)
+
+
+def test_the_page_s_loop_pool_and_dask_print_the_same():
+    page = (ROOT / "docs" / "studies.md").read_text("utf-8")
+    examples = {
+        block.split("\n", 1)[0].removeprefix("# "): block
+        for block in re.findall(r"```python\n(# .*?)```", page, re.DOTALL)
+    }
+    assert list(examples) == ["a loop", "a pool", "Dask"]
+    printed = []
+    for number, block in enumerate(examples.values()):
+        with tempfile.TemporaryDirectory() as folder:
+            script = Path(folder) / f"example_{number}.py"
+            script.write_text(block, "utf-8")
+            done = subprocess.run(
+                [sys.executable, str(script)], cwd=ROOT, capture_output=True, text=True, timeout=280
+            )
+        assert done.returncode == 0, done.stderr
+        printed.append(done.stdout)
+    assert printed[0] == printed[1] == printed[2]
+    rows = [line.split() for line in printed[0].splitlines()]
+    assert [float(row[0]) for row in rows] == [0.0, 0.25, 0.5]
+    energies = [float(row[2]) for row in rows]  # uncorrected, the coupling makes energy
+    assert energies[0] > energies[1] > abs(energies[2])

@@ -21,12 +21,30 @@ STIFFNESS = {
 }
 
 
-def energy_error(settings):
+def energy_error(settings, system=STIFFNESS, springs=(100.0, 100.0, 100.0), m2=1.0):
     """True energy of the undamped system at the end, relative to the start: mean of 0.5 s."""
-    log = hilrt.simulate(TWO_MASS, STIFFNESS | settings).log
+    log = hilrt.simulate(TWO_MASS, system | settings).log
     x1, v1, x2, v2 = (log[name] for name in ("mass1.x", "mass1.v", "mass2.x", "mass2.v"))
-    energy = v1**2 + v2**2 + 100.0 * (x1**2 + x2**2 + (x1 - x2) ** 2)
+    k1, kc, k2 = springs
+    energy = v1**2 + m2 * v2**2 + k1 * x1**2 + k2 * x2**2 + kc * (x1 - x2) ** 2
     return float(np.mean(energy[-500:]) / energy[0] - 1.0)
+
+
+def test_a_tuned_mu_keeps_the_energy_of_a_heavy_second_mass(tmp_path):
+    """Ten times the mass: 0.5 turns the energy that is made into one that is lost."""
+    system = {"session.duration": 2.0, "subsystems.mass2.params.m": 10.0}
+    file = hilrt.load_session(TWO_MASS, system)
+    others = {"subsystems.mass1.params.v": [80.0, 100.0], "subsystems.mass2.params.v": [-60.0]}
+    found = tune(file, "energy", (), vary={MU: "0:1"}, validate=others, trials=25, out=tmp_path)
+    assert found.validations == 2
+    fresh = {"subsystems.mass1.params.v": 30.0, "subsystems.mass2.params.v": -90.0}
+    own, tuned, elsewhere = (
+        energy_error(settings, system, (10.0, 100.0, 1000.0), 10.0)
+        for settings in ({}, found.settings, found.settings | fresh)
+    )
+    assert own < -0.01
+    assert abs(tuned) < 0.002
+    assert abs(elsewhere) < 0.005
 
 
 def test_a_tuned_mu_keeps_the_energy_also_from_other_initial_values(tmp_path):
