@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 
 import numpy as np
 
-from hilrt import InputPolynomial, Port, Sample, Solver
+from hilrt import Group, InputPolynomial, Port, Sample, Solver
 from hilrt.solver import Floats
 
 
@@ -43,6 +44,36 @@ class Link(Solver):
 
     def restore_state(self, state: tuple[float, float]) -> None:
         self.x, self.v = state
+
+
+class Links(Group):
+    """The masses of a chain, all in one call."""
+
+    def __init__(self, members: Mapping[str, Link]) -> None:
+        super().__init__(members)
+        rows = [(one.m, one.k, one.d, one.x, one.v) for one in members.values()]
+        self.m, self.k, self.d, self.x, self.v = np.array(rows).T
+
+    def _outputs(self, u: Floats) -> Floats:
+        return self.k * (self.x - u[:, 1]) + self.d * (self.v - u[:, 2])
+
+    def _sample(self, u: Floats) -> Sample:
+        return Sample(np.stack([self._outputs(u), self.x, self.v], axis=1).ravel())
+
+    def initialize(self, t0: float, u0: Floats) -> Sample:
+        return self._sample(u0.reshape(-1, 3))
+
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+        now = u(t).reshape(-1, 3)
+        self.v = self.v + h * (now[:, 0] - self._outputs(now)) / self.m
+        self.x = self.x + h * self.v
+        return self._sample(u(t + h).reshape(-1, 3))
+
+    def save_state(self) -> list[tuple[float, float]]:
+        return list(zip(self.x.tolist(), self.v.tolist(), strict=True))
+
+    def restore_state(self, state: list[tuple[float, float]]) -> None:
+        self.x, self.v = np.array(state).T
 
 
 def parameters(i: int) -> str:

@@ -30,10 +30,9 @@ class InProcessOptions(SubsystemOptions, kw_only=True):
 
 def load(options: InProcessOptions | GroupOptions, folder: Path) -> Solver:
     """Solver of a table; `ConfigError` says what is wrong with it."""
-    folders = model_folders(options.path, folder)
     if isinstance(options, GroupOptions):
-        return options.make(folders)
-    return load_solver(options.model, options.params, folders)
+        return options.make(folder)
+    return load_solver(options.model, options.params, model_folders(options.path, folder))
 
 
 def model_folders(path: str | None, folder: Path) -> list[Path]:

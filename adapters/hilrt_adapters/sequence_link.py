@@ -68,6 +68,7 @@ class CalledSequenceLink(InProcessLink):
     """A sequence in the caller's own process, for `hilrt.simulate`."""
 
     Options: ClassVar[type[SubsystemOptions]] = SequenceOptions
+    GroupOptions = None
     code = _CODE
     stops_in_order = True
 
@@ -104,6 +105,7 @@ class SequenceLink(ZeroMQLink):
     """A sequence in a process that the session starts."""
 
     Options = SequenceOptions
+    GroupOptions = None
     spawns = False
     stops_in_order = True
     called = CalledSequenceLink

@@ -6,14 +6,15 @@ import logging
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
 from hilrt.config.structs import SubsystemOptions
 from hilrt.errors import NoAnswer, ProtocolError
 from hilrt.fmu.command import is_fmu_command, spawned_fmu
-from hilrt.link import FINDINGS, Description, LinearModel, Probes
+from hilrt.hosting.group import GroupOptions
+from hilrt.link import FINDINGS, CodeRun, Command, Description, LinearModel, Probes
 from hilrt.peers.linear_answer import linear_model
 from hilrt.peers.remote_link import RemoteLink
 from hilrt.peers.wire import (
@@ -36,9 +37,20 @@ from hilrt.peers.wire import (
 from hilrt.solver import Floats, Sample
 from hilrt_adapters.fmu_facts import describe_fmu
 
+if TYPE_CHECKING:
+    from hilrt.config.session_file import SessionFile
+
 #: Share of the time it has for its answer that a solver may take to be probed.
 TRIAL = 0.5
 log = logging.getLogger("hilrt.peers.hub")
+
+
+#: Code that runs to describe a group.
+GROUP_CODE = CodeRun(
+    "model",
+    "imports its module and calls its constructor",
+    "its parameters and ports, and what depends on them",
+)
 
 
 class ZeroMQOptions(SubsystemOptions):
@@ -49,6 +61,7 @@ class ZeroMQLink(RemoteLink, Probes):
     """A stepped solver; at most one advance is outstanding."""
 
     Options: ClassVar[type[SubsystemOptions]] = ZeroMQOptions
+    GroupOptions: ClassVar[type[SubsystemOptions] | None] = GroupOptions
     role = "solver"
     spawns = True
 
@@ -61,12 +74,29 @@ class ZeroMQLink(RemoteLink, Probes):
     def describe(
         cls, name: str, options: SubsystemOptions, folder: Path, run_code: bool = True
     ) -> Description:
-        """Describe an FMU that the session hosts; others tell their ports when they connect."""
+        """Describe what the session hosts, if it knows; others tell their ports on connecting."""
         spawn = options.spawn
+        if isinstance(options, GroupOptions) and spawn is not None:
+            if not run_code:
+                return Description(code=GROUP_CODE)
+            return Description.from_solver(lambda: options.make(folder))
         if spawn is None or not is_fmu_command(spawn):
             return Description()
         found = describe_fmu(lambda: spawned_fmu(spawn, folder), options)
         return replace(found, problems=[f"spawn: {problem}" for problem in found.problems])
+
+    def commands(self, session: SessionFile) -> list[Command]:
+        """See `RemoteLink.commands`; a group's process is told what was set beside the file."""
+        found = super().commands(session)
+        if not isinstance(self.options, GroupOptions):
+            return found
+        changes = [word for item in session.overrides for word in ("--set", item)]
+        return [
+            command._replace(
+                argv=command.argv + changes if "--group" in command.argv else command.argv
+            )
+            for command in found
+        ]
 
     async def jacobian(
         self, source: str, t: float, h: float, order: int, u: Floats
@@ -99,7 +129,8 @@ class ZeroMQLink(RemoteLink, Probes):
         question = Linearise(h=h, u=pack(u), within=TRIAL * timeout, t=t)
         try:
             answer = await self.request(question, Linearised, timeout)
-            return linear_model(answer, self.n_inputs, self.n_outputs)
+            members = max(1, len(self.options.member_names))
+            return linear_model(answer, self.n_inputs, self.n_outputs, members)
         except NoAnswer as error:
             log.warning("subsystem %r is not probed: %s", self.name, error.reason)
         except ProtocolError as error:

@@ -17,15 +17,32 @@ if TYPE_CHECKING:
 
 
 def solver(
-    target: Annotated[str, typer.Argument(help="module:Class of a hilrt.Solver, or MODEL.fmu")],
     connect: Annotated[str, typer.Option(help="address of the master")],
+    target: Annotated[
+        str | None, typer.Argument(help="module:Class of a hilrt.Solver, or MODEL.fmu")
+    ] = None,
     name: Annotated[str, typer.Option(help="subsystem in the session file")] = "solver",
+    group: Annotated[
+        Path | None, typer.Option(help="session file with the group of that name, no target")
+    ] = None,
+    overrides: Overrides = None,
     param: Annotated[list[str] | None, typer.Option(help="k=v, for the class or FMU")] = None,
     option: Annotated[list[str] | None, typer.Option(help="k=v, key of an FMU's table")] = None,
     keys: Annotated[Path | None, typer.Option(help="folder of the keys")] = None,
 ) -> None:
-    """Host a solver or an FMU in this process."""
+    """Host a solver, an FMU or a group of solvers in this process."""
     _use_keys(keys)
+    if (target is None) == (group is None):
+        fail("give either a target, module:Class or MODEL.fmu, or --group SESSION.toml")
+    if group is not None:
+        if param or option:
+            fail("--param and --option are not for groups; change their table with --set")
+        from hilrt.hosting.solver_process import host_group
+
+        raise typer.Exit(host_group(group, connect, name, overrides or []))
+    if overrides:
+        fail("--set is for groups; parameters of a class are given with --param")
+    assert target is not None
     from hilrt.hosting.solver_process import main as solver_main
 
     params, options = _pairs("--param", param), _pairs("--option", option)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -18,7 +18,7 @@ from hilrt.config.from_toml import nearest
 from hilrt.config.structs import InputOptions, SubsystemOptions
 from hilrt.errors import ConfigError, SolverError
 from hilrt.hosting.hosted_solver import HostedSolver
-from hilrt.hosting.load_solver import load_solver
+from hilrt.hosting.load_solver import load_class, load_solver, make_instance
 from hilrt.solver import Floats, InputPolynomial, Parameter, Port, Sample, Solver
 
 
@@ -28,10 +28,14 @@ class GroupOptions(SubsystemOptions, kw_only=True):
     Keys of `inputs` and `out_of_range` are ports of every member, or ``"member.port"`` of one.
     """
 
-    #: Where the group runs: `"inprocess"`, in the master's process.
-    adapter: str = "inprocess"
+    #: Where the group runs: `"inprocess"`, in the master's process, or `"zeromq"`, in a process of
+    #: its own (`hilrt solver --group`).
+    adapter: Literal["inprocess", "zeromq"] = "inprocess"
     #: `"module:Class"`, a subclass of `hilrt.Solver`; one instance for each member.
     model: str
+    #: `"module:Class"`, a subclass of `hilrt.Group` that steps all members in one call
+    #: (docs/groups.md#all-members-in-one-call). Left out: one after another.
+    together: str | None = None
     #: Number of the members, or their names. Each is named in connections, bonds, alarms and
     #: signals as a subsystem is: `"m3.force"`.
     members: Annotated[int, msgspec.Meta(ge=1)] | list[str]
@@ -81,15 +85,24 @@ class GroupOptions(SubsystemOptions, kw_only=True):
         each = {key: values[i] for key, values in self.each.items()}
         return self.params | each | self.own.get(self.member_names[i], {})
 
-    def make(self, folders: Sequence[Path]) -> Group:
-        """Group with new members; `ConfigError` names the member that cannot be made."""
+    def make(self, folder: Path) -> Group:
+        """Group with new members; `ConfigError` names the member that cannot be made.
+
+        `folder` is the session file's.
+        """
+        folders = [folder] if self.path is None else [folder / self.path, folder]
         made = dict[str, Solver]()
         for i, name in enumerate(self.member_names):
             try:
                 made[name] = load_solver(self.model, self.params_of(i), folders)
             except ConfigError as error:
                 raise ConfigError([f"member {name}: {text}" for text in error.problems]) from error
-        return Group(made)
+        if self.together is None:
+            return Group(made)
+        cls = load_class(self.together, folders)
+        if not issubclass(cls, Group):
+            raise ConfigError(f"{self.together} is no group; make it a subclass of hilrt.Group")
+        return make_instance(cls, self.together, {"members": made})
 
     def _of_members(self, table: Mapping[str, Any], merged: Any) -> dict[str, Any]:
         """Entries by ``member.port``; `merged` joins one for all members and one of its own."""
@@ -127,6 +140,11 @@ class Part(NamedTuple):
 
 class Group(Solver):
     """Solvers as one, each stepped by itself.
+
+    A subclass may step all members in one call: it overrides `initialize`, `advance`, `save_state`
+    and `restore_state`. Inputs and outputs are the members' one after another. What `save_state`
+    returns, a list, holds the state of each member as its own class saves it: for estimates and
+    Jacobians the members are probed one by one, from there.
 
     Derivatives, values inside the step and means of the outputs are told where all members tell
     them; of discontinuities the earliest.
@@ -214,6 +232,8 @@ class Group(Solver):
     def jacobians(self, source: str, t: float, h: float, order: int, u: Floats) -> Floats | None:
         """See `HostedSolver.jacobian`; each member is asked by itself, and the others stand."""
         gamma = np.zeros((order + 1, self._n_outputs, self.parts[-1].inputs.stop))
+        if self.can_restore():
+            self.bring_members()
         for part in self.parts:
             try:
                 own = part.hosted.jacobian(source, t, h, order, u[part.inputs])
@@ -223,6 +243,12 @@ class Group(Solver):
                 return None
             gamma[:, part.outputs, part.inputs] = own
         return gamma
+
+    def bring_members(self) -> None:
+        """Bring the members to where the group stands, if it steps them in one call."""
+        if type(self).advance is not Group.advance:
+            for part, own in zip(self.parts, self.save_state(), strict=True):
+                part.hosted.solver.restore_state(own)
 
     def set_parameter(self, name: str, value: float) -> None:
         """See `Solver.set_parameter`."""

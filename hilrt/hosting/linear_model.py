@@ -79,6 +79,8 @@ def find_linear_model(
         If the solver cannot be brought back to its state.
     """
     if isinstance(hosted.solver, Group):
+        if hosted.can_go_back:
+            hosted.solver.bring_members()
         end = time.monotonic() + within
         return _of_group(
             hosted.solver,
@@ -111,6 +113,8 @@ def renew_linear_model(
     would take numbers from a generator that is not saved. Nor is one that tells its matrices.
     """
     if isinstance(hosted.solver, Group):
+        if hosted.can_go_back:
+            hosted.solver.bring_members()
         end = time.monotonic() + within
         return _of_group(
             hosted.solver,

@@ -40,16 +40,21 @@ def load_solver(target: str, params: Mapping[str, Any], folders: Sequence[Path] 
     ConfigError
         If there is no such module, class or parameter, or the class is not a `Solver`.
     """
+    cls = load_class(target, folders)
+    solver = make_instance(cls, target, params)
+    _check_ports(solver, target)
+    return solver
+
+
+def load_class(target: str, folders: Sequence[Path]) -> type[Solver]:
+    """Import the class of a ``"module:Class"``; parameters and errors as for `load_solver`."""
     module_name, colon, class_name = target.partition(":")
     if not (module_name and colon and class_name):
         raise ConfigError(f"{target!r} does not name a solver; write it as module:Class")
     for folder in folders:
         if not folder.is_dir():
             raise ConfigError(f"path: {folder} is not a folder; name the one with the module")
-    cls = _solver_class(import_module(module_name, folders), class_name)
-    solver = make_instance(cls, target, params)
-    _check_ports(solver, target)
-    return solver
+    return _solver_class(import_module(module_name, folders), class_name)
 
 
 def make_instance(cls: type[T], target: str, params: Mapping[str, Any]) -> T:

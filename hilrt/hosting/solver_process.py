@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType, MappingProxyType
 from typing import Any, Literal
@@ -27,6 +27,7 @@ import numpy as np
 
 from hilrt.config.from_toml import parse_params
 from hilrt.errors import ConfigError, HilrtError, ProtocolError, SolverError
+from hilrt.hosting.group import GroupOptions
 from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.hosting.linear_model import (
     can_be_renewed,
@@ -97,6 +98,20 @@ def main(
 
     def make() -> Solver:
         return _load(target, parse_params(params), parse_params(options))
+
+    return run_process(make, connect, name)
+
+
+def host_group(session: Path, connect: str, name: str, overrides: Sequence[str]) -> int:
+    """Host the group `name` of a session file; parameters and exit status as for `main`."""
+
+    def make() -> Solver:
+        from hilrt.config.session_file import load_session  # other solvers do not need it
+
+        options = load_session(session, overrides).tables.subsystems.get(name)
+        if not isinstance(options, GroupOptions):
+            raise ConfigError(f"{session} has no group {name!r}; add [groups.{name}]")
+        return options.make(session.resolve().parent)
 
     return run_process(make, connect, name)
 

@@ -16,7 +16,7 @@ _MATRICES = ("A", "B", "C", "D")
 
 def linear_answer(model: LinearModel | None) -> Linearised:
     """What a solver answers: no matrices where there are none, or a message cannot hold them."""
-    if model is None:
+    if model is None or model.lacking:
         return Linearised()
     A, B, C, D, fineness = (pack(array) for array in model[:5])
     slope = None if model.slope is None else pack(model.slope)
@@ -26,8 +26,10 @@ def linear_answer(model: LinearModel | None) -> Linearised:
     return answer if len(encode(answer)) <= MAX_MESSAGE_BYTES else Linearised()
 
 
-def linear_model(answer: Linearised, n_inputs: int, n_outputs: int) -> LinearModel | None:
-    """What the master makes of it.
+def linear_model(
+    answer: Linearised, n_inputs: int, n_outputs: int, members: int = 1
+) -> LinearModel | None:
+    """What the master makes of it; a group has as many `members`.
 
     Raises
     ------
@@ -38,8 +40,9 @@ def linear_model(answer: Linearised, n_inputs: int, n_outputs: int) -> LinearMod
     if answer.A is None:
         return None
     nx = math.isqrt(len(answer.A) // 8)
-    if nx > LARGEST_STATE:
-        raise ProtocolError(f"Linearised: {nx} states; at most {LARGEST_STATE} are taken")
+    most = LARGEST_STATE * members
+    if nx > most:
+        raise ProtocolError(f"Linearised: {nx} states; at most {most} are taken")
     shapes = {"A": (nx, nx), "B": (nx, n_inputs), "C": (n_outputs, nx), "D": (n_outputs, n_inputs)}
     arrays = {}
     for key in _MATRICES:

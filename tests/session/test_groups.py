@@ -56,6 +56,32 @@ def test_a_chain_as_a_group_has_the_signals_of_one_as_subsystems(simulated, bond
     assert "chain:compute" in other.log
 
 
+def test_members_in_one_call_have_the_same_signals(simulated):
+    text = group(5).replace("[groups.chain]\n", '[groups.chain]\ntogether = "tests.chain:Links"\n')
+    assert_same(simulated(group(5)), simulated(text))
+
+
+def test_what_steps_the_members_together_is_a_group(tmp_path):
+    text = group(2).replace("[groups.chain]\n", '[groups.chain]\ntogether = "tests.chain:Link"\n')
+    (tmp_path / "session.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match="Link is no group"):
+        hilrt.simulate(tmp_path / "session.toml")
+
+
+def test_a_group_in_a_process_has_the_signals_of_one_in_the_masters(simulated, tmp_path):
+    spawn = 'spawn = ["hilrt", "solver", "--group", "session.toml"]'
+    text = group(40, steps=20)
+    remote = text.replace("[groups.chain]\n", f'[groups.chain]\nadapter = "zeromq"\n{spawn}\n')
+    (tmp_path / "session.toml").write_text(remote, encoding="utf-8")
+    file = load_session(tmp_path / "session.toml", {"groups.chain.params.d": 2.0})
+    result = hilrt.run_session(file, options=hilrt.RunOptions(folder=tmp_path / "run"))
+    assert result.fault is None
+    log = hilrt.load_log(tmp_path / "run")
+    here = simulated(text.replace('prefix = "m"', 'prefix = "m"\nparams = { d = 2.0 }')).log
+    for name in ("m0.force", "m20.x", "m39.v", "m39.x:estimated_error"):
+        assert np.array_equal(log[name], here[name], equal_nan=True), name
+
+
 def test_a_group_and_a_subsystem_share_a_chain(simulated):
     """A member's force follows a subsystem's position, and a subsystem's a member's."""
     single = (
