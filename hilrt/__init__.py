@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hilrt.version import VERSION
 
 if TYPE_CHECKING:
+    from hilrt.config.session_builder import SessionBuilder
     from hilrt.config.session_file import load_session
     from hilrt.hosting.group import Group
     from hilrt.record.reader import Log, load_log
@@ -38,6 +39,7 @@ __all__ = [
     "RunResult",
     "Sample",
     "Sequence",
+    "SessionBuilder",
     "Solver",
     "SweepOptions",
     "SweepResult",
@@ -59,6 +61,7 @@ _LAZY = {
     "Group": "hilrt.hosting.group",
     "RunOptions": "hilrt.session.run",
     "Sequence": "hilrt.sequences.sequence",
+    "SessionBuilder": "hilrt.config.session_builder",
     "load_session": "hilrt.config.session_file",
     "load_sweep": "hilrt.studies.sweep_data",
     "run_session": "hilrt.session.session",

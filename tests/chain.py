@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from hilrt import Group, InputPolynomial, Port, Sample, Solver
+from hilrt import Group, InputPolynomial, Port, Sample, SessionBuilder, Solver
+from hilrt.config.session_file import SessionFile
 from hilrt.solver import Floats
 
 
@@ -120,6 +121,27 @@ def chain(n: int, steps: int = 50, bonds: bool = True) -> str:
     for port in ("x_right", "v_right"):
         text.append(f"[subsystems.{names[-1]}.inputs.{port}]\nstart = 0.0\n")
     return "".join(text) + couplings(names, bonds)
+
+
+def built(n: int) -> SessionFile:
+    """`group` with bonds, written in Python."""
+    names = [f"m{i}" for i in range(n)]
+    each = {
+        "m": [1.0 + 0.01 * i for i in range(n)],
+        "x": [0.01 * (i % 7) for i in range(n)],
+        "v": [0.1 * (i % 3) for i in range(n)],
+    }
+    builder = SessionBuilder("chain", duration=0.05, step=1e-3, pace="asap")
+    builder.set("master", extrapolation={"order": 1})
+    still = {"m0.push": {"start": 0.0}}
+    still |= {f"{names[-1]}.{port}": {"start": 0.0} for port in ("x_right", "v_right")}
+    builder.group("chain", "tests.chain:Link", n, prefix="m", each=each, inputs=still)
+    for left, right in itertools.pairwise(names):
+        builder.connect(f"{left}.force", f"{right}.push")
+        builder.connect(f"{right}.x", f"{left}.x_right").connect(f"{right}.v", f"{left}.v_right")
+        bond = (f"spring_{left}", f"{left}.force", f"{right}.v")
+        builder.bond(*bond, method="energy", mu=0.5, cap=1.0)
+    return builder.build()
 
 
 def group(n: int, steps: int = 50, bonds: bool = True) -> str:

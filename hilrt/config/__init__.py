@@ -2,7 +2,7 @@
 
 In reading order: `structs` (keys) with `session_tables` (those of recording, views and stimuli),
 `from_toml` (a table to a struct, all problems at once), `parse_toml` (text to tables),
-`session_file` (the whole file with overrides), `problems` (findings and their lines),
-`read_values` (entries of lists, patterns, commands, tolerances), `schema` (for editors),
-`registry` (adapter names to classes), `units`.
+`session_file` (the whole file with overrides), `session_builder` (sessions in Python),
+`problems` (findings and their lines), `read_values` (entries of lists, patterns, commands,
+tolerances), `schema` (for editors), `registry` (adapter names to classes), `units`.
 """
