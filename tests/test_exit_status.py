@@ -32,6 +32,10 @@ def test_the_graver_one_counts(statuses, counts):
         ("degraded", "degraded", 5),
         ("unreliable", "degraded", 5),
         ("degraded", "unreliable", 0),
+        ("unverified", "degraded", 0),
+        ("unverified", "unverified", 5),
+        ("degraded", "unverified", 5),
+        ("good", "unverified", 0),
         ("unreliable", "unreliable", 5),
         ("unreliable", None, 0),
         ("", "degraded", 0),  # no tick ran: another status says why
@@ -81,4 +85,4 @@ def test_a_wrong_verdict_is_refused_before_anything_starts(monkeypatch, capsys):
     with pytest.raises(SystemExit) as ended:
         cli.app(["run", "any.toml", "--fail-on", "bad"])
     assert ended.value.code == 2
-    assert "--fail-on bad: is not degraded or unreliable" in capsys.readouterr().err
+    assert "--fail-on bad: is not unverified, degraded or unreliable" in capsys.readouterr().err

@@ -77,10 +77,10 @@ print(result.verdict)
 print(*result.summary["reasons"], sep="\n")
 
 # %%
-# The session is *degraded for lack of evidence*: nothing is known of how the FMUs answer to their
-# inputs, so that the interval covers all that is possible. There are two ways to evidence. One is
-# to repeat the session at half and a quarter of its step, and to see how the results change. The
-# force is 2.1 N wrong (RMS), which the comparison with the exact solution below confirms:
+# The session is *degraded*: how the FMUs answer to their inputs is not known, and with answers that
+# are possible its error would be large. There are two ways to evidence. One is to repeat the
+# session at half and a quarter of its step, and to see how the results change. The force is 2.1 N
+# wrong (RMS), which the comparison with the exact solution below confirms:
 
 repeated = run("hilrt", "analyze", "repeat", "quarter_car_fmus.toml")
 print(repeated)

@@ -6,7 +6,8 @@ A verdict says how far the coupling has changed the result: what the exchange at
 extrapolation in between and late samples have added. Here the same system runs with ever longer
 macro steps, and the error that the session estimates is compared with the true one. Two masses
 between springs are linear, so that their exact motion is a matrix exponential; their integrators
-are exact, so that every error is the coupling's. :doc:`/reliability` has the rules, flag by flag.
+are exact, so that every error is the coupling's. A session ends ``good``, ``unverified``,
+``degraded`` or ``unreliable``; :doc:`/reliability` has the rules, flag by flag.
 """
 
 import tempfile

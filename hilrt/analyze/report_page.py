@@ -119,7 +119,9 @@ nav { margin: 0 0 14px; font-size: 14px; } nav a { color: inherit; margin-right:
 .reasons { margin: 0 0 18px; padding-left: 20px; }
 .verdict { display: inline-block; vertical-align: 3px; margin-left: 8px; padding: 1px 12px;
   border-radius: 99px; font-size: 14px; color: #fff; background: #6b7580; }
-.verdict.good { background: #23855c; } .verdict.degraded { background: #b06a12; }
+.verdict.good { background: #23855c; } .verdict.unverified { background: none;
+  color: var(--ink); outline: 2px dashed #8a5cb0; outline-offset: -2px; }
+.verdict.degraded { background: #b06a12; }
 .verdict.unreliable { background: #b93a32; }
 .tables { display: flex; flex-wrap: wrap; gap: 16px; margin: 18px 0; }
 .table, .figure { background: var(--card); border: 1px solid var(--line); border-radius: 8px;

@@ -93,7 +93,8 @@ def run(
     ] = False,
     web: Annotated[bool, typer.Option("--web", help="serve the web page of the session")] = False,
     fail_on: Annotated[
-        str | None, typer.Option(help="verdict with exit status 5: degraded (or worse), unreliable")
+        str | None,
+        typer.Option(help="exit status 5 from this verdict: unverified, degraded, unreliable"),
     ] = None,
     junit: Annotated[Path | None, typer.Option(help="write the results as JUnit XML")] = None,
 ) -> None:
@@ -233,10 +234,10 @@ _name_pages()
 
 
 def _fail_on(text: str | None) -> FailOn | None:
-    for word in (None, "degraded", "unreliable"):
+    for word in (None, "unverified", "degraded", "unreliable"):
         if text == word:
             return word
-    fail(f"--fail-on {text}: is not degraded or unreliable")
+    fail(f"--fail-on {text}: is not unverified, degraded or unreliable")
 
 
 def _pace(text: str) -> str | float:

@@ -428,7 +428,7 @@ class Alarm(Table):
     max_rate: Positive | None = None
     #: [s] How long the value must be outside without a break.
     delay: NonNegative = 0.0
-    #: Raise a flag and an event; also go to the state `DEGRADED` while it lasts; end the session
+    #: Raise a flag and an event; also go to the state `IMPAIRED` while it lasts; end the session
     #: by its stop sequence; end it by the safe profile at once.
     action: Literal["log", "degrade", "stop", "safe"] = "log"
 

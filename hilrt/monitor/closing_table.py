@@ -34,7 +34,7 @@ from hilrt.wording import (
 RESULT_COLOURS = {"passed": "green", "inconclusive": "yellow", "failed": "red"}
 _RESULT_NUMBERS = ("robustness", "± error", "at s")
 #: The colour of each verdict.
-COLOURS = {"good": "green", "degraded": "yellow", "unreliable": "red"}
+COLOURS = {"good": "green", "unverified": "magenta", "degraded": "yellow", "unreliable": "red"}
 #: Signals that are listed with their estimated errors; the worst.
 MOST_ERRORS = 6
 
@@ -65,7 +65,7 @@ def closing_verdict(summary: Mapping[str, Any]) -> Text:
     )
     for reason in summary.get("reasons") or ():
         text.append(f"\n  {reason}")
-    if verdict in ("degraded", "unreliable"):
+    if verdict in ("unverified", "degraded", "unreliable"):
         text.append("\n  docs/reliability.md explains the reasons", style="dim")
     for change in summary.get("advice") or ():
         text.append(f"\n  try: {change['text']}", style="dim")

@@ -210,7 +210,7 @@ def closing_line(status: Status) -> str:
 
 
 def _state(status: Status, silent_s: float) -> tuple[str, str]:
-    styles = {"RUNNING": "green", "DEGRADED": "yellow", "FAULT": "bold red"}
+    styles = {"RUNNING": "green", "IMPAIRED": "yellow", "FAULT": "bold red"}
     style = "bold red" if silent_s > 0.0 else styles.get(status.state.upper(), "cyan")
     return state_word(status, silent_s), style
 

@@ -33,7 +33,7 @@ PLOT_WIDTH = 96
 MAX_TOLD = 5
 FINAL_STATES = {"STOPPED", "FAULT"}
 #: States of the loop, between which a session may go to and fro many times in a second.
-LOOP_STATES = {"RUNNING", "DEGRADED"}
+LOOP_STATES = {"RUNNING", "IMPAIRED"}
 _CLEAR_LINE = "\r\x1b[K"
 
 
@@ -97,7 +97,7 @@ class Screen:
         self._printed_at, self._printed = -math.inf, ""
         self._events: list[str] = []
         self._untold: list[str] = []  # events since the last line
-        self._state, self._stretches, self._reason = "", 0, ""  # degraded since the last line
+        self._state, self._stretches, self._reason = "", 0, ""  # impaired since the last line
         self._line = self._told = ""
 
     def turn(self) -> bool:
@@ -163,7 +163,7 @@ class Screen:
     def _print(self, status: Status) -> None:
         """Print a line every two seconds and at changes of state, events, and the keys' line.
 
-        A session that is degraded now and then does not get a line each time: the next one has
+        A session that is impaired now and then does not get a line each time: the next one has
         their count. Nor do events where the lines are no terminal's: the next one ends with them.
         """
         now, silent_s = self._clock(), self._silent_s
@@ -189,18 +189,18 @@ class Screen:
         self._print_keys()
 
     def _count_stretches(self, status: Status) -> None:
-        if status.state == "DEGRADED" and self._state != "DEGRADED":
+        if status.state == "IMPAIRED" and self._state != "IMPAIRED":
             self._stretches += 1
             self._reason = status.message
         self._state = status.state
 
     def _stretches_in_words(self, status: Status) -> str:
-        """`` | degraded 3 times: …``; nothing for one that lasts, as the line says so itself."""
+        """`` | impaired 3 times: …``; nothing for one that lasts, as the line says so itself."""
         count, self._stretches = self._stretches, 0
-        if count == 0 or (count == 1 and status.state == "DEGRADED"):
+        if count == 0 or (count == 1 and status.state == "IMPAIRED"):
             return ""
         times = "once" if count == 1 else f"{count} times"
-        return f" | degraded {times}: {self._reason}"
+        return f" | impaired {times}: {self._reason}"
 
     def _events_in_words(self, message: str) -> str:
         """`` | 0.4 s  engine: …; 2 more``, the oldest ones, without what the line says already."""
@@ -235,8 +235,8 @@ def added(before: list[str], now: list[str]) -> list[str]:
 
 
 def is_stretch(event: str) -> bool:
-    """Whether an event is the begin or the end of a degraded stretch."""
-    return "RUNNING -> DEGRADED: " in event or "DEGRADED -> RUNNING: " in event
+    """Whether an event is the begin or the end of an impaired stretch."""
+    return "RUNNING -> IMPAIRED: " in event or "IMPAIRED -> RUNNING: " in event
 
 
 def watch(source: StatusSource, show: Callable[[], None], turn: Callable[[], bool]) -> None:

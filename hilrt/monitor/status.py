@@ -54,7 +54,7 @@ MAX_RESULTS = 20
 
 
 #: States in which the session waits for nothing.
-NO_WAIT = ("RUNNING", "DEGRADED", "STOPPED", "FAULT")
+NO_WAIT = ("RUNNING", "IMPAIRED", "STOPPED", "FAULT")
 
 
 class Exchanged(Protocol):
@@ -199,8 +199,8 @@ class StatusPublisher:
         ]
 
     def _cause(self) -> str:
-        """The reason why the session is degraded."""
-        return self._message if self.state == "DEGRADED" else ""
+        """The reason why the session is impaired."""
+        return self._message if self.state == "IMPAIRED" else ""
 
     def _rate(self, steps: int, now_ns: int) -> float:
         """Macro steps per second of wall time since the last look, 1/s; 0 at the first."""

@@ -44,7 +44,7 @@ class AlarmNames:
         return len(self.names)
 
     def degrades(self, name: str) -> bool:
-        """Whether the alarm of that name degrades the session while it is active."""
+        """Whether the alarm of that name impairs the session while it is active."""
         return name in self.names and self.limits["level"][self.names.index(name)] == DEGRADE
 
     @staticmethod

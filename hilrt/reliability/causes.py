@@ -3,6 +3,7 @@
 Consequences decide: what an input, an output or a bond was wrong by. Late samples, missed ticks,
 capped corrections and the shortest step bring these about; they are named beside them, and decide
 nothing. Nor do limits that the signals of the session itself reach: they are part of the system.
+A cause that says what nobody could find out leaves a session `unverified`, never `degraded`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ class Cause(NamedTuple):
     degraded: float  #: share above which the verdict is "degraded"; 0: if it ever was up
     unreliable: float  #: and above which it is "unreliable"; of one second alone: "degraded"
     explains: bool = False  #: no verdict; named beside one from the first share on
+    evidence: str = ""  #: what would give the evidence that is lacking: "unverified" at most
 
 
 #: More than all of a session.
@@ -62,7 +64,10 @@ CAUSES: Final[dict[str, Cause]] = {
         "what the correction takes for the subsystem's answer is not what was probed", 0.0, NEVER
     ),
     "correction_unverified": Cause(
-        "nothing could verify the correction, and it moves much energy", 0.05, NEVER
+        "nothing could verify the correction, and it moves much energy",
+        0.05,
+        NEVER,
+        evidence="a solver that saves and restores its state would let a trial verify it",
     ),
     "out_of_range": Cause("a value outside the range that is declared for it", 0.0, 0.1),
     "correction_harmful": Cause(
@@ -72,6 +77,7 @@ CAUSES: Final[dict[str, Cause]] = {
         "its results would be wrong if its steps were repeated: none is, and none was tried out",
         0.0,
         NEVER,
+        evidence="a reference model would show how it answers",
     ),
     "inputs_ignored": Cause(
         "no output answered to its inputs when they were tried out", 0.0, NEVER

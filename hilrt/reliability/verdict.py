@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from hilrt.reliability.causes import CAUSES, Cause
 from hilrt.reliability.estimates import (
+    GAIN_RANGE,
     GAIN_RANGE_LAG,
     GAIN_RANGE_MANY,
     IRREGULAR,
@@ -35,8 +36,20 @@ BOND_UNRELIABLE = 0.5
 #: Where every estimate is below this share, what was measured beside it is not grave enough for
 #: `unreliable`: of the 24 in 3,000 sessions that it would decide, 18 were within 5 %.
 SMALL_ERROR = 0.04
-WORDS = ("good", "degraded", "unreliable")
-GOOD, DEGRADED, UNRELIABLE = range(3)
+#: Where the estimate is below this share, a range of gains is all that keeps a session from being
+#: good: what was measured is small, and evidence is what is lacking.
+LARGE_ERROR = 0.05
+#: From the best to the worst; `unverified` where all that was found is a lack of evidence.
+WORDS = ("good", "unverified", "degraded", "unreliable")
+GOOD, UNVERIFIED, DEGRADED, UNRELIABLE = range(4)
+#: What would give the evidence that an estimate lacks, by how it was made.
+EVIDENCE = {
+    GAIN_RANGE: "how the subsystems answer is not known: solvers that save and restore their "
+    "state, and a reference_model of a bench, would show it",
+    GAIN_RANGE_LAG: "how the subsystems answer is not known: solvers that save and restore their "
+    "state, and end_inputs of FMUs with feedthrough, would show it",
+    GAIN_RANGE_MANY: 'repeat = "half" would show the error of models that run as fast as possible',
+}
 #: Causes that are measures of what the estimated errors are made of.
 MEASURED = (
     "connection_defect",
@@ -53,7 +66,7 @@ NOT_ACTING = ("correction_shadow", "model_untrusted")
 
 
 class Verdict(NamedTuple):
-    """``good``, ``degraded`` or ``unreliable``, and why."""
+    """``good``, ``unverified``, ``degraded`` or ``unreliable``, and why."""
 
     word: str
     reasons: list[str]
@@ -107,6 +120,8 @@ def verdict(totals: Mapping[str, FlagTotal], course: SessionCourse) -> Verdict:
         if grade == GOOD:
             continue
         said = f"{name}: {cause.text}, {_shares(share, total.worst_second)}"
+        if cause.evidence:
+            grade, said = UNVERIFIED, f"{said}; {cause.evidence}"
         most = _most(name, course)
         if not cause.explains and most != GOOD:
             found.append((min(grade, most), said))
@@ -168,10 +183,11 @@ def _of_the_errors(course: SessionCourse) -> Iterator[tuple[int, str]]:
     """What the estimated errors come to: of the worst signal, and of every bond's energy."""
     if any(error.how == GAIN_RANGE_MANY for error in course.errors.values()):
         many = f"{len(course.errors):,} outputs are coupled, at most {MOST_TRIED} are tried out"
-        yield DEGRADED, f"sensitivities: left out, as {many}; the errors may be far smaller"
+        said = f"sensitivities: left out, as {many}; the errors may be far smaller"
+        yield UNVERIFIED, f"{said}; {EVIDENCE[GAIN_RANGE_MANY]}"
     unknown = [f"{name} ({e.how})" for name, e in course.errors.items() if not e.value >= 0.0]
     if unknown:
-        yield DEGRADED, f"estimated error: not known of {_some(unknown)}"
+        yield UNVERIFIED, f"estimated error: not known of {_some(unknown)}"
     known = [(name, e) for name, e in course.errors.items() if e.value >= 0.0]
     worst = max(known, key=lambda pair: pair[1].relative, default=None)
     if worst is not None:
@@ -179,19 +195,29 @@ def _of_the_errors(course: SessionCourse) -> Iterator[tuple[int, str]]:
         if grade != GOOD:
             yield grade, f"estimated error: {describe(*worst)}, {_share_of(worst[1])}"
     for name, bond in course.bonds.items():
-        grade = (bond.share > BOND_DEGRADED) + (bond.share > BOND_UNRELIABLE)
+        grade = UNRELIABLE if bond.share > BOND_UNRELIABLE else DEGRADED
         if math.isnan(bond.share):
-            yield DEGRADED, f"estimated error: bond {name}: its energy is not known"
-        elif grade != GOOD:
+            yield UNVERIFIED, f"estimated error: bond {name}: its energy is not known"
+        elif bond.share > BOND_DEGRADED:
             said = f"{bond.share:.0%} of the energy that it carried was made at its interface"
             yield grade, f"estimated error: bond {name}: {said}"
 
 
 def _grade_error(error: Estimate) -> int:
-    """`DEGRADED` where the error may be large, `UNRELIABLE` where it is large in all likelihood."""
+    """`DEGRADED` where the error may be large, `UNRELIABLE` where it is large in all likelihood.
+
+    A range of gains is wide because nobody knows the answers. Where its estimate itself is small,
+    nothing was found to be wrong: `UNVERIFIED`.
+    """
     if error.is_large:
         return UNRELIABLE
-    return GOOD if error.is_small else DEGRADED
+    if error.is_small:
+        return GOOD
+    return UNVERIFIED if _lacks_evidence(error) else DEGRADED
+
+
+def _lacks_evidence(error: Estimate) -> bool:
+    return error.how in EVIDENCE and error.value <= LARGE_ERROR * error.spread
 
 
 def describe(name: str, error: Estimate) -> str:
@@ -203,8 +229,9 @@ def _share_of(error: Estimate) -> str:
     share = f"{number(100.0 * error.relative, 2)} % of what it varies by"
     if error.how == OF_MODEL:
         return f"{share}, by a reference model that is unchecked"
-    lag = "; the lag of direct feedthrough is in it as a delay of one step, not tried out"
-    return share + lag if error.how == GAIN_RANGE_LAG else share
+    if error.how == GAIN_RANGE_LAG:
+        share += "; the lag of direct feedthrough is in it as a delay of one step, not tried out"
+    return f"{share}; {EVIDENCE[error.how]}" if _lacks_evidence(error) else share
 
 
 def _some(names: Sequence[str]) -> str:

@@ -81,7 +81,7 @@ def prepare(
         events.publisher,
         judge,
         alarms=events.alarms,
-        on_degraded=events.degraded,
+        on_impaired=events.impaired,
         collect=collect,
     )
     return Prepared(connected, master, feed, judge, events, errors)

@@ -66,10 +66,10 @@ class EventLog:
         if self.on_change is not None:
             self.on_change()
 
-    def degraded(self, degraded: bool, cause: str) -> None:
-        """Change the state when the loop runs degraded, and when it does so no longer."""
-        if degraded:
-            self.go(SessionState.DEGRADED, cause, "warning")
+    def impaired(self, impaired: bool, cause: str) -> None:
+        """Change the state when the loop runs impaired, and when it does so no longer."""
+        if impaired:
+            self.go(SessionState.IMPAIRED, cause, "warning")
         else:
             self.go(SessionState.RUNNING, cause)
 

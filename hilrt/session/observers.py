@@ -26,8 +26,8 @@ from hilrt.monitor.telemetry import ResultStatus
 from hilrt.record.feed import Feed
 from hilrt.record.messages import Level
 from hilrt.reliability.alarms import AlarmHistory
-from hilrt.reliability.degradation import Degradation
 from hilrt.reliability.flags import flag_changes
+from hilrt.reliability.impairment import Impairment
 from hilrt.sequences.bench import STEP
 from hilrt.sequences.prompts import ASK
 from hilrt.session.event_log import EventLog
@@ -91,7 +91,7 @@ class RecordingObserver(Observer):
 
 
 class FlagObserver(Observer):
-    """Logs changes of flags, inputs' sources and faults, and tells when the session is degraded.
+    """Logs changes of flags, inputs' sources and faults, and tells when the session is impaired.
 
     Parameters
     ----------
@@ -99,8 +99,8 @@ class FlagObserver(Observer):
         Of the session.
     alarms : AlarmHistory
         Notified of alarms that come up or clear.
-    on_degraded : callable, optional
-        Told whether the session is degraded from now on, and why.
+    on_impaired : callable, optional
+        Told whether the session is impaired from now on, and why.
     """
 
     name, required = "flags", True
@@ -111,11 +111,11 @@ class FlagObserver(Observer):
         exchange: Exchange,
         feed: Feed,
         alarms: AlarmHistory,
-        on_degraded: Callable[[bool, str], None] | None = None,
+        on_impaired: Callable[[bool, str], None] | None = None,
     ) -> None:
         self._numerics, self._feed, self._alarms = numerics, feed, alarms
-        self._degradation = Degradation(exchange.benches, numerics.alarms)
-        self._degradation.on_change = on_degraded
+        self._impairment = Impairment(exchange.benches, numerics.alarms)
+        self._impairment.on_change = on_impaired
         self._moved = numerics.state.session["moved"]
         self._turned = numerics.state.session["turned"]
         self._outcomes = numerics.changes.outcomes
@@ -136,7 +136,7 @@ class FlagObserver(Observer):
             for level, cause, where, text in self._outcomes:
                 self._feed.event(t_ns, level, cause, where, text)
             self._outcomes.clear()
-        self._degradation.look(t_ns)
+        self._impairment.look(t_ns)
 
     def _report_flags(self, t_ns: int) -> None:
         changes = flag_changes(self._numerics.checks, self._numerics.state, t_ns / 1e9)
@@ -145,7 +145,7 @@ class FlagObserver(Observer):
             text = f"{change.cause} {'raised' if change.raised else 'cleared'}: {change.where}"
             self._feed.event(t_ns, level, change.cause, change.where, text)
         for change in changes:
-            self._degradation.note(change)
+            self._impairment.note(change)
             if change.cause == "alarm":
                 self._alarms.note(change.where, change.t, raised=change.raised)
 
@@ -279,7 +279,7 @@ def make_master(
     judge: Judge | None = None,
     *,
     alarms: AlarmHistory | None = None,
-    on_degraded: Callable[[bool, str], None] | None = None,
+    on_impaired: Callable[[bool, str], None] | None = None,
     collect: Callable[[int], bool] | None = None,
 ) -> Master:
     """Master of a session, with its observers in their order.
@@ -292,7 +292,7 @@ def make_master(
         How time passes; where rows and events, and the live status go.
     judge : Judge, optional
         Of its expectations.
-    alarms, on_degraded : optional
+    alarms, on_impaired : optional
         See `FlagObserver`.
     collect : callable, optional
         See `GarbageObserver`.
@@ -301,7 +301,7 @@ def make_master(
     progress = pace.progress
     observers: list[Observer] = [
         RecordingObserver(numerics, exchange, progress, feed, judge),
-        FlagObserver(numerics, exchange, feed, alarms or AlarmHistory(), on_degraded),
+        FlagObserver(numerics, exchange, feed, alarms or AlarmHistory(), on_impaired),
         StatusObserver(numerics, exchange, progress, feed, publisher),
     ]
     if judge is not None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hilrt.master import Master
 
 #: States in which the master's loop runs.
-LOOPING = (SessionState.RUNNING, SessionState.DEGRADED)
+LOOPING = (SessionState.RUNNING, SessionState.IMPAIRED)
 
 
 class Operator:

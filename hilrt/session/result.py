@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 #: Version of ``summary.json``.
 FORMAT: Final = "hilrt-summary-1"
 #: From the best to the worst.
-VERDICTS: Final = ("good", "degraded", "unreliable")
+VERDICTS: Final = ("good", "unverified", "degraded", "unreliable")
 #: Largest log that a notebook reads to show its result, bytes.
 GLANCE_BYTES: Final = 64 << 20
-FailOn = Literal["degraded", "unreliable"]
+FailOn = Literal["unverified", "degraded", "unreliable"]
 
 
 @dataclass
@@ -78,7 +78,7 @@ class Result:
 
     @property
     def verdict(self) -> str:
-        """``"good"``, ``"degraded"`` or ``"unreliable"``; empty if no tick ran."""
+        """One of `VERDICTS`; empty if no tick ran."""
         return str(self.summary.get("verdict", ""))
 
     @property

@@ -49,7 +49,8 @@ class RunOptions:
     record : bool
         Write a log.
     fail_on : str, optional
-        Exit status 5 where the verdict is ``"degraded"`` or worse, or ``"unreliable"``.
+        Exit status 5 where the verdict is ``"unverified"``, ``"degraded"`` or ``"unreliable"``, or
+        worse.
     """
 
     out: Path | str = Path("runs")

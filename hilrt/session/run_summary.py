@@ -50,7 +50,7 @@ class RunSummary:
                 result.end_with(ExitStatus.INTERNAL)
         if result.summary and losses:
             summary, word = result.summary, result.verdict
-            summary["verdict"] = "degraded" if word == "good" else word
+            summary["verdict"] = "degraded" if word in ("good", "unverified") else word
             summary["reasons"] = [*summary["reasons"], *losses]
 
     def write(self) -> None:

@@ -161,7 +161,7 @@ class SessionReadings:
 
     def _changed(self) -> None:
         """Notify, from the session's thread, that state or arming has changed."""
-        running = self.state in (SessionState.RUNNING, SessionState.DEGRADED)
+        running = self.state in (SessionState.RUNNING, SessionState.IMPAIRED)
         if (running or self.waits_for_arming) and not self._ready.done():
             self._ready.set_result(None)
 

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 PAGE: Final = "sweep.html"
 #: Rows of the tables, and pairs of keys that have a map.
 BEST, LISTED, MAPS = 12, 500, 3
-#: Colours of verdicts: good, degraded, unreliable.
-_OF_VERDICT: Final = dict(zip(VERDICTS, (COLOURS[2], COLOURS[1], COLOURS[7]), strict=True))
+#: Colours and shapes of verdicts, from the best to the worst.
+_OF_VERDICT: Final = dict(zip(VERDICTS, (COLOURS[i] for i in (2, 4, 1, 7)), strict=True))
+_SHAPES: Final = dict(zip(VERDICTS, ("circle", "diamond", "triangle", "square"), strict=True))
 
 
 def write_sweep_page(folder: Path) -> Path:
@@ -119,6 +120,7 @@ def _trade(frame: pd.DataFrame, keys: Sequence[str]) -> Drawing:
                 "error",
                 source=source,
                 size=6,
+                marker=_SHAPES[verdict],
                 color=colour,
                 alpha=0.6,
                 legend_label=verdict,

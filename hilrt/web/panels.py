@@ -26,8 +26,8 @@ from hilrt.monitor.terminal import flag_words
 from hilrt.monitor.viewer import Viewer
 from hilrt.wording import number, reason_text
 
-SHAPES = {"good": "●", "degraded": "▲", "unreliable": "■", "nothing": "✕"}
-LEVELS = ("good", "degraded", "unreliable")
+SHAPES = {"good": "●", "unverified": "◆", "degraded": "▲", "unreliable": "■", "nothing": "✕"}
+LEVELS = ("good", "unverified", "degraded", "unreliable")
 #: Causes of flags that are named, and places of each, and reasons of a verdict; the others are
 #: counted.
 MAX_CAUSES, MAX_PLACES, MAX_REASONS = 3, 2, 3
@@ -57,7 +57,7 @@ class Lamp(NamedTuple):
 
 
 #: States in which there is a verdict.
-WITH_VERDICT = ("RUNNING", "DEGRADED", "STOPPING", "STOPPED")
+WITH_VERDICT = ("RUNNING", "IMPAIRED", "STOPPING", "STOPPED")
 
 
 def lamp(viewer: Viewer) -> Lamp:
@@ -93,14 +93,14 @@ def end_in_words(viewer: Viewer) -> str:
 
 
 def present(viewer: Viewer) -> Lamp | None:
-    """Current faults: flags, and the reason of a degraded session; None: no data."""
+    """Current faults: flags, and the reason of an impaired session; None: no data."""
     status, state = viewer.status, lamp(viewer)
     if status is None or state.word == "NO DATA" or status.state not in WITH_VERDICT:
         return None
     if viewer.ended:
         return Lamp("", "at its end", [causes_in_words(viewer.flags) or "no flags"])
     reasons = [causes_in_words(viewer.flags)] if viewer.flags else []
-    if status.state == "DEGRADED":
+    if status.state == "IMPAIRED":
         reasons.insert(0, status.message)
     return Lamp("degraded", "now", reasons) if reasons else Lamp("good", "now", ["no flags"])
 

@@ -134,7 +134,7 @@ async def test_lateness_is_that_of_the_period(master, publisher):
 
 
 async def test_cause_stays_in_view_while_the_session_is_degraded(master, publisher):
-    publisher.announce("DEGRADED", "engine is late")
+    publisher.announce("IMPAIRED", "engine is late")
     await master.run(100 * MS, EPOCH)
     assert publisher.telemetry.statuses[-1].message == "engine is late"
     publisher.announce("RUNNING", "first tick")

@@ -342,7 +342,7 @@ def test_without_a_terminal_there_is_at_most_a_line_in_two_seconds():
     for k in range(52):  # 10.4 s
         now[0] = 0.2 * k
         events = [*events, f"{now[0]:.1f} s  engine: told {k}"][-5:]
-        state = "DEGRADED" if k % 5 < 2 else "RUNNING"
+        state = "IMPAIRED" if k % 5 < 2 else "RUNNING"
         state, message = ("STOPPED", "finished") if k == 51 else (state, "")
         source.status = msgspec.structs.replace(
             RUNNING, state=state, message=message, events=events
@@ -354,7 +354,7 @@ def test_without_a_terminal_there_is_at_most_a_line_in_two_seconds():
     assert printed == pytest.approx([0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 10.2])
     lines = text.splitlines()
     assert lines[1].endswith(
-        "degraded 2 times:  | 0.2 s  engine: told 1; 0.4 s  engine: told 2; 0.6 s  engine: told 3; "
+        "impaired 2 times:  | 0.2 s  engine: told 1; 0.4 s  engine: told 2; 0.6 s  engine: told 3; "
         "0.8 s  engine: told 4; 1.0 s  engine: told 5; 5 more"
     )
     assert lines[-1].endswith("finished | 10.2 s  engine: told 51")
@@ -367,8 +367,8 @@ def test_degraded_stretches_are_one_line_with_their_count():
     screen = Screen(source, console, source.type, clock=lambda: now[0])
     for k in range(40):  # 10 s, twice in each second
         late = k % 2 == 1
-        state, message = ("DEGRADED", "samples of engine are late") if late else ("RUNNING", "")
-        change = "RUNNING -> DEGRADED" if late else "DEGRADED -> RUNNING"
+        state, message = ("IMPAIRED", "samples of engine are late") if late else ("RUNNING", "")
+        change = "RUNNING -> IMPAIRED" if late else "IMPAIRED -> RUNNING"
         source.status = msgspec.structs.replace(
             RUNNING, state=state, message=message, events=[f"{now[0]:.1f} s  {change}: late"]
         )
@@ -376,7 +376,7 @@ def test_degraded_stretches_are_one_line_with_their_count():
         now[0] += 0.25
     lines = console.file.getvalue().splitlines()
     said = [line.partition("| verdict so far ")[2].partition(" | ")[2] for line in lines]
-    assert said == ["", *["degraded 4 times: samples of engine are late"] * 4]
+    assert said == ["", *["impaired 4 times: samples of engine are late"] * 4]
 
 
 def test_silence_is_shown_while_it_lasts():

@@ -191,7 +191,7 @@ def estimate(value: float, low: float, high: float, how: str = "sensitivities") 
         (estimate(0.2, 0.1, 0.4), "good"),
         (estimate(0.5, 0.3, 0.6), "degraded"),  # it may be more than 5 %
         (estimate(3.0, 1.0, 6.0), "unreliable"),
-        (estimate(np.nan, np.nan, np.nan, "unknown: no step ended"), "degraded"),
+        (estimate(np.nan, np.nan, np.nan, "unknown: no step ended"), "unverified"),
     ],
 )
 def test_a_verdict_follows_the_estimate_and_is_never_good_without_one(
@@ -224,7 +224,7 @@ def test_a_disturbance_that_is_unknown_is_no_small_one() -> None:
 
 
 def test_energy_made_at_a_bond_counts_like_an_error_of_its_signals() -> None:
-    words = ((0.5, "good"), (-1.5, "degraded"), (6.0, "unreliable"), (np.nan, "degraded"))
+    words = ((0.5, "good"), (-1.5, "degraded"), (6.0, "unreliable"), (np.nan, "unverified"))
     for made, word in words:
         found = verdict({}, SessionCourse(10.0, bonds={"shaft": BondError(made, 10.0)}))
         assert found.word == word

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from hilrt.reliability.causes import CAUSES
-from hilrt.reliability.estimates import Estimate
+from hilrt.reliability.estimates import Estimate, make_estimate
 from hilrt.reliability.flags import FlagTotal
 from hilrt.reliability.verdict import SessionCourse, verdict
 
@@ -80,8 +80,34 @@ def test_never_good_however_short_it_was(cause, known):
 def test_an_error_that_is_unknown_is_never_good():
     unknown = Estimate("N", math.nan, math.nan, math.nan, 1.0, "no sample")
     found = verdict(totals(), RUN._replace(errors=SMALL["errors"] | {"b.y": unknown}))
-    assert found.word == "degraded"
+    assert found.word == "unverified"
     assert found.reasons == ["estimated error: not known of b.y (no sample)"]
+
+
+@pytest.mark.parametrize(
+    ("how", "value", "word"),
+    [
+        ("gain range", 0.04, "unverified"),  # its upper end is ten times as much
+        ("gain range", 0.06, "degraded"),  # so much was measured
+        ("gain range, lag of feedthrough as a delay", 1e-6, "unverified"),
+        ("gain range, more outputs than are tried out", 1e-6, "unverified"),
+        ("sensitivities", 0.06, "degraded"),
+        ("sensitivities of the start", 0.04, "degraded"),  # tried out: this was found
+    ],
+)
+def test_what_lacks_is_evidence_where_a_range_of_gains_alone_makes_the_band_wide(how, value, word):
+    found = verdict(totals(), RUN._replace(errors={"a.y": make_estimate("N", value, 1.0, how)}))
+    assert found.word == word
+    assert any(" would show " in reason for reason in found.reasons) == (word == "unverified")
+
+
+def test_a_measurement_is_graver_than_a_lack_of_evidence_and_both_are_told():
+    lacking = {"correction_unverified": 100.0, "steps_final": 1.0}
+    found = verdict(totals(**lacking), RUN)
+    assert found.word == "unverified"
+    assert all(" would " in reason for reason in found.reasons)
+    found = verdict(totals(**lacking, connection_defect=6.0), RUN)
+    assert (found.word, len(found.reasons)) == ("degraded", 3)
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def watched(
 def test_frozen_master_is_no_data(watched: Watched) -> None:
     """Although its relay goes on."""
     run = watched.start()
-    watched.until(watched.state("RUNNING", "DEGRADED"), "the session")
+    watched.until(watched.state("RUNNING", "IMPAIRED"), "the session")
     os.kill(run.pid, signal.SIGSTOP)
     try:
         watched.until(lambda: watched.viewer.silent, "silence")
@@ -145,7 +145,7 @@ def test_frozen_master_is_no_data(watched: Watched) -> None:
 
 def test_stop_is_not_kept_for_the_next_session(watched: Watched) -> None:
     first = watched.start()
-    watched.until(watched.state("RUNNING", "DEGRADED"), "the first session")
+    watched.until(watched.state("RUNNING", "IMPAIRED"), "the first session")
     assert watched.send_stop()
     assert first.wait() == 130
     before = watched.viewer.run

@@ -250,7 +250,7 @@ def test_arm_watch_and_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         page.ask("arm", "arming the benches")
         state = page.part("state", "div")
         run.until_running()
-        page.until_shown("state", "RUNNING|DEGRADED")
+        page.until_shown("state", "RUNNING|IMPAIRED")
         assert page.run("return arguments[0].isConnected", state)  # only its content is another one
         until(lambda: any(len(curve["t"]) > 10 for curve in page.curves()), "curves")
 

@@ -20,6 +20,7 @@ from hilrt.monitor.operator_commands import ALL_BEFORE, MAX_TEXT, Reply
 from hilrt.monitor.stream import Full, Head, SessionGraph, SetPointPort, Signals, binary
 from hilrt.monitor.telemetry import AlarmStatus, PromptStatus
 from hilrt.record.messages import Signal
+from hilrt.session.result import VERDICTS
 from hilrt.web.operator_controls import plain, typed_number
 from hilrt.web.page import FOLDER, Page, first_signals
 from hilrt.web.plots import (
@@ -213,10 +214,10 @@ def test_lines_and_text_stand_out_from_both_pages():
     light, dark = css.split("@media", 1)[0], css.split('[data-theme="dark"]')[1].split("}")[0]
     for sheet in (light, dark):
         colours = dict(re.findall(r"--([\w-]+): (#\w{6})", sheet))
-        for ink in ("ink", "soft", "good", "degraded", "unreliable"):
+        for ink in ("ink", "soft", *VERDICTS):
             for ground in ("card", "page"):
                 assert contrast(colours[ink], colours[ground]) >= 4.5, (ink, ground)
-        for ground in ("good", "degraded", "unreliable", "accent"):
+        for ground in (*VERDICTS, "accent"):
             assert contrast(colours["lamp-ink"], colours[ground]) >= 4.5, ground
 
 

@@ -42,7 +42,8 @@ def changed(**values):
         (RUNNING, [LATE], "good", "GOOD"),
         (changed(verdict="unreliable"), [], "unreliable", "UNRELIABLE"),
         (changed(verdict="degraded"), [], "degraded", "DEGRADED"),
-        (changed(state="DEGRADED", message="samples are late"), [], "good", "GOOD"),
+        (changed(verdict="unverified"), [], "unverified", "UNVERIFIED"),
+        (changed(state="IMPAIRED", message="samples are late"), [], "good", "GOOD"),
         (changed(verdict=""), [], "nothing", "RUNNING"),
         (changed(state="SAFE", message="safe by Ada"), [], "unreliable", "SAFE"),
         (changed(state="FAULT", message="engine is gone"), [LATE], "unreliable", "FAULT"),
@@ -62,7 +63,7 @@ def test_lamp_is_the_verdict_so_far(look, status, flags, kind, word):
         (RUNNING, [LATE], ("degraded", "now", ["sample late (vehicle)"])),
         (changed(verdict="unreliable"), [], ("good", "now", ["no flags"])),
         (
-            changed(state="DEGRADED", message="engine is late"),
+            changed(state="IMPAIRED", message="engine is late"),
             [LATE],
             ("degraded", "now", ["engine is late", "sample late (vehicle)"]),
         ),

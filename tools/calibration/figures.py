@@ -11,7 +11,9 @@ import numpy as np
 from tools.calibration.compare import CLASSES
 
 Line = dict[str, Any]
-WORDS = ("good", "degraded", "unreliable")
+WORDS = ("good", "unverified", "degraded", "unreliable")
+#: Of the words, in tables that have little room.
+LETTERS = ("g", "v", "d", "u")
 
 
 def usable(lines: Iterable[Line]) -> list[Line]:
@@ -20,7 +22,7 @@ def usable(lines: Iterable[Line]) -> list[Line]:
 
 
 def matrix(lines: list[Line]) -> list[list[int]]:
-    """Sessions by class of their true error and by verdict, shape (4, 3)."""
+    """Sessions by class of their true error and by verdict, shape (4, 4)."""
     counts = [[0] * len(WORDS) for _ in CLASSES]
     for line in lines:
         counts[line["truth"]["class"]][WORDS.index(line["said"]["verdict"])] += 1

@@ -11,6 +11,7 @@ from hilrt.wording import OF_MODEL
 from tools.calibration.compare import CLASSES
 from tools.calibration.figures import (
     GOALS,
+    LETTERS,
     WORDS,
     Line,
     coverage,
@@ -125,7 +126,7 @@ def _groups(lines: list[Line]) -> str:
         of = [line for line in lines if line["group"] == group]
         counts = ["/".join(str(n) for n in row) for row in matrix(of)]
         rows.append([group, len(of), *counts, percent(share(GOALS[0], of))])
-    names = [f"{name}: {'/'.join(word[0] for word in WORDS)}" for name in CLASSES]
+    names = [f"{name}: {'/'.join(LETTERS)}" for name in CLASSES]
     return table(["group", "sessions", *names, "of `good`, < 5 %"], rows)
 
 
@@ -136,7 +137,7 @@ def _benches(lines: list[Line]) -> str:
         of = [line for line in lines if bool(line["settings"].get("bench")) == wanted]
         counts = ["/".join(str(n) for n in row) for row in matrix(of)]
         rows.append([name, len(of), *counts, percent(share(GOALS[0], of))])
-    names = [f"{name}: {'/'.join(word[0] for word in WORDS)}" for name in CLASSES]
+    names = [f"{name}: {'/'.join(LETTERS)}" for name in CLASSES]
     return table(["not probed", "sessions", *names, "of `good`, < 5 %"], rows)
 
 

@@ -1,4 +1,4 @@
-"""Whether a session is degraded: a bench gives no usable samples, or an alarm says so."""
+"""Whether a session is impaired: a bench gives no usable samples, or an alarm says so."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable, Collection
 from hilrt.reliability.alarms import AlarmNames
 from hilrt.reliability.flags import FlagChange
 
-#: How long nothing may speak for it before the session is no longer degraded.
+#: How long nothing may speak for it before the session is no longer impaired.
 RECOVER_NS = 1_000_000_000
 
 
-class Degradation:
-    """Follows the flags that degrade a session.
+class Impairment:
+    """Follows the flags that impair a session.
 
     Parameters
     ----------
@@ -23,14 +23,14 @@ class Degradation:
     Attributes
     ----------
     on_change : callable, optional
-        Told whether the session is degraded from now on, and why.
+        Told whether the session is impaired from now on, and why.
     """
 
     def __init__(self, benches: Collection[str], alarms: AlarmNames) -> None:
         self.on_change: Callable[[bool, str], None] | None = None
         self._benches, self._alarms = benches, alarms
         self._reasons: set[str] = set()
-        self._degraded = False
+        self._impaired = False
         self._calm_since = 0
 
     def note(self, change: FlagChange) -> None:
@@ -52,8 +52,8 @@ class Degradation:
         """How it is at session time `t_ns`, ns; once per tick."""
         if self._reasons:
             self._calm_since = t_ns
-        waiting = self._degraded and t_ns - self._calm_since < RECOVER_NS
-        degraded = bool(self._reasons) or waiting
-        if degraded != self._degraded and self.on_change is not None:
-            self._degraded = degraded
-            self.on_change(degraded, "; ".join(sorted(self._reasons)) or "all is back")
+        waiting = self._impaired and t_ns - self._calm_since < RECOVER_NS
+        impaired = bool(self._reasons) or waiting
+        if impaired != self._impaired and self.on_change is not None:
+            self._impaired = impaired
+            self.on_change(impaired, "; ".join(sorted(self._reasons)) or "all is back")
