@@ -207,6 +207,8 @@ def advice_patch(found: SettingsAdvice) -> str:
         lines += [f"processor = {found.processor:.3g}"]
     if np.isfinite(found.missed):
         lines += [f"missed = {found.missed:.3g}"]
+    if np.isfinite(found.first_step):
+        lines += ["", "[variable_step]", f"initial = {found.first_step!r}"]
     return "\n".join(lines) + "\n"
 
 

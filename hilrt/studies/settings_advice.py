@@ -126,6 +126,8 @@ class SettingsAdvice:
     missed : float
         Predicted share of missed ticks, the upper end of its 95 % interval; NaN where the session
         does not run in real time.
+    first_step : float
+        First step with a variable one, s, see `first_step_of`; NaN for a session with a fixed step.
     rejected : list of str
         Every other alternative with the reason.
     notes : list of str
@@ -137,6 +139,7 @@ class SettingsAdvice:
     signal: str = ""
     processor: float = math.nan
     missed: float = math.nan
+    first_step: float = math.nan
     rejected: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -258,7 +261,13 @@ class SettingsSearch:
         if best is None:
             notes.append("nothing that was tried reaches the target; allow a larger error")
             return SettingsAdvice({}, rejected=rejected, notes=notes)
-        return self._advice(best, rejected, notes)
+        advised = self._advice(best, rejected, notes)
+        if self._fixed:
+            step, signal = first_step_of(self.reference, self.wish, self.ladder[-1])
+            bound = f": held for so long, {signal} is wrong by its target" if signal else ""
+            notes.append(f"with a variable step begin with one of {in_ms(step)}{bound}")
+            advised = replace(advised, first_step=step)
+        return advised
 
     def _advice(self, best: Reached, rejected: list[str], notes: list[str]) -> SettingsAdvice:
         step, measured = self.ladder[best.at], best.measured
@@ -275,8 +284,8 @@ class SettingsSearch:
             measured.signal,
             measured.step_s / step,
             missed_share(self.wish, step),
-            rejected,
-            notes,
+            rejected=rejected,
+            notes=notes,
         )
 
     def _from_below(self, step_s: float) -> Iterator[Bound]:
@@ -387,6 +396,23 @@ def stays(known: Mapping[int, TrialError]) -> bool:
     """Whether an error hardly falls with the step: it is not that of the step."""
     found = [known[place].share for place in sorted(known)]
     return len(found) > 2 and min(found) > 1.0 and found[0] > 0.9 * found[2]
+
+
+def first_step_of(reference: IdealRun, wish: Wish, longest: float) -> tuple[float, str]:
+    """First step of a variable one, s, at most `longest`, and the signal that bounds it.
+
+    Before there are two samples every input is held: the step ends where a signal of the ideal run
+    has first moved by its target.
+    """
+    found, by = longest, ""
+    for name, course in reference.courses.items():
+        start, allowed = float(course(course.x[0])), wish.of(name) * reference.scales[name]
+        levels = (start - allowed, start + allowed)
+        roots = np.concatenate([course.solve(level, extrapolate=False) for level in levels])
+        moved = float(np.min(roots[np.isfinite(roots)], initial=math.inf) - course.x[0])
+        if moved < found:
+            found, by = moved, name
+    return max(float(f"{found:.2g}"), 1e-9), by
 
 
 def missed_share(wish: Wish, step: float) -> float:

@@ -64,6 +64,21 @@ def test_an_advised_run_meets_its_target_and_the_predicted_interval(file, target
     assert "order 0" in names or "order 1" in names
 
 
+def test_a_variable_step_begins_where_a_held_input_errs_by_its_target(file):
+    control = {"master.step_control.method": "local", "master.step_control.rtol": 1e-3}
+    found = advise_session(hilrt.load_session(TWO_MASS, {"session.duration": 1.0, **control}), 0.01)
+    start = np.array([0.0, 100.0, 0.0, -100.0])
+    # mass1.force, mass2.x and mass2.v of the exact solution.
+    signals = np.array([[100.0, 0.0, -100.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
+    whole = np.array([signals @ expm(WHOLE * at) @ start for at in np.arange(0.0, 1.0, 1e-3)])
+    moved = np.abs(signals @ (expm(WHOLE * found.first_step) @ start - start))
+    assert np.max(moved / whole.std(axis=0)) == pytest.approx(0.01, rel=0.05)
+    assert tomllib.loads(advice_patch(found))["variable_step"]["initial"] == found.first_step
+    assert found.settings["master.step_control.method"] == "fixed"
+    assert "begin with one of" in found.notes[-1]
+    assert math.isnan(advise_session(file, 0.05).first_step)
+
+
 def test_a_processor_s_budget_forbids_short_steps(file):
     found = advise_session(file, 0.005, budget=1e-6)
     assert found.settings == {}
