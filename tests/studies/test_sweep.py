@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from distributed import LocalCluster
 from typer.testing import CliRunner
 
 import hilrt
@@ -244,6 +245,19 @@ def test_a_folder_has_cases_of_one_session(tmp_path):
     )  # fmt: skip
     with pytest.raises(ConfigError, match="has a sweep of another session"):
         hilrt.sweep(tmp_path / "s.toml", {"subsystems.one.params.number": [1]}, out=tmp_path)
+
+
+def test_a_cluster_that_is_named_gives_the_same_rows(tmp_path):
+    """By the address of its scheduler, with workers that someone else has started."""
+    vary, short = {MU: [0.0, 0.25, 0.5]}, {"session.duration": 0.05}
+    here = SweepOptions(workers=1, progress=False)
+    own = hilrt.sweep(TWO_MASS, vary, short, out=tmp_path / "own", options=here).frame
+    local = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0")
+    with local as cluster:
+        there = SweepOptions(cluster=cluster.scheduler_address, progress=False)
+        named = hilrt.sweep(TWO_MASS, vary, short, out=tmp_path / "named", options=there).frame
+    times = ["wall_s", "case_s", "cost"]
+    pd.testing.assert_frame_equal(named.drop(columns=times), own.drop(columns=times))
 
 
 def test_the_page_s_loop_pool_and_dask_print_the_same():
