@@ -530,6 +530,10 @@ class Session(Table, dict=True):
         tables = self.subsystems.items()
         return {member: name for name, options in tables for member in options.member_names}
 
+    @cached_property
+    def _groups(self) -> set[str]:
+        return set(self.group_of.values())
+
     def split(self, port: str) -> tuple[str, str]:
         """Subsystem and its port of ``subsystem.port``; of ``member.port``, group and all of it."""
         first, _, rest = port.partition(".")
@@ -538,4 +542,4 @@ class Session(Table, dict=True):
 
     def joined(self, subsystem: str, port: str) -> str:
         """Name of a subsystem's port in the session: ``subsystem.port``, or ``member.port``."""
-        return port if self.subsystems[subsystem].member_names else f"{subsystem}.{port}"
+        return port if subsystem in self._groups else f"{subsystem}.{port}"

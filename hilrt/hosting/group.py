@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -18,11 +19,11 @@ from hilrt.config.from_toml import nearest
 from hilrt.config.structs import InputOptions, SubsystemOptions
 from hilrt.errors import ConfigError, SolverError
 from hilrt.hosting.hosted_solver import HostedSolver
-from hilrt.hosting.load_solver import load_class, load_solver, make_instance
+from hilrt.hosting.load_solver import load_class, make_instance, make_solver
 from hilrt.solver import Floats, InputPolynomial, Parameter, Port, Sample, Solver
 
 
-class GroupOptions(SubsystemOptions, kw_only=True):
+class GroupOptions(SubsystemOptions, kw_only=True, dict=True):
     """``[groups.NAME]``: many solvers of one class, as one subsystem with their ports.
 
     Keys of `inputs` and `out_of_range` are ports of every member, or ``"member.port"`` of one.
@@ -57,7 +58,7 @@ class GroupOptions(SubsystemOptions, kw_only=True):
         if isinstance(self.out_of_range, dict):
             self.out_of_range = self._of_members(self.out_of_range, lambda _, own: own)
 
-    @property
+    @cached_property
     def member_names(self) -> tuple[str, ...]:
         """See `SubsystemOptions.member_names`."""
         if isinstance(self.members, int):
@@ -92,17 +93,18 @@ class GroupOptions(SubsystemOptions, kw_only=True):
         """
         folders = [folder] if self.path is None else [folder / self.path, folder]
         made = dict[str, Solver]()
+        cls = load_class(self.model, folders)
         for i, name in enumerate(self.member_names):
             try:
-                made[name] = load_solver(self.model, self.params_of(i), folders)
+                made[name] = make_solver(cls, self.model, self.params_of(i))
             except ConfigError as error:
                 raise ConfigError([f"member {name}: {text}" for text in error.problems]) from error
         if self.together is None:
             return Group(made)
-        cls = load_class(self.together, folders)
-        if not issubclass(cls, Group):
+        together = load_class(self.together, folders)
+        if not issubclass(together, Group):
             raise ConfigError(f"{self.together} is no group; make it a subclass of hilrt.Group")
-        return make_instance(cls, self.together, {"members": made})
+        return make_instance(together, self.together, {"members": made})
 
     def _of_members(self, table: Mapping[str, Any], merged: Any) -> dict[str, Any]:
         """Entries by ``member.port``; `merged` joins one for all members and one of its own."""

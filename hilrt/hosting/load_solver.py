@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import logging
 import math
@@ -40,7 +41,11 @@ def load_solver(target: str, params: Mapping[str, Any], folders: Sequence[Path] 
     ConfigError
         If there is no such module, class or parameter, or the class is not a `Solver`.
     """
-    cls = load_class(target, folders)
+    return make_solver(load_class(target, folders), target, params)
+
+
+def make_solver(cls: type[Solver], target: str, params: Mapping[str, Any]) -> Solver:
+    """Make an instance of a solver's class; parameters and errors as for `load_solver`."""
     solver = make_instance(cls, target, params)
     _check_ports(solver, target)
     return solver
@@ -139,7 +144,7 @@ def wrong_params(cls: type, target: str, params: Mapping[str, Any]) -> list[str]
     params : mapping
         Keyword arguments as the session file has them.
     """
-    parameters = inspect.signature(cls).parameters
+    parameters = _parameters(cls)
     known = {
         name: parameter
         for name, parameter in parameters.items()
@@ -161,6 +166,12 @@ def wrong_params(cls: type, target: str, params: Mapping[str, Any]) -> list[str]
     return problems
 
 
+@functools.lru_cache(maxsize=64)  # a group asks for every member
+def _parameters(cls: type) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(cls).parameters
+
+
+@functools.lru_cache(maxsize=64)
 def _hints(cls: Any) -> dict[str, Any]:
     """Annotations of the parameters, as far as they can be evaluated."""
     try:
