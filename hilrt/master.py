@@ -16,9 +16,8 @@ from hilrt.errors import PeerLost
 from hilrt.exchange.exchange import Exchange
 from hilrt.step.numerics import Numerics
 from hilrt.step.observer import Observer, Observers, Turn
-from hilrt.timing.grid import CommunicationPoint
+from hilrt.timing.grid import CommunicationPoint, TickMarks
 from hilrt.timing.pace import Pace
-from hilrt.timing.tick_marks import TickMarks
 
 
 class End(StrEnum):

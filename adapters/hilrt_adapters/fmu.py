@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from hilrt.config.structs import SubsystemOptions
+from hilrt.fmu.command import describe_fmu
 from hilrt.fmu.fmu_options import FmuOptions
 from hilrt.link import Description
-from hilrt_adapters.fmu_facts import describe_fmu
 from hilrt_adapters.inprocess import InProcessLink
 
 if TYPE_CHECKING:

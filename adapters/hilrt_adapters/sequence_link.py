@@ -17,7 +17,7 @@ import msgspec
 from hilrt.config.parse_toml import toml_value
 from hilrt.config.session_file import SessionFile
 from hilrt.config.structs import SubsystemOptions
-from hilrt.hosting.load_sequence import load_sequence
+from hilrt.hosting.load_solver import load_sequence
 from hilrt.link import CodeRun, Command, Description, SessionContext
 from hilrt.peers.wire import Event, Hello, PromptAnswer
 from hilrt.sequences.bench import Setting

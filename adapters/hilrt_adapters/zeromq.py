@@ -12,7 +12,7 @@ import numpy as np
 
 from hilrt.config.structs import SubsystemOptions
 from hilrt.errors import NoAnswer, ProtocolError
-from hilrt.fmu.command import is_fmu_command, spawned_fmu
+from hilrt.fmu.command import describe_fmu, is_fmu_command, spawned_fmu
 from hilrt.hosting.group import GroupOptions
 from hilrt.link import FINDINGS, CodeRun, Command, Description, LinearModel, Probes
 from hilrt.peers.linear_answer import linear_model
@@ -35,7 +35,6 @@ from hilrt.peers.wire import (
     vector,
 )
 from hilrt.solver import Floats, Sample
-from hilrt_adapters.fmu_facts import describe_fmu
 
 if TYPE_CHECKING:
     from hilrt.config.session_file import SessionFile

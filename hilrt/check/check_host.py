@@ -11,8 +11,7 @@ from hilrt.config.structs import MasterTable, Session
 from hilrt.errors import ConfigError
 from hilrt.link import Description
 from hilrt.peers.addresses import is_port, why_not_bound
-from hilrt.peers.key_permissions import refuse_unsafe
-from hilrt.peers.keys import MASTER, is_local, read_key
+from hilrt.peers.keys import MASTER, is_local, read_key, refuse_unsafe
 
 
 def check_host(

@@ -18,8 +18,7 @@ from hilrt.hosting.reference_model import load_reference, runs_reference, wrong_
 from hilrt.link import Description, Link
 from hilrt.sequences.sequence import DRIVEN
 from hilrt.solver import Port, Ports
-from hilrt.tables.connect_reads import connect_reads
-from hilrt.tables.network import coupled_ports
+from hilrt.tables.network import connect_reads, coupled_ports
 
 #: Set-points that a bench should tolerate to miss; with fewer, one late tick ends the session.
 FEW = 3

@@ -86,9 +86,9 @@ def expect(
 ) -> None:
     """Judge expectations on logs; exit status 0 passed, 1 failed, 2 bad input, 4 inconclusive."""
     from hilrt.errors import ConfigError
+    from hilrt.expect.expectation import read_spec
     from hilrt.expect.judge_log import judge_file, log_files
     from hilrt.expect.outcome import exit_status, junit_suite, write_junit
-    from hilrt.expect.spec import read_spec
 
     spec = logs.pop() if len(logs) > 1 and logs[-1].suffix == ".toml" else None
     expectations = None if spec is None else read_spec(spec)

@@ -1,7 +1,7 @@
 """Samples and inputs of all subsystems, as the master handles them.
 
 Read in this order: `exchange` (the cut and the fan-out) with `inbox` and `channel_table`, which are
-compiled; `channel`, `pending_intervals`, `missed_samples`, `reports`, `peer_times`, `waiter`; the
-beginning: `initial_loop`, `jacobians`, `verify_corrections`, `sensitivities`; between two steps:
-`event_points`, `jacobian_renewal`, `recheck_corrections`.
+compiled; `channel`, `reports`, `peer_times`, `waiter`; the beginning: `initial_loop`, `jacobians`,
+`verify_corrections`, `sensitivities`; between two steps: `event_points`, `jacobian_renewal` and the
+rest of `verify_corrections`.
 """

@@ -16,8 +16,7 @@ import numpy as np
 from hilrt.exchange.channel import Channel
 from hilrt.exchange.channel_table import ChannelTable
 from hilrt.exchange.inbox import Inboxes
-from hilrt.exchange.missed_samples import MissedSamples
-from hilrt.exchange.reports import Reports
+from hilrt.exchange.reports import MissedSamples, Reports
 from hilrt.exchange.waiter import Waiter
 from hilrt.link import Carrier, Link
 from hilrt.solver import InputPolynomial, Sample

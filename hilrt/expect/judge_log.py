@@ -16,11 +16,10 @@ from hilrt.config.parse_toml import TomlError, parse_toml
 from hilrt.config.session_file import apply_override
 from hilrt.config.structs import Calculated, LookupEntry
 from hilrt.errors import ConfigError
-from hilrt.expect.expectation import Expectation
+from hilrt.expect.expectation import Expectation, read_tables
 from hilrt.expect.judge import Judge
 from hilrt.expect.log_signals import LogSignals
 from hilrt.expect.outcome import ResultEntry
-from hilrt.expect.spec import read_tables
 from hilrt.files.formats import parse_json
 from hilrt.logs.columns import JoinedTable, tables
 from hilrt.logs.export_csv import wanted_topics

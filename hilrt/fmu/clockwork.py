@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from hilrt.fmu.clocks import FmuClock, Schedule
-from hilrt.fmu.driven_clocks import why_not_driven
+from hilrt.fmu.description import why_not_driven
 from hilrt.fmu.instance import FmuError, Instance
 from hilrt.fmu.values import ValueSubset
 from hilrt.solver import Floats

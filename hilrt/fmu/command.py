@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hilrt.config.from_toml import build, parse_params
+from hilrt.config.structs import SubsystemOptions
 from hilrt.errors import ConfigError
+from hilrt.link import Description
 
 if TYPE_CHECKING:
     from hilrt.fmu.fmu_solver import FmuSolver  # FMPy is an extra
@@ -74,3 +77,19 @@ def load_fmu(
     if built is None:
         raise ConfigError(problems)
     return FmuSolver(built, folder or Path.cwd())
+
+
+def describe_fmu(make: Callable[[], FmuSolver], options: SubsystemOptions) -> Description:
+    """Describe the FMU that `make` opens; its binary is not loaded."""
+    try:
+        solver = make()
+    except ConfigError as error:
+        return Description(problems=error.problems)
+    return replace(
+        Description.from_solver(lambda: solver),
+        remarks=solver.remarks,
+        wrong_starts=solver.wrong_starts(options.inputs),
+        unsupported_variables=solver.unsupported_variables(),
+        missing_on_host=solver.fmu.missing_on_host(),
+        end_time=solver.until,
+    )

@@ -15,8 +15,7 @@ from hilrt.config.structs import InputOptions
 from hilrt.coupling.jacobian import INSTANT_S, LinearSubsystem, probe_jacobian
 from hilrt.errors import SolverError
 from hilrt.fmu.derivatives import along, held_jacobian, linearise, partial
-from hilrt.fmu.description import Fmu, read_fmu
-from hilrt.fmu.driven_clocks import not_driven
+from hilrt.fmu.description import Fmu, not_driven, read_fmu
 from hilrt.fmu.fmu_options import FmuOptions, together_with, wrong_times
 from hilrt.fmu.fmu_ports import select, tunable_parameters, unsupported_variables
 from hilrt.fmu.instance import (

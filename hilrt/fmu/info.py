@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 from hilrt.config import units
 from hilrt.fmu.clocks import FmuClock
-from hilrt.fmu.description import Fmu
-from hilrt.fmu.driven_clocks import why_not_driven
+from hilrt.fmu.description import Fmu, why_not_driven
 from hilrt.fmu.fmu_ports import Selection, select
 from hilrt.fmu.variables import CONTINUOUS, NUMERIC, flows, items_of, size_of
 

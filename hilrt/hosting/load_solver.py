@@ -1,4 +1,4 @@
-"""Import a user's `Solver` class and make an instance; every mistake is named with the remedy."""
+"""Import a user's solver or test sequence and make it; every mistake is named with the remedy."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ import msgspec
 from hilrt.config.from_toml import nearest, wrong_type
 from hilrt.errors import ConfigError
 from hilrt.hosting.import_module import describe, import_module
+from hilrt.sequences import sequence as sequences
+from hilrt.sequences.bench import Setting
 from hilrt.solver import Parameter, Port, Solver
 
 log = logging.getLogger("hilrt.solver")
@@ -222,3 +224,51 @@ def _against_hint(value: Any, hint: Any) -> str:
     except Exception:  # a type that msgspec does not know, or cannot take
         return ""
     return ""
+
+
+def load_sequence(
+    target: str, params: Mapping[str, Any], setting: Setting | None = None
+) -> sequences.SequenceStepper:
+    """Make a sequence, ready to be stepped.
+
+    Parameters
+    ----------
+    target : str
+        ``"tests/tip_in.py:TipIn"``, a file relative to the folder of the `setting`, and a class in
+        it; or ``"module:Class"`` of what is beside it, or installed.
+    params : mapping
+        Keyword arguments of the class.
+    setting : Setting, optional
+
+    Raises
+    ------
+    ConfigError
+        If there is no such file, class or parameter, or the class is no `Sequence`.
+    """
+    setting = setting or Setting(Path.cwd())
+    place, colon, name = target.rpartition(":")
+    if not (place and colon and name):
+        raise ConfigError(f"{target!r} does not name a sequence; write it as FILE.py:Class")
+    classes = sequences_of(place, setting.folder)
+    if name not in classes:
+        raise ConfigError(f"{place} has no sequence {name!r}{nearest(name, classes)}")
+    sequence = make_instance(classes[name], target, params)
+    return sequences.SequenceStepper(sequence, setting)
+
+
+def sequences_of(place: str, folder: Path) -> dict[str, type[sequences.Sequence]]:
+    """Classes of sequences that a file or module defines, in the order of its lines."""
+    if place.endswith(".py"):
+        file = folder / place
+        if not file.is_file():
+            raise ConfigError(f"there is no file {str(file)!r}; check the path")
+        module = import_module(file.stem, [file.parent])
+    else:
+        module = import_module(place, [folder])
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if isinstance(value, type)
+        and issubclass(value, sequences.Sequence)
+        and value.__module__ == module.__name__
+    }

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Final
 
 from hilrt.config.from_toml import parse_params
-from hilrt.hosting.load_sequence import load_sequence
+from hilrt.hosting.load_solver import load_sequence
 from hilrt.hosting.solver_process import run_process
 from hilrt.peers.peer import Peer
 from hilrt.peers.wire import Event, PromptAnswer

@@ -10,19 +10,23 @@ from __future__ import annotations
 
 import contextlib
 import hmac
+import logging
+import os
+import secrets
+import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
 import zmq
 from zmq.backend import zmq_poll
 from zmq.utils import z85
 
 from hilrt.errors import ConfigError
-from hilrt.peers.key_permissions import refuse_unsafe
-from hilrt.peers.keys import MASTER, Socket, read_key
-from hilrt.peers.session_token import SessionToken
+from hilrt.isolation.temporary_folder import PREFIX, TemporaryFolder, remove_abandoned_folders
+from hilrt.peers.addresses import LOOPBACK
+from hilrt.peers.keys import MASTER, Socket, read_key, refuse_unsafe
 
 _ZAP: Final = "inproc://zeromq.zap.01"
 _VERSION: Final = b"1.0"
@@ -174,3 +178,79 @@ class TokenAuthenticator(Authenticator):
         """See `Authenticator.close`; the token's file is removed."""
         super().close()
         self.token.remove()
+
+
+#: Has the token, for processes that a session starts.
+TOKEN_VARIABLE: Final = "HILRT_PEER_TOKEN"
+_TOKEN_FOLDER: Final = "peers"
+_TOKEN_BYTES: Final = 24
+
+log = logging.getLogger("hilrt.peers.hub")
+
+
+class SessionToken:
+    """A new token: it shows on a loopback address that a peer is of the master's account.
+
+    TCP does not tell whose process is at the other end. The token is in the environment of
+    processes that the session starts, and, for those started by hand, in a file that only this
+    account can read, named after the master's address. It ends with the session.
+
+    Attributes
+    ----------
+    text : str
+    """
+
+    def __init__(self) -> None:
+        self.text = secrets.token_hex(_TOKEN_BYTES)
+        self._folder: TemporaryFolder | None = None
+
+    def publish(self, address: str) -> None:
+        """Write it for processes of this account that connect to `address`."""
+        try:
+            self._folder = TemporaryFolder(_TOKEN_FOLDER)
+            path = self._folder.path / _file_name(address)
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                file.write(self.text)
+        except (ConfigError, OSError) as error:
+            log.warning("solvers that are started by hand cannot connect by TCP: %s", error)
+
+    def remove(self) -> None:
+        """Remove the file; may be called twice."""
+        if self._folder is not None:
+            self._folder.remove()
+            self._folder = None
+
+
+class TokenOfPeer(NamedTuple):
+    """What a peer needs: the token and its own name, which the mechanism asks for."""
+
+    name: str
+    text: str
+
+    def use(self, socket: Socket) -> None:
+        """Show the token on the connections that `socket` makes from now on."""
+        socket.plain_username = self.name.encode()
+        socket.plain_password = self.text.encode()
+
+
+def find_token(address: str) -> str | None:
+    """Token of the session at `address`, given to this process or to its account; None: neither."""
+    if given := os.environ.get(TOKEN_VARIABLE):
+        return given
+    name = _file_name(address)
+    remove_abandoned_folders()  # with the token of a session that was killed at this address
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}{_TOKEN_FOLDER}_*"):
+        try:  # it may be removed meanwhile
+            status = folder.lstat()
+            if os.name == "nt" or (status.st_uid == os.geteuid() and not status.st_mode & 0o077):
+                return (folder / name).read_text(encoding="ascii")
+        except (OSError, UnicodeDecodeError):
+            continue
+    return None
+
+
+def _file_name(address: str) -> str:
+    """The address without its transport, as a file's name: ``127.0.0.1_5555``."""
+    host, colon, port = address.partition("://")[2].rpartition(":")
+    host = LOOPBACK if host == "localhost" else host
+    return "".join(c if c.isalnum() or c in ".-" else "_" for c in f"{host}{colon}{port}")

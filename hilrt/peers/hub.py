@@ -23,12 +23,11 @@ from typing import Any, Protocol, TypeVar, cast
 from hilrt.errors import ProtocolError
 from hilrt.peers.authenticator import Authenticator
 from hilrt.peers.master_protocol import HEARTBEAT_S, MasterProtocol
-from hilrt.peers.peer_events import Connection, PeerEvent
+from hilrt.peers.peer_events import STRANGER, Connection, PeerEvent
 from hilrt.peers.remote_peer import RemotePeer
 from hilrt.peers.transport import local
 from hilrt.peers.transport.base import ServerTransport
 from hilrt.peers.transport.zeromq_sockets import Router
-from hilrt.peers.unused_messages import STRANGER
 from hilrt.peers.wire import Event, FromPeer, Message, Role
 from hilrt.solver import Port
 from hilrt.timing.monotonic import monotonic_ns

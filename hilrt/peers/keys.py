@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -19,7 +20,6 @@ import zmq
 from hilrt.errors import ConfigError
 from hilrt.files.text import whole_file
 from hilrt.peers.addresses import is_loopback
-from hilrt.peers.key_permissions import FOLDER_MODE, PUBLIC_MODE, SECRET_MODE, refuse_unsafe
 
 MASTER = "master"
 #: Folder of the keys for processes that a session starts, and for peers on other machines.
@@ -69,9 +69,7 @@ def _write(path: Path, key: bytes, mode: int) -> None:
 
 
 def read_key(path: Path) -> bytes:
-    """Key in a file; `ConfigError` if there is none, or others may read or change what they must
-    not (`hilrt.peers.key_permissions`).
-    """
+    """Key in a file; `ConfigError` if there is none, or if `refuse_unsafe` does."""
     try:
         refuse_unsafe(path)
         key = path.read_text(encoding="ascii").strip()
@@ -116,3 +114,41 @@ def is_local(endpoint: str) -> bool:
     if transport != "tcp":
         return transport in ("ipc", "inproc")
     return is_loopback(address.rpartition(":")[0])  # not so *, an interface, a host's name
+
+
+#: Modes that `hilrt keys` makes, whatever the umask is.
+FOLDER_MODE, SECRET_MODE, PUBLIC_MODE = 0o700, 0o600, 0o644
+_OTHERS, _OTHERS_WRITE = 0o077, 0o022
+
+
+def refuse_unsafe(path: Path) -> None:
+    """`ConfigError`, with the command that mends it, if other accounts may do what they must not.
+
+    Who may write to a folder of keys decides who takes part: a further ``NAME.pub`` admits its
+    owner, and another ``master.pub`` makes peers trust another master. Windows has no such modes;
+    there, the folder's access list is for its owner to keep.
+
+    Parameters
+    ----------
+    path : Path
+        A folder of keys, a ``NAME.key`` or a ``NAME.pub``, which exists.
+    """
+    if os.name != "posix":
+        return
+    found, account = path.stat(), os.geteuid()
+    folder, secret = path.is_dir(), path.suffix == ".key"
+    # Root trusts accounts that it could be anyway, as where a container's files are the host's.
+    if account != 0 and found.st_uid not in (0, account):
+        raise ConfigError(
+            f"{path}: belongs to another account (number {found.st_uid}), which may change it; "
+            f"sudo chown {account} {shlex.quote(str(path))}"
+        )
+    if secret and found.st_mode & _OTHERS:
+        what, mode = "may be read by others", SECRET_MODE
+    elif found.st_mode & _OTHERS_WRITE and folder:
+        what, mode = "others may add and exchange keys in it", FOLDER_MODE
+    elif found.st_mode & _OTHERS_WRITE:
+        what, mode = "others may put their own key in its place", PUBLIC_MODE
+    else:
+        return
+    raise ConfigError(f"{path}: {what}; chmod {mode:o} {shlex.quote(str(path))}")

@@ -17,10 +17,9 @@ from collections import Counter
 from collections.abc import Callable
 
 from hilrt.errors import ProtocolError
-from hilrt.peers.origin import UNKNOWN, Origin
-from hilrt.peers.peer_events import Connection, PeerEvent
+from hilrt.peers.peer_events import STRANGER, Connection, PeerEvent, UnusedMessages
 from hilrt.peers.remote_peer import CheckPorts, RemotePeer, SharedByPeers
-from hilrt.peers.unused_messages import STRANGER, UnusedMessages
+from hilrt.peers.transport.base import UNKNOWN, Origin
 from hilrt.peers.wire import (
     PROTOCOL_VERSION,
     Error,

@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from hilrt.errors import ConfigError, SessionFault
 from hilrt.link import LARGEST_STATE
 from hilrt.peers.announced_ports import MAX_CHANNELS, parameter_to_info, port_to_info
+from hilrt.peers.authenticator import TokenOfPeer, find_token
 from hilrt.peers.keys import VARIABLE, PeerKeys, is_local, peer_keys
 from hilrt.peers.peer_protocol import PeerProtocol
-from hilrt.peers.session_token import TokenOfPeer, find_token
 from hilrt.peers.transport import local
 from hilrt.peers.transport.base import ClientTransport
 from hilrt.peers.transport.zeromq_sockets import Dealer

@@ -1,11 +1,13 @@
-"""Changes of a peer that the master's side of the protocol tells its I/O."""
+"""What the protocol tells its I/O: changes of a peer, and messages that were not used."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import logging
+from collections import Counter
+from collections.abc import Hashable, Iterable
 from typing import NamedTuple
 
-from hilrt.peers.origin import Origin
+from hilrt.peers.transport.base import Origin
 from hilrt.peers.wire import Hello
 
 #: Names a connection; chosen by the I/O, and never used again for another connection.
@@ -57,3 +59,75 @@ class NotUsed(NamedTuple):
 
 
 PeerEvent = Accepted | Left | CameBack | Contested | Lost | NotUsed
+
+
+log = logging.getLogger("hilrt.peers.hub")
+
+#: Name under which messages of connections without a valid hello are counted.
+STRANGER = "?"
+#: Kinds that count as a lost message of the link.
+LOST_KINDS = frozenset({"send_lost"})
+#: Kinds that count as a message of the link that arrived and could not be used.
+DROPPED_KINDS = frozenset({"malformed", "unknown_type", "oversized"})
+#: Kinds that say why a connection without a valid hello was not accepted.
+REFUSED_KINDS = DROPPED_KINDS | {
+    "rejected",
+    "unknown_sender",
+    "unknown_key",
+    "no_key",
+    "unknown_token",
+    "no_token",
+}
+
+
+class UnusedMessages:
+    """Counts them, and remembers the newest of each peer and kind. Times are the master's, ns.
+
+    Attributes
+    ----------
+    counters : Counter of (str, str)
+        By peer and kind: ``malformed``, ``unknown_type``, ``oversized``, ``unexpected``,
+        ``unknown_sender``, ``rejected``, ``send_lost``, ``flood``; connections
+        refused: ``unknown_key``, ``no_key``, ``unknown_token``, ``no_token``.
+    """
+
+    def __init__(self) -> None:
+        self.counters: Counter[tuple[str, str]] = Counter()
+        self._found: dict[tuple[str, str], tuple[int, str]] = {}
+
+    def count(self, name: str, kind: str, text: str, now_ns: int) -> None:
+        """Count one; the first of each peer and kind is logged."""
+        self.counters[name, kind] += 1
+        self._found[name, kind] = now_ns, text
+        if self.counters[name, kind] == 1:
+            sender = f"subsystem {name!r}" if name != STRANGER else "a connection"
+            log.warning("%s: %s: %s; more of these are only counted", sender, kind, text)
+
+    def why_dropped(self, name: str, now_ns: int) -> str:
+        """The newest message of a peer that could not be used, and why; empty if there is none."""
+        # A peer of another version may send types that this one does not need.
+        newest = self._newest(name, DROPPED_KINDS - {"unknown_type"}, now_ns)
+        newest = newest or self._newest(name, {"unknown_type"}, now_ns)
+        return newest and f"the newest message of it that was dropped came {newest}"
+
+    def why_refused(self, name: str, now_ns: int) -> str:
+        """Why a peer that is waited for, or else some connection, was not let in; or empty."""
+        if newest := self._newest(name, {"rejected"}, now_ns):
+            return f"its hello was rejected {newest}"
+        newest = self._newest(STRANGER, REFUSED_KINDS, now_ns)
+        return newest and f"a connection was refused {newest}"
+
+    def strangers(self) -> dict[str, int]:
+        """What came of connections that were not let in, by kind."""
+        found: Counter[str] = Counter()
+        for (name, kind), number in self.counters.items():
+            if name == STRANGER or kind == "rejected":
+                found[kind] += number
+        return dict(sorted(found.items()))
+
+    def _newest(self, name: str, kinds: Iterable[str], now_ns: int) -> str:
+        found = [self._found[name, kind] for kind in kinds if (name, kind) in self._found]
+        if not found:
+            return ""
+        when_ns, text = max(found)
+        return f"{(now_ns - when_ns) * 1e-9:.1f} s ago: {text}"

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 from hilrt.errors import NoAnswer, PeerLost, ProtocolError
 from hilrt.link import Command, Link, SessionContext
 from hilrt.peers.hub import Hub
-from hilrt.peers.origin import process_group
 from hilrt.peers.peer_events import (
+    DROPPED_KINDS,
+    LOST_KINDS,
     Accepted,
     CameBack,
     Contested,
@@ -22,7 +23,7 @@ from hilrt.peers.peer_events import (
     PeerEvent,
 )
 from hilrt.peers.remote_peer import ConnectionState, RemotePeer
-from hilrt.peers.unused_messages import DROPPED_KINDS, LOST_KINDS
+from hilrt.peers.transport.base import process_group
 from hilrt.peers.wire import (
     Event,
     FromPeer,

@@ -21,9 +21,7 @@ from enum import Enum, auto
 
 from hilrt.errors import ProtocolError
 from hilrt.peers.announced_ports import parameters_from_infos, ports_from_infos
-from hilrt.peers.clock_exchanges import ClockExchanges
-from hilrt.peers.clock_offset import ClockOffset
-from hilrt.peers.origin import UNKNOWN, Origin
+from hilrt.peers.clock_offset import ClockExchanges, ClockOffset
 from hilrt.peers.peer_events import (
     Accepted,
     CameBack,
@@ -33,8 +31,9 @@ from hilrt.peers.peer_events import (
     Lost,
     NotUsed,
     PeerEvent,
+    UnusedMessages,
 )
-from hilrt.peers.unused_messages import UnusedMessages
+from hilrt.peers.transport.base import UNKNOWN, Origin
 from hilrt.peers.wire import (
     Advance,
     Advanced,

@@ -6,6 +6,6 @@ In reading order:
   `hilrt.step_log`); at gateways: `frame_feed` (CAN frames, both ends of their way);
 * the recorder: `recorder` (the loop; it caps the logs of the session's processes), `recording` (one
   log), `gate` (recording around triggers), `logged_frame`;
-* the file: `mcap_writer`, `cdr`, `record_file`, `find_log`, `reader` with `to_pandas` and
-  `notebook`, `decimate`, `repair`.
+* the file: `mcap_writer`, `cdr`, `record_file`, `find_log`, `reader` with `notebook`,
+  `decimate`, `repair`.
 """

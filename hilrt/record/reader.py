@@ -183,7 +183,7 @@ class Log(Mapping[str, Floats]):
         RecordError
             Without pandas; and where signals of different times have several values at one.
         """
-        from hilrt.record.to_pandas import to_pandas
+        from hilrt.record.notebook import to_pandas
 
         return to_pandas(self, list(self.names if names is None else names))
 

@@ -19,9 +19,8 @@ from hilrt.exchange.exchange import Exchange
 from hilrt.exchange.initial_loop import close_loop
 from hilrt.exchange.jacobian_renewal import JacobianRenewal
 from hilrt.exchange.jacobians import find_model
-from hilrt.exchange.recheck_corrections import RecheckCorrections
 from hilrt.exchange.sensitivities import SensitivityRenewal, find_sensitivities
-from hilrt.exchange.verify_corrections import verify_corrections
+from hilrt.exchange.verify_corrections import RecheckCorrections, verify_corrections
 from hilrt.expressions.session_program import StartValues
 from hilrt.hosting.reference_model import load_reference, try_reference
 from hilrt.link import LinearModel, Link

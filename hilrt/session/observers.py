@@ -14,11 +14,11 @@ import msgspec
 
 from hilrt.config.structs import Session
 from hilrt.exchange.exchange import Exchange
+from hilrt.expect.expectation import expectations_of
 from hilrt.expect.judge import Judge
 from hilrt.expect.log_signals import LogSignals
 from hilrt.expect.of_sequences import not_at_its_end, take_told
 from hilrt.expect.outcome import ResultEntry, outcome_line
-from hilrt.expect.spec import expectations_of
 from hilrt.link import Link
 from hilrt.master import Master
 from hilrt.monitor.status import StatusPublisher

@@ -13,7 +13,7 @@ from hilrt.config.session_file import SessionFile
 from hilrt.config.structs import Pacing, Session
 from hilrt.isolation.temporary_folder import LocalAddresses
 from hilrt.monitor.status import StatusPublisher
-from hilrt.peers import keys, session_token
+from hilrt.peers import authenticator, keys
 from hilrt.peers.authenticator import Authenticator, KeyAuthenticator, TokenAuthenticator
 from hilrt.peers.hub import Hub
 from hilrt.peers.transport.base import SPARE_CONNECTIONS
@@ -339,5 +339,5 @@ def _authenticator(file: SessionFile) -> tuple[Authenticator | None, dict[str, s
         return KeyAuthenticator(folder), {keys.VARIABLE: str(folder)}
     if not is_guarded(master):
         return None, {}
-    token = session_token.SessionToken()
-    return TokenAuthenticator(token), {session_token.VARIABLE: token.text}
+    token = authenticator.SessionToken()
+    return TokenAuthenticator(token), {authenticator.TOKEN_VARIABLE: token.text}

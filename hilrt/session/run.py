@@ -17,7 +17,7 @@ from typing import Final
 
 from hilrt.config.session_file import read_session
 from hilrt.errors import ConfigError
-from hilrt.hosting.load_sequence import sequences_of
+from hilrt.hosting.load_solver import sequences_of
 from hilrt.session.result import FailOn
 
 #: Mode of a run's new folder: what a session records and says is for its own account alone.

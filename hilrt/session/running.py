@@ -15,8 +15,8 @@ from hilrt.compilation import code_cache
 from hilrt.errors import ConfigError
 from hilrt.exchange.exchange import load_channels
 from hilrt.expect.log_signals import load_margins
-from hilrt.monitor.display_order import display_order
 from hilrt.monitor.session_state import SessionState
+from hilrt.monitor.telemetry import display_order
 from hilrt.record.feed import Feed
 from hilrt.reliability.estimates import Estimate
 from hilrt.session.assembly import (

@@ -19,9 +19,8 @@ from hilrt.reliability.alarms import AlarmNames, alarm_rows, fill_alarms
 from hilrt.reliability.checks import CheckNames, check_rows, fill_checks
 from hilrt.reliability.estimates import GAIN_RANGE, HIGH_ENDS, how_estimated
 from hilrt.solver import Floats, Parameter
-from hilrt.step.fill_controls import fill_controls
+from hilrt.step.fill_controls import fill_controls, fill_ranges
 from hilrt.step.fill_faults import alteration_rows, check_allowed, fill_faults
-from hilrt.step.fill_ranges import fill_ranges
 from hilrt.step.fill_stimuli import StimulusTables, fill_conditions, stimulus_tables
 from hilrt.tables import plan as rows
 from hilrt.tables.model import ModelPlan, no_model_plan

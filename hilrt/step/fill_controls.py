@@ -1,17 +1,18 @@
-"""Constants of step and order control, from the session file into the plan's tables."""
+"""Constants of step and order control, and declared ranges of outputs, into the plan's tables."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
 
 from hilrt.config.read_values import errors_are_tested, has_tolerances, names_channel
-from hilrt.config.structs import MasterTable
+from hilrt.config.structs import MasterTable, Session
 from hilrt.errors import ConfigError
 from hilrt.solver import Floats
 from hilrt.tables.network import Network
-from hilrt.tables.plan import ECCO, FIXED, LOCAL, PI, Plan
+from hilrt.tables.plan import ECCO, FIXED, LOCAL, PI, RANGE_POLICIES, Plan
 from hilrt.tables.ports import Bools, Side
 
 METHODS = {"fixed": FIXED, "pi": PI, "local": LOCAL, "ecco": ECCO}
@@ -94,3 +95,30 @@ def _per_channel(atol: float | Mapping[str, float], side: Side) -> Floats:
             if names_channel(pattern, name):
                 values[i] = value
     return values
+
+
+#: Share of a range by which a value may be outside: what is computed comes to rest at a bound with
+#: the errors of rounding.
+ROUNDING_SHARE = 1e-6
+
+
+def fill_ranges(plan: Plan, network: Network, tables: Session) -> None:
+    """Range and policy of every output, and `realised_by` of every input."""
+    for name, (part, port) in network.outputs.ports.items():
+        subsystem, output = tables.split(name)
+        bench = bool(plan.subsystems["physical"][plan.outputs["subsystem"][part.start]])
+        policy = tables.subsystems[subsystem].range_policy(output, measured=bench)
+        slack = (
+            ROUNDING_SHARE * (port.max - port.min) if math.isfinite(port.max - port.min) else 0.0
+        )
+        plan.outputs["low"][part] = port.min - slack
+        plan.outputs["high"][part] = port.max + slack
+        plan.outputs["range_policy"][part] = RANGE_POLICIES.index(policy)
+    plan.inputs["realised_by"] = -1
+    for name, (part, _) in network.inputs.ports.items():
+        subsystem, key = tables.split(name)
+        # Only tables of benches have the key.
+        realised = getattr(tables.subsystems[subsystem].inputs.get(key), "realised", None)
+        if realised is not None:
+            outputs, _ = network.outputs.ports[f"{subsystem}.{realised}"]
+            plan.inputs["realised_by"][part] = outputs.start

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
 from hilrt.errors import HilrtError, SessionFault
-from hilrt.timing.grid import CommunicationPoint
-from hilrt.timing.tick_marks import TickMarks
+from hilrt.timing.grid import CommunicationPoint, TickMarks
 
 Level = Literal["info", "warning", "error"]
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from typing import Final, NamedTuple
 
+import msgspec
 import numpy as np
 
 from hilrt.config import units
@@ -25,7 +26,6 @@ from hilrt.config.structs import Connection, InputOptions, Session
 from hilrt.errors import ConfigError
 from hilrt.solver import Floats, Port, Ports
 from hilrt.tables.bonds import Bonds, build_bonds, span
-from hilrt.tables.connect_reads import connect_reads
 from hilrt.tables.ports import Bools, Connections, Ints, Side
 from hilrt.tables.relation import Relation
 
@@ -379,3 +379,29 @@ def _feedthrough(tables: Session, outputs: Side, inputs: Side) -> Relation:
                 rows += [output] * (on.stop - on.start)
                 columns += span(on)
     return Relation.of(rows, columns, (len(outputs), len(inputs)))
+
+
+def connect_reads(ports: Mapping[str, Ports], tables: Session) -> tuple[dict[str, Ports], Session]:
+    """Ports with the units of what is read, and tables with a connection for each of it.
+
+    What is no output of the known `ports` is left as it is.
+    """
+    found = dict(ports)
+    connections = list(tables.connections)
+    sources = {
+        tables.joined(name, port.name): port for name, p in ports.items() for port in p.outputs
+    }
+    for name, known in ports.items():
+        if not tables.subsystems[name].is_sequence:
+            continue
+        inputs = tuple(_like(port, sources.get(port.name)) for port in known.inputs)
+        found[name] = Ports(inputs, known.outputs)
+        for port in inputs:
+            if port.name in sources:
+                target = f"{name}.{port.name}"
+                connections.append(Connection(source=port.name, target=target, order=0))
+    return found, msgspec.structs.replace(tables, connections=connections)
+
+
+def _like(port: Port, source: Port | None) -> Port:
+    return port if source is None else replace(port, unit=source.unit, size=source.size)

@@ -15,11 +15,10 @@ from typing import Protocol
 
 from hilrt.timing.clock import Clock
 from hilrt.timing.early_reception import EarlyReceiver, EarlyReception
-from hilrt.timing.grid import CommunicationPoint, Grid
+from hilrt.timing.grid import CommunicationPoint, Grid, TickMarks
 from hilrt.timing.monotonic import monotonic_ns
 from hilrt.timing.overrun import Overrun
 from hilrt.timing.progress import Progress
-from hilrt.timing.tick_marks import TickMarks
 
 #: As fast as possible, signals, commands and heartbeats get their turn at least this often, ns, or
 #: after every step that takes longer.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from hilrt.timing.grid import TickMarks
 from hilrt.timing.histogram import Distribution
-from hilrt.timing.tick_marks import TickMarks
 from hilrt.timing.timeline import Timeline
 
 # Work that can wait: done in the slack of a tick only if it fits into what is left of it.

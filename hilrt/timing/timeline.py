@@ -20,8 +20,8 @@ import numpy as np
 
 from hilrt.solver import Floats
 from hilrt.timing.count_times import count_tick_entry
+from hilrt.timing.grid import TickMarks
 from hilrt.timing.histogram import BINS, Distribution, Quantiles
-from hilrt.timing.tick_marks import TickMarks
 
 #: Parts of a tick, in their order.
 STAGES: Final = ("wake", "cut", "macro_step", "dispatch", "slack")

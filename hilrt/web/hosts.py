@@ -14,8 +14,16 @@ from tornado.web import Application, OutputTransform, RequestHandler
 from hilrt.monitor.limited_server import trust
 from hilrt.monitor.operator_commands import same_key
 from hilrt.monitor.read_token import PARAMETER, given_token
-from hilrt.web.own_names import EVERYWHERE, NO_TOKEN, is_own, own_names, url
-from hilrt.web.security_headers import HEADERS, POLICY, page_policy
+from hilrt.web.page_access import (
+    EVERYWHERE,
+    HEADERS,
+    NO_TOKEN,
+    POLICY,
+    is_own,
+    own_names,
+    page_policy,
+    url,
+)
 
 #: Beginnings of what needs no token: Bokeh's own scripts, and what browsers ask for by themselves.
 FOR_ALL = ("/static/", "/favicon.ico")
@@ -92,7 +100,7 @@ class ForKnownReaders(BokehTornado):
         return check_allowlist(asked, settings.allowed_ws_origin())
 
 
-# The Bokeh application's answers with the headers of `hilrt.web.security_headers`.
+# The Bokeh application's answers with the headers of `hilrt.web.page_access`.
 
 #: Variable of the page's template.
 NONCE = "nonce"

@@ -32,12 +32,11 @@ from bokeh.server.views.static_handler import StaticHandler
 from jinja2 import Template
 
 from hilrt.monitor.stream import SessionGraph, SetPointPort
-from hilrt.web import event_rows, panels
-from hilrt.web.alarm_list import AlarmList
+from hilrt.web import panels
 from hilrt.web.graph import graph_svg
-from hilrt.web.operator_controls import OperatorControls, make_button
+from hilrt.web.operator_controls import AlarmList, OperatorControls, make_button
+from hilrt.web.page_access import new_nonce
 from hilrt.web.plots import INKS, MAX_SIGNALS, Plots, Timing, ink
-from hilrt.web.security_headers import new_nonce
 from hilrt.web.shared_session import SharedSession, change
 
 FOLDER = Path(__file__).parent
@@ -197,7 +196,7 @@ class Page:
         self.figures.children = self.plots.figures
 
     def _events(self) -> Any:
-        self.event_source = ColumnDataSource(event_rows.columns([]))
+        self.event_source = ColumnDataSource(panels.columns([]))
         self._views = [AllIndices(), AllIndices()]
         self.event_source.tags = list(self._views)  # which keeps both in the document
         titles = {"number": "#", "t": "t, s", "level": "level", "text": "what",
@@ -310,11 +309,11 @@ class Page:
             self.plots.resume()
 
     def _show_events(self) -> None:
-        rows = event_rows.event_rows(self.viewer, self.alarms_only.active)
+        rows = panels.event_rows(self.viewer, self.alarms_only.active)
         if self._shown.get("events") != rows:
             self._shown["events"] = rows
             chosen = {self.event_source.data["key"][i] for i in self._selected()}
-            self.event_source.data = event_rows.columns(rows)
+            self.event_source.data = panels.columns(rows)
             # The table reads its rows again only when its view changes, not for other values. Two
             # views take turns: browsers never release a new one.
             self._views.reverse()

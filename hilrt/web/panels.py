@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from hilrt.monitor.display_order import shown_values
-from hilrt.monitor.stream import Head
+from hilrt.monitor.stream import Happening, Head, change_of
 from hilrt.monitor.telemetry import (
     BondStatus,
     PeerStatus,
@@ -21,10 +20,11 @@ from hilrt.monitor.telemetry import (
     message_of,
     not_passed,
     result_words,
+    shown_values,
 )
 from hilrt.monitor.terminal import flag_words
 from hilrt.monitor.viewer import Viewer
-from hilrt.wording import number, reason_text
+from hilrt.wording import event_text, gather_repeated, kind_of, number, reason_text, words
 
 SHAPES = {"good": "●", "unverified": "◆", "degraded": "▲", "unreliable": "■", "nothing": "✕"}
 LEVELS = ("good", "unverified", "degraded", "unreliable")
@@ -283,3 +283,99 @@ def _peer(name: str, peer: PeerStatus, late: bool, head: Head | None, ticks: int
         f"<td>{number(peer.age_ms, 3)}</td><td>{peer.late:,}{share}</td><td>{peer.lost:,}</td>"
         f"<td>{peer.dropped:,}</td><td>{in_force}</td></tr>"
     )
+
+
+LEVEL_MARKS = {"warning": "▲", "error": "■", "fatal": "■"}
+SEVERITIES = ("debug", "info", "warning", "error", "fatal")
+#: Rows of the table; the newest.
+MAX_ROWS = 200
+
+
+class EventRow(NamedTuple):
+    """Events of one kind, or all changes of one flag, as the page's table shows them.
+
+    `number` is that of the newest event in it; `key` stays the same when that changes.
+    """
+
+    number: int
+    t: str
+    level: str
+    text: str
+    acknowledged: str
+    key: str
+
+
+def event_rows(viewer: Viewer, alarms_only: bool, limit: int = MAX_ROWS) -> list[EventRow]:
+    """Newest first; with `alarms_only` what is more than information and not acknowledged."""
+    flags: dict[RaisedFlag, list[Happening]] = {}
+    kinds: dict[tuple[str, ...], list[Happening]] = {}
+    for event in viewer.events.values():
+        if change_of(event) is None:
+            kind = kind_of(event.level, event.cause, event.source, event.text)
+            kinds.setdefault(kind, []).append(event)
+        else:
+            flags.setdefault(RaisedFlag(event.cause, event.source), []).append(event)
+    rows = [
+        _row(events, on_page(repeated_in_words(events), viewer.head), str(events[0].number))
+        for events in kinds.values()
+    ]
+    rows += [
+        _row(changes, flag_in_words(viewer, flag), f"{flag.cause} {flag.where}")
+        for flag, changes in flags.items()
+    ]
+    rows.sort(key=lambda row: -row.number)
+    if alarms_only:
+        rows = [row for row in rows if row.level[0] in MARKS and not row.acknowledged]
+    return rows[:limit]
+
+
+MARKS = set(LEVEL_MARKS.values())
+
+
+def _row(events: Sequence[Happening], said: str, key: str) -> EventRow:
+    newest, level = events[-1], max((event.level for event in events), key=SEVERITIES.index)
+    open_ones = [event for event in events if not event.acknowledged]
+    return EventRow(
+        newest.number,
+        f"{newest.t:.3f}",
+        f"{LEVEL_MARKS.get(level, '')} {level}".strip(),
+        said,
+        "" if open_ones else newest.acknowledged,
+        key,
+    )
+
+
+def flag_in_words(viewer: Viewer, flag: RaisedFlag) -> str:
+    """Count and duration of a flag, and whether it is up, in words."""
+    spans = viewer.flag_spans.of(flag)
+    name = f"{words(flag.cause)}: {flag.where}" if flag.where else words(flag.cause)
+    if spans is None:
+        return name
+    parts = [name]
+    if spans.count > 1:
+        parts.append(f"{spans.count:,} times since {spans.first:.3f} s")
+    if spans.seconds > 0.0:
+        parts.append(f"{number(spans.seconds)} s" + (" in all" if spans.count > 1 else ""))
+    if spans.since is not None:
+        parts.append(f"up since {spans.since:.3f} s")
+    return ", ".join(parts)
+
+
+def repeated_in_words(events: Sequence[Happening]) -> str:
+    """Events of one kind in one line: the largest of them, and how often since when."""
+    said = ((one.t, one.level, one.cause, "", in_words(one)) for one in events)
+    return gather_repeated(said)[0].line
+
+
+def in_words(event: Happening) -> str:
+    """An event with its place, in one line."""
+    cause, said = event.cause, event.text
+    if said.startswith(f"{cause} "):  # of a flag the text holds the place
+        return words(cause) + said.removeprefix(cause)
+    return event_text(event.source, said)
+
+
+def columns(rows: Iterable[EventRow]) -> dict[str, list[object]]:
+    """Rows as columns by name."""
+    table = list(rows)
+    return {key: [getattr(row, key) for row in table] for key in EventRow._fields}

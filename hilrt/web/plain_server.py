@@ -30,8 +30,18 @@ from hilrt.monitor.operator_commands import same_key
 from hilrt.monitor.read_token import PARAMETER, bind_page, close, given_token, read_token
 from hilrt.monitor.telemetry import Status, decode, message_of
 from hilrt.peers.addresses import LOOPBACK, parse_address
-from hilrt.web.own_names import EVERYWHERE, NO_TOKEN, is_own, is_proxy, own_names
-from hilrt.web.security_headers import HEADERS, NOTHING_RUNS, POLICY, new_nonce, page_policy
+from hilrt.web.page_access import (
+    EVERYWHERE,
+    HEADERS,
+    NO_TOKEN,
+    NOTHING_RUNS,
+    POLICY,
+    is_own,
+    is_proxy,
+    new_nonce,
+    own_names,
+    page_policy,
+)
 
 #: How long a whole request may take to arrive, and then its answer to be read, s.
 REQUEST_S, ANSWER_S = 1.0, 5.0

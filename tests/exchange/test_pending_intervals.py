@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hilrt.exchange.pending_intervals import PendingIntervals
+from hilrt.exchange.channel import PendingIntervals
 from hilrt.solver import InputPolynomial
 
 MS = 1_000_000

@@ -15,7 +15,7 @@ from hilrt.link import Ports
 from hilrt.peers import wire
 from hilrt.peers.hub import Hub
 from hilrt.peers.peer import Peer
-from hilrt.peers.unused_messages import STRANGER
+from hilrt.peers.peer_events import STRANGER
 from hilrt.solver import Sample
 from hilrt_adapters.zeromq import ZeroMQLink, ZeroMQOptions
 from tests.peers.test_hub import DEADLINE_S, Dealer, ManualClock, Neighbour, drain_until

@@ -4,9 +4,8 @@ import pytest
 
 from hilrt.config.structs import Expect
 from hilrt.errors import ConfigError
-from hilrt.expect.expectation import read_expectation
+from hilrt.expect.expectation import read_expectation, read_spec, read_tables
 from hilrt.expect.formula import Atom, HoldsUntil, Junction, Window, atoms, is_limit, read_formula
-from hilrt.expect.spec import read_spec, read_tables
 
 S = 1_000_000_000
 

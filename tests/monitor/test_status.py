@@ -8,7 +8,6 @@ import pytest
 
 from hilrt.errors import ConfigError
 from hilrt.monitor import status
-from hilrt.monitor.display_order import display_order
 from hilrt.monitor.status import MAX_RESULTS, PERIOD_NS, StatusPublisher, set_points_of
 from hilrt.monitor.telemetry import (
     AlarmStatus,
@@ -16,6 +15,7 @@ from hilrt.monitor.telemetry import (
     Status,
     alarm_order,
     alarm_words,
+    display_order,
     merged,
     result_words,
 )

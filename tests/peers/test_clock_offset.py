@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hilrt.peers.clock_exchanges import QUESTIONS, ClockExchanges
-from hilrt.peers.clock_offset import ClockOffset
+from hilrt.peers.clock_offset import QUESTIONS, ClockExchanges, ClockOffset
 from hilrt.peers.wire import Heartbeat
 
 SECOND = 1_000_000_000

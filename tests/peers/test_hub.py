@@ -13,8 +13,8 @@ from hilrt.errors import ConfigError, PeerLost
 from hilrt.peers import hub as hub_module
 from hilrt.peers import wire
 from hilrt.peers.hub import Hub
+from hilrt.peers.peer_events import STRANGER
 from hilrt.peers.transport import local
-from hilrt.peers.unused_messages import STRANGER
 from hilrt_adapters.zeromq import ZeroMQLink, ZeroMQOptions
 from tests.collected import collect, dispatch, received
 

@@ -9,10 +9,10 @@ import pytest
 
 from hilrt.errors import ProtocolError
 from hilrt.peers import wire
-from hilrt.peers.clock_exchanges import OFFSET_EXCHANGES
+from hilrt.peers.clock_offset import OFFSET_EXCHANGES
 from hilrt.peers.master_protocol import HEARTBEAT_S, MAX_STRANGE, MasterProtocol
-from hilrt.peers.origin import UNKNOWN, Origin
 from hilrt.peers.peer_events import (
+    STRANGER,
     Accepted,
     CameBack,
     Contested,
@@ -21,7 +21,7 @@ from hilrt.peers.peer_events import (
     NotUsed,
 )
 from hilrt.peers.remote_peer import CONTESTS_TOLD, ConnectionState
-from hilrt.peers.unused_messages import STRANGER
+from hilrt.peers.transport.base import UNKNOWN, Origin
 
 SECOND = 1_000_000_000
 MS = 1_000_000

@@ -11,10 +11,15 @@ import zmq
 
 from hilrt.errors import SessionFault
 from hilrt.peers import wire
-from hilrt.peers.authenticator import TokenAuthenticator
+from hilrt.peers.authenticator import (
+    TOKEN_VARIABLE,
+    SessionToken,
+    TokenAuthenticator,
+    TokenOfPeer,
+    find_token,
+)
 from hilrt.peers.hub import Hub
 from hilrt.peers.peer import Peer
-from hilrt.peers.session_token import VARIABLE, SessionToken, TokenOfPeer, find_token
 from hilrt.peers.transport.zeromq_sockets import Dealer
 from hilrt_adapters.zeromq import ZeroMQLink, ZeroMQOptions
 
@@ -94,7 +99,7 @@ def test_a_process_of_the_session_has_it_from_its_environment(make_hub, folder, 
     hub, token = make_hub()
     hub._servers[0]._authenticator.token.remove()
     assert find_token(hub.address) is None
-    monkeypatch.setenv(VARIABLE, token.text)
+    monkeypatch.setenv(TOKEN_VARIABLE, token.text)
     assert attempt(hub) == "demo"
 
 

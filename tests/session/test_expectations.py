@@ -8,9 +8,9 @@ import pytest
 
 import hilrt
 from hilrt.config.session_file import open_session
+from hilrt.expect.expectation import expectations_of
 from hilrt.expect.judge import Judge
 from hilrt.expect.log_signals import LogSignals
-from hilrt.expect.spec import expectations_of
 
 TWO_MASS = Path(__file__).parents[2] / "bench_configs" / "two_mass.toml"
 EXPECTED = """

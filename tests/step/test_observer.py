@@ -4,8 +4,7 @@ import pytest
 
 from hilrt.errors import PeerLost, SessionFault
 from hilrt.step.observer import Observer, Observers, Turn
-from hilrt.timing.grid import CommunicationPoint
-from hilrt.timing.tick_marks import TickMarks
+from hilrt.timing.grid import CommunicationPoint, TickMarks
 
 TURN = Turn(CommunicationPoint(3, 3_000_000, 1_000_000), 1_000_000, TickMarks(lambda: 0))
 

@@ -14,8 +14,8 @@ from hilrt.step_log.signals import (
     tables_of,
 )
 from hilrt.tables.record import blocks, cloned, table
+from hilrt.timing.grid import TickMarks
 from hilrt.timing.progress import Progress
-from hilrt.timing.tick_marks import TickMarks
 from hilrt.timing.timeline import LONGEST
 from tests.stepping import Stepping
 

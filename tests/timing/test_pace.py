@@ -6,11 +6,10 @@ import math
 import pytest
 
 from hilrt.timing.clock import VirtualClock
-from hilrt.timing.grid import CommunicationPoint
+from hilrt.timing.grid import CommunicationPoint, TickMarks
 from hilrt.timing.overrun import SkipLateStarts, SkipTicks
 from hilrt.timing.pace import QUIET_NS, AsFastAsPossible, RealTime
 from hilrt.timing.progress import Progress
-from hilrt.timing.tick_marks import TickMarks
 
 MS = 1_000_000
 EPOCH = 5_000_000_000

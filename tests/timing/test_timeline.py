@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from hilrt.timing.tick_marks import TickMarks
+from hilrt.timing.grid import TickMarks
 from hilrt.timing.timeline import KEPT, LONGEST, STAGES, Timeline
 from hilrt.wording import MISSED_BECAUSE
 

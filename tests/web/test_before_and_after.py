@@ -14,7 +14,7 @@ import zmq
 from hilrt.monitor.read_token import bind_page, close
 from hilrt.monitor.telemetry import Status, encode
 from hilrt.web import plain_server
-from hilrt.web.own_names import PROXY_VARIABLE
+from hilrt.web.page_access import PROXY_VARIABLE
 from hilrt.web.plain_server import STATUS, Answer, EndedPage, PlainServer, WaitingPage, how_it_ended
 from tests.scenarios.sessions import until
 

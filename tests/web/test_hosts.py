@@ -11,8 +11,7 @@ from tornado.websocket import websocket_connect
 
 from hilrt.peers.addresses import parse_address
 from hilrt.web import server as web_server
-from hilrt.web.own_names import own_names
-from hilrt.web.security_headers import NOTHING_RUNS
+from hilrt.web.page_access import NOTHING_RUNS, own_names
 from hilrt.web.server import main, make_server
 from hilrt.web.shared_session import SharedSession
 from tests.web.views import RUNNING, StillViewer

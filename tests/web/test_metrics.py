@@ -13,8 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest
 
 from hilrt.monitor.stream import Full, binary
-from hilrt.web.metrics import SessionCollector
-from hilrt.web.server import make_server
+from hilrt.web.server import SessionCollector, make_server
 from hilrt.web.shared_session import SharedSession, SignalHistory
 from tests.web.views import LATE, RUNNING, StillViewer
 

@@ -10,7 +10,7 @@ import pytest
 from hilrt.monitor.stream import Happening, SessionGraph, SubsystemNode
 from hilrt.monitor.telemetry import RaisedFlag, ResultStatus, Status
 from hilrt.monitor.viewer import MAX_EVENTS
-from hilrt.web import event_rows, panels
+from hilrt.web import panels
 from hilrt.web.graph import BOX_WIDTH, MAX_LETTERS, WIDTH, graph_svg, named
 from tests.web.views import HEAD, LATE, RUNNING, TOPOLOGY, StillViewer
 
@@ -185,7 +185,7 @@ def test_waiting_session_says_what_to_press_here(look):
     for control, said in ((["arm"], "press Arm"), ([], "press Enter at its terminal")):
         viewer = look(waiting, head=msgspec.structs.replace(HEAD, control=control))
         viewer.event(1, "info", text=waiting.message)
-        shown = panels.lamp(viewer).reasons[0], event_rows.event_rows(viewer, False)[0].text
+        shown = panels.lamp(viewer).reasons[0], panels.event_rows(viewer, False)[0].text
         for words in (*shown, panels.state_html(viewer)):
             assert said in words
             assert "Enter to arm" not in words
@@ -210,9 +210,9 @@ def test_alarms_are_open_until_acknowledged(look):
     viewer.event(1, "info")
     viewer.event(2, "warning")
     viewer.event(3, "error", acknowledged="Ada")
-    assert [row.number for row in event_rows.event_rows(viewer, alarms_only=False)] == [3, 2, 1]
-    assert [row.number for row in event_rows.event_rows(viewer, alarms_only=True)] == [2]
-    assert event_rows.columns(event_rows.event_rows(viewer, False))["acknowledged"] == [
+    assert [row.number for row in panels.event_rows(viewer, alarms_only=False)] == [3, 2, 1]
+    assert [row.number for row in panels.event_rows(viewer, alarms_only=True)] == [2]
+    assert panels.columns(panels.event_rows(viewer, False))["acknowledged"] == [
         "Ada",
         "",
         "",
@@ -225,17 +225,17 @@ def test_a_flag_that_comes_and_goes_is_one_row(look):
         change, level = ("raised", "warning") if number % 2 else ("cleared", "info")
         viewer.event(number, level, text=f"sample_late {change}: vehicle")
     viewer.event(7, "info", cause="mark", text="Ada: knock")
-    mark, flag = event_rows.event_rows(viewer, alarms_only=False)
+    mark, flag = panels.event_rows(viewer, alarms_only=False)
     assert (mark.number, flag.number, flag.level) == (7, 6, "▲ warning")
     assert flag.text == "sample late: vehicle, 3 times since 1.000 s, 3.000 s in all"
     viewer.event(8, text="sample_late raised: vehicle")
-    (flag,) = event_rows.event_rows(viewer, alarms_only=True)
+    (flag,) = panels.event_rows(viewer, alarms_only=True)
     assert flag.number == 8
     assert flag.text.endswith("4 times since 1.000 s, 3.000 s in all, up since 8.000 s")
     for number in range(1, 9):
         change, level = ("raised", "warning") if number % 2 else ("cleared", "info")
         viewer.event(number, level, text=f"sample_late {change}: vehicle", acknowledged="Ada")
-    assert event_rows.event_rows(viewer, alarms_only=True) == []
+    assert panels.event_rows(viewer, alarms_only=True) == []
     assert viewer.flag_spans.of(RaisedFlag("sample_late", "vehicle")).count == 4
 
 
@@ -243,7 +243,7 @@ def test_events_that_repeat_are_one_row(look):
     viewer = look(RUNNING)
     for number, late in ((1, 3), (2, 62), (3, 9)):
         viewer.event(number, cause="held_up", text=f"starved for {late} ms")
-    (row,) = event_rows.event_rows(viewer, alarms_only=False)
+    (row,) = panels.event_rows(viewer, alarms_only=False)
     assert row.text == "vehicle: starved for 62 ms (3 times since 1.0 s; the largest)"
     assert (row.number, row.key, row.acknowledged) == (3, "1", "")
 
@@ -253,7 +253,7 @@ def test_counts_of_a_flag_outlive_the_events_that_are_kept(look):
     for number in range(1, 2 * MAX_EVENTS + 1):
         change = "raised" if number % 2 else "cleared"
         viewer.event(number, text=f"sample_late {change}: vehicle")
-    (row,) = event_rows.event_rows(viewer, alarms_only=False)
+    (row,) = panels.event_rows(viewer, alarms_only=False)
     assert f", {MAX_EVENTS} times since 1.000 s, {MAX_EVENTS}.0 s in all" in row.text
 
 
@@ -267,7 +267,7 @@ def test_counts_of_a_flag_outlive_the_events_that_are_kept(look):
 )
 def test_event_says_what_and_where_in_one_line(cause, source, text, said):
     event = Happening(number=1, t=0.0, level="info", cause=cause, source=source, text=text)
-    assert event_rows.in_words(event) == said
+    assert panels.in_words(event) == said
 
 
 def test_graph_can_be_read_on_a_small_screen():

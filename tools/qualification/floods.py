@@ -43,9 +43,9 @@ import numpy as np
 import zmq
 
 from hilrt.errors import HilrtError
+from hilrt.peers.authenticator import TokenOfPeer
 from hilrt.peers.keys import VARIABLE, make_keys, peer_keys
 from hilrt.peers.peer import Peer
-from hilrt.peers.session_token import TokenOfPeer
 from hilrt.peers.transport.local import abstract_name
 from hilrt.record.reader import load_log
 from tests.two_masses import CONNECTIONS

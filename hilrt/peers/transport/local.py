@@ -20,8 +20,7 @@ import sys
 from collections.abc import Iterator
 
 from hilrt.errors import ProtocolError
-from hilrt.peers.origin import Origin
-from hilrt.peers.transport.base import SPARE_CONNECTIONS, ClientTransport, ServerTransport
+from hilrt.peers.transport.base import SPARE_CONNECTIONS, ClientTransport, Origin, ServerTransport
 from hilrt.peers.wire import MAX_MESSAGE_BYTES
 
 #: Asked of the kernel for each connection and direction; it gives what its own limit allows.

@@ -18,11 +18,11 @@ from zmq.backend import zmq_poll
 from hilrt.errors import ConfigError, ProtocolError
 from hilrt.peers.addresses import is_loopback
 from hilrt.peers.authenticator import Authenticator
-from hilrt.peers.origin import Origin
 from hilrt.peers.transport.base import (
     QUEUE_MESSAGES,
     SPARE_CONNECTIONS,
     ClientTransport,
+    Origin,
     ServerTransport,
 )
 from hilrt.peers.transport.connection_limiter import REFUSED, ConnectionLimiter
