@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: Everything that an adapter needs beside `hilrt.solver`.
 __all__ = [
     *("Carrier", "CodeRun", "Command", "Description", "LinearModel", "Link", "Ports", "Probes"),
-    *("Asks", "Returns", "Rewinds", "SampleSink", "SessionContext"),
+    *("Asks", "Repeats", "Returns", "Rewinds", "SampleSink", "SessionContext"),
 ]
 
 
@@ -178,6 +178,8 @@ class Description:
         Requirements that this host does not meet, each with a remedy.
     tells_events : bool
         Whether `Link.tells_events` is known to be true after `open`.
+    restores : bool or None
+        Whether it can make a step again; None where that is known only after `Link.open`.
     end_time : float
         Last session time that the table allows the subsystem, s.
     frames : sequence of FrameTime
@@ -193,6 +195,7 @@ class Description:
     unsupported_variables: Mapping[str, str] = field(default_factory=dict)
     missing_on_host: Sequence[str] = ()
     tells_events: bool = False
+    restores: bool | None = None
     end_time: float = math.inf
     frames: Sequence[FrameTime] = ()
 
@@ -204,7 +207,8 @@ class Description:
         except ConfigError as error:
             return cls(problems=error.problems)
         ports = Ports(tuple(solver.inputs), tuple(solver.outputs))
-        return cls(ports=ports, tells_events=solver.tells_events)
+        restores = solver.can_restore() and solver.any_step
+        return cls(ports=ports, tells_events=solver.tells_events, restores=restores)
 
 
 #: Names that earlier versions of `Link` had, and what took their place.
@@ -328,6 +332,20 @@ class Rewinds(Protocol):
         """
 
 
+class Repeats(Protocol):
+    """A subsystem in this process that can make its last step with other inputs.
+
+    Only after `Rewinds.keep_states`; `coefficients` have the shape (order + 1, n_inputs), `h` is
+    in s.
+    """
+
+    def repeat(self, h: float, coefficients: Floats) -> None:
+        """Undo the last step and make it with these inputs; it runs in `Link.receive`."""
+
+    def tried(self, h: float, coefficients: Floats) -> Floats:
+        """Outputs at the end of the step with these inputs; the subsystem stays where it is."""
+
+
 class Asks(Protocol):
     """A subsystem that asks operators."""
 
@@ -409,6 +427,7 @@ class Link(abc.ABC):
     carrier: Carrier | None = None
     probes: Probes = Probes()
     rewinds: Rewinds | None = None
+    repeats: Repeats | None = None
     asks: Asks | None = None
     returns: Returns | None = None
 

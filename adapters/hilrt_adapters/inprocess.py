@@ -65,6 +65,7 @@ class InProcessLink(Link, Probes):
     _hosted: HostedSolver
     #: Start, length and coefficients; without these, the last step again.
     _job: tuple[float, float, Floats | None] | None = None
+    _again: bool = False  # the job is the last step, with these coefficients
     _t: float = 0.0  # start of the last step
     _lost: str | None = None
 
@@ -90,7 +91,8 @@ class InProcessLink(Link, Probes):
         """Take a solver that has been made, as `open` does."""
         self.solver, self._hosted = solver, HostedSolver(solver)
         self.inputs, self.outputs = self._hosted.inputs, self._hosted.outputs
-        self.probes, self.rewinds = self, self if self._hosted.can_go_back else None
+        self.probes = self
+        self.rewinds = self.repeats = self if self._hosted.can_go_back else None
         self.tells_events = solver.tells_events
         self.findings, self.parameters = self._hosted.findings, self._hosted.parameters
 
@@ -151,6 +153,17 @@ class InProcessLink(Link, Probes):
         """See `Rewinds.go_back`; like a dispatch, it runs in `receive`."""
         self._job = (self._t, h, None)
 
+    def repeat(self, h: float, coefficients: Floats) -> None:
+        """See `Repeats.repeat`."""
+        self._job, self._again = (self._t, h, coefficients), True
+
+    def tried(self, h: float, coefficients: Floats) -> Floats:
+        """See `Repeats.tried`."""
+        try:
+            return self._hosted.tried(h, coefficients)
+        except SolverError as error:
+            raise self._lose(error) from error
+
     def receive(self) -> None:
         """Run the step that was dispatched, if there is one."""
         if self._job is not None or self._lost is not None:
@@ -162,10 +175,10 @@ class InProcessLink(Link, Probes):
             raise PeerLost(self.name, self._lost)
         assert self._job is not None
         t, h, coefficients = self._job
-        self._job = None
+        again, self._job, self._again = self._again, None, False
         try:
-            if coefficients is None:
-                return self._hosted.go_back(h), t + h
+            if again or coefficients is None:
+                return self._hosted.go_back(h, coefficients), t + h
             return self._hosted.advance(t, h, coefficients), t + h
         except SolverError as error:
             raise self._lose(error) from error

@@ -172,6 +172,7 @@ def check(
     check_traffic(tables, descriptions, findings)
     check_listen(session, [n for n, c in classes.items() if c.remote], findings)
     check_stepping(tables, pace, descriptions, findings)
+    _check_scheme(tables, classes, descriptions, pace, findings)
     check_host(session, descriptions, here, findings)
     return worded(_of_groups(findings.problems, tables), tables)
 
@@ -213,6 +214,33 @@ def _check_repeat(
         for reason in (reason for reason, holds in reasons.items() if holds and value != "off"):
             text = f"only a session of models{kind}, as fast as possible, can be repeated, and"
             findings.error("reliability", key, value, f"{text} {reason}", "or leave it out")
+
+
+def _check_scheme(
+    tables: Session,
+    classes: Mapping[str, type[Link]],
+    descriptions: Mapping[str, Description],
+    pace: str | float,
+    findings: Findings,
+) -> None:
+    """Whether the steps of an implicit session can be made again."""
+    if tables.master.scheme == "explicit":
+        return
+    elsewhere = [name for name, cls in classes.items() if cls.physical or cls.remote]
+    final = [name for name, one in descriptions.items() if one.restores is False]
+    slow = [name for name, options in tables.subsystems.items() if options.every > 1]
+    corrected = [bond.name for bond in tables.bonds if bond.correction.method != "none"]
+    for names, reason in (
+        (elsewhere, "{} does not run in this process"),
+        (final, "{} does not save and restore its state, or takes no steps of other lengths"),
+        (slow, "{} communicates less often than at every macro step"),
+        (corrected, "bond {} has a correction, which is for extrapolated inputs"),
+        ([pace] if pace != "asap" else [], 'the pace is {}: take [session] pace = "asap"'),
+    ):
+        if names:
+            said = reason.format(", ".join(map(str, names)))
+            text = f"no step can be made again, as {said}"
+            findings.error("master", "scheme", "implicit", text, 'or take "explicit"')
 
 
 def _check_subsystem(

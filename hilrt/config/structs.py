@@ -132,6 +132,13 @@ class MasterTable(Table):
     #: Ask for no keys and no token: anyone who reaches `listen` may take part. Reported at every
     #: start.
     insecure: bool = False
+    #: `"implicit"`: correct each step until the coupling conditions hold at its end, for models in
+    #: this process that save and restore their state, as fast as possible
+    #: (docs/methods.md#the-implicit-scheme).
+    scheme: Literal["explicit", "implicit"] = "explicit"
+    #: Derivatives for the implicit scheme: by finite differences, which take a step per coupled
+    #: input, or by a low-order expansion of the models about their start.
+    interface_jacobian: Literal["differences", "low_order"] = "differences"
     #: How inputs are continued over the next macro step.
     extrapolation: Extrapolation = msgspec.field(default_factory=Extrapolation)
     #: Control of the macro step's length.

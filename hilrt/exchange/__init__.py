@@ -2,6 +2,6 @@
 
 Read in this order: `exchange` (the cut and the fan-out) with `inbox` and `channel_table`, which are
 compiled; `channel`, `reports`, `peer_times`, `waiter`; the beginning: `initial_loop`, `jacobians`,
-`verify_corrections`, `sensitivities`; between two steps: `event_points`, `jacobian_renewal` and the
-rest of `verify_corrections`.
+`verify_corrections`, `sensitivities`; between two steps: `event_points`, `implicit_scheme`,
+`jacobian_renewal` and the rest of `verify_corrections`.
 """

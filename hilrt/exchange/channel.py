@@ -93,6 +93,14 @@ class Channel:
         assert self.link.rewinds is not None
         self.link.rewinds.go_back(tick, length_ns / 1e9)
 
+    def repeat(self, t_ns: int, h: float, coefficients: Floats) -> None:
+        """Have the subsystem make its last step, of `h` [s] to `t_ns`, with other inputs."""
+        self.inbox.discard()
+        self._owe(t_ns)
+        assert self.link.repeats is not None
+        self.link.repeats.repeat(h, coefficients)
+        self.link.receive()
+
     @property
     def has_returned(self) -> bool:
         """Whether a subsystem that was lost is connected again, and waits for `restart`."""

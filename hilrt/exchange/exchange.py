@@ -19,7 +19,7 @@ from hilrt.exchange.inbox import Inboxes
 from hilrt.exchange.reports import MissedSamples, Reports
 from hilrt.exchange.waiter import Waiter
 from hilrt.link import Carrier, Link
-from hilrt.solver import InputPolynomial, Sample
+from hilrt.solver import Floats, InputPolynomial, Sample
 from hilrt.step.numerics import Numerics
 from hilrt.tables import state
 from hilrt.tables.given import StepInput, empty_input
@@ -55,6 +55,10 @@ class Exchange:
         Subsystems that run by themselves.
     remote : bool
         Whether any subsystem is in another process.
+    slices : list of (slice, slice)
+        Outputs and inputs of each subsystem.
+    sent : ndarray, shape (order + 1, nu)
+        View of the polynomials that have left; Taylor coefficients.
     reports : Reports
         What the subsystems report for people.
     times_of : callable
@@ -86,14 +90,14 @@ class Exchange:
         leaving = numerics.state.subsystems
         self._table = ChannelTable(every, physical, catches_up, max_misses, step, leaving)
         self.channels: Table = self._table.rows
-        slices = list(zip(network.outputs.slices, network.inputs.slices, strict=True))
+        slices = self.slices = list(zip(network.outputs.slices, network.inputs.slices, strict=True))
         self._inboxes = Inboxes(network.subsystems, slices, self.channels, self.given)
         self.age, self.compute_us = self._table.age, self._table.compute_us
         self.wire_us = self._table.wire_us
         # What leaves the master, as views; the polynomials with shape (order + 1, nu).
         inputs, subsystems = numerics.state.inputs, numerics.state.subsystems
         coefficients = int(numerics.plan.session["coefficients"][0])
-        sent = inputs["polynomial"][:, :coefficients].T
+        sent = self.sent = inputs["polynomial"][:, :coefficients].T
         self._extrapolated = inputs["extrapolated"][:, :coefficients].T
         self._driven = numerics.plan.drives["input"]
         self._demanded = numerics.state.drives["demanded"]
@@ -364,6 +368,26 @@ class Exchange:
         length_ns = t_ns - round(float(self.given.session["t"][0]) * 1e9)
         for s in np.flatnonzero(self._goes_back & (self._table.answered != 0)).tolist():
             self._channels[s].go_back(int(self._tick[0]), t_ns, length_ns)
+
+    # --- steps that are made again -------------------------------------------------------------
+
+    def answers(self) -> Floats:
+        """Outputs that wait for the next cut, shape (ny,)."""
+        return self._inboxes.waiting()
+
+    def repeat(self, t_ns: int, h: float, coefficients: Floats) -> None:
+        """Have all make the step of `h` [s] to `t_ns` again, with other inputs.
+
+        `coefficients` have the shape of `sent`. Only where all links have `repeats`.
+        """
+        for channel in self._channels:
+            channel.repeat(t_ns, h, coefficients[:, channel.inputs])
+
+    def tried(self, s: int, h: float, coefficients: Floats) -> Floats:
+        """Outputs of a subsystem at the end of its step, had it been made with other inputs."""
+        repeats = self.links[s].repeats
+        assert repeats is not None
+        return repeats.tried(h, coefficients)
 
     def close(self) -> None:
         """Stop watching the links."""

@@ -320,6 +320,11 @@ class Inboxes:
         found = [s for s in self._ending if not self._tables.channels["answered"][s]]
         return {self._names[s]: self._ending.pop(s) for s in found}
 
+    def waiting(self) -> Floats:
+        """Values of all outputs that wait, shape (ny,)."""
+        values: Floats = self._tables.outputs["y"].copy()
+        return values
+
     def first_event(self, among: NDArray[np.bool_]) -> float:
         """Session time of the first discontinuity told by what waits, s; infinite if none is."""
         rows = self._tables.subsystems

@@ -122,14 +122,28 @@ class HostedSolver:
             sample.compute_us = compute_us
         return sample
 
-    def go_back(self, h: float) -> Sample:
-        """Undo the last step, and make it again with the same inputs and the length `h` [s]."""
+    def go_back(self, h: float, inputs: Floats | None = None) -> Sample:
+        """Undo the last step, and make it again with the length `h` [s].
+
+        With other inputs, shape (order + 1, n_inputs), or else with the same.
+        """
         if self._before is None:
             raise SolverError("go_back without a step whose state before was kept")
         state, t, coefficients = self._before
         with self._named("restore_state", t):
             self.solver.restore_state(state)
-        return self.advance(t, h, coefficients)
+        return self.advance(t, h, coefficients if inputs is None else inputs)
+
+    def tried(self, h: float, inputs: Floats) -> Floats:
+        """Outputs had the last step had these inputs, shape (n_outputs,); nothing is changed."""
+        before = self._before
+        with self._named("save_state", self._t):
+            after = self.solver.save_state()
+        y = self.go_back(h, inputs).y
+        with self._named("restore_state", self._t):
+            self.solver.restore_state(after)
+        self._before = before
+        return y
 
     def jacobian(self, source: str, t: float, h: float, order: int, u: Floats) -> Floats | None:
         """Γ_0 … Γ_order, shape (order + 1, n_outputs, n_inputs); None if there are none.

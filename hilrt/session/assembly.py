@@ -16,6 +16,7 @@ from hilrt.coupling.closed_loop import Sensitivities
 from hilrt.errors import ConfigError
 from hilrt.exchange.event_points import EventPoints
 from hilrt.exchange.exchange import Exchange
+from hilrt.exchange.implicit_scheme import ImplicitScheme
 from hilrt.exchange.initial_loop import close_loop
 from hilrt.exchange.jacobian_renewal import JacobianRenewal
 from hilrt.exchange.jacobians import find_model
@@ -342,6 +343,9 @@ def as_fast_as_possible(
     between_steps: list[BetweenSteps] = []
     if EventPoints.possible(exchange, plan):
         between_steps.append(EventPoints(exchange, plan, timeout))
+    if tables.master.scheme == "implicit":
+        low_order = tables.master.interface_jacobian == "low_order"
+        between_steps.append(ImplicitScheme(numerics, exchange, low_order))
     if plan.model.settings[0].corrects:
         between_steps.append(JacobianRenewal(numerics, tables, links))
     recheck = RecheckCorrections(numerics, tables, links)
