@@ -41,6 +41,13 @@ def number(value: float | None, digits: int = 4) -> str:
     return f"{value:,.{decimals}f}"
 
 
+def width(value: float, unit: str) -> str:
+    """``± 720 N``: two digits; a unit that nobody has stated is left out."""
+    rounded = float(f"{value:.2g}")
+    text = f"{rounded:,.0f}" if 100.0 <= rounded < 1e6 else f"{rounded:g}"
+    return f"± {text} {unit.replace('?', '')}".rstrip()
+
+
 def json_numbers(value: Any) -> Any:
     """Tables and lists with None for every number that is not finite: JSON has none of these."""
     if isinstance(value, dict):
@@ -234,9 +241,9 @@ def error_rows(summary: Mapping[str, Any]) -> list[list[str]]:
     for name in sorted(errors, key=order):
         error = errors[name]
         high, relative = error.get("high"), error.get("relative")
-        width = "–" if high is None else f"± {high:.2g} {error.get('unit') or ''}".rstrip()
+        band = "–" if high is None else width(high, error.get("unit") or "")
         share = "–" if relative is None else f"{number(100.0 * relative, 2)} %"
-        rows.append([name, width, share, str(error.get("how", ""))])
+        rows.append([name, band, share, str(error.get("how", ""))])
     return rows
 
 

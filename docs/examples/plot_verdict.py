@@ -103,7 +103,12 @@ print(f"{result.verdict}: the coupling adds at most {claimed:.2f} N; off by {wro
 # The estimate follows the truth over more than three decades. How often it does so for systems of
 # other kinds, and where it fails, is measured in :doc:`/calibration`.
 
-COLOURS = {"good": "tab:green", "degraded": "tab:orange", "unreliable": "tab:red"}
+COLOURS = {
+    "good": "tab:green",
+    "unverified": "tab:purple",
+    "degraded": "tab:orange",
+    "unreliable": "tab:red",
+}
 figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
 low, value, high = np.array([[e["low"], e["value"], e["high"]] for e in estimate]).T
 axes.fill_between(np.multiply(1e3, steps), low, high, alpha=0.2, label="estimated interval")

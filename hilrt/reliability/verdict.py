@@ -23,7 +23,7 @@ from hilrt.reliability.estimates import (
 )
 from hilrt.reliability.flags import FlagTotal
 from hilrt.tables.network import MOST_TRIED
-from hilrt.wording import OF_MODEL, number
+from hilrt.wording import OF_MODEL, number, width
 
 #: Missed ticks per step from which a session is not good, and from which it is unreliable: what was
 #: to act in them acted late, on a bench as on what is shown, and no estimate knows of that.
@@ -50,6 +50,10 @@ EVIDENCE = {
     "state, and end_inputs of FMUs with feedthrough, would show it",
     GAIN_RANGE_MANY: 'repeat = "half" would show the error of models that run as fast as possible',
 }
+STILL = (
+    "no coupled signal has moved, so that nothing shows how the subsystems answer; drive an "
+    "input, with a stimulus for example"
+)
 #: Causes that are measures of what the estimated errors are made of.
 MEASURED = (
     "connection_defect",
@@ -192,7 +196,9 @@ def _of_the_errors(course: SessionCourse) -> Iterator[tuple[int, str]]:
     worst = max(known, key=lambda pair: pair[1].relative, default=None)
     if worst is not None:
         grade = _grade_error(worst[1])
-        if grade != GOOD:
+        if grade == UNVERIFIED and worst[1].spread == 0.0:
+            yield grade, f"estimated error: {STILL}"
+        elif grade != GOOD:
             yield grade, f"estimated error: {describe(*worst)}, {_share_of(worst[1])}"
     for name, bond in course.bonds.items():
         grade = UNRELIABLE if bond.share > BOND_UNRELIABLE else DEGRADED
@@ -222,7 +228,7 @@ def _lacks_evidence(error: Estimate) -> bool:
 
 def describe(name: str, error: Estimate) -> str:
     """``engine.torque: ± 1.3 N*m (95 %)``."""
-    return f"{name}: ± {error.high:.2g} {error.unit}".rstrip() + " (95 %)"
+    return f"{name}: {width(error.high, error.unit)} (95 %)"
 
 
 def _share_of(error: Estimate) -> str:

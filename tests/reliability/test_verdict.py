@@ -101,6 +101,14 @@ def test_what_lacks_is_evidence_where_a_range_of_gains_alone_makes_the_band_wide
     assert any(" would show " in reason for reason in found.reasons) == (word == "unverified")
 
 
+def test_of_signals_that_never_moved_nothing_is_known():
+    still = make_estimate("?", 0.0, 0.0, "gain range, lag of feedthrough as a delay")
+    found = verdict(totals(), RUN._replace(errors={"wheel.force": still}))
+    assert found.word == "unverified"
+    (reason,) = found.reasons
+    assert reason.startswith("estimated error: no coupled signal has moved")
+
+
 def test_a_measurement_is_graver_than_a_lack_of_evidence_and_both_are_told():
     lacking = {"correction_unverified": 100.0, "steps_final": 1.0}
     found = verdict(totals(**lacking), RUN)
