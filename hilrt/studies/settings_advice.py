@@ -29,9 +29,9 @@ ORDER: Final = "master.extrapolation.order"
 CONTROL: Final = "master.step_control.method"
 #: Share of the target that is aimed at; the rest is reserve for other initial values and noise.
 MARGIN: Final = 0.8
-#: IdealRun and the run at twice its step differ by no more of the target.
+#: The ideal run and that at twice its step differ by no more, as a share of the target.
 AGREES: Final = 0.1
-#: The error of an ideal run is taken to fall by no more than this when its step is halved.
+#: The error of the ideal run is taken to fall by no more than this when its step is halved.
 MOST_FALL: Final = 4.0
 #: No run takes more macro steps.
 MOST_STEPS: Final = 40_000
@@ -380,7 +380,7 @@ class SettingsSearch:
         return Reached(low, option, worst)
 
     def _at_least(self, step: float) -> int:
-        """Reached of the first step of the ladder that is not shorter."""
+        """Place of the first step of the ladder that is not shorter."""
         return bisect.bisect_left(self.ladder, step * (1.0 - 1e-9))
 
 
