@@ -26,7 +26,8 @@ from hilrt.tables.state import State
 #: Steps of the error for one interval, at most.
 MOST_STEPS = 1000
 #: An estimated error above this multiple of a signal's largest value says no more than that. The
-#: error of a loop that its start makes unstable would grow beyond all numbers otherwise.
+#: error of a loop that its start makes unstable would grow beyond all numbers otherwise, and so
+#: would a disturbance relative to an input that has been zero so far.
 MOST_SHARE = 10.0
 #: States of the error beyond this, in their units, are scaled down together.
 LARGEST = 1e30
@@ -60,7 +61,7 @@ def estimate_signals(plan: Plan, state: State, given: StepInput) -> None:
         elif plan.outputs[i].followed:
             out.estimated_error = high * out.error_peak
         else:
-            out.estimated_error = high * share * out.scale
+            out.estimated_error = high * min(share, MOST_SHARE) * out.scale
 
 
 @stage

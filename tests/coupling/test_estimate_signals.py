@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hilrt.coupling.closed_loop import Sensitivities
-from hilrt.coupling.estimate_signals import estimate_signals
+from hilrt.coupling.estimate_signals import MOST_SHARE, estimate_signals
 from hilrt.link import Ports
 from hilrt.reliability.calibrated import HIGH
 from hilrt.solver import Port
@@ -24,6 +24,19 @@ def test_an_error_that_has_become_unknown_leaves_no_band_that_dies_out() -> None
         state.outputs["error"] = error
         estimate_signals(numerics.plan, state, numerics.given)
         assert np.isfinite(state.outputs["estimated_error"]).all() == known
+
+
+def test_an_input_that_was_zero_so_far_makes_no_error_beyond_all_numbers() -> None:
+    numerics = build("fixed")
+    state, plan = numerics.state, numerics.plan
+    state.outputs["error"] = 0.0
+    state.outputs["scale"] = 2.0
+    state.inputs["peak"], state.inputs["disturbance_peak"] = 0.0, 1e-3
+    estimate_signals(plan, state, numerics.given)
+    by_gains = (plan.outputs["error_high"] > 0.0) & (plan.outputs["followed"] == 0)
+    assert by_gains.any()
+    found = state.outputs["estimated_error"][by_gains]
+    np.testing.assert_allclose(found, 2.0 * MOST_SHARE * plan.outputs["error_high"][by_gains])
 
 
 def estimated(of_loop: Sensitivities | None) -> dict[str, float]:
