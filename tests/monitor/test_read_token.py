@@ -57,7 +57,7 @@ def factory():
 )
 def test_it_is_in_no_log(text, arguments, factory, caplog):
     keep_out_of_logs("se+cret")
-    logging.getLogger("tornado.access").warning(text.replace("%2B", "%%2B"), *arguments)
+    logging.getLogger("page.access").warning(text.replace("%2B", "%%2B"), *arguments)
     (record,) = caplog.records
     said = record.getMessage()
     assert "cret" not in said

@@ -201,7 +201,7 @@ def test_the_report_counts_verdicts_by_true_error(tmp_path: Path) -> None:
     path = tmp_path / "lines.jsonl"
     path.write_text("\n".join(map(json.dumps, lines)) + '\n{"number": 3, "cut off')
     text = report.report(path)
-    assert "| < 1 % | 1 (100.0 %) | 0 (0.0 %) | 0 (0.0 %) | 1 |" in text
+    assert "| < 1 % | 1 (100.0 %) | 0 (0.0 %) | 0 (0.0 %) | 0 (0.0 %) | 1 |" in text
     assert "| `good`: true error < 5 % | ≥ 95.0 % | 50.0 % | **no** |" in text
     assert "| > 20 %: called `unreliable` | ≥ 90.0 % | 100.0 % | yes |" in text
     assert "| all | 3 |" in text
