@@ -123,7 +123,7 @@ class Channel:
 
 
 class Interval(NamedTuple):
-    """What `Link.dispatch` is given, and where it ends in session time, ns."""
+    """Arguments of `Link.dispatch`, and the end of the interval in session time, ns."""
 
     tick: int
     t: float

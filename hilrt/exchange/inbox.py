@@ -310,7 +310,7 @@ class Inboxes:
         self._exchange["waits_from"] = t
 
     def times_of(self, s: int) -> PeerTimes:
-        """What the answers of subsystem number `s` took."""
+        """Times that the answers of subsystem number `s` took."""
         return peer_times(self._tables.counts[s], self._tables.longest_ns[s])
 
     def new_ends(self) -> dict[str, str]:

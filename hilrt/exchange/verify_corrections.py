@@ -1,4 +1,4 @@
-"""What corrections rest on is compared with the subsystems: before the first tick, and later."""
+"""Trials of what corrections rest on: before the first tick, and while the session runs."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ class RecheckCorrections:
         return bool(self._every)
 
     def _steps_between_trials(self, b: int) -> int:
-        """Of bond `b`: the least `refresh` of the subsystems whose word is kept; 0 for never."""
+        """Least `refresh` of the subsystems whose word bond `b` rests on; 0 for never."""
         found = []
         network = self.numerics.network
         method = network.bonds.tables[b].correction.method

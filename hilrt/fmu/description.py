@@ -91,7 +91,7 @@ class Fmu:
 
     @property
     def needs(self) -> list[str]:
-        """What must be so on this machine for it to be instantiated."""
+        """Requirements that this machine must meet before it can be instantiated."""
         needs = []
         if self.interface.needsExecutionTool:
             tool = f" ({self.model.generationTool})" if self.model.generationTool else ""

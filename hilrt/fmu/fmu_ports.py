@@ -107,7 +107,7 @@ def _unusable(fmu: Fmu, variables: Sequence[Any]) -> list[str]:
 
 
 def _remarks(fmu: Fmu, params: Mapping[str, Any]) -> list[str]:
-    """What the description leaves to be looked at, though the FMU can be used."""
+    """Remarks on what the FMU does not get or cannot do, though it can be used."""
     name, kept = fmu.path.name, "keeps its start value"
     remarks = [
         f"{name}: {v.type} input {v.name!r} gets nothing, for ports carry numbers only; it {kept}"

@@ -226,7 +226,7 @@ def _left_out(fmu: Fmu) -> Iterator[str]:
 
 
 def _remarks(chosen: Selection) -> Iterator[str]:
-    """What `hilrt check` warns of, too."""
+    """Warnings, the same as those of `hilrt check`."""
     if chosen.remarks:
         yield ""
         yield "To look at"

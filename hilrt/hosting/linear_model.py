@@ -9,14 +9,14 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from hilrt.coupling.jacobian import discretize
 from hilrt.errors import SolverError
-from hilrt.hosting.group import Group
+from hilrt.hosting.group import Group, Part
 from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.hosting.import_module import describe
 from hilrt.hosting.linearise import CannotLinearise, Differentiated, leaves, unlogged
@@ -79,15 +79,10 @@ def find_linear_model(
         If the solver cannot be brought back to its state.
     """
     if isinstance(hosted.solver, Group):
-        if hosted.can_go_back:
-            hosted.solver.bring_members()
-        end = time.monotonic() + within
-        return _of_group(
+        return _of_members(
             hosted.solver,
-            [
-                find_linear_model(part.hosted, u[part.inputs], h, end - time.monotonic())
-                for part in hosted.solver.parts
-            ],
+            within,
+            lambda part, left: find_linear_model(part.hosted, u[part.inputs], h, left),
         )
     try:
         return probe(hosted, u, h, within)
@@ -113,15 +108,10 @@ def renew_linear_model(
     would take numbers from a generator that is not saved. Nor is one that tells its matrices.
     """
     if isinstance(hosted.solver, Group):
-        if hosted.can_go_back:
-            hosted.solver.bring_members()
-        end = time.monotonic() + within
-        return _of_group(
+        return _of_members(
             hosted.solver,
-            [
-                renew_linear_model(part.hosted, t, u[part.inputs], h, end - time.monotonic())
-                for part in hosted.solver.parts
-            ],
+            within,
+            lambda part, left: renew_linear_model(part.hosted, t, u[part.inputs], h, left),
         )
     if not can_be_renewed(hosted):
         return None
@@ -140,6 +130,16 @@ def renew_linear_model(
     C, D = _outputs(short, nx)
     model = LinearModel(rates[:, :nx], rates[:, nx:], C, D, np.ones(hosted.n_inputs), False)
     return model if all(np.isfinite(matrix).all() for matrix in model[:4]) else None
+
+
+def _of_members(
+    group: Group, within: float, find: Callable[[Part, float], LinearModel | None]
+) -> LinearModel | None:
+    """Answers of a group by what `find` makes of each member in the time [s] that is left."""
+    if group.can_restore() and group.any_step:
+        group.bring_members()
+    end = time.monotonic() + within
+    return _of_group(group, [find(part, end - time.monotonic()) for part in group.parts])
 
 
 def _of_group(group: Group, models: Sequence[LinearModel | None]) -> LinearModel | None:

@@ -222,7 +222,7 @@ class SessionToken:
 
 
 class TokenOfPeer(NamedTuple):
-    """What a peer needs: the token and its own name, which the mechanism asks for."""
+    """A peer's credentials: the token, and its own name, which the mechanism asks for."""
 
     name: str
     text: str

@@ -48,7 +48,7 @@ _LINGER_MS = 200
 
 
 class Attached(Protocol):
-    """What the hub needs of a remote link: `hilrt.peers.remote_link.RemoteLink`."""
+    """Interface of a remote link for the hub: `hilrt.peers.remote_link.RemoteLink`."""
 
     name: str
     hub: Hub
@@ -59,7 +59,7 @@ class Attached(Protocol):
 
     @property
     def role(self) -> Role:
-        """What the peer must say that it is."""
+        """Role that the peer must announce."""
 
     @property
     def readmits(self) -> bool:
@@ -82,7 +82,7 @@ class Attached(Protocol):
 
 
 class Hub:
-    """What every remote subsystem of a session connects to.
+    """The place that every remote subsystem of a session connects to.
 
     Use: create it (it binds at once), `add` the session's remote links, start the peers with
     `address`, await the links' methods, set `epoch_ns` when session time starts, `close`.

@@ -84,7 +84,7 @@ def read_key(path: Path) -> bytes:
 
 
 class PeerKeys(NamedTuple):
-    """What a peer needs: its own pair and the master's public key."""
+    """A peer's keys: its own pair and the master's public one."""
 
     public: bytes
     secret: bytes

@@ -15,7 +15,7 @@ _MATRICES = ("A", "B", "C", "D")
 
 
 def linear_answer(model: LinearModel | None) -> Linearised:
-    """What a solver answers: no matrices where there are none, or a message cannot hold them."""
+    """A solver's answer: no matrices where there are none, or a message cannot hold them."""
     if model is None or model.lacking:
         return Linearised()
     A, B, C, D, fineness = (pack(array) for array in model[:5])
@@ -29,7 +29,7 @@ def linear_answer(model: LinearModel | None) -> Linearised:
 def linear_model(
     answer: Linearised, n_inputs: int, n_outputs: int, members: int = 1
 ) -> LinearModel | None:
-    """What the master makes of it; a group has as many `members`.
+    """The answer as the master uses it; a group has as many `members`.
 
     Raises
     ------

@@ -115,7 +115,7 @@ class MasterProtocol:
         return bool(self._shared.events or self._shared.to_send)
 
     def events(self) -> list[PeerEvent]:
-        """What has happened since the last call, in order."""
+        """Events since the last call, in order."""
         events, self._shared.events = self._shared.events, []
         return events
 

@@ -1,4 +1,4 @@
-"""What the protocol tells its I/O: changes of a peer, and messages that were not used."""
+"""Events that the protocol hands to its I/O: changes of a peer, and messages not used."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class UnusedMessages:
         return newest and f"a connection was refused {newest}"
 
     def strangers(self) -> dict[str, int]:
-        """What came of connections that were not let in, by kind."""
+        """Counts of connections that were not let in, by kind."""
         found: Counter[str] = Counter()
         for (name, kind), number in self.counters.items():
             if name == STRANGER or kind == "rejected":

@@ -102,7 +102,7 @@ class ConnectionState(Enum):
 
 @dataclass
 class SharedByPeers:
-    """What all peers of a session have in common.
+    """State that all peers of a session share.
 
     Attributes
     ----------

@@ -123,14 +123,14 @@ class BondError(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Of the one in the other; 0 where nothing was carried, NaN where either is unknown."""
+        """Energy made over energy carried; 0 where none was, NaN where either is unknown."""
         if not math.isfinite(self.made + self.carried):
             return math.nan
         return abs(self.made) / self.carried if self.carried > 0.0 else 0.0
 
 
 def estimates(network: Network, plan: Plan, state: State) -> dict[str, Estimate]:
-    """Of every coupled output, by its name; of none before a step has ended."""
+    """Estimates of every coupled output, by its name; none before a step has ended."""
     if not (state.outputs["moment_seconds"] > 0.0).any():
         return {}
     coupled = np.flatnonzero(plan.outputs["coupled"])
@@ -186,7 +186,7 @@ def calibrated_as(how: str) -> str:
 def errors_of(
     network: Network, plan: Plan, state: State
 ) -> tuple[dict[str, Estimate], dict[str, BondError]]:
-    """What a verdict needs: `estimates` and `bond_errors`."""
+    """Both errors that a verdict needs: `estimates` and `bond_errors`."""
     return estimates(network, plan, state), bond_errors(network, plan, state)
 
 
@@ -203,7 +203,7 @@ def how_estimated(plan: Plan, *, moved: bool = False) -> str:
 
 
 def bond_errors(network: Network, plan: Plan, state: State) -> dict[str, BondError]:
-    """Of every bond, by its name; as integrated, or else by its residual at the points."""
+    """Errors of every bond, by its name; as integrated, or else by its residual at the points."""
     rows = zip(network.bonds.tables, plan.bonds, state.bonds, strict=True)
     return {
         table.name: BondError(

@@ -1,4 +1,4 @@
-"""What a session's flags come to in the end: how far its results can be trusted."""
+"""Verdict on a session: how far its results can be trusted, by its flags and errors."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Verdict(NamedTuple):
 
 
 class SessionCourse(NamedTuple):
-    """What a verdict rests on beside the causes.
+    """Course of a session, which a verdict rests on beside the causes.
 
     Attributes
     ----------
@@ -184,7 +184,7 @@ def _most(name: str, course: SessionCourse) -> int:
 
 
 def _of_the_errors(course: SessionCourse) -> Iterator[tuple[int, str]]:
-    """What the estimated errors come to: of the worst signal, and of every bond's energy."""
+    """Grades of the estimated errors: of the worst signal, and of every bond's energy."""
     if any(error.how == GAIN_RANGE_MANY for error in course.errors.values()):
         many = f"{len(course.errors):,} outputs are coupled, at most {MOST_TRIED} are tried out"
         said = f"sensitivities: left out, as {many}; the errors may be far smaller"
@@ -254,7 +254,7 @@ def _share(total: FlagTotal, time_s: float) -> float:
 
 
 def _grade(cause: Cause, total: FlagTotal, share: float) -> int:
-    """What a cause comes to; a second that alone would be unreliable degrades the session."""
+    """Grade of a cause; a second that alone would be unreliable degrades the session."""
     if share > cause.unreliable:
         return UNRELIABLE
     ever = cause.degraded == 0.0 and total.raised > 0

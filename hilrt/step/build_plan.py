@@ -37,7 +37,7 @@ DEAD_TIME_STEPS = 1.25
 
 
 class Platform(NamedTuple):
-    """What is known of the subsystems from their links, arrays of shape (n subsystems,).
+    """Facts about the subsystems from their links, arrays of shape (n subsystems,).
 
     `physical`: benches and what else runs by itself; `lead`: actuation delay, s; `verification`:
     what was found of the bonds' corrections, if it was looked for; `sensitivities`: how the
@@ -346,7 +346,7 @@ def _sensitivities(verification: Verification | None) -> Table:
 
 
 def _contributions(network: Network) -> Table:
-    """What connections carry to the bonds' inputs without belonging to the bond."""
+    """Contributions of connections to the bonds' inputs that belong to no bond."""
     others, ne = network.bonds.others, len(network.bonds.effort)
     found = table(rows.CONTRIBUTIONS, len(others))
     found["connection"], found["gain"] = others.row, others.weight

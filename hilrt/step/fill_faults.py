@@ -20,6 +20,8 @@ from hilrt.tables.ports import Side
 
 #: Sides of a place, in the order of their rows.
 OUTPUT, CONNECTION, INPUT = range(3)
+#: Kinds whose values come later.
+LATE: Final = ("delay", "jitter")
 #: Most steps that a fault may delay a value by.
 MAX_UNDERWAY: Final = 10_000
 #: Values of one place that can be on their way, at least: steps may be shorter.
@@ -149,7 +151,7 @@ def _port(name: str) -> str:
 
 def steps_underway(fault: FaultTable, tables: Session) -> int:
     """Steps of ``[master] step`` that a value is on its way at most; 0 where it is not delayed."""
-    late = fault.kind in ("delay", "jitter")
+    late = fault.kind in LATE
     return math.ceil((fault.value or 0.0) / tables.master.step) if late else 0
 
 
@@ -192,7 +194,8 @@ def fill_faults(plan: Plan, network: Network, tables: Session, rows: Sequence[Al
         made.first = k == 0 or places[k - 1] != places[k]
         made.closing = k == len(rows) - 1 or places[k + 1] != places[k]
         made.amount, made.seed = fault.value or 0.0, fault.seed + row.element
-        if (steps := steps_underway(fault, tables)) > 0:
+        if fault.kind in LATE:
+            steps = steps_underway(fault, tables)
             if steps > MAX_UNDERWAY:
                 text = f"delays by {steps:,} steps; give {MAX_UNDERWAY:,} at most"
                 raise ConfigError(f"[faults.{fault.name}] value = {fault.value}: {text}")

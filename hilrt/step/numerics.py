@@ -27,7 +27,7 @@ from hilrt.tables.state import State
 
 
 class Numerics:
-    """What the master steps.
+    """Everything that the master steps.
 
     Attributes
     ----------

@@ -17,6 +17,7 @@ from hilrt.config.session_file import SessionFile, open_session, override
 from hilrt.config.structs import CALCULATED, Session, SubsystemOptions
 from hilrt.errors import ConfigError, HilrtError
 from hilrt.session.opening import called_link
+from hilrt.session.repeat import ALONE
 from hilrt.session.simulate import simulate
 from hilrt.solver import Floats
 from hilrt.studies.axes import Settings
@@ -136,7 +137,7 @@ class ModelRun:
     def __call__(self, settings: Settings, ideal: bool) -> ModelTrial:
         """Run the models; `ideal` changes nothing, as they answer at once."""
         del ideal
-        changed = override(self._file, {**settings, "reliability.repeat": "off"})
+        changed = override(self._file, {**settings, **ALONE})
         try:
             result = simulate(with_models(changed, []))
         except ConfigError:

@@ -48,7 +48,7 @@ class StudyCase(NamedTuple):
 
 
 class SweptSession(NamedTuple):
-    """What the cases of a sweep have in common.
+    """Session and settings that the cases of a sweep share.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ def _freeze() -> None:
 
 @functools.lru_cache(4)
 def known_sensitivities(swept: SweptSession) -> KnownSensitivities:
-    """What the cases of a sweep have found out in this process."""
+    """Sensitivities that cases of a sweep have found in this process."""
     del swept
     return KnownSensitivities()
 

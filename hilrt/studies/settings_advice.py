@@ -111,7 +111,7 @@ class TrialError(NamedTuple):
 
 @dataclass(frozen=True)
 class SettingsAdvice:
-    """What is recommended before the first run.
+    """Recommendation before the first run.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ class SettingsAdvice:
 
 @dataclass(frozen=True)
 class Wish:
-    """What is asked for.
+    """Targets and limits that are asked for.
 
     Attributes
     ----------

@@ -81,7 +81,7 @@ class SweepOptions:
 
 @dataclass(frozen=True, slots=True)
 class SweepResult:
-    """What a sweep has come to.
+    """Result of a sweep.
 
     Attributes
     ----------

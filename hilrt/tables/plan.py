@@ -1,4 +1,4 @@
-"""`Plan`: what a session's macro step knows and never changes.
+"""`Plan`: everything that a session's macro step knows and never changes.
 
 Indices are rows of the other tables. Relations of the whole network (which input depends on which
 output) are lists of neighbours, not dense matrices; only the model corrector has matrices.
@@ -6,10 +6,11 @@ output) are lists of neighbours, not dense matrices; only the model corrector ha
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, get_args
 
 import numpy as np
 
+from hilrt.config.session_tables import FaultKind
 from hilrt.tables.model import ModelPlan
 from hilrt.tables.program_tables import CALCULATED, LOOKUP_POINTS, OPERATIONS, READINGS
 from hilrt.tables.record import COEFFICIENTS, Table
@@ -35,18 +36,7 @@ SHAPES: Final = ("hold", "ramp", "sine", "chirp", "prbs", "noise", "points")
 HOLD, RAMP, SINE, CHIRP, PRBS, NOISE, POINTS_SHAPE = range(7)
 
 #: What a fault does to a value, by its number in `Plan.alterations`.
-FAULT_KINDS: Final = (
-    "constant",
-    "stuck",
-    "offset",
-    "gain",
-    "noise",
-    "drift",
-    "quantise",
-    "delay",
-    "jitter",
-    "loss",
-)
+FAULT_KINDS: Final[tuple[str, ...]] = get_args(FaultKind)
 CONSTANT, STUCK, OFFSET, GAIN, NOISY, DRIFT, QUANTISE, DELAY, JITTER, LOSS = range(10)
 
 #: One record.

@@ -368,7 +368,7 @@ __all__ = ["MEMORY", "REGISTERS"]
 
 
 class State(NamedTuple):
-    """What changes in a session; see the comments at the fields of each table."""
+    """Everything that changes in a session; see the comments at the fields of each table."""
 
     session: Table
     subsystems: Table

@@ -448,6 +448,9 @@ async def test_safe_and_stop_before_a_connection_do_nothing(hub: Hub, folder: Pa
     await link.safe("x")
     await link.stop("x")
     link.receive()  # nothing was asked, so nobody is missed
+    assert not link.not_at_rest
+    assert not link.peer.lost
+    assert not link.peer.stopping
 
 
 class Bench(threading.Thread):

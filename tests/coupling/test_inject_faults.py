@@ -281,6 +281,13 @@ def test_steps_shorter_than_the_masters_thin_out_what_is_delayed():
     assert 190 < state.alterations["sent"][0] < 210
 
 
+@pytest.mark.parametrize("kind", ["delay", "jitter"])
+def test_a_delay_of_nothing_changes_nothing(kind):
+    """A replay with other settings may ask for it."""
+    late = faulted({"kind": kind, "value": 0.0, "output": "source.y"})
+    np.testing.assert_array_equal(sent(late)[:, 0], sent(faulted())[:, 0])
+
+
 def test_a_delay_is_not_longer_than_a_table():
     with pytest.raises(ConfigError, match=r"faults.f0.*delays by 10,001 steps"):
         faulted({"kind": "delay", "value": 10_000.5 * H, "output": "source.y"})

@@ -1,4 +1,4 @@
-"""What the hub sees of a transport and of the process behind a message, and what a peer does."""
+"""Interfaces of transports: the hub's end, a peer's end, and the process behind a message."""
 
 from __future__ import annotations
 

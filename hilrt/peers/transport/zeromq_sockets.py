@@ -131,7 +131,7 @@ class Router(ServerTransport):
         return Origin(where, names, local=not address or is_loopback(address))
 
     def _said(self, what: str) -> str:
-        """What ZeroMQ has of the newest message's connection; empty if it does not."""
+        """A property of the newest message's connection, by ZeroMQ; empty if it has none."""
         with contextlib.suppress(zmq.ZMQError):
             return "" if self._newest is None else str(self._newest.get(what))
         return ""
@@ -199,7 +199,7 @@ class Router(ServerTransport):
 
 
 class ClientCredentials(Protocol):
-    """What a peer shows the master: its keys, or the session's token."""
+    """Credentials that a peer shows the master: its keys, or the session's token."""
 
     def use(self, socket: zmq.Socket[bytes]) -> None:
         """Show it on the connections that `socket` makes from now on."""
