@@ -92,8 +92,9 @@ def test_work_grows_linearly(set_up):
 
 def test_memory_grows_linearly(set_up):
     # Beyond the sizes that are tried out, whose matrices have a bound; a dense matrix of the ports
-    # of 300 masses would be a fifth of what they have in all.
-    less, more = (peak(lambda n=n: set_up(n)) for n in (150, 300))
+    # of 300 masses would be a fifth of what they have in all. The least of three: threads that an
+    # earlier test left, and what a first session imports, only add.
+    less, more = (min(peak(lambda n=n: set_up(n)) for _ in range(3)) for n in (150, 300))
     assert more <= 2.05 * less
 
 
