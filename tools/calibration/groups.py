@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tools.calibration import linear_systems, machines, nonlinear_systems
+from tools.calibration.kinds.listed import FIRST, SECOND
 from tools.calibration.systems import CoupledSystem, Random
 
 Build = Callable[[Random], CoupledSystem]
@@ -18,3 +19,5 @@ GROUPS: Mapping[str, Build] = {
     "engine and driveline": machines.engine_and_driveline,
     "random linear": linear_systems.random_linear,
 }
+#: With the kinds of physics that are held against a calibration.
+EVERY: Mapping[str, Build] = {**GROUPS, **FIRST, **SECOND}

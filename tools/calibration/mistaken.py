@@ -17,7 +17,7 @@ from typing import Any, cast
 import numpy as np
 
 from hilrt.coupling.jacobian import LinearSubsystem
-from tools.calibration.groups import GROUPS
+from tools.calibration.groups import EVERY
 from tools.calibration.law import Draw
 from tools.calibration.parts import Part, RestorableSolver
 from tools.calibration.systems import MistakenRandom, Random
@@ -48,7 +48,7 @@ def add_references(draw: Draw, seed: int) -> bool:
         _parts.update({part.name: _other_modes(part, mistakes) for part in opaque})
     elif opaque:
         random = cast(Random, MistakenRandom(draw.seedling, mistakes, SIZE))
-        wrong = {part.name: part for part in GROUPS[draw.group](random).parts}
+        wrong = {part.name: part for part in EVERY[draw.group](random).parts}
         _parts.update({part.name: wrong[part.name] for part in opaque})
     for name in _parts:
         table: dict[str, Any] = draw.tables["subsystems"][name]

@@ -8,7 +8,10 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tools.calibration.law import Draw
 
 #: Kept of a summary.
 KEPT = ("verdict", "reasons", "steps", "time_s", "missed_ticks", "flags", "ports", "bonds")
@@ -25,32 +28,37 @@ def one_session(number: int, seed: int = 0, *, references: bool = False) -> dict
 
     With `references` every subsystem that cannot be probed has a mistaken reference model.
     """
-    from tools.calibration.compare import compare
     from tools.calibration.law import draw
     from tools.calibration.mistaken import add_references
-    from tools.calibration.sessions import make_session
 
     begun = time.process_time()
     drawn = draw(number, seed)
     drawn_s = time.process_time() - begun
     if references and not add_references(drawn, seed):
         return {"number": number, "seed": seed, "error": ALL_TRIED}
+    told = outcome(drawn)
+    return {
+        "number": number,
+        "seed": seed,
+        "group": drawn.group,
+        "settings": drawn.settings,
+        **told,
+        "cpu_s": [drawn_s, time.process_time() - begun],
+    }
+
+
+def outcome(drawn: Draw) -> dict[str, Any]:
+    """Run a session: what it says of itself, beside how wrong it was."""
+    from tools.calibration.compare import compare
+    from tools.calibration.sessions import make_session
+
     made = make_session(drawn)
     summary = made.summary
     said = {key: summary[key] for key in KEPT}
     said |= {key: summary[key] for key in OPTIONAL if key in summary}
     said["fault"] = made.fault
     said["late"] = {name: peer["late"] for name, peer in summary["peers"].items()}
-    made_s = time.process_time() - begun
-    return {
-        "number": number,
-        "seed": seed,
-        "group": drawn.group,
-        "settings": drawn.settings,
-        "truth": compare(drawn, made),
-        "said": said,
-        "cpu_s": [drawn_s, made_s, time.process_time() - begun],
-    }
+    return {"truth": compare(drawn, made), "said": said}
 
 
 def _attempt(job: tuple[int, int, str]) -> dict[str, Any]:

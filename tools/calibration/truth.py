@@ -50,14 +50,20 @@ class Limits:
 
 
 class Truth:
-    """The coupled system from its start to `duration` [s].
+    """The coupled system from its start to `duration` [s], integrated to a relative tolerance.
 
     Raises
     ------
     NoTruth
     """
 
-    def __init__(self, system: CoupledSystem, duration: float, limits: Limits) -> None:
+    def __init__(
+        self,
+        system: CoupledSystem,
+        duration: float,
+        limits: Limits,
+        tolerance: float = TOLERANCE,
+    ) -> None:
         self.system, self.duration, self.limits = system, duration, limits
         self.channels = Channels(system)
         self.x0 = np.concatenate([part.x0 for part in system.parts])
@@ -65,7 +71,9 @@ class Truth:
         self._coupling = coupling(system, self.channels, limits)
         self._matrices = coupled_matrices(system) if system.linear and not limits.act else None
         self._evaluations = 0
-        self._solution: Any = None if self._matrices is not None else self._solve(self.x0)
+        self._solution: Any = (
+            None if self._matrices is not None else self._solve(self.x0, tolerance)
+        )
 
     def outputs(self, times: Times) -> Floats:
         """All outputs at rising times [s], shape (n, ny)."""
@@ -110,7 +118,7 @@ class Truth:
             states.append(x)
         return np.array(states)
 
-    def _solve(self, x0: Floats, tolerance: float = TOLERANCE) -> OdeSolution:
+    def _solve(self, x0: Floats, tolerance: float) -> OdeSolution:
         """Dense solution from the state `x0`."""
         parts, couple = self.system.parts, self._coupling
         spans = [(c.start, c.stop) for c in self.channels.columns]
