@@ -56,7 +56,7 @@ sphinx_gallery_conf = {
     "examples_dirs": ["examples"],
     "gallery_dirs": ["gallery"],
     "within_subsection_order": "tools.site.example_order",
-    "ignore_pattern": "quarter_car|kerb|_fmu[.]py",
+    "ignore_pattern": "quarter_car|kerb|dyno_model|_fmu[.]py",
     "write_computation_times": False,
     "abort_on_example_error": True,
     "download_all_examples": False,

@@ -72,6 +72,28 @@ def test_the_emulated_bench_of_a_database_keeps_to_the_limits(run):
     assert "CAN frames" in example["exported"]
 
 
+@pytest.mark.real_time
+def test_a_first_day_stops_the_bench_in_every_way(run):
+    example = run("plot_first_day.py")
+    assert example["refused"] == 3
+    assert example["most"] == pytest.approx(20.0, abs=0.01)
+    assert list(example["seen"]) == ["ctrl-c", "kill", "freeze", "bench off"]
+    for what in ("ctrl-c", "kill", "freeze"):
+        t, speed, enabled = example["seen"][what]
+        begin = speed[t <= 0.0][-1]
+        assert begin > 35.0
+        # No faster than the gateway's 150 rad/s²: the bench itself would do 400.
+        assert speed[t > 0.0] == pytest.approx(
+            np.maximum(speed[t > 0.0], begin - 150.0 * t[t > 0.0]), abs=3.0
+        )
+        assert (speed[-1], enabled[-1]) == (pytest.approx(0.0, abs=0.5), 0.0)
+    assert example["seen"]["bench off"][0][-1] < 0.2
+    # The lag is 40 ms; a set-point waits for up to a cycle of 10 ms.
+    assert 0.035 < example["delay"] < 0.08
+    late = example["late"]
+    assert abs(late["compensated"]) < 0.3 * late["not compensated"]
+
+
 def test_a_sequence_passes_until_the_damper_is_worn(run):
     example = run("plot_sequence.py")
     assert (example["passed"], example["failed"], example["by_pytest"]) == (0, 1, 0)

@@ -30,6 +30,7 @@ EXAMPLES = (
     "plot_two_models.py",
     "plot_c_solver.py",
     "plot_dbc.py",
+    "plot_first_day.py",
     "plot_fmus.py",
     "plot_sequence.py",
     "plot_energy_correction.py",

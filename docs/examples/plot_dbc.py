@@ -120,6 +120,7 @@ shutil.rmtree(FOLDER)
 # What next
 # ---------
 #
-# * :doc:`Let your own model answer in the bench's place, and go to the real bus </own_bench>`
+# * :doc:`Go to the real bus: the checklist for the first day <plot_first_day>`
+# * :doc:`Let your own model answer in the bench's place </own_bench>`
 # * :doc:`Checksums, multiplexed messages, J1939, bus faults </can>`
 # * :doc:`Watch a session, and operate it </monitor>`

@@ -1,0 +1,314 @@
+"""
+From rehearsal to hardware
+==========================
+
+The checklist for a first day at a real bench. Each step sends a little more than the one before,
+and says what you must see before you go on. Do the whole list at your desk first, against an
+emulated bench, as this page did when it was built: here the bench is a process of its own, on a CAN
+bus within this machine. Everything else is as on the day.
+
+.. admonition:: Before you go
+
+   Ask the people who run the bench, and write the answers down:
+
+   * the limits of each set-point, its largest rate, and the value at which it is safe;
+   * the order in which set-points are brought down;
+   * how the bench is enabled, and how it confirms;
+   * what the bench does by itself when set-points stop coming, and after how long;
+   * which counters and checksums it checks.
+
+   **The bench must have an emergency stop, a watchdog for set-points and limits of its own.**
+   ``hilrt`` replaces none of them. Somebody who knows the bench stands at the emergency stop.
+"""
+
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import hilrt
+
+folder = Path(tempfile.mkdtemp())
+for name in ("drive.dbc", "dyno_model.py"):
+    shutil.copy(name, folder)
+
+
+def start(*command, output=subprocess.PIPE):
+    """Start a command of hilrt in the folder, as in a terminal of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "hilrt", *command],
+        cwd=folder,
+        text=True,
+        stdout=output,
+        stderr=output,
+    )
+
+
+def run(*command):
+    """Run a command of hilrt to its end; return what it prints, and its exit status."""
+    started = start(*command)
+    text = "".join(started.communicate())
+    return text.strip(), started.returncode
+
+
+# %%
+# The session
+# -----------
+#
+# ``hilrt new`` writes the rehearsal from the database (:doc:`plot_dbc`). A model of the dynamometer
+# answers here: it follows its set-point with a lag of 40 ms.
+#
+# .. literalinclude:: /examples/dyno_model.py
+#    :language: python
+#    :caption: dyno_model.py
+
+text, _ = run("new", "rehearsal.toml", "--database", "drive.dbc", "--emulator", "dyno_model:Dyno")
+rehearsal = (folder / "rehearsal.toml").read_text("utf-8")
+
+# %%
+# For the bench, four things change: the lines that belong to the rehearsal go, the limits are those
+# of the bench's owner, the timeouts become short, and ``bus`` is the real one (here it stays):
+#
+# .. code-block:: toml
+#
+#    bus = { interface = "socketcan", channel = "can0" }
+
+changes = {
+    r"^emulator = .*\n": "",
+    r"^late = .*\n": "",
+    r"^(bench_timeout|master_timeout) = 0.5 ": r"\1 = 0.2 ",
+    r"^max = .*": "max = 250.0",  # rad/s
+    r"^max_rate = .*": "max_rate = 150.0",  # rad/s²
+}
+day = rehearsal
+for pattern, replacement in changes.items():
+    day = re.sub(pattern, replacement, day, flags=re.MULTILINE)
+day += """
+[[stimuli]]
+name = "run-up"
+input = "bench.speed"
+start = 1.0                          # s
+segments = [{ shape = "ramp", to = 100.0, rate = 50.0 }, { shape = "hold", duration = 2.0 }]
+"""
+(folder / "day.toml").write_text(day, "utf-8")
+print(*run("check", "day.toml"), sep="\nexit status ")
+
+# %%
+# 1. Listen, and send nothing
+# ---------------------------
+#
+# On a real bus, set it up first, and see that frames come:
+#
+# .. code-block:: console
+#
+#    $ sudo ip link set can0 up type can bitrate 1000000
+#    $ sudo ip link set can0 txqueuelen 1000
+#    $ hilrt can stats --bus interface=socketcan,channel=can0 --database drive.dbc
+
+bus = re.search(r"^bus = \{ (.*) \}", rehearsal, re.MULTILINE)[1].replace('"', "").replace(" ", "")
+
+
+def start_bench(*options):
+    """Start the emulated bench; on the day, the bench's own people do that."""
+    own = ("--session", "rehearsal.toml", "--subsystem", "bench")
+    bench = start("emulate", "dyno_model:Dyno", *own, *options, output=subprocess.DEVNULL)
+    watched = ""
+    while "Status" not in watched:
+        watched, _ = run(
+            "can", "sniff", "--lines", "--bus", bus, "--database", "drive.dbc", "--duration", "0.5"
+        )
+    return bench
+
+
+def end(process):
+    """End a process at once, as a power failure does."""
+    process.kill()
+    process.wait()
+
+
+bench = start_bench()
+print(run("can", "stats", "--bus", bus, "--database", "drive.dbc", "--duration", "2")[0])
+
+# %%
+# **Go on if** every message of the database comes, as often as it says, and none is lost or
+# undecodable; and if the values are those that the bench's own display shows (``hilrt can sniff``).
+# ``bench_timeout`` should be a few of the longest intervals in this table. Otherwise:
+# :doc:`/howto/troubleshooting`, "Nothing arrives from the bench".
+#
+# 2. Without the bench's release
+# ------------------------------
+#
+# Have the bench's own release withdrawn, and run the session. It must refuse to begin. Here the
+# emulated bench never confirms:
+
+end(bench)
+(folder / "no_release.toml").write_text(
+    '[[events]]\nat = 0.0\nkind = "stuck"\nsignals = ["Enabled"]\n', "utf-8"
+)
+bench = start_bench("--scenario", "no_release.toml")
+text, refused = run("run", "day.toml", "--quiet")
+print(text.splitlines()[-1], f"exit status {refused}", sep="\n")
+end(bench)
+
+# %%
+# **Go on if** the exit status is 3 and the last line names the enable signal. A session that begins
+# without the release looks at the wrong signal.
+#
+# 3. A little motion
+# ------------------
+#
+# Low limits, and ``--shadow``, so that no correction acts. The stimulus asks for 100 rad/s; nothing
+# but 20 rad/s may leave.
+
+bench = start_bench()
+limits = "subsystems.bench.inputs.speed"
+low = ("--set", f"{limits}.max=20", "--set", f"{limits}.max_rate=20", "--shadow")
+print(
+    *run("run", "day.toml", "--duration", "4", "--out", "low", "--quiet", *low),
+    sep="\nexit status ",
+)
+log = hilrt.load_log(folder / "low" / "*")
+most = log["bench.speed:sent"].max()
+print(f"sent at most {most:.2f} rad/s")
+
+# %%
+# **Go on if** the bench moved as far as that and in the right direction, ``bench.speed`` in the log
+# is in the unit that the display shows, and after the end the bench was at rest with its enable
+# withdrawn. The session says that set-points were limited; that is what was wanted.
+#
+# 4. Stop it on purpose
+# ---------------------
+#
+# Try at low speed what must work in an emergency, before you need it. A listener that is no part of
+# the session sees on the bus what the bench does: ``candump -l can0``, or as here ``hilrt can
+# sniff``.
+
+SIGNALS = {"ctrl-c": signal.SIGINT, "kill": signal.SIGKILL, "freeze": signal.SIGSTOP}
+
+
+def strike(what):
+    """Run, do something to it at about 3 s, and return the speed on the bus around that moment."""
+    begun = f"{what}.txt"
+    with (folder / begun).open("w") as file:
+        listener = start(
+            "can", "sniff", "--lines", "--bus", bus, "--database", "drive.dbc", output=file
+        )
+        session = start("run", "day.toml", "--out", what, "--duration", "60", "--quiet")
+        while not re.search(r"Speed=4\d", (folder / begun).read_text("utf-8")):
+            time.sleep(0.05)
+        struck = time.time()
+        if what == "bench off":
+            end(bench)
+        else:
+            session.send_signal(SIGNALS[what])
+        time.sleep(2.0)
+        session.send_signal(signal.SIGCONT)
+        text = "".join(session.communicate()).strip().splitlines()
+        listener.send_signal(signal.SIGINT)
+        listener.wait()
+    print(f"{what}: exit status {session.returncode}", *text[-1:], sep=", ")
+    lines = (folder / begun).read_text("utf-8")
+    seen = re.findall(
+        r"^([\d.]+) .* Status .*Speed=([-\d.]+) rad/s Enabled=(\d)", lines, re.MULTILINE
+    )
+    t, speed, enabled = np.array(seen, dtype=float).T
+    return t - struck, speed, enabled
+
+
+seen = {what: strike(what) for what in (*SIGNALS, "bench off")}
+
+# %%
+# **Go on if** in all four cases the speed went to its safe value, no faster than ``max_rate``, and
+# somebody at the bench agrees. After the kill and the freeze the gateway does that by itself, when
+# ``master_timeout`` is over. When the bench falls silent, the session ends with status 3 and names
+# it. Also kill the gateway once, or pull the cable: what the bench does then is its own watchdog's
+# work, and nothing here replaces that.
+#
+# 5. Measure the delay
+# --------------------
+#
+# The time from a set-point on the wire to its effect in a measurement. On a steady ramp it is the
+# distance between the two, divided by the slope; the lag of the bench's controller counts as delay.
+
+
+def behind(log, wanted):
+    """Return by how much the measured speed is behind `wanted` on the ramp, rad/s."""
+    valid = log["bench.speed:t_valid"]  # s, when the measurement was made
+    ramp = (log.t > 1.5) & (log.t < 2.5)
+    return np.nanmean((np.interp(valid, log.t, wanted) - log["bench.speed"])[ramp])
+
+
+def measure(folder_name):
+    """Run for 6 s, and return the log."""
+    text, status = run("run", "day.toml", "--duration", "6", "--out", folder_name, "--quiet")
+    assert status == 0, text
+    return hilrt.load_log(folder / folder_name / "*")
+
+
+bench = start_bench()
+logs = {"not compensated": measure("open")}
+sent = logs["not compensated"]["bench.speed:sent"]
+delay = behind(logs["not compensated"], sent) / 50.0  # rad/s over rad/s²
+print(f"{1e3 * delay:.0f} ms")
+
+# %%
+# State it as ``actuation_delay``. Set-points are then sent ahead by that time, and the bench is on
+# the ramp:
+
+(folder / "day.toml").write_text(
+    day.replace("actuation_delay = 0.0 ", f"actuation_delay = {delay:.3f} "), "utf-8"
+)
+logs["compensated"] = measure("ahead")
+late = {name: behind(log, 50.0 * (log.t - 1.0)) for name, log in logs.items()}
+print(*(f"{name}: {speed:.2f} rad/s behind the ramp" for name, speed in late.items()), sep="\n")
+end(bench)
+
+# %%
+# 6. The first whole run
+# ----------------------
+#
+# Now connect your model, with the limits of the bench's owner, and run for half a minute. Then read
+# the figures, in ``report.html`` or ``summary.json`` (:doc:`/summary`):
+#
+# * ``missed_ticks`` and ``lateness_us``: more than a few in a thousand, and the host is not fit for
+#   this step (:doc:`/doctor`). Give the master a processor that nothing else uses,
+#   ``pacing = { affinity = [1] }``.
+# * ``peers``: frames that were lost or dropped. A bus of 1 Mbit/s carries about 8,000 frames/s.
+# * ``flags`` with ``input_limited``: the model wants more than the bench may do.
+# * ``verdict`` and ``estimated_error``: a bench cannot be probed, and its band stays wide until it
+#   has a reference model (:doc:`plot_verdict`).
+#
+# Then make the timeouts as short as the bench allows: ``master_timeout`` a few steps,
+# ``bench_timeout`` a few cycles of its fastest message. If they are too short, one hiccup ends the
+# session. Switch corrections on last, one at a time (:doc:`/methods`, "How to choose").
+#
+# What the bus has seen
+# ---------------------
+#
+# The speed of the bench as the listener saw it, stopped in four ways. In the last one the bench is
+# gone, and its line ends:
+
+figure, axes = plt.subplots(figsize=(7, 3.5), layout="constrained")
+for what, (t, speed, _) in seen.items():
+    axes.plot(t[t > -0.5], speed[t > -0.5], label=what)
+axes.axvline(0.0, color="black", linewidth=0.8)
+axes.set(xlabel="time since the event in s", ylabel="speed of the bench in rad/s", xlim=(-0.5, 1.5))
+axes.legend()
+plt.show()
+shutil.rmtree(folder)
+
+# %%
+# What next
+# ---------
+#
+# * :doc:`Something is wrong: by symptom </howto/troubleshooting>`
+# * :doc:`Faults of the bus, and what the gateway does </can>`
+# * :doc:`Test sequences on the bench <plot_sequence>`
+# * :doc:`What is promised against whom, and which test shows it </threat_model>`
