@@ -108,11 +108,13 @@ class Command(NamedTuple):
     """A process that `hilrt run` starts for a subsystem: its name, and its argument list.
 
     `connects` says whether it connects to the master: only then it is given the session's keys.
+    `told` says whether it takes lines on its standard input, `Link.tell`.
     """
 
     name: str
     argv: list[str]
     connects: bool = True
+    told: bool = False
 
 
 class CodeRun(NamedTuple):
@@ -153,6 +155,23 @@ class FrameTime(NamedTuple):
     bits: int
 
 
+class EmulatedMessage(NamedTuple):
+    """A message that an emulated bench sends.
+
+    Parameters
+    ----------
+    signals : tuple of str
+        Without its counter and its checksum.
+    counts, guarded, enables : bool
+        Whether it has a counter, a checksum, and the state by which the bench confirms its enable.
+    """
+
+    signals: tuple[str, ...]
+    counts: bool
+    guarded: bool
+    enables: bool = False
+
+
 @dataclass(frozen=True, kw_only=True)
 class Description:
     """A subsystem as its table describes it, as far as that is known without connecting.
@@ -184,6 +203,8 @@ class Description:
         Last session time that the table allows the subsystem, s.
     frames : sequence of FrameTime
         Of a bench: what is on its bus because of the session.
+    emulated : callable
+        Makes an emulated bench, and returns the messages that it sends; None for all else.
     """
 
     ports: Ports | None = None
@@ -198,6 +219,7 @@ class Description:
     restores: bool | None = None
     end_time: float = math.inf
     frames: Sequence[FrameTime] = ()
+    emulated: Callable[[], Mapping[str, EmulatedMessage]] | None = None
 
     @classmethod
     def from_solver(cls, make: Callable[[], Solver]) -> Description:
@@ -445,8 +467,12 @@ class Link(abc.ABC):
     #: What the subsystem reports in words, and is to be logged; with a `carrier`, which then lists
     #: it in `reporting`, or without.
     events: deque[Any] | None = None
+    #: Numbers of the session that a test sequence changes, and their values, for the next cut.
+    demands: deque[tuple[str, float]] | None = None
     #: Why the subsystem cannot be given steps, if it was lost and may come back.
     absent: str = ""
+    #: Sends a line to the process whose `Command` is `told`, without waiting.
+    tell: Callable[[str], None] | None = None
     #: Why a bench that was enabled is not known to be at rest after `safe` or `stop`; empty where
     #: it is, and for models.
     not_at_rest: str = ""
@@ -501,6 +527,9 @@ class Link(abc.ABC):
 
     async def arm(self, u0: Floats) -> None:
         """Enable the bench and bring its inputs to `u0` within their limits; models: nothing."""
+
+    def switch_fault(self, name: str, on: bool) -> None:
+        """Begin or end a fault that an emulated bench makes; never blocks."""
 
     def set_parameter(self, name: str, value: float) -> str:
         """Change a parameter from the next step on; why it is refused, or an empty text.

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from hilrt.bench.bench_on_bus import BenchOnBus
 from hilrt.bench.bench_options import BenchOptions
-from hilrt.bench.emulate import BENCHES, make_bench, read_scenario
+from hilrt.bench.emulate import BENCHES, FAULT_WORD, make_bench, read_scenario
 from hilrt.bench.guard_states import NS, SETTLE_NS, SETTLE_TIMEOUT_NS, longest_ramp
 from hilrt.bench.read_bench import PortsError, read_bench
 from hilrt.can.bus_keys import CLOSED, doubtful_keys, interface_down, missing_interface
@@ -19,7 +20,7 @@ from hilrt.can.database import database_file
 from hilrt.can.message_stats import REASONS
 from hilrt.errors import ConfigError, PeerLost, ProtocolError
 from hilrt.hosting.database_bench import bench_maker
-from hilrt.link import CodeRun, Command, Description, FrameTime
+from hilrt.link import CodeRun, Command, Description, EmulatedMessage, FrameTime
 from hilrt.peers.remote_link import RemoteLink
 from hilrt.peers.wire import (
     F8,
@@ -98,6 +99,8 @@ class GatewayLink(RemoteLink):
         usable = not problems and (run_code or ":" not in (bench.emulator or ""))
         problems += _check_emulator(name, bench, folder, usable)
         found = Description(ports=ports, unclear=unclear, problems=problems, frames=frames)
+        if usable and bench.emulator is not None:
+            found = replace(found, emulated=lambda: _emulated_messages(name, bench, folder))
         if not run_code and bench.bus.get("interface") not in (None, *CLOSED):
             return replace(found, code=_DRIVER)
         if not run_code and ":" in (bench.emulator or ""):
@@ -113,7 +116,9 @@ class GatewayLink(RemoteLink):
         emulator = self.bench_options.emulator
         if emulator is not None:
             argv = ["hilrt", "emulate", emulator, *table, *overrides]
-            commands.append(Command(f"{self.name}.emulator", argv, connects=False))
+            told = any(fault.emulated == self.name for fault in session.tables.faults)
+            command = Command(f"{self.name}.emulator", argv, connects=False, told=told)
+            commands.append(command)
         connect = ["--connect", self.hub.address, "--name", self.name]
         commands.append(Command(self.name, ["hilrt", "gateway", *table, *connect, *overrides]))
         return commands
@@ -125,6 +130,11 @@ class GatewayLink(RemoteLink):
             return read_bench(self.name, self.bench_options, self.folder).sending_interval
         except ConfigError:  # it has changed since the start
             return 0.0
+
+    def switch_fault(self, name: str, on: bool) -> None:
+        """See `Link.switch_fault`."""
+        if self.tell is not None:
+            self.tell(f"{FAULT_WORD} {name} {on:d}")
 
     def step(self, tick: int, t: float, h: float, coefficients: bytes) -> Message:
         """See `RemoteLink.step`."""
@@ -242,6 +252,20 @@ class GatewayLink(RemoteLink):
         for future in waiting:
             if not future.done():
                 future.set_exception(PeerLost(self.name, self._secured))
+
+
+def _emulated_messages(
+    name: str, options: BenchOptions, folder: Path
+) -> dict[str, EmulatedMessage]:
+    """Messages that a session's emulated bench sends; `ConfigError` if it does not fit its bus."""
+    emulator = options.emulator or ""
+    make = bench_maker(name, options, emulator, folder)
+    bench = make() if make else make_bench(emulator)
+    found = BenchOnBus(
+        bench, folder / options.database, options=options.messages, alive=options.alive
+    ).sent_messages
+    state, _, _ = ((options.enable and options.enable.state) or "").partition(".")
+    return {name: one._replace(enables=name == state) for name, one in found.items()}
 
 
 def _check_emulator(name: str, options: BenchOptions, folder: Path, usable: bool) -> list[str]:

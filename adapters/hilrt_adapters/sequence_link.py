@@ -17,10 +17,11 @@ import msgspec
 from hilrt.config.parse_toml import toml_value
 from hilrt.config.session_file import SessionFile
 from hilrt.config.structs import SubsystemOptions
+from hilrt.errors import ProtocolError
 from hilrt.hosting.load_solver import load_sequence
 from hilrt.link import CodeRun, Command, Description, SessionContext
-from hilrt.peers.wire import Event, Hello, PromptAnswer
-from hilrt.sequences.bench import Setting
+from hilrt.peers.wire import Event, FromPeer, Hello, PromptAnswer
+from hilrt.sequences.bench import SET, Setting
 from hilrt.sequences.sequence import SequenceStepper
 from hilrt.solver import Solver
 from hilrt_adapters.inprocess import InProcessLink
@@ -41,14 +42,35 @@ class SequenceOptions(SubsystemOptions, kw_only=True):
     #: Answers to its prompts (docs/sequences.md#questions-to-the-operator), by their texts, where
     #: no operator gives them.
     answers: dict[str, str] = msgspec.field(default_factory=dict)
+    #: Numbers of the session that it may change: `"faults.NAME"` begins and ends a fault
+    #: (docs/faults.md#when), `"parameters.SUBSYSTEM.NAME"` is within its own bounds
+    #: (docs/parameters.md).
+    adjust: list[str] = msgspec.field(default_factory=list)
 
     is_sequence: ClassVar[bool] = True
+
+    @property
+    def adjusted(self) -> list[str]:
+        """See `SubsystemOptions.adjusted`."""
+        return self.adjust
 
 
 def _load(options: SubsystemOptions, folder: Path, step: float | None = None) -> SequenceStepper:
     """Load the stepper of a table's sequence; `ConfigError` names what is wrong with it."""
     table = cast(SequenceOptions, options)
-    return load_sequence(table.sequence, table.params, Setting(folder, table.answers, step))
+    setting = Setting(folder, table.answers, step, adjust=tuple(table.adjust))
+    return load_sequence(table.sequence, table.params, setting)
+
+
+def _demand(options: SubsystemOptions, text: str) -> tuple[str, float]:
+    """A number that a sequence changes, and its value; `ProtocolError` for one that it may not."""
+    number, _, value = text.rpartition(" = ")
+    if number not in cast(SequenceOptions, options).adjust:
+        raise ProtocolError(f"it may not change {number!r}")
+    try:
+        return number, float(value)
+    except ValueError:
+        raise ProtocolError(f"{text!r} sets no number") from None
 
 
 def step_of(session: SessionFile, options: SubsystemOptions) -> float | None:
@@ -92,11 +114,14 @@ class CalledSequenceLink(InProcessLink):
         """Take a sequence that has been made, and what it tells."""
         super().host(solver)
         assert isinstance(solver, SequenceStepper)
-        self.events = deque()
+        self.events, self.demands = deque(), deque()
         solver.hand_on_to(self._keep)
 
     def _keep(self, cause: str, text: str) -> bool:
         assert self.events is not None
+        assert self.demands is not None
+        if cause == SET:
+            self.demands.append(_demand(self.options, text))
         self.events.append(Event(level="info", cause=cause, text=text))
         return True
 
@@ -120,7 +145,13 @@ class SequenceLink(ZeroMQLink):
     def accepted(self, hello: Hello) -> None:
         """See `ZeroMQLink.accepted`."""
         super().accepted(hello)
-        self.asks = self
+        self.asks, self.demands = self, deque()
+
+    def received(self, message: FromPeer, at_ns: int) -> None:
+        """See `ZeroMQLink.received`; a number that the sequence changes waits for the next cut."""
+        if isinstance(message, Event) and message.cause == SET and self.demands is not None:
+            self.demands.append(_demand(self.options, message.text))
+        super().received(message, at_ns)
 
     def answer(self, number: int, answer: str, who: str) -> bool:
         """See `Asks.answer`."""
@@ -136,6 +167,8 @@ class SequenceLink(ZeroMQLink):
             argv += ["--param", f"{key}={toml_value(value)}"]
         for prompt, answer in options.answers.items():
             argv += ["--answer", f"{prompt}={answer}"]
+        for number in options.adjust:
+            argv += ["--adjust", number]
         step = step_of(session, options)
         if step is not None:
             argv += ["--step", repr(step)]

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from hilrt.bench.disturb import Disturbance
 from hilrt.can.codec import Codec, bits, carried, codec, multiplexers, selection
 from hilrt.can.database import load_database
-from hilrt.can.frame import BUS_ERRORS, DECODE_ERRORS, Frame
+from hilrt.can.frame import BUS_ERRORS, DECODE_ERRORS, FD_LENGTHS, Frame
 from hilrt.can.id_table import IdTable, can_id_of
 from hilrt.can.protection import Guarded, MessageOptions, counter_of, protection_of
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError
+from hilrt.link import EmulatedMessage
 
 if TYPE_CHECKING:
     from cantools.database.can import Message
@@ -205,33 +207,67 @@ def _forms(layout: _Layout) -> list[_Form]:
 
 
 class _Outgoing:
-    """One message that is sent: its coding, counter, protection and period."""
+    """One message that is sent: its coding, counter, protection and period.
+
+    Attributes
+    ----------
+    counter : int
+        Of the next frame.
+    sent_counter : int
+        Of the newest one.
+    """
 
     def __init__(self, layout: _Layout, every: int) -> None:
         self.message = layout.message
         self.every = every
         self.can_id = can_id_of(layout.message)
+        self._checksum = layout.guard.checksum if layout.guard else 0
         self._forms = _forms(layout)
         self._turn = 0
         self._fd = bool(layout.message.is_fd)
         self._protect = layout.guard.protect if layout.guard else None
-        self.counter = 0
+        self.counter = self.sent_counter = 0
         self._modulus = layout.guard.modulus if layout.guard else 1
         if layout.counter:
             self._modulus = 1 << layout.message.get_signal_by_name(layout.counter).length
 
-    def frame(self, measured: Mapping[str, float], step: int = 1) -> Frame:
-        """Frame of the measured values; the counter goes on by `step` afterwards."""
+    def frame(self, measured: Mapping[str, float], step: int = 1, backwards: bool = False) -> Frame:
+        """Frame of the measured values; the counter goes on by `step` afterwards.
+
+        `backwards`: this frame has the counter before that of the newest one, all the same.
+        """
+        count = (self.sent_counter - 1) % self._modulus if backwards else self.counter
         form = self._forms[self._turn]
         self._turn = (self._turn + 1) % len(self._forms)
         values = [measured[name] for name in form.names]
         if form.counts:
-            values.append(self.counter)
+            values.append(count)
         data = form.codec.encode(values)
         if self._protect:
-            data = self._protect(data, self.counter)
+            data = self._protect(data, count)
+        self.sent_counter = count
         self.counter = (self.counter + step) % self._modulus
         return Frame(self.can_id, data, 0, self._fd)
+
+    def with_wrong_checksum(self, frame: Frame) -> Frame:
+        """The frame with the lowest bit of its checksum flipped."""
+        word = int.from_bytes(frame.data, "little") ^ (self._checksum & -self._checksum)
+        return frame._replace(data=word.to_bytes(len(frame.data), "little"))
+
+
+def _without_effect(disturbance: Disturbance, on_bus: BenchOnBus) -> list[str]:
+    """Disturbances of counters and checksums that none of their messages has."""
+    problems = []
+    for event in disturbance.events:
+        messages = [on_bus.sent_messages[name] for name in event.messages or on_bus.sent_messages]
+        missing = {
+            "wrong_counter": "counter" if not any(one.counts for one in messages) else "",
+            "wrong_checksum": "checksum" if not any(one.guarded for one in messages) else "",
+        }.get(event.kind)
+        if missing:
+            where = ", ".join(event.messages) or "what the bench sends"
+            problems.append(f"{event.kind}: there is no {missing} in {where}")
+    return problems
 
 
 class BenchOnBus:
@@ -257,6 +293,8 @@ class BenchOnBus:
         Publishes nothing any more.
     heard_at : float
         When a demand last came, s.
+    sent_messages : dict of str to EmulatedMessage
+        What the bench sends, by the names of the messages.
     received, sent, bad_frames, checksum_errors, send_errors : int
         Frames counted; those with a wrong checksum count as none received.
 
@@ -264,7 +302,7 @@ class BenchOnBus:
     ------
     ConfigError
         If the database cannot be read, lacks a message or signal of the bench, or has no room for a
-        protection.
+        protection, or if a disturbance has no effect.
     """
 
     def __init__(
@@ -296,6 +334,17 @@ class BenchOnBus:
             rivals=messages,
         )
         self._outgoing = [_Outgoing(layouts[name], every) for name, every in bench.sends.items()]
+        self._known_ids = {can_id_of(message) for message in messages}
+        self.sent_messages = {
+            name: EmulatedMessage(
+                layouts[name].signals,
+                layouts[name].counter is not None or layouts[name].header_counter is not None,
+                layouts[name].guard is not None,
+            )
+            for name in bench.sends
+        }
+        if disturbance is not None and (problems := _without_effect(disturbance, self)):
+            raise ConfigError(problems)
 
     def attach(self, drain: Callable[[], Iterable[Frame]], send: Callable[[Frame], None]) -> None:
         """Say where frames come from, without blocking, and where they go."""
@@ -338,16 +387,32 @@ class BenchOnBus:
             if self._again is not None:
                 self.bench = self._again()
             for outgoing in self._outgoing:
-                outgoing.counter = 0
+                outgoing.counter = outgoing.sent_counter = 0
         return True
 
     def _disturbed(self, disturbance: Disturbance, outgoing: _Outgoing, now: float) -> None:
         name = outgoing.message.name
         values = disturbance.measured(name, self.bench.measure(name), now)
-        frame = outgoing.frame(values, disturbance.counter_step(name, now))
+        backwards = disturbance.strikes("wrong_counter", name, now)
+        frame = outgoing.frame(values, disturbance.counter_step(name, now), backwards)
+        if disturbance.strikes("wrong_checksum", name, now):
+            frame = outgoing.with_wrong_checksum(frame)
+        if disturbance.strikes("wrong_length", name, now) and frame.data:
+            shorter = max(n for n in FD_LENGTHS if n < len(frame.data))
+            frame = frame._replace(data=frame.data[:shorter])
+        if disturbance.strikes("wrong_identifier", name, now):
+            frame = frame._replace(can_id=self._unknown_id(frame.can_id))
         frame = disturbance.damaged(name, frame, now)
-        if not disturbance.lost(name, now) and not disturbance.hold(name, frame, now):
-            self._transmit_frame(frame)
+        twice = disturbance.strikes("duplicate", name, now)
+        if disturbance.lost(name, now):
+            return
+        for _ in range(1 + twice):
+            if not disturbance.hold(name, frame, now):
+                self._transmit_frame(frame)
+
+    def _unknown_id(self, can_id: int) -> int:
+        """The identifier with its lowest bit flipped, or the next one that no message has."""
+        return next(i for i in (can_id ^ bits for bits in count(1)) if i not in self._known_ids)
 
     def _take(self, incoming: _Incoming, frame: Frame, now: float) -> None:
         if incoming.check and not incoming.check(frame.data):

@@ -1,5 +1,7 @@
 """Faults of an emulated bench: when, for how long, in which messages. No I/O.
 
+They are events of a scenario, or faults of a session, which switches them while it runs.
+
 The emulated bench becomes a test instrument: the same seed gives the same disturbances, so a
 defence that failed once can be tried again. A scenario is a TOML file::
 
@@ -15,32 +17,38 @@ defence that failed once can be tried again. A scenario is a TOML file::
 from __future__ import annotations
 
 import heapq
+import math
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from hilrt.can.frame import Frame
 from hilrt.config.from_toml import build, nearest
 from hilrt.config.parse_toml import read_toml
-from hilrt.config.session_tables import NonNegative, Positive, Table
+from hilrt.config.session_tables import FaultTable, NonNegative, Positive, Table
 from hilrt.errors import ConfigError
 
 #: Kinds that change values, and therefore need `signals`.
 VALUE_KINDS = ("stuck", "noise", "offset")
+#: Kinds that make a frame of its own kind wrong.
+WRONG_KINDS = ("wrong_counter", "wrong_checksum", "wrong_length", "wrong_identifier")
+#: Kinds that happen to a share of the frames.
+SHARED_KINDS = ("loss", "counter_jump", "damage", "duplicate", *WRONG_KINDS)
 #: Keys that say something of some kinds only, and of which.
 _KINDS_OF = {
     "messages": (
-        *("latency", "loss", "silent", "frozen_counter", "counter_jump", "damage"),
+        *("latency", "loss", "silent", "frozen_counter", "counter_jump", "damage", "duplicate"),
+        *WRONG_KINDS,
         *VALUE_KINDS,
     ),
     "signals": VALUE_KINDS,
     "delay": ("latency",),
     "jitter": ("latency",),
-    "share": ("loss", "counter_jump", "damage"),
-    "burst": ("loss", "counter_jump", "damage"),
+    "share": SHARED_KINDS,
+    "burst": SHARED_KINDS,
     "value": ("noise", "offset"),
 }
 #: What a kind does nothing without: one of the keys, and how to say so.
@@ -66,6 +74,11 @@ class ScenarioEvent(Table, kw_only=True, rename={"duration": "for"}):
         "frozen_counter",
         "counter_jump",
         "damage",
+        "duplicate",
+        "wrong_counter",
+        "wrong_checksum",
+        "wrong_length",
+        "wrong_identifier",
         "bus_off",
         "dead",
         "die",
@@ -79,7 +92,8 @@ class ScenarioEvent(Table, kw_only=True, rename={"duration": "for"}):
     #: "latency": how long a frame is held back, s, and by how much that varies, s.
     delay: NonNegative = 0.0
     jitter: NonNegative = 0.0
-    #: "loss", "damage", "counter_jump": share of the frames that it happens to …
+    #: "loss", "damage", "duplicate", "counter_jump", "wrong_…": share of the frames that it happens
+    #: to …
     share: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 1.0
     #: … and how many in a row.
     burst: Annotated[int, msgspec.Meta(ge=1)] = 1
@@ -172,29 +186,67 @@ def _signal_problems(event: ScenarioEvent, sends: Mapping[str, Iterable[str]]) -
     return problems
 
 
+def event_of(fault: FaultTable) -> ScenarioEvent:
+    """A session's fault as an event that never begins by itself."""
+    _, _, rest = (fault.message or "").partition(".")
+    message, _, signal = rest.partition(".")
+    kind: Any = "latency" if fault.kind in ("delay", "jitter") else fault.kind
+    value = 1.0 if fault.value is None else fault.value
+    event = ScenarioEvent(
+        at=math.inf,
+        kind=kind,
+        messages=[message] if message else [],
+        signals=[signal] if signal else [],
+        share=value if kind in SHARED_KINDS else 1.0,
+        value=value,
+    )
+    if fault.kind == "delay":
+        event.delay = value
+    elif fault.kind == "jitter":  # from 0 to the value
+        event.delay = event.jitter = 0.5 * value
+    return event
+
+
 class Disturbance:
-    """Effects of a scenario on the frames of a bench.
+    """Effects of a scenario, and of faults of the session, on the frames of a bench.
 
     Parameters
     ----------
     scenario : ScenarioFile
+    faults : sequence of FaultTable
+        Those of the session that the emulator makes; see `switch`.
+
+    Attributes
+    ----------
+    events : list of ScenarioEvent
+        Of the scenario, then one for each fault.
     """
 
-    def __init__(self, scenario: ScenarioFile) -> None:
-        self._events = scenario.events
-        self._random = random.Random(scenario.seed)
+    def __init__(self, scenario: ScenarioFile, faults: Sequence[FaultTable] = ()) -> None:
+        self.events = [*scenario.events, *map(event_of, faults)]
+        shared, first = random.Random(scenario.seed), len(scenario.events)
+        self._random = [shared] * first + [random.Random(fault.seed) for fault in faults]
+        self._numbers = {fault.name: first + k for k, fault in enumerate(faults)}
+        self._active: set[int] = set()
         self._stuck: dict[tuple[int, str], float] = {}
         self._left: dict[tuple[int, str], int] = {}  # of a burst, by event and message
         self._held: list[tuple[float, int, Frame]] = []
         self._count = 0
 
+    def switch(self, name: str, on: bool) -> None:
+        """Begin or end a fault of the session; one of another place is none of this bench."""
+        i = self._numbers.get(name)
+        if i is None:
+            return
+        (self._active.add if on else self._active.discard)(i)
+        self._stuck = {key: value for key, value in self._stuck.items() if key[0] != i}
+        self._left = {key: left for key, left in self._left.items() if key[0] != i}
+
     def _now(self, now: float, *kinds: str) -> list[tuple[int, ScenarioEvent]]:
         return [
             (i, event)
-            for i, event in enumerate(self._events)
-            if event.kind in kinds
-            and event.at <= now
-            and (event.duration is None or now < event.at + event.duration)
+            for i, event in enumerate(self.events)
+            if event.kind in kinds and (i in self._active or _is_due(event, now))
         ]
 
     def _of(self, message: str, now: float, *kinds: str) -> list[tuple[int, ScenarioEvent]]:
@@ -225,7 +277,7 @@ class Disturbance:
                 if event.kind == "stuck":
                     values[name] = self._stuck.setdefault((i, name), values[name])
                 elif event.kind == "noise":
-                    values[name] += self._random.gauss(0.0, event.value)
+                    values[name] += self._random[i].gauss(0.0, event.value)
                 else:
                     values[name] += event.value
         return values
@@ -242,13 +294,17 @@ class Disturbance:
         """Whether a frame is not sent at all."""
         if self._of(message, now, "silent"):
             return True
-        return sum(self._strikes(i, e, message) for i, e in self._of(message, now, "loss")) > 0
+        return self.strikes("loss", message, now)
+
+    def strikes(self, kind: str, message: str, now: float) -> bool:
+        """Whether a kind of fault that happens to a share of the frames happens to this one."""
+        return sum(self._strikes(i, e, message) for i, e in self._of(message, now, kind)) > 0
 
     def damaged(self, message: str, frame: Frame, now: float) -> Frame:
         """The frame, with a bit flipped where it is damaged."""
         for i, event in self._of(message, now, "damage"):
             if self._strikes(i, event, message) and frame.data:
-                bit = self._random.randrange(8 * len(frame.data))
+                bit = self._random[i].randrange(8 * len(frame.data))
                 word = int.from_bytes(frame.data, "little") ^ 1 << bit
                 frame = frame._replace(data=word.to_bytes(len(frame.data), "little"))
         return frame
@@ -258,7 +314,7 @@ class Disturbance:
         events = self._of(message, now, "latency")
         if not events:
             return False
-        wait = sum(e.delay + e.jitter * self._random.uniform(-1.0, 1.0) for _, e in events)
+        wait = sum(e.delay + e.jitter * self._random[i].uniform(-1.0, 1.0) for i, e in events)
         self._count += 1  # frames that are due together keep their order
         heapq.heappush(self._held, (now + max(0.0, wait), self._count, frame))
         return True
@@ -278,7 +334,12 @@ class Disturbance:
             return True
         # The share is of all frames, so bursts begin more rarely.
         start = event.share / (event.burst - event.share * (event.burst - 1))
-        if self._random.random() >= start:
+        if self._random[i].random() >= start:
             return False
         self._left[i, message] = event.burst - 1
         return True
+
+
+def _is_due(event: ScenarioEvent, now: float) -> bool:
+    end = math.inf if event.duration is None else event.at + event.duration
+    return event.at <= now < end

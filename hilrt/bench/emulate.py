@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from hilrt.can.bus import CanBus, open_bus
 from hilrt.can.protection import MessageOptions
 from hilrt.can.sender import refuse_conflicts
 from hilrt.config.from_toml import nearest
+from hilrt.config.session_tables import FaultTable
 from hilrt.errors import ConfigError
 from hilrt.timing.host import die_with_parent, freeze_gc, parent_alive
 from hilrt.timing.monotonic import monotonic_ns
@@ -121,6 +122,9 @@ def read_scenario(path: Path, bench: EmulatedBench) -> ScenarioFile:
     return load_scenario(path, {message: bench.measure(message) for message in bench.sends})
 
 
+#: First word of a line by which the session begins or ends a fault.
+FAULT_WORD = "fault"
+STANDARD_INPUT = 0
 CYCLE_NS = 1_000_000
 #: A loop that is behind by more gives the missed cycles up: they are skipped, and counted.
 CATCH_UP_NS = 20_000_000
@@ -254,6 +258,8 @@ class Emulation:
         Where the bus was given, for messages.
     make : callable, optional
         Makes the bench; default: the one called `name`.
+    faults : sequence of FaultTable
+        Of the session, which switches them by lines on standard input, ``fault NAME 1``.
     """
 
     name: str
@@ -267,6 +273,7 @@ class Emulation:
     alive: str = COUNTER
     label: str = "--bus"
     make: Callable[[], EmulatedBench] | None = None
+    faults: Sequence[FaultTable] = ()
 
 
 class _Opened(NamedTuple):
@@ -281,7 +288,12 @@ def _open(what: Emulation) -> _Opened:
     """Bench and bus; `ConfigError` if something given is wrong."""
     again = what.make or partial(make_bench, what.name, what.seed)
     bench = again()
-    disturbance = Disturbance(read_scenario(what.scenario, bench)) if what.scenario else None
+    disturbance = lines = None
+    if what.scenario or what.faults:
+        scenario = read_scenario(what.scenario, bench) if what.scenario else ScenarioFile()
+        disturbance = Disturbance(scenario, what.faults)
+        if what.faults and not os.isatty(STANDARD_INPUT):
+            lines = SessionLines(STANDARD_INPUT, disturbance.switch)
     on_bus = BenchOnBus(bench, what.database, disturbance, again, what.messages, what.alive)
     planned = None if what.fault is None else Fault.parse(what.fault)
     refuse_conflicts(what.bus, on_bus.published, what.label)
@@ -289,11 +301,39 @@ def _open(what: Emulation) -> _Opened:
     on_bus.attach(bus.drain, bus.send)
 
     def fault(now: float) -> str:
+        if lines is not None:
+            lines.read()
         if disturbance is not None and disturbance.dies(now):
             return "die"
         return planned(now) if planned is not None else ""
 
     return _Opened(on_bus, bus, fault)
+
+
+class SessionLines:
+    """Lines of the session on a descriptor, read without waiting.
+
+    Parameters
+    ----------
+    descriptor : int
+        A pipe, whose other end the session holds.
+    switch : callable
+        Takes the name of a fault, and whether it begins.
+    """
+
+    def __init__(self, descriptor: int, switch: Callable[[str, bool], None]) -> None:
+        os.set_blocking(descriptor, False)
+        self._descriptor, self._switch = descriptor, switch
+        self._rest = b""
+
+    def read(self) -> None:
+        """Carry out the lines that have come; after the end of the session none come."""
+        with contextlib.suppress(OSError):  # nothing has come
+            *lines, self._rest = (self._rest + os.read(self._descriptor, 4096)).split(b"\n")
+            for line in lines:
+                words = line.decode(errors="replace").split(" ")
+                if len(words) == 3 and words[0] == FAULT_WORD:
+                    self._switch(words[1], words[2] == "1")
 
 
 def main(what: Emulation) -> int:

@@ -69,6 +69,8 @@ class Guarded(NamedTuple):
         Of that count.
     header : int
         Bits of the message that the protection writes, as a mask over its little-endian reading.
+    checksum : int
+        Those of the checksum alone.
     """
 
     check: Callable[[bytes], bool]
@@ -76,6 +78,7 @@ class Guarded(NamedTuple):
     counter: Callable[[bytes], int] | None
     modulus: int
     header: int
+    checksum: int
 
 
 def guarded(options: Protection, message: Message, label: str) -> Guarded:
@@ -130,7 +133,9 @@ def _profile_1(options: Protection, message: Message, label: str) -> Guarded:
 
     # The upper half of the second byte is the message's, except in nibble mode.
     header &= ~(0xF0 << 8 * (offset + 1)) if options.id_mode != "nibble" else -1
-    return Guarded(check, protect, lambda data: data[offset + 1] & 0x0F, 15, header)
+    return Guarded(
+        check, protect, lambda data: data[offset + 1] & 0x0F, 15, header, 0xFF << 8 * offset
+    )
 
 
 def _profile_2(options: Protection, message: Message, label: str) -> Guarded:
@@ -155,7 +160,7 @@ def _profile_2(options: Protection, message: Message, label: str) -> Guarded:
     def check(data: bytes) -> bool:
         return len(data) >= length and p02.e2e_p02_check(data, ids, length=length)
 
-    return Guarded(check, protect, lambda data: data[1] & 0x0F, 16, 0x0FFF)
+    return Guarded(check, protect, lambda data: data[1] & 0x0F, 16, 0x0FFF, 0xFF)
 
 
 def _profile_5(options: Protection, message: Message, label: str) -> Guarded:
@@ -173,7 +178,8 @@ def _profile_5(options: Protection, message: Message, label: str) -> Guarded:
             data, data_id, length=length, offset=offset
         )
 
-    return Guarded(check, protect, lambda data: data[offset + 2], 256, header)
+    checksum = 0xFFFF << 8 * offset
+    return Guarded(check, protect, lambda data: data[offset + 2], 256, header, checksum)
 
 
 def _plain(options: Protection, message: Message, label: str) -> Guarded:
@@ -214,7 +220,8 @@ def _plain(options: Protection, message: Message, label: str) -> Guarded:
         data = data[:length]
         return data[place] == checksum(data[:place] + data[place + 1 :])
 
-    return Guarded(check, protect, None, 1, 0xFF << 8 * place)
+    mask = 0xFF << 8 * place
+    return Guarded(check, protect, None, 1, mask, mask)
 
 
 class MessageOptions(Table):

@@ -23,7 +23,7 @@ from hilrt.check.check_master import (
     check_pacing,
     check_stepping,
 )
-from hilrt.check.check_monitor import check_monitor, check_record
+from hilrt.check.check_monitor import check_adjusted, check_monitor, check_record
 from hilrt.check.check_stimuli import check_stimuli
 from hilrt.check.check_subsystems import (
     check_benches,
@@ -66,6 +66,7 @@ _PARTS: Final[tuple[Callable[[Topology, Findings], None], ...]] = (
     check_ranges,
     check_procedures,
     check_monitor,
+    check_adjusted,
     check_record,
     check_mu,
 )
@@ -168,7 +169,7 @@ def check(
         check_part(topology, findings)
     check_references(topology, session.folder, classes, code, findings)
     check_stimuli(topology, session.folder, findings)
-    check_faults(topology, findings)
+    check_faults(topology, findings, descriptions)
     check_traffic(tables, descriptions, findings)
     check_listen(session, [n for n, c in classes.items() if c.remote], findings)
     check_stepping(tables, pace, descriptions, findings)

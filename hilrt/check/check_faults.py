@@ -1,21 +1,45 @@
-"""Checks of faults: places, values and times, and that benches allow those that reach them."""
+"""Checks of faults: places, kinds, values and times, and that benches allow what reaches them."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, get_args
 
 from hilrt.check.check_topology import Direction, Topology
 from hilrt.config.from_toml import nearest
 from hilrt.config.problems import Findings
-from hilrt.config.session_tables import FaultTable
+from hilrt.config.session_tables import BenchKind, FaultTable, MessageKind, ValueKind
 from hilrt.config.structs import CALCULATED
+from hilrt.errors import ConfigError
+from hilrt.link import Description
 from hilrt.step.fill_faults import ARROW, MAX_UNDERWAY, benches_reached, steps_underway
 
-PLACES = ("output", "input", "connection")
-#: Kinds that do nothing with a value of 0, and make no sense below.
-POSITIVE = ("noise", "quantise", "delay", "jitter", "loss")
+VALUE_KINDS, BENCH_KINDS = get_args(ValueKind), get_args(BenchKind)
+UNDERWAY = ("delay", "jitter", "loss", "duplicate")
+#: Kinds of faults at each place.
+PLACES: Final[Mapping[str, tuple[str, ...]]] = {
+    "output": VALUE_KINDS,
+    "input": VALUE_KINDS,
+    "connection": VALUE_KINDS,
+    "peer": (*UNDERWAY, *BENCH_KINDS),
+    "message": (*UNDERWAY, *get_args(MessageKind)),
+}
+#: Likewise of a signal of a message.
+SIGNAL_KINDS: Final = ("stuck", "noise", "offset")
+COUNTER_KINDS: Final = ("wrong_counter", "counter_jump", "frozen_counter")
+#: Kinds without a value.
+WITHOUT_VALUE: Final = ("stuck", "silent", "frozen_counter", *BENCH_KINDS)
+#: Kinds that happen to a share of what is sent; kinds that do nothing with a value of 0.
+SHARES: Final = ("loss", "duplicate", *set(get_args(MessageKind)) - set(WITHOUT_VALUE))
+POSITIVE: Final = ("noise", "quantise", "delay", "jitter", *SHARES)
+#: Kinds of which everything happens to all that is sent, where there is no value.
+ALL_WITHOUT: Final = tuple(kind for kind in SHARES if kind in get_args(MessageKind))
 
 
-def check_faults(topology: Topology, findings: Findings) -> None:
-    """List problems of ``[[faults]]`` and of ``allow_faults``."""
+def check_faults(
+    topology: Topology, findings: Findings, descriptions: Mapping[str, Description]
+) -> None:
+    """List problems of ``[[faults]]`` and of ``allow_faults``; `descriptions` by subsystem."""
     faults = topology.tables.faults
     names = [fault.name for fault in faults]
     for i, fault in enumerate(faults):
@@ -28,6 +52,8 @@ def check_faults(topology: Topology, findings: Findings) -> None:
             findings.error(table, "value", fault.value, text, f"give {MAX_UNDERWAY:,} at most")
         _check_time(topology, fault, table, findings)
         key = _check_place(topology, fault, table, findings)
+        if key and fault.emulated:
+            _check_emulated(fault, (table, key), descriptions, findings)
         for bench in benches_reached(topology.tables, fault, topology.physical) if key else ():
             text = f"acts on the bench {bench!r}, which does not allow it"
             remedy = f'write allow_faults = ["{fault.name}"] into [subsystems.{bench}]'
@@ -40,14 +66,18 @@ def check_faults(topology: Topology, findings: Findings) -> None:
 
 
 def _check_value(fault: FaultTable, table: str, findings: Findings) -> None:
-    if (fault.kind == "stuck") != (fault.value is None):
-        text = "is no key of a value that is stuck" if fault.kind == "stuck" else "is missing"
-        remedy = "leave it out" if fault.kind == "stuck" else f"say how much of {fault.kind!r}"
-        findings.error(table, "value", fault.value, text, remedy)
-    elif fault.kind in POSITIVE and not (fault.value or 0.0) > 0.0:
+    has_none = fault.kind in WITHOUT_VALUE
+    if fault.value is None:
+        if not has_none and fault.kind not in ALL_WITHOUT:
+            remedy = f"say how much of {fault.kind!r}"
+            findings.error(table, "value", fault.value, "is missing", remedy)
+    elif has_none:
+        text = f"is no key of the kind {fault.kind!r}"
+        findings.error(table, "value", fault.value, text, "leave it out")
+    elif fault.kind in POSITIVE and not fault.value > 0.0:
         text = f"makes no fault of kind {fault.kind!r}"
         findings.error(table, "value", fault.value, text, "give more than 0")
-    elif fault.kind == "loss" and not (fault.value or 0.0) <= 1.0:
+    elif fault.kind in SHARES and not fault.value <= 1.0:
         findings.error(table, "value", fault.value, "is no share", "give 1 at most")
 
 
@@ -60,10 +90,13 @@ def _check_time(topology: Topology, fault: FaultTable, table: str, findings: Fin
         text = f"is not before the session's end at {duration:g} s: it never begins"
         findings.warn(table, "start", fault.start, text, "start it earlier")
     by_itself = fault.start is not None or fault.start_when is not None
-    if not by_itself and f"faults.{fault.name}" not in topology.tables.monitor.adjust:
+    number, tables = f"faults.{fault.name}", topology.tables
+    adjusted = {key for options in tables.subsystems.values() for key in options.adjusted}
+    if not by_itself and number not in {*tables.monitor.adjust, *adjusted}:
         text = "is missing, and so is a condition: it never begins"
-        remedy = f'give one, or allow operators to begin it: [monitor.adjust] "faults.{fault.name}"'
-        findings.warn(table, "start", None, text, f"{remedy} = {{ min = 0, max = 1 }}")
+        remedy = f'give one, or allow operators to begin it: [monitor.adjust] "{number}"'
+        remedy += " = { min = 0, max = 1 }, or a test sequence: its adjust"
+        findings.warn(table, "start", None, text, remedy)
 
 
 def _check_place(topology: Topology, fault: FaultTable, table: str, findings: Findings) -> str:
@@ -74,6 +107,21 @@ def _check_place(topology: Topology, fault: FaultTable, table: str, findings: Fi
         findings.error(table, "", None, text, f"give one of {', '.join(PLACES)}")
         return ""
     (key,) = given
+    kinds = SIGNAL_KINDS if fault.place.count(".") == 2 and key == "message" else PLACES[key]
+    if fault.kind not in kinds:
+        what = "signal" if kinds is SIGNAL_KINDS else key
+        text = f"is no fault of {'an' if what[0] in 'io' else 'a'} {what}"
+        findings.error(table, "kind", fault.kind, text, f"choose from {', '.join(kinds)}")
+        return ""
+    if key in ("peer", "message"):
+        known = [name for name in topology.tables.subsystems if name != CALCULATED]
+        subsystem, _, rest = fault.place.partition(".")
+        if subsystem not in known or bool(rest) != (key == "message"):
+            text = f"names no subsystem{nearest(subsystem, known)}"
+            remedy = 'write it as "subsystem"' + ' or "subsystem.Message"' * (key == "message")
+            findings.error(table, key, fault.place, text, remedy)
+            return ""
+        return key
     if key == "connection":
         ends = [end.strip() for end in fault.place.split(ARROW.strip())]
         if ends not in [[c.source, c.target] for c in topology.tables.connections]:
@@ -89,3 +137,43 @@ def _check_place(topology: Topology, fault: FaultTable, table: str, findings: Fi
     direction: Direction = "output" if key == "output" else "input"
     topology.find(name, direction, table, key, findings)
     return key
+
+
+def _check_emulated(
+    fault: FaultTable,
+    place: tuple[str, str],
+    descriptions: Mapping[str, Description],
+    findings: Findings,
+) -> None:
+    """A fault of an emulated bench: the bench, and what it sends."""
+    bench = descriptions.get(fault.emulated) or Description()
+    if bench.emulated is None:
+        if not bench.problems and bench.code is None:
+            text = f"{fault.emulated!r} is no emulated bench, whose emulator would make the fault"
+            findings.error(*place, fault.place, text, "alter an output or a connection")
+        return
+    if fault.message is None:
+        return
+    try:
+        messages = bench.emulated()
+    except ConfigError as error:
+        findings.error(*place, fault.place, "; ".join(error.problems), "")
+        return
+    _, name, *signal = fault.message.split(".")
+    if name not in messages:
+        findings.error(*place, fault.place, f"it sends no {name!r}{nearest(name, messages)}", "")
+        return
+    sent = messages[name]
+    lacks = {
+        "wrong_checksum": "checksum" if not sent.guarded else "",
+        **dict.fromkeys(COUNTER_KINDS, "counter" if not sent.counts else ""),
+    }.get(fault.kind)
+    if sent.enables:
+        text = "has the bench's enable state, which cannot be faulted"
+        findings.error(*place, fault.place, text, "choose another message")
+    elif lacks:
+        remedy = f"name it in [subsystems.{fault.emulated}.messages.{name}]"
+        findings.error(*place, fault.place, f"has no {lacks}", remedy)
+    elif signal and signal[0] not in sent.signals:
+        text = f"{name} has no signal {signal[0]!r}{nearest(signal[0], sent.signals)}"
+        findings.error(*place, fault.place, text, "")

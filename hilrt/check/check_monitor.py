@@ -66,13 +66,33 @@ def check_monitor(topology: Topology, findings: Findings) -> None:
             )
 
 
-def _check_parameter(topology: Topology, name: str, bounds: Adjustable, findings: Findings) -> None:
-    """A parameter of a subsystem; whether there is one is known when it has been made."""
+def check_adjusted(topology: Topology, findings: Findings) -> None:
+    """List problems of what test sequences may change."""
+    faults = [f"faults.{fault.name}" for fault in topology.tables.faults]
+    for subsystem, options in topology.tables.subsystems.items():
+        for number in options.adjusted:
+            if number.startswith(f"{PARAMETERS}."):
+                place = f"subsystems.{subsystem}", "adjust"
+                _check_subsystem_of(topology, number, place, findings)
+            elif number not in faults:
+                text = f"is no fault and no parameter{nearest(number, faults)}"
+                remedy = 'write it as "faults.NAME" or "parameters.SUBSYSTEM.NAME"'
+                findings.error(f"subsystems.{subsystem}", "adjust", number, text, remedy)
+
+
+def _check_subsystem_of(
+    topology: Topology, name: str, place: tuple[str, str], findings: Findings
+) -> None:
+    """Subsystem of a parameter; whether it has that one is known when it has been made."""
     subsystem = name.split(".")[1]
     known = {*topology.tables.subsystems, *topology.tables.group_of}
     if subsystem not in known:
         text = f"there is no subsystem {subsystem!r}{nearest(subsystem, known)}"
-        findings.error("monitor.adjust", name, None, text, "")
+        findings.error(*place, None, text, "")
+
+
+def _check_parameter(topology: Topology, name: str, bounds: Adjustable, findings: Findings) -> None:
+    _check_subsystem_of(topology, name, ("monitor.adjust", name), findings)
     if bounds.min > bounds.max:
         value = f"{bounds.min:g} … {bounds.max:g}"
         findings.error("monitor.adjust", name, value, "is no range", "give min <= max")

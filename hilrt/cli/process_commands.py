@@ -62,14 +62,19 @@ def sequence(
     operated: Annotated[
         bool, typer.Option("--operated", help="an operator can answer its prompts")
     ] = False,
+    adjust: Annotated[
+        list[str] | None, typer.Option(help="number of the session that it may change")
+    ] = None,
     keys: Annotated[Path | None, typer.Option(help="folder of the keys")] = None,
 ) -> None:
     """Host a test sequence in this process; a session starts it by itself."""
     _use_keys(keys)
     from hilrt.hosting.sequence_process import main as sequence_main
+    from hilrt.sequences.bench import Setting
 
-    params, answers = _pairs("--param", param), _pairs("--answer", answer)
-    status = sequence_main(target, connect, name, params, answers, step, patience, operated)
+    answers, numbers = _pairs("--answer", answer), tuple(adjust or ())
+    setting = Setting(Path.cwd(), answers, step, operated, numbers)
+    status = sequence_main(target, connect, name, _pairs("--param", param), setting, patience)
     raise typer.Exit(status)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import msgspec
 
@@ -92,7 +92,8 @@ class MonitorTable(Table):
     adjust: dict[str, Adjustable] = {}
 
 
-FaultKind = Literal[
+#: Faults of values, made by the master.
+ValueKind = Literal[
     "constant",
     "stuck",
     "offset",
@@ -103,13 +104,28 @@ FaultKind = Literal[
     "delay",
     "jitter",
     "loss",
+    "duplicate",
 ]
+#: Faults of the frames of an emulated bench.
+MessageKind = Literal[
+    "silent",
+    "damage",
+    "frozen_counter",
+    "counter_jump",
+    "wrong_counter",
+    "wrong_checksum",
+    "wrong_length",
+    "wrong_identifier",
+]
+#: Faults of an emulated bench as a whole.
+BenchKind = Literal["bus_off", "dead", "die"]
+FaultKind = Literal[ValueKind, MessageKind, BenchKind]
 
 
 class FaultTable(Table):
     """``[[faults]]``: a disturbance that is asked for; docs/faults.md. It begins once.
 
-    Without a `start` and a condition it waits for an operator.
+    Without a `start` and a condition it waits for an operator or a test sequence.
     """
 
     #: Name in events, in the log, in `allow_faults` and in `--set faults.NAME.key`.
@@ -117,18 +133,23 @@ class FaultTable(Table):
     #: What becomes of the value.
     kind: FaultKind
     #: Where: `"subsystem.output"`, all elements of a vector port or one, `"subsystem.output[0]"`;
-    #: one of the three.
+    #: one of the five.
     output: str | None = None
     #: Where: `"subsystem.input"`, likewise.
     input: str | None = None
     #: Where: `"subsystem.output -> subsystem.input"`.
     connection: str | None = None
+    #: Where: a subsystem, all of whose outputs come in one message; or an emulated bench.
+    peer: str | None = None
+    #: Where: `"subsystem.Message"` that an emulated bench sends, or `"subsystem.Message.Signal"`.
+    message: str | None = None
     #: [of the place; a connection's is that of its input] Constant: the value; offset: what is
     #: added; gain: the factor; noise: the standard deviation; drift: what is added per s; quantise:
-    #: the step; delay: by how long, s; jitter: the longest delay, s; loss: the share of values
-    #: that do not arrive; stuck has none.
+    #: the step; delay: by how long, s; jitter: the longest delay, s; loss, duplicate: the share of
+    #: values or frames that do not arrive, or arrive twice; of other faults of a message the share
+    #: of frames, left out: all. Those without a quantity have none.
     value: float | None = None
-    #: Seed of noise, jitter and loss; a further element of a vector port has the next one.
+    #: Seed of what is random; a further element of a vector port has the next one.
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 0
     #: [s] Session time from which on it may begin; without it and a condition, an operator begins
     #: it.
@@ -144,7 +165,15 @@ class FaultTable(Table):
     @property
     def place(self) -> str:
         """Where it is, in words."""
-        return self.output or self.input or self.connection or "nowhere"
+        given = self.output or self.input or self.connection or self.peer or self.message
+        return given or "nowhere"
+
+    @property
+    def emulated(self) -> str:
+        """Bench whose emulator makes it; empty for a fault that the master makes."""
+        if self.message is not None:
+            return self.message.partition(".")[0]
+        return self.peer or "" if self.kind in get_args(BenchKind) else ""
 
 
 Shape = Literal["hold", "step", "ramp", "sine", "chirp", "prbs", "noise", "points", "column"]

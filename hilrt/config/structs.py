@@ -286,6 +286,11 @@ class SubsystemOptions(Table):
         """Members of a group, whose ports are ``member.port``; empty for everything else."""
         return ()
 
+    @property
+    def adjusted(self) -> list[str]:
+        """Numbers of the session that it changes; none but of test sequences."""
+        return []
+
     def range_policy(self, output: str, measured: bool) -> OutOfRange:
         """Reaction to values of that output outside its declared range."""
         given = self.out_of_range

@@ -20,6 +20,7 @@ from hilrt.tables.plan import (
     CONSTANT,
     DELAY,
     DRIFT,
+    DUPLICATE,
     GAIN,
     JITTER,
     LOSS,
@@ -85,6 +86,11 @@ def alter(plan: Plan, state: State, k: int, x: float, t: float, tick: int) -> No
             now.held, now.holds = value, 1
         if now.holds:
             now.kept, now.added, now.added_rate = 0.0, now.held, 0.0
+    elif at.kind == DUPLICATE:
+        once_more = now.holds and uniform(at.seed, tick) < at.amount
+        now.kept, now.added, now.added_rate = 0.0, now.held if once_more else value, 0.0
+        if math.isfinite(value):
+            now.held, now.holds = value, 1
     elif at.kind == DELAY or at.kind == JITTER:
         share = 1.0 if at.kind == DELAY else uniform(at.seed, tick)
         deliver(plan, state, k, value, t, share * at.amount)

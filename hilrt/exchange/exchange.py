@@ -130,6 +130,7 @@ class Exchange:
         numerics.changes.set_parameter = lambda name, key, value: of_name[name].set_parameter(
             key, value
         )
+        self._demanding = [link for link in links if link.demands is not None]
         self._waiter: Waiter | None = None
         self._next_ns = 0
         self.rest_ns = 0
@@ -167,6 +168,9 @@ class Exchange:
             channel.link.receive()
         lost = self._inboxes.cut(tick, t_ns, elapsed_ns, self.rest_ns)
         self.ended.update(self._inboxes.new_ends())
+        for link in self._demanding:
+            while link.demands:
+                self.numerics.changes.add(*link.demands.popleft())
         if lost >= 0:
             raise self._missed.too_many(lost)
 

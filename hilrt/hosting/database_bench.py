@@ -318,5 +318,6 @@ def emulate_session(
             alive=options.alive,
             label=f"{label} bus",
             make=make,
+            faults=[one for one in session.tables.faults if one.emulated == subsystem],
         )
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Mapping
-from pathlib import Path
 from types import FrameType
 from typing import Final
 
@@ -30,10 +29,8 @@ def main(
     connect: str,
     name: str,
     params: Mapping[str, str],
-    answers: Mapping[str, str],
-    step: float | None = None,
+    setting: Setting,
     patience: float | None = None,
-    operated: bool = False,
 ) -> int:
     """Host a sequence until the session ends.
 
@@ -43,21 +40,17 @@ def main(
         ``"FILE.py:Class"``, relative to the current folder.
     connect, name : str
         The master's address, and the subsystem's name in the session file.
-    params, answers : mapping of str
-        Keyword arguments of the class, as written on the command line; answers to its prompts.
-    step : float, optional
-        Distance of its communication points, s; left out where it varies.
+    params : mapping of str
+        Keyword arguments of the class, as written on the command line.
+    setting : Setting
     patience : float, optional
         Time after which a step that does not return tells its line, s.
-    operated : bool
-        Whether an operator can answer its prompts.
 
     Returns
     -------
     int
         Exit status, as that of a solver's process.
     """
-    setting = Setting(Path.cwd(), dict(answers), step, operated)
     made = []
 
     def make() -> Solver:

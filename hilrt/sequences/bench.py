@@ -20,18 +20,21 @@ from hilrt.sequences.timed_steps import Branch, Jump, Ramp, Together, Until, Wai
 from hilrt.solver import Floats, Ports
 
 #: Causes of the events that a sequence tells: the step that begins, what was measured, the ends of
-#: a recording's interval, what it logs.
+#: a recording's interval, what it logs, a number that it changes.
 STEP: Final = "sequence_step"
 MEASURE: Final = "measure"
 EXPECT: Final = "expect"
 BEGIN: Final = "recording_begin"
 END: Final = "recording_end"
 LOG: Final = "sequence_log"
+SET: Final = "sequence_set"
 #: Most characters of a text; a longer one would not fit into a message.
 MAX_TEXT: Final = 2000
 #: Readings that the message of a time-out shows.
 MAX_READINGS: Final = 6
 
+#: Before the name of a fault.
+FAULT: Final = "faults."
 #: Distance of communication points for which filters of conditions are made where it varies, s.
 LEAST_STEP: Final = 0.001
 
@@ -52,12 +55,15 @@ class Setting(NamedTuple):
         Distance of its communication points, s; None where it varies.
     operated : bool
         Whether an operator can answer prompts.
+    adjust : tuple of str
+        Numbers of the session that it may change.
     """
 
     folder: Path = Path()
     answers: Mapping[str, str] = MappingProxyType({})
     step: float | None = None
     operated: bool = False
+    adjust: tuple[str, ...] = ()
 
 
 class RecordedInterval:
@@ -101,7 +107,7 @@ class SequenceBench:
 
     def __init__(self, ports: Ports, setting: Setting) -> None:
         self.where = Where(setting.folder)
-        self._answers = setting.answers
+        self._answers, self._adjustable = setting.answers, setting.adjust
         self.prompts = Prompts(setting.operated)
         self._step = setting.step or LEAST_STEP
         self._inputs = {port.name: i for i, port in enumerate(ports.inputs)}
@@ -240,6 +246,35 @@ class SequenceBench:
         self._known(port)
         self._driven[port] = False
 
+    def set(self, number: str, value: float | None) -> None:
+        """Change a number that the session file lets the sequence adjust, from `end` on.
+
+        Parameters
+        ----------
+        number : str
+            ``"parameters.SUBSYSTEM.NAME"``; or ``"faults.NAME"``, see `inject` and `clear`.
+        value : float or None
+            None leaves a fault to its times and conditions.
+        """
+        if number not in self._adjustable:
+            hint = nearest(number, self._adjustable)
+            raise LookupError(f"{number!r} is not in the session file's `adjust`{hint}")
+        if value is None and number.startswith(FAULT):
+            value = math.nan
+        elif value is None or not math.isfinite(value):
+            raise ValueError(f"{number} to {value!r}: must be a finite number")
+        elif number.startswith(FAULT) and value not in (0.0, 1.0):
+            raise ValueError(f"{number} to {value:g}: 1 begins a fault, 0 ends it")
+        self.tell(SET, f"{number} = {float(value)!r}")
+
+    def inject(self, fault: str) -> None:
+        """Begin a fault of the session."""
+        self.set(FAULT + fault, 1.0)
+
+    def clear(self, fault: str) -> None:
+        """End a fault of the session."""
+        self.set(FAULT + fault, 0.0)
+
     def measure(
         self,
         name: str,
@@ -307,7 +342,7 @@ class SequenceBench:
 
     def tell(self, cause: str, text: str) -> None:
         """Hand an event on to the session; `BlockingIOError` if that cannot be done."""
-        if len(text) > MAX_TEXT and cause not in (MEASURE, EXPECT, ASK):
+        if len(text) > MAX_TEXT and cause not in (MEASURE, EXPECT, ASK, SET):
             text = f"{text[:MAX_TEXT]} …"
         if not self.hand_on(cause, text):
             raise BlockingIOError("the session does not take what the sequence tells")

@@ -96,7 +96,7 @@ class FlagObserver(Observer):
     Parameters
     ----------
     numerics, exchange, feed
-        Of the session.
+        Of the session. Benches whose emulators make faults are told when these begin and end.
     alarms : AlarmHistory
         Notified of alarms that come up or clear.
     on_impaired : callable, optional
@@ -114,6 +114,7 @@ class FlagObserver(Observer):
         on_impaired: Callable[[bool, str], None] | None = None,
     ) -> None:
         self._numerics, self._feed, self._alarms = numerics, feed, alarms
+        self._links = {link.name: link for link in exchange.links}
         self._impairment = Impairment(exchange.benches, numerics.alarms)
         self._impairment.on_change = on_impaired
         self._moved = numerics.state.session["moved"]
@@ -130,13 +131,23 @@ class FlagObserver(Observer):
             for where, text in source_changes(self._numerics)[:CHANGES_PER_TICK]:
                 self._feed.event(t_ns, "info", "source", where, text)
         if self._faults_turned[0]:
-            for where, text in fault_changes(self._numerics)[:CHANGES_PER_TICK]:
-                self._feed.event(t_ns, "info", "fault_injected", where, text)
+            for fault, active in fault_changes(self._numerics):
+                if fault.emulated:
+                    self._links[fault.emulated].switch_fault(fault.name, active)
+                text = f"fault {fault.name} ({fault.kind}) {'begins' if active else 'ends'}"
+                text += f" at {fault.place}"
+                self._feed.event(t_ns, "info", "fault_injected", fault.place, text)
         if self._outcomes:
             for level, cause, where, text in self._outcomes:
                 self._feed.event(t_ns, level, cause, where, text)
             self._outcomes.clear()
         self._impairment.look(t_ns)
+
+    def closing(self, finished: bool) -> None:
+        """End the faults of emulated benches: they are brought to rest without."""
+        faults = zip(self._numerics.faults, self._numerics.state.faults, strict=True)
+        for fault in [fault for fault, now in faults if fault.emulated and now.active]:
+            self._links[fault.emulated].switch_fault(fault.name, False)
 
     def _report_flags(self, t_ns: int) -> None:
         changes = flag_changes(self._numerics.checks, self._numerics.state, t_ns / 1e9)

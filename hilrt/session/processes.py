@@ -15,7 +15,7 @@ from hilrt.monitor.session_state import SessionState
 from hilrt.session.event_log import EventLog
 from hilrt.session.monitoring import VIEWS
 from hilrt.session.opening import Described
-from hilrt.session.spawn import KILL_TIMEOUT_S, SINGLE_THREAD, Child, Children
+from hilrt.session.spawn import KILL_TIMEOUT_S, SINGLE_THREAD, Child, Children, Inherited
 
 #: How long children may take to end, s.
 STOP_TIMEOUT: Final = 5.0
@@ -110,9 +110,16 @@ class Processes:
                 env = dict(keys) if command.connects else {}
                 if command.connects and link.buses:
                     env |= frames
-                self.children.start(
-                    command.name, command.argv, cwd=file.folder, affinity=cpus, env=env
+                child = self.children.start(
+                    command.name,
+                    command.argv,
+                    cwd=file.folder,
+                    affinity=cpus,
+                    env=env,
+                    inherits=Inherited(lines=command.told),
                 )
+                if command.told:
+                    link.tell = child.tell
 
     def start_recorder(
         self, sockets: RecorderSockets, cpus: Sequence[int], environment: Mapping[str, str]

@@ -46,12 +46,15 @@ class Inherited(NamedTuple):
         Its output goes where the master's goes, not to a log.
     keys : bool
         It reads what is typed.
+    lines : bool
+        It is told lines, see `Child.tell`.
     descriptors : tuple of int
         Open files and sockets, under the same numbers; not on Windows.
     """
 
     terminal: bool = False
     keys: bool = False
+    lines: bool = False
     descriptors: tuple[int, ...] = ()
 
 
@@ -111,7 +114,16 @@ class Child:
         """Whether the process itself has ended; collects its exit status."""
         if self.returncode is None:
             self.returncode = self.process.poll()
+            if self.returncode is not None and self.process.stdin is not None:
+                self.process.stdin.close()
         return self.returncode is not None
+
+    def tell(self, line: str) -> None:
+        """Write a line to its standard input, without waiting; none to a process that has ended."""
+        pipe = self.process.stdin
+        if pipe is not None and not pipe.closed:
+            with contextlib.suppress(OSError):
+                os.write(pipe.fileno(), f"{line}\n".encode())
 
     def gone(self) -> bool:
         """Whether the process and everything in its group have ended."""
@@ -220,7 +232,7 @@ class Children:
                     command,
                     cwd=cwd,
                     env=environment,
-                    stdin=None if inherits.keys else subprocess.DEVNULL,
+                    stdin=_standard_input(inherits),
                     stdout=output,
                     stderr=None if inherits.terminal else subprocess.STDOUT,
                     start_new_session=True,
@@ -232,6 +244,8 @@ class Children:
                     f"[subsystems.{name}] spawn = {list(argv)!r}: cannot be started: "
                     f"{error.strerror}; check the command and the folder {str(cwd)!r}"
                 ) from None
+        if process.stdin is not None:
+            os.set_blocking(process.stdin.fileno(), False)
         child = Child(name, list(argv), log, process)
         self._children.append(child)
         self._watch(child)
@@ -320,6 +334,12 @@ class Children:
                 self._unwatch[child.pid] = loop.call_later(_POLL_S, poll).cancel
 
         self._unwatch[child.pid] = loop.call_later(_POLL_S, poll).cancel
+
+
+def _standard_input(inherits: Inherited) -> int | None:
+    if inherits.lines:
+        return subprocess.PIPE
+    return None if inherits.keys else subprocess.DEVNULL
 
 
 def _launched(command: list[str], affinity: Iterable[int], nice: int) -> list[str]:

@@ -128,7 +128,11 @@ class Changes:
         own = self._parameters[row]
         unit = f" {own.parameter.unit}" if own.parameter.unit else ""
         text = f"parameter {own.name} = {value:g}{unit}"
-        refused = self.set_parameter(own.subsystem, own.parameter.name, value)
+        low, high = own.parameter.min, own.parameter.max
+        if low <= value <= high:
+            refused = self.set_parameter(own.subsystem, own.parameter.name, value)
+        else:  # of a sequence
+            refused = f"it lies outside {low:g} to {high:g}"
         if refused:
             text = f"{text} is refused: {refused}"
             self.outcomes.append(("warning", "parameter_refused", own.subsystem, text))
@@ -177,7 +181,7 @@ class Changes:
 def own_parameters(
     network: Network, tables: Session, known: Sequence[Sequence[Parameter]]
 ) -> list[OwnParameter]:
-    """Parameters that ``[monitor.adjust]`` lists, in its order.
+    """Parameters that ``[monitor.adjust]`` lists, in its order, then those that sequences adjust.
 
     `known` has those of each subsystem.
 
@@ -207,6 +211,14 @@ def own_parameters(
             text = f"{bounds.min:g} to {bounds.max:g} is not within {parameter.min:g} to"
             problems.append(f"{where}: {text} {parameter.max:g}, which its subsystem allows")
         found.append(own)
+    for subsystem, options in tables.subsystems.items():
+        for key in options.adjusted:
+            table, _, name = key.partition(".")
+            if table == PARAMETERS and name not in there:
+                where = f"[subsystems.{subsystem}] adjust = {key!r}"
+                problems.append(f"{where}: there is no such parameter{nearest(name, there)}")
+            elif table == PARAMETERS and there[name] not in found:
+                found.append(there[name])
     if problems:
         raise ConfigError(problems)
     return found

@@ -45,11 +45,12 @@ def alteration_rows(network: Network, faults: Sequence[FaultTable]) -> list[Alte
     Raises
     ------
     ConfigError
-        If a fault is at no output, input or connection.
+        If a fault is at no output, input, connection or subsystem.
     """
     found = [
         Altered(side, number, f, element)
         for f, fault in enumerate(faults)
+        if not fault.emulated
         for side, numbers in [_place_of(network, fault)]
         for element, number in enumerate(numbers)
     ]
@@ -62,11 +63,17 @@ def _place_of(network: Network, fault: FaultTable) -> tuple[int, list[int]]:
         if fault.output.startswith(CALCULATED + "."):
             raise ConfigError(f"{where}: {fault.output} is calculated; alter what it is made of")
         return OUTPUT, _numbers(network.outputs, fault.output, f"{where} output")
+    if fault.peer is not None:
+        if fault.peer not in network.subsystems or fault.peer == CALCULATED:
+            text = f"there is no such subsystem{nearest(fault.peer, network.subsystems)}"
+            raise ConfigError(f"{where} peer = {fault.peer!r}: {text}")
+        part = network.outputs.slices[network.subsystems.index(fault.peer)]
+        return OUTPUT, list(range(part.start, part.stop))
     if fault.input is not None:
         return INPUT, _numbers(network.inputs, fault.input, f"{where} input")
     source, arrow, target = (fault.connection or "").partition(ARROW)
     if not arrow:
-        text = 'give an output, an input, or a connection as "a.output -> b.input"'
+        text = 'give an output, an input, a peer, or a connection as "a.output -> b.input"'
         raise ConfigError(f"{where}: is nowhere; {text}")
     sources = _numbers(network.outputs, source.strip(), f"{where} connection")
     targets = _numbers(network.inputs, target.strip(), f"{where} connection")
@@ -103,7 +110,7 @@ def faulted_inputs(network: Network, rows: Sequence[Altered]) -> set[int]:
 
 
 def benches_reached(tables: Session, fault: FaultTable, physical: Container[str]) -> list[str]:
-    """Benches that a fault reaches by a set-point or a measured value, and that do not allow it.
+    """Benches that a fault reaches by a set-point or what they send, and that do not allow it.
 
     Of a vector, every element counts as altered. What calculated channels make of an altered output
     counts, too.
@@ -117,7 +124,7 @@ def benches_reached(tables: Session, fault: FaultTable, physical: Container[str]
         The subsystems that are benches.
     """
     ends = [end.strip() for end in fault.place.split(ARROW.strip())]
-    if fault.output is not None:
+    if not fault.emulated and (fault.output is not None or fault.peer is not None):
         altered = _altered_sources(tables, ends[0])
         ends += [c.target for c in tables.connections if _port(c.source) in altered]
     reached = {end.partition(".")[0] for end in ends}
@@ -128,8 +135,11 @@ def benches_reached(tables: Session, fault: FaultTable, physical: Container[str]
     )
 
 
-def _altered_sources(tables: Session, output: str) -> set[str]:
-    """Ports that carry an altered output: its own, and those of channels that are made of it."""
+def _altered_sources(tables: Session, place: str) -> set[str]:
+    """Ports that carry an altered output: its own, and those of channels that are made of it.
+
+    `place` is the output's name, or that of a subsystem, all of whose outputs are altered.
+    """
     channels = channels_of(tables.calculated, [])
     read = {
         f"{CALCULATED}.{name}": {
@@ -138,7 +148,9 @@ def _altered_sources(tables: Session, output: str) -> set[str]:
         }
         for name, channel in channels.items()
     }
-    altered, before = {_port(output)}, 0
+    sources = {_port(c.source) for c in tables.connections}.union(*read.values())
+    altered = {name for name in sources if name.startswith(f"{place}.")}
+    altered, before = altered | {_port(place)}, 0
     while len(altered) > before:
         before = len(altered)
         altered |= {name for name, signals in read.items() if signals & altered}
@@ -151,7 +163,7 @@ def _port(name: str) -> str:
 
 def steps_underway(fault: FaultTable, tables: Session) -> int:
     """Steps of ``[master] step`` that a value is on its way at most; 0 where it is not delayed."""
-    late = fault.kind in LATE
+    late = fault.kind in LATE and not fault.emulated
     return math.ceil((fault.value or 0.0) / tables.master.step) if late else 0
 
 
@@ -193,7 +205,9 @@ def fill_faults(plan: Plan, network: Network, tables: Session, rows: Sequence[Al
         made.output = row.number if row.side == OUTPUT else -1
         made.first = k == 0 or places[k - 1] != places[k]
         made.closing = k == len(rows) - 1 or places[k + 1] != places[k]
-        made.amount, made.seed = fault.value or 0.0, fault.seed + row.element
+        made.amount, made.seed = fault.value or 0.0, fault.seed
+        if fault.peer is None:  # whose outputs come in one message
+            made.seed += row.element
         if fault.kind in LATE:
             steps = steps_underway(fault, tables)
             if steps > MAX_UNDERWAY:

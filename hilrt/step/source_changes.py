@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hilrt.config.session_tables import FaultTable
 from hilrt.step.numerics import Numerics
 from hilrt.tables.state import CONNECTION, DONE, HOLDING, RUNNING, SOURCES, STIMULUS
 
@@ -31,16 +32,10 @@ def source_changes(numerics: Numerics) -> list[tuple[str, str]]:
     return found
 
 
-def fault_changes(numerics: Numerics) -> list[tuple[str, str]]:
-    """Faults that began or ended at this point: where each is, and a text."""
-    found = []
-    for fault, now in zip(numerics.faults, numerics.state.faults, strict=True):
-        if now.turned:
-            verb = "begins" if now.active else "ends"
-            found.append(
-                (fault.place, f"fault {fault.name} ({fault.kind}) {verb} at {fault.place}")
-            )
-    return found
+def fault_changes(numerics: Numerics) -> list[tuple[FaultTable, bool]]:
+    """Faults that began or ended at this point, and whether they began."""
+    pairs = zip(numerics.faults, numerics.state.faults, strict=True)
+    return [(fault, bool(now.active)) for fault, now in pairs if now.turned]
 
 
 def present_sources(numerics: Numerics) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, get_args
 
 import numpy as np
 
-from hilrt.config.session_tables import FaultKind
+from hilrt.config.session_tables import ValueKind
 from hilrt.tables.model import ModelPlan
 from hilrt.tables.program_tables import CALCULATED, LOOKUP_POINTS, OPERATIONS, READINGS
 from hilrt.tables.record import COEFFICIENTS, Table
@@ -36,8 +36,8 @@ SHAPES: Final = ("hold", "ramp", "sine", "chirp", "prbs", "noise", "points")
 HOLD, RAMP, SINE, CHIRP, PRBS, NOISE, POINTS_SHAPE = range(7)
 
 #: What a fault does to a value, by its number in `Plan.alterations`.
-FAULT_KINDS: Final[tuple[str, ...]] = get_args(FaultKind)
-CONSTANT, STUCK, OFFSET, GAIN, NOISY, DRIFT, QUANTISE, DELAY, JITTER, LOSS = range(10)
+FAULT_KINDS: Final[tuple[str, ...]] = get_args(ValueKind)
+CONSTANT, STUCK, OFFSET, GAIN, NOISY, DRIFT, QUANTISE, DELAY, JITTER, LOSS, DUPLICATE = range(11)
 
 #: One record.
 SESSION: Final = np.dtype(

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import cantools
+import numpy as np
 import pytest
+from e2e import p01
 
 from hilrt.bench.bench_on_bus import BenchOnBus
-from hilrt.bench.disturb import Disturbance, load_scenario
-from hilrt.bench.emulate import make_bench
+from hilrt.bench.disturb import Disturbance, ScenarioFile, load_scenario
+from hilrt.bench.emulate import SessionLines, make_bench
 from hilrt.can.frame import Frame
+from hilrt.config.session_tables import FaultTable
 from hilrt.errors import ConfigError
+from tests.protected_bench import OPTIONS, protected_database
 
 DATABASE = Path(__file__).parents[2] / "bench_configs" / "engine_bench.dbc"
 PLAIN = cantools.database.load_file(DATABASE)
@@ -110,6 +115,113 @@ def test_damage_flips_one_bit(run: Run) -> None:
         assert difference.bit_count() == (20 <= k < 70)
 
 
+def test_frames_come_twice_short_and_by_another_identifier(run: Run) -> None:
+    twice = run(event("duplicate"))
+    assert [k for k, _ in twice] == sorted([*range(100), *range(20, 70)])
+    frames = [frame for _, frame in twice]
+    assert frames[20:120:2] == frames[21:121:2]
+    lengths = [len(frame.data) for _, frame in run(event("wrong_length"))]
+    assert lengths == [8] * 20 + [7] * 50 + [8] * 30
+    assert [k for k, _ in run(event("wrong_identifier"))] == [*range(20), *range(70, 100)]
+
+
+def test_a_wrong_counter_goes_back_by_one_from_frame_to_frame(run: Run) -> None:
+    found = counters(run(event("wrong_counter")))
+    assert found[:22] == [*range(20), 18, 17]
+    assert set(np.diff(found[19:70]) % 256) == {255}
+    assert found[70:] == list(range(70, 100))
+
+
+def protected(folder: Path, *faults: dict[str, Any]) -> tuple[Disturbance, BenchOnBus, list[Frame]]:
+    """The bench with checksums, and faults of the session; what it sends is listed."""
+    path = folder / "protected.dbc"
+    path.write_text(protected_database())
+    tables = [FaultTable(name=f"f{k}", seed=k, **fault) for k, fault in enumerate(faults)]
+    disturbance, sent = Disturbance(ScenarioFile(), tables), list[Frame]()
+    on_bus = BenchOnBus(make_bench("engine"), path, disturbance, options=OPTIONS)
+    on_bus.attach(tuple, lambda frame: sent.append(frame))
+    return disturbance, on_bus, sent
+
+
+def whole(frame: Frame) -> bool:
+    return bool(p01.e2e_p01_check(bytearray(frame.data), 0x123))
+
+
+def test_the_session_begins_and_ends_faults_of_messages(tmp_path: Path) -> None:
+    """Bytes as the library for the profile reads them; only the checksum differs."""
+    fault = {"kind": "wrong_checksum", "message": "engine.EngineFast"}
+    disturbance, on_bus, sent = protected(tmp_path, fault)
+    _, plain_bus, plain = protected(tmp_path)
+    for k in range(100):
+        if k in (20, 70):
+            disturbance.switch("f0", k == 20)
+            disturbance.switch("of another bench", True)
+        on_bus.cycle(1e-3 * k)
+        plain_bus.cycle(1e-3 * k)
+    fast = [frame for frame in sent if frame.can_id == 0x100]
+    assert [whole(frame) for frame in fast] == [not 20 <= k < 70 for k in range(100)]
+    assert [f.data[1:] for f in fast] == [f.data[1:] for f in plain if f.can_id == 0x100]
+
+
+def test_a_share_of_the_frames_is_wrong_by_the_faults_own_seed(tmp_path: Path) -> None:
+    fault = {"kind": "wrong_checksum", "value": 0.25, "message": "engine.EngineFast"}
+    found = []
+    for others in ((), ({"kind": "loss", "value": 0.5, "message": "engine.EngineSlow"},)):
+        disturbance, on_bus, sent = protected(tmp_path, fault, *others)
+        for number in range(1 + len(others)):
+            disturbance.switch(f"f{number}", True)
+        for k in range(2000):
+            on_bus.cycle(1e-3 * k)
+        found.append([whole(frame) for frame in sent if frame.can_id == 0x100])
+    assert found[0] == found[1]
+    assert 0.2 < 1.0 - np.mean(found[0]) < 0.3
+
+
+def test_a_signal_sticks_anew_each_time(tmp_path: Path) -> None:
+    fault = {"kind": "stuck", "message": "engine.EngineFast.ShaftTorque"}
+    disturbance, on_bus, sent = protected(tmp_path, fault)
+    for k in range(80):
+        if k % 20 == 0:
+            disturbance.switch("f0", k % 40 == 0)
+        on_bus.cycle(1e-3 * k)
+    torque = [int.from_bytes(f.data[4:6], "little") for f in sent if f.can_id == 0x100]
+    assert len(set(torque[:20])) == len(set(torque[40:60])) == 1
+    assert torque[0] != torque[40]
+    assert len(set(torque[20:40])) > 5
+
+
+def test_frames_are_late_by_the_fault_and_a_bench_dies_by_it(tmp_path: Path) -> None:
+    faults = (
+        {"kind": "delay", "value": 0.005, "message": "engine.EngineFast"},
+        {"kind": "die", "peer": "engine"},
+    )
+    disturbance, on_bus, sent = protected(tmp_path, *faults)
+    disturbance.switch("f0", True)
+    counts = []
+    for k in range(10):
+        on_bus.cycle(1e-3 * k)
+        counts.append(sum(frame.can_id == 0x100 for frame in sent))
+    assert counts == [0] * 5 + [1, 2, 3, 4, 5]
+    assert not disturbance.dies(0.01)
+    disturbance.switch("f1", True)
+    assert disturbance.dies(0.01)
+
+
+def test_lines_of_the_session_arrive_in_pieces() -> None:
+    told: list[tuple[str, bool]] = []
+    source, target = os.pipe()
+    try:
+        lines = SessionLines(source, lambda name, on: told.append((name, on)))
+        for piece in (b"", b"fault a.b 1\nfau", b"lt c 0\nnonsense\n"):
+            os.write(target, piece)
+            lines.read()
+        assert told == [("a.b", True), ("c", False)]
+    finally:
+        os.close(target)
+    lines.read()  # the session is gone
+    os.close(source)
+
+
 def test_sensors_stick_drift_and_rattle(run: Run) -> None:
     signals = '["ShaftSpeed"]'
     speeds = [values(f)["ShaftSpeed"] for _, f in run(event("stuck", signals=signals))]
@@ -154,6 +266,8 @@ def test_sensors_stick_drift_and_rattle(run: Run) -> None:
         (event("loss", signals='["State"]'), "signals: has no effect with the kind 'loss'"),
         (event("stuck", signals='["State"]', share=0.5), "share: has no effect"),
         (event("dead", messages='["EngineSlow"]'), "messages: has no effect"),
+        (event("wrong_checksum"), "there is no checksum in what the bench sends"),
+        (event("duplicate", value=0.5), "value: has no effect with the kind 'duplicate'"),
     ],
 )
 def test_bad_scenarios_say_why(text: str, expected: str, run: Run) -> None:

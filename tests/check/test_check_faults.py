@@ -6,7 +6,7 @@ from hilrt.check.check_faults import check_faults
 from hilrt.check.check_monitor import check_monitor
 from hilrt.check.check_topology import Topology
 from hilrt.config.problems import Findings
-from hilrt.link import Ports
+from hilrt.link import Description, EmulatedMessage, Ports
 from hilrt.solver import Port
 from tests.stepping import make_session
 
@@ -15,6 +15,12 @@ PORTS = {
     "driver": Ports((Port("speed", "rad/s"),), (Port("pedal", "%"),)),
     "logger": Ports((Port("pedal", "%"),), ()),
 }
+MESSAGES = {
+    "Fast": EmulatedMessage(("Speed",), counts=True, guarded=True),
+    "Plain": EmulatedMessage(("Oil",), counts=False, guarded=False),
+    "Slow": EmulatedMessage(("State",), counts=True, guarded=False, enables=True),
+}
+EMULATED = Description(emulated=lambda: MESSAGES)
 STUCK = {"kind": "stuck", "output": "engine.speed", "start": 0.5}
 
 
@@ -38,7 +44,7 @@ def findings(*faults, allow=(), physical=(), **tables):
     )
     found = Findings()
     topology = Topology(session, dict(PORTS), set(physical))
-    check_faults(topology, found)
+    check_faults(topology, found, {"engine": EMULATED})
     check_monitor(topology, found)
     return [f"{p.level} {p}" for p in found.problems]
 
@@ -59,7 +65,8 @@ def test_sound_faults_have_no_findings():
         ({**STUCK, "output": None}, "has no place"),
         ({**STUCK, "input": "engine.pedal"}, "has output and input"),
         ({"kind": "stuck", "start": 0.0, "connection": "a"}, "is no connection of this session"),
-        ({**STUCK, "value": 1.0}, "is no key of a value that is stuck"),
+        ({**STUCK, "value": 1.0}, "is no key of the kind 'stuck'"),
+        ({**STUCK, "kind": "damage"}, "is no fault of an output"),
         ({**STUCK, "kind": "offset"}, "value: is missing"),
         ({**STUCK, "kind": "noise", "value": -1.0}, "makes no fault of kind 'noise'"),
         ({**STUCK, "kind": "delay"}, "value: is missing"),
@@ -103,6 +110,57 @@ def test_calculated_channels_carry_faults_to_benches(sensor):
     assert "acts on the bench 'driver', which does not allow it" in line
     tables["connections"] = [{"from": "calculated.other", "to": "driver.speed"}]
     assert findings({**STUCK, "output": sensor}, **tables) == []
+
+
+def on_bus(**fault):
+    return findings({"start": 0.5, **fault}, allow=["f0"], physical=["engine"])
+
+
+def test_sound_faults_of_an_emulated_bench_have_no_findings():
+    for kind in ("silent", "frozen_counter", "wrong_checksum", "wrong_identifier"):
+        assert on_bus(kind=kind, message="engine.Fast") == []
+    assert on_bus(kind="wrong_length", value=0.2, message="engine.Plain") == []
+    assert on_bus(kind="duplicate", value=1.0, message="engine.Plain") == []
+    assert on_bus(kind="noise", value=1.0, message="engine.Plain.Oil") == []
+    assert on_bus(kind="dead", peer="engine") == []
+    assert on_bus(kind="loss", value=0.5, peer="engine") == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        ({"kind": "silent", "message": "engine.Fats"}, "sends no 'Fats'; did you mean 'Fast'"),
+        ({"kind": "silent", "message": "engine"}, "names no subsystem"),
+        ({"kind": "silent", "message": "logger.Fast"}, "is no emulated bench"),
+        ({"kind": "silent", "message": "engine.Slow"}, "enable state, which cannot be faulted"),
+        ({"kind": "wrong_checksum", "message": "engine.Plain"}, "has no checksum"),
+        ({"kind": "counter_jump", "message": "engine.Plain"}, "has no counter"),
+        ({"kind": "stuck", "message": "engine.Fast.Sped"}, "did you mean 'Speed'"),
+        ({"kind": "stuck", "message": "engine.Fast"}, "is no fault of a message"),
+        ({"kind": "silent", "message": "engine.Fast.Speed"}, "is no fault of a signal"),
+        ({"kind": "silent", "value": 0.5, "message": "engine.Fast"}, "is no key of the kind"),
+        ({"kind": "wrong_length", "value": 1.5, "message": "engine.Fast"}, "is no share"),
+        ({"kind": "loss", "message": "engine.Fast"}, "value: is missing"),
+        ({"kind": "dead", "peer": "logger"}, "is no emulated bench"),
+        ({"kind": "gain", "value": 2.0, "peer": "engine"}, "is no fault of a peer"),
+        ({"kind": "loss", "value": 0.5, "peer": "calculated"}, "names no subsystem"),
+    ],
+)
+def test_what_is_wrong_with_faults_of_an_emulated_bench(fault, text):
+    assert [line for line in on_bus(**fault) if text in line]
+
+
+def test_benches_allow_faults_of_their_messages_by_name():
+    for fault in (
+        {"kind": "silent", "message": "engine.Fast"},
+        {"kind": "die", "peer": "engine"},
+        {"kind": "loss", "value": 0.5, "peer": "engine"},
+    ):
+        (line,) = findings({"start": 0.5, **fault}, physical=["engine"])
+        assert "acts on the bench 'engine', which does not allow it" in line
+    lost = {"kind": "loss", "value": 0.5, "peer": "driver", "start": 0.5}
+    (line,) = findings(lost, physical=["engine"])
+    assert "'engine'" in line
 
 
 def test_an_operator_begins_or_ends_a_fault():

@@ -36,6 +36,11 @@ def newest(arrived):
     return np.maximum.accumulate(np.where(arrived, np.arange(len(arrived)), 0))
 
 
+def again(twice):
+    """1 where the value before arrives once more; there is none before the first one."""
+    return np.concatenate(([0], twice[1:].astype(int)))
+
+
 def underway(x, delays):
     """Values of `x` that have come through at each point, the newest one that was sent."""
     t = np.arange(len(x)) * H
@@ -58,6 +63,7 @@ def by_numpy(kind, value, y=Y):
         "delay": lambda x: underway(x, np.full(n, value)),
         "jitter": lambda x: underway(x, value * shares(3, range(BEGIN, END))),
         "loss": lambda x: x[newest(shares(3, range(BEGIN, END)) >= value)],
+        "duplicate": lambda x: x[np.arange(n) - again(shares(3, range(BEGIN, END)) < value)],
     }[kind](y[on])
     return made
 
@@ -83,8 +89,9 @@ KINDS = {
     "delay": 3 * H,
     "jitter": 4 * H,
     "loss": 0.5,
+    "duplicate": 0.5,
 }
-CUT_OFF = dict.fromkeys(("constant", "stuck", "delay", "jitter", "loss"), 0.0)
+CUT_OFF = dict.fromkeys(("constant", "stuck", "delay", "jitter", "loss", "duplicate"), 0.0)
 
 
 @pytest.mark.parametrize("place", PLACES, ids=["output", "connection", "input"])
@@ -142,6 +149,36 @@ def test_faults_at_one_place_follow_one_another():
     on = slice(BEGIN, END)
     expected[on] = np.round(-((Y[on] + 1.0) * 2.0 + 10.0) / 0.5) * 0.5
     np.testing.assert_allclose(sent(session)[:, 0], expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["delay", "jitter", "loss", "duplicate"])
+def test_outputs_of_a_peer_come_in_one_message(kind):
+    """What is lost, late or twice there is so for all: the same numbers as of each by itself."""
+
+    def both(*faults):
+        links = {
+            "source": Recorded({"y": course, "z": lambda t: -2.0 * course(t)}),
+            "sink": MemoryLink("sink", Recorded({"w": lambda t: 0.0}, [Port("u"), Port("v")])),
+        }
+        session = Stepping(
+            links,
+            master={"step": H, "extrapolation": {"order": 0}},
+            connections=[
+                {"from": "source.y", "to": "sink.u"},
+                {"from": "source.z", "to": "sink.v"},
+            ],
+            faults=[
+                {"name": f"f{k}", "kind": kind, "seed": 3, "value": KINDS[kind], **one}
+                for k, one in enumerate(faults)
+            ],
+        )
+        found = session.run(2.0, lambda s: s.state.inputs["polynomial"][:2, 0].copy())
+        return np.array(found).T
+
+    times = {"start": BEGIN * H, "end": END * H}
+    y, z = both({"peer": "source", **times})
+    np.testing.assert_allclose(y, by_numpy(kind, KINDS[kind]), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(z, -2.0 * y, rtol=0, atol=1e-12)
 
 
 def test_limits_act_after_faults():
@@ -294,7 +331,14 @@ def test_a_delay_is_not_longer_than_a_table():
 
 
 @pytest.mark.parametrize(
-    "place", [{}, {"output": "source.z"}, {"input": "sink.y"}, {"connection": "sink.z -> sink.u"}]
+    "place",
+    [
+        {},
+        {"output": "source.z"},
+        {"input": "sink.y"},
+        {"connection": "sink.z -> sink.u"},
+        {"peer": "sauce"},
+    ],
 )
 def test_a_fault_is_somewhere(place):
     with pytest.raises(ConfigError, match=r"faults.f0"):

@@ -26,6 +26,7 @@ from typing import Any, Self
 
 import can
 import cantools
+import msgspec
 import pytest
 
 import hilrt
@@ -135,7 +136,10 @@ class Listener:
 
     def messages(self, name: str) -> list[can.Message]:
         """Frames of one message in the order of reception, as they were."""
-        frame_id = MESSAGES.get_message_by_name(name).frame_id
+        return self.with_id(MESSAGES.get_message_by_name(name).frame_id)
+
+    def with_id(self, frame_id: int) -> list[can.Message]:
+        """Frames of an identifier in the order of reception, as they were."""
         return [raw for raw in list(self._raw) if raw.arbitration_id == frame_id]
 
     def frames(self, name: str, since: float = 0.0) -> list[Frame]:
@@ -333,6 +337,13 @@ def engine_session(folder: Path, *, bench_of_its_own: bool = False) -> Path:
         assert len(kept) == len(lines) - 1
         path.write_text("\n".join(kept))
     return path
+
+
+def inline(value: object) -> str:
+    """A value as TOML, tables in one line."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {inline(entry)}" for key, entry in value.items()) + "}"
+    return msgspec.json.encode(value).decode()
 
 
 def sets(*overrides: str) -> list[str]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import msgspec
 import numpy as np
 from e2e import p01
 
 import hilrt
 from tests.protected_bench import MESSAGES, protected_database
-from tests.scenarios.sessions import LINUX, Listener, assert_brought_down, engine_run
+from tests.scenarios.sessions import LINUX, Listener, assert_brought_down, engine_run, inline
 
 pytestmark = LINUX
 
@@ -25,13 +24,6 @@ kind = "damage"
 messages = ["EngineFast"]
 share = {SHARE}
 """
-
-
-def inline(value: object) -> str:
-    """A value as TOML, tables in one line."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key} = {inline(entry)}" for key, entry in value.items()) + "}"
-    return msgspec.json.encode(value).decode()
 
 
 def test_damaged_frames_are_counted_and_reach_no_port(tmp_path: Path) -> None:

@@ -34,8 +34,10 @@ class Driven:
         answers: Mapping[str, str] | None = None,
         h: float = H,
         operated: bool = False,
+        adjust: tuple[str, ...] = (),
     ) -> None:
-        setting = Setting(Path(__file__).parent, answers or {}, operated=operated)
+        folder = Path(__file__).parent
+        setting = Setting(folder, answers or {}, operated=operated, adjust=adjust)
         self.stepper = SequenceStepper(sequence, setting)
         self.bench = self.stepper.bench
         self.events: list[tuple[float, str, str]] = []
