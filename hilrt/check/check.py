@@ -45,7 +45,7 @@ from hilrt.check.check_topology import (
 from hilrt.config import registry
 from hilrt.config.from_toml import nearest
 from hilrt.config.problems import Findings, Problem
-from hilrt.config.read_values import executable
+from hilrt.config.read_values import executable, judges_before
 from hilrt.config.session_file import SessionFile, read_session
 from hilrt.config.structs import InputOptions, Late, Session, SubsystemOptions
 from hilrt.errors import ConfigError
@@ -224,9 +224,14 @@ def _check_scheme(
     pace: str | float,
     findings: Findings,
 ) -> None:
-    """Whether the steps of an implicit session can be made again."""
-    if tables.master.scheme == "explicit":
-        return
+    """Whether steps can be made again, with other inputs, where the session needs that."""
+    control, demands = tables.master.step_control, []
+    if tables.master.scheme == "implicit":
+        demands.append(("master", "scheme", "implicit", '"explicit"'))
+    if judges_before(tables.master):
+        key = "repeat" if control.estimator == "inputs" else "estimator"
+        value, instead = getattr(control, key), 'estimator = "inputs" without repeat'
+        demands.append(("master.step_control", key, value, instead))
     elsewhere = [name for name, cls in classes.items() if cls.physical or cls.remote]
     final = [name for name, one in descriptions.items() if one.restores is False]
     slow = [name for name, options in tables.subsystems.items() if options.every > 1]
@@ -235,13 +240,13 @@ def _check_scheme(
         (elsewhere, "{} does not run in this process"),
         (final, "{} does not save and restore its state, or takes no steps of other lengths"),
         (slow, "{} communicates less often than at every macro step"),
-        (corrected, "bond {} has a correction, which is for extrapolated inputs"),
+        (corrected, "bond {} has a correction, which belongs to the inputs that left first"),
         ([pace] if pace != "asap" else [], 'the pace is {}: take [session] pace = "asap"'),
     ):
-        if names:
+        for table, key, value, instead in demands if names else ():
             said = reason.format(", ".join(map(str, names)))
             text = f"no step can be made again, as {said}"
-            findings.error("master", "scheme", "implicit", text, 'or take "explicit"')
+            findings.error(table, key, value, text, f"or take {instead}")
 
 
 def _check_subsystem(

@@ -196,7 +196,55 @@ def _check_step(topology: Topology, findings: Findings) -> None:
         findings.error(
             STEP, "method", step.method, "watches power bonds; there are none", "add [[bonds]]"
         )
+    _check_estimator(topology, findings)
     _check_crawl(topology, findings)
+
+
+def _check_estimator(topology: Topology, findings: Findings) -> None:
+    """What estimates and repeats is for "local", and needs polynomials through samples."""
+    master, step = topology.tables.master, topology.tables.master.step_control
+    if step.method != "local":
+        for key in ("estimator", "repeat", "positions"):
+            if getattr(step, key) not in ("inputs", None, []):
+                text, remedy = f'is for "local", not "{step.method}"', "leave it out"
+                findings.error(STEP, key, getattr(step, key), text, remedy)
+        return
+    if step.estimator == "inputs":
+        return
+    if master.extrapolation.source == "taylor":
+        findings.error(
+            STEP,
+            "estimator",
+            step.estimator,
+            "compares polynomials through samples, but the session extrapolates with output "
+            "derivatives",
+            'take [master] extrapolation.source = "lagrange", or estimator = "inputs"',
+        )
+    ports = topology.ports
+    if any(found is None for found in ports.values()):
+        return
+    outputs = {
+        topology.tables.joined(name, port.name): port.feedthrough
+        for name, found in ports.items()
+        for port in (found.outputs if found is not None and found.inputs else ())
+    }
+    for pattern in step.positions:
+        if not any(names_channel(pattern, name) for name in outputs):
+            findings.error(
+                STEP,
+                "positions",
+                pattern,
+                "names no output of a subsystem with inputs",
+                'write "subsystem.port", with * for any characters',
+            )
+    if all(outputs.values()):
+        findings.error(
+            STEP,
+            "estimator",
+            step.estimator,
+            "judges outputs without direct feedthrough, and no subsystem with inputs has any",
+            'take estimator = "inputs"',
+        )
 
 
 def _check_crawl(topology: Topology, findings: Findings) -> None:

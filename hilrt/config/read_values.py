@@ -78,7 +78,15 @@ def has_tolerances(master: MasterTable) -> bool:
 
 def errors_are_tested(master: MasterTable) -> bool:
     """Whether the local error of the inputs is estimated and tested at every step."""
-    return has_tolerances(master) and master.step_control.method in ("fixed", "local")
+    table = master.step_control
+    of_inputs = table.method == "local" and table.estimator == "inputs"
+    return has_tolerances(master) and (table.method == "fixed" or of_inputs)
+
+
+def judges_before(master: MasterTable) -> bool:
+    """Whether the error of a step is estimated before its samples are taken."""
+    table = master.step_control
+    return table.method == "local" and (table.estimator != "inputs" or bool(table.repeat))
 
 
 def names_channel(pattern: str, channel: str) -> bool:

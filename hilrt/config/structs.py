@@ -56,13 +56,23 @@ class Extrapolation(Table):
 class StepControl(Table):
     """``[master.step_control]``; docs/methods.md, "Step control".
 
-    "pi" keeps the largest defect at `tolerance`; "local" the estimated error of the inputs below
-    ``atol + rtol |u|``; "ecco" the power residual of every bond below that share of its power.
+    "pi" keeps the largest defect at `tolerance`; "local" the estimated local error below
+    ``atol + rtol |value|``; "ecco" the power residual of every bond below that share of its power.
     """
 
-    #: What the step follows: nothing, the largest defect (`"pi"`), the estimated error of the
-    #: inputs (`"local"`), or the power residual of the bonds (`"ecco"`).
+    #: What the step follows: nothing, the largest defect (`"pi"`), the estimated local error
+    #: (`"local"`), or the power residual of the bonds (`"ecco"`).
     method: Literal["fixed", "pi", "local", "ecco"] = "fixed"
+    #: `"local"`: the error is that of the inputs as sent, or of the outputs: by their difference
+    #: from a second step with one degree more (`"higher_degree"`). The second needs models in this
+    #: process that save and restore their state (docs/methods.md#repeated-steps).
+    estimator: Literal["inputs", "higher_degree"] = "inputs"
+    #: `"local"`: make a step again, shorter, whose error is not tolerated. Left out: with every
+    #: estimator but `"inputs"`.
+    repeat: bool | None = None
+    #: Outputs that answer to an input's second integral, `*` for any characters: `"*.x"`. Their
+    #: errors fall with one more power of the step than those of the other outputs.
+    positions: list[str] = []
     #: [of the ports, or none] `"pi"`: what the largest RMS defect is controlled to; relative if
     #: `atol` or `rtol` is given, and 1 is then natural.
     tolerance: Positive = 1.0

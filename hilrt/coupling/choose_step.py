@@ -36,6 +36,8 @@ def choose_step(plan: Plan, state: State, given: StepInput) -> None:
     if now.elapsed > 0.0:
         if plan.session[0].tests_errors:
             estimate_error(plan, state, given)
+        elif plan.session[0].step_method == LOCAL:
+            session.error = now.error  # of the states, estimated before the samples were taken
         if plan.session[0].controls_order:
             choose_order(plan, state, given)
         control_step(plan, state, given)
@@ -71,28 +73,15 @@ def control_step(plan: Plan, state: State, given: StepInput) -> None:
         session.error = worst_defect(plan, state)
         pi_step(session, session.error, settings.tolerance, low, high)
     elif settings.step_method == LOCAL:
-        error, degree = session.error, session.degree
-        if session.order_changed:
-            degree = order_in_force(plan, state)
-            if free_degree(plan, state) <= session.order:  # too few samples for an expectation
-                degree = session.degree
-            else:
-                error = expected_error(plan, state, given.session[0].elapsed)
-        h = local_step(session.controlled_step, error, degree, safety, low, high)
-        session.controlled_step = h
+        r = given.session[0].scaling
+        if settings.tests_errors:
+            r = scaling_factor(session.error, session.degree + 1, safety)
+        r = scaling_at_new_order(plan, state, given.session[0].elapsed, r)
+        session.controlled_step = local_step(session.controlled_step, r, low, high)
     else:
         session.error = worst_energy_error(plan, state, given)
         ecco_step(session, session.error, session.degree, safety, low, high)
     session.h_next = whole_ns(session.controlled_step)
-
-
-@stage
-def order_in_force(plan: Plan, state: State) -> int:
-    """Lowest order of a connection."""
-    order: int = plan.session[0].coefficients - 1
-    for c in range(len(state.connections)):
-        order = min(order, state.connections[c].order)
-    return order
 
 
 @stage
@@ -122,11 +111,22 @@ def relative_defect(settings: Table, defect: float, atol: float, value: float) -
 
 
 @stage
-def expected_error(plan: Plan, state: State, h: float) -> float:
-    """Weighted RMS of the error to expect of the new order at a step `h` [s].
+def scaling_at_new_order(plan: Plan, state: State, h: float, r: float) -> float:
+    """Scaling factor for another step of `h` [s] (eqs. 33 and 34), from that of the error, `r`.
 
-    Where other connections keep their order, the error of the step that ended counts, too.
+    After a change of the order it follows from the error that is expected; where other connections
+    keep their order, `r` counts, too. So it does as long as samples do not suffice to expect any.
     """
+    session, settings = state.session[0], plan.session[0]
+    if not session.order_changed or free_degree(plan, state) <= session.order:
+        return r
+    new = scaling_factor(expected_error(plan, state, h), session.order + 1, settings.safety)
+    return new if settings.all_free else min(new, r)
+
+
+@stage
+def expected_error(plan: Plan, state: State, h: float) -> float:
+    """Weighted RMS of the error to expect of the new order at a step `h` [s]."""
     settings, order, square, count = plan.session[0], state.session[0].order, 0.0, 0
     for i in range(len(plan.inputs)):
         if plan.inputs[i].free:
@@ -138,8 +138,7 @@ def expected_error(plan: Plan, state: State, h: float) -> float:
             weighted = missed / order_weight(settings, plan.inputs[i], state.inputs[i])
             square += weighted * weighted
             count += 1
-    error = math.sqrt(square / count)
-    return error if settings.all_free else max(error, state.session[0].error)
+    return math.sqrt(square / count)
 
 
 @compiled
@@ -220,23 +219,29 @@ def pi_step(session: Table, defect: float, tolerance: float, low: float, high: f
 
 
 @compiled
-def local_step(h: float, error: float, order: int, safety: float, low: float, high: float) -> float:
-    """Step [s] after one of `h` [s], from the local error of the inputs.
+def scaling_factor(error: float, order: int, safety: float) -> float:
+    """Factor on the step for which the error is what is tolerated.
 
-    Multibody Syst. Dyn. 09817 (2022), eqs. 32 to 34, section 5.3.
+    Multibody Syst. Dyn. 09817 (2022), eq. 32.
 
     Parameters
     ----------
     error : float
         Weighted RMS of the estimated error: 1 is what is tolerated.
     order : int
-        Degree of the inputs' polynomials, whose error is of one order more in `h`.
+        Power of the step that the error is proportional to.
     safety : float
         Factor SF on the error, 2 to 6.
-    low, high : float
-        Bounds of the step, s.
     """
-    r = power(safety * max(error, EPSILON_FLOOR), -1.0 / (order + 1))
+    return power(safety * max(error, EPSILON_FLOOR), -1.0 / order)
+
+
+@compiled
+def local_step(h: float, r: float, low: float, high: float) -> float:
+    """Step [s] after one of `h` [s] that passed its test, by the scaling factor `r`; NaN: none.
+
+    Multibody Syst. Dyn. 09817 (2022), section 5.3; `low` and `high` [s] are the bounds.
+    """
     if r >= GROWTH_MAX:
         h *= GROWTH_MAX
     elif r < 1.0:

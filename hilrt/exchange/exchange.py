@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from hilrt.errors import ConfigError
 from hilrt.exchange.channel import Channel
 from hilrt.exchange.channel_table import ChannelTable
 from hilrt.exchange.inbox import Inboxes
@@ -374,6 +375,21 @@ class Exchange:
             self._channels[s].go_back(int(self._tick[0]), t_ns, length_ns)
 
     # --- steps that are made again -------------------------------------------------------------
+
+    def keep_states(self, setting: str, instead: str) -> None:
+        """Have all keep the state before each step; `ConfigError` where one cannot repeat a step.
+
+        `setting` is what needs it, with its table, `instead` what does not.
+        """
+        unable = [link.name for link in self.links if link.repeats is None]
+        if unable:
+            raise ConfigError(
+                f"{setting}: {', '.join(unable)} cannot make a step again with other inputs; take "
+                f"{instead}, or a model in this process that saves and restores its state"
+            )
+        for link in self.links:
+            if link.rewinds is not None:
+                link.rewinds.keep_states()
 
     def answers(self) -> Floats:
         """Outputs that wait for the next cut, shape (ny,)."""

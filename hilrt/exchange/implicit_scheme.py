@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from hilrt.errors import ConfigError, HilrtError
+from hilrt.errors import HilrtError
 from hilrt.exchange.exchange import Exchange
 from hilrt.link import LinearModel
 from hilrt.solver import Floats
@@ -95,17 +95,8 @@ class ImplicitScheme:
     """
 
     def __init__(self, numerics: Numerics, exchange: Exchange, low_order: bool = False) -> None:
-        unable = [link.name for link in exchange.links if link.repeats is None]
-        if unable:
-            raise ConfigError(
-                f"[master] scheme = 'implicit': {', '.join(unable)} cannot make a step again with "
-                "other inputs; take 'explicit', or a model in this process that saves and restores "
-                "its state"
-            )
+        exchange.keep_states("[master] scheme = 'implicit'", "'explicit'")
         self._numerics, self._exchange, self._low_order = numerics, exchange, low_order
-        for link in exchange.links:
-            if link.rewinds is not None:
-                link.rewinds.keep_states()
         plan, network = numerics.plan, numerics.network
         self._coupled: Ints = np.flatnonzero(plan.inputs["connected"])
         self._owner = network.inputs.owner

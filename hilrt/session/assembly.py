@@ -20,6 +20,7 @@ from hilrt.exchange.implicit_scheme import ImplicitScheme
 from hilrt.exchange.initial_loop import close_loop
 from hilrt.exchange.jacobian_renewal import JacobianRenewal
 from hilrt.exchange.jacobians import find_model
+from hilrt.exchange.repeated_steps import RepeatedSteps
 from hilrt.exchange.sensitivities import SensitivityRenewal, find_sensitivities
 from hilrt.exchange.verify_corrections import RecheckCorrections, verify_corrections
 from hilrt.expressions.session_program import StartValues
@@ -346,6 +347,8 @@ def as_fast_as_possible(
     if tables.master.scheme == "implicit":
         low_order = tables.master.interface_jacobian == "low_order"
         between_steps.append(ImplicitScheme(numerics, exchange, low_order))
+    if plan.session[0].judges_before:
+        between_steps.append(RepeatedSteps(numerics, exchange, tables.master.step_control))
     if plan.model.settings[0].corrects:
         between_steps.append(JacobianRenewal(numerics, tables, links))
     recheck = RecheckCorrections(numerics, tables, links)

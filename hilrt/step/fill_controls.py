@@ -7,7 +7,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from hilrt.config.read_values import errors_are_tested, has_tolerances, names_channel
+from hilrt.config.read_values import (
+    errors_are_tested,
+    has_tolerances,
+    judges_before,
+    names_channel,
+)
 from hilrt.config.structs import MasterTable, Session
 from hilrt.errors import ConfigError
 from hilrt.solver import Floats
@@ -18,9 +23,9 @@ from hilrt.tables.ports import Bools, Side
 METHODS = {"fixed": FIXED, "pi": PI, "local": LOCAL, "ecco": ECCO}
 #: Default of ``master.step_control.safety`` by method.
 SAFETY = {"local": 6.0, "ecco": 0.95}
-#: Samples kept beyond the highest order: the polynomial's own, and with order control those for
-#: the scaled derivative norm of order + 2.
-SAMPLES_OF_ORDER, SAMPLES_OF_ORDER_CONTROL = 1, 3
+#: Samples kept beyond the highest order: the polynomial's own, one more for a polynomial of one
+#: degree more, and with order control those for the scaled derivative norm of order + 2.
+SAMPLES_OF_ORDER, SAMPLES_OF_COMPARISON, SAMPLES_OF_ORDER_CONTROL = 1, 2, 3
 
 
 def fill_controls(plan: Plan, network: Network, master: MasterTable) -> None:
@@ -49,6 +54,7 @@ def fill_controls(plan: Plan, network: Network, master: MasterTable) -> None:
         session["rtol"] = table.rtol or 0.0
     session["has_tolerances"] = has_tolerances(master)
     session["tests_errors"] = errors_are_tested(master)
+    session["judges_before"] = judges_before(master)
     plan.inputs["atol"], plan.outputs["atol"] = _absolute_tolerances(master, network)
 
 
@@ -66,8 +72,8 @@ def _fill_orders(plan: Plan, network: Network, master: MasterTable, free: Bools)
     degrees = np.where(free, order.maximum, connections.order)
     highest = int(max(degrees.max(initial=0), plan.drives["degree"].max(initial=0)))
     session["coefficients"] = highest + 1
-    more = SAMPLES_OF_ORDER_CONTROL if controls else SAMPLES_OF_ORDER
-    session["samples"] = highest + more
+    own = SAMPLES_OF_COMPARISON if judges_before(master) else SAMPLES_OF_ORDER
+    session["samples"] = highest + (SAMPLES_OF_ORDER_CONTROL if controls else own)
     session["derivatives"] = highest if connections.taylor.any() else 0
 
 

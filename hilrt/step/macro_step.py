@@ -23,6 +23,7 @@ from hilrt.coupling.limit import limit
 from hilrt.coupling.measure_defects import measure_defects
 from hilrt.coupling.measure_disturbances import measure_disturbances
 from hilrt.coupling.power_bond import correct_energy, follow_corrections, measure_bonds
+from hilrt.coupling.repeat_step import take_repetitions
 from hilrt.coupling.sum_inputs import sum_inputs
 from hilrt.expressions.evaluate import calculate
 from hilrt.reliability.count_affected import count_affected
@@ -40,6 +41,7 @@ from hilrt.tables.state import State
 @compiled
 def macro_step(plan: Plan, state: State, given: StepInput) -> None:
     """The critical path: from the samples at a communication point to the inputs for the wire."""
+    take_repetitions(plan, state, given)
     apply_changes(plan, state, given)
     take_samples(plan, state, given)
     calculate(plan, state, given)

@@ -99,6 +99,13 @@ CUT_SIGNALS: Final = (
     ("learns", "", "slack", "learns"),
     ("rest", "s", "given.session", "rest"),
 )
+#: Only where the error of a step is estimated before its samples are taken.
+REPETITION_SIGNALS: Final = (
+    ("error", "", "given.session", "error"),
+    ("scaling", "", "given.session", "scaling"),
+    ("repetitions", "", "given.session", "repetitions"),
+    ("order", "", "given.session", "order"),
+)
 #: Signals of the topic "timing" that are no decisions of the step: they depend on the clock.
 CIRCUMSTANCES: Final = (
     *("lateness", "compute", "missed", "overdue", "skipped", "longest", *STAGES),
@@ -116,6 +123,7 @@ def build_columns(numerics: Numerics) -> dict[str, list[Column]]:
     net, plan = numerics.network, numerics.plan
     outputs, inputs, peers = net.outputs, net.inputs, net.subsystems
     control = CONTROL_SIGNALS if _controlled(plan) else ()
+    repetitions = REPETITION_SIGNALS if plan.session[0].judges_before else ()
     sources = {"sources": _sources(inputs, plan)} if len(plan.drives) else {}
     return {
         "outputs": _fresh(outputs, plan, "", outputs.units, "y"),
@@ -146,7 +154,7 @@ def build_columns(numerics: Numerics) -> dict[str, list[Column]]:
         "arrivals": [
             *_arrivals(outputs, plan),
             *_of(peers, PEER_CUT_SIGNALS),
-            *_of(["cut"], CUT_SIGNALS),
+            *_of(["cut"], CUT_SIGNALS + repetitions),
         ],
     }
 

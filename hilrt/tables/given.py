@@ -41,6 +41,11 @@ SESSION: Final = np.dtype(
         # Where the point was put at a discontinuity: the macro step that leads back to the grid,
         # s; 0 at all others.
         ("rest", "f8"),
+        # Of the step that ended, where its error was estimated before its samples were taken:
+        ("error", "f8"),  # weighted RMS: 1 is tolerated; NaN: none was estimated
+        ("scaling", "f8"),  # factor on the step that follows from it; NaN likewise
+        ("repetitions", "i8"),  # how often it was made again, shorter, for its error
+        ("order", "i8"),  # controlled order of what was sent for the last of these
         ("has_middle", "i8"),  # any output in the middle of its interval, or its mean, is known
         ("regular", "i8"),  # every subsystem is due, has answered and stands at t
         ("apply", "i8"),  # corrections act; not in shadow, and not before a bench is armed
@@ -129,6 +134,7 @@ def empty_input(
         answers=np.zeros(answers),
     )
     given.session["regular"] = given.session["apply"] = 1
+    given.session["error"] = given.session["scaling"] = np.nan
     given.subsystems["due"] = 1
     given.outputs["y_mid"] = given.outputs["y_mean"] = given.outputs["dy"] = np.nan
     given.inputs["realised"] = np.nan

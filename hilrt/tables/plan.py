@@ -60,7 +60,8 @@ SESSION: Final = np.dtype(
         ("safety", "f8"),
         ("rtol", "f8"),  # of signals; absolute tolerances are with inputs and outputs
         ("has_tolerances", "i8"),
-        ("tests_errors", "i8"),  # the local error is estimated and tested at every step
+        ("tests_errors", "i8"),  # the local error of inputs is estimated and tested at every step
+        ("judges_before", "i8"),  # the error is estimated before the samples are taken
         # order control
         ("controls_order", "i8"),
         ("initial_order", "i8"),

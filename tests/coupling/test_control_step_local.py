@@ -13,6 +13,7 @@ from hilrt.coupling.choose_step import (
     expected_difference,
     local_step,
     mean_power,
+    scaling_factor,
     worst_energy_error,
 )
 from hilrt.coupling.estimate_signals import estimate_error
@@ -24,6 +25,11 @@ from hilrt.tables.record import table
 from tests.stepping import make_numerics
 
 FREE = (1e-12, 1e3)
+
+
+def step_after(h, error, order, low, high):
+    """Step after one of `h` whose inputs, of degree `order`, had that error; safety 6."""
+    return local_step(h, scaling_factor(error, order + 1, 6.0), low, high)
 
 
 def test_the_norm_is_the_root_mean_square_of_the_weighted_values():
@@ -61,12 +67,12 @@ def test_the_norm_of_no_inputs_is_zero():
     ],
 )
 def test_the_rules_of_the_paper(error, order, factor):
-    assert local_step(1e-3, error, order, 6.0, *FREE) == pytest.approx(1e-3 * factor)
+    assert step_after(1e-3, error, order, *FREE) == pytest.approx(1e-3 * factor)
 
 
 def test_the_step_stays_within_its_bounds():
-    assert local_step(1e-3, 0.0, 1, 6.0, 1e-4, 1.5e-3) == 1.5e-3
-    assert local_step(1.5e-4, 1e9, 1, 6.0, 1e-4, 1.5e-3) == 1e-4
+    assert step_after(1e-3, 0.0, 1, 1e-4, 1.5e-3) == 1.5e-3
+    assert step_after(1.5e-4, 1e9, 1, 1e-4, 1.5e-3) == 1e-4
 
 
 @pytest.mark.parametrize("order", range(6))
@@ -74,7 +80,7 @@ def test_settles_below_the_tolerance(order):
     # error = (h / 0.01)**(order + 1): kept where 1 <= r < 2, that is SF * error in (2**-(k+1), 1]
     h = 1e-5
     for _ in range(100):
-        h = local_step(h, (h / 0.01) ** (order + 1), order, 6.0, *FREE)
+        h = step_after(h, (h / 0.01) ** (order + 1), order, *FREE)
     assert 2.0 ** -(order + 1) <= 6.0 * (h / 0.01) ** (order + 1) <= 1.0
 
 

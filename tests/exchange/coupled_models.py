@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from hilrt.models.integrate import ExactSteps
 from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
 
 
@@ -66,3 +67,48 @@ class Final(SpringDamper):
 
     save_state = Solver.save_state
     restore_state = Solver.restore_state
+
+
+class Neighbour(Solver):
+    """``m x'' = -c x - d x' + k (z - x)`` with the neighbour's displacement z, exact."""
+
+    inputs = (Port("z", "m"),)
+    outputs = (Port("x", "m"), Port("v", "m/s"))
+
+    def __init__(
+        self, m: float = 1.0, c: float = 50.0, k: float = 30.0, d: float = 0.0, x: float = 1.0
+    ) -> None:
+        A = np.array([[0.0, 1.0], [-(c + k) / m, -d / m]])
+        self.steps = ExactSteps(A, np.array([[0.0], [k / m]]))
+        self.state = np.array([x, 0.0])
+
+    def initialize(self, t0: float, u0: Floats) -> Sample:
+        return Sample(self.state.copy())
+
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+        self.state = self.steps.step(self.state, h, u)
+        return Sample(self.state.copy())
+
+    def save_state(self) -> Any:
+        return self.state.copy()
+
+    def restore_state(self, state: Any) -> None:
+        self.state = state.copy()
+
+
+class Swinging(Solver):
+    """``z = sin(t + 1)``, whatever happens."""
+
+    outputs = (Port("z", "m"),)
+
+    def initialize(self, t0: float, u0: Floats) -> Sample:
+        return Sample(np.sin([t0 + 1.0]))
+
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+        return Sample(np.sin([t + h + 1.0]))
+
+    def save_state(self) -> Any:
+        return None
+
+    def restore_state(self, state: Any) -> None:
+        """Nothing is remembered."""

@@ -1,0 +1,108 @@
+"""Steps that are made again, shorter, where their error is too large; as fast as possible.
+
+The error is estimated when all subsystems have made the step, before its samples are taken. Where
+it fails its test, the order is chosen anew, all go back and make a shorter step (*Multibody Syst.
+Dyn.* 09817 (2022), section 5, Figs. 6 to 8). The macro step is told the estimate, and with which
+order the step was made that passed.
+"""
+
+from __future__ import annotations
+
+import math
+
+from hilrt.compilation.compiled import bound
+from hilrt.config.structs import StepControl
+from hilrt.coupling.repeat_step import shorten_step
+from hilrt.errors import HilrtError
+from hilrt.exchange.exchange import Exchange
+from hilrt.exchange.local_errors import LocalErrors, StepError
+from hilrt.step.numerics import Numerics
+from hilrt.tables.record import as_bytes
+from hilrt.tables.state import State
+from hilrt.timing.grid import CommunicationPoint
+from hilrt.timing.pace import Stopping
+
+#: Tables of the state that a repetition with another order changes.
+CHANGED = ("session", "outputs", "inputs", "connections")
+
+
+class RepeatedSteps:
+    """Lets no step pass whose error is too large; one of the things to do between two steps.
+
+    Parameters
+    ----------
+    numerics : Numerics
+    exchange : Exchange
+        Its links keep the state before each step from now on.
+    control : StepControl
+
+    Raises
+    ------
+    ConfigError
+        If a subsystem cannot make a step again.
+    """
+
+    def __init__(self, numerics: Numerics, exchange: Exchange, control: StepControl) -> None:
+        exchange.keep_states(
+            f"[master.step_control] estimator = {control.estimator!r}",
+            "estimator = 'inputs' without repeat",
+        )
+        self._exchange, self._state, self._given = exchange, numerics.state, numerics.given
+        self._errors = LocalErrors(numerics, exchange, control)
+        self._repeats = control.repeat is not False
+        self._minimum_ns = max(1, round(control.minimum * 1e9))
+        #: Copies for the repetitions of one step.
+        own = {name: getattr(numerics.state, name).copy() for name in CHANGED}
+        self._trial: State = numerics.state._replace(**own)
+        self._tried = numerics.given._replace(session=numerics.given.session.copy())
+        self._shorten = bound(shorten_step, numerics.plan, self._trial, self._tried)
+
+    async def __call__(self, point: CommunicationPoint, stopping: Stopping) -> CommunicationPoint:
+        """Test the step that has led to `point`; return the end of the one that passed.
+
+        A step that was shortened to end at a discontinuity is not judged.
+        """
+        now = self._given.session[0]
+        now.repetitions, now.error, now.scaling = 0, math.nan, math.nan
+        if not point.elapsed_ns or self._exchange.rest_ns:
+            return point
+        state, sent = self._state, self._exchange.sent
+        while True:
+            found = self._errors.estimate(point.elapsed_ns / 1e9, state, sent)
+            now.error, now.scaling = found.error, found.scaling
+            if not (found.error > 1.0 and self._repeats) or stopping():
+                return point
+            state = self._prepare(point, found, first=now.repetitions == 0)
+            sent = state.inputs["polynomial"][:, : len(sent)].T
+            began_ns = point.t_ns - point.elapsed_ns
+            h_ns = round(float(state.session[0].h_next) * 1e9)
+            point = point._replace(t_ns=began_ns + h_ns, elapsed_ns=h_ns)
+            self._exchange.repeat(point.t_ns, h_ns / 1e9, sent)
+            now.repetitions += 1
+            now.order = state.session[0].order
+
+    def _prepare(self, point: CommunicationPoint, failed: StepError, *, first: bool) -> State:
+        """The beginning of the step with the order, length and inputs of its repetition.
+
+        Raises
+        ------
+        HilrtError
+            If the step is as short as it may be.
+        """
+        if point.elapsed_ns <= self._minimum_ns:
+            raise HilrtError(
+                f"the error at t = {point.t_ns / 1e9:.9g} s is {failed.error:.3g} times what "
+                f"[master.step_control] tolerates, worst at {failed.worst}, with a step of "
+                f"{point.elapsed_ns / 1e9:g} s, which is as short as it may be; tolerate more, or "
+                "give a smaller minimum"
+            )
+        for name in CHANGED:
+            if first or name != "session":  # which counts the failures in a row
+                source, target = getattr(self._state, name), getattr(self._trial, name)
+                as_bytes(target)[...] = as_bytes(source)
+        tried = self._tried.session[0]
+        tried.elapsed, tried.scaling = point.elapsed_ns / 1e9, failed.scaling
+        self._shorten()
+        h = self._trial.session
+        h["h_next"] = max(float(h["h_next"][0]), self._minimum_ns / 1e9)
+        return self._trial

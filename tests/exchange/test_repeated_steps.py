@@ -1,0 +1,257 @@
+"""Steps that are repeated for their error, held to closed forms and to the paper's rules."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.linalg import expm
+
+from hilrt.check.check import check_file
+from hilrt.coupling.repeat_step import shorten_step
+from hilrt.errors import ConfigError
+from hilrt.exchange.local_errors import LocalErrors, newton_terms
+from hilrt.link import Ports
+from hilrt.replay.replay_log import replay
+from hilrt.session.result import Result
+from hilrt.session.run import RunOptions
+from hilrt.session.session import run_session
+from hilrt.session.simulate import simulate
+from hilrt.solver import Port
+from hilrt.tables import state as rows
+from hilrt.tables.record import table
+from tests.exchange.coupled_models import Neighbour, Swinging
+from tests.stepping import Stepping, hosted, make_numerics
+
+FOLDER = Path(__file__).parent
+CHAIN = FOLDER.parents[1] / "bench_configs" / "nonlinear_chain.toml"
+SESSION = f"""
+[session]
+name = "neighbours"
+duration = 1.0
+pace = "asap"
+
+[master]
+step = 0.05
+
+[master.extrapolation]
+order = 2
+
+[master.step_control]
+method = "local"
+estimator = "higher_degree"
+rtol = 1e-5
+atol = {{ "*.x" = 1e-6, "*.v" = 1e-5 }}
+positions = ["*.x"]
+
+[subsystems.left]
+adapter = "inprocess"
+model = "coupled_models:Neighbour"
+path = {str(FOLDER)!r}
+
+[subsystems.right]
+adapter = "inprocess"
+model = "coupled_models:Neighbour"
+path = {str(FOLDER)!r}
+params = {{ x = -0.5, c = 20.0 }}
+
+[[connections]]
+from = "left.x"
+to = "right.z"
+
+[[connections]]
+from = "right.x"
+to = "left.z"
+"""
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Path:
+    path = tmp_path / "session.toml"
+    path.write_text(SESSION, encoding="utf-8")
+    return path
+
+
+def truth(t: np.ndarray) -> np.ndarray:
+    """States x, v of the left, x, v of the right mass, shape (n, 4)."""
+    A = np.zeros((4, 4))
+    A[0, 1] = A[2, 3] = 1.0
+    A[1, 0], A[1, 2], A[3, 2], A[3, 0] = -80.0, 30.0, -50.0, 30.0
+    return np.array([expm(A * at) @ [1.0, 0.0, -0.5, 0.0] for at in t])
+
+
+def error_of(result: Result) -> float:
+    """Largest error of a displacement."""
+    exact = truth(result.log.t)
+    return max(
+        float(np.abs(result.log[f"{name}.x"] - exact[:, i]).max())
+        for name, i in (("left", 0), ("right", 2))
+    )
+
+
+def run(session: Path, **control: Any) -> Result:
+    result = simulate(session, {f"master.step_control.{k}": v for k, v in control.items()})
+    assert not result.fault
+    return result
+
+
+def local_errors(degree: int, h: float) -> tuple[np.ndarray, np.ndarray]:
+    """Estimates and errors of x and v in a step from a history without error."""
+    mass = Neighbour()
+    control = {"method": "local", "rtol": 1.0, "atol": 1.0, "maximum": h, "initial": h}
+    control |= {"estimator": "higher_degree", "positions": ["mass.x"]}
+    s = Stepping(
+        {"source": hosted("source", Swinging()), "mass": hosted("mass", mass)},
+        master={"step": h, "extrapolation": {"order": degree}, "step_control": control},
+        connections=[{"from": "source.z", "to": "mass.z"}],
+    )
+    s.exchange.keep_states("", "")
+    for _ in range(degree + 3):
+        s.look()
+        start = mass.state.copy()
+        s.go()
+        s.exchange.run_local()
+    found = LocalErrors(s.numerics, s.exchange, s.tables.master.step_control)
+    inputs = found.other_inputs(h, s.state, degree)
+    assert inputs is not None
+    assert inputs[0] == degree
+    estimate = found.differences(h, s.exchange.sent, inputs[1])[1:]
+    # x'' = -80 x + 30 sin(t + 1) in closed form
+    w, t = math.sqrt(80.0), s.t - h
+
+    def particular(at: float) -> np.ndarray:
+        return 30.0 / 79.0 * np.array([math.sin(at + 1.0), math.cos(at + 1.0)])
+
+    turn = np.array(
+        [[math.cos(w * h), math.sin(w * h) / w], [-w * math.sin(w * h), math.cos(w * h)]]
+    )
+    exact = particular(t + h) + turn @ (start - particular(t))
+    return estimate, np.abs(mass.state - exact)
+
+
+@pytest.mark.parametrize("degree", [0, 1, 2, 3])
+def test_the_estimate_has_the_order_of_the_local_error_and_tends_to_it(degree: int) -> None:
+    """k + 3 of the position, k + 2 of the velocity (eqs. 12 and 14), by regression."""
+    steps = 0.08 / 2.0 ** np.arange(4 if degree < 3 else 3)
+    both = np.array([local_errors(degree, float(h)) for h in steps])
+    for output, order in ((0, degree + 3), (1, degree + 2)):
+        slope = np.polyfit(np.log(steps), np.log(both[:, 0, output]), 1)[0]
+        assert slope == pytest.approx(order, abs=0.25)
+        assert both[-1, 0, output] == pytest.approx(both[-1, 1, output], rel=0.1)
+
+
+@pytest.mark.parametrize("degree", [0, 1, 2])
+def test_the_terms_are_those_of_newton_s_form(degree: int) -> None:
+    """Degree 0, 1 and 2 by hand: y, [y0 y1] (t - t0), [y0 y1 y2] (t - t0) (t - t1)."""
+    out = table(rows.OUTPUTS, 1)
+    out["nodes"][0, :3], out["differences"][0, :3] = [-0.1, -0.3, -0.4], [2.0, 5.0, 7.0]
+    by_hand = ([2.0], [0.5, 5.0], [7.0 * 0.03, 7.0 * 0.4, 7.0 * 2.0])[degree]
+    assert newton_terms(out, np.array([degree]))[:, 0] == pytest.approx(by_hand)
+
+
+def test_a_step_that_is_too_long_is_made_again_and_what_passes_is_tolerated(session: Path) -> None:
+    result = run(session)
+    log = result.log
+    assert log["cut:repetitions"].sum() > 2  # 0.05 s, with which the session begins, is too long
+    assert log["cut:error"][1:].max() <= 1.0
+    assert error_of(result) < 3e-4
+
+
+def test_the_step_follows_the_rules(session: Path) -> None:
+    """Without repetition or change of order: doubled, kept, or cut as section 5.3 says."""
+    log = run(session).log
+    h, r, again = np.diff(log.t), log["cut:scaling"], log["cut:repetitions"]
+    seen = set()
+    for n in range(3, len(h) - 1):
+        if again[n + 1]:
+            continue
+        factor = 2.0 if r[n] >= 2.0 else 1.0 if r[n] >= 1.0 else min(0.9, max(0.5, r[n]))
+        seen.add(factor)
+        assert h[n] == pytest.approx(factor * h[n - 1], rel=1e-5)
+    assert {1.0, 2.0} < seen
+
+
+def test_the_error_of_the_run_follows_the_tolerance(session: Path) -> None:
+    """Over a factor of a thousand."""
+    errors = []
+    for factor in (10.0, 1.0, 0.1, 0.01):
+        atol = {"*.x": 1e-6 * factor, "*.v": 1e-5 * factor}
+        errors.append(error_of(run(session, rtol=1e-5 * factor, atol=atol)))
+    ratios = np.array(errors[:-1]) / errors[1:]
+    assert (ratios > 3.0).all()
+    assert errors[-1] < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("scaling", "before", "factor"),
+    [(0.5, 0, 0.45), (0.1, 0, 0.25), (0.999, 0, 0.8991), (1.2, 0, 0.9), (0.5, 1, 0.25)],
+)
+def test_repetitions_are_shorter_by_the_rules(scaling: float, before: int, factor: float) -> None:
+    """``min(0.9, max(0.25, 0.9 r))``, and 0.25 from the second failure on (section 5.3)."""
+    sink = Ports((Port("u"),), (Port("x"),))
+    numerics = make_numerics(
+        {"a": Ports((), (Port("y"),)), "b": sink},
+        master={"step": 0.1, "step_control": {"method": "local", "rtol": 1.0}},
+        connections=[{"from": "a.y", "to": "b.u"}],
+    )
+    numerics.given.session["elapsed"], numerics.given.session["scaling"] = 0.1, scaling
+    numerics.state.session["failures"] = before
+    shorten_step(numerics.plan, numerics.state, numerics.given)
+    assert numerics.state.session[0].h_next == pytest.approx(0.1 * factor)
+
+
+@pytest.mark.parametrize(("step", "order"), [(0.05, 3), (1.0, 1), (20.0, 0)])
+def test_failures_in_a_row_lower_the_order_and_a_replay_follows(
+    session: Path, tmp_path: Path, step: float, order: int
+) -> None:
+    """To 1 after more than three, to 0 after more than five (section 5.2.2)."""
+    control = {"method": "derivatives", "initial": 3, "maximum": 3}
+    changes = {"master.order_control": control, "master.step_control.initial": step}
+    result = run_session(session, changes, options=RunOptions(out=tmp_path / "runs"))
+    assert result.fault is None
+    log = result.log
+    first = int(log["cut:repetitions"][1])
+    assert order == (0 if first > 5 else 1 if first > 3 else 3)
+    assert log["cut:order"][1] == order
+    assert error_of(result) < 3e-4
+    assert replay(result.folder).exact
+
+
+def test_the_step_falls_where_an_impulse_begins() -> None:
+    control = {"estimator": "higher_degree", "positions": ["*.x_*"], "maximum": 0.1, "rtol": 1e-5}
+    changes = {f"master.step_control.{key}": value for key, value in control.items()}
+    result = simulate(CHAIN, {"session.duration": 0.12, "master.step": 1e-4, **changes})
+    assert not result.fault
+    h, t = np.diff(result.log.t), result.log.t[:-1]
+    before = np.median(h[(t > 0.05) & (t < 0.08)])
+    assert h[np.abs(t - 0.1) < 0.012].min() < 0.5 * before  # tanh, 5 ms wide
+
+
+def test_without_repetition_a_failed_step_only_shortens_the_next(session: Path) -> None:
+    log = run(session, repeat=False).log
+    assert not log["cut:repetitions"].any()
+    assert log["cut:error"][1:].max() > 1.0
+
+
+def test_the_session_ends_where_the_shortest_step_fails(session: Path) -> None:
+    result = simulate(session, {"master.step_control.minimum": 0.02})
+    assert "with a step of 0.02 s, which is as short as it may be" in str(result.fault)
+    assert "worst at right.v" in str(result.fault)
+
+
+def test_what_cannot_be_repeated_is_refused_with_the_reason(session: Path) -> None:
+    def problems(*changes: str) -> list[str]:
+        return [str(problem) for problem in check_file(session, list(changes))]
+
+    assert not problems()
+    for change, said in (
+        ("subsystems.left.model='coupled_models:Final'", "left does not save and restore"),
+        ("subsystems.left.adapter='zeromq'", "left does not run in this process"),
+        ("master.step_control.method='pi'", 'is for "local", not "pi"'),
+        ("master.step_control.positions=['*.y']", "names no output"),
+        ("master.extrapolation.source='taylor'", "compares polynomials through samples"),
+    ):
+        assert any(said in problem for problem in problems(change)), (change, problems(change))
+    with pytest.raises(ConfigError, match="left does not save and restore"):
+        simulate(session, {"subsystems.left.model": "coupled_models:Final"})
