@@ -7,10 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from tools.calibration.kinds import expected, listed
+from tools.calibration.compare import compare
+from tools.calibration.kinds import expected, listed, trial
 from tools.calibration.kinds.electrical import resonant_circuit
 from tools.calibration.kinds.living import prey_and_predator
 from tools.calibration.law import free_limits
+from tools.calibration.sessions import make_session
 from tools.calibration.truth import Truth, scales
 
 
@@ -43,6 +45,14 @@ def test_the_truth_of_a_circuit_is_its_phasor_in_the_end() -> None:
     gain = 1.0 / (1.0 + (ohm + jw * coil) * (1.0 / load + jw * farad))
     phasor = 10.0 * abs(gain)
     assert v.max() == pytest.approx(phasor, rel=1e-4)
+
+
+@pytest.mark.parametrize("number", [3, 38, 104])
+def test_the_expected_error_is_that_of_the_session(number: int) -> None:
+    line = expected.expectations("first")[number]
+    draw = trial.drawn(line)
+    found = compare(draw, make_session(draw))["error"]
+    assert found == pytest.approx(line["true"], rel=0.02)
 
 
 def test_every_session_has_its_expectation() -> None:
