@@ -91,9 +91,9 @@ class SensitivityRenewal:
     """Tries the subsystems out again while the session runs; one of the things between two steps.
 
     First after one step, then at twice the distance each time that nothing has changed, and after
-    half of it where much has. But for a few in advance, trials make at most as many steps as the
-    session, and a sixteenth where nothing changes; they are counted, not timed, so that what is
-    found depends on the session alone, and not on the host.
+    half of it where much has. But for a few in advance, trials make at most four times as many
+    steps as the session, and a sixteenth where nothing changes; they are counted, not timed, so
+    that what is found depends on the session alone, and not on the host.
 
     What it finds arrives with the next step's input, so that it is recorded and replayed. By how
     much it is other than before is said of what becomes of the outputs' errors over the time since
@@ -115,8 +115,10 @@ class SensitivityRenewal:
 
     #: Steps that what follows from a trial takes as long as.
     OVERHEAD = 20
-    #: Trials that may be made in advance, and by how much they become rarer than they may be.
-    ADVANCE, RARER = 8.0, 16
+    #: Steps of trials per step of the session: at most, and where nothing changes.
+    MOST, LEAST = 4.0, 1.0 / 16.0
+    #: Trials that may be made in advance.
+    ADVANCE = 8.0
     #: Beyond these changes the next trial comes at once, or after half the distance; below the last
     #: after twice.
     GREAT, MUCH, LITTLE = 0.5, 0.1, 0.02
@@ -137,7 +139,7 @@ class SensitivityRenewal:
         steps = 2 * (states + inputs) + 3 * len(self._tried) + self.OVERHEAD
         #: Steps of the session that a trial takes as long as.
         self._cost = steps / len(self._tried)
-        self._most = math.ceil(self._cost * self.RARER)
+        self._most = math.ceil(self._cost / self.LEAST)
         self._credit, self._every, self._left, self._since = self.ADVANCE, 1, 1, 0.0
         self.count = 0
 
@@ -146,7 +148,7 @@ class SensitivityRenewal:
         session = self._numerics.given.session[0]
         session.answers_renewed = 0
         self._left -= 1
-        self._credit = min(self._credit + 1.0 / self._cost, self.ADVANCE)
+        self._credit = min(self._credit + self.MOST / self._cost, self.ADVANCE)
         if self._left < 0 and self._credit >= 1.0:
             await self._try(point.t_ns / 1e9)
         return point

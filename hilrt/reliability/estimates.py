@@ -29,6 +29,11 @@ GAIN_RANGE: Final = "gain range"
 GAIN_RANGE_LAG: Final = "gain range, lag of feedthrough as a delay"
 #: No subsystem was tried out, because there are more coupled outputs than `MOST_TRIED`.
 GAIN_RANGE_MANY: Final = "gain range, more outputs than are tried out"
+#: What was tried out about the start alone lets errors grow beyond the signals: it does not hold.
+GAIN_RANGE_START: Final = "gain range, as the sensitivities of the start do not hold"
+#: An error above this many times what a signal varies by is none that a session can have: it is
+#: what its output is, less what a truth is that varies by about as much.
+BEYOND: Final = 2.0
 #: The session was repeated at half and a quarter of its step: with a course that is a power of the
 #: step, and without.
 REPEATED: Final = "repeated at shorter steps"
@@ -90,8 +95,7 @@ class Estimate(NamedTuple):
     @property
     def is_small(self) -> bool:
         """Whether the sessions with such an estimate were nearly all within 5 %."""
-        untried = self.how in (GAIN_RANGE_LAG, GAIN_RANGE_MANY)
-        return not untried and self.value <= SMALL_UP_TO[self.how] * self.spread
+        return self.how in SMALL_UP_TO and self.value <= SMALL_UP_TO[self.how] * self.spread
 
     @property
     def is_large(self) -> bool:
@@ -144,16 +148,7 @@ def estimates(network: Network, plan: Plan, state: State) -> dict[str, Estimate]
     if unknown:
         value, how = np.full(len(coupled), np.nan), f"unknown: {unknown}"
     elif how == GAIN_RANGE:
-        bonds = [bond.share for bond in bond_errors(network, plan, state).values()]
-        shares = disturbed_shares(state.inputs[inputs])
-        # What is not known of one input or bond is not known of any signal: NaN.
-        value = spread * np.hypot(np.max(shares, initial=0.0), np.max(bonds, initial=0.0))
-        is_coupled, connected = plan.outputs["coupled"] != 0, plan.inputs["connected"] != 0
-        if len(network.feedthrough.where(is_coupled, connected)):
-            how = GAIN_RANGE_LAG
-            value = np.maximum(value, spread * _accumulated(network, plan, state)[coupled])
-        if len(coupled) > MOST_TRIED:
-            how = GAIN_RANGE_MANY
+        value, how = _gain_range(network, plan, state, spread)
     else:
         value = np.sqrt(outputs["error_square"] / outputs["moment_seconds"])
         if how != TRIED:
@@ -161,6 +156,8 @@ def estimates(network: Network, plan: Plan, state: State) -> dict[str, Estimate]
             worst = np.max(value / np.maximum(spread, TINY), initial=0.0)
             least = ROUNDING if how != TRIED_ALONG else ROUNDING_ALONG
             value = np.where(value <= least * outputs["peak"], worst * spread, value)
+            if how != TRIED_ALONG and worst > BEYOND:
+                value, how = _gain_range(network, plan, state, spread)[0], GAIN_RANGE_START
     value = np.maximum(value, ROUNDING * outputs["peak"])
     demanded = plan.outputs["error_high"][coupled] == 0.0
     value = np.where(demanded, 0.0, value)
@@ -169,6 +166,22 @@ def estimates(network: Network, plan: Plan, state: State) -> dict[str, Estimate]
     rows = zip(coupled.tolist(), value.tolist(), spread.tolist(), hows.tolist(), strict=True)
     names, units = network.outputs.names, network.outputs.units
     return {names[i]: make_estimate(units[i], v, s, how) for i, v, s, how in rows}
+
+
+def _gain_range(network: Network, plan: Plan, state: State, spread: Floats) -> tuple[Floats, str]:
+    """Estimates of the coupled outputs by the disturbances alone, and how they were made."""
+    inputs = np.flatnonzero(plan.inputs["connected"])
+    coupled = np.flatnonzero(plan.outputs["coupled"])
+    bonds = [bond.share for bond in bond_errors(network, plan, state).values()]
+    shares = disturbed_shares(state.inputs[inputs])
+    # What is not known of one input or bond is not known of any signal: NaN.
+    value = spread * np.hypot(np.max(shares, initial=0.0), np.max(bonds, initial=0.0))
+    how = GAIN_RANGE
+    is_coupled, connected = plan.outputs["coupled"] != 0, plan.inputs["connected"] != 0
+    if len(network.feedthrough.where(is_coupled, connected)):
+        how = GAIN_RANGE_LAG
+        value = np.maximum(value, spread * _accumulated(network, plan, state)[coupled])
+    return value, GAIN_RANGE_MANY if len(coupled) > MOST_TRIED else how
 
 
 def make_estimate(unit: str, value: float, spread: float, how: str) -> Estimate:
@@ -180,7 +193,7 @@ def make_estimate(unit: str, value: float, spread: float, how: str) -> Estimate:
 
 def calibrated_as(how: str) -> str:
     """The way of estimating whose constants hold."""
-    return GAIN_RANGE if how in (GAIN_RANGE_LAG, GAIN_RANGE_MANY) else how
+    return GAIN_RANGE if how.startswith(GAIN_RANGE) else how
 
 
 def errors_of(

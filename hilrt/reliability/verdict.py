@@ -12,6 +12,7 @@ from hilrt.reliability.estimates import (
     GAIN_RANGE,
     GAIN_RANGE_LAG,
     GAIN_RANGE_MANY,
+    GAIN_RANGE_START,
     IRREGULAR,
     REFERENCE,
     REPEATED,
@@ -39,6 +40,11 @@ SMALL_ERROR = 0.04
 #: Where the estimate is below this share, a range of gains is all that keeps a session from being
 #: good: what was measured is small, and evidence is what is lacking.
 LARGE_ERROR = 0.05
+#: Where sensitivities were renewed, true errors were up to this many times the estimate, also where
+#: they changed on the way: up to 1 % nothing that is a part of the estimate makes it doubtful.
+CHANGING = 5.0
+#: Not so where they changed, or could not be renewed, for more than this share of the session.
+MOST_CHANGED = 0.5
 #: From the best to the worst; `unverified` where all that was found is a lack of evidence.
 WORDS = ("good", "unverified", "degraded", "unreliable")
 GOOD, UNVERIFIED, DEGRADED, UNRELIABLE = range(4)
@@ -48,6 +54,8 @@ EVIDENCE = {
     "state, and a reference_model of a bench, would show it",
     GAIN_RANGE_LAG: "how the subsystems answer is not known: solvers that save and restore their "
     "state, and end_inputs of FMUs with feedthrough, would show it",
+    GAIN_RANGE_START: "what was found about the start would make errors greater than the signals: "
+    'repeat = "half" would show the error of models that run as fast as possible',
     GAIN_RANGE_MANY: 'repeat = "half" would show the error of models that run as fast as possible',
 }
 STILL = (
@@ -126,7 +134,7 @@ def verdict(totals: Mapping[str, FlagTotal], course: SessionCourse) -> Verdict:
         said = f"{name}: {cause.text}, {_shares(share, total.worst_second)}"
         if cause.evidence:
             grade, said = UNVERIFIED, f"{said}; {cause.evidence}"
-        most = _most(name, course)
+        most = _most(name, share, course)
         if not cause.explains and most != GOOD:
             found.append((min(grade, most), said))
         elif name != "deadline_missed" or not _often_missed(course):  # then it is there already
@@ -155,8 +163,8 @@ def _of_the_course(course: SessionCourse) -> Iterator[tuple[int, str]]:
         yield UNRELIABLE if mostly else DEGRADED, f"deadline_missed: {said}"
 
 
-def _most(name: str, course: SessionCourse) -> int:
-    """The gravest that a cause can come to, beside what follows from it.
+def _most(name: str, share: float, course: SessionCourse) -> int:
+    """The gravest that a cause of a share of the time can come to, beside what follows from it.
 
     What a measure at inputs and bonds says is part of the estimated errors, and so is that a
     correction did not act. These hold for certain where the subsystems' answers are known and
@@ -177,6 +185,13 @@ def _most(name: str, course: SessionCourse) -> int:
     }
     if name in NOT_ACTING and tried:
         return GOOD
+    renewed = TRIED_ALONG in ways and ways <= {TRIED, TRIED_ALONG}
+    if renewed and all(
+        CHANGING * e.value <= LARGE_ERROR * e.spread for e in course.errors.values()
+    ):
+        ways = {TRIED}
+        if name == "sensitivities_changed" and share <= MOST_CHANGED:
+            return GOOD
     if name in MEASURED and tried:
         return GOOD if ways <= {TRIED, REPEATED, REFERENCE} and name != INSIDE else DEGRADED
     small = bool(ways) and all(e.value <= SMALL_ERROR * e.spread for e in course.errors.values())

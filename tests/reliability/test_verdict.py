@@ -167,3 +167,20 @@ def test_a_correction_that_does_not_act_matters_by_what_the_errors_are_without_i
     course = RUN._replace(errors={"a.y": small})
     assert verdict(totals(correction_shadow=100.0, model_untrusted=100.0), course).word == word
     assert verdict(totals(correction_wrong=100.0), course).word == "degraded"
+
+
+@pytest.mark.parametrize(
+    ("error", "seconds", "word"),
+    [
+        (0.009, 40.0, "good"),  # five times as much is below 5 %
+        (0.011, 40.0, "degraded"),
+        (0.009, 60.0, "degraded"),  # for most of the time they were not known
+    ],
+)
+def test_a_change_of_small_errors_is_small(error, seconds, word):
+    along = make_estimate("", error, 1.0, "sensitivities along the way")
+    course = RUN._replace(errors={"prey.x": along})
+    assert verdict(totals(sensitivities_changed=seconds), course).word == word
+    both = totals(sensitivities_changed=seconds, connection_defect=60.0)
+    assert verdict(both, course).word == word
+    assert verdict(totals(output_defect=60.0), course).word == "degraded"

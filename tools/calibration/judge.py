@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from hilrt.reliability import calibrated
-from hilrt.reliability.estimates import BondError, Estimate
+from hilrt.reliability.estimates import BondError, Estimate, make_estimate
 from hilrt.reliability.flags import FlagTotal
 from hilrt.reliability.verdict import SessionCourse, verdict
 from tools.calibration.figures import Line
@@ -56,14 +56,14 @@ def spread_of(line: Line, name: str) -> float:
 
 def judged(line: Line, constants: Constants) -> Line:
     """The line with intervals and verdict by other constants."""
-    said, errors, told = line["said"], {}, {}
-    for name, estimate in (said.get("estimated_error") or {}).items():
-        value, how = estimate["value"], estimate["how"]
-        value = math.nan if value is None else value
-        low = constants.low.get(how, math.nan) * value
-        high = constants.high.get(how, math.nan) * value
-        errors[name] = Estimate(estimate["unit"], value, low, high, spread_of(line, name), how)
-        told[name] = errors[name].as_json()
+    said, told = line["said"], {}
+    errors: dict[str, Estimate] = {}
+    with in_force(constants):
+        for name, estimate in (said.get("estimated_error") or {}).items():
+            value = math.nan if estimate["value"] is None else estimate["value"]
+            spread = spread_of(line, name)
+            errors[name] = make_estimate(estimate["unit"], value, spread, estimate["how"])
+            told[name] = errors[name].as_json()
     bonds = {
         name: BondError(bond["interface_energy_j"] or 0.0, bond["carried_energy_j"] or 0.0)
         for name, bond in said["bonds"].items()

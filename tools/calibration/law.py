@@ -38,6 +38,7 @@ Solvers that catch up, limits of rate and jerk, Taylor polynomials and repaired 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -92,14 +93,14 @@ class Draw:
     seedling: Any = None
 
 
-def draw(number: int, seed: int = 0) -> Draw:
-    """The session of a number."""
+def draw(number: int, seed: int = 0, groups: Mapping[str, Build] = GROUPS) -> Draw:
+    """The session of a number, of these groups in turn."""
     random = np.random.default_rng([seed, number])
-    names = list(GROUPS)
+    names = list(groups)
     group = names[number % len(names)]
     while True:
         seedling = random.bit_generator.state
-        found = _draw_once(number, group, GROUPS[group], random)
+        found = _draw_once(number, group, groups[group], random)
         if found is not None:
             found.seedling = seedling
             return found

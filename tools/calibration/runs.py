@@ -16,23 +16,27 @@ if TYPE_CHECKING:
 #: Kept of a summary.
 KEPT = ("verdict", "reasons", "steps", "time_s", "missed_ticks", "flags", "ports", "bonds")
 OPTIONAL = ("estimated_error", "advice")
-ADVICE, REFERENCES = "advice", "reference models"
+ADVICE, REFERENCES, PHYSICS_ALONE = "advice", "reference models", "other physics"
+PHYSICS_WITH_REFERENCES = f"{PHYSICS_ALONE}, {REFERENCES}"
 
 
 #: What a session without such a subsystem is no use for, see `one_session`.
 ALL_TRIED = "every subsystem can be probed"
 
 
-def one_session(number: int, seed: int = 0, *, references: bool = False) -> dict[str, Any]:
-    """The line of a session.
+def one_session(
+    number: int, seed: int = 0, *, references: bool = False, physics: bool = False
+) -> dict[str, Any]:
+    """The line of a session; with `physics`, of one of the families of other physics.
 
     With `references` every subsystem that cannot be probed has a mistaken reference model.
     """
+    from tools.calibration.groups import GROUPS, PHYSICS
     from tools.calibration.law import draw
     from tools.calibration.mistaken import add_references
 
     begun = time.process_time()
-    drawn = draw(number, seed)
+    drawn = draw(number, seed, PHYSICS if physics else GROUPS)
     drawn_s = time.process_time() - begun
     if references and not add_references(drawn, seed):
         return {"number": number, "seed": seed, "error": ALL_TRIED}
@@ -68,7 +72,12 @@ def _attempt(job: tuple[int, int, str]) -> dict[str, Any]:
             from tools.calibration.advised import advised
 
             return advised(number, seed)
-        return one_session(number, seed, references=mode == REFERENCES)
+        return one_session(
+            number,
+            seed,
+            references=mode.endswith(REFERENCES),
+            physics=mode.startswith(PHYSICS_ALONE),
+        )
     except Exception as error:  # one session must not end the others
         return {"number": number, "seed": seed, "error": f"{type(error).__name__}: {error}"}
 

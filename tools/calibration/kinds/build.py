@@ -13,6 +13,8 @@ from tools.calibration.systems import CoupledSystem, Random, log_uniform
 
 #: Feedthrough of an output that does not answer at the start, but may later.
 NONE_YET = 1e-12
+#: Behind the name of an input, so that a summary's ports are told apart.
+INTO = "_in"
 
 
 def make(
@@ -49,12 +51,11 @@ def make(
         through[:, j] = [
             (change[i] or NONE_YET) * (port in direct.split()) for i, port in enumerate(outputs)
         ]
+    taken = tuple(f"{port}{INTO}" for port in inputs)
     made = tuple(
-        Port(port, feedthrough=tuple(inputs) if port in direct.split() else ()) for port in outputs
+        Port(port, feedthrough=taken if port in direct.split() else ()) for port in outputs
     )
-    return Part(
-        name, tuple(Port(port) for port in inputs), made, x0, fastest, through, rates, found
-    )
+    return Part(name, tuple(map(Port, taken)), made, x0, fastest, through, rates, found)
 
 
 def couple(parts: list[Part], wires: str, omega: float, span: float) -> CoupledSystem:
@@ -62,7 +63,9 @@ def couple(parts: list[Part], wires: str, omega: float, span: float) -> CoupledS
 
     The last part can be a bench.
     """
-    pairs = [(source, target) for source, _, target in (w.partition(">") for w in wires.split())]
+    pairs = [
+        (source, target + INTO) for source, _, target in (w.partition(">") for w in wires.split())
+    ]
     return CoupledSystem(parts, pairs, [], omega, parts[-1].name, {"span": span})
 
 
