@@ -323,6 +323,13 @@ def _check_correction(bond: Bond, on_bench: bool, table: str, findings: Findings
     if correction.method == "none":
         return
     table += ".correction"
+    if correction.mu_range is not None:
+        least, most = correction.mu_range
+        if correction.method != "energy":
+            findings.error(table, "mu_range", None, 'is for method = "energy"', "leave it out")
+        elif not least <= (least if correction.mu is None else correction.mu) <= most:
+            message = "must be two bounds, the lower one first, with mu between them"
+            findings.error(table, "mu_range", correction.mu_range, message, "mend it")
     if not on_bench:
         return
     if correction.method != "energy":

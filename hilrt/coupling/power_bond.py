@@ -183,7 +183,7 @@ def close_interval(plan: Plan, state: State, given: StepInput, b: int) -> None:
     bond.made, bond.work = elapsed * residual, done * elapsed
     bond.applied_work = bond.work * bond.in_force
     bond.uncorrected += bond.budget + bond.work
-    bond.budget = settings.mu * bond.made
+    bond.budget = bond.mu * bond.made
 
 
 @stage
@@ -218,6 +218,8 @@ def choose_effort(plan: Plan, state: State, given: StepInput, b: int) -> None:
 
 #: Time in which a correction is faded out or in, s.
 FADE_S = 0.2
+#: Least change of an adaptive mu.
+MU_STEP = 0.02
 
 
 @stage
@@ -241,12 +243,59 @@ def follow_corrections(plan: Plan, state: State, given: StepInput) -> None:
         element.added += change
         element.error += change
     answer_to_inputs(plan, state, given)
+    forget_withdrawn(plan, state, given)
+    state.session[0].mus_turned = 0
     for b in range(len(state.bonds)):
-        if plan.bonds[b].tried:
-            judge_harm(plan.session[0], state.session[0], state.bonds[b], given.session[0])
-        if state.bonds[b].harmful and not plan.bonds[b].keeps:
-            state.bonds[b].share = 0.0
-        fade(state.bonds[b], elapsed)
+        bond, settings = state.bonds[b], plan.bonds[b]
+        bond.mu_turned = 0
+        if settings.tried and not bond.withdrawn:
+            remember_energies(plan.session[0], bond, elapsed)
+            judge_harm(plan.session[0], state.session[0], bond, given.session[0])
+            if settings.adapts and not bond.harmful:
+                adapt_mu(settings, bond)
+                state.session[0].mus_turned += bond.mu_turned
+        if bond.harmful and not settings.keeps:
+            bond.share = 0.0
+        fade(bond, elapsed)
+
+
+@stage
+def forget_withdrawn(plan: Plan, state: State, given: StepInput) -> None:
+    """Forget the energies of bonds whose efforts answer otherwise now, or nobody knows how."""
+    now = given.session[0]
+    for b in range(len(state.bonds)):
+        state.bonds[b].withdrawn = 0
+    for k in range(len(plan.sensitivities)):
+        part = plan.sensitivities[k]
+        bond = state.bonds[plan.elements[part.element].bond]
+        if state.subsystems[plan.inputs[part.input].subsystem].reparametrised:
+            bond.withdrawn = 1
+        if bond.withdrawn or (now.answers_renewed and now.answers_moved):
+            bond.lately_made = bond.otherwise_made = bond.residual_lately = 0.0
+
+
+@compiled
+def remember_energies(settings: Table, bond: Table, elapsed: float) -> None:
+    """Add the interval's energies to those of late; `settings` is the plan's session."""
+    keep = math.exp(-elapsed / settings.scale_time)
+    bond.lately_made = bond.lately_made * keep + bond.error_energy
+    bond.otherwise_made = bond.otherwise_made * keep + bond.error_energy - bond.added_lately
+    bond.residual_lately = bond.residual_lately * keep + bond.made
+
+
+@compiled
+def adapt_mu(settings: Table, bond: Table) -> None:
+    """Set mu to the share of the residual energy that the interface has lately made.
+
+    For an undamped linear system that is its required share, ``<v2^2> / (2 (<v2^2> - <v1 v2>))``
+    (METHODS section 3). It moves by `MU_STEP` at least, so that each change can be an event.
+    """
+    if bond.residual_lately == 0.0:
+        return
+    wanted = bond.otherwise_made / bond.residual_lately
+    wanted = max(settings.mu_least, min(wanted, settings.mu_most))
+    if abs(wanted - bond.mu) >= MU_STEP:
+        bond.mu, bond.mu_turned = wanted, 1
 
 
 @compiled
@@ -256,9 +305,6 @@ def judge_harm(settings: Table, session: Table, bond: Table, now: Table) -> None
     More by `energy_drift` of what the bond has carried. `settings` and `session` are the records of
     the plan's session and of the state's, `now` that of the given one.
     """
-    keep = math.exp(-now.elapsed / settings.scale_time)
-    bond.lately_made = bond.lately_made * keep + bond.error_energy
-    bond.otherwise_made = bond.otherwise_made * keep + bond.error_energy - bond.added_lately
     if bond.harmful or now.t < settings.warm_up:
         return
     worse = abs(bond.lately_made) - abs(bond.otherwise_made)
@@ -290,4 +336,5 @@ def answer_to_inputs(plan: Plan, state: State, given: StepInput) -> None:
         u = state.inputs[part.input]
         asked = allowed(plan.inputs[part.input], u.extrapolated[0])
         sent = value_at(u.previous, count, now - u.previous_t0)
-        state.elements[part.element].error -= part.factor * (asked - sent)
+        factor = part.factor if part.answer < 0 else state.answers[part.answer].factor
+        state.elements[part.element].error -= factor * (asked - sent)

@@ -53,6 +53,10 @@ async def verify_corrections(
                 state = WRONG
             elif remarks is None or (bond.correction.method == "energy" and not known):
                 state = UNVERIFIED
+            if bond.correction.mu_range is not None and not known:
+                log.warning(
+                    "bond %r: no trial found what its effort answers, so mu stays", bond.name
+                )
         found.states.append(state)
     return found
 

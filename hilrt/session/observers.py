@@ -33,7 +33,7 @@ from hilrt.sequences.prompts import ASK
 from hilrt.session.event_log import EventLog
 from hilrt.step.numerics import Numerics
 from hilrt.step.observer import Observer, Turn
-from hilrt.step.source_changes import fault_changes, source_changes
+from hilrt.step.source_changes import fault_changes, mu_changes, source_changes
 from hilrt.step_log.signals import RowWriter
 from hilrt.step_log.snapshot import Snapshots
 from hilrt.timing.monotonic import monotonic_ns
@@ -121,6 +121,7 @@ class FlagObserver(Observer):
         self._turned = numerics.state.session["turned"]
         self._outcomes = numerics.changes.outcomes
         self._faults_turned = numerics.state.session["faults_turned"]
+        self._mus_turned = numerics.state.session["mus_turned"]
 
     def stepped(self, turn: Turn) -> None:
         """Log what has changed in this step."""
@@ -137,6 +138,9 @@ class FlagObserver(Observer):
                 text = f"fault {fault.name} ({fault.kind}) {'begins' if active else 'ends'}"
                 text += f" at {fault.place}"
                 self._feed.event(t_ns, "info", "fault_injected", fault.place, text)
+        if self._mus_turned[0]:
+            for where, text in mu_changes(self._numerics):
+                self._feed.event(t_ns, "info", "mu_adapted", where, text)
         if self._outcomes:
             for level, cause, where, text in self._outcomes:
                 self._feed.event(t_ns, level, cause, where, text)

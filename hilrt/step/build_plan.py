@@ -105,6 +105,7 @@ def build_plan(
     _fill_session(plan, tables, shadow)
     fill_controls(plan, network, tables.master)
     _fill_sensitivities(plan, platform.sensitivities)
+    _find_renewed(plan)
     _fill_estimates(plan, network, tables)
     fill_checks(plan, checks)
     fill_alarms(plan, alarms, tables.master.step)
@@ -250,10 +251,13 @@ def _fill_bonds(plan: Plan, network: Network, physical: Bools, shadow: bool) -> 
         mu = bond_mu(network, b, physical).value
         flow_side = network.inputs.owner[bonds.effort_input[bonds.first[b]]]
         permitted = correction.permit_on_bench and correction.cap_abs is not None
-        allowed = mu is not None and (not physical[flow_side] or permitted)
+        known = mu is not None or correction.mu_range is not None
+        allowed = known and (not physical[flow_side] or permitted)
         row.first, row.elements = bonds.first[b], counts[b]
         row.every = bonds.every[b]
-        row.mu, row.nu = 0.0 if mu is None else mu, correction.nu
+        if correction.mu_range is not None:
+            row.adapts, (row.mu_least, row.mu_most) = 1, correction.mu_range
+        row.mu, row.nu = row.mu_least if mu is None else mu, correction.nu
         row.held = correction.residual == "held"
         row.wanted = correction.method == "energy"
         row.keeps = correction.when_harmful == "keep"
@@ -342,7 +346,24 @@ def _sensitivities(verification: Verification | None) -> Table:
     found = table(rows.SENSITIVITIES, len(rows_))
     for row, values in zip(found, rows_, strict=True):
         row.element, row.input, row.factor = values
+        row.answer = -1
     return found
+
+
+def _find_renewed(plan: Plan) -> None:
+    """Rows of the answers that renew what was tried out of the bonds, where they are renewed."""
+    if not plan.session["error_renewed"][0]:
+        return
+    first = len(plan.error_paths) + len(plan.error_answers)
+    rows_ = {(row.output, row.input): first + k for k, row in enumerate(plan.direct)}
+    efforts: list[list[int]] = [[element.effort] for element in plan.elements]
+    for summand in plan.summands:
+        efforts[summand.element].append(summand.output)
+    for part in plan.sensitivities:
+        s = plan.inputs[part.input].subsystem
+        own = [output for output in efforts[part.element] if plan.outputs[output].subsystem == s]
+        if len(own) == 1:  # else which of them answers is not known any more
+            part.answer = rows_.get((own[0], part.input), -1)
 
 
 def _contributions(network: Network) -> Table:

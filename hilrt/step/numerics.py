@@ -249,6 +249,7 @@ def start_state(
         state.bonds[b].cap = bond.correction.cap
         state.bonds[b].cap_abs = np.inf if cap_abs is None else cap_abs
     state.bonds["share"] = state.bonds["acting_share"] = 1.0
+    state.bonds["mu"] = plan.bonds["mu"]
     state.elements["e"], state.elements["f"] = network.bonds.efforts(y0), y0[network.bonds.flow]
     state.checks["last_high"] = -np.inf
     state.alarms["previous"] = state.alarms["previous_t"] = np.nan

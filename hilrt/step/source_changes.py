@@ -38,6 +38,12 @@ def fault_changes(numerics: Numerics) -> list[tuple[FaultTable, bool]]:
     return [(fault, bool(now.active)) for fault, now in pairs if now.turned]
 
 
+def mu_changes(numerics: Numerics) -> list[tuple[str, str]]:
+    """Bonds whose mu changed in this step, and a text."""
+    bonds = zip(numerics.network.bonds.tables, numerics.state.bonds, strict=True)
+    return [(bond.name, f"mu is {now.mu:.3g} from now on") for bond, now in bonds if now.mu_turned]
+
+
 def present_sources(numerics: Numerics) -> dict[str, str]:
     """Inputs that something else than their connections drives now, or stimuli add to; and what."""
     plan, state, names = numerics.plan, numerics.state, numerics.network.inputs.names

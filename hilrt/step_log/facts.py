@@ -126,7 +126,7 @@ def collect_facts(
         feedthrough=None if correction is None else [correction.K.tolist(), correction.KD.tolist()],
         gamma=gamma.tolist() if gamma.size else None,
         verification=plan.bonds["verification"].tolist(),
-        sensitivities=plan.sensitivities.tolist(),
+        sensitivities=plan.sensitivities[["element", "input", "factor"]].tolist(),
         columns=[np.ascontiguousarray(column).tobytes() for column in numerics.columns],
         answers=_answers(plan, numerics.state.answers["factor"]),
     )

@@ -178,6 +178,10 @@ def _bonds(net: Network) -> list[Column]:
         )
         for key, unit, field in BOND_SIGNALS
         for b, (bond, effort) in enumerate(zip(net.bonds.tables, efforts, strict=True))
+    ] + [
+        Column(Signal(f"{bond.name}:mu", ""), TablePlace("state.bonds", "mu", b))
+        for b, bond in enumerate(net.bonds.tables)
+        if bond.correction.mu_range is not None
     ]
 
 

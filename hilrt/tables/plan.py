@@ -245,6 +245,9 @@ BONDS: Final = np.dtype(
         ("every", "i8"),  # base steps between its communication points: those of the slower side
         ("mu", "f8"),
         ("nu", "f8"),
+        ("adapts", "i8"),  # mu follows what the trial of the efforts says, between two bounds
+        ("mu_least", "f8"),
+        ("mu_most", "f8"),
         ("held", "i8"),  # the residual is that of held values, not of polynomials as sent
         ("wanted", "i8"),  # the session file asks for the energy correction
         ("active", "i8"),  # and it may act; otherwise it runs in shadow
@@ -270,8 +273,11 @@ ELEMENTS: Final = np.dtype(
 )
 #: Further outputs that a summing junction adds to an element's effort.
 SUMMANDS: Final = np.dtype([("element", "i8"), ("output", "i8")])
-#: Direct answer of an element's effort to an input, per unit, as it was tried out.
-SENSITIVITIES: Final = np.dtype([("element", "i8"), ("input", "i8"), ("factor", "f8")])
+#: Direct answer of an element's effort to an input, per unit, as it was tried out; `answer` is the
+#: row of `State.answers` that has it renewed, or -1.
+SENSITIVITIES: Final = np.dtype(
+    [("element", "i8"), ("input", "i8"), ("factor", "f8"), ("answer", "i8")]
+)
 #: What arrives at the inputs of an element without belonging to its bond.
 CONTRIBUTIONS: Final = np.dtype(
     [("element", "i8"), ("at_flow", "i8"), ("connection", "i8"), ("gain", "f8")]

@@ -30,6 +30,7 @@ SESSION: Final = np.dtype(
         ("turned", "i8"),  # sources of inputs, and stimuli, that changed at this point
         ("reparametrised", "i8"),  # a subsystem is: what was probed before is withdrawn
         ("faults_turned", "i8"),  # faults that began or ended at this point
+        ("mus_turned", "i8"),  # bonds whose mu changed in this step
         ("sensitivities_moved", "i8"),  # those renewed were others than those before, once
         ("part", "i8"),  # newest part of the window
         ("part_seconds", "f8", PARTS),  # how long each part is, s
@@ -271,6 +272,9 @@ BONDS: Final = np.dtype(
         ("acting_share", "f8"),
         ("harmful", "i8"),
         ("contradicted", "i8"),  # by a trial while the session runs
+        ("mu", "f8"),  # in force
+        ("mu_turned", "i8"),  # and changed in this step
+        ("withdrawn", "i8"),  # what was tried out of its efforts holds no longer
         ("t", "f8"),  # previous communication point, s
         ("due", "i8"),  # communicates now
         ("power", "f8"),  # transmitted, W
@@ -305,6 +309,7 @@ BONDS: Final = np.dtype(
         # Energy that was made lately, and would have been made without the corrections, J
         ("lately_made", "f8"),
         ("otherwise_made", "f8"),
+        ("residual_lately", "f8"),  # residual energy of the same time, J
         ("carried", "f8"),  # energy that has gone through, J
         ("least_carried", "f8"),
         ("most_carried", "f8"),

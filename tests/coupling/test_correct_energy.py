@@ -22,7 +22,7 @@ class Bench:
         values = {"mu": 0.5, "nu": 0.0, "held": 0, "active": 1, "wanted": 1}
         values |= {"cap": np.inf, "cap_abs": np.inf} | settings
         for name, value in values.items():
-            (state.bonds if name in ("cap", "cap_abs") else plan.bonds)[name] = value
+            (state.bonds if name in ("cap", "cap_abs", "mu") else plan.bonds)[name] = value
         plan.session["coefficients"] = 1
         state.elements["e"], state.elements["f"] = e, f
         self.bonds, self.elements = state.bonds, state.elements
