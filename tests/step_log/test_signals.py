@@ -187,7 +187,7 @@ BESIDE = {
 def test_every_field_of_what_a_step_is_given_is_recorded():
     """A new field needs a column, or a message."""
     s = two_mass(2)
-    s.plan.session["derivatives"] = 2
+    s.plan.session["derivatives"], s.plan.session["judges_before"] = 2, 1
     columns = given_columns(s.numerics)
     seen = {(c.place.table, c.place.field) for c in columns}
     seen |= {(c.mask.table, c.mask.field) for c in columns if c.mask is not None}
