@@ -63,9 +63,10 @@ def words(name: str) -> str:
 
 
 def reason_text(reason: str) -> str:
-    """A verdict's reason without the name of its cause in front, which the words repeat."""
-    cause, _, said = reason.partition(": ")
-    return said if said and cause.isidentifier() else reason
+    """A verdict's reason with its cause in words, as diagrams have it, and a capital letter."""
+    cause, colon, said = reason.partition(": ")
+    told = f"{words(cause)}: {said}" if colon and cause.isidentifier() else reason
+    return told[:1].upper() + told[1:]
 
 
 def event_text(source: str, text: str) -> str:

@@ -26,7 +26,7 @@ from hilrt.analyze.report import notes_of, save
 from hilrt.analyze.report_page import escape, render, table, tables_html
 from hilrt.record.decimate import Curve
 from hilrt.step_log.signals import CIRCUMSTANCES
-from hilrt.wording import number, words
+from hilrt.wording import number, reason_text, words
 
 #: Numbers further apart than this are highlighted.
 NOTABLE = 0.05
@@ -61,7 +61,7 @@ def _one(letter: str, log: LogAnalysis) -> str:
     """One of the sessions: its name, file, verdict and what must be known of its figures."""
     verdict = str(log.summary.get("verdict") or "unknown")
     session = log.summary.get("session") or log.stream.metadata.get("session", "")
-    reasons = [*(log.summary.get("reasons") or []), *notes_of(log)]
+    reasons = [*map(reason_text, log.summary.get("reasons") or ()), *notes_of(log)]
     items = "".join(f"<li>{escape(reason)}</li>" for reason in dict.fromkeys(reasons))
     return (
         f'<p class="facts"><b>{letter}</b> {escape(session)} · {escape(log.file)} '

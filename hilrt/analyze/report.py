@@ -32,7 +32,7 @@ from hilrt.errors import RecordError
 from hilrt.files.text import write_whole
 from hilrt.record.messages import FILE_NAME as LOG_NAME
 from hilrt.record.reader import LogStream
-from hilrt.wording import number
+from hilrt.wording import number, reason_text
 
 FILE_NAME = "report.html"
 #: Pages of the documentation that explain a report.
@@ -162,7 +162,7 @@ def _head(analysis: LogAnalysis) -> str:
     if summary.get("state"):
         facts.append(f"ended {summary['state']}")
     facts += _machine(summary)
-    reasons = [*(summary.get("reasons") or []), *notes_of(analysis)]
+    reasons = [*map(reason_text, summary.get("reasons") or ()), *notes_of(analysis)]
     items = "".join(f"<li>{escape(reason)}</li>" for reason in dict.fromkeys(reasons))
     return (
         f'<h1>{escape(_session(stream, summary))} <span class="verdict {escape(verdict)}">'

@@ -19,7 +19,7 @@ from hilrt.record.reader import LogEvent
 from hilrt.reliability.alarms import AlarmHistory
 from hilrt.reliability.causes import CAUSES
 from hilrt.reliability.estimates import Estimate
-from hilrt.reliability.flags import FlagTotal
+from hilrt.reliability.flags import FlagTotal, longest_first
 from hilrt.reliability.summary_figures import (
     StepLengths,
     bond_figures,
@@ -55,7 +55,8 @@ def summarise_rows(
         secured=secured_by(events),
         errors=_unknown_errors(statistics) if intervals.number else {},
     )
-    totals = _flags(stats)
+    histories = {cause: one.as_json(time_s) for cause, one in _histories(events).items()}
+    totals = _flags(stats, histories)
     lengths = StepLengths(intervals.first, intervals.shortest, intervals.longest)
     found: dict[str, Any] = {
         **session_figures(metadata.get("session", ""), course, lengths, totals),
@@ -63,7 +64,7 @@ def summarise_rows(
         "ports": _ports(statistics),
         "bonds": _bonds(statistics, metadata),
         **timing,
-        "alarms": _alarms(events, time_s),
+        "alarms": histories["alarm"],
         "peers": _peers(statistics),
         **_ended(events),
     }
@@ -91,7 +92,9 @@ def _order(orders: SignalStatistics, metadata: Mapping[str, str]) -> dict[str, f
     return order_figures(int(orders.low), mean, int(orders.high))
 
 
-def _flags(stats: Mapping[str, SignalStatistics]) -> dict[str, FlagTotal]:
+def _flags(
+    stats: Mapping[str, SignalStatistics], histories: Mapping[str, list[dict[str, Any]]]
+) -> dict[str, FlagTotal]:
     """Total of each cause; NaN for what it affected, which logs of older versions lack."""
     found: dict[str, FlagTotal] = {}
     for name, flag in stats.items():
@@ -102,14 +105,15 @@ def _flags(stats: Mapping[str, SignalStatistics]) -> dict[str, FlagTotal]:
         known = (math.nan, math.nan)
         if affected is not None and second is not None:
             known = (affected.change, second.high)
-        found[cause] = FlagTotal(flag.rises, flag.above, *known)
+        seconds = {one["name"]: one["active_s"] for one in histories.get(cause, ())}
+        found[cause] = FlagTotal(flag.rises, flag.above, *known, longest_first(seconds))
     return found
 
 
 def _judgeable(totals: Mapping[str, FlagTotal]) -> dict[str, FlagTotal]:
     """Totals of known causes; the time that a flag was up stands for what is not known."""
     return {
-        cause: FlagTotal(total.raised, total.seconds, total.seconds)
+        cause: total._replace(affected_s=total.seconds, worst_second=0.0)
         if math.isnan(total.worst_second)
         else total
         for cause, total in totals.items()
@@ -218,18 +222,20 @@ def _ended(events: Iterable[LogEvent]) -> dict[str, Any]:
     return {"state": states[-1]} if states and states[-1] in ("STOPPED", "FAULT") else {}
 
 
-def _alarms(events: Iterable[LogEvent], time_s: float) -> list[dict[str, Any]]:
-    """Alarms that came up, by the events of their flags, and who acknowledged them."""
-    history = AlarmHistory()
+def _histories(events: Iterable[LogEvent]) -> dict[str, AlarmHistory]:
+    """History of each cause's flags, by their events, and who acknowledged alarms."""
+    found = {cause: AlarmHistory() for cause in CAUSES}
     for event in events:
-        if event.cause == "alarm" and event.text.startswith(("alarm raised", "alarm cleared")):
-            history.note(event.source, event.t, raised=event.text.startswith("alarm raised"))
+        raised = event.text.startswith(f"{event.cause} raised:")
+        if event.cause in found and (raised or event.text.startswith(f"{event.cause} cleared:")):
+            found[event.cause].note(event.source, event.t, raised=raised)
         elif event.cause == "acknowledge":
             who, said, name = event.text.partition(": acknowledged alarm ")
             everything = event.text.endswith(f": {ALL_BEFORE}")
-            for known in list(history.records) if everything else [name] * bool(said):
-                history.acknowledge(known, who.partition(": acknowledged event")[0], event.t)
-    return history.as_json(time_s)
+            alarms = found["alarm"]
+            for known in list(alarms.records) if everything else [name] * bool(said):
+                alarms.acknowledge(known, who.partition(": acknowledged event")[0], event.t)
+    return found
 
 
 def fault_of(events: Iterable[LogEvent]) -> str | None:

@@ -279,7 +279,7 @@ def _finish(result: RunResult, report: bool, quiet: bool, page: str) -> None:
         sys.stdout.flush()
     elif result.summary:
         typer.echo(f"{result.summary.get('session')}: {result.verdict}, files in {result.folder}")
-    if result.fault:
+    if result.fault and (quiet or not result.summary):  # else it is the verdict's reason
         typer.echo(f"session ended in a fault: {result.fault}", err=True)
 
 

@@ -56,6 +56,9 @@ def look_at_channels(
             missing = due and channel.newest != t
             late = missing
         else:
+            if channel.calculated != 0 and channel.newest < t:  # points before it were skipped
+                given.reached, given.covered, channel.newest = t, elapsed, t
+                channel.age = 0.0
             given.busy = channel.busy
             missing = due and channel.busy != 0
             # An answer that came after its tick is there, but still behind by that much.

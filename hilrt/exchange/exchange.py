@@ -91,6 +91,7 @@ class Exchange:
         leaving = numerics.state.subsystems
         self._table = ChannelTable(every, physical, catches_up, max_misses, step, leaving)
         self.channels: Table = self._table.rows
+        self.channels["calculated"] = numerics.plan.subsystems["calculated"]
         slices = self.slices = list(zip(network.outputs.slices, network.inputs.slices, strict=True))
         self._inboxes = Inboxes(network.subsystems, slices, self.channels, self.given)
         self.age, self.compute_us = self._table.age, self._table.compute_us

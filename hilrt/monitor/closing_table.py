@@ -24,6 +24,7 @@ from hilrt.wording import (
     missed_ticks,
     number,
     processors,
+    reason_text,
     rests_on_model,
     result_rows,
     stolen,
@@ -64,7 +65,7 @@ def closing_verdict(summary: Mapping[str, Any]) -> Text:
         (f"{summary.get('session', '')}: ", "bold"), (verdict, f"bold {COLOURS.get(verdict, '')}")
     )
     for reason in summary.get("reasons") or ():
-        text.append(f"\n  {reason}")
+        text.append(f"\n  {reason_text(reason)}")
     if verdict in ("unverified", "degraded", "unreliable"):
         text.append("\n  docs/reliability.md explains the reasons", style="dim")
     for change in summary.get("advice") or ():

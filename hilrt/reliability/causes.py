@@ -12,75 +12,130 @@ from typing import Final, NamedTuple
 
 
 class Cause(NamedTuple):
-    """A cause in words, and which share of the steps under it makes a verdict."""
+    """A cause as a sentence about ``{}``, and which share of the steps under it makes a verdict."""
 
     text: str
     degraded: float  #: share above which the verdict is "degraded"; 0: if it ever was up
     unreliable: float  #: and above which it is "unreliable"; of one second alone: "degraded"
     explains: bool = False  #: no verdict; named beside one from the first share on
     evidence: str = ""  #: what would give the evidence that is lacking: "unverified" at most
+    places: str = ""  #: what stands in the sentence where the places are not known
 
 
 #: More than all of a session.
 NEVER: Final = 1.1
+_BENCH, _BOND, _INPUT, _OUTPUT = "a bench", "a bond", "an input", "an output"
+_SUBSYSTEM = "a subsystem"
 #: In the order of the table `Plan.causes`.
 CAUSES: Final[dict[str, Cause]] = {
     "sample_late": Cause(
-        "sample late, carried on by prediction, extrapolation or hold", 0.005, NEVER, True
+        "samples of {} were late, and were carried on by prediction, extrapolation or hold",
+        0.005,
+        NEVER,
+        explains=True,
+        places=_SUBSYSTEM,
     ),
-    "subsystem_silent": Cause("not heard for 0.2 s or longer", 0.0, 0.2),
-    "rejoined": Cause("came back after it was lost, without its state", 0.0, NEVER),
-    "sample_implausible": Cause("value is not a finite number", 0.0, 0.01),
-    "connection_defect": Cause("input as sent differs from the output it stands for", 0.05, 0.5),
-    "output_defect": Cause("output inside the step differs from its polynomial", 0.05, 0.5),
+    "subsystem_silent": Cause(
+        "nothing was heard of {} for 0.2 s or longer", 0.0, 0.2, places=_SUBSYSTEM
+    ),
+    "rejoined": Cause(
+        "{} came back after a loss, without its state", 0.0, NEVER, places=_SUBSYSTEM
+    ),
+    "sample_implausible": Cause("values of {} were not finite numbers", 0.0, 0.01, places=_OUTPUT),
+    "connection_defect": Cause(
+        "what was sent to {} differed from the connected outputs", 0.05, 0.5, places=_INPUT
+    ),
+    "output_defect": Cause(
+        "inside the step, {} differed from the polynomial of the samples", 0.05, 0.5, places=_OUTPUT
+    ),
     "error_estimate": Cause(
-        "estimated error of an input over its tolerance (an indicator only, where marked: the "
+        "the estimated error of {} was over its tolerance (an indicator only, where marked: the "
         "output behind it has feedthrough)",
         0.05,
         0.5,
+        places=_INPUT,
     ),
-    "power_residual": Cause("the interface creates or destroys power", 0.05, 0.5),
+    "power_residual": Cause(
+        "the interface of {} created or destroyed power", 0.05, 0.5, places=_BOND
+    ),
     "energy_drift": Cause(
-        "energy made at the interface adds up, though little in any one step", 0.05, 0.5
-    ),
-    "tracking_error": Cause("the bench realises its demand late or imperfectly", 0.2, 0.8),
-    "correction_capped": Cause("energy correction at its cap", 0.005, NEVER, True),
-    "correction_shadow": Cause("energy correction computed, not applied", 0.2, NEVER),
-    "model_untrusted": Cause("model correction inactive: its Jacobian is not trusted", 0.2, NEVER),
-    "event_inside_step": Cause(
-        "stepped across a discontinuity of a subsystem that gives it inputs", 0.005, 0.05
-    ),
-    "input_limited": Cause("input limited in value or rate", 0.005, NEVER, True),
-    "demand_cut": Cause(
-        "a stimulus, a sequence or a correction asked of an input what its limits cut off",
+        "energy made at the interface of {} added up, though little in any one step",
         0.05,
         0.5,
+        places=_BOND,
     ),
-    "step_minimum": Cause("step size at its minimum", 0.005, NEVER, True),
-    "deadline_missed": Cause("inputs not on the wire in time", 0.005, NEVER, True),
-    "clock_uncertain": Cause("a bench's clock is not known well enough", 0.2, NEVER),
-    "alarm": Cause("a measured value outside its limits", 0.0, NEVER),
+    "tracking_error": Cause(
+        "the bench realised the demand of {} late or imperfectly", 0.2, 0.8, places=_BOND
+    ),
+    "correction_capped": Cause(
+        "the energy correction of {} was at its cap", 0.005, NEVER, explains=True, places=_BOND
+    ),
+    "correction_shadow": Cause(
+        "the energy correction of {} was computed, not applied", 0.2, NEVER, places=_BOND
+    ),
+    "model_untrusted": Cause(
+        "the model correction of {} did not act, as its Jacobian is not trusted",
+        0.2,
+        NEVER,
+        places=_OUTPUT,
+    ),
+    "event_inside_step": Cause(
+        "{} stepped across a discontinuity of a subsystem that gives it inputs",
+        0.005,
+        0.05,
+        places=_SUBSYSTEM,
+    ),
+    "input_limited": Cause(
+        "limits of value or rate held {} back", 0.005, NEVER, explains=True, places=_INPUT
+    ),
+    "demand_cut": Cause(
+        "a stimulus, a sequence or a correction asked of {} what its limits cut off",
+        0.05,
+        0.5,
+        places=_INPUT,
+    ),
+    "step_minimum": Cause("the step was at its minimum", 0.005, NEVER, explains=True),
+    "deadline_missed": Cause(
+        "the inputs were not on the wire in time", 0.005, NEVER, explains=True
+    ),
+    "clock_uncertain": Cause(
+        "the clock of {} was not known well enough", 0.2, NEVER, places=_BENCH
+    ),
+    "alarm": Cause("a measured value was outside the limits of {}", 0.0, NEVER, places="an alarm"),
     "correction_wrong": Cause(
-        "what the correction takes for the subsystem's answer is not what was probed", 0.0, NEVER
+        "what the correction of {} takes for a subsystem's answer is not what was probed",
+        0.0,
+        NEVER,
+        places=_BOND,
     ),
     "correction_unverified": Cause(
-        "nothing could verify the correction, and it moves much energy",
+        "nothing could verify the correction of {}, and it moved much energy",
         0.05,
         NEVER,
         evidence="a solver that saves and restores its state would let a trial verify it",
+        places=_BOND,
     ),
-    "out_of_range": Cause("a value outside the range that is declared for it", 0.0, 0.1),
+    "out_of_range": Cause(
+        "values of {} were outside their declared range", 0.0, 0.1, places=_OUTPUT
+    ),
     "correction_harmful": Cause(
-        "the correction made more energy than none would have made", 0.0, NEVER
+        "the correction of {} made more energy than none would have made",
+        0.0,
+        NEVER,
+        places=_BOND,
     ),
     "steps_final": Cause(
-        "its results would be wrong if its steps were repeated: none is, and none was tried out",
+        "results of {} would be wrong if its steps were repeated: none is, and none was tried out",
         0.0,
         NEVER,
         evidence="a reference model would show how it answers",
+        places=_SUBSYSTEM,
     ),
     "inputs_ignored": Cause(
-        "no output answered to its inputs when they were tried out", 0.0, NEVER
+        "no output of {} answered to its inputs when they were tried out",
+        0.0,
+        NEVER,
+        places=_SUBSYSTEM,
     ),
     "sensitivities_changed": Cause(
         "what passes the coupling's error on was another when it was tried out again", 0.05, NEVER

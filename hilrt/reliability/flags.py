@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from hilrt.reliability.checks import CheckNames
+from hilrt.solver import Floats
+from hilrt.tables.ports import Bools
 from hilrt.tables.state import State
 
 
@@ -32,12 +35,15 @@ class FlagTotal(NamedTuple):
         Length of the steps that it affected, s.
     worst_second : float
         Largest share of a second (of ten steps that take longer) that these make.
+    places : tuple of str
+        Where it was up, the longest first.
     """
 
     raised: int
     seconds: float
     affected_s: float = 0.0
     worst_second: float = 0.0
+    places: tuple[str, ...] = ()
 
 
 def flag_changes(names: CheckNames, state: State, t: float) -> list[FlagChange]:
@@ -58,4 +64,19 @@ def flag_totals(names: CheckNames, state: State) -> dict[str, FlagTotal]:
     """Of every cause, over the session so far."""
     fields = ("count", "seconds", "affected", "worst_second")
     totals = map(FlagTotal, *(state.causes[name].tolist() for name in fields))
-    return dict(zip(names.causes, totals, strict=True))
+    seconds = state.checks["seconds"]
+    up = (seconds > 0.0) | (state.checks["active"] != 0)
+    return {
+        cause: total._replace(places=longest_first(_places(names, seconds, up, group)))
+        for cause, group, total in zip(names.causes, names.groups, totals, strict=True)
+    }
+
+
+def _places(names: CheckNames, seconds: Floats, up: Bools, group: slice) -> dict[str, float]:
+    found = group.start + np.flatnonzero(up[group])
+    return {names.where[i]: float(seconds[i]) for i in found.tolist()}
+
+
+def longest_first(seconds: Mapping[str, float]) -> tuple[str, ...]:
+    """Places by how long a flag was up there [s], among equal ones by name."""
+    return tuple(sorted(seconds, key=lambda place: (-round(seconds[place], 3), place)))

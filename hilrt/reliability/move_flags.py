@@ -30,6 +30,7 @@ def move_flags(plan: Plan, state: State, given: StepInput) -> None:
             check.active = up
             if up:
                 cause.active = 1
+                check.seconds += given.session[0].elapsed
         if cause.active:
             cause.count += before == 0
             cause.seconds += given.session[0].elapsed

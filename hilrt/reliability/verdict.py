@@ -131,7 +131,8 @@ def verdict(totals: Mapping[str, FlagTotal], course: SessionCourse) -> Verdict:
         grade = _grade(cause, total, share)
         if grade == GOOD:
             continue
-        said = f"{name}: {cause.text}, {_shares(share, total.worst_second)}"
+        where = cause.text.format(_some(total.places) or cause.places)
+        said = f"{name}: {where}, {_shares(share, total.worst_second)}"
         if cause.evidence:
             grade, said = UNVERIFIED, f"{said}; {cause.evidence}"
         most = _most(name, share, course)
@@ -147,7 +148,7 @@ def verdict(totals: Mapping[str, FlagTotal], course: SessionCourse) -> Verdict:
 def _of_the_course(course: SessionCourse) -> Iterator[tuple[int, str]]:
     """Grades that hold whatever was measured, each with its reason."""
     if course.fault:
-        yield UNRELIABLE, f"ended by a fault: {course.fault}"
+        yield UNRELIABLE, f"fault: the session ended by a fault: {course.fault}"
     if course.secured:
         yield DEGRADED, course.secured
     if course.unrecorded:
@@ -158,7 +159,7 @@ def _of_the_course(course: SessionCourse) -> Iterator[tuple[int, str]]:
     yield from _of_the_errors(course)
     if _often_missed(course):
         missed, steps = course.missed, course.steps
-        said = f"{missed:,} ticks in {steps:,} steps, those skipped included"
+        said = f"{missed:,} ticks in {steps:,} steps were missed, those skipped included"
         mostly = missed > MISSED_SHARE * max(steps, 1)
         yield UNRELIABLE if mostly else DEGRADED, f"deadline_missed: {said}"
 
@@ -202,11 +203,11 @@ def _of_the_errors(course: SessionCourse) -> Iterator[tuple[int, str]]:
     """Grades of the estimated errors: of the worst signal, and of every bond's energy."""
     if any(error.how == GAIN_RANGE_MANY for error in course.errors.values()):
         many = f"{len(course.errors):,} outputs are coupled, at most {MOST_TRIED} are tried out"
-        said = f"sensitivities: left out, as {many}; the errors may be far smaller"
+        said = f"sensitivities: they were left out, as {many}; the errors may be far smaller"
         yield UNVERIFIED, f"{said}; {EVIDENCE[GAIN_RANGE_MANY]}"
     unknown = [f"{name} ({e.how})" for name, e in course.errors.items() if not e.value >= 0.0]
     if unknown:
-        yield UNVERIFIED, f"estimated error: not known of {_some(unknown)}"
+        yield UNVERIFIED, f"estimated error: it is not known of {_some(unknown)}"
     known = [(name, e) for name, e in course.errors.items() if e.value >= 0.0]
     worst = max(known, key=lambda pair: pair[1].relative, default=None)
     if worst is not None:
@@ -214,14 +215,16 @@ def _of_the_errors(course: SessionCourse) -> Iterator[tuple[int, str]]:
         if grade == UNVERIFIED and worst[1].spread == 0.0:
             yield grade, f"estimated error: {STILL}"
         elif grade != GOOD:
-            yield grade, f"estimated error: {describe(*worst)}, {_share_of(worst[1])}"
+            name, error = worst
+            said = f"that of {name} is {width(error.high, error.unit)} (95 %)"
+            yield grade, f"estimated error: {said}, {_share_of(error)}"
     for name, bond in course.bonds.items():
         grade = UNRELIABLE if bond.share > BOND_UNRELIABLE else DEGRADED
         if math.isnan(bond.share):
-            yield UNVERIFIED, f"estimated error: bond {name}: its energy is not known"
+            yield UNVERIFIED, f"estimated error: the energy of bond {name} is not known"
         elif bond.share > BOND_DEGRADED:
-            said = f"{bond.share:.0%} of the energy that it carried was made at its interface"
-            yield grade, f"estimated error: bond {name}: {said}"
+            said = f"{bond.share:.0%} of the energy that bond {name} carried"
+            yield grade, f"estimated error: {said} was made at its interface"
 
 
 def _grade_error(error: Estimate) -> int:
@@ -239,11 +242,6 @@ def _grade_error(error: Estimate) -> int:
 
 def _lacks_evidence(error: Estimate) -> bool:
     return error.how in EVIDENCE and error.value <= LARGE_ERROR * error.spread
-
-
-def describe(name: str, error: Estimate) -> str:
-    """``engine.torque: ± 1.3 N*m (95 %)``."""
-    return f"{name}: {width(error.high, error.unit)} (95 %)"
 
 
 def _share_of(error: Estimate) -> str:

@@ -199,12 +199,13 @@ class Processes:
             report.add_done_callback(self._reports.discard)
 
     async def _report(self, child: Child) -> None:
-        """Tell how a process has ended; a thread reads its last line, while the loop goes on."""
+        """Tell how a process has ended; a thread reads its output, while the loop goes on."""
         name, last = child.name, ""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_LINE):
-                last = (await asyncio.to_thread(child.tail, 1)).strip()
-        text = child.describe_exit() + (f": {last}" if last else "") + AFTERWARDS.get(name, "")
+                last = await asyncio.to_thread(child.last_words)
+        told = f": {last} (all of its output: {child.log})" if last else ""
+        text = child.describe_exit() + told + AFTERWARDS.get(name, "")
         if self._tell_peer(name, child.pid, text):
             self._ends[name] = text
             return

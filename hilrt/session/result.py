@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from hilrt.errors import RecordError
 from hilrt.exit_status import ExitStatus, gravest
-from hilrt.wording import alarm_line, number
+from hilrt.wording import alarm_line, number, reason_text
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -105,7 +105,8 @@ class Result:
         said = [f"<b>{html.escape(str(self.summary.get('session', '')))}</b>: "]
         said[0] += f"<b>{html.escape(self.verdict or 'no tick ran')}</b>"
         said += [html.escape(one) for one in (self.fault, self.stopped, *self.warnings) if one]
-        said += [f"• {html.escape(str(reason))}" for reason in self.summary.get("reasons") or ()]
+        reasons = self.summary.get("reasons") or ()
+        said += [f"• {html.escape(reason_text(reason))}" for reason in reasons]
         alarms = self.summary.get("alarms") or ()
         said += [f"alarm {html.escape(alarm_line(alarm))}" for alarm in alarms]
         steps, time_s = self.summary.get("steps"), self.summary.get("time_s")

@@ -31,7 +31,7 @@ KILL_TIMEOUT_S = 2.0
 #: would cost 0.1 s of processor time while numpy is imported.
 SINGLE_THREAD: Final[Mapping[str, str]] = {"OPENBLAS_NUM_THREADS": "1"}
 _POLL_S = 0.02
-_TAIL_BYTES = 8192
+_TAIL_BYTES, TAIL_LINES = 65536, 200
 _LAUNCH = Path(__file__).with_name("launch.py")
 _LINUX = sys.platform == "linux"
 _SIGKILL = 9
@@ -88,6 +88,10 @@ class Child:
         self.pid = process.pid
         self.returncode: int | None = None
         self._group_gone = sys.platform == "win32"
+
+    def last_words(self) -> str:
+        """The line of its output that says why it ended, for an error message; empty if none."""
+        return crash_line(self.tail(TAIL_LINES))
 
     def tail(self, lines: int = 10) -> str:
         """Last lines of its output, for an error message; empty if there are none."""
@@ -340,6 +344,32 @@ def _standard_input(inherits: Inherited) -> int | None:
     if inherits.lines:
         return subprocess.PIPE
     return None if inherits.keys else subprocess.DEVNULL
+
+
+#: How lines begin by which programs say that they crash: Python, JavaScript, Java and C#, Julia,
+#: Go, Rust, C++, MATLAB, Fortran, C.
+_CRASH: Final = re.compile(
+    r"[\w.:$]*(Error|Exception|Interrupt)\b(?! termination)(.*:|$)|Caused by:|Unhandled exception"
+    r"|ERROR:|panic:|thread .* panicked at|terminate called|what\(\):|Error using"
+    r"|Fortran runtime error|Segmentation fault|.*Assertion .* failed"
+)
+
+
+def crash_line(output: str) -> str:
+    """The line of a crashed program's output that says why, else its last one; empty if none.
+
+    A trace that follows is passed over, as in Go or Java. What is said on a second line is added,
+    as in C++ or Rust.
+    """
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    found = [i for i, line in enumerate(lines) if _CRASH.match(line)]
+    if not found:
+        return lines[-1] if lines else ""
+    at = found[-1]
+    if lines[at].startswith("what():"):
+        return " ".join(lines[max(0, at - 1) : at + 1])
+    two = lines[at].startswith(("thread ", "Error using"))
+    return " ".join(lines[at : at + 1 + two])
 
 
 def _launched(command: list[str], affinity: Iterable[int], nice: int) -> list[str]:

@@ -175,6 +175,7 @@ def _fill_ports(plan: Plan, network: Network, tables: Session, platform: Platfor
     late = [tables.subsystems[name].late.policy for name in network.subsystems]
     subsystems["every"] = network.every
     subsystems["physical"] = platform.physical
+    subsystems["calculated"] = [name == CALCULATED for name in network.subsystems] or 0
     for name in FINDINGS:
         subsystems[name] = [name in found for found in platform.findings] or 0
     sequences = _sequences(network, tables)

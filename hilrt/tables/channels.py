@@ -14,6 +14,7 @@ CHANNELS: Final = np.dtype(
         # constant
         ("every", "i8"),  # base steps between its communication points
         ("physical", "i8"),  # a bench: runs by itself
+        ("calculated", "i8"),  # the step computes it of what is there
         ("catches_up", "i8"),  # gets every interval, one after another
         ("patience", "f8"),  # age of a bench's newest sample from which on it is late, s
         ("max_misses", "i8"),  # due ticks in a row without a sample until it counts as lost

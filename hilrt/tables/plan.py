@@ -87,6 +87,7 @@ SUBSYSTEMS: Final = np.dtype(
     [
         ("every", "i8"),  # base steps between its communication points
         ("physical", "i8"),  # a bench: runs by itself
+        ("calculated", "i8"),  # its outputs are the calculated channels: it is never late
         # What was found before the start: its steps must not be repeated; no output of it answers
         ("steps_final", "i8"),
         ("inputs_ignored", "i8"),

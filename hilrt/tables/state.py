@@ -345,6 +345,7 @@ CHECKS: Final = np.dtype(
         ("last_high", "f8"),  # when that was last at or above one half, s
         ("active", "i8"),
         ("moved", "i8"),  # in the last assessment
+        ("seconds", "f8"),  # how long it was up, s
     ]
 )
 CAUSES: Final = np.dtype(

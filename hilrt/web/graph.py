@@ -29,10 +29,18 @@ def graph_svg(topology: SessionGraph, flags: Sequence[RaisedFlag]) -> str:
     places = _places(names, height)
     raised: dict[str, list[str]] = {}
     for flag in flags:
-        raised.setdefault(flag.where.removesuffix(" (indicator)"), []).append(flag.cause)
-    shapes = [_edge(pair, ports, places, raised) for pair, ports in _edges(topology).items()]
-    shapes += [_bond(bond.name, bond.effort[0], bond.flow, places, raised)
-               for bond in topology.bonds]  # fmt: skip
+        raised.setdefault(_place(flag), []).append(flag.cause)
+    shapes, drawn = [], set(names)
+    for pair, ports in _edges(topology).items():
+        if shape := _edge(pair, ports, places, raised):
+            shapes.append(shape)
+            drawn.update(name for port in ports for name in port)
+    for bond in topology.bonds:
+        if shape := _bond(bond.name, bond.effort[0], bond.flow, places, raised):
+            shapes.append(shape)
+            drawn.add(bond.name)
+    for place in [place for place in raised if place not in drawn]:  # on no line: at a box
+        raised.setdefault(_owner(topology, place), []).extend(raised[place])
     kinds = {part.name: part.adapter for part in topology.subsystems}
     shapes += [_box(name, kinds[name], places[name], raised.get(name, [])) for name in names]
     return (
@@ -42,6 +50,19 @@ def graph_svg(topology: SessionGraph, flags: Sequence[RaisedFlag]) -> str:
         "</defs>"
         f"{''.join(shapes)}</svg>"
     )
+
+
+def _place(flag: RaisedFlag) -> str:
+    """Port, bond or subsystem of a flag, of an alarm the port that is watched."""
+    if flag.cause == "alarm":
+        return flag.where.rpartition(": ")[2].partition(" ")[0].partition("[")[0]
+    return flag.where.removesuffix(" (indicator)").partition("[")[0]
+
+
+def _owner(topology: SessionGraph, place: str) -> str:
+    """Subsystem of a port or bond; empty where the drawing has none."""
+    bonds = {bond.name: bond.effort[0] for bond in topology.bonds}
+    return bonds.get(place, place).partition(".")[0]
 
 
 Point = tuple[float, float]

@@ -24,6 +24,7 @@ from hilrt.monitor.operator_commands import (
     OperatorCommand,
     Reply,
 )
+from hilrt.monitor.panel import short_names
 from hilrt.monitor.stream import Head
 from hilrt.monitor.telemetry import (
     AlarmStatus,
@@ -40,6 +41,9 @@ from hilrt.web.shared_session import SharedSession, change
 CONFIRM_S = 3.0
 #: Time after which an answer is no longer awaited, s.
 ANSWER_S = 5.0
+#: Letters of a name in the list of what may be adjusted, and the width of the list: its own, and
+#: that of a letter, px. So wide it has room on a phone.
+ADJUST_LETTERS, ADJUST_PX, LETTER_PX = 34, 44, 8
 #: Typed instead of a number: the operator gives an input back.
 GIVE_BACK = "back"
 READ_ONLY = '<p class="soft">Read-only: the session file allows no control ([monitor] control).</p>'
@@ -138,14 +142,18 @@ class OperatorControls:
             self._show(READ_ONLY)
 
     def _offer_adjustable(self, head: Head) -> None:
-        if self.what.options != list(head.adjustable):
-            self.what.options = list(head.adjustable)
+        names = list(short_names(head.adjustable, ADJUST_LETTERS).items())
+        if self.what.options != names:
+            letters = max((len(shown) for _, shown in names), default=0)
+            change(self.what, options=names, width=ADJUST_PX + LETTER_PX * letters)
             self.what.value = next(iter(head.adjustable), "")
         if self.what.value in head.adjustable:
             low, high = head.adjustable[self.what.value]
             status = self._source.viewer.status
             now = status.adjustable.get(self.what.value) if status is not None else None
-            said = f"from {plain(low)} to {plain(high)}; "
+            cut = dict(self.what.options)[self.what.value] != self.what.value
+            said = f"{self.what.value}: " if cut else ""
+            said += f"from {plain(low)} to {plain(high)}; "
             said += f"now {plain(now)}" if now is not None else "only while the session runs"
             if self.what.value.startswith(OPERATED):
                 said += f"; “{GIVE_BACK}” gives it back"

@@ -223,11 +223,11 @@ LEDGER = (
 
 
 def bonds_html(status: Status | None, head: Head | None = None) -> str:
-    """Power and energy ledger of every bond; bars grow from the middle."""
+    """Power and energy ledger of every bond; bars grow from the middle. Empty without bonds."""
     if status is None or not status.bonds:
         if head is not None and head.topology.bonds:
-            return '<p class="soft">No figures yet: they come with the first steps.</p>'
-        return '<p class="soft">This session has no bonds.</p>'
+            return '<p class="soft">Bonds: figures come with the first steps.</p>'
+        return ""
     return "".join(_bond(name, bond) for name, bond in status.bonds.items())
 
 

@@ -116,7 +116,7 @@ def test_a_session_that_was_interrupted_and_one_that_ended_in_a_fault(tmp_path: 
                 subsystems={"a": {}, "b": {"late": {"max_misses": 5}}},
             )
             summary, log = record(session, folder, 0.1, clock=clock)
-            assert summary["reasons"][0].startswith("ended by a fault")
+            assert summary["reasons"][0].startswith("fault: the session ended")
         else:
             summary, log = in_real_time(folder, **options)
             assert 0.05 <= summary["time_s"] < 0.06

@@ -58,6 +58,15 @@ def test_an_answer_that_came_after_its_tick_is_late_and_not_missing():
     assert (channels.rows.misses[0], channels.rows.late[0]) == (0, 1)
 
 
+def test_calculated_channels_are_never_late_whatever_points_were_skipped():
+    channels = equal()
+    channels.rows["calculated"] = 1
+    channels.newest[0] = 1e-3  # the interval before the points that were skipped
+    assert look(channels, 4) == (1, -1)
+    assert found(channels, "due", "late", "reached", "covered") == (1, 0, 0.004, 1e-3)
+    assert (channels.age[0], channels.rows.late[0]) == (0.0, 0)
+
+
 def test_a_solver_that_steps_across_the_point_is_not_due():
     channels = equal(every=2)
     channels.busy[0], channels.answer_ns[0] = 1, 2 * MS

@@ -37,7 +37,7 @@ SUMMARY = {
     "missed_ticks": 123,
     "peers": {"vehicle": {"lost": 0, "late": 12}, "engine": {"lost": 0, "late": 0}},
     "verdict": "degraded",
-    "reasons": ["late samples on 1.2 % of the steps"],
+    "reasons": ["sample_late: samples were late"],
     "files": ["runs/x/session.mcap"],
 }
 
@@ -59,7 +59,7 @@ def test_closing_table_sums_up():
 
 
 def test_verdict_with_its_reasons():
-    said = "engine-in-the-loop: degraded\n  late samples on 1.2 % of the steps\n"
+    said = "engine-in-the-loop: degraded\n  Sample late: samples were late\n"
     said += "  docs/reliability.md explains the reasons\n"
     assert text_of(closing_verdict(SUMMARY)) == said
 

@@ -120,7 +120,7 @@ def test_a_result_says_verdict_reasons_and_alarms(tmp_path):
     html = result._repr_html_()
     for said in (
         "<b>s</b>: <b>degraded</b>",
-        "• late &lt;5 %&gt;",
+        "• Late &lt;5 %&gt;",
         "alarm &lt;hot&gt;: 2 times, first at 1.000 s, still up",
         "bus &amp; gateway",
         "1,000 steps over 1.000 s",

@@ -48,6 +48,18 @@ def test_a_bad_second_is_not_diluted():
     assert found.reasons[0].endswith(", 0.6% of the time, 55.0% of its worst second")
 
 
+def test_a_reason_is_a_sentence_about_the_places_that_were_affected_longest():
+    longest = ("vehicle.torque", "engine.speed", "engine.pedal", "engine.brake")
+    total = FlagTotal(3, 50.0, 6.0, 0.06, longest)
+    (reason,) = verdict({"connection_defect": total}, RUN).reasons
+    assert reason == (
+        "connection_defect: what was sent to vehicle.torque, engine.speed, engine.pedal and 1 more "
+        "differed from the connected outputs, 6.0% of the time"
+    )
+    (reason,) = verdict({"connection_defect": total._replace(places=())}, RUN).reasons
+    assert "what was sent to an input differed" in reason  # of a log that does not name any
+
+
 def test_what_explains_decides_nothing_and_is_named_beside_what_does():
     explain = {"sample_late": 90.0, "deadline_missed": 90.0, "correction_capped": 90.0}
     ends = {"step_minimum": 90.0, "input_limited": 90.0}
@@ -81,7 +93,7 @@ def test_an_error_that_is_unknown_is_never_good():
     unknown = Estimate("N", math.nan, math.nan, math.nan, 1.0, "no sample")
     found = verdict(totals(), RUN._replace(errors=SMALL["errors"] | {"b.y": unknown}))
     assert found.word == "unverified"
-    assert found.reasons == ["estimated error: not known of b.y (no sample)"]
+    assert found.reasons == ["estimated error: it is not known of b.y (no sample)"]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +133,11 @@ def test_a_measurement_is_graver_than_a_lack_of_evidence_and_both_are_told():
 @pytest.mark.parametrize(
     ("course", "word", "reason"),
     [
-        ({"fault": "subsystem 'engine': silent"}, "unreliable", "ended by a fault: subsystem"),
+        (
+            {"fault": "subsystem 'engine': silent"},
+            "unreliable",
+            "fault: the session ended by a fault: s",
+        ),
         ({"secured": "benches run their safe profile: stop"}, "degraded", "benches run their safe"),
         ({"unrecorded": 1, "steps": 9}, "degraded", "recording: 1 of 9 steps are not in the log"),
         ({"missed": 21, "steps": 100}, "unreliable", "deadline_missed: 21 ticks in 100 steps"),
@@ -141,7 +157,7 @@ def test_floors_hold_whatever_was_measured(course, word, reason):
 def test_a_fault_comes_first_and_hides_nothing():
     found = verdict(totals(connection_defect=5.1), RUN._replace(fault="lost"))
     assert found.word == "unreliable"
-    assert found.reasons[0] == "ended by a fault: lost"
+    assert found.reasons[0] == "fault: the session ended by a fault: lost"
     assert found.reasons[1].startswith("connection_defect")
 
 

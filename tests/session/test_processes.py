@@ -60,12 +60,12 @@ def test_keys_and_the_way_for_frames_reach_only_what_needs_them(tmp_path):
 class Dead:
     """A child that has ended, whose log is on a disk that answers when `disk` is set."""
 
-    name, pid, returncode = "page", 1, 2
+    name, pid, returncode, log = "page", 1, 2, Path("logs/page.log")
 
     def __init__(self):
         self.disk, self.reader = threading.Event(), 0
 
-    def tail(self, lines):
+    def last_words(self):
         self.reader = threading.get_ident()
         self.disk.wait(10.0)
         return "cannot be served"
@@ -101,7 +101,8 @@ async def test_the_loop_does_not_wait_for_the_output_of_a_dead_process(
     if answers:
         dead.disk.set()
     await processes.report_ends()
-    said = "the process ended with status 2" + (": cannot be served" if answers else "")
+    said = "the process ended with status 2"
+    said += ": cannot be served (all of its output: logs/page.log)" if answers else ""
     assert (notes.texts, warnings) == ([said], [f"page: {said}"])
     dead.disk.set()
     assert dead.reader not in (0, threading.get_ident())

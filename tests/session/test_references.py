@@ -56,7 +56,9 @@ def test_an_exact_model_gives_the_estimate_of_the_subsystem_itself(model: str) -
     told = io.StringIO()
     Console(file=told, width=200).print(closing_table(found.summary))
     assert UNCHECKED_MODEL.split(";")[0] in " ".join(told.getvalue().split())
-    (reason,) = [r for r in found.summary["reasons"] if r.startswith("estimated error: mass")]
+    (reason,) = [
+        r for r in found.summary["reasons"] if r.startswith("estimated error: that of mass")
+    ]
     assert reason.endswith("by a reference model that is unchecked")
 
 

@@ -305,3 +305,77 @@ async def test_kill_9_of_the_master_leaves_no_child(tmp_path):
         assert not any(ended(pid) for pid in pids)
         master.kill()
     await until(lambda: all(ended(pid) for pid in pids))
+
+
+#: Output of programs that crash, as their runtimes write it, and the line that says why.
+CRASHES = {
+    "Python": (
+        'Traceback (most recent call last):\n  File "m.py", line 3, in step\n    1 / 0\n'
+        "ZeroDivisionError: division by zero\nsaved 3 files\n",
+        "ZeroDivisionError: division by zero",
+    ),
+    "C++": (
+        "terminate called after throwing an instance of 'std::runtime_error'\n"
+        "  what():  no such table\nAborted (core dumped)\n",
+        "terminate called after throwing an instance of 'std::runtime_error' "
+        "what():  no such table",
+    ),
+    "Rust": (
+        "thread 'main' panicked at src/main.rs:4:5:\nno such table\n"
+        "note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace\n",
+        "thread 'main' panicked at src/main.rs:4:5: no such table",
+    ),
+    "Go": (
+        "panic: no such table\n\ngoroutine 1 [running]:\nmain.main()\n\t/x/main.go:4 +0x18\n"
+        "exit status 2\n",
+        "panic: no such table",
+    ),
+    "Java": (
+        'Exception in thread "main" java.lang.RuntimeException: in step 3\n'
+        "\tat Plant.step(Plant.java:9)\nCaused by: java.io.IOException: no such table\n"
+        "\t... 1 more\n",
+        "Caused by: java.io.IOException: no such table",
+    ),
+    "C#": (
+        "Unhandled exception. System.InvalidOperationException: no such table\n"
+        "   at Plant.Step() in /x/Plant.cs:line 9\n",
+        "Unhandled exception. System.InvalidOperationException: no such table",
+    ),
+    "JavaScript": (
+        "/x/plant.js:2\n  throw new TypeError('no such table')\n  ^\n\nTypeError: no such table\n"
+        "    at step (/x/plant.js:2:9)\n\nNode.js v20.1.0\n",
+        "TypeError: no such table",
+    ),
+    "Julia": (
+        "ERROR: LoadError: no such table\nStacktrace:\n [1] step()\n   @ Main /x/plant.jl:2\n"
+        "in expression starting at /x/plant.jl:5\n",
+        "ERROR: LoadError: no such table",
+    ),
+    "MATLAB": (
+        "Error using plant (line 4)\nno such table\n\nError in run (line 9)\n",
+        "Error using plant (line 4) no such table",
+    ),
+    "Fortran": (
+        "At line 4 of file plant.f90\nFortran runtime error: no such table\n\n"
+        "Error termination. Backtrace:\n#0  0x7f0\n",
+        "Fortran runtime error: no such table",
+    ),
+    "C": ("plant: plant.c:4: step: Assertion `n > 0' failed.\nAborted\n",
+          "plant: plant.c:4: step: Assertion `n > 0' failed."),
+    "a program of its own": ("reading\nno license\n\n", "no license"),
+    "nothing": ("\n", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("language", CRASHES)
+def test_the_line_that_says_why_a_program_crashed(language):
+    output, line = CRASHES[language]
+    assert spawn.crash_line(output) == line
+
+
+async def test_a_crash_is_found_in_front_of_what_is_said_at_the_end(children):
+    """A real traceback, with more output after it."""
+    code = "import atexit; atexit.register(print, 'bye'); raise LookupError('no such table')"
+    child = children.start("plant", python(code))
+    await until(lambda: children.exits)
+    assert child.last_words() == "LookupError: no such table"

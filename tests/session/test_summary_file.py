@@ -117,7 +117,10 @@ def test_after_a_defect(tmp_path, monkeypatch, own_modules):
     with pytest.raises(ZeroDivisionError):
         hilrt.run_session(session, options=RunOptions(folder=tmp_path / "run", record=False))
     summary = read(tmp_path / "run")
-    assert summary["reasons"][0] == "ended by a fault: ZeroDivisionError: in the timing"
+    assert (
+        summary["reasons"][0]
+        == "fault: the session ended by a fault: ZeroDivisionError: in the timing"
+    )
     assert "ports" in summary
 
 

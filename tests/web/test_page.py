@@ -419,6 +419,20 @@ def test_adjust_shows_bounds_and_the_present_value(page):
     assert page.control.value.title == title
 
 
+def test_names_in_the_adjust_list_differ_however_long_they_are(page):
+    long = [
+        f"parameters.powertrain_of_the_left_{n}_axle.viscous_damping_of_the_shaft" for n in "ab"
+    ]
+    head = msgspec.structs.replace(page.viewer.head, adjustable=dict.fromkeys(long, (0.0, 1.0)))
+    page.viewer.head = head
+    turn(page)
+    (first, shown), (second, other) = page.control.what.options
+    assert [first, second] == long
+    assert shown != other
+    assert max(len(shown), len(other)) * 8 + 40 <= page.control.what.width <= 330  # on a phone
+    assert f"{first}: from 0 to 1" in page.control.bounds.text  # the whole name beside it
+
+
 @pytest.mark.parametrize("text", ["0.9", "0,25", "-0.1", "1_0", "nan", "inf", "1e999", "", "0.1 m"])
 def test_a_number_that_is_not_allowed_is_refused_and_not_changed(page, text):
     page.control.value.value_input = text

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
-from hilrt.monitor.stream import Happening, SessionGraph, SubsystemNode
+from hilrt.monitor.stream import BondEdge, Happening, SessionGraph, SubsystemNode
 from hilrt.monitor.telemetry import RaisedFlag, ResultStatus, Status
 from hilrt.monitor.viewer import MAX_EVENTS
 from hilrt.web import panels
@@ -78,10 +78,11 @@ def test_flags_that_are_up_now_are_no_part_of_the_verdict(look, status, flags, e
 
 def test_no_flag_is_given_as_the_reason_of_a_verdict(look):
     """An alarm that is up now cannot make a session unreliable; what did is said."""
-    late = "sample_late: sample late, carried on by hold, 45.3% of the time"
+    late = "sample_late: samples of vehicle were late, 45.3% of the time"
     status = changed(verdict="unreliable", reasons=[late])
     viewer = look(status, [RaisedFlag("alarm", "engine.torque over 300")])
-    assert panels.lamp(viewer).reasons == ["sample late, carried on by hold, 45.3% of the time"]
+    said = "Sample late: samples of vehicle were late, 45.3% of the time"
+    assert panels.lamp(viewer).reasons == [said]
     html = panels.lamp_html(viewer)
     assert "UNRELIABLE<small> so far</small>" in html
     assert html.index("45.3%") < html.index("now:") < html.index("alarm (engine.torque over 300)")
@@ -97,8 +98,9 @@ def test_lamp_says_the_cause(look):
     assert panels.present(look(RUNNING, places)).reasons == ["output defect (a.y0, a.y1, +3)"]
     fault = changed(state="FAULT", message="engine is gone")
     assert panels.lamp(look(fault)).reasons == ["engine is gone"]
-    several = changed(verdict="degraded", reasons=[f"c{i}: reason {i}" for i in range(5)])
-    assert panels.lamp(look(several)).reasons == ["reason 0", "reason 1", "and 3 more reasons"]
+    several = changed(verdict="degraded", reasons=[f"c_{i}: it is {i}" for i in range(5)])
+    told = ["C 0: it is 0", "C 1: it is 1", "and 3 more reasons"]
+    assert panels.lamp(look(several)).reasons == told
 
 
 def test_silence_is_never_good(look):
@@ -172,11 +174,9 @@ def test_ledger_bars_are_to_scale():
     assert widths == pytest.approx([50 * 12.5 / 120, 50.0, 50 * 3 / 120], abs=0.06)
     assert 'class="minus"' in html
     assert "-12.50" in html
-    nothing = panels.bonds_html(changed(bonds={}))
-    assert "no bonds" in nothing
+    assert panels.bonds_html(changed(bonds={})) == ""
     drawn = panels.bonds_html(changed(bonds={}), HEAD)  # which stand in the graph
-    assert "no bonds" not in drawn
-    assert "No figures yet" in drawn
+    assert "figures come with the first steps" in drawn
 
 
 def test_waiting_session_says_what_to_press_here(look):
@@ -303,6 +303,31 @@ def test_graph_is_drawn_with_flags_where_they_are_raised():
     assert "▲ power residual" in flagged["bond"]
     calm = ElementTree.fromstring(graph_svg(TOPOLOGY, []))
     assert not [g for g in calm.iter("g") if "flagged" in g.get("class")]
+
+
+@pytest.mark.parametrize(
+    ("flag", "shape", "name"),
+    [
+        (RaisedFlag("alarm", "too much: engine.torque above 300"), "edge", "torque"),
+        (RaisedFlag("alarm", "engine.oil_pressure below 2"), "box", "engine"),
+        (RaisedFlag("input_limited", "engine.pedal"), "box", "engine"),
+        (RaisedFlag("error_estimate", "vehicle.engine_torque (indicator)"), "edge", "torque"),
+        (RaisedFlag("output_defect", "vehicle.engine_speed[2]"), "edge", "engine_speed"),
+        (RaisedFlag("energy_drift", "shaft"), "bond", "shaft"),
+        (RaisedFlag("energy_drift", "inner"), "box", "engine"),
+    ],
+)
+def test_what_the_lamp_names_is_marked_in_the_drawing(look, flag, shape, name):
+    """Also where no line is drawn: an unconnected port, a bond within one subsystem."""
+    inner = BondEdge("inner", ["engine.a"], "engine.b")
+    topology = msgspec.structs.replace(TOPOLOGY, bonds=[*TOPOLOGY.bonds, inner])
+    svg = ElementTree.fromstring(graph_svg(topology, [flag]))
+    (marked,) = [group for group in svg.iter("g") if "flagged" in group.get("class")]
+    assert marked.get("class") == f"{shape} flagged"
+    said = "".join(marked.itertext())
+    assert name in said
+    cause = panels.present(look(RUNNING, [flag])).reasons[0].partition(" (")[0]
+    assert f"▲ {cause}" in said
 
 
 @pytest.mark.parametrize("n", range(6))
