@@ -159,4 +159,5 @@ class Master:
         """Pass on what the subsystems have reported."""
         if self.exchange.reports.any:
             for name, event in self.exchange.reports.take():
-                self.observers.event(self.progress.t_ns, event.level, event.cause, name, event.text)
+                told = event.level, event.cause, name, event.text, event.value
+                self.observers.event(self.progress.t_ns, *told)

@@ -74,16 +74,33 @@ def event_text(source: str, text: str) -> str:
     return text if source in SPEAKERS else f"{source}: {text}"
 
 
+class Told(NamedTuple):
+    """An event at session time `t` [s]; among those of one kind, a larger `value` is worse."""
+
+    t: float
+    level: str
+    cause: str
+    source: str
+    text: str
+    value: float | None = None
+
+
 class RepeatedEvent(NamedTuple):
-    """Events of one kind: how many, the first and last time [s], and the text of the largest."""
+    """Events of one kind: how many, the first and last time [s], and the worst of them.
+
+    That is the one with the largest value; the newest where they have none.
+    """
 
     level: str
     cause: str
     source: str
     text: str
+    value: float | None
     times: int
     first_t: float
     last_t: float
+    #: How the text differs from the others': ``worst``, ``newest``; empty if it does not.
+    which: str = ""
 
     @property
     def line(self) -> str:
@@ -91,7 +108,7 @@ class RepeatedEvent(NamedTuple):
         if self.times == 1:
             return self.text
         since = f"{self.times:,} times since {self.first_t:.1f} s"
-        return f"{self.text} ({since}{'; the largest' if _NUMBER.search(self.text) else ''})"
+        return f"{self.text} ({since}{f'; the {self.which}' if self.which else ''})"
 
 
 #: Numbers that stand alone; those within a name tell it from others.
@@ -107,28 +124,28 @@ def kind_of(level: str, cause: str, source: str, text: str) -> tuple[str, ...]:
     return (level, cause, source, _NUMBER.sub("#", text) if numbered else text)
 
 
-def gather_repeated(events: Iterable[tuple[float, str, str, str, str]]) -> list[RepeatedEvent]:
+def gather_repeated(events: Iterable[Told]) -> list[RepeatedEvent]:
     """Events with those of one kind together, in the order in which each kind last came.
 
     Parameters
     ----------
-    events : iterable of (t, level, cause, source, text)
-        In the order of their times [s].
+    events : iterable of Told
+        In the order of their times.
     """
     kinds: dict[tuple[str, ...], RepeatedEvent] = {}
-    for t, level, cause, source, text in events:
+    for t, level, cause, source, text, value in events:
         kind = kind_of(level, cause, source, text)
         before = kinds.pop(kind, None)
         if before is None:
-            kinds[kind] = RepeatedEvent(level, cause, source, text, 1, t, t)
+            kinds[kind] = RepeatedEvent(level, cause, source, text, value, 1, t, t)
             continue
-        largest = max(before.text, text, key=_numbers)
-        kinds[kind] = before._replace(text=largest, times=before.times + 1, last_t=t)
+        now = before._replace(times=before.times + 1, last_t=t)
+        if text != before.text:
+            now = now._replace(which="newest" if value is None else "worst")
+        if value is None or before.value is None or value >= before.value:
+            now = now._replace(text=text, value=value)
+        kinds[kind] = now
     return list(kinds.values())
-
-
-def _numbers(text: str) -> tuple[float, ...]:
-    return tuple(float(found.replace(",", "")) for found in _NUMBER.findall(text))
 
 
 def missed_ticks(summary: Mapping[str, Any]) -> str:

@@ -122,8 +122,16 @@ class RecordingFeed(Feed):
             self.recording.flush()
             self._times, self._rows = [], []
 
-    def event(self, t_ns: int, level: Level, cause: str, source: str, text: str) -> None:
-        self.recording.event(RecordEvent(t_ns, level, cause, source, text))
+    def event(
+        self,
+        t_ns: int,
+        level: Level,
+        cause: str,
+        source: str,
+        text: str,
+        value: float | None = None,
+    ) -> None:
+        self.recording.event(RecordEvent(t_ns, level, cause, source, text, value))
 
     def finish(self, summary: dict[str, Any]) -> Path:
         self._flush()

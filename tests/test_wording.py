@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from hilrt.wording import gather_repeated, missed_ticks, number, processors, stolen, words
+from hilrt.wording import Told, gather_repeated, missed_ticks, number, processors, stolen, words
 
 
 @pytest.mark.parametrize(
@@ -46,18 +46,22 @@ def test_processors_begin_with_who_takes_most():
     assert processors({}) == ""
 
 
-def test_events_of_one_kind_are_one_line_with_the_largest():
-    told = [(1.0, "warning", "starved", "gateway", "starved of processor time for 9.5 ms")]
+def test_events_of_one_kind_are_one_line_with_the_worst():
+    """By each event's own value: the numbers of a text may be anything."""
+    absent = "of 500 ms at most, the gateway was away for"
+    told = [Told(1.0, "warning", "absent", "gateway", f"{absent} 9.5 ms", 9.5)]
     told += [
-        (2.0, "info", "mark", "operator", "Ada: 3 bar"),
-        (2.5, "info", "mark", "operator", "Ada: 4 bar"),
+        Told(2.0, "info", "mark", "operator", "Ada: 3 bar"),
+        Told(2.5, "info", "mark", "operator", "Ada: 4 bar"),
     ]
     told += [
-        (3.0, "warning", "starved", "gateway", "starved of processor time for 1,062 ms"),
-        (4.0, "warning", "starved", "gateway", "starved of processor time for 62 ms"),
-        (5.0, "warning", "lost", "b1", "engine.y1 is gone"),
-        (6.0, "warning", "lost", "b1", "engine.y2 is gone"),
-        (7.0, "warning", "lost", "b1", "engine.y2 is gone"),
+        Told(3.0, "warning", "absent", "gateway", f"{absent} 1,062 ms", 1062.0),
+        Told(4.0, "warning", "absent", "gateway", f"{absent.replace('500', '800')} 62 ms", 62.0),
+        Told(5.0, "warning", "lost", "b1", "engine.y1 is gone"),
+        Told(6.0, "warning", "lost", "b1", "engine.y2 is gone"),
+        Told(7.0, "warning", "lost", "b1", "engine.y2 is gone"),
+        Told(8.0, "warning", "limited", "b1", "limited to 300 rpm"),
+        Told(9.0, "warning", "limited", "b1", "limited to 20 rpm"),
     ]
     gathered = gather_repeated(told)
     assert [(one.times, one.first_t, one.last_t) for one in gathered] == [
@@ -66,8 +70,10 @@ def test_events_of_one_kind_are_one_line_with_the_largest():
         (3, 1.0, 4.0),
         (1, 5.0, 5.0),
         (2, 6.0, 7.0),
+        (2, 8.0, 9.0),
     ]
-    starved, gone = gathered[2].line, gathered[4].line
-    assert starved == "starved of processor time for 1,062 ms (3 times since 1.0 s; the largest)"
+    away, gone = gathered[2].line, gathered[4].line
+    assert away == f"{absent} 1,062 ms (3 times since 1.0 s; the worst)"
+    assert gathered[5].line == "limited to 20 rpm (2 times since 8.0 s; the newest)"
     assert gone == "engine.y2 is gone (2 times since 6.0 s)"
     assert gathered[0].line == "Ada: 3 bar"

@@ -17,6 +17,7 @@ from hilrt.wording import (
     PEER_TIMES,
     RESULT_COLUMNS,
     UNCHECKED_MODEL,
+    Told,
     alarm_rows,
     error_rows,
     flag_rows,
@@ -234,7 +235,7 @@ def event_table(stream: LogStream) -> str:
     }
     events = [event for event in stream.events if event.cause not in flags]
     events.sort(key=lambda event: event.t)
-    kinds = gather_repeated((e.t, e.level, e.cause, e.source, e.text) for e in events)
+    kinds = gather_repeated(Told(e.t, e.level, e.cause, e.source, e.text, e.value) for e in events)
     kinds.sort(key=lambda kind: kind.first_t)
     shown = kinds[:MAX_EVENTS]
     rows = [
@@ -250,6 +251,6 @@ def event_table(stream: LogStream) -> str:
         for one in shown
     ]
     heading = "Events" if shown == kinds else f"First {MAX_EVENTS} of {len(kinds)} kinds of events"
-    note = "Of events that came several times, the text is that with the largest number."
+    note = "Of events that came several times, the text is that of the worst, else of the newest."
     columns = ["t in s", "last at s", "times", "level", "cause", "from", ""]
     return table(heading, columns, rows, note=note if len(events) > len(kinds) else "")

@@ -355,8 +355,8 @@ class Gateway:
                 self.guardian.secure(now, cause, change.text)
             else:
                 self.dialogue.event("warning" if change.raised else "info", cause, change.text)
-        for cause, text in self.traffic.refused_frames(now):
-            self.dialogue.event("warning", cause, text)
+        for cause, text, frames in self.traffic.refused_frames(now):
+            self.dialogue.event("warning", cause, text, frames)
         if self._end_unheard and not self.traffic.cut_off:
             self._end_unheard = False
             self._withdraw_again()

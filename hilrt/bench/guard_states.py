@@ -98,6 +98,7 @@ class Notice(NamedTuple):
     level: Level = "info"
     cause: str = ""
     complete: bool = True
+    value: float | None = None
 
 
 class SafeProfileRun:

@@ -178,7 +178,7 @@ class Guardian:
         self._master.leave_out(now, stall)
         if self.state in DRIVING:
             text = f"the gateway was not let run for {stall / 1e6:.0f} ms: nothing was sent"
-            self._event("warning", "gateway_absent", text)
+            self._event("warning", "gateway_absent", text, stall / 1e6)
 
     # ---- the loop --------------------------------------------------------------------------
 
@@ -325,8 +325,8 @@ class Guardian:
         """Say that the bench is secured, and why; `text` where no reason is known."""
         self.notices.append(Notice("secured", self.reason or text, complete=self._complete))
 
-    def _event(self, level: Level, cause: str, text: str) -> None:
-        self.notices.append(Notice("event", text, level, cause))
+    def _event(self, level: Level, cause: str, text: str, value: float | None = None) -> None:
+        self.notices.append(Notice("event", text, level, cause, value=value))
 
     def _report_limited(self, now: int, which: list[int], what: str) -> None:
         if self._limited_at is None or now - self._limited_at > REPORT_AGAIN_NS:

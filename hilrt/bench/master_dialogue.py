@@ -126,9 +126,9 @@ class MasterDialogue:
 
     # ---- to the master ---------------------------------------------------------------------
 
-    def event(self, level: Level, cause: str, text: str) -> None:
-        """Tell the master something that it logs."""
-        self.peer.send(wire.Event(level=level, cause=cause, text=text))
+    def event(self, level: Level, cause: str, text: str, value: float | None = None) -> None:
+        """Tell the master something that it logs; `value` as in `wire.Event`."""
+        self.peer.send(wire.Event(level=level, cause=cause, text=text, value=value))
 
     def measurements(
         self, now: int, traffic: BusTraffic, counters: Callable[[], dict[str, int]]
@@ -179,7 +179,9 @@ class MasterDialogue:
             case "failed":
                 message = wire.Error(text=notice.text)
             case _:
-                message = wire.Event(level=notice.level, cause=notice.cause, text=notice.text)
+                message = wire.Event(
+                    level=notice.level, cause=notice.cause, text=notice.text, value=notice.value
+                )
         self.peer.send(message)
 
     def _write_down(self, notice: Notice) -> None:

@@ -120,10 +120,11 @@ DEFECTS: Final = (
 
 
 class Refusal(NamedTuple):
-    """An event about frames that did not count."""
+    """An event about frames that did not count, and how many those are that it tells of."""
 
     cause: str
     text: str
+    frames: int
 
 
 class RefusedFrames:
@@ -157,5 +158,5 @@ class RefusedFrames:
                     text = (
                         f"{name}: {new:,} frame{'s' * (new > 1)} {defect.text}; {frames:,} so far"
                     )
-                    found.append(Refusal(defect.cause, text))
+                    found.append(Refusal(defect.cause, text, new))
         return found

@@ -151,6 +151,7 @@ class Broadcast:
             cause=event.cause,
             source=event.source,
             text=event.text,
+            value=event.value,
         )
         self._events.append(happening)
         self._send(stream.EVENT, happening)

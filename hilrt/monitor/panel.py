@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import deque
 from collections.abc import Iterable, Sequence
 
@@ -18,6 +17,7 @@ from rich.text import Text
 
 from hilrt.monitor.closing_table import COLOURS
 from hilrt.monitor.telemetry import (
+    EventStatus,
     RaisedFlag,
     Status,
     alarm_order,
@@ -27,7 +27,7 @@ from hilrt.monitor.telemetry import (
     not_passed,
     result_words,
 )
-from hilrt.wording import gather_repeated, number, words
+from hilrt.wording import Told, gather_repeated, number, words
 
 MAX_VALUES, MAX_SET_POINTS, MAX_ALARMS = 12, 8, 3
 #: Letters of a set-point's name that are shown.
@@ -48,7 +48,7 @@ def live_view(
     traces: Traces | None = None,
     *,
     height: int = UNLIMITED,
-    events: Sequence[str] = (),
+    events: Sequence[EventStatus] = (),
     silent_s: float = 0.0,
 ) -> RenderableType:
     """The panel that is redrawn while a session runs.
@@ -187,13 +187,9 @@ def flag_words(flags: Sequence[RaisedFlag]) -> str:
     )
 
 
-_EVENT = re.compile(r"(\d+\.\d) s  (.*)", re.DOTALL)
-
-
-def gathered(events: Sequence[str]) -> list[str]:
-    """Events as `event_line` has them, those that differ in numbers alone in one line."""
-    parts = [match.groups() for match in map(_EVENT.fullmatch, events) if match is not None]
-    kinds = gather_repeated((float(t), "", "", "", said) for t, said in parts)
+def gathered(events: Sequence[EventStatus]) -> list[str]:
+    """Events as lines, those that differ in numbers alone in one."""
+    kinds = gather_repeated(Told(one.t, "", "", "", one.text, one.value) for one in events)
     return [event_line(one.last_t, one.line) for one in kinds]
 
 

@@ -19,8 +19,8 @@ from rich.live import Live
 
 from hilrt.monitor.operator_commands import CommandClient
 from hilrt.monitor.operator_keys import OperatorKeys, typing
-from hilrt.monitor.panel import Traces, closing_line, live_view, plain_line
-from hilrt.monitor.telemetry import Status
+from hilrt.monitor.panel import Traces, closing_line, event_line, live_view, plain_line
+from hilrt.monitor.telemetry import EventStatus, Status
 
 #: Silence after which a session is taken as ended, and after which its status is old, s.
 SILENCE_S, NO_DATA_S = 30.0, 3.0
@@ -60,7 +60,7 @@ class StatusSource(Protocol):
     def client(self) -> CommandClient | None:
         """Takes commands; None where the session takes none."""
 
-    def events(self) -> list[str]:
+    def events(self) -> list[EventStatus]:
         """Newest events, the newest last."""
 
 
@@ -95,8 +95,8 @@ class Screen:
         self._live: Live | None = None
         self._size: ConsoleDimensions = console.size
         self._printed_at, self._printed = -math.inf, ""
-        self._events: list[str] = []
-        self._untold: list[str] = []  # events since the last line
+        self._events: list[EventStatus] = []
+        self._untold: list[EventStatus] = []  # since the last line
         self._state, self._stretches, self._reason = "", 0, ""  # impaired since the last line
         self._line = self._told = ""
 
@@ -172,10 +172,11 @@ class Screen:
         word = f"{'RUNNING' if loops else status.state} {silent_s > 0.0}"
         news = added(self._events, status.events)
         self._events = status.events
-        self._untold += [event for event in news if not is_stretch(event)]
+        self._untold += [event for event in news if not is_stretch(event.text)]
         lines = []
         if self._moves:
-            lines, self._untold = [f"{status.session}: {event}" for event in self._untold], []
+            news, self._untold = self._untold, []
+            lines = [f"{status.session}: {event_line(event.t, event.text)}" for event in news]
         if now - self._printed_at >= PLAIN_PERIOD_S or word != self._printed:
             if status.message:  # it stands in the line, too
                 lines = [line for line in lines if not line.endswith(status.message)]
@@ -204,8 +205,8 @@ class Screen:
 
     def _events_in_words(self, message: str) -> str:
         """`` | 0.4 s  engine: …; 2 more``, the oldest ones, without what the line says already."""
-        events = [one for one in self._untold if not message or not one.endswith(message)]
-        self._untold = []
+        said, self._untold = [event_line(one.t, one.text) for one in self._untold], []
+        events = [one for one in said if not message or not one.endswith(message)]
         if len(events) > MAX_TOLD:
             events[MAX_TOLD:] = [f"{len(events) - MAX_TOLD} more"]
         return f" | {'; '.join(events)}" if events else ""
@@ -227,16 +228,16 @@ class Screen:
             self._told = ""
 
 
-def added(before: list[str], now: list[str]) -> list[str]:
+def added(before: list[EventStatus], now: list[EventStatus]) -> list[EventStatus]:
     """New entries at the end of a list that drops its first ones."""
     overlaps = range(min(len(before), len(now)), -1, -1)
     kept = next(k for k in overlaps if before[len(before) - k :] == now[:k])
     return now[kept:]
 
 
-def is_stretch(event: str) -> bool:
+def is_stretch(text: str) -> bool:
     """Whether an event is the begin or the end of an impaired stretch."""
-    return "RUNNING -> IMPAIRED: " in event or "IMPAIRED -> RUNNING: " in event
+    return "RUNNING -> IMPAIRED: " in text or "IMPAIRED -> RUNNING: " in text
 
 
 def watch(source: StatusSource, show: Callable[[], None], turn: Callable[[], bool]) -> None:

@@ -15,6 +15,7 @@ from hilrt.config.units import conversion
 from hilrt.monitor.telemetry import (
     AlarmStatus,
     BondStatus,
+    EventStatus,
     PeerStatus,
     Percentiles,
     PromptStatus,
@@ -118,13 +119,13 @@ class StatusPublisher:
         self._looked_ns = self._looked_steps = 0
         self._newest: Status | None = None
         self._lateness = Recent()
-        self._events: deque[str] = deque(maxlen=MAX_EVENTS)
+        self._events: deque[EventStatus] = deque(maxlen=MAX_EVENTS)
         self._results: list[ResultStatus] = []
         self._result_counts: Counter[str] = Counter()
 
-    def remember(self, text: str) -> None:
-        """Show an event with the next status."""
-        self._events.append(text)
+    def remember(self, t: float, text: str, value: float | None = None) -> None:
+        """Show an event at session time `t` [s] with the next status; see `EventStatus`."""
+        self._events.append(EventStatus(round(t, 1), text, value))
 
     def add_result(self, result: ResultStatus) -> None:
         """Show a result of an expectation or a measure with the next status."""

@@ -147,7 +147,10 @@ class Full(msgspec.Struct, kw_only=True):
 
 
 class Happening(msgspec.Struct, kw_only=True):
-    """An event of the log. Sent again with the same `number` when it has been acknowledged."""
+    """An event of the log. Sent again with the same `number` when it has been acknowledged.
+
+    `value`: the larger, the worse among events of one kind; in the text with its unit.
+    """
 
     number: int
     t: float
@@ -156,6 +159,7 @@ class Happening(msgspec.Struct, kw_only=True):
     source: str
     text: str
     acknowledged: str = ""
+    value: float | None = None
 
 
 Message = Head | Signals | Full | Happening

@@ -93,6 +93,14 @@ class AlarmStatus(msgspec.Struct, frozen=True):
         return self.cleared_t is None or not self.acknowledged_by
 
 
+class EventStatus(msgspec.Struct, frozen=True):
+    """An event at session time `t` [s]; `value` as in `hilrt.peers.wire.Event`."""
+
+    t: float
+    text: str
+    value: float | None = None
+
+
 class ResultStatus(msgspec.Struct, frozen=True):
     """Result of a test: its name, ``passed``, ``failed`` or ``inconclusive``, and why."""
 
@@ -121,7 +129,7 @@ class Status(msgspec.Struct, kw_only=True):
     `rate_hz`: macro steps per second of wall time since the previous status; 0 in the first.
     `shadow`: corrections are computed and not applied. Without `values` it announces a state before
     the first tick. `run` tells this run of the session from every other. `events` are the newest of
-    the session's own, as text. `verdict` is that of the session so far, for `reasons`; `flags` are
+    the session's own. `verdict` is that of the session so far, for `reasons`; `flags` are
     those that are up now. `waited_s`: how long the session has waited for what `message` says, s; 0
     where it waits for nothing. `sequences`: the step of each test sequence, with its
     line, what it waits for and since when. `sources`: inputs that a stimulus, a sequence or an
@@ -152,7 +160,7 @@ class Status(msgspec.Struct, kw_only=True):
     message: str = ""
     waited_s: float = 0.0
     shadow: bool = False
-    events: list[str] = []
+    events: list[EventStatus] = []
     alarms: list[AlarmStatus] = []
     sequences: dict[str, str] = {}
     sources: dict[str, str] = {}

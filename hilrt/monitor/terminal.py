@@ -23,7 +23,7 @@ from hilrt.monitor.operator_commands import KEY_VARIABLE, CommandClient
 from hilrt.monitor.output import be_patient, open_closed_streams
 from hilrt.monitor.panel import flag_words
 from hilrt.monitor.screen import SILENCE_S, run
-from hilrt.monitor.telemetry import Status, decode, merged
+from hilrt.monitor.telemetry import EventStatus, Status, decode, merged
 
 __all__ = ["Watcher", "flag_words", "main"]
 
@@ -80,7 +80,7 @@ class Watcher:
         """Time since the session was heard, s."""
         return self._clock() - self._heard_at
 
-    def events(self) -> list[str]:
+    def events(self) -> list[EventStatus]:
         """Newest events."""
         return [] if self.status is None else self.status.events
 

@@ -10,9 +10,9 @@ import zmq
 from rich.console import Console
 
 from hilrt.monitor.operator_commands import TOKEN_VARIABLE, CommandClient
-from hilrt.monitor.panel import event_line
 from hilrt.monitor.screen import SILENCE_S, run
 from hilrt.monitor.session_state import owns_terminal
+from hilrt.monitor.telemetry import EventStatus
 from hilrt.monitor.viewer import Viewer
 
 #: How long the session's stream may take to appear, s.
@@ -86,10 +86,10 @@ class RemoteWatcher:
         """Time since the session was heard, s."""
         return self.viewer.now - self.viewer.heard_at
 
-    def events(self) -> list[str]:
+    def events(self) -> list[EventStatus]:
         """Newest events."""
         newest = list(self.viewer.events.values())[-KEPT_EVENTS:]
-        return [event_line(event.t, event.text) for event in newest]
+        return [EventStatus(event.t, event.text, event.value) for event in newest]
 
     def client(self) -> CommandClient | None:
         """Client for commands, if a token is known and the session takes commands."""

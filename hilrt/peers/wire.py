@@ -294,11 +294,15 @@ class Heartbeat(Message):
 
 
 class Event(Message):
-    """Peer → master: something a person should know; `cause` is a flag's name or free."""
+    """Peer → master: something a person should know; `cause` is a flag's name or free.
+
+    `value`, if one has a size: views show of events of one kind the one with the largest.
+    """
 
     level: Literal["info", "warning", "error"]
     cause: str
     text: str
+    value: float | None = None
 
 
 class Error(Message):

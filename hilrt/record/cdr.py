@@ -120,6 +120,7 @@ def log_entry(
     source: str,
     text: str,
     until: float | None = None,
+    value: float | None = None,
 ) -> bytes:
     """One entry.
 
@@ -129,6 +130,8 @@ def log_entry(
         Wall clock, ns since 1970.
     t, until : float
         Session time of the event, and of its end if it lasted, s.
+    value : float
+        As in `RecordEvent`.
     """
     body: dict[str, Any] = {
         "timestamp": {"sec": log_time // 10**9, "nsec": log_time % 10**9},
@@ -142,4 +145,6 @@ def log_entry(
     }
     if until is not None:
         body["until"] = until
+    if value is not None:
+        body["value"] = value
     return json.dumps(body, ensure_ascii=False).encode()

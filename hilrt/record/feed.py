@@ -63,7 +63,15 @@ class Feed:
     def flush(self) -> None:
         """Hand over what is waiting, without blocking."""
 
-    def event(self, t_ns: int, level: Level, cause: str, source: str, text: str) -> None:
+    def event(
+        self,
+        t_ns: int,
+        level: Level,
+        cause: str,
+        source: str,
+        text: str,
+        value: float | None = None,
+    ) -> None:
         """Note something that happened at session time `t_ns` [ns]."""
         self.events += 1
 

@@ -59,10 +59,18 @@ class MemoryFeed(Feed):
         self._times[-1][n] = t_ns
         self.rows += 1
 
-    def event(self, t_ns: int, level: Level, cause: str, source: str, text: str) -> None:
+    def event(
+        self,
+        t_ns: int,
+        level: Level,
+        cause: str,
+        source: str,
+        text: str,
+        value: float | None = None,
+    ) -> None:
         """See `Feed.event`."""
         self.events += 1
-        self._events.append(LogEvent(t_ns / 1e9, level, cause, source, text))
+        self._events.append(LogEvent(t_ns / 1e9, level, cause, source, text, value=value))
 
     def log(self, path: Path, metadata: dict[str, str]) -> Log:
         """Everything so far, as `hilrt.load_log` gives it; `path` is where the session is from."""

@@ -132,13 +132,17 @@ class Begin(msgspec.Struct, tag="begin"):
 
 
 class RecordEvent(msgspec.Struct, tag="event"):
-    """Something that happened, in words; `t_ns` is session time, ns."""
+    """Something that happened, in words; `t_ns` is session time, ns.
+
+    `value`: the larger, the worse among events of one kind; in the text with its unit.
+    """
 
     t_ns: int
     level: Level
     cause: str
     source: str
     text: str
+    value: float | None = None
 
 
 class Stretched(msgspec.Struct, tag="stretched"):

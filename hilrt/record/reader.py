@@ -48,7 +48,10 @@ _LEVEL_NAMES = {number: name for name, number in LEVELS.items()}
 
 @dataclass(frozen=True)
 class LogEvent:
-    """Something that happened; times are session time, s (`until`: the end of what lasted)."""
+    """Something that happened; times are session time, s (`until`: the end of what lasted).
+
+    `value`: the larger, the worse among events of one kind; in the text with its unit.
+    """
 
     t: float
     level: str
@@ -56,6 +59,7 @@ class LogEvent:
     source: str
     text: str
     until: float | None = None
+    value: float | None = None
 
 
 class LogChannel(NamedTuple):
@@ -432,4 +436,5 @@ def _event(data: bytes) -> LogEvent:
         source=body["name"],
         text=body["message"],
         until=body.get("until"),
+        value=body.get("value"),
     )

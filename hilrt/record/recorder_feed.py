@@ -239,10 +239,18 @@ class RecorderFeed(Feed):
         if n + 1 == len(self._times) or now - self._first_ns >= BATCH_NS:
             self.flush()
 
-    def event(self, t_ns: int, level: Level, cause: str, source: str, text: str) -> None:
+    def event(
+        self,
+        t_ns: int,
+        level: Level,
+        cause: str,
+        source: str,
+        text: str,
+        value: float | None = None,
+    ) -> None:
         """Note something that happened at session time `t_ns` [ns]; sent with the next batch."""
         self.events += 1
-        message = RecordEvent(t_ns=t_ns, level=level, cause=cause, source=source, text=text)
+        message = RecordEvent(t_ns, level, cause, source, text, value)
         if len(self._waiting) >= MAX_WAITING:
             self.events_dropped += 1
             self.unwritten.refuse(message)

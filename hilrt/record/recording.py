@@ -193,7 +193,9 @@ class Recording:
                 f"{taken.lost} CAN frames of {taken.bus} from {taken.since_ns * 1e-9:.6f} s to "
                 f"{taken.until_ns * 1e-9:.6f} s are missing: the recorder did not follow"
             )
-            event = RecordEvent(taken.since_ns, "warning", "frame_gap", "recorder", text)
+            event = RecordEvent(
+                taken.since_ns, "warning", "frame_gap", "recorder", text, taken.lost
+            )
             self.event(event, until_ns=taken.until_ns)
         channel, gate = self._buses[taken.bus], self._gate
         for t_ns, record in taken.records:
@@ -240,7 +242,8 @@ class Recording:
             f"{lost} rows from {since * 1e-9:.6f} s to {t_ns * 1e-9:.6f} s are missing: "
             "the recorder did not follow"
         )
-        self.event(RecordEvent(since, "warning", "record_gap", "recorder", text), until_ns=t_ns)
+        gap = RecordEvent(since, "warning", "record_gap", "recorder", text, lost)
+        self.event(gap, until_ns=t_ns)
 
     def event(self, event: RecordEvent, until_ns: int | None = None) -> None:
         """Write an event; `until_ns` is the end of something that lasted."""
@@ -249,8 +252,8 @@ class Recording:
         log_time = self._begin.epoch_ns + event.t_ns
         t, until = event.t_ns / 1e9, None if until_ns is None else until_ns / 1e9
         text = (event.level, event.cause, event.source, event.text)
-        data = cdr.log_entry(log_time, t, *text, until)
-        self._follow(lambda follower: follower.event(LogEvent(t, *text, until)))
+        data = cdr.log_entry(log_time, t, *text, until, event.value)
+        self._follow(lambda follower: follower.event(LogEvent(t, *text, until, event.value)))
         self._writer.add_message(self._event_channel, log_time, data)
         self.events += 1
 

@@ -86,7 +86,7 @@ class EventLog:
 
     def note(self, level: Level, source: str, text: str, cause: str = "session") -> None:
         """Note something that happened now."""
-        self.publisher.remember(f"{self._now_ns() * 1e-9:.1f} s  {event_text(source, text)}")
+        self.publisher.remember(self._now_ns() * 1e-9, event_text(source, text))
         if self._feed is None:
             self._kept.append(Note(level, cause, source, text, time.time()))
         else:

@@ -85,9 +85,17 @@ class RecordingObserver(Observer):
     def _needs_rows(self) -> bool:
         return self.feed.records or (self._judge is not None and self._judge.reads)
 
-    def event(self, t_ns: int, level: Level, cause: str, source: str, text: str) -> None:
+    def event(
+        self,
+        t_ns: int,
+        level: Level,
+        cause: str,
+        source: str,
+        text: str,
+        value: float | None = None,
+    ) -> None:
         """Log it."""
-        self.feed.event(t_ns, level, cause, source, text)
+        self.feed.event(t_ns, level, cause, source, text, value)
 
 
 class FlagObserver(Observer):
@@ -191,7 +199,15 @@ class StatusObserver(Observer):
         """Publish the status if it is time."""
         self._publisher.update(self)
 
-    def event(self, t_ns: int, level: Level, cause: str, source: str, text: str) -> None:
+    def event(
+        self,
+        t_ns: int,
+        level: Level,
+        cause: str,
+        source: str,
+        text: str,
+        value: float | None = None,
+    ) -> None:
         """Show a sequence's step or question, and everything that is more than information."""
         publisher = self._publisher
         if cause == STEP:
@@ -199,7 +215,7 @@ class StatusObserver(Observer):
         elif cause == ASK:
             publisher.prompts.ask(source, text)
         if level != "info":
-            publisher.remember(f"{t_ns / 1e9:.1f} s  {source}: {text}")
+            publisher.remember(t_ns / 1e9, f"{source}: {text}", value)
             publisher.announce(publisher.state, f"{source}: {text}")
 
     def closing(self, finished: bool) -> None:
@@ -238,7 +254,15 @@ class ExpectationObserver(Observer):
         if self._judge.reads:
             self._judge.take(turn.point.t_ns, self._row)
 
-    def event(self, t_ns: int, level: Level, cause: str, source: str, text: str) -> None:
+    def event(
+        self,
+        t_ns: int,
+        level: Level,
+        cause: str,
+        source: str,
+        text: str,
+        value: float | None = None,
+    ) -> None:
         """Take a sequence's measure or expectation."""
         take_told(self._judge, self._numerics, source, cause, text)
 

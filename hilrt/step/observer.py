@@ -39,8 +39,19 @@ class Observer:
     def stepped(self, turn: Turn) -> None:
         """Handle a macro step; its inputs have left, and the state has its assessment."""
 
-    def event(self, t_ns: int, level: Level, cause: str, source: str, text: str) -> None:
-        """Handle what the subsystem `source` reported in the step at session time `t_ns` [ns]."""
+    def event(
+        self,
+        t_ns: int,
+        level: Level,
+        cause: str,
+        source: str,
+        text: str,
+        value: float | None = None,
+    ) -> None:
+        """Handle what the subsystem `source` reported in the step at session time `t_ns` [ns].
+
+        `value`: see `hilrt.peers.wire.Event`.
+        """
 
     def idle(self, left_ns: float) -> None:
         """Do what can wait; the next point needs the processor in `left_ns` [ns]."""
@@ -69,9 +80,17 @@ class Observers:
         self._t_ns = turn.point.t_ns
         self._notify(lambda observer: observer.stepped(turn))
 
-    def event(self, t_ns: int, level: Level, cause: str, source: str, text: str) -> None:
+    def event(
+        self,
+        t_ns: int,
+        level: Level,
+        cause: str,
+        source: str,
+        text: str,
+        value: float | None = None,
+    ) -> None:
         """See `Observer.event`."""
-        self._notify(lambda observer: observer.event(t_ns, level, cause, source, text))
+        self._notify(lambda observer: observer.event(t_ns, level, cause, source, text, value))
 
     def idle(self, left_ns: float) -> None:
         """See `Observer.idle`."""

@@ -24,7 +24,7 @@ from hilrt.monitor.telemetry import (
 )
 from hilrt.monitor.terminal import flag_words
 from hilrt.monitor.viewer import Viewer
-from hilrt.wording import event_text, gather_repeated, kind_of, number, reason_text, words
+from hilrt.wording import Told, event_text, gather_repeated, kind_of, number, reason_text, words
 
 SHAPES = {"good": "●", "unverified": "◆", "degraded": "▲", "unreliable": "■", "nothing": "✕"}
 LEVELS = ("good", "unverified", "degraded", "unreliable")
@@ -362,9 +362,9 @@ def flag_in_words(viewer: Viewer, flag: RaisedFlag) -> str:
 
 
 def repeated_in_words(events: Sequence[Happening]) -> str:
-    """Events of one kind in one line: the largest of them, and how often since when."""
-    said = ((one.t, one.level, one.cause, "", in_words(one)) for one in events)
-    return gather_repeated(said)[0].line
+    """Events of one kind in one line: the worst of them, and how often since when."""
+    told = (Told(one.t, one.level, one.cause, "", in_words(one), one.value) for one in events)
+    return gather_repeated(told)[0].line
 
 
 def in_words(event: Happening) -> str:

@@ -440,6 +440,7 @@ def test_its_own_absence_is_nobodys_silence(rig: Rig) -> None:
     (event,) = rig.peer.all(wire.Event)
     assert event.cause == "gateway_absent"
     assert "301 ms" in event.text
+    assert event.value == pytest.approx(301.0, abs=0.5)
     assert rig.gateway.counters()["absences"] == 1
 
 

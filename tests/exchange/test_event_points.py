@@ -106,7 +106,7 @@ class Rows(Feed):
         self.times.append(t_ns * 1e-9)
         self.rows.append(self.row.copy())
 
-    def event(self, t_ns, level, cause, source, text):
+    def event(self, t_ns, level, cause, source, text, value=None):
         if "raised" in text:
             self.told.append((cause, source))
 

@@ -22,6 +22,7 @@ from hilrt.monitor.screen import Screen, watch
 from hilrt.monitor.telemetry import (
     AlarmStatus,
     BondStatus,
+    EventStatus,
     PeerStatus,
     Percentiles,
     RaisedFlag,
@@ -115,10 +116,14 @@ def test_set_points_and_alarms_stand_apart():
 
 
 def test_events_that_repeat_are_one_line():
-    told = [f"{t}.0 s  gateway: starved for {late} ms" for t, late in ((1, 4), (2, 62), (3, 5))]
-    text = text_of(live_view(RUNNING, events=[*told[:2], "2.5 s  Ada: knock", told[2]]))
+    told = [
+        EventStatus(t, f"gateway: starved for {late} ms, limit {limit}", late)
+        for t, late, limit in ((1.0, 4, 99), (2.0, 62, 10), (3.0, 5, 10))
+    ]
+    knock = EventStatus(2.5, "Ada: knock")
+    text = text_of(live_view(RUNNING, events=[*told[:2], knock, told[2]]))
     assert text.count("starved") == 1
-    line = "3.0 s  gateway: starved for 62 ms (3 times since 1.0 s; the largest)"
+    line = "3.0 s  gateway: starved for 62 ms, limit 10 (3 times since 1.0 s; the worst)"
     assert text.index("2.5 s  Ada: knock") < text.index(line)
 
 
@@ -179,7 +184,7 @@ def test_what_is_needed_most_is_there_in_the_smallest_panel():
 
 
 def test_newest_events_are_shown_where_there_is_room():
-    events = [f"{i}.0 s  event{i}" for i in range(9)]
+    events = [EventStatus(float(i), f"event{i}") for i in range(9)]
     assert "event 8" not in text_of(live_view(RUNNING, height=13, events=events))
     text = text_of(live_view(RUNNING, height=30, events=events))
     assert [f"event{i}" in text for i in range(9)] == 4 * [False] + 5 * [True]
@@ -188,7 +193,7 @@ def test_newest_events_are_shown_where_there_is_room():
 def test_events_are_shown_at_80_by_24_beside_many_values():
     many = {f"engine.signal{i}": float(i) for i in range(12)}
     status = msgspec.structs.replace(RUNNING, values=many, message="because")
-    events = [f"{i}.0 s  event{i}" for i in range(5)]
+    events = [EventStatus(float(i), f"event{i}") for i in range(5)]
     lines = text_of(live_view(status, HELP, height=23, events=events), width=80).splitlines()
     assert len(lines) <= 23
     text = "\n".join(lines)
@@ -323,12 +328,13 @@ def test_events_are_lines_of_their_own_where_there_is_no_panel():
         screen.show()
         return console.file.getvalue().splitlines()
 
-    begun = "0.0 s  ARMED -> RUNNING: first tick"
+    begun = EventStatus(0.0, "ARMED -> RUNNING: first tick")
     assert len(shown(message="first tick", events=[begun])) == 1
     assert shown(message="", events=[begun]) == []
-    told = [begun, *(f"{i}.0 s  engine: {i}" for i in range(1, 5))]
-    assert shown(events=told) == [f"{RUNNING.session}: {event}" for event in told[1:]]
-    told = [*told[1:], "5.0 s  engine: 5"]
+    told = [begun, *(EventStatus(float(i), f"engine: {i}") for i in range(1, 5))]
+    lines = [f"{RUNNING.session}: {i}.0 s  engine: {i}" for i in range(1, 5)]
+    assert shown(events=told) == lines
+    told = [*told[1:], EventStatus(5.0, "engine: 5")]
     assert shown(events=told) == [f"{RUNNING.session}: 5.0 s  engine: 5"]
     assert shown(events=told) == []
 
@@ -341,7 +347,7 @@ def test_without_a_terminal_there_is_at_most_a_line_in_two_seconds():
     events, written, printed = [], 0, []
     for k in range(52):  # 10.4 s
         now[0] = 0.2 * k
-        events = [*events, f"{now[0]:.1f} s  engine: told {k}"][-5:]
+        events = [*events, EventStatus(now[0], f"engine: told {k}")][-5:]
         state = "IMPAIRED" if k % 5 < 2 else "RUNNING"
         state, message = ("STOPPED", "finished") if k == 51 else (state, "")
         source.status = msgspec.structs.replace(
@@ -370,7 +376,10 @@ def test_degraded_stretches_are_one_line_with_their_count():
         state, message = ("IMPAIRED", "samples of engine are late") if late else ("RUNNING", "")
         change = "RUNNING -> IMPAIRED" if late else "IMPAIRED -> RUNNING"
         source.status = msgspec.structs.replace(
-            RUNNING, state=state, message=message, events=[f"{now[0]:.1f} s  {change}: late"]
+            RUNNING,
+            state=state,
+            message=message,
+            events=[EventStatus(now[0], f"{change}: late")],
         )
         screen.show()
         now[0] += 0.25

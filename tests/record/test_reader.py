@@ -30,7 +30,7 @@ def write(folder, times, rows, *, per_batch=16):
     for i in range(0, len(times), per_batch):
         recording.batch(i, times[i : i + per_batch], rows[i : i + per_batch])
         recording.flush()
-    recording.event(RecordEvent(7, "warning", "sample_late", "a.x", "late – 3 ms"))
+    recording.event(RecordEvent(7, "warning", "sample_late", "a.x", "late – 3 ms", 3.0))
     recording.finish(RecordEnd(b"{}", len(times), 1))
     return recording.path
 
@@ -66,7 +66,7 @@ def test_everything_beside_the_rows(tmp_path):
     assert log.truncated == ""
     event = next(event for event in log.events if event.cause == "sample_late")
     assert (event.t, event.level, event.source) == (7e-9, "warning", "a.x")
-    assert event.text == "late – 3 ms"
+    assert (event.text, event.value) == ("late – 3 ms", 3.0)
     assert "a.x" in log
     assert "a.y" not in log
 

@@ -34,7 +34,7 @@ class Recorded:
     def __init__(self):
         self.notes = []
 
-    def event(self, t_ns, level, cause, source, text):
+    def event(self, t_ns, level, cause, source, text, value=None):
         self.notes.append((level, cause, source, text))
 
 

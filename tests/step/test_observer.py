@@ -16,7 +16,7 @@ class Noting(Observer):
     def stepped(self, turn):
         self.notes.append((self.name, "stepped"))
 
-    def event(self, t_ns, level, cause, source, text):
+    def event(self, t_ns, level, cause, source, text, value=None):
         self.notes.append((self.name, t_ns, level, cause, source, text))
 
     def idle(self, left_ns):

@@ -242,9 +242,9 @@ def test_a_flag_that_comes_and_goes_is_one_row(look):
 def test_events_that_repeat_are_one_row(look):
     viewer = look(RUNNING)
     for number, late in ((1, 3), (2, 62), (3, 9)):
-        viewer.event(number, cause="held_up", text=f"starved for {late} ms")
+        viewer.event(number, cause="held_up", text=f"starved for {late} ms", value=late)
     (row,) = panels.event_rows(viewer, alarms_only=False)
-    assert row.text == "vehicle: starved for 62 ms (3 times since 1.0 s; the largest)"
+    assert row.text == "vehicle: starved for 62 ms (3 times since 1.0 s; the worst)"
     assert (row.number, row.key, row.acknowledged) == (3, "1", "")
 
 

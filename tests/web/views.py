@@ -79,7 +79,9 @@ class StillViewer(Viewer):
         self._flags = dict.fromkeys(flags, 0.0)
         self.sent = []
 
-    def event(self, number, level="warning", cause="sample_late", text="", acknowledged=""):
+    def event(
+        self, number, level="warning", cause="sample_late", text="", acknowledged="", value=None
+    ):
         self._take_event(
             Happening(
                 number=number,
@@ -89,6 +91,7 @@ class StillViewer(Viewer):
                 source="vehicle",
                 text=text or f"bang_{number}",  # of a kind of its own
                 acknowledged=acknowledged,
+                value=value,
             )
         )
 
