@@ -13,7 +13,13 @@ from hilrt.bench.bench_options import BenchOptions
 from hilrt.can.database import load_database
 from hilrt.can.id_table import IdTable
 from hilrt.can.message_stats import MessageStats
-from hilrt.can.protection import MessageOptions, counter_of, protection_of
+from hilrt.can.protection import (
+    MessageOptions,
+    counter_of,
+    cycle_of,
+    protection_of,
+    with_set_points,
+)
 from hilrt.can.received_message import ReceivedMessage
 from hilrt.config.from_toml import build_partly
 from hilrt.errors import HilrtError
@@ -67,9 +73,9 @@ class BusNames:
         if message is None:
             return "", None
         options = self._option(message)
-        if sent and options.send != "cyclic":
+        if sent and (options.send == "change" or with_set_points(options, message)):
             return str(message.name), None
-        return str(message.name), options.cycle or (message.cycle_time or 0) / 1e3 or None
+        return str(message.name), cycle_of(options, message) or None
 
     def guards(self, can_id: int) -> Guards:
         """Checks of a message."""

@@ -29,7 +29,7 @@ from hilrt.can.database import (
     load_database,
     measured_port,
 )
-from hilrt.can.protection import MessageOptions, check_messages
+from hilrt.can.protection import MessageOptions, check_messages, cycle_of, with_set_points
 from hilrt.config.from_toml import nearest
 from hilrt.config.units import UNSTATED, check_unit, conversion
 from hilrt.errors import ConfigError
@@ -117,8 +117,8 @@ class Bench:
         found = []
         for message in self.driven:
             options = self.options.messages.get(message.name) or MessageOptions()
-            cycle = options.cycle or (message.cycle_time or 0) / 1e3
-            interval = cycle if options.send == "cyclic" else 0.0
+            own = not with_set_points(options, message)
+            interval = cycle_of(options, message) if own and options.send != "change" else 0.0
             found.append(FrameTime(message.name, True, interval, longest_frame(message)))
         for message in self.received:
             interval = (message.cycle_time or 0) / 1e3 or math.nan

@@ -239,9 +239,10 @@ class MessageOptions(Table):
     protection: Protection | None = None
     #: Received, J1939: the one source address to listen to; left out: any.
     source: Annotated[int, msgspec.Meta(ge=0, le=0xFF)] | None = None
-    #: Sent: with every set-point; every `cycle`; or when its content changes.
-    send: Literal["tick", "cyclic", "change"] = "tick"
-    #: [s] Sent: period with `"cyclic"`, longest pause with `"change"`; left out: the database's.
+    #: Sent: with every set-point; every `cycle`; or when its content changes. Left out: at the
+    #: database's cycle time, together with set-points; with every set-point where it has none.
+    send: Literal["tick", "cyclic", "change"] | None = None
+    #: [s] Sent: period, with `"change"` the longest pause; left out: the database's.
     cycle: Positive | None = None
     #: [s] Sent: shifts the times of `"cyclic"` against those of other messages.
     phase: NonNegative = 0.0
@@ -314,6 +315,16 @@ def _of_the_other_side(entry: MessageOptions, sent: bool) -> list[tuple[str, str
         for key in keys
         if getattr(entry, key) != getattr(default, key)
     ]
+
+
+def cycle_of(options: MessageOptions, message: Message) -> float:
+    """Period at which a message is sent or received, s; 0 if it has none."""
+    return options.cycle or (message.cycle_time or 0) / 1e3
+
+
+def with_set_points(options: MessageOptions, message: Message) -> bool:
+    """Whether a message is sent with every set-point, in the place of a cycle of its own."""
+    return options.send == "tick" or (options.send is None and not cycle_of(options, message))
 
 
 def protection_of(options: MessageOptions, message: Message) -> Guarded | None:

@@ -15,8 +15,12 @@ from hilrt.can.codec import carried, codec, selection, start_values
 from hilrt.can.database import SignalRef
 from hilrt.can.frame import Frame
 from hilrt.can.id_table import IdTable, can_id_of
-from hilrt.can.protection import MessageOptions, counter_of, protection_of
+from hilrt.can.protection import MessageOptions, counter_of, cycle_of, protection_of
 from hilrt.errors import ConfigError
+
+#: A frame at the database's cycle time waits for a set-point for this part of the cycle, or leaves
+#: with one that comes by as much before its time.
+WINDOW_PARTS = 4
 
 
 class _Sent:
@@ -35,10 +39,10 @@ class _Sent:
         given = {**{name: start[name] for name in options.last}, **options.values}
         self.values = {n: v for n, v in given.items() if carried(message, n, fixed)}
         self.last = options.last
-        self.mode = options.send
-        self.cycle_ns = int(1e9 * (options.cycle or (message.cycle_time or 0) / 1e3))
+        self.cycle_ns = int(1e9 * cycle_of(options, message))
+        self.mode = options.send or ("database" if self.cycle_ns else "tick")
         self.phase_ns = int(1e9 * options.phase)
-        self.due_ns = 0
+        self.due_ns = self.new_ns = 0  # next frame; newest set-point
         self.before: bytes | None = None  # content without counter, with "change"
         guard = protection_of(options, message)
         self.protect = guard.protect if guard else None
@@ -74,6 +78,22 @@ class _Sent:
             data = self.protect(data, self.counter)
         self.counter = (self.counter + 1) % self.modulus
         return Frame(self.can_id, data, 0, self.fd)
+
+    def keeps_cycle(self, now: int, new: bool) -> bool:
+        """Whether a frame leaves at `now` [ns], so that frames keep to the cycle of the database.
+
+        It leaves with a set-point up to a quarter of a cycle before or after its time, and then
+        without one. Where set-points come at the same cycle, frames move to their times.
+        """
+        window = self.cycle_ns // WINDOW_PARTS
+        follows = new and abs(now - self.new_ns - self.cycle_ns) <= window
+        self.new_ns = now if new else self.new_ns
+        leaves = now >= self.due_ns + (-window if new else window)
+        if follows or now - self.due_ns > self.cycle_ns:
+            self.due_ns = now + self.cycle_ns
+        elif leaves:
+            self.due_ns += self.cycle_ns
+        return leaves
 
     def content(self, u: Sequence[float], enable: bool) -> bytes:
         """Content of the frame, without counter and checksum."""
@@ -161,6 +181,10 @@ class Sender:
         for made in self._entries:
             if made.mode == "tick":
                 ready = new
+            elif made.mode == "database":
+                if made.keeps_cycle(now, new):
+                    frames.append(made.frame(u, enable))
+                continue
             elif made.mode == "cyclic":
                 ready = now >= made.due_ns
             else:
@@ -174,7 +198,11 @@ class Sender:
 
     def wait_ns(self, now: int) -> float:
         """Time until the next message with times of its own, ns; infinite if there is none."""
-        dues = [made.due_ns for made in self._own_times if made.cycle_ns]
+        dues = [
+            made.due_ns + (made.mode == "database") * (made.cycle_ns // WINDOW_PARTS)
+            for made in self._own_times
+            if made.cycle_ns
+        ]
         return max(0, min(dues) - now) if dues else math.inf
 
     def last(self, u: Sequence[float]) -> list[Frame]:

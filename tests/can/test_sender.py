@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from itertools import pairwise
 from typing import Any
 
+import cantools
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hilrt.can.database import find_signal
@@ -68,6 +71,68 @@ def test_messages_go_out_at_their_times() -> None:
     assert steps == [1, 10, 20, 30]
     beat = times(demand(send="change", cycle=0.015), lambda t: still, 40)
     assert beat == [1, 16, 31]
+
+
+CYCLIC: Any = cantools.database.load_string(
+    """VERSION ""
+BU_: Gateway Bench
+BO_ 256 Demand: 2 Gateway
+ SG_ Speed : 0|16@1+ (1,0) [0|65535] "rpm" Bench
+BA_DEF_ BO_ "GenMsgCycleTime" INT 0 10000;
+BA_DEF_DEF_ "GenMsgCycleTime" 0;
+BA_ "GenMsgCycleTime" BO_ 256 20;
+""",
+    "dbc",
+)
+
+
+def sent_at_the_cycle(step_us: int, phase_us: int, jitter_us: list[int]) -> list[tuple[int, int]]:
+    """Times [µs] of the frames of a message of 20 ms in 4 s, and of the set-point in each."""
+    sender = Sender([find_signal(CYCLIC, "Demand.Speed", "t")], None, "")
+    sender.due(0, [0.0], True, True)
+    news = [
+        phase_us + k * step_us + jitter_us[k % len(jitter_us)]
+        for k in range((4_000_000 - phase_us) // step_us)
+    ]
+    news, found, now, newest = sorted(news, reverse=True), [], 0, 0
+    while now < 4_000_000:
+        wakes = now + math.ceil(max(sender.wait_ns(now * 1000), 1000) / 1000)
+        new = bool(news) and news[-1] <= wakes
+        now = news.pop() if new else wakes
+        newest = now if new else newest
+        if sender.due(now * 1000, [0.0], True, new):
+            found.append((now, newest))
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    step_ms=st.sampled_from([1, 2, 5, 7, 10, 13, 20, 40, 50, 100, 333]),
+    phase_us=st.integers(1, 40_000),
+    jitter_us=st.lists(st.integers(0, 400), min_size=1, max_size=5),
+)
+def test_the_cycle_of_the_database_is_kept_at_any_step(
+    step_ms: int, phase_us: int, jitter_us: list[int]
+) -> None:
+    found = sent_at_the_cycle(1000 * step_ms, phase_us, jitter_us)
+    settled = [t for t, _ in found if t > 500_000]
+    gaps = [b - a for a, b in pairwise(settled)]
+    assert min(gaps) >= 9_000
+    assert max(gaps) <= 31_000
+    period_us = (settled[-1] - settled[0]) / (len(settled) - 1)
+    assert period_us == pytest.approx(20_000, rel=0.01)
+
+
+def test_set_points_at_the_cycle_of_the_database_do_not_wait() -> None:
+    """Whatever their phase: frames come to their times, and then each carries a new one."""
+    for phase_us in range(500, 20_000, 1_500):
+        found = sent_at_the_cycle(20_000, phase_us, [0, 300, 100])
+        assert all(t == newest for t, newest in found if 200_000 < t < 3_900_000)
+
+
+def test_frames_go_on_without_set_points() -> None:
+    found = sent_at_the_cycle(3_900_000, 10_000, [0])
+    assert len(found) == pytest.approx(4_000 / 20, abs=2)
 
 
 def test_the_loop_is_told_when_a_cyclic_message_is_due() -> None:

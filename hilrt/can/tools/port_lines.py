@@ -133,7 +133,7 @@ class PortLines:
         table = f"messages.{toml_key(message.name)}"
         lines = ["", remark(title(message))]
         if message.cycle_time:
-            lines.append(f'# {table}.send = "cyclic"  # left out: with every set-point')
+            lines.append(f'# {table}.send = "tick"  # left out: at the database\'s cycle time')
         if message in self._doubtful:
             text = f"correct the database: no frame tells it from {self._doubtful[message]}"
             lines.append(remark(text))
