@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
@@ -10,6 +11,27 @@ from hilrt.can.bus_faults import BusFaults, BusOffRecovery
 from hilrt.can.protection import MessageOptions
 from hilrt.config.session_tables import NonNegative, Positive, Table
 from hilrt.config.structs import InputOptions, SubsystemOptions
+
+
+class Timeouts(NamedTuple):
+    """Silence of master and bench after which the safe profile runs, or a warning comes, s."""
+
+    master: float
+    bench: float
+
+
+#: Of real benches, and of emulated ones on a bus that leads to no real one.
+REAL, EMULATED = Timeouts(0.05, 0.02), Timeouts(1.0, 0.2)
+#: Interfaces of python-can, and beginnings of SocketCAN's names, without a controller.
+WITHOUT_CONTROLLER = ("udp_multicast", "virtual")
+VIRTUAL_NAMES = ("vcan", "vxcan")
+
+
+def is_virtual(bus: Mapping[str, Any]) -> bool:
+    """Whether a bus is one of this machine or network alone, without a real interface."""
+    name = str(bus.get("channel", ""))
+    virtual = bus.get("interface") == "socketcan" and name.startswith(VIRTUAL_NAMES)
+    return virtual or bus.get("interface") in WITHOUT_CONTROLLER
 
 
 class Enable(Table, kw_only=True):
@@ -59,15 +81,16 @@ class BenchOptions(SubsystemOptions, kw_only=True):
     #: `C`, which is coulomb; numbers are not converted.
     units: dict[str, str] = msgspec.field(default_factory=dict)
     #: [s] The gateway runs the safe profile when no new tick has arrived for that long. Longer than
-    #: the communication step, better three of them.
-    master_timeout: Positive = 0.05
+    #: the communication step, better three of them. Left out: 0.05; 1 on an emulated bench, which
+    #: shares its processors with whatever runs there.
+    master_timeout: Positive | None = None
     #: [s] The same when the master has said nothing at all for that long while no set-points are
     #: due. Left out: ten of its heartbeats, 2 s.
     idle_timeout: Positive | None = None
     #: [s] Age of a frame at which the bench counts as late (a warning); at five times that the safe
-    #: profile runs. A message that comes more rarely by the database gets three of its cycle times,
-    #: if that is longer.
-    bench_timeout: Positive = 0.02
+    #: profile runs. Left out: 0.02; 0.2 on an emulated bench. A message that comes more rarely by
+    #: the database gets three of its cycle times, if that is longer.
+    bench_timeout: Positive | None = None
     #: How the bench is asked to run; left out: nothing to ask for.
     enable: Enable | None = None
     #: [s] From a set-point on the wire to its effect, at most 1 s; the master sends what is due by
@@ -94,3 +117,10 @@ class BenchOptions(SubsystemOptions, kw_only=True):
     messages: dict[str, MessageOptions] = msgspec.field(default_factory=dict)
     #: Record the frames on the bus beside the decoded values: docs/can.md#frames-in-the-log.
     record_frames: bool = True
+
+    @property
+    def timeouts(self) -> Timeouts:
+        """Those in force: the table's, else those of a real or of an emulated bench."""
+        emulated = self.emulator is not None and is_virtual(self.bus)
+        own = EMULATED if emulated else REAL
+        return Timeouts(self.master_timeout or own.master, self.bench_timeout or own.bench)

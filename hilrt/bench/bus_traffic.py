@@ -73,7 +73,7 @@ class BusTraffic:
             bench.outputs,
             bench.state,
             options.alive,
-            options.bench_timeout,
+            options.timeouts.bench,
             own=self.sender.messages,
             clock=clock,
             options=options.messages,

@@ -141,7 +141,7 @@ class Bench:
         return GuardSettings(
             order=self.order,
             step_timeout=self.options.safe_profile.step_timeout,
-            master_timeout=self.options.master_timeout,
+            master_timeout=self.options.timeouts.master,
             idle_timeout=idle_timeout,
             enable_timeout=enable.timeout if enable else 0.0,
             enable_text=(enable.state if enable else None) or "the enable state",

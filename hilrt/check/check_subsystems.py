@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from hilrt.bench.bench_options import WITHOUT_CONTROLLER, BenchOptions, is_virtual
 from hilrt.bench.guard_states import NS, SETTLE_NS, longest_ramp
 from hilrt.check.check_topology import Topology
 from hilrt.config.from_toml import nearest
@@ -25,7 +26,6 @@ FEW = 3
 #: Communication steps by which a set-point may be sent ahead, and is extrapolated.
 AHEAD = 5
 #: Interfaces of python-can without a controller that could leave the bus.
-WITHOUT_CONTROLLER = ("udp_multicast", "virtual")
 #: Load of a bus up to which the frames of low priority are in time without a closer look.
 MOST_LOAD = 0.5
 #: Longest plausible `actuation_delay`, s.
@@ -39,6 +39,7 @@ def check_benches(topology: Topology, findings: Findings) -> None:
         options = tables.subsystems[name]
         step = tables.master.step * options.every
         _check_master_timeout(name, options, step, findings)
+        _check_emulator(name, options, findings)
         _check_delay(name, options, step, findings)
         _check_safe_profile(name, options, findings)
         _check_recovery(name, options, findings)
@@ -98,9 +99,9 @@ def _check_foreign_code(tables: Session, findings: Findings) -> None:
 
 def _check_master_timeout(name: str, options: Any, step: float, findings: Findings) -> None:
     """Whether the gateway's time-out for the master spans enough set-points."""
-    timeout = getattr(options, "master_timeout", None)
-    if timeout is None or timeout >= FEW * step:
+    if not isinstance(options, BenchOptions) or options.timeouts.master >= FEW * step:
         return
+    timeout = options.timeouts.master
     place = f"subsystems.{name}", "master_timeout", timeout
     remedy = f"take {FEW * step:g} or more"
     if timeout <= step:
@@ -109,6 +110,21 @@ def _check_master_timeout(name: str, options: Any, step: float, findings: Findin
     else:
         message = f"is less than {FEW} set-points, {step:g} s apart: a late tick ends the session"
         findings.warn(*place, message, remedy)
+
+
+def _check_emulator(name: str, options: Any, findings: Findings) -> None:
+    """Whether an emulator would send beside a real bench."""
+    if not isinstance(options, BenchOptions) or options.emulator is None:
+        return
+    if not is_virtual(options.bus):
+        findings.warn(
+            f"subsystems.{name}",
+            "emulator",
+            options.emulator,
+            f"sends the bench's frames on bus = {options.bus!r}, a real interface: a bench that is "
+            "there sends them, too",
+            'leave it out on the real bench, or take bus.interface = "udp_multicast" or a vcan',
+        )
 
 
 def _check_recovery(name: str, options: Any, findings: Findings) -> None:

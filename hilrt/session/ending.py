@@ -32,6 +32,8 @@ from hilrt.session.result import Result
 from hilrt.session.summary import RunFacts, build_summary
 from hilrt.step.numerics import Numerics
 from hilrt.timing.pace import Pace
+from hilrt.timing.timeline import Timeline
+from hilrt.wording import MISSED_BECAUSE
 
 if TYPE_CHECKING:
     from hilrt.session.benches import Benches
@@ -179,7 +181,22 @@ def _lost(master: Master, exchange: Exchange, error: HilrtError) -> LoopEnd:
     link = next((link for link in exchange.links if link.name == error.name), None)
     end = End.FAULTY if link is not None and link.stops_in_order else None
     step = exchange.reports.step_of(error.name)
-    return LoopEnd(end, f"{error}; its last step: {step}" if step else str(error), error.name)
+    text = f"{error}; its last step: {step}" if step else str(error)
+    if "master_timeout" in text:
+        text += f"; {held_up(master.progress.timeline, master.pace.now_ns())}"
+    return LoopEnd(end, text, error.name)
+
+
+def held_up(timeline: Timeline, now_ns: int) -> str:
+    """What held the master up longest lately, at `now_ns` on its clock, and what to do about it."""
+    waited_ns = now_ns - timeline.rested_ns
+    cause = "previous" if timeline.slack_ns > waited_ns else "wake"
+    longest_us = max(timeline.slack_ns, waited_ns) * 1e-3
+    for tick in timeline.slowest()[:1]:
+        if tick["lateness_us"] > longest_us:
+            cause, longest_us = tick["cause"], tick["lateness_us"]
+    why = MISSED_BECAUSE[cause]
+    return f"the master was held up for {longest_us / 1e3:.0f} ms: {why}; see hilrt doctor"
 
 
 def own_ends(exchange: Exchange) -> list[str]:

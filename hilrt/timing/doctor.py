@@ -204,8 +204,28 @@ def timer_line() -> Line:
 # -- measured ------------------------------------------------------------------------------------
 
 
+#: `master_timeout` of a real bench where its table has none, s, and by how much longer than the
+#: longest pause that was measured here it should be.
+DEFAULT_TIMEOUT_S, PAUSES = 0.05, 10.0
+
+
+def timeout_line(longest_ns: float) -> Line:
+    """Value for `master_timeout` by the longest of some pauses of this process, ns."""
+    wanted = PAUSES * longest_ns * 1e-9
+    shortest = max(DEFAULT_TIMEOUT_S, float(f"{wanted:.1g}"))
+    found = f"{shortest:g} s or longer: the longest pause here was {longest_ns * 1e-6:.1f} ms"
+    if wanted <= DEFAULT_TIMEOUT_S:
+        return Line("master_timeout", found, "good")
+    remedy = f"set master_timeout = {shortest:g} if the bench may go on for so long without the "
+    remedy += "master; else give the master a processor of its own (pacing.affinity)"
+    return Line("master_timeout", found, "poor", remedy)
+
+
 def wake_lines() -> list[Line]:
-    """Lateness of wake-ups 1 ms apart: the timer alone, and with a spin over the last stretch."""
+    """Lateness of wake-ups 1 ms apart: the timer alone, and with a spin over the last stretch.
+
+    And what follows for `master_timeout`.
+    """
     plain = asyncio.run(wake_up(0))
     spin_ns = int(min(max(np.quantile(plain, 0.99), 50_000), 300_000))
     spun = asyncio.run(wake_up(spin_ns))
@@ -221,6 +241,7 @@ def wake_lines() -> list[Line]:
             graded_spun,
             "" if graded_spun == "good" else more,
         ),
+        timeout_line(float(max(plain.max(), spun.max()))),
     ]
 
 

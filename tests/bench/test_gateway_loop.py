@@ -457,8 +457,8 @@ def test_who_is_silent_after_an_absence_is_found_out_a_timeout_later(rig: Rig, w
         else:
             rig.cycles(1, master=False)
         assert rig.now - began < NS
-    options = rig.gateway.bench.options
-    timeout = SILENCE_FACTOR * options.bench_timeout if who == "bench" else options.master_timeout
+    timeouts = rig.gateway.bench.options.timeouts
+    timeout = SILENCE_FACTOR * timeouts.bench if who == "bench" else timeouts.master
     assert (rig.now - began) / NS == pytest.approx(timeout, abs=0.005)
     rig.cycles(1)  # tells the master
     causes = [e.cause for e in rig.peer.all(wire.Event)]

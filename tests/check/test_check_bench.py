@@ -23,6 +23,22 @@ def test_the_shipped_session_has_no_warnings() -> None:
     assert found("warning") == []
 
 
+@pytest.mark.parametrize(
+    ("bus", "warned"),
+    [
+        ({"interface": "socketcan", "channel": "can0"}, True),
+        ({"interface": "pcan", "channel": "PCAN_USBBUS1"}, True),
+        ({"interface": "socketcan", "channel": "vcan0"}, False),
+        ({}, False),
+    ],
+)
+def test_an_emulator_beside_a_real_interface(bus: dict[str, str], warned: bool) -> None:
+    overrides = [f"{ENGINE}.bus.{key}={value}" for key, value in bus.items()]
+    lines = [line for line in found("warning", *overrides) if "emulator = 'engine'" in line]
+    assert len(lines) == warned
+    assert all("a real interface" in line for line in lines)
+
+
 def test_a_recovery_from_bus_off_that_would_not_take_place(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

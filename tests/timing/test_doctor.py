@@ -103,8 +103,20 @@ def test_loopback_answers():
 def test_wake_ups_are_measured(monkeypatch):
     monkeypatch.setattr(doctor, "WAKES", 10)
     lines = doctor.wake_lines()
-    assert [line.what.split(" ")[0] for line in lines] == ["wake-up", "wake-up"]
-    assert all("us (p99" in line.found for line in lines)
+    assert [line.what.split(" ")[0] for line in lines] == ["wake-up", "wake-up", "master_timeout"]
+    assert all("us (p99" in line.found for line in lines[:2])
+
+
+@pytest.mark.parametrize(
+    ("longest_ms", "found", "graded"),
+    [(0.3, "0.05 s or longer: ", "good"), (5.0, "0.05 s", "good"), (37.0, "0.4 s or", "poor")],
+)
+def test_a_master_timeout_is_recommended_by_the_longest_pause(longest_ms, found, graded):
+    line = doctor.timeout_line(longest_ms * 1e6)
+    assert line.found.startswith(found)
+    assert f"the longest pause here was {longest_ms:.1f} ms" in line.found
+    assert line.grade == graded
+    assert ("set master_timeout = 0.4" in line.remedy) == (graded == "poor")
 
 
 def test_less_is_better():
