@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from hilrt.bench.guard_states import NS, BenchView, Level
 from hilrt.bench.read_bench import Bench
@@ -27,6 +28,15 @@ _RESTART_REMEDIES = {
 }
 #: Different send errors that have events of their own.
 MAX_ERROR_KINDS = 8
+
+
+#: Whose time stamps frames have, in words.
+STAMPS: Final = {
+    "hardware": "by the interface's hardware, mapped to this machine's clock",
+    "device": "by the device, mapped to this machine's clock",
+    "kernel": "by the kernel",
+    "none": "none: a frame counts from when it is read",
+}
 
 
 class BusTraffic:
@@ -147,6 +157,10 @@ class BusTraffic:
                 self.receiver.start_clock_anew()
         changes = watch.update(now, self.bus.down)
         return [change for change in changes if self.policy(change) != "ignore"]
+
+    def time_stamps(self) -> str:
+        """Whose time stamps the received frames have, in words."""
+        return STAMPS[self.bus.stamps or self.receiver.stamps()]
 
     def refused_frames(self, now: int) -> list[Refusal]:
         """Report of frames that did not count, due at `now` [ns]."""

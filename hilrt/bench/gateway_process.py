@@ -239,6 +239,8 @@ class Gateway:
         if self.frames is not None:
             self.frames.flush()  # before the master is told that this is all
         self.dialogue.event("info", "can_messages", self.traffic.receiver.report())
+        stamps = f"time stamps of received frames: {self.traffic.time_stamps()}"
+        self.dialogue.event("info", "can_time_stamps", stamps)
         if self.dialogue.stop_asked:
             peer.send(wire.Stopped())
         return 0

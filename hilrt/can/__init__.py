@@ -6,7 +6,7 @@ In reading order:
   message it is; containers), `database` with `read_database` and `tolerant_loading`, `codec`
   (signals to bytes and back), `frame_decoder` (signals of recorded frames);
 * messages in and out: `protection` (checksums, counters, options of a message), `receiver` with
-  `received_message`, `j1939_transport` and `message_stats`, `sender`;
+  `received_message`, `device_clock`, `j1939_transport` and `message_stats`, `sender`;
 * the wire: `bus` with `bus_keys`, `socketcan` and `udp_multicast`, `bus_faults` (error frames,
   bus-off).
 

@@ -129,6 +129,14 @@ class CanBus:
         return self._direct is not None
 
     @property
+    def stamps(self) -> str:
+        """Whose time stamps received frames have: ``hardware``, ``kernel``; empty: not known here.
+
+        python-can's devices do not say whether theirs are of a clock of their own.
+        """
+        return getattr(self._direct, "stamps", "kernel") if self._direct is not None else ""
+
+    @property
     def down(self) -> bool:
         """Whether the interface is down or gone, as the newest reading or sending said."""
         return self._direct.down if self._direct is not None else self._failures >= GONE_AFTER

@@ -10,9 +10,14 @@ import errno
 import os
 import socket
 import struct
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from hilrt.can.device_clock import DeviceClock
 from hilrt.can.frame import FD_LENGTHS, Frame
+
+NS = 1_000_000_000
 
 # struct can_frame: identifier, length, 3 bytes, 8 of data; struct canfd_frame: the same with 64
 _HEADER = struct.Struct("=IBBBB")
@@ -21,13 +26,20 @@ _FD = struct.Struct("=IBB2x64s")
 _FD_BYTES = _FD.size
 _BIT_RATE_SWITCH = 0x01
 _TIMESTAMP = struct.Struct("@ll")  # SO_TIMESTAMPNS: s, ns
-_ANCILLARY_BYTES = 64
+_TIMESTAMPS = struct.Struct("@llllll")  # SO_TIMESTAMPING: the kernel's, unused, the hardware's
+_ANCILLARY_BYTES = 128
+#: SO_TIMESTAMPING, and its flags: of received frames, the kernel's and the hardware's raw stamps.
+_SO_TIMESTAMPING = 37
+_STAMPS = 0x04 | 0x08 | 0x10 | 0x40  # RX_HARDWARE, RX_SOFTWARE, SOFTWARE, RAW_HARDWARE
 #: What a system call says of an interface that is down, or gone.
 _AWAY = (errno.ENETDOWN, errno.ENODEV, errno.ENXIO)
 
 
 class SocketCanFrames:
     """Frames in and out through the raw socket of an open ``socketcan`` bus.
+
+    Received frames have times of the system's clock: by the hardware's stamps where the interface
+    gives them, mapped by their shortest way to the kernel, else by the kernel's.
 
     Parameters
     ----------
@@ -42,12 +54,18 @@ class SocketCanFrames:
         The interface is down or gone, as the newest reading or sending said.
     gone : bool
         It is gone: the socket is bound to nothing, and must be opened anew.
+    stamps : str
+        Whose time stamps the frames have: ``hardware`` or ``kernel``.
     """
 
     def __init__(self, fd: int) -> None:
         self.errors = 0
         self.down = self.gone = False
+        self.stamps = "kernel"
+        self._hardware = DeviceClock()
         self._socket = socket.socket(fileno=os.dup(fd))
+        with suppress(OSError):  # an old kernel: its own stamps, which python-can asks for, stay
+            self._socket.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPING, _STAMPS)
 
     @staticmethod
     def available(interface: object, channel: object) -> bool:
@@ -75,12 +93,25 @@ class SocketCanFrames:
                 self.errors += 1
                 continue
             can_id, length, _, _, _ = _HEADER.unpack_from(data)
-            t_ns = 0
-            if ancillary and len(ancillary[0][2]) == _TIMESTAMP.size:
-                seconds, nanoseconds = _TIMESTAMP.unpack(ancillary[0][2])
-                t_ns = seconds * 1_000_000_000 + nanoseconds
+            t_ns = self._time_ns([content for _, _, content in ancillary])
             frames.append(Frame(can_id, data[8 : 8 + length], t_ns, len(data) == _FD_BYTES))
         return frames
+
+    def _time_ns(self, stamps: Sequence[bytes]) -> int:
+        """Time of reception on the system's clock by what came with a frame, ns; 0: unknown."""
+        kernel = hardware = 0
+        for content in stamps:
+            if len(content) == _TIMESTAMP.size:
+                seconds, rest = _TIMESTAMP.unpack(content)
+                kernel = seconds * NS + rest
+            elif len(content) == _TIMESTAMPS.size:
+                seconds, rest, _, _, hardware_s, hardware_ns = _TIMESTAMPS.unpack(content)
+                kernel = kernel or seconds * NS + rest
+                hardware = hardware_s * NS + hardware_ns
+        if not (kernel and hardware):
+            return kernel
+        self.stamps = "hardware"
+        return kernel - self._hardware.age(hardware, kernel)
 
     def send(self, frame: Frame) -> None:
         """Send a frame without waiting; `OSError` if it does not leave."""

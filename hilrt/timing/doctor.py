@@ -6,10 +6,12 @@ looked up or measured for a second or two; nothing of the host is changed.
 
 from __future__ import annotations
 
+import array
 import asyncio
 import os
 import platform
 import socket
+import struct
 import sys
 import threading
 import time
@@ -274,14 +276,42 @@ def can_line(host: Host) -> Line:
         return Line("CAN", f"{', '.join(names)}: down", "poor", f"ip link set {names[0]} up")
     virtual = [name for name in up if name.startswith("vcan")]
     if not virtual:  # a frame on a real bus could move a bench
-        return Line("CAN", f"{', '.join(up)}: up, not measured (nothing is sent to a bus)", "good")
+        found = f"{', '.join(up)}: up, not measured (nothing is sent to a bus)"
+        return Line("CAN", f"{found}; {stamps_text(up)}", "good")
     try:
         trips = can_trips(virtual[0])
     except OSError as error:
         return Line("CAN", f"{virtual[0]}: {error.strerror}", "bad", "look at the interface")
     graded = grade(float(np.median(trips)) * 1e-3, 150, 500)
     remedy = "" if graded == "good" else "close what else runs"
-    return Line("CAN", f"{virtual[0]}: {_spread(trips)}", graded, remedy)
+    return Line("CAN", f"{virtual[0]}: {_spread(trips)}; {stamps_text(up)}", graded, remedy)
+
+
+#: To ask an interface for the time stamps that it gives (linux/ethtool.h, linux/net_tstamp.h).
+_SIOCETHTOOL, _GET_TS_INFO, _TS_INFO_WORDS = 0x8946, 0x41, 11
+_HARDWARE = 0x04 | 0x40  # RX_HARDWARE, RAW_HARDWARE
+
+
+def hardware_stamps(name: str) -> bool:
+    """Whether a network interface stamps what it receives by its hardware."""
+    import fcntl
+
+    info = array.array("I", [_GET_TS_INFO] + [0] * (_TS_INFO_WORDS - 1))
+    request = struct.pack("16sP16x", name.encode(), info.buffer_info()[0])
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+            fcntl.ioctl(asked, _SIOCETHTOOL, request)
+    except OSError:
+        return False
+    return info[1] & _HARDWARE == _HARDWARE
+
+
+def stamps_text(names: Sequence[str]) -> str:
+    """Whose time stamps the frames of these interfaces have, in words."""
+    hardware = [name for name in names if hardware_stamps(name)]
+    others = ", ".join(name for name in names if name not in hardware)
+    told = [f"by the hardware of {', '.join(hardware)}"] * bool(hardware)
+    return f"time stamps {' and '.join([*told, *[f'by the kernel for {others}'] * bool(others)])}"
 
 
 def load_line() -> Line:

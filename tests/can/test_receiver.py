@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hilrt.can.database import find_signal
 from hilrt.can.frame import ERROR, EXTENDED, REMOTE, Frame
 from hilrt.can.protection import MessageOptions
-from hilrt.can.receiver import DeviceClock, Receiver
+from hilrt.can.receiver import Receiver
 from hilrt.can.sender import Sender
 from tests.can.small_database import (
     INPUTS,
@@ -215,15 +215,6 @@ def test_cycle_times_are_measured() -> None:
     assert stats.shortest == pytest.approx(0.01)
     assert stats.longest == pytest.approx(0.012)
     assert stats.mean == pytest.approx(0.01, rel=0.01)
-
-
-def test_a_devices_clock_is_mapped_by_its_quickest_frame() -> None:
-    clock = DeviceClock()
-    start = 77 * 10**12
-    ages = [clock.age(k * 10**7, start + k * 10**7 + delay) for k, delay in enumerate((5, 0, 900))]
-    assert ages[:2] == [0, 0]
-    assert 900 - 10**4 <= ages[2] <= 900
-    assert clock.age(0, start + 10**12) == 0  # the device was switched off and on
 
 
 @given(data=st.binary(max_size=64), can_id=st.integers(0, 2**32 - 1), t=st.integers(0, 2**63))

@@ -114,6 +114,7 @@ def test_frames_of_every_kind_come_as_they_were_sent(pair: tuple[CanBus, CanBus]
     assert all(abs(time.time_ns() - f.t_ns) < 60e9 for f in got)
     assert other.drain() == []  # own frames do not come back
     assert bus.system_clock
+    assert bus.stamps == "kernel"  # vcan has no hardware
 
 
 def test_the_kernel_drops_what_is_not_listened_to(vcan: None) -> None:

@@ -1,6 +1,9 @@
 """The report on the host: what is looked up, graded, and said."""
 
+import ctypes
+import fcntl
 import json
+import struct
 import sys
 
 import pytest
@@ -93,6 +96,27 @@ def test_can_interfaces(host):
     line = doctor.can_line(told)
     assert line.grade == "good"
     assert "nothing is sent" in line.found
+    assert line.found.endswith("; time stamps by the kernel for can0")  # there is none here
+
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [(0x5F, "by the hardware of can0"), (0x1B, "by the kernel for can0"), (None, "by the kernel")],
+)
+def test_an_interface_is_asked_for_its_time_stamps(monkeypatch, flags, text):
+    """As the kernel answers ETHTOOL_GET_TS_INFO: all of `SOF_TIMESTAMPING_…`, or software's."""
+
+    def ioctl(descriptor, number, request):
+        assert number == 0x8946
+        name, address = struct.unpack("16sP16x", request)
+        assert name.rstrip(b"\0") == b"can0"
+        if flags is None:
+            raise OSError(95, "Operation not supported")
+        ctypes.cast(address, ctypes.POINTER(ctypes.c_uint32))[1] = flags
+        return request
+
+    monkeypatch.setattr(fcntl, "ioctl", ioctl)
+    assert text in doctor.stamps_text(["can0"])
 
 
 def test_loopback_answers():
