@@ -23,9 +23,10 @@ from hilrt.reliability.flags import FlagTotal, longest_first
 from hilrt.reliability.summary_figures import (
     StepLengths,
     bond_figures,
-    defect_figures,
     judged,
     order_figures,
+    peer_figures,
+    port_figures,
     session_figures,
     timing_figures,
 )
@@ -162,9 +163,9 @@ def _slowest(statistics: LogStatistics) -> list[dict[str, Any]]:
 
 def _peers(statistics: LogStatistics) -> dict[str, Any]:
     """Figures of every subsystem that rows have; they do not count lost messages."""
-    late = {peer: round(mark.total) for peer, mark in statistics.of_kind("late")}
-    back = {peer: round(mark.total) for peer, mark in statistics.of_kind("rejoined")}
-    return {peer: {"late": late[peer], "rejoined": back.get(peer)} for peer in late}
+    back = {peer: mark.total for peer, mark in statistics.of_kind("rejoined")}
+    late = statistics.of_kind("late")
+    return {peer: peer_figures(mark.total, back.get(peer)) for peer, mark in late}
 
 
 def _bonds(statistics: LogStatistics, metadata: Mapping[str, str]) -> dict[str, dict[str, Any]]:
@@ -195,21 +196,30 @@ def _listed(metadata: Mapping[str, str]) -> list[dict[str, Any]]:
 
 def _ports(statistics: LogStatistics) -> dict[str, dict[str, Any]]:
     stats = statistics.stats
+    last = {  # an input and an output may share a name: the output's counts
+        port: value.last
+        for kind in ("sent", "corrected")
+        for port, value in statistics.of_kind(kind)
+    }
     found: dict[str, dict[str, Any]] = {}
-    for kind in ("sent", "corrected"):  # an input and an output may share a name
-        for port, value in statistics.of_kind(kind):
-            entry = found.setdefault(port, {"connection_defect": None, "output_defect": None})
-            entry["last"] = _finite(value.last)
-    for port, entry in found.items():
-        for kind in ("connection_defect", "output_defect"):
-            defect = stats.get(f"{port}:{kind}", _NOTHING)
-            if defect.seconds > 0.0:
-                entry[kind] = defect_figures(defect.rms, defect.high)
-            elif defect.count and kind == "connection_defect":  # before the first interval
-                entry[kind] = defect_figures(0.0, 0.0)
+    for port, value in last.items():
         outside = stats.get(f"{port}:out_of_range")
-        entry["out_of_range"] = None if outside is None else round(outside.total)
+        found[port] = port_figures(
+            value,
+            _defect(stats.get(f"{port}:connection_defect"), (0.0, 0.0)),
+            _defect(stats.get(f"{port}:output_defect"), None),
+            None if outside is None else outside.total,
+        )
     return found
+
+
+def _defect(
+    defect: SignalStatistics | None, at_first: tuple[float, float] | None
+) -> tuple[float, float] | None:
+    """RMS and largest value; `at_first` before the first interval has ended."""
+    if defect is None or not defect.count:
+        return None
+    return (defect.rms, defect.high) if defect.seconds > 0.0 else at_first
 
 
 def _finite(value: float) -> float | None:

@@ -82,6 +82,36 @@ def defect_figures(rms: float, largest: float) -> dict[str, float]:
     return {"rms": rms, "max": largest}
 
 
+def port_figures(
+    last: float,
+    connection_defect: tuple[float, float] | None = None,
+    output_defect: tuple[float, float] | None = None,
+    outside: float | None = None,
+) -> dict[str, Any]:
+    """Last value, defects and range of a port; None for what is not known.
+
+    Parameters
+    ----------
+    last : float
+        Its newest value, in its unit.
+    connection_defect, output_defect : pair of float, optional
+        RMS and largest value, in its unit.
+    outside : float, optional
+        Samples outside the declared range.
+    """
+    return {
+        "connection_defect": connection_defect and defect_figures(*connection_defect),
+        "output_defect": output_defect and defect_figures(*output_defect),
+        "out_of_range": None if outside is None else round(outside),
+        "last": float(last) if math.isfinite(last) else None,
+    }
+
+
+def peer_figures(late: float, rejoined: float | None) -> dict[str, int | None]:
+    """Ticks without the sample that was due, and returns after a loss; None if not known."""
+    return {"late": round(late), "rejoined": None if rejoined is None else round(rejoined)}
+
+
 def timing_figures(
     lateness: tuple[Quantiles, tuple[Floats, list[int]]] | None, slowest: list[dict[str, Any]]
 ) -> dict[str, Any]:

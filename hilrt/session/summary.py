@@ -27,6 +27,8 @@ from hilrt.reliability.summary_figures import (
     defect_figures,
     judged,
     order_figures,
+    peer_figures,
+    port_figures,
     session_figures,
     timing_figures,
 )
@@ -216,8 +218,7 @@ def _peers(exchange: Exchange) -> dict[str, Any]:
         link.name: {
             "lost": link.lost,
             "dropped": link.dropped,
-            "late": int(exchange.channels["late"][s]),
-            "rejoined": int(exchange.channels["rejoined"][s]),
+            **peer_figures(exchange.channels["late"][s], exchange.channels["rejoined"][s]),
             **exchange.times_of(s).summary(),
         }
         for s, link in enumerate(exchange.links)
@@ -242,31 +243,31 @@ def _order(points: NDArray[np.int64]) -> dict[str, float]:
 def port_summary(numerics: Numerics) -> dict[str, Any]:
     """Defects and values of all ports."""
     network, state = numerics.network, numerics.state
-
-    def defect(port: Table) -> dict[str, float]:
-        seconds = port.defect_seconds
-        rms = math.sqrt(port.defect_square / seconds) if seconds > 0.0 else 0.0
-        return defect_figures(rms, float(port.defect_max))
-
     ports: dict[str, Any] = {}
     for name, u in zip(network.inputs.names, state.inputs, strict=True):
         ports[name] = {
-            "connection_defect": defect(u),
+            **port_figures(u.polynomial[0], _defect(u) or (0.0, 0.0)),
             "disturbance": _disturbance(u),
             "spread": _spread(u),
-            "output_defect": None,
-            "out_of_range": None,
-            "last": _finite(u.polynomial[0]),
         }
     limits = numerics.plan.outputs
     ranges = np.isfinite(limits["low"]) | np.isfinite(limits["high"])
     for name, out, declared in zip(network.outputs.names, state.outputs, ranges, strict=True):
-        port = ports.setdefault(name, {"connection_defect": None, "disturbance": None})
-        port["spread"] = _spread(out)
-        port["output_defect"] = defect(out) if out.defect_seconds else None
-        port["out_of_range"] = int(out.outside_samples) if declared else None
-        port["last"] = _finite(out.y)
+        of_input = ports.get(name, {})  # an input and an output may share a name
+        outside = out.outside_samples if declared else None
+        ports[name] = {
+            **port_figures(out.y, None, _defect(out), outside),
+            "connection_defect": of_input.get("connection_defect"),
+            "disturbance": of_input.get("disturbance"),
+            "spread": _spread(out),
+        }
     return ports
+
+
+def _defect(port: Table) -> tuple[float, float] | None:
+    """RMS and largest value of a port's defect, where an interval has ended."""
+    seconds = port.defect_seconds
+    return (math.sqrt(port.defect_square / seconds), float(port.defect_max)) if seconds else None
 
 
 def _disturbance(u: Table) -> dict[str, float] | None:
@@ -283,10 +284,6 @@ def _spread(port: Table) -> dict[str, float] | None:
         return None
     deviation, least = (float(values[0]) for values in spreads(port.reshape(1)))
     return {"std": deviation, "rms": least / LEAST_SPREAD}
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
 
 
 def bond_summary(numerics: Numerics, made: Mapping[str, BondError]) -> dict[str, Any]:
