@@ -13,7 +13,7 @@ from hilrt.coupling.trust import LEARNING, USED, Limits
 from hilrt.errors import ConfigError
 from hilrt.solver import Floats
 from hilrt.tables import model as rows
-from hilrt.tables.model import Model, no_model_plan, no_model_state
+from hilrt.tables.model import Model, ModelSettings, no_model_plan, no_model_state
 from hilrt.tables.network import Network
 from hilrt.tables.ports import Bools
 from hilrt.tables.record import Table, table
@@ -125,7 +125,7 @@ def build_model(
     if feedthrough is not None:
         plan.settings["feedthrough"] = 1
         plan = plan._replace(feedthrough=feedthrough_table(feedthrough))
-        state = state._replace(outputs=table(rows.CORRECTED_OUTPUTS, ny))
+        state = state._replace(outputs=table(rows.CorrectedOutput, ny))
     if jacobians is None:
         return Model(plan, state)
     if ny + nu > MAX_VARIABLES:
@@ -144,13 +144,13 @@ def _build_correction(network: Network, y0: Floats, jacobians: Jacobians, model:
     (plan, state), order = model, highest_order(network)
     ny, nu = len(network.outputs), len(network.inputs)
     plan = plan._replace(
-        outputs=table(rows.OUTPUTS, ny),
-        inputs=table(rows.INPUTS, nu),
+        outputs=table(rows.ModelOutput, ny),
+        inputs=table(rows.ModelInput, nu),
         dependencies=_dependencies(network),
     )
     state = state._replace(
-        outputs=table(rows.CORRECTED_OUTPUTS, ny),
-        inputs=table(rows.CORRECTED_INPUTS, nu),
+        outputs=table(rows.CorrectedOutput, ny),
+        inputs=table(rows.CorrectedInput, nu),
         gamma=np.zeros((order + 1, ny, nu)),
         triangles=np.zeros((order + 1, ny, ny)),
         pivots=np.zeros((order + 1, ny), dtype=np.int64),
@@ -165,7 +165,9 @@ def _build_correction(network: Network, y0: Floats, jacobians: Jacobians, model:
     return Model(plan, state)
 
 
-def _fill_settings(settings: Table, jacobians: Jacobians, order: int, limits: Limits) -> None:
+def _fill_settings(
+    settings: Table[ModelSettings], jacobians: Jacobians, order: int, limits: Limits
+) -> None:
     settings["corrects"], settings["identifies"] = 1, len(jacobians.identified) > 0
     settings["dithers"] = any(one.dither > 0.0 for one in jacobians.identified)
     settings["order"], settings["h"], settings["alpha"] = order, jacobians.h, jacobians.alpha
@@ -176,8 +178,8 @@ def _fill_settings(settings: Table, jacobians: Jacobians, order: int, limits: Li
         settings[field.name] = getattr(limits, field.name)
 
 
-def _dependencies(network: Network) -> Table:
-    found = table(rows.DEPENDENCIES, len(network.feedthrough))
+def _dependencies(network: Network) -> Table[rows.Dependency]:
+    found = table(rows.Dependency, len(network.feedthrough))
     found["output"], found["input"] = network.feedthrough.row, network.feedthrough.column
     return found
 
@@ -218,14 +220,14 @@ def _build_identification(
     w, g = max(outputs for outputs, _ in sizes), (order + 1) * max(inputs for _, inputs in sizes)
     r, lags = len(identified), max(one.output_lags for one in identified)
     plan = plan._replace(
-        regressions=table(rows.REGRESSIONS, r),
+        regressions=table(rows.Regression, r),
         noise_paths=_noise_paths(network.L),
         weight=np.zeros((r, n)),
     )
     learning = rows.Learning(
-        outputs=table(rows.LEARNED_OUTPUTS, ny),
-        inputs=table(rows.LEARNED_INPUTS, nu),
-        regressions=table(rows.LEARNED, r),
+        outputs=table(rows.LearnedOutput, ny),
+        inputs=table(rows.LearnedInput, nu),
+        regressions=table(rows.LearnedRegression, r),
         factor=np.zeros((r, n, n)),
         parameters=np.zeros((r, n, w)),
         prior=np.zeros((r, n, w)),
@@ -243,8 +245,8 @@ def _build_identification(
     return model
 
 
-def _noise_paths(L: Relation) -> Table:
-    found = table(rows.NOISE_PATHS, len(L))
+def _noise_paths(L: Relation) -> Table[rows.NoisePath]:
+    found = table(rows.NoisePath, len(L))
     found["input"], found["output"], found["square"] = L.row, L.column, L.weight**2
     return found
 

@@ -14,9 +14,8 @@ from hilrt.coupling.estimate_signals import estimate_error, order_weight, tolera
 from hilrt.coupling.extrapolate import extrapolate
 from hilrt.coupling.power_bond import power_residual, transmitted_power
 from hilrt.tables.given import StepInput
-from hilrt.tables.plan import LOCAL, PI, Plan
-from hilrt.tables.record import Table
-from hilrt.tables.state import State
+from hilrt.tables.plan import LOCAL, PI, Plan, SessionPlan
+from hilrt.tables.state import OutputState, SessionStateRow, State
 
 NS = 1e9
 
@@ -92,9 +91,9 @@ def worst_defect(plan: Plan, state: State) -> float:
     """
     settings, worst = plan.session[0], 0.0
     for i in range(len(state.inputs)):
-        port, u = plan.inputs[i], state.inputs[i]
-        if port.connected:
-            worst = max(worst, relative_defect(settings, u.defect, port.atol, u.extrapolated[0]))
+        at, u = plan.inputs[i], state.inputs[i]
+        if at.connected:
+            worst = max(worst, relative_defect(settings, u.defect, at.atol, u.extrapolated[0]))
     for i in range(len(state.outputs)):
         port, out = plan.outputs[i], state.outputs[i]
         if port.coupled and not math.isnan(out.defect):  # NaN is unknown
@@ -103,7 +102,7 @@ def worst_defect(plan: Plan, state: State) -> float:
 
 
 @compiled
-def relative_defect(settings: Table, defect: float, atol: float, value: float) -> float:
+def relative_defect(settings: SessionPlan, defect: float, atol: float, value: float) -> float:
     """A defect over its tolerance, if there are tolerances; infinite if it is no number."""
     if settings.has_tolerances:
         defect /= tolerance(settings, atol, value)
@@ -142,7 +141,7 @@ def expected_error(plan: Plan, state: State, h: float) -> float:
 
 
 @compiled
-def expected_difference(out: Table, order: int, h: float) -> float:
+def expected_difference(out: OutputState, order: int, h: float) -> float:
     """``P^{k+1} - P^k`` of an output at the end of a step `h` [s] ahead, of k = `order`.
 
     What extrapolation with degree k will miss, known before the step is made (Multibody Syst. Dyn.
@@ -201,7 +200,9 @@ def power(base: float, exponent: float) -> float:
 
 
 @compiled
-def pi_step(session: Table, defect: float, tolerance: float, low: float, high: float) -> None:
+def pi_step(
+    session: SessionStateRow, defect: float, tolerance: float, low: float, high: float
+) -> None:
     """Step after one that had `defect`, in the unit of `tolerance`.
 
     Glumac and Kovačić (2023), eq. 39. Where the growth limit or the bounds `low`, `high` [s] cut
@@ -273,7 +274,7 @@ def energy_error(residual: float, mean: float, h: float, atol: float, rtol: floa
 
 @compiled
 def ecco_step(
-    session: Table, error: float, order: int, safety: float, low: float, high: float
+    session: SessionStateRow, error: float, order: int, safety: float, low: float, high: float
 ) -> None:
     """Step after one with the relative energy error `error` of the worst bond.
 

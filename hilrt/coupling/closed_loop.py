@@ -35,9 +35,9 @@ class Sensitivities(NamedTuple):
     states : int
         Of the coupled system's error; 0 where a subsystem in a loop is not known.
     paths, answers : list of (int, int, int, float)
-        Rows of `hilrt.tables.plan.ERROR_PATHS` and `ERROR_ANSWERS`, with a factor each.
+        Rows of `hilrt.tables.plan.ErrorPath` and `ERROR_ANSWERS`, with a factor each.
     direct : list of (int, int, float)
-        Rows of `hilrt.tables.plan.DIRECT`, likewise.
+        Rows of `hilrt.tables.plan.DirectAnswer`, likewise.
     answers_known : list of int
         Outputs whose direct answers are known, all of them.
     fineness : list of float
@@ -71,7 +71,7 @@ class Sensitivities(NamedTuple):
         return self._replace(states=0, paths=[], answers=[], of_reference=False, renewed=False)
 
     def factors(self) -> Floats:
-        """Rows of `hilrt.tables.state.ANSWERS`."""
+        """Rows of `hilrt.tables.state.AnswerState`."""
         return np.array([row[-1] for row in (*self.paths, *self.answers, *self.direct)], float)
 
 

@@ -16,10 +16,10 @@ from hilrt.coupling.past import needed_past
 from hilrt.coupling.regression import predict
 from hilrt.coupling.trust import root_mean_square
 from hilrt.tables.given import LARGEST, StepInput
-from hilrt.tables.model import Learning
+from hilrt.tables.model import LearnedRegression, Learning, Regression
 from hilrt.tables.plan import Plan
 from hilrt.tables.record import Table
-from hilrt.tables.state import State
+from hilrt.tables.state import OutputState, State
 
 
 @stage
@@ -55,7 +55,7 @@ def compensate(plan: Plan, state: State, given: StepInput) -> None:
 
 
 @compiled
-def push(out: Table, t: float, y: float, spacing: float, samples: int) -> None:
+def push(out: OutputState, t: float, y: float, spacing: float, samples: int) -> None:
     """Take a sample into the history of an output's record.
 
     A sample no farther than `spacing` [s] from the newest one takes its place: two frames of a
@@ -127,13 +127,13 @@ def predict_late(plan: Plan, state: State, given: StepInput) -> None:
 
 
 @compiled
-def is_ready(at: Table, memory: Table, window: int) -> bool:
+def is_ready(at: Regression, memory: LearnedRegression, window: int) -> bool:
     """Whether a window of samples was learned from, and the past is complete."""
     return memory.judged >= window and memory.unbroken >= needed_past(at)
 
 
 @stage
-def use_predictions(at: Table, learning: Learning, outputs: Table) -> None:
+def use_predictions(at: Regression, learning: Learning, outputs: Table[OutputState]) -> None:
     """Bridge outputs of the session by their predictions, where these have been better so far."""
     learned_outputs, errors = learning.outputs, learning.errors
     for i in range(at.first_output, at.first_output + at.outputs):

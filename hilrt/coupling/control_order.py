@@ -15,8 +15,7 @@ from hilrt.coupling.estimate_signals import estimate_error, order_weight
 from hilrt.solver import Floats
 from hilrt.tables.given import StepInput
 from hilrt.tables.plan import Plan
-from hilrt.tables.record import Table
-from hilrt.tables.state import State
+from hilrt.tables.state import SessionStateRow, State
 
 #: So many failed steps in a row bring the order to at most 1, and to 0.
 FAILURES_TO_ONE, FAILURES_TO_ZERO = 3, 5
@@ -110,12 +109,14 @@ def put_order_in_force(plan: Plan, state: State) -> None:
 
 
 @compiled
-def next_order(session: Table, terms: int, reduced: bool, minimum: int, maximum: int) -> None:
+def next_order(
+    session: SessionStateRow, terms: int, reduced: bool, minimum: int, maximum: int
+) -> None:
     """Order of the next step, and the steps in a row that failed, or succeeded with it.
 
     Parameters
     ----------
-    session : record of `hilrt.tables.state.SESSION`
+    session : record of `hilrt.tables.state.SessionState`
         `failed` says whether the step that ended failed its error test, `derivative_norms` has
         ``SDN(1)``, ``SDN(2)`` and so on; `order`, `failures` and `successes` are moved on.
     terms : int

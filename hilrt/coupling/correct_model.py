@@ -28,10 +28,16 @@ from hilrt.compilation.compiled import compiled, stage
 from hilrt.coupling.extrapolate import copy, shift
 from hilrt.coupling.true_inputs import finish_errors, mean_error, start_errors
 from hilrt.solver import Floats
-from hilrt.tables.model import CorrectionTables
-from hilrt.tables.plan import Plan
+from hilrt.tables.given import GivenSession
+from hilrt.tables.model import (
+    CorrectedInput,
+    CorrectedOutput,
+    ModelSession,
+    ModelSettings,
+)
+from hilrt.tables.plan import InputPlan, Plan, SubsystemPlan
 from hilrt.tables.record import Table
-from hilrt.tables.state import State
+from hilrt.tables.state import CorrectionTables, DriveState, InputState, State
 
 
 @stage
@@ -95,7 +101,7 @@ def allow_offsets(parts: CorrectionTables) -> None:
 
 
 @compiled
-def has_jacobian(own: Table, ports: Table, gamma: Floats, i: int) -> bool:
+def has_jacobian(own: SubsystemPlan, ports: Table[InputPlan], gamma: Floats, i: int) -> bool:
     """Whether the Jacobian of output `i` of a subsystem is not zero for all connected inputs."""
     for m in range(len(gamma)):
         for u in range(own.first_input, own.first_input + own.inputs):
@@ -132,14 +138,16 @@ def fits(elapsed: float, h: float) -> bool:
 
 
 @compiled
-def read_over_step(settings: Table, session: Table, p: Floats, t0: float, found: Floats) -> None:
+def read_over_step(
+    settings: ModelSettings, now: GivenSession, p: Floats, t0: float, found: Floats
+) -> None:
     """A polynomial about `t0` [s] over the step that ended, in powers of (t - start)/h.
 
-    `settings` and `session` are the records of the model's constants and of the given session.
+    `now` is the record of the given session.
     """
     count, power = settings.order + 1, 1.0
     copy(p, count, found)
-    shift(found, count, session.t - session.elapsed - t0)
+    shift(found, count, now.t - now.elapsed - t0)
     for m in range(1, count):
         power *= settings.h / m
         found[m] *= power
@@ -147,7 +155,10 @@ def read_over_step(settings: Table, session: Table, p: Floats, t0: float, found:
 
 @compiled
 def correct_by_jacobians(
-    parts: CorrectionTables, leaving: Table, drives: Table, now: Table
+    parts: CorrectionTables,
+    leaving: Table[InputState],
+    drives: Table[DriveState],
+    now: GivenSession,
 ) -> None:
     """Compute `corrected` and the offsets du_c from the outputs' `y`.
 
@@ -187,13 +198,18 @@ def correct_by_jacobians(
 
 
 @compiled
-def corrects(session: Table) -> bool:
+def corrects(session: ModelSession) -> bool:
     """Whether there is a past to correct with, and a solution; `session` is the model's."""
     return session.samples > 0 and session.solvable[session.samples - 1] != 0
 
 
 @compiled
-def start_past(outputs: Table, inputs: Table, session: Table, samples: int) -> None:
+def start_past(
+    outputs: Table[CorrectedOutput],
+    inputs: Table[CorrectedInput],
+    session: ModelSession,
+    samples: int,
+) -> None:
     """Correct nothing; the newest outputs are the first of a new past, or (0 samples) none is."""
     session.samples = samples
     for i in range(len(outputs)):
@@ -204,7 +220,7 @@ def start_past(outputs: Table, inputs: Table, session: Table, samples: int) -> N
 
 
 @compiled
-def clear_errors(inputs: Table) -> None:
+def clear_errors(inputs: Table[CorrectedInput]) -> None:
     """No input errors are known."""
     for u in range(len(inputs)):
         for m in range(len(inputs[u].error)):
@@ -212,7 +228,7 @@ def clear_errors(inputs: Table) -> None:
 
 
 @compiled
-def are_finite(outputs: Table, inputs: Table, terms: int) -> bool:
+def are_finite(outputs: Table[CorrectedOutput], inputs: Table[CorrectedInput], terms: int) -> bool:
     """Whether corrected outputs, and what they are corrected by, are finite numbers."""
     for i in range(len(outputs)):
         if not math.isfinite(outputs[i].corrected):
@@ -241,7 +257,7 @@ def solve_outputs(parts: CorrectionTables) -> None:
 
 
 @compiled
-def answer(own: Table, inputs: Table, gamma: Floats, i: int) -> float:
+def answer(own: SubsystemPlan, inputs: Table[CorrectedInput], gamma: Floats, i: int) -> float:
     """Response of output `i` of a subsystem to the errors of its inputs."""
     change = 0.0
     for m in range(len(gamma)):
@@ -262,7 +278,7 @@ def move_offsets(parts: CorrectionTables) -> None:
 
 
 @compiled
-def keep_past(outputs: Table, order: int) -> None:
+def keep_past(outputs: Table[CorrectedOutput], order: int) -> None:
     """The corrected outputs become part of the past."""
     for i in range(len(outputs)):
         past = outputs[i].past

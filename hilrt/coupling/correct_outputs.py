@@ -15,10 +15,15 @@ from hilrt.coupling.drive_inputs import is_cut
 from hilrt.coupling.extrapolate import newton_form, value_at
 from hilrt.solver import Floats
 from hilrt.tables.given import StepInput
-from hilrt.tables.model import FEEDTHROUGH, CorrectionTables, ModelPlan
+from hilrt.tables.model import (
+    CorrectedInput,
+    FeedthroughTerm,
+    ModelOutput,
+    ModelPlan,
+)
 from hilrt.tables.plan import Plan
 from hilrt.tables.record import Table, table
-from hilrt.tables.state import State
+from hilrt.tables.state import CorrectionTables, InputState, OutputState, State
 
 
 @stage
@@ -68,7 +73,7 @@ def acting_share(plan: Plan, state: State) -> float:
 
 
 @compiled
-def apply_correction(out: Table, corrected: float, samples: int, now: float) -> None:
+def apply_correction(out: OutputState, corrected: float, samples: int, now: float) -> None:
     """A corrected output becomes the newest sample, on top of what a prediction has added."""
     out.y_past[0] += corrected - out.y
     newton_form(out, samples, now)
@@ -78,14 +83,14 @@ def apply_correction(out: Table, corrected: float, samples: int, now: float) -> 
 
 
 @compiled
-def apply_offsets(offsets: Table, inputs: Table, share: float) -> None:
+def apply_offsets(offsets: Table[CorrectedInput], inputs: Table[InputState], share: float) -> None:
     """The share of the offsets of the model's state that is applied to the inputs."""
     for u in range(len(offsets)):
         inputs[u].offset = offsets[u].offset * share
 
 
 @compiled
-def renew_jacobians(parts: CorrectionTables, rows: Table, renewed: Floats) -> None:
+def renew_jacobians(parts: CorrectionTables, rows: Table[ModelOutput], renewed: Floats) -> None:
     """Use the Jacobians given at this tick, of subsystems that are not identified.
 
     `rows` are the outputs among the model's constants; `renewed` has the shape of `gamma`.
@@ -140,12 +145,12 @@ def build_feedthrough(D: Floats, L: Floats) -> Feedthrough:
     return Feedthrough(K, K @ D)
 
 
-def feedthrough_table(correction: Feedthrough) -> Table:
+def feedthrough_table(correction: Feedthrough) -> Table[FeedthroughTerm]:
     """`ModelPlan.feedthrough`: what the correction adds to each output."""
     corrected = np.atleast_1d(correction.KD.any(axis=1))
     change = np.where(corrected[:, None], correction.K - np.eye(len(correction.K)), 0.0)
     both = np.hstack((change, correction.KD))
-    found, ny = table(FEEDTHROUGH, int(np.count_nonzero(both))), len(change)
+    found, ny = table(FeedthroughTerm, int(np.count_nonzero(both))), len(change)
     found["output"], column = np.nonzero(both)
     found["factor"] = both[found["output"], column]
     found["of_input"] = column >= ny

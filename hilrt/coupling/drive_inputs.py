@@ -22,9 +22,17 @@ from hilrt.coupling.inject_faults import alter_input
 from hilrt.coupling.stimulate import advance, begin_or_end, expand, is_active
 from hilrt.tables.condition import is_true
 from hilrt.tables.given import StepInput
-from hilrt.tables.plan import Plan
+from hilrt.tables.plan import DrivePlan, Plan, StimulusPlan
 from hilrt.tables.record import Table
-from hilrt.tables.state import CONNECTION, OPERATOR, SEQUENCE, STIMULUS, State
+from hilrt.tables.state import (
+    CONNECTION,
+    OPERATOR,
+    SEQUENCE,
+    STIMULUS,
+    DriveState,
+    State,
+    StimulusState,
+)
 
 
 @stage
@@ -140,13 +148,15 @@ def acts_with(plan: Plan, state: State, c: int, source: int) -> bool:
 
 
 @compiled
-def stimuli_now(at: Table, rows: Table, stimuli: Table, source: int) -> float:
+def stimuli_now(
+    at: DrivePlan, rows: Table[StimulusPlan], stimuli: Table[StimulusState], source: int
+) -> float:
     """Value now of the stimuli of an input that count while `source` drives it."""
     value = 0.0
     for k in range(at.first_stimulus, at.first_stimulus + at.stimuli):
         if is_active(stimuli[k]):
             if source == STIMULUS and rows[k].replaces:
-                return stimuli[k].polynomial[0]
+                return float(stimuli[k].polynomial[0])
             if source == CONNECTION and not rows[k].replaces:
                 value += stimuli[k].polynomial[0]
     return value
@@ -204,7 +214,7 @@ def put_in_force(plan: Plan, state: State, d: int, source: int) -> bool:
     )
     for k in range(at.first_stimulus, at.first_stimulus + at.stimuli):
         stimulus = state.stimuli[k]
-        counts = source == CONNECTION or (source == STIMULUS and plan.stimuli[k].replaces)
+        counts = source == CONNECTION or (source == STIMULUS and plan.stimuli[k].replaces != 0)
         goes_over = goes_over or (stimulus.handed_over != 0 and counts)
         stimulus.handed_over = 0
     add_stimuli(at, plan.stimuli, state.stimuli, drive, source)
@@ -212,7 +222,13 @@ def put_in_force(plan: Plan, state: State, d: int, source: int) -> bool:
 
 
 @compiled
-def add_stimuli(at: Table, rows: Table, stimuli: Table, drive: Table, source: int) -> None:
+def add_stimuli(
+    at: DrivePlan,
+    rows: Table[StimulusPlan],
+    stimuli: Table[StimulusState],
+    drive: DriveState,
+    source: int,
+) -> None:
     """Polynomials of the stimuli that count while `source` drives the input."""
     for k in range(at.first_stimulus, at.first_stimulus + at.stimuli):
         counts = source == (STIMULUS if rows[k].replaces else CONNECTION)
@@ -224,7 +240,7 @@ def add_stimuli(at: Table, rows: Table, stimuli: Table, drive: Table, source: in
 
 
 @compiled
-def add_faults(drive: Table, degree: int) -> None:
+def add_faults(drive: DriveState, degree: int) -> None:
     """Put in force the share of an input's own part that faults keep, and their addition."""
     for m in range(len(drive.own)):
         drive.own[m] *= drive.kept
@@ -234,7 +250,7 @@ def add_faults(drive: Table, degree: int) -> None:
 
 
 @compiled
-def go_over(at: Table, drive: Table, difference: float, now: float) -> None:
+def go_over(at: DrivePlan, drive: DriveState, difference: float, now: float) -> None:
     """Begin to go over to another source, from a `difference` to it that fades from `now` [s] on.
 
     Where there is neither a rate nor a time for it, the input jumps.
@@ -251,7 +267,7 @@ def go_over(at: Table, drive: Table, difference: float, now: float) -> None:
 
 
 @compiled
-def fade(drive: Table, now: float, ahead: float, degree: int) -> None:
+def fade(drive: DriveState, now: float, ahead: float, degree: int) -> None:
     """Add what is left of the difference to the source before."""
     if drive.difference == 0.0:
         return

@@ -19,9 +19,8 @@ from hilrt.compilation.compiled import compiled, stage
 from hilrt.coupling.extrapolate import value_at
 from hilrt.coupling.limit import allowed
 from hilrt.tables.given import StepInput
-from hilrt.tables.plan import Plan
-from hilrt.tables.record import Table
-from hilrt.tables.state import State
+from hilrt.tables.plan import InputPlan, Plan, SessionPlan
+from hilrt.tables.state import InputState, State
 
 #: Steps of the error for one interval, at most.
 MOST_STEPS = 1000
@@ -139,14 +138,14 @@ def estimate_error(plan: Plan, state: State, given: StepInput) -> None:
 
 
 @compiled
-def tolerance(settings: Table, atol: float, value: float) -> float:
+def tolerance(settings: SessionPlan, atol: float, value: float) -> float:
     """``W = atol + rtol |value|``; infinite where that is zero. `settings`: the plan's session."""
     tolerated = atol + settings.rtol * abs(value)
     return tolerated if tolerated > 0.0 else math.inf
 
 
 @compiled
-def order_weight(settings: Table, port: Table, u: Table) -> float:
+def order_weight(settings: SessionPlan, port: InputPlan, u: InputState) -> float:
     """Weight of an input whose order is controlled: its tolerance, or else its scale.
 
     The scale is that of the point before; a signal that has been zero so far weighs nothing.

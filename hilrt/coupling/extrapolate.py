@@ -16,8 +16,7 @@ from hilrt.compilation.compiled import compiled, stage
 from hilrt.solver import Floats
 from hilrt.tables.given import StepInput
 from hilrt.tables.plan import Plan
-from hilrt.tables.record import Table
-from hilrt.tables.state import State
+from hilrt.tables.state import ConnectionStateRow, OutputState, State
 
 
 @stage
@@ -63,7 +62,7 @@ def sum_connections(plan: Plan, state: State, i: int, u: Floats) -> None:
 
 
 @compiled
-def through_samples(connection: Table, out: Table, coefficients: int) -> None:
+def through_samples(connection: ConnectionStateRow, out: OutputState, coefficients: int) -> None:
     """Taylor coefficients about now of what a connection carries, by Horner's scheme.
 
     ``p <- p (tau - node_j) + difference_j`` on Newton's form, from the innermost on; the order is
@@ -109,7 +108,7 @@ def take_derivatives(plan: Plan, state: State, given: StepInput, c: int) -> None
 
 
 @compiled
-def newton_form(out: Table, samples: int, now: float) -> None:
+def newton_form(out: OutputState, samples: int, now: float) -> None:
     """Divided differences ``y[t_0 ... t_j]`` of an output's samples, and nodes relative to now."""
     for j in range(samples):
         out.differences[j] = out.y_past[j]
@@ -121,7 +120,7 @@ def newton_form(out: Table, samples: int, now: float) -> None:
 
 
 @compiled
-def newton_value(out: Table, degree: int) -> float:
+def newton_value(out: OutputState, degree: int) -> float:
     """Value now of an output's polynomial of that degree."""
     above = 0.0
     for j in range(degree, 0, -1):
@@ -138,7 +137,7 @@ def newton_value(out: Table, degree: int) -> float:
 @compiled
 def value_at(c: Floats, count: int, dt: float) -> float:
     """Value of the polynomial of `count` coefficients at ``t0 + dt``."""
-    value = c[count - 1]
+    value: float = c[count - 1]
     for m in range(count - 1, 0, -1):
         value = c[m - 1] + value * (dt / m)
     return value

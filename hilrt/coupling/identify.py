@@ -16,11 +16,19 @@ from hilrt.coupling.past import follow_extrapolation, realised_input, take_input
 from hilrt.coupling.regression import assume, forget, jacobian_entry, observe
 from hilrt.coupling.trust import USED, judge, root_mean_square
 from hilrt.solver import Floats
-from hilrt.tables.given import StepInput
-from hilrt.tables.model import Learning, Workspace
+from hilrt.tables.given import GivenOutput, Slack, StepInput
+from hilrt.tables.model import (
+    LearnedInput,
+    LearnedOutput,
+    Learning,
+    ModelSettings,
+    NoisePath,
+    Regression,
+    Workspace,
+)
 from hilrt.tables.plan import Plan
 from hilrt.tables.record import Table
-from hilrt.tables.state import State
+from hilrt.tables.state import OutputState, State
 
 #: A Jacobian in use is replaced when the corrections of the last samples would change by more than
 #: this share, and by more than their uncertainty.
@@ -30,7 +38,7 @@ _SAMPLED = 0.1
 
 
 @stage
-def identify(plan: Plan, state: State, given: StepInput, slack: Table) -> None:
+def identify(plan: Plan, state: State, given: StepInput, slack: Table[Slack]) -> None:
     """Take in the step that ended; of the Jacobians, use those that have become new enough."""
     settings, session = plan.model.settings[0], state.model.session[0]
     if not settings.identifies:
@@ -73,14 +81,20 @@ def take_step(plan: Plan, state: State, given: StepInput, terms: int) -> None:
 
 
 @compiled
-def tell_reasons(learned: Table, outputs: Table) -> None:
+def tell_reasons(learned: Table[LearnedOutput], outputs: Table[OutputState]) -> None:
     """Write the reasons why outputs are not corrected, for the session."""
     for i in range(len(outputs)):
         outputs[i].reason = learned[i].reason
 
 
 @compiled
-def sampled(at: Table, outputs: Table, given: Table, t: float, tolerance: float) -> bool:
+def sampled(
+    at: Regression,
+    outputs: Table[OutputState],
+    given: Table[GivenOutput],
+    t: float,
+    tolerance: float,
+) -> bool:
     """Whether all outputs of a subsystem have a new sample of the communication point `t` [s].
 
     One that is not used is none: what stands for it was extrapolated, or held.
@@ -92,7 +106,7 @@ def sampled(at: Table, outputs: Table, given: Table, t: float, tolerance: float)
 
 
 @stage
-def bridge(at: Table, learning: Learning, r: int) -> None:
+def bridge(at: Regression, learning: Learning, r: int) -> None:
     """Carry the past of a regression over a missing sample by what was predicted of it, if it was.
 
     Nothing is predicted of a sample that is not due: it breaks the past.
@@ -107,7 +121,9 @@ def bridge(at: Table, learning: Learning, r: int) -> None:
 
 
 @compiled
-def pass_noise(paths: Table, outputs: Table, inputs: Table) -> None:
+def pass_noise(
+    paths: Table[NoisePath], outputs: Table[LearnedOutput], inputs: Table[LearnedInput]
+) -> None:
     """Standard deviation that the outputs' independent noise gives each input."""
     for u in range(len(inputs)):
         inputs[u].noise = 0.0
@@ -120,13 +136,13 @@ def pass_noise(paths: Table, outputs: Table, inputs: Table) -> None:
 
 @stage
 def take_sample(
-    settings: Table,
-    at: Table,
+    settings: ModelSettings,
+    at: Regression,
     learning: Learning,
     work: Workspace,
     r: int,
     weight: Floats,
-    learns: bool,
+    learns: int,
 ) -> bool:
     """Take in a sample of a subsystem; whether it was learned from, and what is learned judged."""
     memory, outputs, errors = learning.regressions[r], learning.outputs, learning.errors
@@ -144,7 +160,7 @@ def take_sample(
 
 
 @stage
-def matters(at: Table, learning: Learning, gamma: Floats, r: int) -> bool:
+def matters(at: Regression, learning: Learning, gamma: Floats, r: int) -> bool:
     """Whether the Jacobian in use, shape (p + 1, ny, nu), should be replaced."""
     for i in range(at.first_output, at.first_output + at.outputs):
         if row_matters(at, learning, gamma, r, i):
@@ -153,7 +169,7 @@ def matters(at: Table, learning: Learning, gamma: Floats, r: int) -> bool:
 
 
 @compiled
-def row_matters(at: Table, learning: Learning, gamma: Floats, r: int, i: int) -> bool:
+def row_matters(at: Regression, learning: Learning, gamma: Floats, r: int, i: int) -> bool:
     """Whether output `i` is trusted otherwise than before, or its last corrections change."""
     out, mismatch, in_use = learning.outputs[i], learning.mismatch, False
     trusted = out.reason == USED
@@ -177,7 +193,7 @@ def row_matters(at: Table, learning: Learning, gamma: Floats, r: int, i: int) ->
 
 
 @compiled
-def adopt(at: Table, learning: Learning, gamma: Floats, r: int) -> None:
+def adopt(at: Regression, learning: Learning, gamma: Floats, r: int) -> None:
     """Use the identified Jacobian in the rows that are trusted; the others are zero."""
     outputs = learning.outputs
     for i in range(at.first_output, at.first_output + at.outputs):

@@ -8,10 +8,10 @@ from hilrt.compilation.compiled import compiled, stage
 from hilrt.coupling.extrapolate import value_at
 from hilrt.coupling.intervals import move_to_starts, open_intervals
 from hilrt.coupling.ramp import Bounds, approach
+from hilrt.solver import Floats
 from hilrt.tables.given import StepInput
-from hilrt.tables.plan import Plan
-from hilrt.tables.record import Table
-from hilrt.tables.state import CONNECTION, DEMAND_LIMITED, SOURCES_LIMITED, State
+from hilrt.tables.plan import InputPlan, Plan
+from hilrt.tables.state import CONNECTION, DEMAND_LIMITED, SOURCES_LIMITED, InputState, State
 
 _approach = compiled(approach)
 
@@ -45,7 +45,7 @@ def limit(plan: Plan, state: State, given: StepInput) -> None:
 
 
 @compiled
-def limited_part(u: Table, asked: float, driven: bool) -> int:
+def limited_part(u: InputState, asked: float, driven: int) -> int:
     """Kind of a limit that an input asked to exceed, by the part that was cut off.
 
     `DEMAND_LIMITED` where the input is driven, or most of its correction was cut off; else
@@ -59,7 +59,7 @@ def limited_part(u: Table, asked: float, driven: bool) -> int:
 
 @compiled
 def limit_rate(
-    u: Table, at: Table, coefficients: int, h: float, elapsed: float, end: float
+    u: InputState, at: InputPlan, coefficients: int, h: float, elapsed: float, end: float
 ) -> bool:
     """Limit the polynomial of an input in value and rate over an interval of `h` [s].
 
@@ -106,7 +106,7 @@ def limit_rate(
 
 
 @compiled
-def limit_jerk(u: Table, at: Table, coefficients: int, h: float, t: float) -> bool:
+def limit_jerk(u: InputState, at: InputPlan, coefficients: int, h: float, t: float) -> bool:
     """Limit the polynomial of an input in value, rate and jerk over an interval of `h` [s].
 
     Parameters
@@ -162,7 +162,7 @@ def limit_jerk(u: Table, at: Table, coefficients: int, h: float, t: float) -> bo
 
 @compiled
 def limit_bend(
-    c: Table, at: Table, coefficients: int, h: float, came: float, change: float
+    c: Floats, at: InputPlan, coefficients: int, h: float, came: float, change: float
 ) -> bool:
     """Keep the slope within `change` of the rate `came`, and the curvature within the jerk."""
     if coefficients == 1:
@@ -181,7 +181,7 @@ def limit_bend(
 
 
 @compiled
-def straighten(c: Table, coefficients: int, slope: float) -> None:
+def straighten(c: Floats, coefficients: int, slope: float) -> None:
     """A straight line of that slope from the same start."""
     c[1] = slope
     for m in range(2, coefficients):
@@ -196,7 +196,7 @@ def straighten(c: Table, coefficients: int, slope: float) -> None:
 
 
 @compiled
-def allowed(at: Table, value: float) -> float:
+def allowed(at: InputPlan, value: float) -> float:
     """A value of an input within its limits; `at` is the input's record in `Plan`.
 
     Not of one that something other than its connections can act on, too.
@@ -215,6 +215,6 @@ def energy_of_limits(plan: Plan, state: State, i: int, e: float, f: float) -> fl
 
 
 @compiled
-def cut_off(at: Table, u: Table) -> float:
+def cut_off(at: InputPlan, u: InputState) -> float:
     """Change that the limits make to an input whose sources give `u.extrapolated`."""
-    return allowed(at, u.extrapolated[0]) - u.extrapolated[0]
+    return float(allowed(at, u.extrapolated[0]) - u.extrapolated[0])

@@ -18,10 +18,9 @@ from hilrt.compilation.compiled import compiled, stage
 from hilrt.coupling.extrapolate import copy, shift, value_at
 from hilrt.coupling.limit import allowed
 from hilrt.solver import Floats
-from hilrt.tables.given import StepInput
+from hilrt.tables.given import GivenOutput, StepInput
 from hilrt.tables.plan import Plan
-from hilrt.tables.record import Table
-from hilrt.tables.state import State
+from hilrt.tables.state import InputState, OutputState, State
 
 
 @stage
@@ -195,7 +194,7 @@ def measure_output_defects(plan: Plan, state: State, given: StepInput) -> None:
 
 
 @compiled
-def value_before(out: Table, degree: int, before: float) -> float:
+def value_before(out: OutputState, degree: int, before: float) -> float:
     """Value of an output's polynomial of that degree, `before` [s] ahead of the present point.
 
     Divided differences do not depend on where the polynomial is evaluated; the nodes do.
@@ -207,7 +206,7 @@ def value_before(out: Table, degree: int, before: float) -> float:
 
 
 @compiled
-def known_derivatives(sample: Table, order: int) -> int:
+def known_derivatives(sample: GivenOutput, order: int) -> int:
     """Number of successive derivatives of an output that are known, at most `order`."""
     known = 0
     while known < order and math.isfinite(sample.dy[known]):
@@ -216,7 +215,7 @@ def known_derivatives(sample: Table, order: int) -> int:
 
 
 @compiled
-def taylor_before(sample: Table, y: float, degree: int, before: float) -> float:
+def taylor_before(sample: GivenOutput, y: float, degree: int, before: float) -> float:
     """Value of the Taylor polynomial of `y` and its derivatives, `before` [s] ahead of now."""
     above = 0.0
     for m in range(degree, 0, -1):
@@ -262,7 +261,7 @@ def mean_defect(told: float, expected: float, order: int) -> float:
 
 
 @compiled
-def add_to_totals(port: Table, defect: float, h: float) -> None:
+def add_to_totals(port: OutputState | InputState, defect: float, h: float) -> None:
     """Add a step of length `h` [s] with that RMS defect to the totals of an input or output."""
     port.defect_seconds += h
     port.defect_square += defect * defect * h

@@ -29,8 +29,7 @@ from hilrt.coupling.extrapolate import value_at
 from hilrt.coupling.limit import allowed
 from hilrt.tables.given import StepInput
 from hilrt.tables.plan import Plan
-from hilrt.tables.record import Table
-from hilrt.tables.state import State
+from hilrt.tables.state import InputState, OutputState, State
 
 #: Intervals whose lengths differ by less than this share count as equal.
 EQUAL = 1e-6
@@ -194,7 +193,7 @@ def lagged(disturbance: float, change: float) -> float:
 
 
 @compiled
-def add_disturbance(u: Table, span: float) -> None:
+def add_disturbance(u: InputState, span: float) -> None:
     """Add what was measured over `span` [s] to the totals of an input."""
     u.disturbance_seconds += span
     u.disturbance_square += u.disturbance * u.disturbance * span
@@ -217,7 +216,7 @@ def stands_behind(plan: Plan, state: State, given: StepInput, s: int) -> bool:
 
 
 @compiled
-def curvature(u: Table, end: float, span: float, elapsed: float) -> float:
+def curvature(u: InputState, end: float, span: float, elapsed: float) -> float:
     """Second difference of the last three ends; 0 until there are three of equal distance."""
     regular = abs(span - elapsed) < EQUAL * elapsed
     u.true_ends = u.true_ends + 1 if regular else 1
@@ -227,7 +226,7 @@ def curvature(u: Table, end: float, span: float, elapsed: float) -> float:
 
 
 @compiled
-def take_course(u: Table, first: float, middle: float, last: float, fineness: float) -> None:
+def take_course(u: InputState, first: float, middle: float, last: float, fineness: float) -> None:
     """Mean, end and RMS of a disturbance that is a parabola through three values."""
     b = 2.0 * (first - 2.0 * middle + last)
     a = last - first - b
@@ -238,7 +237,7 @@ def take_course(u: Table, first: float, middle: float, last: float, fineness: fl
 
 
 @compiled
-def follow_moments(port: Table, value: float, elapsed: float) -> None:
+def follow_moments(port: OutputState | InputState, value: float, elapsed: float) -> None:
     """Moments over time of a port's value, about its first one."""
     if port.moment_seconds == 0.0:
         port.origin = value
@@ -278,7 +277,7 @@ def integrate_interface(plan: Plan, state: State, given: StepInput, b: int) -> N
 
 
 @compiled
-def between(out: Table, share: float) -> float:
+def between(out: OutputState, share: float) -> float:
     """Output at a share of the interval that ended, on a line between its ends."""
     return float((1.0 - share) * out.start + share * (out.y - out.corrected_by))
 

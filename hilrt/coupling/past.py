@@ -10,18 +10,21 @@ import math
 
 from hilrt.compilation.compiled import compiled
 from hilrt.solver import Floats
-from hilrt.tables.model import Learning
+from hilrt.tables.given import GivenInput
+from hilrt.tables.model import CorrectedInput, LearnedInput, LearnedOutput, Learning, Regression
+from hilrt.tables.plan import InputPlan
 from hilrt.tables.record import Table
+from hilrt.tables.state import OutputState
 
 
 @compiled
-def needed_past(at: Table) -> int:
+def needed_past(at: Regression) -> int:
     """Samples in a row that a regression rests on."""
     return max(at.output_lags, at.input_lags + 1)
 
 
 @compiled
-def fill_regressors(at: Table, learning: Learning, phi: Floats) -> float:
+def fill_regressors(at: Regression, learning: Learning, phi: Floats) -> float:
     """Scaled regressors of the step under the inputs `acted`, into `phi`; their largest size."""
     inputs, outputs, k = learning.inputs, learning.outputs, 0
     past_inputs, past_outputs = learning.past_inputs, learning.past_outputs
@@ -50,7 +53,7 @@ def fill_regressors(at: Table, learning: Learning, phi: Floats) -> float:
 
 
 @compiled
-def shift_past(at: Table, learning: Learning) -> None:
+def shift_past(at: Regression, learning: Learning) -> None:
     """Make the newest outputs and the inputs that acted part of the past."""
     inputs, outputs = learning.inputs, learning.outputs
     past_inputs, past_outputs = learning.past_inputs, learning.past_outputs
@@ -68,7 +71,9 @@ def shift_past(at: Table, learning: Learning) -> None:
 
 
 @compiled
-def follow_signals(at: Table, outputs: Table, inputs: Table, share: float) -> None:
+def follow_signals(
+    at: Regression, outputs: Table[LearnedOutput], inputs: Table[LearnedInput], share: float
+) -> None:
     """Running mean and mean square of each signal about its centre."""
     for i in range(at.first_output, at.first_output + at.outputs):
         follow(outputs[i], outputs[i].y, share)
@@ -77,7 +82,7 @@ def follow_signals(at: Table, outputs: Table, inputs: Table, share: float) -> No
 
 
 @compiled
-def follow(signal: Table, value: float, share: float) -> None:
+def follow(signal: LearnedOutput | LearnedInput, value: float, share: float) -> None:
     """Take a value into the statistics of a signal's record."""
     d = value - signal.centre
     signal.average += share * (d - signal.average)
@@ -85,7 +90,9 @@ def follow(signal: Table, value: float, share: float) -> None:
 
 
 @compiled
-def follow_extrapolation(at: Table, outputs: Table, past: Floats, window: int) -> None:
+def follow_extrapolation(
+    at: Regression, outputs: Table[LearnedOutput], past: Floats, window: int
+) -> None:
     """Error of plain extrapolation for the newest sample: what a prediction has to be better than.
 
     From the newest of the `past` outputs, shape (lags, ny), or along the line through the newest
@@ -101,7 +108,7 @@ def follow_extrapolation(at: Table, outputs: Table, past: Floats, window: int) -
 
 
 @compiled
-def take_inputs(u: Table, sent: Table, terms: int, realised: float) -> None:
+def take_inputs(u: LearnedInput, sent: CorrectedInput, terms: int, realised: float) -> None:
     """Input of the step that ended as it acted: as sent, or as a bench realised it.
 
     Where that is measured, on a line between the measurements at its two ends, since what has
@@ -124,7 +131,7 @@ def take_inputs(u: Table, sent: Table, terms: int, realised: float) -> None:
 
 
 @compiled
-def realised_input(at: Table, outputs: Table, given: Table) -> float:
+def realised_input(at: InputPlan, outputs: Table[OutputState], given: GivenInput) -> float:
     """Value that a bench realised of the input `at`, in the input's unit; NaN where unknown.
 
     So it is while the sample that measures it is withheld.

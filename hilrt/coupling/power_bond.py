@@ -12,10 +12,10 @@ from hilrt.compilation.compiled import compiled, stage
 from hilrt.coupling.extrapolate import value_at
 from hilrt.coupling.limit import allowed, energy_of_limits
 from hilrt.coupling.past import realised_input
-from hilrt.tables.given import StepInput
-from hilrt.tables.plan import Plan
-from hilrt.tables.record import Table
-from hilrt.tables.state import State
+from hilrt.solver import Floats
+from hilrt.tables.given import GivenSession, StepInput
+from hilrt.tables.plan import BondPlan, Plan, SessionPlan
+from hilrt.tables.state import BondState, InputState, SessionStateRow, State
 
 
 @stage
@@ -51,7 +51,7 @@ def flow_as_used(plan: Plan, state: State, t: float, element: int) -> float:
 
 
 @stage
-def own_part(plan: Plan, u: Table, others: Table, t: float) -> float:
+def own_part(plan: Plan, u: InputState, others: Floats, t: float) -> float:
     """Part of the previous input polynomial at `t` [s] that comes from the bond itself."""
     coefficients, age = plan.session[0].coefficients, t - u.previous_t0
     own = value_at(u.previous, coefficients, age) - u.previous_correction
@@ -275,7 +275,7 @@ def forget_withdrawn(plan: Plan, state: State, given: StepInput) -> None:
 
 
 @compiled
-def remember_energies(settings: Table, bond: Table, elapsed: float) -> None:
+def remember_energies(settings: SessionPlan, bond: BondState, elapsed: float) -> None:
     """Add the interval's energies to those of late; `settings` is the plan's session."""
     keep = math.exp(-elapsed / settings.scale_time)
     bond.lately_made = bond.lately_made * keep + bond.error_energy
@@ -284,7 +284,7 @@ def remember_energies(settings: Table, bond: Table, elapsed: float) -> None:
 
 
 @compiled
-def adapt_mu(settings: Table, bond: Table) -> None:
+def adapt_mu(settings: BondPlan, bond: BondState) -> None:
     """Set mu to the share of the residual energy that the interface has lately made.
 
     For an undamped linear system that is its required share, ``<v2^2> / (2 (<v2^2> - <v1 v2>))``
@@ -299,7 +299,9 @@ def adapt_mu(settings: Table, bond: Table) -> None:
 
 
 @compiled
-def judge_harm(settings: Table, session: Table, bond: Table, now: Table) -> None:
+def judge_harm(
+    settings: SessionPlan, session: SessionStateRow, bond: BondState, now: GivenSession
+) -> None:
     """Find a correction harmful that has lately made more energy than none would have made.
 
     More by `energy_drift` of what the bond has carried. `settings` and `session` are the records of
@@ -313,7 +315,7 @@ def judge_harm(settings: Table, session: Table, bond: Table, now: Table) -> None
 
 
 @compiled
-def fade(bond: Table, elapsed: float) -> None:
+def fade(bond: BondState, elapsed: float) -> None:
     """Let the share of a correction that acts follow the one that is to act."""
     most = elapsed / FADE_S
     bond.acting_share += max(-most, min(bond.share - bond.acting_share, most))

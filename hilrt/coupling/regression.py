@@ -25,7 +25,7 @@ import numpy as np
 from hilrt.compilation.compiled import compiled, stage
 from hilrt.coupling.past import fill_regressors, follow_signals, needed_past, shift_past
 from hilrt.solver import Floats
-from hilrt.tables.model import Learning, Workspace
+from hilrt.tables.model import LearnedInput, LearnedOutput, Learning, Regression, Workspace
 from hilrt.tables.record import Table
 
 #: Scaled regressors as large as this are not learned from.
@@ -39,7 +39,7 @@ _WIDER = 100.0
 
 @stage
 def observe(
-    at: Table, learning: Learning, work: Workspace, r: int, weight: Floats, learns: bool
+    at: Regression, learning: Learning, work: Workspace, r: int, weight: Floats, learns: int
 ) -> bool:
     """Take in the step that ended: outputs as measured, under the inputs that acted.
 
@@ -56,7 +56,7 @@ def observe(
         memory.known = 0
         return False
     ready = memory.seen >= at.warm_up and memory.known >= needed_past(at)
-    learned = learns and ready and learn(at, learning, work, r, weight)
+    learned = learns != 0 and ready and learn(at, learning, work, r, weight)
     shift_past(at, learning)
     share = max(1.0 / (memory.seen + 1), 0.25 * (1.0 - at.forgetting))
     follow_signals(at, learning.outputs, learning.inputs, share)
@@ -69,7 +69,7 @@ def observe(
 
 
 @compiled
-def is_finite(at: Table, outputs: Table, inputs: Table) -> bool:
+def is_finite(at: Regression, outputs: Table[LearnedOutput], inputs: Table[LearnedInput]) -> bool:
     """Whether the outputs and the inputs that acted are finite numbers."""
     for i in range(at.first_output, at.first_output + at.outputs):
         if not math.isfinite(outputs[i].y):
@@ -82,7 +82,7 @@ def is_finite(at: Table, outputs: Table, inputs: Table) -> bool:
 
 
 @stage
-def learn(at: Table, learning: Learning, work: Workspace, r: int, weight: Floats) -> bool:
+def learn(at: Regression, learning: Learning, work: Workspace, r: int, weight: Floats) -> bool:
     """Learn from a sample; False if its regressors are out of all proportion.
 
     With it one parameter is shown its prior, as an observation of such weight that the prior weighs
@@ -106,7 +106,7 @@ def learn(at: Table, learning: Learning, work: Workspace, r: int, weight: Floats
 
 @compiled
 def show_prior(
-    at: Table, learning: Learning, work: Workspace, r: int, i: int, weight: float
+    at: Regression, learning: Learning, work: Workspace, r: int, i: int, weight: float
 ) -> None:
     """Take in the observation, of that weight, that parameter `i` is its prior."""
     S, theta, prior = learning.factor[r], learning.parameters[r], learning.prior[r]
@@ -119,7 +119,7 @@ def show_prior(
 
 
 @compiled
-def predict(at: Table, learning: Learning, phi: Floats, r: int) -> None:
+def predict(at: Regression, learning: Learning, phi: Floats, r: int) -> None:
     """`outputs.predicted`: the outputs after one more step under the inputs `acted`."""
     outputs, theta = learning.outputs, learning.parameters[r]
     fill_regressors(at, learning, phi)
@@ -131,7 +131,7 @@ def predict(at: Table, learning: Learning, phi: Floats, r: int) -> None:
 
 
 @stage
-def assume(at: Table, learning: Learning, r: int) -> None:
+def assume(at: Regression, learning: Learning, r: int) -> None:
     """Go on over a missing sample with what was predicted; nothing is learned from it."""
     outputs = learning.outputs
     for i in range(at.first_output, at.first_output + at.outputs):
@@ -142,7 +142,7 @@ def assume(at: Table, learning: Learning, r: int) -> None:
 
 
 @stage
-def forget(at: Table, learning: Learning, work: Workspace, r: int, weight: Floats) -> None:
+def forget(at: Regression, learning: Learning, work: Workspace, r: int, weight: Floats) -> None:
     """Widen the covariance: the parameters have jumped, the past counts 10 000 times less.
 
     Samples whose past reaches back beyond the jump are not learned from: they follow neither the
@@ -158,14 +158,14 @@ def forget(at: Table, learning: Learning, work: Workspace, r: int, weight: Float
 
 
 @compiled
-def jacobian_entry(at: Table, learning: Learning, r: int, m: int, i: int, u: int) -> float:
+def jacobian_entry(at: Regression, learning: Learning, r: int, m: int, i: int, u: int) -> float:
     """G_m of output `i` and input `u` as identified, in the ports' units."""
     k = at.regressors - at.coefficients + m * at.inputs + u - at.first_input
     units = learning.outputs[i].scale / learning.inputs[u].scale
     return float(learning.parameters[r, k, i - at.first_output] * units)
 
 
-def identified_jacobian(at: Table, learning: Learning, r: int) -> Floats:
+def identified_jacobian(at: Regression, learning: Learning, r: int) -> Floats:
     """G_0 ... G_p as identified, shape (p + 1, outputs, inputs), in the ports' units."""
     gamma = np.empty((int(at.terms), int(at.outputs), int(at.inputs)))
     for m, y, u in np.ndindex(gamma.shape):
@@ -293,7 +293,7 @@ _ROOT_2 = math.sqrt(2.0)
 
 
 @stage
-def fit_scales(at: Table, learning: Learning, r: int, weight: Floats) -> None:
+def fit_scales(at: Regression, learning: Learning, r: int, weight: Floats) -> None:
     """Change scales that are off by more than four from their signals' spread."""
     inputs, outputs = learning.inputs, learning.outputs
     seen = learning.regressions[r].seen
@@ -312,7 +312,7 @@ def fit_scales(at: Table, learning: Learning, r: int, weight: Floats) -> None:
 
 
 @compiled
-def move_centre(signal: Table) -> None:
+def move_centre(signal: LearnedOutput | LearnedInput) -> None:
     """The mean so far becomes the centre of a signal's record."""
     signal.centre += signal.average
     signal.mean_square -= signal.average * signal.average
@@ -320,7 +320,7 @@ def move_centre(signal: Table) -> None:
 
 
 @compiled
-def change_of_scale(signal: Table) -> float:
+def change_of_scale(signal: LearnedOutput | LearnedInput) -> float:
     """Power of two by which the scale of a signal's record should change; 1 where it fits."""
     least = 1e-9 * signal.centre
     spread = math.sqrt(max(signal.mean_square, least * least))
@@ -337,7 +337,7 @@ def change_of_scale(signal: Table) -> float:
 
 
 @stage
-def rescale_output(at: Table, learning: Learning, r: int, i: int, change: float) -> None:
+def rescale_output(at: Regression, learning: Learning, r: int, i: int, change: float) -> None:
     """Change the scale of output `i`; what is known of the parameters stays as it is."""
     if change == 1.0:
         return
@@ -351,7 +351,7 @@ def rescale_output(at: Table, learning: Learning, r: int, i: int, change: float)
 
 
 @stage
-def rescale_input(at: Table, learning: Learning, r: int, i: int, change: float) -> None:
+def rescale_input(at: Regression, learning: Learning, r: int, i: int, change: float) -> None:
     """Change the scale of input `i`; what is known of the parameters stays as it is."""
     if change == 1.0:
         return

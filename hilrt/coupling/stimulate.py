@@ -11,9 +11,20 @@ import math
 import numpy as np
 
 from hilrt.compilation.compiled import compiled
-from hilrt.tables.plan import CHIRP, HOLD, NOISE, POINTS_SHAPE, PRBS, RAMP, SINE
+from hilrt.tables.plan import (
+    CHIRP,
+    HOLD,
+    NOISE,
+    POINTS_SHAPE,
+    PRBS,
+    RAMP,
+    SINE,
+    SegmentPlan,
+    StimulusPlan,
+    StimulusPoint,
+)
 from hilrt.tables.record import Table
-from hilrt.tables.state import DONE, HOLDING, RUNNING, WAITING
+from hilrt.tables.state import DONE, HOLDING, RUNNING, WAITING, StimulusState
 
 #: Segments that may end within one step, or in the time of ticks that were missed: ramps by a rate
 #: may take no time at all.
@@ -21,7 +32,9 @@ MOST_SEGMENTS = 1000
 
 
 @compiled
-def begin_or_end(at: Table, stimulus: Table, now: float, begins: bool, ends: bool) -> None:
+def begin_or_end(
+    at: StimulusPlan, stimulus: StimulusState, now: float, begins: bool, ends: bool
+) -> None:
     """Let a stimulus begin that waits, and end at its time or by its condition.
 
     Parameters
@@ -45,7 +58,7 @@ def begin_or_end(at: Table, stimulus: Table, now: float, begins: bool, ends: boo
 
 
 @compiled
-def start(at: Table, stimulus: Table, t: float) -> None:
+def start(at: StimulusPlan, stimulus: StimulusState, t: float) -> None:
     """Begin the first segment at `t` [s]."""
     stimulus.phase, stimulus.turned = RUNNING, 1
     stimulus.handed_over = stimulus.handed_over or at.replaces
@@ -54,7 +67,7 @@ def start(at: Table, stimulus: Table, t: float) -> None:
 
 
 @compiled
-def finish(stimulus: Table) -> None:
+def finish(stimulus: StimulusState) -> None:
     """Give the input back."""
     stimulus.phase, stimulus.turned, stimulus.handed_over = DONE, 1, 1
     for m in range(len(stimulus.polynomial)):
@@ -62,7 +75,13 @@ def finish(stimulus: Table) -> None:
 
 
 @compiled
-def enter(segment: Table, points: Table, stimulus: Table, before: float, tick: int) -> None:
+def enter(
+    segment: SegmentPlan,
+    points: Table[StimulusPoint],
+    stimulus: StimulusState,
+    before: float,
+    tick: int,
+) -> None:
     """Begin a segment after one that ended at the value `before`."""
     stimulus.begin = first_value(segment, before)
     tau = 0.0
@@ -73,7 +92,13 @@ def enter(segment: Table, points: Table, stimulus: Table, before: float, tick: i
 
 @compiled
 def advance(
-    at: Table, segments: Table, points: Table, stimulus: Table, now: float, value: float, tick: int
+    at: StimulusPlan,
+    segments: Table[SegmentPlan],
+    points: Table[StimulusPoint],
+    stimulus: StimulusState,
+    now: float,
+    value: float,
+    tick: int,
 ) -> None:
     """Leave the segments that have ended by `now` [s] behind.
 
@@ -104,7 +129,7 @@ def advance(
 
 
 @compiled
-def stop(at: Table, stimulus: Table, ended: float) -> None:
+def stop(at: StimulusPlan, stimulus: StimulusState, ended: float) -> None:
     """After the last segment: hold the value that it ended at, or give the input back."""
     if at.holds:
         stimulus.phase, stimulus.turned, stimulus.begin = HOLDING, 1, ended
@@ -114,9 +139,9 @@ def stop(at: Table, stimulus: Table, ended: float) -> None:
 
 @compiled
 def expand(
-    segments: Table,
-    points: Table,
-    stimulus: Table,
+    segments: Table[SegmentPlan],
+    points: Table[StimulusPoint],
+    stimulus: StimulusState,
     now: float,
     ahead: float,
     tick: int,
@@ -134,7 +159,7 @@ def expand(
 
 
 @compiled
-def is_active(stimulus: Table) -> bool:
+def is_active(stimulus: StimulusState) -> bool:
     """Whether it adds to its input, or drives it."""
     return bool(stimulus.phase == RUNNING or stimulus.phase == HOLDING)
 
@@ -154,13 +179,13 @@ def whole(number: float) -> int:
 
 
 @compiled
-def first_value(segment: Table, before: float) -> float:
+def first_value(segment: SegmentPlan, before: float) -> float:
     """Value that a segment begins at or swings about; `before`: where the one before it ended."""
     return before if math.isnan(segment.begin) else segment.begin
 
 
 @compiled
-def length(segment: Table, begin: float) -> float:
+def length(segment: SegmentPlan, begin: float) -> float:
     """Duration of a segment that begins at the value `begin`, s."""
     if segment.rate > 0.0:
         return abs(segment.target - begin) / segment.rate
@@ -168,7 +193,7 @@ def length(segment: Table, begin: float) -> float:
 
 
 @compiled
-def held_index(segment: Table, points: Table, tau: float, tick: int) -> int:
+def held_index(segment: SegmentPlan, points: Table[StimulusPoint], tau: float, tick: int) -> int:
     """Number of the value that is held at `tau`; 0 for shapes that have no such values."""
     if segment.kind == NOISE and segment.interval == 0.0:
         return tick
@@ -180,7 +205,7 @@ def held_index(segment: Table, points: Table, tau: float, tick: int) -> int:
 
 
 @compiled
-def last_point(segment: Table, points: Table, tau: float) -> int:
+def last_point(segment: SegmentPlan, points: Table[StimulusPoint], tau: float) -> int:
     """Row of the last point at or before `tau`; the first one before that."""
     low, high = segment.first_point, segment.first_point + segment.points
     while high - low > 1:
@@ -193,7 +218,9 @@ def last_point(segment: Table, points: Table, tau: float) -> int:
 
 
 @compiled
-def value_in(segment: Table, points: Table, begin: float, tau: float, tick: int) -> float:
+def value_in(
+    segment: SegmentPlan, points: Table[StimulusPoint], begin: float, tau: float, tick: int
+) -> float:
     """Value of a segment that began at `begin`."""
     shape = segment.kind
     if shape == RAMP:
@@ -216,7 +243,7 @@ def value_in(segment: Table, points: Table, begin: float, tau: float, tick: int)
 
 
 @compiled
-def point_value(segment: Table, points: Table, tau: float) -> float:
+def point_value(segment: SegmentPlan, points: Table[StimulusPoint], tau: float) -> float:
     """Value between points; before the first and after the last one it is that point's."""
     k = last_point(segment, points, tau + SAME_TIME if segment.held else tau)
     at = points[k]
@@ -227,7 +254,7 @@ def point_value(segment: Table, points: Table, tau: float) -> float:
 
 
 @compiled
-def cycles(segment: Table, tau: float) -> float:
+def cycles(segment: SegmentPlan, tau: float) -> float:
     """Phase of a swinging shape, in cycles, of which the whole ones are left out."""
     turned = segment.frequency * tau
     if segment.kind == CHIRP and segment.logarithmic:
@@ -239,7 +266,7 @@ def cycles(segment: Table, tau: float) -> float:
 
 
 @compiled
-def end_value(segment: Table, points: Table, begin: float) -> float:
+def end_value(segment: SegmentPlan, points: Table[StimulusPoint], begin: float) -> float:
     """Value that the next segment goes on from."""
     if segment.kind in (NOISE, PRBS, HOLD):
         return begin
@@ -248,9 +275,9 @@ def end_value(segment: Table, points: Table, begin: float) -> float:
 
 @compiled
 def fill_polynomial(
-    segment: Table,
-    points: Table,
-    stimulus: Table,
+    segment: SegmentPlan,
+    points: Table[StimulusPoint],
+    stimulus: StimulusState,
     tau: float,
     ahead: float,
     tick: int,
@@ -283,7 +310,7 @@ def fill_polynomial(
 
 
 @compiled
-def fill_swing(segment: Table, stimulus: Table, tau: float, degree: int) -> None:
+def fill_swing(segment: SegmentPlan, stimulus: StimulusState, tau: float, degree: int) -> None:
     """Derivatives of a sine or a chirp, by the recurrence of the series of sine and cosine.
 
     ``n s_n = sum_j j a_j c_{n-j}`` and ``n c_n = -sum_j j a_j s_{n-j}`` with the series a of the

@@ -11,7 +11,7 @@ import numpy as np
 
 from hilrt.compilation.compiled import stage
 from hilrt.solver import Floats
-from hilrt.tables.model import CorrectionTables
+from hilrt.tables.state import CorrectionTables
 
 #: Highest order with Jacobians.
 MAX_ORDER = 4

@@ -24,7 +24,15 @@ import numpy as np
 
 from hilrt.compilation.compiled import compiled, stage
 from hilrt.solver import Floats
-from hilrt.tables.model import Learning, Workspace
+from hilrt.tables.model import (
+    LearnedInput,
+    LearnedOutput,
+    LearnedRegression,
+    Learning,
+    ModelSettings,
+    Regression,
+    Workspace,
+)
 from hilrt.tables.ports import Bools
 from hilrt.tables.record import Table
 
@@ -89,7 +97,9 @@ class Limits:
 
 
 @stage
-def judge(settings: Table, at: Table, learning: Learning, work: Workspace, r: int) -> bool:
+def judge(
+    settings: ModelSettings, at: Regression, learning: Learning, work: Workspace, r: int
+) -> bool:
     """Take in one learned sample, and decide anew which outputs' Jacobians are used.
 
     The input errors are the inputs' `error`, the noise behind them is their `noise`.
@@ -123,7 +133,13 @@ def judge(settings: Table, at: Table, learning: Learning, work: Workspace, r: in
 
 
 @compiled
-def sum_motion(at: Table, memory: Table, inputs: Table, mismatch: Floats, work: Workspace) -> None:
+def sum_motion(
+    at: Regression,
+    memory: LearnedRegression,
+    inputs: Table[LearnedInput],
+    mismatch: Floats,
+    work: Workspace,
+) -> None:
     """Products of the scaled input errors, and what the covariance makes of them."""
     products, covariance, scaled, g = work.products, work.covariance, work.scaled, at.coefficients
     for i in range(g):
@@ -147,7 +163,7 @@ def sum_motion(at: Table, memory: Table, inputs: Table, mismatch: Floats, work: 
 
 @compiled
 def note_errors(
-    at: Table, learning: Learning, innovation: Floats, r: int, i: int, row: int
+    at: Regression, learning: Learning, innovation: Floats, r: int, i: int, row: int
 ) -> None:
     """Prediction error of output `i`, and what it is without the answer to the innovation."""
     out, theta, y = learning.outputs[i], learning.parameters[r], i - at.first_output
@@ -160,7 +176,7 @@ def note_errors(
 
 @compiled
 def first_objection(
-    settings: Table, at: Table, learning: Learning, products: Floats, r: int, i: int
+    settings: ModelSettings, at: Regression, learning: Learning, products: Floats, r: int, i: int
 ) -> int:
     """First reason not to use the Jacobian of output `i`."""
     out, memory = learning.outputs[i], learning.regressions[r]
@@ -191,7 +207,7 @@ def first_objection(
 
 
 @compiled
-def square_of_correction(at: Table, theta: Floats, products: Floats, y: int) -> float:
+def square_of_correction(at: Regression, theta: Floats, products: Floats, y: int) -> float:
     """Square of the scaled correction of the subsystem's output `y`, summed over the window."""
     first, correction = at.regressors - at.coefficients, 0.0
     for j in range(at.coefficients):
@@ -201,7 +217,7 @@ def square_of_correction(at: Table, theta: Floats, products: Floats, y: int) -> 
 
 
 @compiled
-def square_of_noise(at: Table, theta: Floats, inputs: Table, y: int) -> float:
+def square_of_noise(at: Regression, theta: Floats, inputs: Table[LearnedInput], y: int) -> float:
     """Square of the scaled noise that the correction of a step puts into the output `y`."""
     first, put_in = at.regressors - at.inputs, 0.0
     for j in range(at.inputs):
@@ -212,7 +228,7 @@ def square_of_noise(at: Table, theta: Floats, inputs: Table, y: int) -> float:
 
 
 @compiled
-def settle(out: Table, objection: int, hold: int) -> None:
+def settle(out: LearnedOutput, objection: int, hold: int) -> None:
     """Apply an objection at once, and its end after `hold` samples."""
     out.passed = out.passed + 1 if objection == USED else 0
     if objection != USED or out.reason == USED or out.passed >= hold:
@@ -229,7 +245,7 @@ def root_mean_square(errors: Floats, i: int) -> float:
 
 
 @compiled
-def has_jumped(at: Table, outputs: Table, errors: Floats, row: int) -> bool:
+def has_jumped(at: Regression, outputs: Table[LearnedOutput], errors: Floats, row: int) -> bool:
     """Whether newest prediction errors of a subsystem are ten times the others of a full window.
 
     `row` is that of the newest ones in the ring.

@@ -12,8 +12,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from hilrt.compilation.compiled import compiled, entry_point
-from hilrt.tables.channels import CHANNELS
+from hilrt.tables.channels import ChannelRow
+from hilrt.tables.given import GivenSubsystem
 from hilrt.tables.record import Table, table
+from hilrt.tables.state import SubsystemState
 
 #: A bench that has not been heard for this many of its intervals is late.
 BENCH_PATIENCE = 2.5
@@ -21,14 +23,14 @@ BENCH_PATIENCE = 2.5
 
 @compiled
 def look_at_channels(
-    channels: Table, cut: Table, tick: int, t_ns: int, elapsed: float
+    channels: Table[ChannelRow], cut: Table[GivenSubsystem], tick: int, t_ns: int, elapsed: float
 ) -> tuple[int, int]:
     """Which subsystems are due, late or lost at the communication point `tick`, and all ages.
 
     Parameters
     ----------
     channels, cut : table, n records
-        Of `CHANNELS`, and of the subsystems in `StepInput`.
+        Of `ChannelRow`, and of the subsystems in `StepInput`.
     tick, t_ns, elapsed : int, int, float
         Number and session time [ns] of the point, and the time since the previous one [s].
 
@@ -80,7 +82,9 @@ def look_at_channels(
 
 
 @compiled
-def note_dispatch(channels: Table, leaving: Table, t_ns: int, h_ns: int) -> None:
+def note_dispatch(
+    channels: Table[ChannelRow], leaving: Table[SubsystemState], t_ns: int, h_ns: int
+) -> None:
     """Solvers that get their inputs for the macro step ``[t_ns, t_ns + h_ns]`` owe an answer."""
     for s in range(len(channels)):
         channel = channels[s]
@@ -89,7 +93,7 @@ def note_dispatch(channels: Table, leaving: Table, t_ns: int, h_ns: int) -> None
 
 
 @compiled
-def first_owing(channels: Table, t_ns: int) -> int:
+def first_owing(channels: Table[ChannelRow], t_ns: int) -> int:
     """First solver that has yet to answer for an interval that ends by `t_ns`; -1 if none has."""
     for s in range(len(channels)):
         channel = channels[s]
@@ -104,7 +108,7 @@ class ChannelTable:
     Parameters
     ----------
     every, physical, catches_up, max_misses : sequence, length n
-        As in `CHANNELS`.
+        As in `ChannelRow`.
     step : float
         Base macro step, s.
     leaving : table, n records
@@ -112,7 +116,7 @@ class ChannelTable:
 
     Attributes
     ----------
-    rows : table, n records of `CHANNELS`
+    rows : table, n records of `ChannelRow`
     note_dispatch, first_owing : callable
         The functions of these names, of this table.
     """
@@ -124,9 +128,9 @@ class ChannelTable:
         catches_up: Sequence[bool],
         max_misses: Sequence[int],
         step: float,
-        leaving: Table,
+        leaving: Table[SubsystemState],
     ) -> None:
-        self.rows = table(CHANNELS, len(every))
+        self.rows = table(ChannelRow, len(every))
         self.rows["every"], self.rows["physical"] = every, physical
         self.rows["catches_up"], self.rows["max_misses"] = catches_up, max_misses
         self.rows["patience"] = BENCH_PATIENCE * step * np.asarray(every, dtype=float)

@@ -24,7 +24,7 @@ from hilrt.solver import Floats, InputPolynomial, Sample
 from hilrt.step.numerics import Numerics
 from hilrt.tables import state
 from hilrt.tables.given import StepInput, empty_input
-from hilrt.tables.record import Table, table
+from hilrt.tables.record import table
 from hilrt.timing.early_reception import LOOK_NS
 from hilrt.timing.monotonic import monotonic_ns
 
@@ -90,7 +90,7 @@ class Exchange:
         every = [int(every) for every in network.every]
         leaving = numerics.state.subsystems
         self._table = ChannelTable(every, physical, catches_up, max_misses, step, leaving)
-        self.channels: Table = self._table.rows
+        self.channels = self._table.rows
         self.channels["calculated"] = numerics.plan.subsystems["calculated"]
         slices = self.slices = list(zip(network.outputs.slices, network.inputs.slices, strict=True))
         self._inboxes = Inboxes(network.subsystems, slices, self.channels, self.given)
@@ -419,5 +419,5 @@ class Exchange:
 
 def load_channels() -> None:
     """Load the compiled functions of all exchanges, or compile them."""
-    channels = ChannelTable([], [], [], [], 0.0, table(state.SUBSYSTEMS, 0))
+    channels = ChannelTable([], [], [], [], 0.0, table(state.SubsystemState, 0))
     Inboxes([], [], channels.rows, empty_input(0, 0, 0))

@@ -20,12 +20,12 @@ from hilrt.errors import SolverError
 from hilrt.exchange.channel_table import look_at_channels
 from hilrt.exchange.peer_times import PeerTimes, count_answer, peer_times
 from hilrt.solver import Floats, Sample
-from hilrt.tables.channels import EXCHANGE, INBOX, InboxTables
-from hilrt.tables.given import INPUTS, OUTPUTS, StepInput
+from hilrt.tables.channels import ChannelRow, ExchangeRow, InboxRow, InboxTables
+from hilrt.tables.given import GivenInput, GivenOutput, GivenSubsystem, StepInput
 from hilrt.tables.record import Table, table
 from hilrt.timing.histogram import BINS
 
-#: Fields of `INBOX` that are 0 where nothing waits.
+#: Fields of `InboxRow` that are 0 where nothing waits.
 WAITING: Final = (
     *("samples", "has_middle", "derivatives", "has_realised", "event", "clock_known", "timed"),
 )
@@ -116,7 +116,7 @@ def _begin(inboxes: InboxTables, given: StepInput) -> None:
 
 
 @compiled
-def _note_times(inboxes: InboxTables, row: Table, s: int) -> None:
+def _note_times(inboxes: InboxTables, row: GivenSubsystem, s: int) -> None:
     """Count an accepted answer, what it took, and whether subsystem `s` is back with it."""
     channel, inbox, exchange = inboxes.channels[s], inboxes.subsystems[s], inboxes.exchange[0]
     exchange.taken += inbox.samples
@@ -153,8 +153,9 @@ class Inbox:
         self._name, self._s, self._ending = name, s, ending
         # Views are filled in half the time that parts of an array are assigned to, and read or
         # written through a memoryview a number takes a third of it.
-        rows, channels = inboxes.subsystems.view(np.ndarray), inboxes.channels
-        fields = INBOX.names or ()
+        rows: Any = inboxes.subsystems.view(np.ndarray)
+        channels: Any = inboxes.channels
+        fields = rows.dtype.names or ()
         self._row: dict[str, Any] = {field: memoryview(rows[field][s : s + 1]) for field in fields}
         self._answered = memoryview(channels["answered"][s : s + 1])
         self._physical = bool(channels["physical"][s])
@@ -267,20 +268,20 @@ class Inboxes:
         self,
         names: Sequence[str],
         slices: Sequence[tuple[slice, slice]],
-        channels: Table,
+        channels: Table[ChannelRow],
         given: StepInput,
     ) -> None:
         n = len(names)
-        rows = table(INBOX, n)
+        rows = table(InboxRow, n)
         for row, (outputs, inputs) in zip(rows, slices, strict=True):
             row.outputs_begin, row.outputs_end = outputs.start, outputs.stop
             row.inputs_begin, row.inputs_end = inputs.start, inputs.stop
         self._tables = InboxTables(
-            table(EXCHANGE, 1),
+            table(ExchangeRow, 1),
             channels,
             rows,
-            table(OUTPUTS, len(given.outputs)),
-            table(INPUTS, len(given.inputs)),
+            table(GivenOutput, len(given.outputs)),
+            table(GivenInput, len(given.inputs)),
             np.zeros((n, 3, BINS), np.int64),
             np.zeros((n, 3), np.int64),
         )

@@ -19,7 +19,7 @@ from hilrt.solver import Floats
 from hilrt.step.numerics import Numerics
 from hilrt.tables.ports import Ints
 from hilrt.tables.record import Table
-from hilrt.tables.state import State
+from hilrt.tables.state import OutputState, State
 
 
 class StepError(NamedTuple):
@@ -34,14 +34,14 @@ class StepError(NamedTuple):
 NO_ESTIMATE = StepError(math.nan, math.nan, "")
 
 
-def newton_terms(outputs: Table, j: Ints) -> Floats:
+def newton_terms(outputs: Table[OutputState], j: Ints) -> Floats:
     """Taylor coefficients about now of ``y[t_0 ... t_j] (t - t_0) ... (t - t_{j-1})``.
 
     What the extrapolation polynomial of degree j has beside that of degree j - 1.
 
     Parameters
     ----------
-    outputs : table of `hilrt.tables.state.OUTPUTS`, n records
+    outputs : table, n rows
     j : ndarray of int, shape (n,)
 
     Returns

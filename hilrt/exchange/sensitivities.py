@@ -208,7 +208,7 @@ def passed_on(plan: Plan, factors: Floats, errors: Floats, steps: int) -> Floats
     ----------
     plan : Plan
     factors : ndarray, shape (len(answers),)
-        As `hilrt.tables.state.ANSWERS`.
+        As `hilrt.tables.state.AnswerState`.
     errors : ndarray, shape (nx + nu,)
         Of each state at the beginning, and the disturbance of each input, which stays.
     steps : int

@@ -12,6 +12,7 @@ from typing import Final
 from hilrt.compilation.compiled import compiled
 from hilrt.expressions import operations as do
 from hilrt.tables.condition import is_true
+from hilrt.tables.program_tables import LookupPoint
 from hilrt.tables.record import Table
 
 #: From here on every number is a whole one.
@@ -83,7 +84,7 @@ def function(code: int, a: float, b: float) -> float:
             return -math.inf if a == 0.0 else math.nan
         return math.log(a) if code == do.LOG else math.log10(a)
     if code == do.POWER:
-        return a**b
+        return float(a**b)
     if code == do.MODULO:
         return modulo(a, b)
     if code == do.FLOOR:
@@ -144,7 +145,7 @@ def modulo(a: float, b: float) -> float:
 
 
 @compiled
-def interpolate(points: Table, first: int, n: int, x: float) -> float:
+def interpolate(points: Table[LookupPoint], first: int, n: int, x: float) -> float:
     """Value at `x` of a table of one axis with `n` points; NaN at NaN."""
     if x != x:
         return math.nan
@@ -157,7 +158,9 @@ def interpolate(points: Table, first: int, n: int, x: float) -> float:
 
 
 @compiled
-def interpolate_2d(points: Table, first: int, n: int, m: int, x: float, y: float) -> float:
+def interpolate_2d(
+    points: Table[LookupPoint], first: int, n: int, m: int, x: float, y: float
+) -> float:
     """Value at `x`, `y` of a table of `n` rows and `m` columns; NaN at NaN."""
     if x != x or y != y:
         return math.nan
@@ -175,7 +178,7 @@ def interpolate_2d(points: Table, first: int, n: int, m: int, x: float, y: float
 
 
 @compiled
-def interval(points: Table, first: int, n: int, x: float) -> int:
+def interval(points: Table[LookupPoint], first: int, n: int, x: float) -> int:
     """Number of the interval of an axis that `x` is in; the outer ones reach beyond the ends."""
     low, high = 0, max(n - 2, 0)
     while low < high:
@@ -188,7 +191,7 @@ def interval(points: Table, first: int, n: int, x: float) -> int:
 
 
 @compiled
-def share(points: Table, at: int, x: float) -> float:
+def share(points: Table[LookupPoint], at: int, x: float) -> float:
     """Fraction of the way of `x` from one point of an axis to the next, from 0 to 1."""
     begin = points[at].value
     w = (x - begin) / (points[at + 1].value - begin)

@@ -191,7 +191,7 @@ class Emitter:
     registers : list of (float, float)
         Value and time of each register before the first step.
     operations : list of tuple
-        Fields of `hilrt.tables.program_tables.OPERATIONS`.
+        Fields of `hilrt.tables.program_tables.Operation`.
     points, memory : list of float
     """
 

@@ -16,12 +16,19 @@ from hilrt.expressions.filters import step_filter
 from hilrt.tables.condition import is_true
 from hilrt.tables.given import LARGEST, StepInput
 from hilrt.tables.plan import Plan
+from hilrt.tables.program_tables import LookupPoint, OperationRow, Register, Word
 from hilrt.tables.record import Table
-from hilrt.tables.state import State
+from hilrt.tables.state import OutputState, State
 
 
 @compiled
-def evaluate(operations: Table, points: Table, registers: Table, memory: Table, t: float) -> None:
+def evaluate(
+    operations: Table[OperationRow],
+    points: Table[LookupPoint],
+    registers: Table[Register],
+    memory: Table[Word],
+    t: float,
+) -> None:
     """Do all operations at session time `t` [s], from what the registers of the signals hold."""
     for k in range(len(operations)):
         op = operations[k]
@@ -91,7 +98,7 @@ def calculate(plan: Plan, state: State, given: StepInput) -> None:
 
 
 @compiled
-def read(out: Table, register: Table) -> None:
+def read(out: OutputState, register: Register) -> None:
     """A new sample into the register of its signal; what is no measurement is unknown."""
     if out.fresh and not out.t_newest < register.t:
         register.value = out.newest if abs(out.newest) <= LARGEST else math.nan
@@ -99,7 +106,7 @@ def read(out: Table, register: Table) -> None:
 
 
 @compiled
-def calculated_sample(register: Table, out: Table, told: int) -> None:
+def calculated_sample(register: Register, out: OutputState, told: int) -> None:
     """The value of a register as a sample of its channel, if there is something new in it.
 
     `told`: a subsystem has reported a discontinuity, which the channel may show.

@@ -13,6 +13,7 @@ from hilrt.expressions.evaluate import evaluate
 from hilrt.expressions.parse import Expression, KnownSignals
 from hilrt.expressions.program import Program
 from hilrt.solver import Floats
+from hilrt.tables.program_tables import LookupPoint, OperationRow, Register, Word
 from hilrt.tables.record import Table, as_bytes
 
 Ints = NDArray[np.int64]
@@ -106,10 +107,10 @@ class Evaluator:
 
 @compiled
 def run_program(
-    operations: Table,
-    points: Table,
-    registers: Table,
-    memory: Table,
+    operations: Table[OperationRow],
+    points: Table[LookupPoint],
+    registers: Table[Register],
+    memory: Table[Word],
     results: Ints,
     t: Floats,
     columns: Floats,

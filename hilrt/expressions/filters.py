@@ -13,6 +13,7 @@ from typing import Final
 from hilrt.compilation.compiled import compiled
 from hilrt.expressions import operations as do
 from hilrt.tables.condition import is_true
+from hilrt.tables.program_tables import OperationRow, Register, Word
 from hilrt.tables.record import Table
 
 #: Words of a window's memory behind the time of its newest sample.
@@ -24,7 +25,7 @@ FULL = 1.0 - 1e-6
 
 
 @compiled
-def window_mean(op: Table, memory: Table, x: float, dt: float) -> float:
+def window_mean(op: OperationRow, memory: Table[Word], x: float, dt: float) -> float:
     """Take in a sample that counts for `dt` [s]; the mean over the last `op.p` seconds."""
     m, slots = op.first, op.rows + do.SPARE_SLOTS
     memory[m + OPEN_TIME].value += dt
@@ -55,7 +56,7 @@ def window_mean(op: Table, memory: Table, x: float, dt: float) -> float:
 
 
 @compiled
-def total_time(m: int, memory: Table) -> float:
+def total_time(m: int, memory: Table[Word]) -> float:
     """Length of all slots, s."""
     total = memory[m + NEW_TIME].value + memory[m + OPEN_TIME].value
     if int(memory[m + SUMMED].value) > 0:
@@ -64,7 +65,7 @@ def total_time(m: int, memory: Table) -> float:
 
 
 @compiled
-def oldest(m: int, slots: int, memory: Table, word: int) -> float:
+def oldest(m: int, slots: int, memory: Table[Word], word: int) -> float:
     """Time (word 0) or area (1) of the oldest slot, which is among those that are summed."""
     first = int(memory[m + FIRST].value)
     value = memory[m + RING + 2 * first + word].value
@@ -74,7 +75,7 @@ def oldest(m: int, slots: int, memory: Table, word: int) -> float:
 
 
 @compiled
-def close_slot(m: int, slots: int, memory: Table) -> None:
+def close_slot(m: int, slots: int, memory: Table[Word]) -> None:
     """The open slot is full: it becomes the newest one in the ring."""
     count = int(memory[m + COUNT].value)
     at = m + RING + 2 * ((int(memory[m + FIRST].value) + count) % slots)
@@ -87,7 +88,7 @@ def close_slot(m: int, slots: int, memory: Table) -> None:
 
 
 @compiled
-def drop_oldest(m: int, slots: int, memory: Table) -> None:
+def drop_oldest(m: int, slots: int, memory: Table[Word]) -> None:
     """Leave the oldest slot, which is among those that are summed."""
     if int(memory[m + SUMMED].value) == 0:
         sum_slots(m, slots, memory)
@@ -97,7 +98,7 @@ def drop_oldest(m: int, slots: int, memory: Table) -> None:
 
 
 @compiled
-def sum_slots(m: int, slots: int, memory: Table) -> None:
+def sum_slots(m: int, slots: int, memory: Table[Word]) -> None:
     """Replace every slot in the ring by the sum over itself and the newer ones."""
     first, count = int(memory[m + FIRST].value), int(memory[m + COUNT].value)
     time = area = 0.0
@@ -111,7 +112,7 @@ def sum_slots(m: int, slots: int, memory: Table) -> None:
 
 
 @compiled
-def delayed(op: Table, memory: Table, x: float, t: float) -> float:
+def delayed(op: OperationRow, memory: Table[Word], x: float, t: float) -> float:
     """Take in a sample; the value `op.p` seconds before, on straight lines between samples.
 
     NaN before there is one of that age.
@@ -145,7 +146,9 @@ ROUNDING_S: Final = 1e-9
 
 
 @compiled
-def step_filter(op: Table, a: Table, b: Table, c: Table, out: Table, memory: Table) -> None:
+def step_filter(
+    op: OperationRow, a: Register, b: Register, c: Register, out: Register, memory: Table[Word]
+) -> None:
     """Step one filter: from its operands' registers to its own, and its memory."""
     code, m = op.code, op.first
     if code == do.HYSTERESIS:
@@ -174,7 +177,7 @@ def step_filter(op: Table, a: Table, b: Table, c: Table, out: Table, memory: Tab
 
 
 @compiled
-def step_signal(op: Table, a: Table, out: Table, memory: Table) -> None:
+def step_signal(op: OperationRow, a: Register, out: Register, memory: Table[Word]) -> None:
     """A new finite sample into a low pass, a derivative, an integral or a window."""
     code, m, x = op.code, op.first, a.value
     first = memory[m].value == -math.inf
@@ -213,7 +216,9 @@ def low_pass(y: float, x_before: float, x: float, q: float) -> float:
 
 
 @compiled
-def step_condition(op: Table, a: Table, b: Table, out: Table, memory: Table) -> None:
+def step_condition(
+    op: OperationRow, a: Register, b: Register, out: Register, memory: Table[Word]
+) -> None:
     """A new sample of a condition into an edge, a counter, a debouncer or a duration."""
     code, m = op.code, op.first
     if code == do.COUNT and is_true(b.value):

@@ -14,7 +14,7 @@ from hilrt.errors import ConfigError
 from hilrt.expressions.emit import Emitter, Value
 from hilrt.expressions.nodes import ExpressionRefused
 from hilrt.expressions.parse import Expression, KnownSignals, parse
-from hilrt.tables.program_tables import LOOKUP_POINTS, MEMORY, OPERATIONS, REGISTERS
+from hilrt.tables.program_tables import LookupPoint, OperationRow, Register, Word
 from hilrt.tables.record import Table, table
 
 #: Most numbers that the filters of a program may remember.
@@ -40,10 +40,10 @@ class Program:
         Register and unit of each calculated channel.
     """
 
-    operations: Table
-    points: Table
-    registers: Table
-    memory: Table
+    operations: Table[OperationRow]
+    points: Table[LookupPoint]
+    registers: Table[Register]
+    memory: Table[Word]
     signals: tuple[str, ...]
     results: tuple[int, ...]
     units: tuple[str, ...]
@@ -118,9 +118,9 @@ def _emitted(
 
 
 def _program(emitter: Emitter, values: Sequence[Value]) -> Program:
-    operations = table(OPERATIONS, len(emitter.operations))
-    registers = table(REGISTERS, len(emitter.registers))
-    points, memory = table(LOOKUP_POINTS, len(emitter.points)), table(MEMORY, len(emitter.memory))
+    operations = table(OperationRow, len(emitter.operations))
+    registers = table(Register, len(emitter.registers))
+    points, memory = table(LookupPoint, len(emitter.points)), table(Word, len(emitter.memory))
     operations[:] = emitter.operations
     registers[:] = emitter.registers
     points["value"], memory["value"] = emitter.points, emitter.memory

@@ -30,6 +30,7 @@ from hilrt.reliability.estimates import errors_of
 from hilrt.reliability.flags import active_flags, flag_totals
 from hilrt.reliability.verdict import SessionCourse, verdict
 from hilrt.sequences.prompts import Question
+from hilrt.tables.channels import ChannelRow
 from hilrt.timing.histogram import Recent
 from hilrt.timing.monotonic import monotonic_ns
 
@@ -67,7 +68,7 @@ class Exchanged(Protocol):
         ...
 
     @property
-    def channels(self) -> Table:
+    def channels(self) -> Table[ChannelRow]:
         """Their numbers, in the same order."""
         ...
 

@@ -13,7 +13,7 @@ from hilrt.config.structs import Alarm
 from hilrt.errors import SessionFault
 from hilrt.solver import Floats
 from hilrt.tables.network import Network
-from hilrt.tables.plan import ALARMS, Plan
+from hilrt.tables.plan import AlarmPlan, Plan
 from hilrt.tables.ports import Bools
 from hilrt.tables.record import Table, table
 from hilrt.tables.state import State
@@ -33,12 +33,12 @@ class AlarmNames:
     ----------
     names : list of str
         For people: the alarm's name, or its signal and limits.
-    limits : table of `hilrt.tables.plan.ALARMS`
+    limits : table of `hilrt.tables.plan.AlarmPlan`
         In the same order.
     """
 
     names: list[str]
-    limits: Table
+    limits: Table[AlarmPlan]
 
     def __len__(self) -> int:
         return len(self.names)
@@ -155,7 +155,7 @@ def alarm_rows(network: Network, alarms: list[Alarm]) -> AlarmNames:
         for alarm in alarms
         for output in _span(network.outputs.ports[alarm.signal][0])
     ]
-    limits = table(ALARMS, len(watched))
+    limits = table(AlarmPlan, len(watched))
     for row, (alarm, output) in zip(limits, watched, strict=True):
         row.output, row.delay = output, alarm.delay
         row.low = -math.inf if alarm.min is None else alarm.min

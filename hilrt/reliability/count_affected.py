@@ -11,8 +11,7 @@ from hilrt.compilation.compiled import compiled, stage
 from hilrt.solver import Floats
 from hilrt.tables.given import StepInput
 from hilrt.tables.plan import Plan
-from hilrt.tables.record import Table
-from hilrt.tables.state import PARTS, State
+from hilrt.tables.state import PARTS, SessionStateRow, State
 
 #: The window is this long, or `PARTS` steps where these take longer, s.
 WINDOW_S = 1.0
@@ -42,9 +41,9 @@ def count_affected(plan: Plan, state: State, given: StepInput) -> None:
 
 
 @compiled
-def turn_window(session: Table, elapsed: float) -> bool:
+def turn_window(session: SessionStateRow, elapsed: float) -> bool:
     """Add a step of `elapsed` [s] to the window; whether its oldest part was left for that."""
-    turned = session.part_seconds[session.part] >= WINDOW_S / PARTS * (1.0 - ROUNDING_SHARE)
+    turned = bool(session.part_seconds[session.part] >= WINDOW_S / PARTS * (1.0 - ROUNDING_SHARE))
     if turned:
         session.part = (session.part + 1) % PARTS
         session.part_seconds[session.part] = 0.0

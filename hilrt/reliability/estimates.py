@@ -15,7 +15,7 @@ from hilrt.tables.plan import Plan
 from hilrt.tables.ports import Ints
 from hilrt.tables.record import Table
 from hilrt.tables.relation import Relation
-from hilrt.tables.state import State
+from hilrt.tables.state import InputState, OutputState, State
 from hilrt.wording import OF_MODEL
 
 #: How an estimate was made.
@@ -226,7 +226,7 @@ def bond_errors(network: Network, plan: Plan, state: State) -> dict[str, BondErr
     }
 
 
-def spreads(ports: Table) -> tuple[Floats, Floats]:
+def spreads(ports: Table[OutputState] | Table[InputState]) -> tuple[Floats, Floats]:
     """Standard deviation of ports over time, and the least that counts as one, shape (n,)."""
     seconds = np.where(ports["moment_seconds"] > 0.0, ports["moment_seconds"], np.nan)
     mean = ports["moment"] / seconds
@@ -235,7 +235,7 @@ def spreads(ports: Table) -> tuple[Floats, Floats]:
     return np.sqrt(square), LEAST_SPREAD * rms
 
 
-def _unknown(network: Network, ports: Table, inputs: Ints) -> str:
+def _unknown(network: Network, ports: Table[InputState], inputs: Ints) -> str:
     """Why nothing can be said of the errors; empty if something can."""
     never = inputs[~(ports["disturbance_seconds"][inputs] > 0.0)]
     if not len(never):
@@ -297,7 +297,7 @@ def _accumulated(network: Network, plan: Plan, state: State) -> Floats:
     return found
 
 
-def _remembered(outputs: Table) -> Floats:
+def _remembered(outputs: Table[OutputState]) -> Floats:
     """RMS of the time since the start, weighed with the square of the outputs' deviations, s."""
     seconds = np.maximum(outputs["moment_seconds"], TINY)
     mean = outputs["moment"] / seconds
@@ -305,10 +305,11 @@ def _remembered(outputs: Table) -> Floats:
     late = outputs["late_square_moment"] - 2.0 * mean * outputs["late_moment"]
     late += mean * mean * seconds**3 / 3.0
     share = np.maximum(late, 0.0) / np.maximum(square, TINY)
-    return np.sqrt(np.minimum(share, seconds * seconds))
+    remembered: Floats = np.sqrt(np.minimum(share, seconds * seconds))
+    return remembered
 
 
-def disturbed_shares(inputs: Table) -> Floats:
+def disturbed_shares(inputs: Table[InputState]) -> Floats:
     """Disturbances of inputs relative to their spreads, both RMS over the session, shape (n,).
 
     NaN where a disturbance is unknown.

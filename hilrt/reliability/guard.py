@@ -12,9 +12,8 @@ import math
 
 from hilrt.compilation.compiled import compiled, stage
 from hilrt.tables.given import LARGEST, StepInput
-from hilrt.tables.plan import Plan
-from hilrt.tables.record import Table
-from hilrt.tables.state import State
+from hilrt.tables.plan import AlarmPlan, Plan
+from hilrt.tables.state import AlarmState, State
 
 #: Delays end this share of the shortest spacing of samples early: grid points are rounded.
 ROUNDING_SHARE = 0.01
@@ -47,7 +46,9 @@ def guard(plan: Plan, state: State, given: StepInput) -> None:
 
 
 @compiled
-def is_outside(limits: Table, alarm: Table, value: float, t_valid: float, spacing: float) -> bool:
+def is_outside(
+    limits: AlarmPlan, alarm: AlarmState, value: float, t_valid: float, spacing: float
+) -> bool:
     """Whether a fresh sample is outside the limits of its value or of its rate.
 
     Samples closer than `spacing` [s] give no rate; they do not end an alarm either.

@@ -12,9 +12,8 @@ import math
 from hilrt.compilation.compiled import compiled, stage
 from hilrt.reliability.alarms import SAFE
 from hilrt.tables.given import LARGEST, StepInput
-from hilrt.tables.plan import RANGE_SAFE, RANGE_USE, Plan
-from hilrt.tables.record import Table
-from hilrt.tables.state import State
+from hilrt.tables.plan import RANGE_SAFE, RANGE_USE, OutputPlan, Plan
+from hilrt.tables.state import OutputState, State
 
 
 @stage
@@ -42,7 +41,7 @@ def judge_ranges(plan: Plan, state: State, given: StepInput) -> None:
 
 
 @compiled
-def judge_sample(at: Table, out: Table, y: float) -> None:
+def judge_sample(at: OutputPlan, out: OutputState, y: float) -> None:
     """A fresh sample against the declared range; what is no number is outside every one."""
     declared = at.low > -math.inf or at.high < math.inf
     out.outside = declared and not (at.low <= y <= at.high)

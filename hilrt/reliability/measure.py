@@ -38,10 +38,10 @@ from hilrt.reliability.causes import (
     SUBSYSTEM_SILENT,
     TRACKING_ERROR,
 )
-from hilrt.tables.given import StepInput
+from hilrt.tables.given import Slack, StepInput
 from hilrt.tables.plan import UNVERIFIED, WRONG, Plan
 from hilrt.tables.record import Table
-from hilrt.tables.state import DEMAND_LIMITED, State
+from hilrt.tables.state import DEMAND_LIMITED, BondState, CheckState, InputState, OutputState, State
 
 #: Share of the running scale's peak below which the scale does not fall.
 SCALE_FLOOR = 0.02
@@ -57,7 +57,7 @@ TINY = 1e-200
 
 
 @stage
-def measure_reliability(plan: Plan, state: State, given: StepInput, slack: Table) -> None:
+def measure_reliability(plan: Plan, state: State, given: StepInput, slack: Table[Slack]) -> None:
     """Ratios of all checks, after the running scales have followed the values."""
     follow_scales(plan, state, given)
     measure_inputs(plan, state, given, slack)
@@ -83,7 +83,7 @@ def follow_scales(plan: Plan, state: State, given: StepInput) -> None:
 
 
 @compiled
-def follow_scale(record: Table, value: float, keep: float) -> None:
+def follow_scale(record: OutputState | InputState | BondState, value: float, keep: float) -> None:
     """Let a scale decay to the share `keep`, rise with the value, and stay above a floor."""
     record.magnitude = abs(value)
     if record.magnitude > record.peak:
@@ -95,7 +95,7 @@ def follow_scale(record: Table, value: float, keep: float) -> None:
 
 
 @stage
-def measure_inputs(plan: Plan, state: State, given: StepInput, slack: Table) -> None:
+def measure_inputs(plan: Plan, state: State, given: StepInput, slack: Table[Slack]) -> None:
     """Connection defects, limits, and estimated errors of steps that failed their test."""
     checks, causes = state.checks, plan.causes
     threshold, failed = state.session[0].connection_defect, state.session[0].failed
@@ -115,7 +115,7 @@ def measure_inputs(plan: Plan, state: State, given: StepInput, slack: Table) -> 
 
 
 @compiled
-def count_gap(check: Table, u: Table, elapsed: float) -> None:
+def count_gap(check: CheckState, u: InputState, elapsed: float) -> None:
     """A measured defect speaks for the time before it that no flag has counted yet.
 
     What has come since a sample that lies back is not measured yet.
@@ -183,7 +183,7 @@ def follow_silence(plan: Plan, state: State, given: StepInput, s: int) -> float:
 
 
 @stage
-def measure_session(plan: Plan, state: State, given: StepInput, slack: Table) -> None:
+def measure_session(plan: Plan, state: State, given: StepInput, slack: Table[Slack]) -> None:
     """Whether the step is the shortest, the tick missed its deadline, sensitivities changed."""
     checks, causes, settings = state.checks, plan.causes, plan.session[0]
     at_minimum = state.session[0].h_next <= settings.minimum_step
@@ -225,7 +225,7 @@ def measure_bond(plan: Plan, state: State, given: StepInput, b: int) -> None:
 
 
 @compiled
-def follow_energy(bond: Table, stays: float, elapsed: float) -> None:
+def follow_energy(bond: BondState, stays: float, elapsed: float) -> None:
     """Add the interval of `elapsed` [s] to a bond's energies, and what it has carried.
 
     `stays` [J] is what the interface made in it and no correction took out. What it has carried is

@@ -40,7 +40,8 @@ class Ranges:
 
     def withheld(self, y: Floats) -> Bools:
         """Which of them are not used."""
-        return self.outside(y) & (self.plan.outputs["range_policy"] != RANGE_USE)
+        found: Bools = self.outside(y) & (self.plan.outputs["range_policy"] != RANGE_USE)
+        return found
 
     def brings_down(self, y: Floats) -> list[str]:
         """Texts of values that bring the safe profile at once."""

@@ -17,8 +17,8 @@ from hilrt.replay.rebuild import Recorded, read_recorded
 from hilrt.solver import Floats
 from hilrt.step.numerics import Numerics
 from hilrt.step_log.gather import Scatter
-from hilrt.step_log.signals import TIMING, given_columns, tables_of
-from hilrt.tables.channels import CHANNELS
+from hilrt.step_log.signals import TickTiming, given_columns, tables_of
+from hilrt.tables.channels import ChannelRow
 from hilrt.tables.record import table
 
 
@@ -145,7 +145,7 @@ class StepInputs:
                 raise RecordError(
                     f"{where}: holds no signal {name!r}; without it no step can be replayed"
                 )
-        nothing = table(CHANNELS, len(numerics.network.subsystems)), table(TIMING, 1)
+        nothing = table(ChannelRow, len(numerics.network.subsystems)), table(TickTiming, 1)
         self._scatter = Scatter(wanted, places, tables_of(numerics, *nothing))
         self._t = numerics.given.session["t"]
 

@@ -17,7 +17,7 @@ from hilrt.solver import Floats
 from hilrt.step.numerics import Numerics
 from hilrt.step_log.signals import RowWriter, build_topics
 from hilrt.step_log.snapshot import StateBytes
-from hilrt.tables.channels import CHANNELS
+from hilrt.tables.channels import ChannelRow
 from hilrt.tables.record import table
 
 
@@ -46,7 +46,7 @@ class Engine:
         self.names = signal_names(numerics)
         self._row = np.full(len(self.names), np.nan)
         # Measured in a session, and unknown in a replay.
-        channels = table(CHANNELS, len(numerics.network.subsystems))
+        channels = table(ChannelRow, len(numerics.network.subsystems))
         self._writer = RowWriter(numerics, channels, self._row)
         self.memory = StateBytes(numerics.state)
         self.changes = numerics.new_changes()

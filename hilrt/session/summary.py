@@ -36,6 +36,7 @@ from hilrt.reliability.verdict import GOOD, WORDS, SessionCourse
 from hilrt.session.result import FORMAT
 from hilrt.step.numerics import Numerics
 from hilrt.tables.record import Table
+from hilrt.tables.state import InputState, OutputState
 from hilrt.timing.host import host_report
 from hilrt.timing.progress import Progress
 from hilrt.wording import json_numbers
@@ -244,33 +245,36 @@ def port_summary(numerics: Numerics) -> dict[str, Any]:
     """Defects and values of all ports."""
     network, state = numerics.network, numerics.state
     ports: dict[str, Any] = {}
-    for name, u in zip(network.inputs.names, state.inputs, strict=True):
+    for name, u, spread in zip(
+        network.inputs.names, state.inputs, _spreads(state.inputs), strict=True
+    ):
         ports[name] = {
             **port_figures(u.polynomial[0], _defect(u) or (0.0, 0.0)),
             "disturbance": _disturbance(u),
-            "spread": _spread(u),
+            "spread": spread,
         }
     limits = numerics.plan.outputs
     ranges = np.isfinite(limits["low"]) | np.isfinite(limits["high"])
-    for name, out, declared in zip(network.outputs.names, state.outputs, ranges, strict=True):
+    columns = (network.outputs.names, state.outputs, ranges, _spreads(state.outputs))
+    for name, out, declared, spread in zip(*columns, strict=True):
         of_input = ports.get(name, {})  # an input and an output may share a name
         outside = out.outside_samples if declared else None
         ports[name] = {
             **port_figures(out.y, None, _defect(out), outside),
             "connection_defect": of_input.get("connection_defect"),
             "disturbance": of_input.get("disturbance"),
-            "spread": _spread(out),
+            "spread": spread,
         }
     return ports
 
 
-def _defect(port: Table) -> tuple[float, float] | None:
+def _defect(port: InputState | OutputState) -> tuple[float, float] | None:
     """RMS and largest value of a port's defect, where an interval has ended."""
     seconds = port.defect_seconds
     return (math.sqrt(port.defect_square / seconds), float(port.defect_max)) if seconds else None
 
 
-def _disturbance(u: Table) -> dict[str, float] | None:
+def _disturbance(u: InputState) -> dict[str, float] | None:
     seconds = u.disturbance_seconds
     if not seconds > 0.0:
         return None
@@ -278,12 +282,13 @@ def _disturbance(u: Table) -> dict[str, float] | None:
     return defect_figures(rms, float(u.disturbance_max))
 
 
-def _spread(port: Table) -> dict[str, float] | None:
-    """Standard deviation of a port and its RMS, over time."""
-    if not port.moment_seconds > 0.0:
-        return None
-    deviation, least = (float(values[0]) for values in spreads(port.reshape(1)))
-    return {"std": deviation, "rms": least / LEAST_SPREAD}
+def _spreads(ports: Table[InputState] | Table[OutputState]) -> list[dict[str, float] | None]:
+    """Standard deviations of ports and their RMS, over time; None where nothing was measured."""
+    values = zip(*(v.tolist() for v in spreads(ports)), strict=True)
+    return [
+        None if math.isnan(deviation) else {"std": deviation, "rms": least / LEAST_SPREAD}
+        for deviation, least in values
+    ]
 
 
 def bond_summary(numerics: Numerics, made: Mapping[str, BondError]) -> dict[str, Any]:

@@ -14,8 +14,7 @@ from hilrt.tables.given import (
     StepInput,
 )
 from hilrt.tables.plan import Plan
-from hilrt.tables.record import Table
-from hilrt.tables.state import State
+from hilrt.tables.state import BondState, SessionStateRow, State
 
 CONNECTION_DEFECT = THRESHOLDS.index("connection_defect")
 OUTPUT_DEFECT = THRESHOLDS.index("output_defect")
@@ -100,7 +99,7 @@ def withdraw(plan: Plan, state: State, s: int) -> None:
 
 
 @compiled
-def set_share(bond: Table, share: float) -> None:
+def set_share(bond: BondState, share: float) -> None:
     """Set the share of a bond's correction; whether it does harm is judged anew."""
     bond.share = max(0.0, min(share, 1.0))
     bond.harmful = 0
@@ -108,7 +107,7 @@ def set_share(bond: Table, share: float) -> None:
 
 
 @compiled
-def set_threshold(session: Table, what: int, value: float) -> None:
+def set_threshold(session: SessionStateRow, what: int, value: float) -> None:
     """Set the threshold at position `what` of `THRESHOLDS`."""
     if what == CONNECTION_DEFECT:
         session.connection_defect = value

@@ -27,7 +27,8 @@ from hilrt.tables.model import ModelPlan, no_model_plan
 from hilrt.tables.network import Network
 from hilrt.tables.plan import Plan
 from hilrt.tables.ports import Bools
-from hilrt.tables.record import COEFFICIENTS, Table, table
+from hilrt.tables.program_tables import CalculatedOutput, ReadingRow
+from hilrt.tables.record import COEFFICIENTS, R, Table, table
 from hilrt.tables.relation import Relation
 
 #: Steps by which a bench's set-points act later than its actuation delay says, where a model stands
@@ -91,8 +92,8 @@ def build_plan(
     check_allowed(tables, set(compress(network.subsystems, platform.physical)))
     plan = _size_tables(network, platform, program, stimuli, checks, alarms, model)
     plan = plan._replace(
-        faults=table(rows.FAULTS, len(tables.faults)),
-        alterations=table(rows.ALTERATIONS, len(faults)),
+        faults=table(rows.FaultPlan, len(tables.faults)),
+        alterations=table(rows.AlterationPlan, len(faults)),
     )
     _fill_ports(plan, network, tables, platform)
     fill_ranges(plan, network, tables)
@@ -124,33 +125,33 @@ def _size_tables(
     """All tables with their numbers of rows; relations, stimuli and the program are filled."""
     bonds, known = network.bonds, platform.sensitivities
     return Plan(
-        session=table(rows.SESSION, 1),
-        subsystems=table(rows.SUBSYSTEMS, len(network.subsystems)),
-        outputs=table(rows.OUTPUTS, len(network.outputs)),
-        inputs=table(rows.INPUTS, len(network.inputs)),
-        connections=table(rows.CONNECTIONS, len(network.connections.source)),
+        session=table(rows.SessionPlan, 1),
+        subsystems=table(rows.SubsystemPlan, len(network.subsystems)),
+        outputs=table(rows.OutputPlan, len(network.outputs)),
+        inputs=table(rows.InputPlan, len(network.inputs)),
+        connections=table(rows.ConnectionPlan, len(network.connections.source)),
         **stimuli._asdict(),
-        faults=table(rows.FAULTS, 0),
-        alterations=table(rows.ALTERATIONS, 0),
-        parameters=table(rows.PARAMETERS, 0),
-        bonds=table(rows.BONDS, len(bonds)),
-        elements=table(rows.ELEMENTS, len(bonds.effort)),
-        summands=table(rows.SUMMANDS, len(bonds.more)),
+        faults=table(rows.FaultPlan, 0),
+        alterations=table(rows.AlterationPlan, 0),
+        parameters=table(rows.ParameterPlan, 0),
+        bonds=table(rows.BondPlan, len(bonds)),
+        elements=table(rows.ElementPlan, len(bonds.effort)),
+        summands=table(rows.Summand, len(bonds.more)),
         sensitivities=_sensitivities(platform.verification),
         contributions=_contributions(network),
         passes=_passes(network),
         feeds=_feeds(network),
         receives=_receives(network),
-        direct=_rows(rows.DIRECT, known.direct if known else ()),
-        error_paths=_rows(rows.ERROR_PATHS, known.paths if known else ()),
-        error_answers=_rows(rows.ERROR_ANSWERS, known.answers if known else ()),
-        checks=table(rows.CHECKS, len(checks.where)),
-        causes=table(rows.CAUSES, len(checks.causes)),
-        alarms=table(rows.ALARMS, len(alarms.names)),
+        direct=_rows(rows.DirectAnswer, known.direct if known else ()),
+        error_paths=_rows(rows.ErrorPath, known.paths if known else ()),
+        error_answers=_rows(rows.ErrorAnswer, known.answers if known else ()),
+        checks=table(rows.CheckPlan, len(checks.where)),
+        causes=table(rows.CausePlan, len(checks.causes)),
+        alarms=table(rows.AlarmPlan, len(alarms.names)),
         operations=program.operations,
         lookup_points=program.points,
-        readings=table(rows.READINGS, len(program.signals)),
-        calculated=table(rows.CALCULATED, len(program.channels)),
+        readings=table(ReadingRow, len(program.signals)),
+        calculated=table(CalculatedOutput, len(program.channels)),
         model=model or no_model_plan(),
     )
 
@@ -334,17 +335,17 @@ def _fill_estimates(plan: Plan, network: Network, tables: Session) -> None:
     plan.inputs["lags"] = network.L.where(columns=through).in_row
 
 
-def _rows(dtype: np.dtype[np.void], values: Sequence[tuple[float, ...]]) -> Table:
+def _rows(row: type[R], values: Sequence[tuple[float, ...]]) -> Table[R]:
     """Table of the first fields of `values`, whose last is a factor."""
-    found = table(dtype, len(values))
+    found = table(row, len(values))
     if len(values):
-        found[:] = [tuple(row[:-1]) for row in values]
+        found[:] = [tuple(value[:-1]) for value in values]
     return found
 
 
-def _sensitivities(verification: Verification | None) -> Table:
+def _sensitivities(verification: Verification | None) -> Table[rows.SensitivityPlan]:
     rows_ = [] if verification is None else verification.sensitivities
-    found = table(rows.SENSITIVITIES, len(rows_))
+    found = table(rows.SensitivityPlan, len(rows_))
     for row, values in zip(found, rows_, strict=True):
         row.element, row.input, row.factor = values
         row.answer = -1
@@ -367,31 +368,31 @@ def _find_renewed(plan: Plan) -> None:
             part.answer = rows_.get((own[0], part.input), -1)
 
 
-def _contributions(network: Network) -> Table:
+def _contributions(network: Network) -> Table[rows.Contribution]:
     """Contributions of connections to the bonds' inputs that belong to no bond."""
     others, ne = network.bonds.others, len(network.bonds.effort)
-    found = table(rows.CONTRIBUTIONS, len(others))
+    found = table(rows.Contribution, len(others))
     found["connection"], found["gain"] = others.row, others.weight
     found["at_flow"] = others.column >= ne
     found["element"] = others.column % ne if ne else 0
     return found
 
 
-def _pairs(relation: Relation, dtype: np.dtype[np.void], names: tuple[str, str]) -> Table:
-    found = table(dtype, len(relation))
+def _pairs(relation: Relation, row: type[R], names: tuple[str, str]) -> Table[R]:
+    found = table(row, len(relation))
     found[names[0]], found[names[1]] = relation.row, relation.column
     return found
 
 
-def _feeds(network: Network) -> Table:
-    return _pairs(network.fed, rows.FEEDS, ("input", "giver"))
+def _feeds(network: Network) -> Table[rows.FeedPlan]:
+    return _pairs(network.fed, rows.FeedPlan, ("input", "giver"))
 
 
-def _passes(network: Network) -> Table:
-    return _pairs(network.feedthrough @ network.fed, rows.PASSES, ("output", "giver"))
+def _passes(network: Network) -> Table[rows.PassPlan]:
+    return _pairs(network.feedthrough @ network.fed, rows.PassPlan, ("output", "giver"))
 
 
-def _receives(network: Network) -> Table:
+def _receives(network: Network) -> Table[rows.ReceiptPlan]:
     n, nu = len(network.subsystems), len(network.inputs)
     owns = Relation.of(network.inputs.owner, np.arange(nu), (n, nu))
-    return _pairs(owns @ network.fed, rows.RECEIVES, ("subsystem", "giver"))
+    return _pairs(owns @ network.fed, rows.ReceiptPlan, ("subsystem", "giver"))

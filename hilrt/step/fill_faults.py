@@ -194,10 +194,10 @@ def fill_faults(plan: Plan, network: Network, tables: Session, rows: Sequence[Al
         If a fault delays values by more steps than can wait.
     """
     faults, first_slot = tables.faults, 0
-    for row, fault in zip(plan.faults, faults, strict=True):
+    for times, fault in zip(plan.faults, faults, strict=True):
         waits = fault.start is None and fault.start_when is None
-        row.start = np.inf if waits else fault.start or 0.0
-        row.end = np.inf if fault.end is None else fault.end
+        times.start = np.inf if waits else fault.start or 0.0
+        times.end = np.inf if fault.end is None else fault.end
     places = [(row.side, row.number) for row in rows]
     for k, (row, made) in enumerate(zip(rows, plan.alterations, strict=True)):
         fault = faults[row.fault]

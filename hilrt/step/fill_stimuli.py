@@ -48,11 +48,11 @@ _TAPS: Final = {
 class StimulusTables(NamedTuple):
     """The tables of the plan that belong to inputs with more than their connections."""
 
-    drives: Table
-    stimuli: Table
-    segments: Table
-    points: Table
-    jumps: Table
+    drives: Table[rows.DrivePlan]
+    stimuli: Table[rows.StimulusPlan]
+    segments: Table[rows.SegmentPlan]
+    points: Table[rows.StimulusPoint]
+    jumps: Table[rows.JumpPlan]
 
 
 def stimulus_tables(
@@ -78,9 +78,9 @@ def stimulus_tables(
     driven = _driven_inputs(network, tables, inputs)
     order = stimulus_order(network, tables)
     by_stimulus = _columns_by_stimulus(tables, columns)
-    segments = table(rows.SEGMENTS, sum(len(stimulus.segments) for stimulus in tables.stimuli))
+    segments = table(rows.SegmentPlan, sum(len(stimulus.segments) for stimulus in tables.stimuli))
     points: list[Floats] = []
-    stimuli = table(rows.STIMULI, len(order))
+    stimuli = table(rows.StimulusPlan, len(order))
     first_segment = first_point = 0
     for row, k in zip(stimuli, order, strict=True):
         stimulus = tables.stimuli[k]
@@ -102,8 +102,8 @@ def stimulus_tables(
         drives=_drives(network, tables, driven, of_input),
         stimuli=stimuli,
         segments=segments,
-        points=table(rows.POINTS, first_point),
-        jumps=table(rows.JUMPS, sum(map(len, jumps))),
+        points=table(rows.StimulusPoint, first_point),
+        jumps=table(rows.JumpPlan, sum(map(len, jumps))),
     )
     if points:
         made.points["t"], made.points["y"] = np.concatenate(points).T
@@ -173,8 +173,8 @@ def _driven_inputs(network: Network, tables: Session, inputs: Sequence[int]) -> 
 
 def _drives(
     network: Network, tables: Session, driven: Sequence[int], of_input: Sequence[int]
-) -> Table:
-    found = table(rows.DRIVES, len(driven))
+) -> Table[rows.DrivePlan]:
+    found = table(rows.DrivePlan, len(driven))
     default, highest = tables.master.extrapolation.order, network.connections.order.max(initial=-1)
     counts = Counter(of_input)
     first = 0
@@ -258,7 +258,7 @@ def maximum_length_sequence(bits: int, seed: int) -> Floats:
 
 
 def _fill_segment(
-    row: Table, segment: StimulusSegment, factor: float, shift: float, points: Floats
+    row: rows.SegmentPlan, segment: StimulusSegment, factor: float, shift: float, points: Floats
 ) -> None:
     """A row of `Plan.segments`, but for where its points begin."""
     shape = {"step": "hold", "column": "points"}.get(segment.shape, segment.shape)
@@ -298,4 +298,4 @@ def _fill_segment(
         "points": len(points),
     }
     for name, number in values.items():
-        row[name] = number
+        setattr(row, name, number)

@@ -7,15 +7,12 @@ import functools
 import subprocess
 import sys
 from collections.abc import Callable
-from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, get_args, get_type_hints
 
 from hilrt.compilation.compiled import bound, is_kept
 from hilrt.isolation.limited_process import inherited_environment
 from hilrt.step import macro_step as stages
-from hilrt.tables import plan as plan_tables
-from hilrt.tables import state as state_tables
-from hilrt.tables.given import StepInput, empty_input, empty_slack
+from hilrt.tables.given import Slack, StepInput, empty_input, empty_slack
 from hilrt.tables.model import no_model_plan, no_model_state
 from hilrt.tables.plan import Plan
 from hilrt.tables.record import Table, table
@@ -31,24 +28,25 @@ def bind_macro_step(plan: Plan, state: State, given: StepInput) -> Callable[[], 
     return bound(stages.macro_step, plan, state, given)
 
 
-def bind_assess(plan: Plan, state: State, given: StepInput, slack: Table) -> Callable[[], None]:
+def bind_assess(
+    plan: Plan, state: State, given: StepInput, slack: Table[Slack]
+) -> Callable[[], None]:
     """`assess` of these tables."""
     return bound(stages.assess, plan, state, given, slack)
 
 
-def empty_tables() -> tuple[Plan, State, StepInput, Table]:
+def empty_tables() -> tuple[Plan, State, StepInput, Table[Slack]]:
     """Tables without rows, of the types that those of every session have."""
 
-    def empty(tables: ModuleType, kind: type[Any], model: Any) -> Any:
-        names = (name for name in kind._fields if name != "model")
+    def empty(kind: type[Any], model: Any) -> Any:
+        rows = {name: get_args(hint) for name, hint in get_type_hints(kind).items()}
         found = {
-            name: table(getattr(tables, name.upper()), 1 if name == "session" else 0)
-            for name in names
+            name: table(row[0], 1 if name == "session" else 0) for name, row in rows.items() if row
         }
         return kind(**found, model=model)
 
-    plan = empty(plan_tables, Plan, no_model_plan())
-    state = empty(state_tables, State, no_model_state())
+    plan = empty(Plan, no_model_plan())
+    state = empty(State, no_model_state())
     return plan, state, empty_input(0, 0, 0), empty_slack()
 
 

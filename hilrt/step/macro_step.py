@@ -32,7 +32,7 @@ from hilrt.reliability.judge_ranges import judge_ranges
 from hilrt.reliability.measure import measure_reliability
 from hilrt.reliability.move_flags import move_flags
 from hilrt.step.apply_changes import apply_changes
-from hilrt.tables.given import StepInput
+from hilrt.tables.given import Slack, StepInput
 from hilrt.tables.plan import Plan
 from hilrt.tables.record import Table
 from hilrt.tables.state import State
@@ -62,7 +62,7 @@ def macro_step(plan: Plan, state: State, given: StepInput) -> None:
 
 
 @compiled
-def assess(plan: Plan, state: State, given: StepInput, slack: Table) -> None:
+def assess(plan: Plan, state: State, given: StepInput, slack: Table[Slack]) -> None:
     """The slack: how good was the interval that ended, and what is to be said of it."""
     if not plan.session[0].variable_step:
         measure_defects(plan, state, given)

@@ -18,10 +18,10 @@ from hilrt.step.changes import Changes, OwnParameter, own_parameters
 from hilrt.step.fill_stimuli import stimulus_order
 from hilrt.step.load_step import bind_assess, bind_macro_step, load_step
 from hilrt.tables import state as rows
-from hilrt.tables.given import THRESHOLDS, StepInput, empty_input, empty_slack
+from hilrt.tables.given import THRESHOLDS, Slack, StepInput, empty_input, empty_slack
 from hilrt.tables.model import Model, ModelState, no_model_state
 from hilrt.tables.network import Network
-from hilrt.tables.plan import PARAMETERS, Plan
+from hilrt.tables.plan import ParameterPlan, Plan
 from hilrt.tables.record import Table, table
 from hilrt.tables.state import State
 
@@ -61,7 +61,7 @@ class Numerics:
         self._plan, self._state = plan, state
         sizes = len(plan.subsystems), len(plan.outputs), len(plan.inputs)
         self._given = empty_input(*sizes, state.model.gamma.shape, len(state.answers))
-        self._slack: Table = empty_slack()
+        self._slack = empty_slack()
         self.faults, self.parameters = faults, parameters
         self.changes = self.new_changes()
         self.stimuli: list[str] = []
@@ -73,7 +73,7 @@ class Numerics:
     def new_changes(self) -> Changes:
         """Changes of this session's numbers, of which none waits."""
         names = [fault.name for fault in self.faults]
-        return Changes(self.network, self.plan.drives["input"], names, self.parameters)
+        return Changes(self.network, self.plan.drives["input"].tolist(), names, self.parameters)
 
     @property
     def plan(self) -> Plan:
@@ -91,7 +91,7 @@ class Numerics:
         return self._given
 
     @property
-    def slack(self) -> Table:
+    def slack(self) -> Table[Slack]:
         """The input of `assess`, at the same address throughout."""
         return self._slack
 
@@ -171,7 +171,7 @@ def build_numerics(
         model=None if model is None else model.plan,
         columns=columns,
     )
-    plan = plan._replace(parameters=table(PARAMETERS, len(parameters)))
+    plan = plan._replace(parameters=table(ParameterPlan, len(parameters)))
     plan.parameters["subsystem"] = [own.s for own in parameters]
     remembered = None if model is None else model.state
     state = start_state(plan, network, tables.reliability, y0, u0, program, remembered)
@@ -209,26 +209,26 @@ def start_state(
         Where the plan has a model.
     """
     state = State(
-        session=table(rows.SESSION, 1),
-        subsystems=table(rows.SUBSYSTEMS, len(plan.subsystems)),
-        outputs=table(rows.OUTPUTS, len(plan.outputs)),
-        inputs=table(rows.INPUTS, len(plan.inputs)),
-        connections=table(rows.CONNECTIONS, len(plan.connections)),
-        drives=table(rows.DRIVES, len(plan.drives)),
-        stimuli=table(rows.STIMULI, len(plan.stimuli)),
-        faults=table(rows.FAULTS, len(plan.faults)),
-        alterations=table(rows.ALTERATIONS, len(plan.alterations)),
-        underway=table(rows.UNDERWAY, int(plan.alterations["slots"].sum())),
-        parameters=table(rows.PARAMETERS, len(plan.parameters)),
-        bonds=table(rows.BONDS, len(plan.bonds)),
-        elements=table(rows.ELEMENTS, len(plan.elements)),
-        errors=table(rows.ERRORS, plan.session[0].error_states),
+        session=table(rows.SessionStateRow, 1),
+        subsystems=table(rows.SubsystemState, len(plan.subsystems)),
+        outputs=table(rows.OutputState, len(plan.outputs)),
+        inputs=table(rows.InputState, len(plan.inputs)),
+        connections=table(rows.ConnectionStateRow, len(plan.connections)),
+        drives=table(rows.DriveState, len(plan.drives)),
+        stimuli=table(rows.StimulusState, len(plan.stimuli)),
+        faults=table(rows.FaultState, len(plan.faults)),
+        alterations=table(rows.AlterationState, len(plan.alterations)),
+        underway=table(rows.UnderwayValue, int(plan.alterations["slots"].sum())),
+        parameters=table(rows.ParameterState, len(plan.parameters)),
+        bonds=table(rows.BondState, len(plan.bonds)),
+        elements=table(rows.ElementState, len(plan.elements)),
+        errors=table(rows.ErrorState, plan.session[0].error_states),
         answers=table(
-            rows.ANSWERS, len(plan.error_paths) + len(plan.error_answers) + len(plan.direct)
+            rows.AnswerState, len(plan.error_paths) + len(plan.error_answers) + len(plan.direct)
         ),
-        checks=table(rows.CHECKS, len(plan.checks)),
-        causes=table(rows.CAUSES, len(plan.causes)),
-        alarms=table(rows.ALARMS, len(plan.alarms)),
+        checks=table(rows.CheckState, len(plan.checks)),
+        causes=table(rows.CauseState, len(plan.causes)),
+        alarms=table(rows.AlarmState, len(plan.alarms)),
         registers=program.registers.copy(),
         memory=program.memory.copy(),
         model=model or no_model_state(),

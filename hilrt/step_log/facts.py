@@ -126,7 +126,7 @@ def collect_facts(
         feedthrough=None if correction is None else [correction.K.tolist(), correction.KD.tolist()],
         gamma=gamma.tolist() if gamma.size else None,
         verification=plan.bonds["verification"].tolist(),
-        sensitivities=plan.sensitivities[["element", "input", "factor"]].tolist(),
+        sensitivities=[row[:3] for row in plan.sensitivities.tolist()],
         columns=[np.ascontiguousarray(column).tobytes() for column in numerics.columns],
         answers=_answers(plan, numerics.state.answers["factor"]),
     )
@@ -151,7 +151,7 @@ def _answers(plan: Plan, factors: Floats) -> Sensitivities:
     )
 
 
-def _with(rows: Table, factors: list[float]) -> list[Any]:
+def _with(rows: Table[Any], factors: list[float]) -> list[Any]:
     return [(*row, factor) for row, factor in zip(rows.tolist(), factors, strict=True)]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hilrt.compilation.compiled import compiled, entry_point
 from hilrt.record.messages import Signal
 from hilrt.solver import Floats
-from hilrt.tables.record import Table, table
+from hilrt.tables.record import Table, TableRow, i8, table
 
 #: Tables that the log has signals of. Always all of them, so that the compiled code is the same.
 TABLES: Final = (
@@ -37,17 +37,19 @@ TABLES: Final = (
     "channels",
     "timing",
 )
-#: One record per column; words are counted from the beginning of their table.
-INDEX: Final = np.dtype(
-    [
-        ("column", "i8"),  # of the row
-        ("table", "i8"),
-        ("word", "i8"),
-        ("integer", "i8"),  # the word is an i8
-        ("mask_table", "i8"),  # -1: the column has no mask
-        ("mask_word", "i8"),
-    ]
-)
+
+
+class ColumnPlace(TableRow):
+    """Place of a column's number; words are counted from the beginning of their table."""
+
+    column: i8  # of the row
+    table: i8
+    word: i8
+    integer: i8  # the word is an i8
+    mask_table: i8  # -1: the column has no mask
+    mask_word: i8
+
+
 #: Tables as flat arrays of their words.
 Words = tuple[NDArray[np.float64], ...]
 Integers = tuple[NDArray[np.int64], ...]
@@ -90,7 +92,9 @@ class Gather:
         Writes every column.
     """
 
-    def __init__(self, columns: Sequence[Column], tables: Mapping[str, Table], row: Floats) -> None:
+    def __init__(
+        self, columns: Sequence[Column], tables: Mapping[str, Table[Any]], row: Floats
+    ) -> None:
         if len(columns) != len(row):
             raise ValueError(f"a row of {len(row)} values for {len(columns)} columns")
         arguments = (index_of(columns, range(len(columns)), tables), *words_of(tables), row)
@@ -111,7 +115,7 @@ class Scatter:
     """
 
     def __init__(
-        self, columns: Sequence[Column], places: Sequence[int], tables: Mapping[str, Table]
+        self, columns: Sequence[Column], places: Sequence[int], tables: Mapping[str, Table[Any]]
     ) -> None:
         direct = {column.place for column in columns}
         # A mask that is recorded itself is read from its own column alone.
@@ -125,10 +129,10 @@ class Scatter:
 
 
 def index_of(
-    columns: Sequence[Column], places: Sequence[int], tables: Mapping[str, Table]
-) -> Table:
+    columns: Sequence[Column], places: Sequence[int], tables: Mapping[str, Table[Any]]
+) -> Table[ColumnPlace]:
     """Columns, which stand at `places` of a row, as numbers."""
-    found = table(INDEX, len(columns))
+    found = table(ColumnPlace, len(columns))
     found["column"] = places
     fields: dict[tuple[str, str], tuple[int, int, int, bool]] = {}
 
@@ -137,7 +141,7 @@ def index_of(
         if place is None:
             return -1, 0, True
         if (key := place[:2]) not in fields:
-            dtype = tables[place.table].dtype
+            dtype: Any = tables[place.table].dtype
             kind, offset = dtype.fields[place.field][:2]
             integer = kind.base == np.dtype("i8")
             fields[key] = (TABLES.index(place.table), dtype.itemsize // 8, offset // 8, integer)
@@ -153,14 +157,14 @@ def index_of(
     return found
 
 
-def words_of(tables: Mapping[str, Table]) -> tuple[Words, Integers]:
+def words_of(tables: Mapping[str, Table[Any]]) -> tuple[Words, Integers]:
     """The memory of the tables, in the order of `TABLES`."""
     words = tuple(tables[name].view(np.ndarray).view("f8") for name in TABLES)
     return words, tuple(array.view("i8") for array in words)
 
 
 @compiled
-def gather(columns: Table, words: Words, integers: Integers, row: Floats) -> None:
+def gather(columns: Table[ColumnPlace], words: Words, integers: Integers, row: Floats) -> None:
     """Write every column into the row."""
     for k in range(len(columns)):
         c = columns[k]
@@ -173,7 +177,7 @@ def gather(columns: Table, words: Words, integers: Integers, row: Floats) -> Non
 
 
 @compiled
-def scatter(columns: Table, words: Words, integers: Integers, row: Floats) -> None:
+def scatter(columns: Table[ColumnPlace], words: Words, integers: Integers, row: Floats) -> None:
     """Write every column from the row into its table; masks are set where any column is known."""
     for k in range(len(columns)):
         c = columns[k]
@@ -193,4 +197,6 @@ def scatter(columns: Table, words: Words, integers: Integers, row: Floats) -> No
 def load_gather() -> None:
     """Load the compiled function of all rows, or compile it."""
     words = (np.zeros(0),) * len(TABLES)
-    entry_point(gather, table(INDEX, 0), words, (np.zeros(0, np.int64),) * len(TABLES), np.zeros(0))
+    entry_point(
+        gather, table(ColumnPlace, 0), words, (np.zeros(0, np.int64),) * len(TABLES), np.zeros(0)
+    )

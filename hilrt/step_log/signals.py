@@ -7,7 +7,7 @@ back by it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -15,29 +15,31 @@ from hilrt.record.messages import Signal, Topic
 from hilrt.solver import Floats
 from hilrt.step.numerics import Numerics
 from hilrt.step_log.gather import Column, Gather, TablePlace
+from hilrt.tables.channels import ChannelRow
 from hilrt.tables.network import Network
 from hilrt.tables.plan import Plan
 from hilrt.tables.ports import Side
-from hilrt.tables.record import Table, table
+from hilrt.tables.record import Table, TableRow, f8, table
 from hilrt.timing.timeline import STAGES
 
-#: Of the master's clock at a tick, one record: times in us, the step in s. `order` is the highest
-#: of a connection.
-TIMING: Final = np.dtype(
-    [
-        (name, "f8")
-        for name in (
-            "step",
-            "lateness",
-            "compute",
-            *STAGES,
-            "overdue",
-            "skipped",
-            "longest",
-            "order",
-        )
-    ]
-)
+
+class TickTiming(TableRow):
+    """Times of a tick by the master's clock; one record. The parts are those of `STAGES`."""
+
+    step: f8  # s
+    lateness: f8  # us
+    compute: f8  # us
+    wake: f8  # us
+    cut: f8  # us
+    macro_step: f8  # us
+    dispatch: f8  # us
+    slack: f8  # us
+    overdue: f8
+    skipped: f8
+    longest: f8
+    order: f8  # highest of a connection
+
+
 #: Signal, unit and field of a bond; "effort" stands for the unit of the bond's effort. For a vector
 #: bond corrections add up.
 BOND_SIGNALS: Final = (
@@ -324,7 +326,9 @@ def build_topics(numerics: Numerics) -> list[Topic]:
     return [Topic(name, [column.signal for column in of]) for name, of in columns.items()]
 
 
-def tables_of(numerics: Numerics, channels: Table, timing: Table) -> dict[str, Table]:
+def tables_of(
+    numerics: Numerics, channels: Table[ChannelRow], timing: Table[TickTiming]
+) -> dict[str, Table[Any]]:
     """The tables that the log has signals of, by the names that columns have for them."""
     given, state = numerics.given, numerics.state
     return {
@@ -347,8 +351,8 @@ class RowWriter:
     row : ndarray, shape (signals,)
     """
 
-    def __init__(self, numerics: Numerics, channels: Table, row: Floats) -> None:
-        timing = table(TIMING, 1)
+    def __init__(self, numerics: Numerics, channels: Table[ChannelRow], row: Floats) -> None:
+        timing = table(TickTiming, 1)
         columns = [column for of in build_columns(numerics).values() for column in of]
         self._gather = Gather(columns, tables_of(numerics, channels, timing), row)
         self._step, self._lateness = timing["step"], timing["lateness"]

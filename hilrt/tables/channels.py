@@ -2,74 +2,74 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hilrt.tables.record import Table
+from hilrt.tables.given import GivenInput, GivenOutput
+from hilrt.tables.record import Table, TableRow, f8, i8
 
-CHANNELS: Final = np.dtype(
-    [
-        # constant
-        ("every", "i8"),  # base steps between its communication points
-        ("physical", "i8"),  # a bench: runs by itself
-        ("calculated", "i8"),  # the step computes it of what is there
-        ("catches_up", "i8"),  # gets every interval, one after another
-        ("patience", "f8"),  # age of a bench's newest sample from which on it is late, s
-        ("max_misses", "i8"),  # due ticks in a row without a sample until it counts as lost
-        # outstanding interval
-        ("busy", "i8"),  # a solver has yet to answer
-        ("answer_ns", "i8"),  # where the interval ends in session time, ns
-        ("answered", "i8"),  # the answer, or a bench's samples, wait in the inbox
-        ("restarting", "i8"),  # the next answer is the first after it was lost
-        ("pending_end_ns", "i8"),  # where the newest pending interval ends, ns
-        # newest sample
-        ("newest", "f8"),  # when it is valid, s
-        ("age", "f8"),  # at the cut, s
-        ("compute_us", "f8"),  # that the subsystem took for its newest step
-        ("wire_us", "f8"),  # on the wire (`PeerTimes.wire`); NaN where unknown
-        # counts
-        ("misses", "i8"),  # due ticks in a row without a sample, up to now
-        ("late", "i8"),  # ticks without the sample that was due
-        ("rejoined", "i8"),  # times that it has come back
-    ]
-)
 
-#: One record.
-EXCHANGE: Final = np.dtype(
-    [
-        ("open", "i8"),  # something was accepted since the last cut
-        ("taken", "i8"),  # samples accepted so far
-        ("waits_from", "f8"),  # since when the master waits for answers, s; NaN in real time
-    ]
-)
-#: The inbox of a subsystem: its answer or, of a bench, all that came since the last cut, folded.
-INBOX: Final = np.dtype(
-    [
-        # constant: its rows
-        ("outputs_begin", "i8"),
-        ("outputs_end", "i8"),
-        ("inputs_begin", "i8"),
-        ("inputs_end", "i8"),
-        # what waits; 0 where nothing does
-        ("samples", "i8"),
-        ("has_middle", "i8"),  # outputs in the middle of the interval
-        ("derivatives", "i8"),  # of each output
-        ("has_realised", "i8"),  # what a bench made of its inputs
-        ("event", "i8"),  # a discontinuity was told
-        ("clock_known", "i8"),  # `clock_error` was told
-        ("timed", "i8"),  # the answer's times on the wire were told
-        # of the newest sample
-        ("event_t", "f8"),  # of the earliest discontinuity that was told, s
-        ("newest", "f8"),  # when a bench's newest value is valid, s
-        ("clock_error", "f8"),  # bound of a bench's clock's error, s
-        ("compute_us", "f8"),
-        ("round_trip_us", "f8"),
-        ("way_us", "f8"),
-        ("t_arrived", "f8"),  # s
-    ]
-)
+class ChannelRow(TableRow):
+    """Channel between the master and a subsystem."""
+
+    # constant
+    every: i8  # base steps between its communication points
+    physical: i8  # a bench: runs by itself
+    calculated: i8  # the step computes it of what is there
+    catches_up: i8  # gets every interval, one after another
+    patience: f8  # age of a bench's newest sample from which on it is late, s
+    max_misses: i8  # due ticks in a row without a sample until it counts as lost
+    # outstanding interval
+    busy: i8  # a solver has yet to answer
+    answer_ns: i8  # where the interval ends in session time, ns
+    answered: i8  # the answer, or a bench's samples, wait in the inbox
+    restarting: i8  # the next answer is the first after it was lost
+    pending_end_ns: i8  # where the newest pending interval ends, ns
+    # newest sample
+    newest: f8  # when it is valid, s
+    age: f8  # at the cut, s
+    compute_us: f8  # that the subsystem took for its newest step
+    wire_us: f8  # on the wire (`PeerTimes.wire`); NaN where unknown
+    # counts
+    misses: i8  # due ticks in a row without a sample, up to now
+    late: i8  # ticks without the sample that was due
+    rejoined: i8  # times that it has come back
+
+
+class ExchangeRow(TableRow):
+    """Counts over all subsystems; one record."""
+
+    open: i8  # something was accepted since the last cut
+    taken: i8  # samples accepted so far
+    waits_from: f8  # since when the master waits for answers, s; NaN in real time
+
+
+class InboxRow(TableRow):
+    """Inbox of a subsystem: its answer or, of a bench, all samples since the last cut, folded."""
+
+    # constant: its rows
+    outputs_begin: i8
+    outputs_end: i8
+    inputs_begin: i8
+    inputs_end: i8
+    # what waits; 0 where nothing does
+    samples: i8
+    has_middle: i8  # outputs in the middle of the interval
+    derivatives: i8  # of each output
+    has_realised: i8  # what a bench made of its inputs
+    event: i8  # a discontinuity was told
+    clock_known: i8  # `clock_error` was told
+    timed: i8  # the answer's times on the wire were told
+    # of the newest sample
+    event_t: f8  # of the earliest discontinuity that was told, s
+    newest: f8  # when a bench's newest value is valid, s
+    clock_error: f8  # bound of a bench's clock's error, s
+    compute_us: f8
+    round_trip_us: f8
+    way_us: f8
+    t_arrived: f8  # s
 
 
 class InboxTables(NamedTuple):
@@ -78,10 +78,10 @@ class InboxTables(NamedTuple):
     `counts`, shape (n, 3, BINS), and `longest_ns`, shape (n, 3), are of the answers' times.
     """
 
-    exchange: Table
-    channels: Table
-    subsystems: Table
-    outputs: Table
-    inputs: Table
+    exchange: Table[ExchangeRow]
+    channels: Table[ChannelRow]
+    subsystems: Table[InboxRow]
+    outputs: Table[GivenOutput]
+    inputs: Table[GivenInput]
     counts: NDArray[np.int64]
     longest_ns: NDArray[np.int64]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import numpy as np
 
 from hilrt.solver import Floats
-from hilrt.tables.record import COEFFICIENTS, Table, table
+from hilrt.tables.record import COEFFICIENTS, Table, TableRow, f8, i8, table
 
 #: What a change sets, in `Change.what`. All are an operator's but `contradicted`: that is what a
 #: trial found while the session runs.
@@ -32,72 +32,79 @@ CHANGES: Final = 8
 #: quantity of a machine in any unit.
 LARGEST: Final = 1e30
 
-#: One record.
-SESSION: Final = np.dtype(
-    [
-        ("tick", "i8"),  # number of the grid point
-        ("t", "f8"),  # session time of the communication point, s
-        ("elapsed", "f8"),  # since the previous one, s
-        # Where the point was put at a discontinuity: the macro step that leads back to the grid,
-        # s; 0 at all others.
-        ("rest", "f8"),
-        # Of the step that ended, where its error was estimated before its samples were taken:
-        ("error", "f8"),  # weighted RMS: 1 is tolerated; NaN: none was estimated
-        ("scaling", "f8"),  # factor on the step that follows from it; NaN likewise
-        ("repetitions", "i8"),  # how often it was made again, shorter, for its error
-        ("order", "i8"),  # controlled order of what was sent for the last of these
-        ("has_middle", "i8"),  # any output in the middle of its interval, or its mean, is known
-        ("regular", "i8"),  # every subsystem is due, has answered and stands at t
-        ("apply", "i8"),  # corrections act; not in shadow, and not before a bench is armed
-        ("changes", "i8"),  # of numbers, in the table of that name
-        ("renewed", "i8"),  # Jacobians were renewed: use those given
-        ("answers_renewed", "i8"),  # sensitivities were renewed: use those given
-        ("answers_moved", "i8"),  # they are others than those before, not only by rounding
-        # By how much, as a share of the errors that they pass on or of `MATTERS` of the signals;
-        # and since when they may be, s
-        ("answers_change", "f8"),
-        ("answers_since", "f8"),
-    ]
-)
-SUBSYSTEMS: Final = np.dtype(
-    [
-        ("busy", "i8"),  # still computing
-        ("late", "i8"),  # without the sample that was due
-        ("due", "i8"),  # communicates at this tick
-        ("reached", "f8"),  # session time it has been advanced to, s
-        ("covered", "f8"),  # length of the interval that its newest sample ends, s
-        # Bound of the error with which a bench's clock is mapped to the master's, s; 0 for
-        # solvers, NaN where it is not known yet.
-        ("clock_error", "f8"),
-        ("event", "i8"),  # told of a discontinuity in the interval of its newest sample
-        ("rejoined", "i8"),  # its newest sample is the first after it was lost
-    ]
-)
-OUTPUTS: Final = np.dtype(
-    [
-        ("y", "f8"),  # newest sample; used where fresh
-        ("t_valid", "f8"),  # when it is valid, s
-        ("fresh", "i8"),  # has arrived since the previous cut
-        ("y_mid", "f8"),  # in the middle of the interval that the sample ends; NaN where unknown
-        ("y_mean", "f8"),  # over that interval; NaN where unknown
-        ("dy", "f8", COEFFICIENTS - 1),  # time derivatives; NaN where unknown
-    ]
-)
-INPUTS: Final = np.dtype(
-    [
-        ("realised", "f8"),  # what a bench made of it; NaN where it is not measured
-    ]
-)
-#: A change: a threshold (`row` -1), a setting of the bond, drive, fault or parameter `row`.
-CHANGE: Final = np.dtype([("what", "i8"), ("row", "i8"), ("value", "f8")])
 
-#: One record: the second recorded input, known only after the dispatch.
-SLACK: Final = np.dtype(
-    [
-        ("missed", "i8"),  # this tick missed its dispatch deadline
-        ("learns", "i8"),  # there is time left for a turn of the identification
-    ]
-)
+class GivenSession(TableRow):
+    """Input of a step for the session; one record."""
+
+    tick: i8  # number of the grid point
+    t: f8  # session time of the communication point, s
+    elapsed: f8  # since the previous one, s
+    # Where the point was put at a discontinuity: the macro step that leads back to the grid,
+    # s; 0 at all others.
+    rest: f8
+    # Of the step that ended, where its error was estimated before its samples were taken:
+    error: f8  # weighted RMS: 1 is tolerated; NaN: none was estimated
+    scaling: f8  # factor on the step that follows from it; NaN likewise
+    repetitions: i8  # how often it was made again, shorter, for its error
+    order: i8  # controlled order of what was sent for the last of these
+    has_middle: i8  # any output in the middle of its interval, or its mean, is known
+    regular: i8  # every subsystem is due, has answered and stands at t
+    apply: i8  # corrections act; not in shadow, and not before a bench is armed
+    changes: i8  # of numbers, in the table of that name
+    renewed: i8  # Jacobians were renewed: use those given
+    answers_renewed: i8  # sensitivities were renewed: use those given
+    answers_moved: i8  # they are others than those before, not only by rounding
+    # By how much, as a share of the errors that they pass on or of `MATTERS` of the signals;
+    # and since when they may be, s
+    answers_change: f8
+    answers_since: f8
+
+
+class GivenSubsystem(TableRow):
+    """Input of a step for a subsystem."""
+
+    busy: i8  # still computing
+    late: i8  # without the sample that was due
+    due: i8  # communicates at this tick
+    reached: f8  # session time it has been advanced to, s
+    covered: f8  # length of the interval that its newest sample ends, s
+    # Bound of the error with which a bench's clock is mapped to the master's, s; 0 for
+    # solvers, NaN where it is not known yet.
+    clock_error: f8
+    event: i8  # told of a discontinuity in the interval of its newest sample
+    rejoined: i8  # its newest sample is the first after it was lost
+
+
+class GivenOutput(TableRow):
+    """Newest sample of an output; in the output's unit unless stated."""
+
+    y: f8  # newest sample; used where fresh
+    t_valid: f8  # when it is valid, s
+    fresh: i8  # has arrived since the previous cut
+    y_mid: f8  # in the middle of the interval that the sample ends; NaN where unknown
+    y_mean: f8  # over that interval; NaN where unknown
+    dy: Annotated[Floats, COEFFICIENTS - 1]  # time derivatives; NaN where unknown
+
+
+class GivenInput(TableRow):
+    """Measurement of an input; in the input's unit."""
+
+    realised: f8  # what a bench made of it; NaN where it is not measured
+
+
+class GivenChange(TableRow):
+    """Change of a threshold (`row` -1), or of the bond, drive, fault or parameter `row`."""
+
+    what: i8
+    row: i8
+    value: f8
+
+
+class Slack(TableRow):
+    """Second recorded input, known only after the dispatch; one record."""
+
+    missed: i8  # this tick missed its dispatch deadline
+    learns: i8  # there is time left for a turn of the identification
 
 
 class StepInput(NamedTuple):
@@ -107,11 +114,11 @@ class StepInput(NamedTuple):
     `answers` holds the renewed factors of `State.answers`.
     """
 
-    session: Table
-    subsystems: Table
-    outputs: Table
-    inputs: Table
-    changes: Table
+    session: Table[GivenSession]
+    subsystems: Table[GivenSubsystem]
+    outputs: Table[GivenOutput]
+    inputs: Table[GivenInput]
+    changes: Table[GivenChange]
     gamma: Floats
     answers: Floats
 
@@ -125,11 +132,11 @@ def empty_input(
 ) -> StepInput:
     """A `StepInput` of that many rows, nothing fresh and nothing known."""
     given = StepInput(
-        session=table(SESSION, 1),
-        subsystems=table(SUBSYSTEMS, subsystems),
-        outputs=table(OUTPUTS, outputs),
-        inputs=table(INPUTS, inputs),
-        changes=table(CHANGE, CHANGES),
+        session=table(GivenSession, 1),
+        subsystems=table(GivenSubsystem, subsystems),
+        outputs=table(GivenOutput, outputs),
+        inputs=table(GivenInput, inputs),
+        changes=table(GivenChange, CHANGES),
         gamma=np.zeros(gamma),
         answers=np.zeros(answers),
     )
@@ -141,8 +148,8 @@ def empty_input(
     return given
 
 
-def empty_slack() -> Table:
+def empty_slack() -> Table[Slack]:
     """The second input: nothing missed, and time to learn."""
-    slack = table(SLACK, 1)
+    slack = table(Slack, 1)
     slack["learns"] = 1
     return slack

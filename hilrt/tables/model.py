@@ -8,80 +8,100 @@ of outputs w, of regressors n, and of input coefficients g.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hilrt.solver import Floats
-from hilrt.tables.record import COEFFICIENTS, Table, table
+from hilrt.tables.record import COEFFICIENTS, Coefficients, Integers, Table, TableRow, f8, i8, table
 
 # -- constants -----------------------------------------------------------------------------------
 
-#: One record.
-SETTINGS: Final = np.dtype(
-    [
-        ("feedthrough", "i8"),  # bonds are corrected by their feedthrough
-        ("corrects", "i8"),  # outputs are corrected by Jacobians
-        ("identifies", "i8"),  # some of which are identified online
-        ("dithers", "i8"),  # inputs are excited for identification
-        ("order", "i8"),  # p: degree of the polynomials that the Jacobians belong to
-        ("h", "f8"),  # macro step that they belong to, s
-        ("alpha", "f8"),  # share of the accumulated input error that the offset makes up
-        # By degree, for the newest samples from now backwards: power coefficients of the Lagrange
-        # polynomials on their nodes, and the means of these over the step
-        ("basis", "f8", (COEFFICIENTS, COEFFICIENTS, COEFFICIENTS)),
-        ("means", "f8", (COEFFICIENTS, COEFFICIENTS)),
-        # When an identified Jacobian is trusted; one in use is given up beyond `loosened` times a
-        # limit.
-        ("prior_limit", "f8"),  # share of the input errors' energy along which the prior decides
-        ("variance_limit", "f8"),  # variance of the correction over its mean square
-        ("unexplained_limit", "f8"),  # mean square error with the Jacobian over that without
-        ("noise_limit", "f8"),  # noise put in over the mean square of the correction
-        ("loosened", "f8"),
-        ("window", "i8"),  # samples that all means are taken over
-        ("hold", "i8"),  # samples in a row that must pass before a Jacobian is used
-    ]
-)
-OUTPUTS: Final = np.dtype(
-    [
-        ("correctable", "i8"),  # no effort of a bond that is corrected in another way
-        ("identified", "i8"),  # of a subsystem whose Jacobian is identified
-    ]
-)
-INPUTS: Final = np.dtype(
-    [
-        ("dither", "f8"),  # amplitude of the excitation relative to the running scale
-    ]
-)
-#: Identified subsystems.
-REGRESSIONS: Final = np.dtype(
-    [
-        ("subsystem", "i8"),
-        ("first_output", "i8"),
-        ("outputs", "i8"),
-        ("first_input", "i8"),
-        ("inputs", "i8"),
-        ("terms", "i8"),  # coefficients of each input: p + 1
-        ("output_lags", "i8"),  # past outputs in the regression, at least 1
-        ("input_lags", "i8"),  # past inputs
-        ("regressors", "i8"),
-        ("coefficients", "i8"),  # of all inputs; the Jacobian belongs to as many regressors
-        ("forgetting", "f8"),  # factor: what a sample leaves of the past
-        ("recalled", "f8"),  # 1 - forgetting^regressors: lost until a prior is shown again
-        ("weight", "f8"),  # information that the prior of a Jacobian counts for
-        ("warm_up", "i8"),  # samples that only measure the signals' means and spreads
-    ]
-)
-#: Outputs that depend on an input directly.
-DEPENDENCIES: Final = np.dtype([("output", "i8"), ("input", "i8")])
-#: What the feedthrough correction adds to an output, per unit of a source: an output, of (K - I),
-#: or the difference of true and sent value of an input, of (K D).
-FEEDTHROUGH: Final = np.dtype(
-    [("output", "i8"), ("source", "i8"), ("of_input", "i8"), ("factor", "f8")]
-)
-#: Squared gain from an output's noise to an input.
-NOISE_PATHS: Final = np.dtype([("input", "i8"), ("output", "i8"), ("square", "f8")])
+
+class ModelSettings(TableRow):
+    """Settings of the corrections; one record."""
+
+    feedthrough: i8  # bonds are corrected by their feedthrough
+    corrects: i8  # outputs are corrected by Jacobians
+    identifies: i8  # some of which are identified online
+    dithers: i8  # inputs are excited for identification
+    order: i8  # p: degree of the polynomials that the Jacobians belong to
+    h: f8  # macro step that they belong to, s
+    alpha: f8  # share of the accumulated input error that the offset makes up
+    # By degree, for the newest samples from now backwards: power coefficients of the Lagrange
+    # polynomials on their nodes, and the means of these over the step
+    basis: Annotated[Floats, (COEFFICIENTS, COEFFICIENTS, COEFFICIENTS)]
+    means: Annotated[Floats, (COEFFICIENTS, COEFFICIENTS)]
+    # When an identified Jacobian is trusted; one in use is given up beyond `loosened` times a
+    # limit.
+    prior_limit: f8  # share of the input errors' energy along which the prior decides
+    variance_limit: f8  # variance of the correction over its mean square
+    unexplained_limit: f8  # mean square error with the Jacobian over that without
+    noise_limit: f8  # noise put in over the mean square of the correction
+    loosened: f8
+    window: i8  # samples that all means are taken over
+    hold: i8  # samples in a row that must pass before a Jacobian is used
+
+
+class ModelOutput(TableRow):
+    """Constants of an output for the corrections."""
+
+    correctable: i8  # no effort of a bond that is corrected in another way
+    identified: i8  # of a subsystem whose Jacobian is identified
+
+
+class ModelInput(TableRow):
+    """Constants of an input for the corrections."""
+
+    dither: f8  # amplitude of the excitation relative to the running scale
+
+
+class Regression(TableRow):
+    """Constants of an identified subsystem."""
+
+    subsystem: i8
+    first_output: i8
+    outputs: i8
+    first_input: i8
+    inputs: i8
+    terms: i8  # coefficients of each input: p + 1
+    output_lags: i8  # past outputs in the regression, at least 1
+    input_lags: i8  # past inputs
+    regressors: i8
+    coefficients: i8  # of all inputs; the Jacobian belongs to as many regressors
+    forgetting: f8  # factor: what a sample leaves of the past
+    recalled: f8  # 1 - forgetting^regressors: lost until a prior is shown again
+    weight: f8  # information that the prior of a Jacobian counts for
+    warm_up: i8  # samples that only measure the signals' means and spreads
+
+
+class Dependency(TableRow):
+    """Output that depends on an input directly."""
+
+    output: i8
+    input: i8
+
+
+class FeedthroughTerm(TableRow):
+    """Term of the feedthrough correction, added to an output per unit of a source.
+
+    The source is an output, of (K - I), or the difference of true and sent value of an input, of
+    (K D).
+    """
+
+    output: i8
+    source: i8
+    of_input: i8
+    factor: f8
+
+
+class NoisePath(TableRow):
+    """Squared gain from an output's noise to an input."""
+
+    input: i8
+    output: i8
+    square: f8
 
 
 class ModelPlan(NamedTuple):
@@ -90,112 +110,97 @@ class ModelPlan(NamedTuple):
     `weight`, shape (r, n): information that the prior of each parameter counts for.
     """
 
-    settings: Table
-    outputs: Table
-    inputs: Table
-    regressions: Table
-    dependencies: Table
-    feedthrough: Table
-    noise_paths: Table
+    settings: Table[ModelSettings]
+    outputs: Table[ModelOutput]
+    inputs: Table[ModelInput]
+    regressions: Table[Regression]
+    dependencies: Table[Dependency]
+    feedthrough: Table[FeedthroughTerm]
+    noise_paths: Table[NoisePath]
     weight: Floats
 
 
 # -- state ---------------------------------------------------------------------------------------
 
-#: One record.
-SESSION: Final = np.dtype(
-    [
-        ("samples", "i8"),  # past corrected outputs at hand, at most p + 1
-        ("stepped", "i8"),  # a step of the Jacobians' length has ended here
-        ("regular", "i8"),  # and all outputs behind it are samples
-        ("turn", "i8"),  # regression that learns next
-        ("prepared", "i8"),  # the matrices that follow from the Jacobians are those of `gamma`
-        # by number of samples at hand, less 1: the corrected outputs can be solved for
-        ("solvable", "i8", COEFFICIENTS),
-    ]
-)
-CORRECTED_OUTPUTS: Final = np.dtype(
-    [
-        ("y", "f8"),  # as it goes into the correction by Jacobians
-        ("corrected", "f8"),  # as it comes out of the corrections
-        ("past", "f8", COEFFICIENTS),  # corrected, newest first
-        ("has_jacobian", "i8"),  # not zero: it is corrected
-    ]
-)
-CORRECTED_INPUTS: Final = np.dtype(
-    [
-        # over the step that ended, coefficients of powers of (t - start)/h
-        ("sent", "f8", COEFFICIENTS),  # as it left
-        ("own", "f8", COEFFICIENTS),  # what acts beside connections, where anything may
-        ("error", "f8", COEFFICIENTS),  # true input less input as sent
-        ("offset", "f8"),  # delta u_c, whether it is applied or not
-        ("alpha", "f8"),  # in force; 0 where no offset may act
-    ]
-)
-LEARNED_OUTPUTS: Final = np.dtype(
-    [
-        ("y", "f8"),  # as measured
-        ("predicted", "f8"),  # by the regression of a late subsystem; NaN where there is none
-        ("extrapolation_error", "f8"),  # mean square of plain extrapolation, one step ahead
-        ("centre", "f8"),  # offset and spread of the signal; the scale is a power of two
-        ("scale", "f8"),
-        ("average", "f8"),  # running, about the centre
-        ("mean_square", "f8"),
-        ("error", "f8"),  # of the newest prediction, in units of the scale
-        ("noise", "f8"),  # root mean square of the prediction errors
-        ("variance", "f8"),  # of the correction, summed over the window
-        ("passed", "i8"),  # samples in a row without objection to its Jacobian
-        ("reason", "i8"),  # why its Jacobian is not used; 0: it is (`trust.Reason`)
-    ]
-)
-LEARNED_INPUTS: Final = np.dtype(
-    [
-        # over the step that ended, coefficients of powers of (t - start)/h
-        ("acted", "f8", COEFFICIENTS),  # as sent; a bench: as it realised it
-        ("error", "f8", COEFFICIENTS),  # true input less input as sent
-        ("realised", "f8"),  # by a bench at the previous point; NaN where it is not measured
-        ("centre", "f8"),
-        ("scale", "f8"),
-        ("average", "f8"),
-        ("mean_square", "f8"),
-        ("noise", "f8"),  # standard deviation that the outputs' noise gives it
-    ]
-)
-LEARNED: Final = np.dtype(
-    [
-        ("known", "i8"),  # samples in the past, without a gap
-        ("seen", "i8"),  # samples since the start
-        ("recall", "i8"),  # parameter whose prior is shown next
-        ("unbroken", "i8"),  # steps without a gap in the past, predicted ones included
-        ("judged", "i8"),  # samples judged since the start or the last jump of the parameters
-        ("given", "i8"),  # a Jacobian was given, and nothing has spoken against it yet
-        # of the newest sample that was learned, over the window and in scaled units
-        ("motion", "f8"),  # sum of squares of the input errors
-        ("spread", "f8"),  # variance of a correction for noise variance 1
-    ]
-)
+
+class ModelSession(TableRow):
+    """State of the corrections; one record."""
+
+    samples: i8  # past corrected outputs at hand, at most p + 1; correct_outputs
+    stepped: i8  # a step of the Jacobians' length has ended here; correct_outputs
+    regular: i8  # and all outputs behind it are samples; correct_outputs
+    turn: i8  # regression that learns next; identify
+    # The matrices that follow from the Jacobians are those of `gamma`:
+    prepared: i8  # apply_changes, correct_outputs, drive_inputs, identify
+    # by number of samples at hand, less 1: the corrected outputs can be solved for
+    solvable: Annotated[Integers, COEFFICIENTS]  # correct_outputs, identify
 
 
-class CorrectionTables(NamedTuple):
-    """Tables that the correction by Jacobians works on, of a plan and a state.
+class CorrectedOutput(TableRow):
+    """State of a corrected output; in the output's unit unless stated."""
 
-    `ports` are the inputs of the plan, `carried` the connections of the state; the others have the
-    names that they have there, in the model, and in its workspace.
-    """
+    y: f8  # as it goes into the correction by Jacobians; correct_outputs
+    corrected: f8  # as it comes out of the corrections; correct_outputs
+    past: Coefficients  # corrected, newest first; correct_outputs
+    has_jacobian: i8  # not zero: it is corrected; correct_outputs, identify
 
-    settings: Table
-    subsystems: Table
-    ports: Table
-    connections: Table
-    carried: Table
-    dependencies: Table
-    session: Table
-    outputs: Table
-    inputs: Table
-    gamma: Floats
-    triangles: Floats
-    pivots: NDArray[np.int64]
-    solution: Floats
+
+class CorrectedInput(TableRow):
+    """State of an input of the corrections; in the input's unit unless stated."""
+
+    # over the step that ended, coefficients of powers of (t - start)/h
+    sent: Coefficients  # as it left; predict_late, correct_outputs
+    own: Coefficients  # what acts beside connections, where anything may; correct_outputs
+    error: Coefficients  # true input less input as sent; correct_outputs
+    offset: f8  # delta u_c, whether it is applied or not; correct_outputs
+    alpha: f8  # in force; 0 where no offset may act; correct_outputs, identify
+
+
+class LearnedOutput(TableRow):
+    """State of an output in the identification; in the output's unit unless stated."""
+
+    y: f8  # as measured; identify
+    predicted: f8  # by the regression of a late subsystem; NaN where there is none; predict_late
+    extrapolation_error: f8  # mean square of plain extrapolation, one step ahead; identify
+    centre: f8  # offset and spread of the signal; the scale is a power of two; identify
+    scale: f8  # identify
+    average: f8  # running, about the centre; identify
+    mean_square: f8  # identify
+    error: f8  # of the newest prediction, in units of the scale; identify
+    noise: f8  # root mean square of the prediction errors; identify
+    variance: f8  # of the correction, summed over the window; identify
+    passed: i8  # samples in a row without objection to its Jacobian; apply_changes, identify
+    reason: i8  # why its Jacobian is not used; 0: it is (`trust.Reason`); apply_changes, identify
+
+
+class LearnedInput(TableRow):
+    """State of an input in the identification; in the input's unit unless stated."""
+
+    # over the step that ended, coefficients of powers of (t - start)/h
+    acted: Coefficients  # as sent; a bench: as it realised it; predict_late, identify
+    error: Coefficients  # true input less input as sent; identify
+    realised: f8  # by a bench at the previous point; NaN where it is not measured; identify
+    centre: f8  # identify
+    scale: f8  # identify
+    average: f8  # identify
+    mean_square: f8  # identify
+    noise: f8  # standard deviation that the outputs' noise gives it; identify
+
+
+class LearnedRegression(TableRow):
+    """State of a regression; its signals are in units of their scales."""
+
+    known: i8  # samples in the past, without a gap; apply_changes, identify
+    seen: i8  # samples since the start; identify
+    recall: i8  # parameter whose prior is shown next; identify
+    unbroken: i8  # steps without a gap in the past, predicted ones included; identify
+    # Samples judged since the start or the last jump of the parameters:
+    judged: i8  # apply_changes, identify
+    # A Jacobian was given, and nothing has spoken against it yet:
+    given: i8  # apply_changes, identify
+    # of the newest sample that was learned, over the window and in scaled units
+    motion: f8  # sum of squares of the input errors; identify
+    spread: f8  # variance of a correction for noise variance 1; identify
 
 
 class Learning(NamedTuple):
@@ -218,9 +223,9 @@ class Learning(NamedTuple):
         Ring of input errors.
     """
 
-    outputs: Table
-    inputs: Table
-    regressions: Table
+    outputs: Table[LearnedOutput]
+    inputs: Table[LearnedInput]
+    regressions: Table[LearnedRegression]
     factor: Floats
     parameters: Floats
     prior: Floats
@@ -277,9 +282,9 @@ class ModelState(NamedTuple):
     pivots : ndarray of int, shape (p + 1, ny)
     """
 
-    session: Table
-    outputs: Table
-    inputs: Table
+    session: Table[ModelSession]
+    outputs: Table[CorrectedOutput]
+    inputs: Table[CorrectedInput]
     gamma: Floats
     triangles: Floats
     pivots: NDArray[np.int64]
@@ -290,13 +295,13 @@ class ModelState(NamedTuple):
 def no_model_plan() -> ModelPlan:
     """Nothing is corrected by feedthrough or Jacobians."""
     return ModelPlan(
-        settings=table(SETTINGS, 1),
-        outputs=table(OUTPUTS, 0),
-        inputs=table(INPUTS, 0),
-        regressions=table(REGRESSIONS, 0),
-        dependencies=table(DEPENDENCIES, 0),
-        feedthrough=table(FEEDTHROUGH, 0),
-        noise_paths=table(NOISE_PATHS, 0),
+        settings=table(ModelSettings, 1),
+        outputs=table(ModelOutput, 0),
+        inputs=table(ModelInput, 0),
+        regressions=table(Regression, 0),
+        dependencies=table(Dependency, 0),
+        feedthrough=table(FeedthroughTerm, 0),
+        noise_paths=table(NoisePath, 0),
         weight=np.zeros((0, 0)),
     )
 
@@ -304,9 +309,9 @@ def no_model_plan() -> ModelPlan:
 def no_model_state() -> ModelState:
     """Nothing is remembered."""
     return ModelState(
-        session=table(SESSION, 1),
-        outputs=table(CORRECTED_OUTPUTS, 0),
-        inputs=table(CORRECTED_INPUTS, 0),
+        session=table(ModelSession, 1),
+        outputs=table(CorrectedOutput, 0),
+        inputs=table(CorrectedInput, 0),
         gamma=np.zeros((0, 0, 0)),
         triangles=np.zeros((0, 0, 0)),
         pivots=np.zeros((0, 0), dtype=np.int64),
@@ -318,9 +323,9 @@ def no_model_state() -> ModelState:
 def nothing_learned() -> Learning:
     """Nothing is identified."""
     return Learning(
-        outputs=table(LEARNED_OUTPUTS, 0),
-        inputs=table(LEARNED_INPUTS, 0),
-        regressions=table(LEARNED, 0),
+        outputs=table(LearnedOutput, 0),
+        inputs=table(LearnedInput, 0),
+        regressions=table(LearnedRegression, 0),
         factor=np.zeros((0, 0, 0)),
         parameters=np.zeros((0, 0, 0)),
         prior=np.zeros((0, 0, 0)),

@@ -6,14 +6,13 @@ output) are lists of neighbours, not dense matrices; only the model corrector ha
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, get_args
-
-import numpy as np
+from typing import Annotated, Final, NamedTuple, get_args
 
 from hilrt.config.session_tables import ValueKind
+from hilrt.solver import Floats
 from hilrt.tables.model import ModelPlan
-from hilrt.tables.program_tables import CALCULATED, LOOKUP_POINTS, OPERATIONS, READINGS
-from hilrt.tables.record import COEFFICIENTS, Table
+from hilrt.tables.program_tables import CalculatedOutput, LookupPoint, OperationRow, ReadingRow
+from hilrt.tables.record import COEFFICIENTS, Table, TableRow, f8, i8
 
 #: Methods of the step control, by their numbers in `Plan.session`.
 FIXED: Final = 0
@@ -39,316 +38,398 @@ HOLD, RAMP, SINE, CHIRP, PRBS, NOISE, POINTS_SHAPE = range(7)
 FAULT_KINDS: Final[tuple[str, ...]] = get_args(ValueKind)
 CONSTANT, STUCK, OFFSET, GAIN, NOISY, DRIFT, QUANTISE, DELAY, JITTER, LOSS, DUPLICATE = range(11)
 
-#: One record.
-SESSION: Final = np.dtype(
-    [
-        ("step", "f8"),  # macro step H, s
-        ("first_step", "f8"),  # of the first one where the step is variable, s
-        ("variable_step", "i8"),
-        ("shadow", "i8"),  # corrections are computed and not applied
-        ("coefficients", "i8"),  # of the polynomials that are sent: highest order + 1
-        ("samples", "i8"),  # kept per output
-        ("derivatives", "i8"),  # of outputs that connections of source "taylor" use
-        ("shared_inputs", "i8"),  # a bond's input takes other connections, too
-        # step control
-        ("step_method", "i8"),  # FIXED, PI, LOCAL or ECCO
-        ("tolerance", "f8"),
-        ("minimum_step", "f8"),  # s
-        ("maximum_step", "f8"),  # s
-        ("energy_atol", "f8"),  # of ECCO: J
-        ("energy_rtol", "f8"),
-        ("safety", "f8"),
-        ("rtol", "f8"),  # of signals; absolute tolerances are with inputs and outputs
-        ("has_tolerances", "i8"),
-        ("tests_errors", "i8"),  # the local error of inputs is estimated and tested at every step
-        ("judges_before", "i8"),  # the error is estimated before the samples are taken
-        # order control
-        ("controls_order", "i8"),
-        ("initial_order", "i8"),
-        ("minimum_order", "i8"),
-        ("maximum_order", "i8"),
-        ("all_free", "i8"),  # every connection's order is controlled
-        # reliability
-        ("scale_time", "f8"),  # time constant of the running scales, s
-        ("clear_time", "f8"),  # s
-        ("warm_up", "f8"),  # s
-        ("clock_limit", "f8"),  # of a bench's clock error, s per base step between its points
-        ("sample_spacing", "f8"),  # shortest time between samples that gives a rate, s
-        # estimated errors
-        ("error_states", "i8"),  # of the coupled system's error; 0: it is not followed
-        ("error_linear", "i8"),  # its answers hold for any state
-        ("error_renewed", "i8"),  # they are renewed while the session runs
-        ("error_of_reference", "i8"),  # they are those of a model beside a subsystem
-        # Cholesky factor of the Gram matrix of (t - t0)^m / m! over [-1, 0]
-        ("gram_factor", "f8", (COEFFICIENTS, COEFFICIENTS)),
-    ]
-)
-SUBSYSTEMS: Final = np.dtype(
-    [
-        ("every", "i8"),  # base steps between its communication points
-        ("physical", "i8"),  # a bench: runs by itself
-        ("calculated", "i8"),  # its outputs are the calculated channels: it is never late
-        # What was found before the start: its steps must not be repeated; no output of it answers
-        ("steps_final", "i8"),
-        ("inputs_ignored", "i8"),
-        ("memory", "f8"),  # longest time constant where its trial shows it damped, s; else 0
-        ("holds_when_late", "i8"),  # late policy "hold"
-        ("predicts_when_late", "i8"),  # late policy "predict"
-        ("max_misses", "i8"),  # due points in a row that an output may be without a usable sample
-        ("first_output", "i8"),
-        ("outputs", "i8"),
-        ("first_input", "i8"),
-        ("inputs", "i8"),
-    ]
-)
-OUTPUTS: Final = np.dtype(
-    [
-        ("subsystem", "i8"),
-        ("calculated", "i8"),  # no subsystem sends it: a calculated channel
-        ("spacing", "f8"),  # smallest distance of two samples that count as two, s
-        ("coupled", "i8"),  # connected to something
-        ("free", "i8"),  # source of a connection whose order is controlled
-        ("atol", "f8"),
-        ("uncorrectable", "i8"),  # effort of a bond corrected by its feedthrough or by a model
-        ("low", "f8"),  # declared range; infinite where there is none
-        ("high", "f8"),
-        ("range_policy", "i8"),  # RANGE_USE, RANGE_HOLD or RANGE_SAFE
-        ("answers_known", "i8"),  # its direct answers to its inputs were tried out: `DIRECT`
-        # estimated error
-        ("followed", "i8"),  # by the coupled system's own answers, else by the gain range
-        # From an estimate to the half width of its band; 0: no coupling has a part in it; NaN: none
-        ("error_high", "f8"),
-    ]
-)
-INPUTS: Final = np.dtype(
-    [
-        ("subsystem", "i8"),
-        ("connected", "i8"),
-        ("exact", "i8"),  # read or set by test sequences alone: held by definition, not by lack
-        ("constant", "f8"),  # connected: sum of the offsets; else the start value
-        ("first_connection", "i8"),  # connections stand in the order of their inputs
-        ("connections", "i8"),
-        ("lead", "f8"),  # actuation delay, compensated by sending what is wanted then, s
-        ("dead_time", "f8"),  # how much later than that it is taken to act, s
-        ("low", "f8"),
-        ("high", "f8"),
-        ("max_rate", "f8"),  # unit/s
-        ("max_jerk", "f8"),  # unit/s^2
-        ("free", "i8"),  # has a connection whose order is controlled
-        ("atol", "f8"),
-        ("realised_by", "i8"),  # output of a bench that measures what became of it; -1: none
-        # How finely its subsystem follows it inside a macro step: 1 continuously, 0 only its start
-        ("fineness", "f8"),
-        ("slope", "f8"),  # how much of its polynomial's change inside a macro step acts, 0 to 1
-        ("lags", "i8"),  # a source has direct feedthrough whose answers are not known
-        ("drive", "i8"),  # in the table of that name; -1: only its connections act on it
-        ("first_alteration", "i8"),  # of the input itself
-        ("alterations", "i8"),
-    ]
-)
-CONNECTIONS: Final = np.dtype(
-    [
-        ("source", "i8"),  # output
-        ("target", "i8"),  # input
-        ("gain", "f8"),  # with the conversion of units
-        ("order", "i8"),
-        ("free", "i8"),  # its order is controlled
-        ("taylor", "i8"),  # uses the output's derivatives
-        ("raw", "i8"),  # takes the newest sample as it came: a test sequence reads it
-        ("offset", "f8"),  # in the input's unit
-        # Output that says whether the source, a port of a sequence, drives now; -1: it always does
-        ("driven", "i8"),
-        ("first_alteration", "i8"),
-        ("alterations", "i8"),
-    ]
-)
-#: Inputs on which something beside their connections may act.
-DRIVES: Final = np.dtype(
-    [
-        ("input", "i8"),
-        ("start", "f8"),  # value where nothing is connected
-        ("rate", "f8"),  # at which it goes over to another source, unit/s; or infinite
-        ("blend", "f8"),  # time in which it does where the rate is infinite, s
-        ("degree", "i8"),  # of stimuli; -1: that of the connections
-        ("first_stimulus", "i8"),  # stimuli stand in the order of their inputs
-        ("stimuli", "i8"),
-        ("first_jump", "i8"),
-        ("jumps", "i8"),
-        ("faulted", "i8"),  # a fault may alter it, a connection to it, or an output that feeds it
-    ]
-)
-FAULTS: Final = np.dtype(
-    [
-        ("start", "f8"),  # s; infinite: it waits for an operator
-        ("end", "f8"),  # s; infinite where it has none
-        ("start_when", "i8"),  # register of the condition that it waits for; -1: none
-        ("end_when", "i8"),
-    ]
-)
-#: What faults do, one row per scalar that they alter: those of outputs, of connections, of inputs,
-#: at one place in the order of the file.
-ALTERATIONS: Final = np.dtype(
-    [
-        ("fault", "i8"),
-        ("kind", "i8"),  # of `FAULT_KINDS`
-        ("output", "i8"),  # -1: it alters a connection or an input
-        ("first", "i8"),  # at its place
-        ("closing", "i8"),  # last one at its place
-        ("amount", "f8"),  # in the unit of its place
-        ("seed", "i8"),
-        ("first_slot", "i8"),  # of `State.underway`, where values that are late wait
-        ("slots", "i8"),
-    ]
-)
-STIMULI: Final = np.dtype(
-    [
-        ("replaces", "i8"),  # it is not added to the input, but drives it
-        ("first_segment", "i8"),
-        ("segments", "i8"),
-        ("runs", "i8"),  # times that the segments are gone through
-        ("holds", "i8"),  # afterwards it goes on with its last value
-        ("start", "f8"),  # s
-        ("end", "f8"),  # s; infinite where it has none
-        ("start_when", "i8"),  # condition that it waits for, and one that ends it; -1: none
-        ("end_when", "i8"),
-    ]
-)
-SEGMENTS: Final = np.dtype(
-    [
-        ("kind", "i8"),  # of shape
-        ("duration", "f8"),  # s; a ramp with a rate: NaN
-        ("begin", "f8"),  # value that it begins at or swings about; NaN: where the one before ended
-        ("target", "f8"),  # of a ramp
-        ("rate", "f8"),  # of a ramp, unit/s; 0: it takes the duration
-        ("amplitude", "f8"),
-        ("frequency", "f8"),  # Hz
-        ("sweep", "f8"),  # of a chirp: Hz/s; logarithmic: 1/s, of the frequency's logarithm
-        ("logarithmic", "i8"),
-        ("phase", "f8"),  # cycles
-        ("interval", "f8"),  # of values that are held, s; noise: 0 for a value per tick
-        ("seed", "i8"),
-        ("uniform", "i8"),
-        ("held", "i8"),  # points stay until the next one, instead of lines between them
-        ("first_point", "i8"),
-        ("points", "i8"),
-    ]
-)
-#: Times since a segment's beginning [s], and values.
-POINTS: Final = np.dtype([("t", "f8"), ("y", "f8")])
-#: Outputs in which a jump of an input shows at once, and after how many of their points.
-JUMPS: Final = np.dtype([("output", "i8"), ("after", "i8")])
-#: Of subsystems, which an operator may change.
-PARAMETERS: Final = np.dtype([("subsystem", "i8")])
-BONDS: Final = np.dtype(
-    [
-        ("first", "i8"),  # element
-        ("elements", "i8"),
-        ("every", "i8"),  # base steps between its communication points: those of the slower side
-        ("mu", "f8"),
-        ("nu", "f8"),
-        ("adapts", "i8"),  # mu follows what the trial of the efforts says, between two bounds
-        ("mu_least", "f8"),
-        ("mu_most", "f8"),
-        ("held", "i8"),  # the residual is that of held values, not of polynomials as sent
-        ("wanted", "i8"),  # the session file asks for the energy correction
-        ("active", "i8"),  # and it may act; otherwise it runs in shadow
-        ("spurious", "f8"),  # share of the residual energy that counts as spurious energy
-        ("corrected_elsewhere", "i8"),  # by feedthrough or a model: its residual is no error then
-        ("verification", "i8"),  # of its correction: UNVERIFIED, VERIFIED or WRONG
-        ("keeps", "i8"),  # the correction stays, also when it is found harmful
-        ("tried", "i8"),  # the efforts' direct answers to their inputs are known from a trial
-        ("integrated", "i8"),  # and so is the effort at both ends of an interval
-    ]
-)
-ELEMENTS: Final = np.dtype(
-    [
-        ("bond", "i8"),
-        ("effort", "i8"),  # output
-        ("flow", "i8"),  # output
-        ("effort_input", "i8"),
-        ("flow_input", "i8"),
-        ("effort_gain", "f8"),  # from the output's unit to the input's
-        ("flow_gain", "f8"),
-        ("watt", "f8"),  # of the product of the outputs' units
-    ]
-)
-#: Further outputs that a summing junction adds to an element's effort.
-SUMMANDS: Final = np.dtype([("element", "i8"), ("output", "i8")])
-#: Direct answer of an element's effort to an input, per unit, as it was tried out; `answer` is the
-#: row of `State.answers` that has it renewed, or -1.
-SENSITIVITIES: Final = np.dtype(
-    [("element", "i8"), ("input", "i8"), ("factor", "f8"), ("answer", "i8")]
-)
-#: What arrives at the inputs of an element without belonging to its bond.
-CONTRIBUTIONS: Final = np.dtype(
-    [("element", "i8"), ("at_flow", "i8"), ("connection", "i8"), ("gain", "f8")]
-)
-#: Outputs that depend directly on an input which `giver`, another subsystem, feeds.
-PASSES: Final = np.dtype([("output", "i8"), ("giver", "i8")])
-#: Inputs that `giver`, another subsystem, feeds.
-FEEDS: Final = np.dtype([("input", "i8"), ("giver", "i8")])
-#: Subsystems with an input that `giver`, another subsystem, feeds.
-RECEIVES: Final = np.dtype([("subsystem", "i8"), ("giver", "i8")])
-#: Direct answers of outputs to inputs, per unit, as they were tried out.
-DIRECT: Final = np.dtype([("output", "i8"), ("input", "i8")])
-#: How the coupled system passes a disturbance on, over one macro step: to a state of the errors,
-#: from another one, or from the mean of an input's disturbance.
-ERROR_PATHS: Final = np.dtype([("to", "i8"), ("source", "i8"), ("of_input", "i8")])
-#: And at its end to an output: from a state, or from an input's disturbance there.
-ERROR_ANSWERS: Final = np.dtype([("output", "i8"), ("source", "i8"), ("of_input", "i8")])
-#: One for every thing that is watched for one cause, grouped by causes.
-CHECKS: Final = np.dtype([("cause", "i8"), ("subject", "i8")])
-#: Checks of every cause, in the order of `hilrt.reliability.causes`.
-CAUSES: Final = np.dtype([("first", "i8"), ("checks", "i8")])
-ALARMS: Final = np.dtype(
-    [
-        ("output", "i8"),
-        ("low", "f8"),
-        ("high", "f8"),
-        ("max_rate", "f8"),  # unit/s
-        ("delay", "f8"),  # s
-        ("level", "i8"),  # of the action
-    ]
-)
+
+class SessionPlan(TableRow):
+    """Constants of the session; one record."""
+
+    step: f8  # macro step H, s
+    first_step: f8  # of the first one where the step is variable, s
+    variable_step: i8
+    shadow: i8  # corrections are computed and not applied
+    coefficients: i8  # of the polynomials that are sent: highest order + 1
+    samples: i8  # kept per output
+    derivatives: i8  # of outputs that connections of source "taylor" use
+    shared_inputs: i8  # a bond's input takes other connections, too
+    # step control
+    step_method: i8  # FIXED, PI, LOCAL or ECCO
+    tolerance: f8
+    minimum_step: f8  # s
+    maximum_step: f8  # s
+    energy_atol: f8  # of ECCO: J
+    energy_rtol: f8
+    safety: f8
+    rtol: f8  # of signals; absolute tolerances are with inputs and outputs
+    has_tolerances: i8
+    tests_errors: i8  # the local error of inputs is estimated and tested at every step
+    judges_before: i8  # the error is estimated before the samples are taken
+    # order control
+    controls_order: i8
+    initial_order: i8
+    minimum_order: i8
+    maximum_order: i8
+    all_free: i8  # every connection's order is controlled
+    # reliability
+    scale_time: f8  # time constant of the running scales, s
+    clear_time: f8  # s
+    warm_up: f8  # s
+    clock_limit: f8  # of a bench's clock error, s per base step between its points
+    sample_spacing: f8  # shortest time between samples that gives a rate, s
+    # estimated errors
+    error_states: i8  # of the coupled system's error; 0: it is not followed
+    error_linear: i8  # its answers hold for any state
+    error_renewed: i8  # they are renewed while the session runs
+    error_of_reference: i8  # they are those of a model beside a subsystem
+    # Cholesky factor of the Gram matrix of (t - t0)^m / m! over [-1, 0]
+    gram_factor: Annotated[Floats, (COEFFICIENTS, COEFFICIENTS)]
 
 
-#: Layouts that stand in another file, for what makes empty tables of all.
-__all__ = ["CALCULATED", "LOOKUP_POINTS", "OPERATIONS", "READINGS"]
+class SubsystemPlan(TableRow):
+    """Constants of a subsystem."""
+
+    every: i8  # base steps between its communication points
+    physical: i8  # a bench: runs by itself
+    calculated: i8  # its outputs are the calculated channels: it is never late
+    # What was found before the start: its steps must not be repeated; no output of it answers
+    steps_final: i8
+    inputs_ignored: i8
+    memory: f8  # longest time constant where its trial shows it damped, s; else 0
+    holds_when_late: i8  # late policy "hold"
+    predicts_when_late: i8  # late policy "predict"
+    max_misses: i8  # due points in a row that an output may be without a usable sample
+    first_output: i8
+    outputs: i8
+    first_input: i8
+    inputs: i8
+
+
+class OutputPlan(TableRow):
+    """Constants of an output; in its unit unless stated."""
+
+    subsystem: i8
+    calculated: i8  # no subsystem sends it: a calculated channel
+    spacing: f8  # smallest distance of two samples that count as two, s
+    coupled: i8  # connected to something
+    free: i8  # source of a connection whose order is controlled
+    atol: f8
+    uncorrectable: i8  # effort of a bond corrected by its feedthrough or by a model
+    low: f8  # declared range; infinite where there is none
+    high: f8
+    range_policy: i8  # RANGE_USE, RANGE_HOLD or RANGE_SAFE
+    answers_known: i8  # its direct answers to its inputs were tried out: `DirectAnswer`
+    # estimated error
+    followed: i8  # by the coupled system's own answers, else by the gain range
+    # From an estimate to the half width of its band; 0: no coupling has a part in it; NaN: none
+    error_high: f8
+
+
+class InputPlan(TableRow):
+    """Constants of an input; in its unit unless stated."""
+
+    subsystem: i8
+    connected: i8
+    exact: i8  # read or set by test sequences alone: held by definition, not by lack
+    constant: f8  # connected: sum of the offsets; else the start value
+    first_connection: i8  # connections stand in the order of their inputs
+    connections: i8
+    lead: f8  # actuation delay, compensated by sending what is wanted then, s
+    dead_time: f8  # how much later than that it is taken to act, s
+    low: f8
+    high: f8
+    max_rate: f8  # unit/s
+    max_jerk: f8  # unit/s^2
+    free: i8  # has a connection whose order is controlled
+    atol: f8
+    realised_by: i8  # output of a bench that measures what became of it; -1: none
+    # How finely its subsystem follows it inside a macro step: 1 continuously, 0 only its start
+    fineness: f8
+    slope: f8  # how much of its polynomial's change inside a macro step acts, 0 to 1
+    lags: i8  # a source has direct feedthrough whose answers are not known
+    drive: i8  # in the table of that name; -1: only its connections act on it
+    first_alteration: i8  # of the input itself
+    alterations: i8
+
+
+class ConnectionPlan(TableRow):
+    """Constants of a connection."""
+
+    source: i8  # output
+    target: i8  # input
+    gain: f8  # with the conversion of units
+    order: i8
+    free: i8  # its order is controlled
+    taylor: i8  # uses the output's derivatives
+    raw: i8  # takes the newest sample as it came: a test sequence reads it
+    offset: f8  # in the input's unit
+    # Output that says whether the source, a port of a sequence, drives now; -1: it always does
+    driven: i8
+    first_alteration: i8
+    alterations: i8
+
+
+class DrivePlan(TableRow):
+    """Input on which something beside its connections may act."""
+
+    input: i8
+    start: f8  # value where nothing is connected
+    rate: f8  # at which it goes over to another source, unit/s; or infinite
+    blend: f8  # time in which it does where the rate is infinite, s
+    degree: i8  # of stimuli; -1: that of the connections
+    first_stimulus: i8  # stimuli stand in the order of their inputs
+    stimuli: i8
+    first_jump: i8
+    jumps: i8
+    faulted: i8  # a fault may alter it, a connection to it, or an output that feeds it
+
+
+class FaultPlan(TableRow):
+    """Times and conditions of a fault."""
+
+    start: f8  # s; infinite: it waits for an operator
+    end: f8  # s; infinite where it has none
+    start_when: i8  # register of the condition that it waits for; -1: none
+    end_when: i8
+
+
+class AlterationPlan(TableRow):
+    """Effect of a fault on one scalar.
+
+    Rows are ordered by place: outputs, connections, inputs; at one place, as in the file.
+    """
+
+    fault: i8
+    kind: i8  # of `FAULT_KINDS`
+    output: i8  # -1: it alters a connection or an input
+    first: i8  # at its place
+    closing: i8  # last one at its place
+    amount: f8  # in the unit of its place
+    seed: i8
+    first_slot: i8  # of `State.underway`, where values that are late wait
+    slots: i8
+
+
+class StimulusPlan(TableRow):
+    """Constants of a stimulus."""
+
+    replaces: i8  # it is not added to the input, but drives it
+    first_segment: i8
+    segments: i8
+    runs: i8  # times that the segments are gone through
+    holds: i8  # afterwards it goes on with its last value
+    start: f8  # s
+    end: f8  # s; infinite where it has none
+    start_when: i8  # condition that it waits for, and one that ends it; -1: none
+    end_when: i8
+
+
+class SegmentPlan(TableRow):
+    """Segment of a stimulus; in its input's unit unless stated."""
+
+    kind: i8  # of shape
+    duration: f8  # s; a ramp with a rate: NaN
+    begin: f8  # value that it begins at or swings about; NaN: where the one before ended
+    target: f8  # of a ramp
+    rate: f8  # of a ramp, unit/s; 0: it takes the duration
+    amplitude: f8
+    frequency: f8  # Hz
+    sweep: f8  # of a chirp: Hz/s; logarithmic: 1/s, of the frequency's logarithm
+    logarithmic: i8
+    phase: f8  # cycles
+    interval: f8  # of values that are held, s; noise: 0 for a value per tick
+    seed: i8
+    uniform: i8
+    held: i8  # points stay until the next one, instead of lines between them
+    first_point: i8
+    points: i8
+
+
+class StimulusPoint(TableRow):
+    """Point of a stimulus: time since its segment's beginning, s, and value."""
+
+    t: f8
+    y: f8
+
+
+class JumpPlan(TableRow):
+    """Output in which a jump of an input shows at once, and after how many of its points."""
+
+    output: i8
+    after: i8
+
+
+class ParameterPlan(TableRow):
+    """Parameter of a subsystem that an operator may change."""
+
+    subsystem: i8
+
+
+class BondPlan(TableRow):
+    """Constants of a power bond."""
+
+    first: i8  # element
+    elements: i8
+    every: i8  # base steps between its communication points: those of the slower side
+    mu: f8
+    nu: f8
+    adapts: i8  # mu follows what the trial of the efforts says, between two bounds
+    mu_least: f8
+    mu_most: f8
+    held: i8  # the residual is that of held values, not of polynomials as sent
+    wanted: i8  # the session file asks for the energy correction
+    active: i8  # and it may act; otherwise it runs in shadow
+    spurious: f8  # share of the residual energy that counts as spurious energy
+    corrected_elsewhere: i8  # by feedthrough or a model: its residual is no error then
+    verification: i8  # of its correction: UNVERIFIED, VERIFIED or WRONG
+    keeps: i8  # the correction stays, also when it is found harmful
+    tried: i8  # the efforts' direct answers to their inputs are known from a trial
+    integrated: i8  # and so is the effort at both ends of an interval
+
+
+class ElementPlan(TableRow):
+    """Ports of an element of a bond."""
+
+    bond: i8
+    effort: i8  # output
+    flow: i8  # output
+    effort_input: i8
+    flow_input: i8
+    effort_gain: f8  # from the output's unit to the input's
+    flow_gain: f8
+    watt: f8  # of the product of the outputs' units
+
+
+class Summand(TableRow):
+    """Further output that a summing junction adds to an element's effort."""
+
+    element: i8
+    output: i8
+
+
+class SensitivityPlan(TableRow):
+    """Direct answer of an element's effort to an input, per unit, as it was tried out.
+
+    `answer` is the row of `State.answers` that has it renewed, or -1.
+    """
+
+    element: i8
+    input: i8
+    factor: f8
+    answer: i8
+
+
+class Contribution(TableRow):
+    """Contribution to the inputs of an element that does not belong to its bond."""
+
+    element: i8
+    at_flow: i8
+    connection: i8
+    gain: f8
+
+
+class PassPlan(TableRow):
+    """Output that depends directly on an input which `giver`, another subsystem, feeds."""
+
+    output: i8
+    giver: i8
+
+
+class FeedPlan(TableRow):
+    """Input that `giver`, another subsystem, feeds."""
+
+    input: i8
+    giver: i8
+
+
+class ReceiptPlan(TableRow):
+    """Subsystem with an input that `giver`, another subsystem, feeds."""
+
+    subsystem: i8
+    giver: i8
+
+
+class DirectAnswer(TableRow):
+    """Direct answer of an output to an input, per unit, as it was tried out."""
+
+    output: i8
+    input: i8
+
+
+class ErrorPath(TableRow):
+    """Path by which the coupled system passes a disturbance on, over one macro step.
+
+    It leads to a state of the errors, from another one or from the mean of an input's disturbance.
+    """
+
+    to: i8
+    source: i8
+    of_input: i8
+
+
+class ErrorAnswer(TableRow):
+    """Path to an output at a macro step's end: from a state, or from an input's disturbance."""
+
+    output: i8
+    source: i8
+    of_input: i8
+
+
+class CheckPlan(TableRow):
+    """Check of one thing for one cause; checks are grouped by causes."""
+
+    cause: i8
+    subject: i8
+
+
+class CausePlan(TableRow):
+    """Checks of a cause, in the order of `hilrt.reliability.causes`."""
+
+    first: i8
+    checks: i8
+
+
+class AlarmPlan(TableRow):
+    """Limits of an alarm; in its output's unit unless stated."""
+
+    output: i8
+    low: f8
+    high: f8
+    max_rate: f8  # unit/s
+    delay: f8  # s
+    level: i8  # of the action
 
 
 class Plan(NamedTuple):
     """Constants of a session; see the comments at the fields of each table."""
 
-    session: Table
-    subsystems: Table
-    outputs: Table
-    inputs: Table
-    connections: Table
-    drives: Table
-    stimuli: Table
-    segments: Table
-    points: Table
-    jumps: Table
-    faults: Table
-    alterations: Table
-    parameters: Table
-    bonds: Table
-    elements: Table
-    summands: Table
-    sensitivities: Table
-    contributions: Table
-    passes: Table
-    feeds: Table
-    receives: Table
-    direct: Table
-    error_paths: Table
-    error_answers: Table
-    checks: Table
-    causes: Table
-    alarms: Table
+    session: Table[SessionPlan]
+    subsystems: Table[SubsystemPlan]
+    outputs: Table[OutputPlan]
+    inputs: Table[InputPlan]
+    connections: Table[ConnectionPlan]
+    drives: Table[DrivePlan]
+    stimuli: Table[StimulusPlan]
+    segments: Table[SegmentPlan]
+    points: Table[StimulusPoint]
+    jumps: Table[JumpPlan]
+    faults: Table[FaultPlan]
+    alterations: Table[AlterationPlan]
+    parameters: Table[ParameterPlan]
+    bonds: Table[BondPlan]
+    elements: Table[ElementPlan]
+    summands: Table[Summand]
+    sensitivities: Table[SensitivityPlan]
+    contributions: Table[Contribution]
+    passes: Table[PassPlan]
+    feeds: Table[FeedPlan]
+    receives: Table[ReceiptPlan]
+    direct: Table[DirectAnswer]
+    error_paths: Table[ErrorPath]
+    error_answers: Table[ErrorAnswer]
+    checks: Table[CheckPlan]
+    causes: Table[CausePlan]
+    alarms: Table[AlarmPlan]
     # of expressions
-    operations: Table
-    lookup_points: Table
-    readings: Table
-    calculated: Table
+    operations: Table[OperationRow]
+    lookup_points: Table[LookupPoint]
+    readings: Table[ReadingRow]
+    calculated: Table[CalculatedOutput]
     model: ModelPlan

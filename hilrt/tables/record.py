@@ -7,25 +7,75 @@ a snapshot is the tables' bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import functools
+from collections.abc import Iterator, Sequence
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Generic,
+    TypeAlias,
+    TypeVar,
+    get_type_hints,
+    overload,
+)
 
 import numpy as np
 from numpy.typing import NDArray
+
+from hilrt.solver import Floats
 
 #: Coefficients of a polynomial in a table: degree 5 at most.
 COEFFICIENTS = 6
 #: Samples in a history: order control looks at three more than the order that it chooses.
 SAMPLES = 8
 
-#: A record array. Its fields depend on its dtype, which no type of Python can say.
-Table = Any
+#: Types of fields: a number; a flag, a count or a row of another table; sub-arrays.
+f8: TypeAlias = float
+i8: TypeAlias = int
+Integers: TypeAlias = NDArray[np.int64]
+Coefficients = Annotated[Floats, COEFFICIENTS]
+Samples = Annotated[Floats, SAMPLES]
+
 #: A namedtuple of tables, arrays, and further such namedtuples.
 Tables = Any
 
 
-def table(fields: np.dtype[Any], rows: int) -> Table:
-    """A table of that many rows, all zero.
+class TableRow:
+    """Layout of a table's rows: its annotations are the fields.
+
+    Each field's comment says its unit; of a state, then the stages that write it.
+    """
+
+
+R = TypeVar("R", bound=TableRow)
+
+if TYPE_CHECKING:
+
+    class RowTable(np.ndarray[Any, np.dtype[Any]], Generic[R]):
+        """A record array: a row by its number, a column by its field's name.
+
+        `tools/column_names.py` has mypy check the names.
+        """
+
+        @overload  # type: ignore[override]
+        def __getitem__(self, key: int | np.integer[Any], /) -> R: ...
+        @overload
+        def __getitem__(self, key: str, /) -> NDArray[Any]: ...
+        @overload
+        def __getitem__(self, key: slice | Sequence[int] | NDArray[Any], /) -> RowTable[R]: ...
+        def __getitem__(self, key: Any, /) -> Any: ...
+        def __setitem__(self, key: Any, value: Any, /) -> None: ...
+        def __iter__(self) -> Iterator[R]: ...  # type: ignore[override]
+
+    Table: TypeAlias = RowTable
+else:
+    Table = np.recarray
+
+
+@functools.cache
+def layout_of(row: type[TableRow]) -> np.dtype[Any]:
+    """The numpy type of a table's rows.
 
     Raises
     ------
@@ -33,13 +83,21 @@ def table(fields: np.dtype[Any], rows: int) -> Table:
         If a field is no f8 or i8, or a sub-array of these, or if numpy's records have an attribute
         of its name, which interpreted code would read instead.
     """
-    for name in fields.names or ():
+    fields = []
+    for name, kind in get_type_hints(row, include_extras=True).items():
         if hasattr(np.record, name):
             raise TypeError(f"records have an attribute {name!r} already; name the field otherwise")
-        base = fields[name].base
-        if base not in (np.dtype("f8"), np.dtype("i8")):
-            raise TypeError(f"field {name!r} is {base}; fields of tables are f8 or i8")
-    return np.zeros(rows, fields).view(np.recarray)
+        shape = getattr(kind, "__metadata__", ((),))[0]
+        base = getattr(kind, "__origin__", kind)
+        if base not in (f8, i8, Floats, Integers):
+            raise TypeError(f"field {name!r} is {kind}; fields of tables are f8 or i8")
+        fields.append((name, "f8" if base in (f8, Floats) else "i8", shape))
+    return np.dtype(fields)
+
+
+def table(row: type[R], rows: int) -> Table[R]:
+    """A table of that many rows, all zero; for `TypeError`, see `layout_of`."""
+    return np.zeros(rows, layout_of(row)).view(Table)  # type: ignore[arg-type, return-value]
 
 
 def blocks(tables: Tables, prefix: str = "") -> Iterator[tuple[str, NDArray[Any]]]:

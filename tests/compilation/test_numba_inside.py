@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numba
 import numpy as np
@@ -14,14 +14,25 @@ import pytest
 
 import hilrt
 from hilrt.compilation.compiled import bound, compiled
-from hilrt.tables.record import Table, table
+from hilrt.solver import Floats
+from hilrt.tables.record import Table, TableRow, f8, i8, table
 from tests.random_stages import build
 
 #: Imports and attributes that numba does not document.
 UNDOCUMENTED = re.compile(
     r"import llvmlite|from llvmlite|numba\.(core|np|extending)\b|_nrt|\._cache\b|\.get_overload\("
 )
-ROWS = np.dtype([("value", "f8"), ("three", "f8", 3), ("count", "i8")])
+
+
+class Rows(TableRow):
+    value: f8
+    three: Annotated[Floats, 3]
+    count: i8
+
+
+class Narrow(TableRow):
+    value: f8
+
 
 needs_compiler = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
 
@@ -39,7 +50,7 @@ class Outer(NamedTuple):
 
 def outer(rows: int, seed: int = 0) -> Outer:
     rng = np.random.default_rng(seed)
-    made = [table(ROWS, n) for n in (rows, rows + 1, 2)]
+    made = [table(Rows, n) for n in (rows, rows + 1, 2)]
     for one in made:
         one["value"], one["three"] = rng.normal(size=len(one)), rng.normal(size=(len(one), 3))
         one["count"] = rng.integers(0, 9, len(one))
@@ -90,7 +101,7 @@ def test_tables_that_do_not_fit_are_refused_by_name() -> None:
     flat = good._replace(inner=good.inner._replace(cube=np.zeros(4)))
     with pytest.raises(TypeError, match=r"work: inner\.cube is .* in argument 1"):
         bound(work, flat, good.more)
-    narrow = table(np.dtype([("value", "f8")]), 4)
+    narrow = table(Narrow, 4)
     with pytest.raises(TypeError, match=r"work: rows is .* in argument 1"):
         bound(work, good._replace(rows=narrow), good.more)
     with pytest.raises(TypeError, match=r"work: a table is .* in argument 2"):
@@ -104,7 +115,7 @@ def test_numerics_refuse_tables_of_another_layout_and_none_is_replaced() -> None
         with pytest.raises(AttributeError):
             setattr(numerics, name, getattr(numerics, name))
     numerics.load()
-    numerics._state = numerics.state._replace(outputs=table(ROWS, 4))
+    numerics._state = numerics.state._replace(outputs=table(Rows, 4))
     with pytest.raises(TypeError, match=r"macro_step: outputs is .* in argument 2"):
         numerics.load()
 

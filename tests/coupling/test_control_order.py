@@ -12,7 +12,7 @@ from hilrt.coupling.extrapolate import newton_form
 from hilrt.link import Ports
 from hilrt.solver import Port
 from hilrt.tables.record import table
-from hilrt.tables.state import SESSION
+from hilrt.tables.state import SessionStateRow
 from tests.stepping import make_numerics
 
 LIMITS = {"minimum": 0, "maximum": 5}
@@ -65,7 +65,7 @@ def test_the_norm_is_over_all_inputs(numerics):
 
 def at_order(order: int, successes: int = 0):
     """The session's record at an order, after so many successful steps with it."""
-    record = table(SESSION, 1)[0]
+    record = table(SessionStateRow, 1)[0]
     record.order, record.successes = order, successes
     return record
 

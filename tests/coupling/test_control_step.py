@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 
 from hilrt.coupling.choose_step import pi_step
 from hilrt.tables.record import table
-from hilrt.tables.state import SESSION
+from hilrt.tables.state import SessionStateRow
 
 FREE = (1e-12, 1e3)
 
 
 def pi_start(h0: float):
     """The session's record before the first step of size `h0` [s]."""
-    record = table(SESSION, 1)[0]
+    record = table(SessionStateRow, 1)[0]
     record.step_integral, record.controlled_step = math.log(h0), h0
     return record
 

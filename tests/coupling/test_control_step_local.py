@@ -93,7 +93,7 @@ def test_settles_below_the_tolerance(order):
 def test_the_expected_error_is_the_difference_of_two_extrapolations(order, gaps, values, h):
     t = -np.concatenate(([0.0], np.cumsum(gaps)))
     y = np.array(values)
-    out = table(state.OUTPUTS, 1)[0]
+    out = table(state.OutputState, 1)[0]
     out.t_past[:6], out.y_past[:6] = t, y
     newton_form(out, 6, 0.0)
     found = expected_difference(out, order, h)
@@ -124,7 +124,7 @@ def test_the_mean_power_is_the_mean_until_the_window_is_full():
 
 def ecco_state(h: float, error: float = 0.0):
     """The session's record at a step of `h` [s], whose worst bond had that relative error."""
-    record = table(state.SESSION, 1)[0]
+    record = table(state.SessionStateRow, 1)[0]
     record.controlled_step, record.ecco_error = h, error
     return record
 

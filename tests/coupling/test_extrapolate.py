@@ -24,7 +24,7 @@ from tests.stepping import make_numerics
 
 def filled(times: np.ndarray, values: np.ndarray):
     """Records of outputs that saw the samples, shape (depth, ny), oldest first."""
-    outputs = table(state.OUTPUTS, times.shape[1])
+    outputs = table(state.OutputState, times.shape[1])
     outputs["t_past"] = times[0, :, None] - np.arange(outputs["t_past"].shape[1])
     outputs["t_past"][:, 0], outputs["y_past"][:, 0], outputs["count"] = times[0], values[0], 1
     for t, y in zip(times[1:], values[1:], strict=True):
@@ -37,7 +37,7 @@ def carried(outputs, depth: int, now: float, degree: list[int], source: list[int
     """Taylor coefficients, shape (depth, connections), of what connections carry."""
     found = []
     for order, i in zip(degree, source, strict=True):
-        out, connection = outputs[i], table(state.CONNECTIONS, 1)[0]
+        out, connection = outputs[i], table(state.ConnectionStateRow, 1)[0]
         newton_form(out, depth, now)
         out.degree, connection.order = out.count - 1, order
         through_samples(connection, out, depth)

@@ -28,7 +28,7 @@ class Limited(NamedTuple):
 
 def bounded(c, h, elapsed, last, end, bounds) -> Limited:
     """`limit_rate` of one input, whose polynomial has the coefficients `c`."""
-    u, at = table(state.INPUTS, 1)[0], table(plan.INPUTS, 1)[0]
+    u, at = table(state.InputState, 1)[0], table(plan.InputPlan, 1)[0]
     at.low, at.high, at.max_rate, at.max_jerk = bounds
     u.polynomial[: len(c)], u.last = c, last
     limited = limit_rate(u, at, len(c), h, elapsed, end)

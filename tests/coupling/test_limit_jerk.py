@@ -23,7 +23,7 @@ class Input:
     """One input with bounds, sent at every tick; it keeps what has left."""
 
     def __init__(self, rate: float, jerk: float, low: float = -1e9, high: float = 1e9):
-        self.record, self.at = table(state.INPUTS, 1)[0], table(plan.INPUTS, 1)[0]
+        self.record, self.at = table(state.InputState, 1)[0], table(plan.InputPlan, 1)[0]
         self.at.low, self.at.high, self.at.max_rate, self.at.max_jerk = low, high, rate, jerk
         self.t = 0.0
         self.times, self.sent, self.limited = [0.0], [], []

@@ -13,10 +13,10 @@ MS = 1_000_000
 def channel_table(every, physical, catches_up, max_misses):
     """A table whose samples are of t = 0."""
     n = len(every)
-    leaving = table(state.SUBSYSTEMS, n)
+    leaving = table(state.SubsystemState, n)
     leaving["dispatch"] = 1
     channels = ChannelTable(every, physical, catches_up, max_misses, 1e-3, leaving)
-    channels.cut = table(given.SUBSYSTEMS, n)
+    channels.cut = table(given.GivenSubsystem, n)
     return channels
 
 

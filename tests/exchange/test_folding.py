@@ -123,7 +123,7 @@ class Plain:
 
     def _answered(self, s: int, arrived: Arrived) -> None:
         channels, subsystems = self.channels, self.given.subsystems
-        sample, end = arrived.sample, float(channels["answer_ns"][s]) * 1e-9
+        sample, end = arrived.sample, float(channels["answer_ns"][s]) / 1e9
         subsystems["reached"][s] = end
         subsystems["covered"][s] = end - channels["newest"][s]
         channels["newest"][s], channels["busy"][s] = end, 0
@@ -163,10 +163,10 @@ class Plain:
         self.fold(t_ns)
         self.new_interval = True
         cut, session = self.given.subsystems, self.given.session
-        elapsed = elapsed_ns * 1e-9
+        elapsed = elapsed_ns / 1e9
         regular, lost = look_at_channels(self.channels, cut, tick, t_ns, elapsed)
-        session["tick"], session["t"], session["elapsed"] = tick, t_ns * 1e-9, elapsed
-        session["rest"], session["regular"] = rest_ns * 1e-9, regular
+        session["tick"], session["t"], session["elapsed"] = tick, t_ns / 1e9, elapsed
+        session["rest"], session["regular"] = rest_ns / 1e9, regular
         return int(lost)
 
 
@@ -325,7 +325,7 @@ class Rig:
         owes = self.exchange.channels["busy"][s] and not self.plain.waiting[s]
         if s not in BENCHES and not owes:
             return
-        t = (self.before_ns + share * (self.t_ns - self.before_ns)) * 1e-9
+        t = (self.before_ns + share * (self.t_ns - self.before_ns)) / 1e9
         if sample.t_valid is not None:
             sample.t_valid = sample.t_valid + t
         own = Sample(**{key: getattr(sample, key) for key in sample.__slots__})

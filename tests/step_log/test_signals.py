@@ -6,8 +6,8 @@ from hilrt.models.two_mass_rotational import Side1, Side2
 from hilrt.record.messages import Signal
 from hilrt.step_log.gather import Column, Scatter, TablePlace
 from hilrt.step_log.signals import (
-    TIMING,
     RowWriter,
+    TickTiming,
     build_columns,
     build_topics,
     given_columns,
@@ -203,7 +203,7 @@ def test_every_field_of_what_a_step_is_given_is_recorded():
 def scattered(s: Stepping, row: np.ndarray) -> tuple:
     """What a step is given, put back from a row."""
     other = two_mass(2)
-    channels, timing = other.exchange.channels, table(TIMING, 1)
+    channels, timing = other.exchange.channels, table(TickTiming, 1)
     names = [c.signal.name for of in build_columns(s.numerics).values() for c in of]
     columns = given_columns(other.numerics)
     places = [names.index(c.signal.name) for c in columns]
@@ -249,6 +249,6 @@ def test_a_column_must_have_its_place_in_the_row():
     with pytest.raises(ValueError, match="a row of 3 values"):
         RowWriter(s.numerics, s.exchange.channels, np.zeros(3))
     nowhere = Column(Signal("x"), TablePlace("given.outputs", "z"))
-    tables = tables_of(s.numerics, s.exchange.channels, table(TIMING, 1))
+    tables = tables_of(s.numerics, s.exchange.channels, table(TickTiming, 1))
     with pytest.raises(KeyError):
         Scatter([nowhere], [0], tables)

@@ -1,13 +1,18 @@
 """Tables: fields of 8 bytes, and copies of their memory."""
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from hilrt.tables.record import blocks, cloned, copy_tables, table
+from hilrt.solver import Floats
+from hilrt.tables.record import TableRow, blocks, cloned, copy_tables, f8, i8, table
 
-FIELDS = np.dtype([("count", "i8"), ("value", "f8", 3)])
+
+class Fields(TableRow):
+    count: i8
+    value: Annotated[Floats, 3]
 
 
 class Inner(NamedTuple):
@@ -21,10 +26,10 @@ class Outer(NamedTuple):
 
 
 def filled() -> Outer:
-    rows = table(FIELDS, 2)
+    rows = table(Fields, 2)
     rows["count"], rows["value"] = (-1, 7), np.arange(6.0).reshape(2, 3)
     rows["value"].view("i8")[0, 0] = 0x7FF8000000000123  # NaN with bits of its own
-    return Outer(rows, table(FIELDS, 0), Inner(np.arange(8.0).reshape(2, 2, 2)))
+    return Outer(rows, table(Fields, 0), Inner(np.arange(8.0).reshape(2, 2, 2)))
 
 
 def memory(tables) -> dict[str, bytes]:
@@ -53,10 +58,23 @@ def test_a_clone_has_the_same_bytes_and_shares_none():
 
 def test_tables_of_other_sizes_are_not_copied():
     with pytest.raises(ValueError, match="could not broadcast"):
-        copy_tables(filled(), filled()._replace(rows=table(FIELDS, 3)))
+        copy_tables(filled(), filled()._replace(rows=table(Fields, 3)))
 
 
-@pytest.mark.parametrize("field", [("a", "i4"), ("b", "f4", 2), ("c", "?"), ("mean", "f8")])
-def test_fields_have_eight_bytes_and_names_of_their_own(field):
-    with pytest.raises(TypeError):
-        table(np.dtype([field]), 1)
+@pytest.mark.parametrize(
+    ("name", "kind", "fault"),
+    [
+        ("a", np.int32, "f8 or i8"),
+        ("b", Annotated[NDArray[np.float32], 2], "f8 or i8"),
+        ("c", bool, "f8 or i8"),
+        ("mean", f8, "have an attribute 'mean'"),
+    ],
+)
+def test_fields_have_eight_bytes_and_names_of_their_own(name, kind, fault):
+    row = type("Wrong", (TableRow,), {"__annotations__": {name: kind}})
+    with pytest.raises(TypeError, match=fault):
+        table(row, 1)
+
+
+def test_the_layout_is_that_of_the_annotations_in_their_order():
+    assert table(Fields, 2).dtype.descr == [("count", "<i8"), ("value", "<f8", (3,))]

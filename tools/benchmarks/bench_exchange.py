@@ -53,7 +53,7 @@ from hilrt.peers.peer import Peer
 from hilrt.peers.wire import Advance, Advanced, encode, pack
 from hilrt.tables.given import empty_input
 from hilrt.tables.record import table
-from hilrt.tables.state import SUBSYSTEMS
+from hilrt.tables.state import SubsystemState
 from hilrt_adapters.zeromq import ZeroMQLink, ZeroMQOptions
 from tools.benchmarks import bench_full, other_masters
 
@@ -142,7 +142,7 @@ class Through:
             await link.initialize(0.0, np.zeros(PORTS))
         n = len(self.links)
         channels = ChannelTable(
-            [1] * n, [False] * n, [False] * n, [9] * n, 1e-3, table(SUBSYSTEMS, n)
+            [1] * n, [False] * n, [False] * n, [9] * n, 1e-3, table(SubsystemState, n)
         )
         parts = [slice(PORTS * s, PORTS * (s + 1)) for s in range(n)]
         slices, given = list(zip(parts, parts, strict=True)), empty_input(n, PORTS * n, PORTS * n)
