@@ -14,6 +14,7 @@ from hilrt.errors import ConfigError
 
 if TYPE_CHECKING:
     from hilrt.bench.emulate import Emulation
+    from hilrt.hosting.database_node import NodeOptions
 
 
 def solver(
@@ -110,10 +111,14 @@ def emulate(
     solver: Annotated[
         str | None, typer.Option(help="module:Class whose ports are signals of the node")
     ] = None,
+    protect: Annotated[
+        list[str] | None, typer.Option(help="MESSAGE=METHOD: protect a message of the node")
+    ] = None,
 ) -> None:
     """Emulate a test bench, or a node of a CAN database, on the wall clock.
 
-    With --node, --set MESSAGE.SIGNAL=VALUE sets a constant: a number, or a name of its values.
+    With --node, --set MESSAGE.SIGNAL=VALUE sets a signal: to a number, to a name of its values, or
+    to an expression of time and received signals.
     """
     from hilrt.bench import emulate as emulator
 
@@ -122,9 +127,13 @@ def emulate(
             typer.echo(f"{name:15} {text}")
         return
     if node is not None:
+        from hilrt.hosting.database_node import NodeOptions
+
         if bus is None or database is None:
             fail("--node needs --bus and --database")
-        found = _node(node, solver, overrides or [], _bus(bus), database)
+        found = _node(
+            NodeOptions(node, overrides or [], None, protect or []), solver, _bus(bus), database
+        )
         found = replace(found, duration=duration, fault=fault, scenario=scenario)
         raise typer.Exit(emulator.main(found))
     if bench is None:
@@ -150,14 +159,14 @@ def emulate(
 
 
 def _node(
-    node: str, solver: str | None, values: list[str], bus: dict[str, Any], database: Path
+    options: NodeOptions, solver: str | None, bus: dict[str, Any], database: Path
 ) -> Emulation:
-    from hilrt.hosting.database_node import NodeOptions, node_emulation
+    from hilrt.hosting.database_node import node_emulation
     from hilrt.hosting.load_solver import load_solver
 
     try:
         made = None if solver is None else load_solver(solver, {}, [Path()])
-        return node_emulation(NodeOptions(node, values, made), bus, database)
+        return node_emulation(options._replace(solver=made), bus, database)
     except ConfigError as error:
         fail("\n".join(error.problems))
 

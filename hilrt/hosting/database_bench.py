@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hilrt.bench.bench_on_bus import EmulatedBench
+from hilrt.bench.bench_on_bus import EmulatedBench, cycles_of
 from hilrt.bench.bench_options import BenchOptions
 from hilrt.bench.emulate import BENCHES, Emulation, main, refuse
 from hilrt.bench.read_bench import Bench, read_bench
@@ -34,8 +34,8 @@ from hilrt.tables.network import Coupled
 
 #: `emulator` of a bench with constant values.
 CONSTANTS = "database"
-#: Period of messages without a cycle time in the database, ms.
-PERIOD_MS = 10
+#: Frames that a message without a cycle time in the database has before it counts as late.
+FRAMES_IN_TIME = 2
 #: Silence of the demands after which the bench disables itself, s; or so many of their cycles.
 DEMAND_TIMEOUT_S = 0.5
 DEMAND_CYCLES = 10
@@ -80,9 +80,8 @@ class DatabaseBench:
             receives[message] = (*receives.get(message, ()), signal)
         self.receives: Mapping[str, tuple[str, ...]] = receives
         received = bench.received
-        self.sends: Mapping[str, int] = {
-            message.name: message.cycle_time or PERIOD_MS for message in received
-        }
+        most = table.timeouts.bench / FRAMES_IN_TIME
+        self.sends: Mapping[str, int] = {m.name: cycles_of(m, most) for m in received}
         self._signals = {message.name: _constants(message, table) for message in received}
         self._outputs = [(ref.message.name, ref.signal.name) for ref in bench.outputs.values()]
         for name, value in values.items():
@@ -93,7 +92,7 @@ class DatabaseBench:
         self._safe = np.array(bench.limits.safe)
         self._rates = np.array(bench.limits.max_rate)
         self._wanted, self._inputs = self._safe.copy(), self._safe.copy()
-        cycles = [message.cycle_time or PERIOD_MS for message in bench.driven]
+        cycles = [message.cycle_time or 0 for message in bench.driven]
         self._patience = max(DEMAND_TIMEOUT_S, DEMAND_CYCLES * max(cycles, default=0) / 1e3)
         self._heard = -math.inf
         self._asked = self._tripped = False

@@ -39,7 +39,7 @@ class Lagging(Solver):
 def run(cycles, demand=None, **options):
     """Frames of a node, decoded by cantools: time and values, by message."""
     node = DatabaseNode(DATABASE, NodeOptions("Bench", **options))
-    bus = BenchOnBus(node, DATABASE, options=node.counters)
+    bus = BenchOnBus(node, DATABASE, options=node.messages)
     sent, incoming, now = {}, [], [0.0]
 
     def take(frame):
@@ -90,9 +90,62 @@ def test_a_solver_answers_to_what_the_node_receives():
     assert sent["EngineFast"][-1][1]["ShaftTorque"] == pytest.approx(largest)
 
 
+def test_expressions_of_time_and_of_received_signals_drive_signals():
+    told = [
+        'CoolantTemp=60 + 20*sin(unit(10*pi*time, "rad"))',
+        "ShaftSpeed=lowpass(DynoDemand.Speed, 0.05)",
+    ]
+    _, sent = run(200, demand=200.0, values=told)
+    t = np.array([t for t, _ in sent["EngineSlow"]])
+    warm = np.array([values["CoolantTemp"] for _, values in sent["EngineSlow"]])
+    np.testing.assert_allclose(warm, 60.0 + 20.0 * np.sin(2 * np.pi * t / 0.2), atol=0.51)
+    _, values = sent["EngineFast"][-1]
+    assert values["ShaftSpeed"] == pytest.approx(200.0, rel=0.01)  # it starts at its first sample
+
+
+CHECKED = """VERSION ""
+BU_: Bench Gateway
+BO_ 291 Status: 4 Bench
+ SG_ Speed : 0|16@1+ (0.1,0) [0|6000] "rpm" Gateway
+ SG_ Counter : 16|4@1+ (1,0) [0|15] "" Gateway
+ SG_ Checksum : 24|8@1+ (1,0) [0|255] "" Gateway
+"""
+
+
+def sent_status(tmp_path, *protections):
+    """Raw frames of a node with a counter and a checksum, over 1 s."""
+    path = tmp_path / "checked.dbc"
+    path.write_text(CHECKED)
+    options = NodeOptions("Bench", ["Speed=1234.5"], None, protections)
+    node, frames = DatabaseNode(path, options), []
+    bus = BenchOnBus(node, path, options=node.messages)
+    bus.attach(list, frames.append)
+    for k in range(1, 1001):
+        bus.cycle(k * 1e-3)
+    return node, [frame.data for frame in frames]
+
+
+def test_a_checksum_is_computed_as_it_is_told(tmp_path):
+    node, frames = sent_status(tmp_path, "Status=xor,start=7")
+    assert len(frames) == 10  # no cycle time: every 100 ms
+    for k, data in enumerate(frames):
+        assert data[0] + 256 * data[1] == 12345
+        assert data[2] == k
+        assert data[3] == data[0] ^ data[1] ^ data[2] ^ 7
+    assert not any("checksum" in remark for remark in node.remarks)
+    node, frames = sent_status(tmp_path)
+    assert {data[3] for data in frames} == {0}
+    assert any("stays 0 without --protect" in remark for remark in node.remarks)
+    with pytest.raises(ConfigError, match=r"--protect Status=xxor: Invalid enum value"):
+        sent_status(tmp_path, "Status=xxor")
+    with pytest.raises(ConfigError, match=r"--protect Stats=xor: is not sent; did you mean"):
+        sent_status(tmp_path, "Stats=xor")
+
+
 @pytest.mark.parametrize(
     ("node", "options", "text"),
     [
+        ("Bench", {"values": ["CoolantTemp=sin(tim)"]}, "tim"),
         ("Bensch", {}, "no node 'Bensch'; did you mean 'Bench'"),
         ("Bench", {"values": ["EngineSlow.Stat=1"]}, "EngineSlow.Stat is no such signal"),
         ("Bench", {"values": ["EngineSlow.State"]}, "write it as MESSAGE.SIGNAL=VALUE"),
