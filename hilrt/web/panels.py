@@ -56,6 +56,8 @@ class Lamp(NamedTuple):
     reasons: list[str]
 
 
+#: The lamp's word before there is one; the state of the session stands beside it.
+NO_VERDICT = "NO VERDICT YET"
 #: States in which there is a verdict.
 WITH_VERDICT = ("RUNNING", "IMPAIRED", "STOPPING", "STOPPED")
 
@@ -74,7 +76,7 @@ def lamp(viewer: Viewer) -> Lamp:
     if status.state in ("FAULT", "SAFE"):
         return Lamp("unreliable", status.state, [status.message])
     if status.state not in WITH_VERDICT or not status.verdict:
-        return Lamp("nothing", status.state, [on_page(message_of(status), viewer.head)])
+        return Lamp("nothing", NO_VERDICT, [on_page(message_of(status), viewer.head)])
     reasons = [reason_text(reason) for reason in status.reasons]
     if len(reasons) > MAX_REASONS:
         more = len(reasons) - MAX_REASONS + 1
@@ -156,14 +158,15 @@ def state_html(viewer: Viewer) -> str:
         )
     if status.rate_hz > 0:
         timing = f"{number(status.rate_hz)} Hz · {timing}"
-    message = text(on_page(message_of(status), viewer.head))
+    message = on_page(message_of(status), viewer.head)
+    said = "" if message in lamp(viewer).reasons else text(message)
     shadow = ' <span class="badge">SHADOW: no correction acts</span>' if status.shadow else ""
     return (
         f'<div class="state"><span class="name">{text(status.session)}</span>'
         f'<span class="big">{text(status.state)}</span>{shadow}'
         f'<span class="time">{status.t:.1f}<small> / {status.duration:g} s</small></span>'
         f'<div class="bar"><i style="width:{share:.1f}%"></i></div>'
-        f'<span class="soft">{timing}</span><span class="soft">{message}</span>'
+        f'<span class="soft">{timing}</span><span class="soft">{said}</span>'
         f"{_lines(doing(status))}{_results(status)}</div>"
     )
 
@@ -201,7 +204,7 @@ def values_html(viewer: Viewer, limit: int = 8) -> str:
     """Set-points, and the outputs that the session file names, or the first ones, in large."""
     status = viewer.status
     if status is None or not status.values:
-        return ""
+        return '<p class="soft">Values come with the first steps.</p>'
     chosen = viewer.head.values if viewer.head is not None else []
     shown = list(shown_values(status.values, chosen).items())
     shown = shown if chosen else shown[:limit]
