@@ -101,7 +101,9 @@ CAUSES: Final[dict[str, Cause]] = {
     "clock_uncertain": Cause(
         "the clock of {} was not known well enough", 0.2, NEVER, places=_BENCH
     ),
-    "alarm": Cause("a measured value was outside the limits of {}", 0.0, NEVER, places="an alarm"),
+    "alarm": Cause(
+        "a measured value was outside its limits ({})", 0.0, NEVER, places="those of an alarm"
+    ),
     "correction_wrong": Cause(
         "what the correction of {} takes for a subsystem's answer is not what was probed",
         0.0,

@@ -38,6 +38,11 @@ def text(value: object) -> str:
     return html.escape(str(value))
 
 
+def stated(unit: str) -> str:
+    """A unit, escaped; nothing for one that nobody has stated."""
+    return text(unit.replace("?", ""))
+
+
 #: Messages of a waiting session on its terminal, and their text on the page.
 AT_TERMINAL, HERE, NOT_HERE = "press Enter to arm", "press Arm", "press Enter at its terminal"
 
@@ -101,9 +106,9 @@ def present(viewer: Viewer) -> Lamp | None:
         return None
     if viewer.ended:
         return Lamp("", "at its end", [causes_in_words(viewer.flags) or "no flags"])
-    reasons = [causes_in_words(viewer.flags)] if viewer.flags else []
-    if status.state == "IMPAIRED":
-        reasons.insert(0, status.message)
+    impaired = status.message if status.state == "IMPAIRED" else ""
+    flags = [flag for flag in viewer.flags if f"alarm {flag.where}" != impaired]
+    reasons = [part for part in (impaired, causes_in_words(flags)) if part]
     return Lamp("degraded", "now", reasons) if reasons else Lamp("good", "now", ["no flags"])
 
 
@@ -159,7 +164,9 @@ def state_html(viewer: Viewer) -> str:
     if status.rate_hz > 0:
         timing = f"{number(status.rate_hz)} Hz · {timing}"
     message = on_page(message_of(status), viewer.head)
-    said = "" if message in lamp(viewer).reasons else text(message)
+    now = present(viewer)
+    elsewhere = [*lamp(viewer).reasons, *(now.reasons if now is not None else ())]
+    said = "" if message in elsewhere else text(message)
     shadow = ' <span class="badge">SHADOW: no correction acts</span>' if status.shadow else ""
     return (
         f'<div class="state"><span class="name">{text(status.session)}</span>'
@@ -187,7 +194,7 @@ def set_points_html(status: Status) -> str:
     if not status.set_points:
         return ""
     rows = "".join(
-        f'<tr><th scope="row">{text(name)} <span class="soft">{text(point.unit)}</span>'
+        f'<tr><th scope="row">{text(name)} <span class="soft">{stated(point.unit)}</span>'
         f'<small class="soft">driven by {text(point.by)}</small></th>'
         f"<td>{number(point.demanded)}</td><td>{number(point.sent)}</td>"
         f"<td>{number(point.measured)}</td></tr>"
@@ -210,7 +217,7 @@ def values_html(viewer: Viewer, limit: int = 8) -> str:
     shown = shown if chosen else shown[:limit]
     cells = "".join(
         f'<div class="value"><span class="soft">{text(name)}</span><b>{number(value)}</b>'
-        f'<span class="soft">{text(status.units.get(name, ""))}</span></div>'
+        f'<span class="soft">{stated(status.units.get(name, ""))}</span></div>'
         for name, value in shown
     )
     return f'{set_points_html(status)}<div class="values">{cells}</div>'

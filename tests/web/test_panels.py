@@ -114,6 +114,22 @@ def test_silence_is_never_good(look):
     assert panels.lamp(ended).word == "GOOD"
 
 
+def test_an_alarm_is_said_once(look):
+    """In the line of what is up now; neither again as a flag nor beside the state."""
+    name = "hot: engine.oil above 120"
+    status = changed(state="IMPAIRED", message=f"alarm {name}")
+    viewer = look(status, [RaisedFlag("alarm", name), LATE])
+    assert panels.present(viewer).reasons == [f"alarm {name}", "sample late (vehicle)"]
+    assert name not in panels.state_html(viewer)
+
+
+def test_a_unit_that_nobody_has_stated_is_not_shown(look):
+    status = changed(values={"a.x": 1.0, "a.y": 2.0}, units={"a.x": "?", "a.y": "m"})
+    html = panels.values_html(look(status))
+    assert "?" not in html
+    assert '<span class="soft">m</span>' in html
+
+
 def test_every_lamp_has_a_shape_of_its_own():
     assert len(set(panels.SHAPES.values())) == len(panels.SHAPES)
 
