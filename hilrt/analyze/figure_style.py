@@ -38,7 +38,7 @@ def time_figure(shared: Range1d, unit: str, height: int = 230, **options: Any) -
         sizing_mode="stretch_width",
         x_range=shared,
         x_axis_label="session time in s",
-        y_axis_label=literal(unit or "–"),
+        y_axis_label="" if unit == "?" else literal(unit or "–"),
         tools="pan,box_zoom,xwheel_zoom,reset,save",
         active_drag="box_zoom",
         active_scroll=None,

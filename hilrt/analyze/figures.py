@@ -394,7 +394,7 @@ def _defects(material: Material, shared: Range1d) -> list[Drawing]:
             "outputs: inside the step against their polynomial."
         )
         plot = draw_lines(material, shared, group, labels)
-        heading = f"Coupling defects of inputs and outputs, in {unit or '1'}"
+        heading = f"Coupling defects of inputs and outputs{in_unit(unit)}"
         drawings.append(Drawing(heading, note, plot))
     return drawings
 
@@ -411,8 +411,13 @@ def _rest(material: Material, shared: Range1d, room: int) -> list[Drawing]:
             if len(drawings) < room:
                 labels = {name: words(name.partition(".")[2]) for name in group}
                 plot = draw_lines(material, shared, group, labels)
-                drawings.append(Drawing(f"Outputs of {subsystem}, in {unit or '1'}", "", plot))
+                drawings.append(Drawing(f"Outputs of {subsystem}{in_unit(unit)}", "", plot))
     return drawings
+
+
+def in_unit(unit: str) -> str:
+    """``, in N*m``, with 1 for none; nothing for a unit that nobody has stated."""
+    return "" if unit == "?" else f", in {unit or '1'}"
 
 
 def _by_unit(material: Material, names: Sequence[str]) -> dict[str, list[str]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hilrt.analyze import report_tables
+from hilrt.analyze import figures, report_tables
 from hilrt.analyze.log_analysis import analyse_log
 from hilrt.analyze.report import save, write_report
 from hilrt.errors import RecordError
@@ -392,3 +392,7 @@ def test_page_in_a_read_only_folder_is_an_error_in_words(
     monkeypatch.setattr(Path, "write_text", refuse)
     with pytest.raises(RecordError, match=r"page\.html: cannot be written: Read-only file system"):
         save(tmp_path / "page.html", "")
+
+
+def test_a_unit_that_nobody_has_stated_stands_in_no_heading():
+    assert [figures.in_unit(unit) for unit in ("N*m", "", "?")] == [", in N*m", ", in 1", ""]
