@@ -2,74 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hilrt.solver import Floats
-from hilrt.step_log.signals import CIRCUMSTANCES
+from hilrt.step.macro_step import assess, macro_step
+from hilrt.step.numerics import Numerics
+from hilrt.step_log.signals import build_columns
+from hilrt.tables.record import stages_of
+from hilrt.tables.state import State
 
 #: Tolerance of a replay on another build, relative to each signal's largest value so far.
 ELSEWHERE = 1e-9
 #: Most differing signals that are listed.
 NAMED = 6
 
-#: Stages of the macro step in their order, and what each one decides.
-STAGES = (
-    (
-        "faults, and which values are outside their declared range",
-        (":faulted", ":out_of_range"),
-    ),
-    (
-        "outputs at the tick (extrapolation to it, feedthrough and model correction)",
-        (":corrected",),
-    ),
-    ("step and order control", ("master:step", "master:order", "master:error")),
-    (
-        "energy correction",
-        (":residual_power", ":correction_computed", ":correction", ":residual_energy"),
-    ),
-    ("inputs as sent (extrapolation, corrections, limits)", (":sent",)),
-    ("defects of the interval that ended", ("_defect",)),
-    ("ledger of the bonds", (":power", "_power", "_energy", ":communicates", ":capped")),
-    ("flags", ("flag:", "flags:")),
-)
+#: What the timing of a row repeats of the state.
+REPEATED = {"step": ("session", "h_next"), "order": ("outputs", "order")}
 
 
-def decisions(names: Sequence[str]) -> list[str]:
-    """The names that are decisions of the step, in the order of its stages."""
-    return sorted((name for name in names if is_decision(name)), key=stage_of)
+def decisions(numerics: Numerics) -> dict[str, str]:
+    """Signals that follow from the step's inputs alone, and the stage that decides each.
+
+    They are what a row holds of the state, in the order of the stages. The order is that of
+    `macro_step` and `assess`; which stage writes a field last, the state's tables say.
+    """
+    order, found = _order(variable_step=bool(numerics.plan.session["variable_step"][0])), []
+    rows = {name: get_args(kind) for name, kind in get_type_hints(State).items()}
+    for column in itertools.chain.from_iterable(build_columns(numerics).values()):
+        table, _, name = column.place.table.partition(".")
+        field = column.place.field
+        if table == "timing" and field in REPEATED:
+            table, (name, field) = "state", REPEATED[field]
+        if table == "state":
+            stage = max(stages_of(rows[name][0])[field], key=order.index)
+            found.append((order.index(stage), column.signal.name, stage))
+    return {signal: stage for _, signal, stage in sorted(found, key=lambda one: one[0])}
 
 
-def shared(mine: Sequence[str], theirs: Container[str]) -> list[str]:
-    """Decisions that both sides have, in the order of the stages."""
-    return [name for name in decisions(mine) if name in theirs]
+def _order(*, variable_step: bool) -> list[str]:
+    """Names that the step calls in turn, its stages among them.
 
-
-def is_decision(name: str) -> bool:
-    """Whether a signal follows from the step's inputs alone: no sample, and no measured time."""
-    if ":" not in name:  # a sample, as it arrived
-        return False
-    _, _, key = name.rpartition(":")
-    owner = name.partition(":")[0]
-    if owner == "master":
-        return key not in CIRCUMSTANCES
-    return stage_of(name) < len(STAGES)
-
-
-def stage_of(name: str) -> int:
-    """Number of the stage that decides a signal; the number of stages if none does."""
-    if name.startswith(STAGES[-1][1]):
-        return len(STAGES) - 1
-    if name.startswith(("fault:", "parameter:")):
-        return 0
-    for number, (_, marks) in enumerate(STAGES[:-1]):
-        for mark in marks:
-            if name == mark or name.endswith(mark) or f"{mark}_d" in name:
-                return number
-    return len(STAGES)
+    Those that act in either function act in the first one only if the step is variable.
+    """
+    stages: tuple[Any, ...] = (macro_step, assess)
+    first, then = (getattr(f, "py_func", f).__code__.co_names for f in stages)
+    return [*(n for n in first if variable_step or n not in then), *then]
 
 
 @dataclass(frozen=True)
@@ -92,7 +75,7 @@ class FirstDifference:
     t : float
         Session time, s.
     stage : str
-        The first stage of the step whose decision differs.
+        Name of the first stage of the step whose decision differs.
     values : list of DifferingValue
         Signals that differ, in the order of the stages; at most `NAMED`.
     count : int
@@ -160,8 +143,3 @@ class DecisionComparison:
             for j in found[:NAMED]
         ]
         return i, values, len(found)
-
-
-def stage_name(signal: str) -> str:
-    """The stage that decides a signal, as text."""
-    return STAGES[stage_of(signal)][0]

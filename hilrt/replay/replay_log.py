@@ -22,12 +22,11 @@ from hilrt.replay.decisions import (
     ELSEWHERE,
     DecisionComparison,
     FirstDifference,
-    shared,
-    stage_name,
+    decisions,
 )
 from hilrt.replay.rebuild import rebuild
 from hilrt.replay.recorded_steps import RecordedSteps
-from hilrt.replay.walk import Gap, Walk, signal_names
+from hilrt.replay.walk import Gap, Walk
 from hilrt.replay.what_if import CAVEAT, WhatIf
 from hilrt.step_log.facts import build_report
 
@@ -118,7 +117,9 @@ def replay(
     if tolerance is None:
         tolerance = ELSEWHERE if other else 0.0
     numerics = rebuild(steps.recorded)
-    comparison = DecisionComparison(shared(signal_names(numerics), steps.columns), tolerance)
+    decided = decisions(numerics)
+    names = [name for name in decided if name in steps.columns]
+    comparison = DecisionComparison(names, tolerance)
     walk = Walk(
         steps,
         numerics,
@@ -127,7 +128,9 @@ def replay(
         until_ns=None if until is None else round(until * 1e9),
         compare_snapshots=tolerance == 0.0,
     )
-    difference = _first_difference(walk, steps.columns, comparison, causes(other), progress)
+    difference = _first_difference(
+        walk, steps.columns, comparison, decided, causes(other), progress
+    )
     outcome = Outcome(
         path=steps.stream.path,
         steps=walk.made,
@@ -153,6 +156,7 @@ def _first_difference(
     walk: Walk,
     columns: dict[str, int],
     comparison: DecisionComparison,
+    decided: dict[str, str],
     why: list[str],
     progress: Callable[[float], None],
 ) -> FirstDifference | None:
@@ -169,7 +173,7 @@ def _first_difference(
             row=int(chunk.rows[i]),
             tick=int(chunk.values[i, columns["cut:tick"]]),
             t=float(chunk.times_ns[i]) / 1e9,
-            stage=stage_name(differing[0].name),
+            stage=decided[differing[0].name],
             values=differing,
             count=count,
             causes=why,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -30,7 +30,7 @@ from hilrt.reliability.causes import CAUSES
 from hilrt.reliability.estimates import errors_of
 from hilrt.reliability.flags import flag_totals
 from hilrt.reliability.verdict import SessionCourse, verdict
-from hilrt.replay.decisions import decisions, shared
+from hilrt.replay.decisions import decisions
 from hilrt.replay.rebuild import rebuild
 from hilrt.replay.recorded_steps import RecordedSteps, RowChunk
 from hilrt.replay.walk import Gap, Walk, signal_names
@@ -165,9 +165,9 @@ def what_if(
     """
     begun = time.monotonic()
     steps = RecordedSteps(find_log(path))
-    before = rebuild(steps.recorded).plan
+    before = rebuild(steps.recorded)
     numerics = rebuild(steps.recorded, changes)
-    _refuse_other_grid(before, numerics.plan)
+    _refuse_other_grid(before.plan, numerics.plan)
     walk = Walk(
         steps,
         numerics,
@@ -176,7 +176,8 @@ def what_if(
         exact=False,
         changes=changes,
     )
-    sums = _DifferenceSums(walk.engine.names, steps.columns, round(start * 1e9))
+    decided = decisions(numerics)
+    sums = _DifferenceSums(decided, walk.engine.names, steps.columns, round(start * 1e9))
     log = None if out is None else _WhatIfLog(out, steps, numerics, changes)
     missed = 0
     for chunk, made, values in walk.chunks(progress):
@@ -195,8 +196,8 @@ def what_if(
         end=walk.end,
         signals=signals,
         unchanged=len(sums.names) - len(signals),
-        added=_without(walk.engine.names, steps.columns),
-        gone=_without(list(steps.columns), walk.engine.names),
+        added=[name for name in decided if name not in steps.columns],
+        gone=[name for name in decisions(before) if name not in decided],
         flags=sums.flags(),
         verdicts=(
             decide_again(path, (), until).verdict if signals else recomputed,
@@ -208,11 +209,6 @@ def what_if(
         written=None if log is None else log.finish(),
         wall_s=time.monotonic() - begun,
     )
-
-
-def _without(names: list[str], others: Container[str]) -> list[str]:
-    """Decisions among the names that the others lack."""
-    return [name for name in decisions(names) if name not in others]
 
 
 def _refuse_other_grid(before: Plan, plan: Plan) -> None:
@@ -298,8 +294,10 @@ def _recorded_verdict(steps: RecordedSteps) -> str:
 class _DifferenceSums:
     """Sums of the differences of each signal, chunk by chunk."""
 
-    def __init__(self, mine: list[str], theirs: dict[str, int], start_ns: int) -> None:
-        self.names = names = shared(mine, theirs)
+    def __init__(
+        self, decided: Iterable[str], mine: list[str], theirs: dict[str, int], start_ns: int
+    ) -> None:
+        self.names = names = [name for name in decided if name in theirs]
         self._mine = np.array([mine.index(name) for name in names], dtype=np.intp)
         self._theirs = np.array([theirs[name] for name in names], dtype=np.intp)
         self._elapsed, self._start_ns = theirs["cut:elapsed"], start_ns
@@ -386,7 +384,7 @@ class _WhatIfLog:
             raise ConfigError(f"--out {out}: {error.strerror}; choose another folder") from None
         self._stream = steps.stream
         mine = signal_names(numerics)
-        decided = set(decisions(mine))
+        decided = decisions(numerics)
         copied = [name for name in mine if name not in decided and name in steps.columns]
         self._mine = np.array([mine.index(name) for name in copied], dtype=np.intp)
         self._theirs = np.array([steps.columns[name] for name in copied], dtype=np.intp)

@@ -8,6 +8,8 @@ a snapshot is the tables' bytes.
 from __future__ import annotations
 
 import functools
+import inspect
+import re
 from collections.abc import Iterator, Sequence
 from typing import (
     TYPE_CHECKING,
@@ -93,6 +95,16 @@ def layout_of(row: type[TableRow]) -> np.dtype[Any]:
             raise TypeError(f"field {name!r} is {kind}; fields of tables are f8 or i8")
         fields.append((name, "f8" if base in (f8, Floats) else "i8", shape))
     return np.dtype(fields)
+
+
+@functools.cache
+def stages_of(row: type[TableRow]) -> dict[str, list[str]]:
+    """Stages that write each field of a state's row, in their order: the last words of its comment.
+
+    `tests/tables/test_rows.py` reads the same from the stages.
+    """
+    comments = re.findall(r"^    (\w+): [^#\n]+# (.*)$", inspect.getsource(row), re.M)
+    return {name: comment.rpartition("; ")[2].split(", ") for name, comment in comments}
 
 
 def table(row: type[R], rows: int) -> Table[R]:

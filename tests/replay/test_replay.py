@@ -156,10 +156,10 @@ def changed(path, signal, row, value):
 @pytest.mark.parametrize(
     ("signal", "value", "stage"),
     [
-        ("mass2.x", 1.0, "outputs at the tick"),
-        ("mass2.force:sent", 1.0, "inputs as sent"),
-        ("spring:correction", 1.0, "energy correction"),
-        ("flag:sample_late", 1.0, "flags"),
+        ("mass2.x", 1.0, "correct_outputs"),
+        ("mass2.force:sent", 1.0, "limit"),
+        ("spring:correction", 1.0, "correct_energy"),
+        ("flag:sample_late", 1.0, "move_flags"),
     ],
 )
 def test_the_first_difference_is_told_with_its_stage(tmp_path, signal, value, stage):
