@@ -10,6 +10,5 @@ In reading order:
 * the report: `report_tables`, `report_page` (parts of the page, pictures), `report`;
 * from several runs: `runs` (the table of runs), `log_comparison`, `comparison_page`;
 * from a session file: `subsystem_models` (subsystems as linear maps), `stability` and
-  `propagation` (the macro step on matrices), `stability_study` with its `stability_page`,
-  `accuracy`.
+  `propagation` (the macro step on matrices), `stability_study` with its `stability_page`.
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -12,6 +12,7 @@ from hilrt.exit_status import ExitStatus
 
 if TYPE_CHECKING:
     from hilrt.studies.axes import Design
+    from hilrt.studies.sweep import SweepResult
 
 
 def sweep(
@@ -73,20 +74,11 @@ def sweep(
     from hilrt.studies.sweep import SweepOptions, is_log
     from hilrt.studies.sweep import sweep as run
 
-    counts: dict[Design, int | None] = {
-        "random": random,
-        "latin": latin,
-        "sobol": sobol,
-        "saltelli": saltelli,
-        "morris": morris,
-    }
-    chosen = {name: count for name, count in counts.items() if count is not None}
-    if len(chosen) > 1:
-        fail(f"--{' and --'.join(chosen)}: choose one design")
     if (cases is None) == (not vary):
         fail("give --vary KEY=VALUES, or --cases FILE.csv, and not both")
-    grid: tuple[Design, int | None] = ("grid", None)
-    design, count = next(iter(chosen.items()), grid)
+    design, count = _design(
+        random=random, latin=latin, sobol=sobol, saltelli=saltelli, morris=morris
+    )
     options = SweepOptions(
         workers=workers,
         cluster=cluster,
@@ -110,6 +102,19 @@ def sweep(
         out=out,
         options=options,
     )
+    _tell(done)
+
+
+def _design(**counts: int | None) -> tuple[Design, int | None]:
+    """Return the design that was chosen, and how many cases it is to have."""
+    chosen = [(cast("Design", name), n) for name, n in counts.items() if n is not None]
+    if len(chosen) > 1:
+        fail(f"--{' and --'.join(name for name, _ in chosen)}: choose one design")
+    return chosen[0] if chosen else ("grid", None)
+
+
+def _tell(done: SweepResult) -> None:
+    """Print how a sweep ended and where its page is; exit status 5 with cases without a result."""
     try:
         from hilrt.studies.sweep_page import write_sweep_page
 

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hilrt.analyze.accuracy import ACCURATE, accuracy_limits, global_error, sums
 from hilrt.analyze.stability import (
     LinearScheme,
     coupling_errors,
@@ -18,6 +17,7 @@ from hilrt.analyze.stability import (
     spectral_radius,
 )
 from hilrt.models.two_mass_chain import two_mass_chain
+from tools.papers.accuracy import ACCURATE, accuracy_limits, global_error, sums
 
 X0 = np.array([1.0, 0.0, 0.6, 0.0])
 DURATION = 0.3

@@ -8,7 +8,6 @@ import numpy as np
 from bokeh.layouts import gridplot
 from bokeh.models.annotations import Span
 
-from hilrt.analyze.accuracy import ACCURATE, global_error
 from hilrt.analyze.stability import (
     LinearScheme,
     coupling_errors,
@@ -17,6 +16,7 @@ from hilrt.analyze.stability import (
 )
 from hilrt.models.two_mass_chain import two_mass_chain
 from hilrt.solver import Floats
+from tools.papers.accuracy import ACCURATE, global_error
 
 from .entry import Entry
 from .plotting import BLUE, GREY, ORDERS, legend, line, make
