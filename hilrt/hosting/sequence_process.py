@@ -59,7 +59,7 @@ def main(
 
     def connected(peer: Peer) -> None:
         stepper = made[0]
-        told = Told(peer, stepper.bench)
+        told = EventSender(peer, stepper.bench)
         stepper.hand_on_to(told.tell)
 
         def take(message: PromptAnswer) -> None:
@@ -72,7 +72,7 @@ def main(
     return run_process(make, connect, name, connected)
 
 
-class Told:
+class EventSender:
     """Sends events to the master, at once."""
 
     def __init__(self, peer: Peer, bench: SequenceBench) -> None:
@@ -94,7 +94,7 @@ class HangAlarm:
     A timer's signal interrupts the very thread that does not return, and sees its frame.
     """
 
-    def __init__(self, told: Told, bench: SequenceBench, patience: float) -> None:
+    def __init__(self, told: EventSender, bench: SequenceBench, patience: float) -> None:
         self._told, self._bench, self._patience = told, bench, patience
         signal.signal(signal.SIGALRM, self._ring)
 
