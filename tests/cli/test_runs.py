@@ -124,3 +124,20 @@ def test_a_quiet_run_says_verdict_and_folder_alone(tmp_path, capsys):
     assert capsys.readouterr() == (f"two-mass: good, files in {tmp_path}\n", "")
     _finish(RunResult(fault="no bench", folder=tmp_path), report=True, quiet=True, page="")
     assert capsys.readouterr() == ("", "session ended in a fault: no bench\n")
+
+
+def test_a_fault_is_said_once(tmp_path, capsys):
+    """Among the reasons of the verdict, where these are printed."""
+    from hilrt.cli.main import _finish
+    from hilrt.session.result import RunResult
+
+    reasons = ["fault: the session ended by a fault: no bench"]
+    summary = {"session": "s", "verdict": "unreliable", "reasons": reasons, "steps": 1}
+    result = RunResult(summary, fault="no bench", folder=tmp_path)
+    _finish(result, report=False, quiet=False, page="")
+    out, err = capsys.readouterr()
+    assert (out.count("no bench"), err) == (1, "")
+    _finish(result, report=False, quiet=True, page="")
+    out, err = capsys.readouterr()
+    assert out == f"s: unreliable, files in {tmp_path}\n"
+    assert err == "session ended in a fault: no bench\n"
