@@ -29,11 +29,14 @@ GAIN_RANGE: Final = "gain range"
 GAIN_RANGE_LAG: Final = "gain range, lag of feedthrough as a delay"
 #: No subsystem was tried out, because there are more coupled outputs than `MOST_TRIED`.
 GAIN_RANGE_MANY: Final = "gain range, more outputs than are tried out"
-#: What was tried out about the start alone lets errors grow beyond the signals: it does not hold.
+#: What was tried out about the start alone does not hold: errors would grow beyond the signals, or
+#: nothing answered to inputs that were disturbed.
 GAIN_RANGE_START: Final = "gain range, as the sensitivities of the start do not hold"
 #: An error above this many times what a signal varies by is none that a session can have: it is
 #: what its output is, less what a truth is that varies by about as much.
 BEYOND: Final = 2.0
+#: Disturbances of inputs, relative to what these vary by, to which something would answer.
+NOTICED: Final = 1e-3
 #: The session was repeated at half and a quarter of its step: with a course that is a power of the
 #: step, and without.
 REPEATED: Final = "repeated at shorter steps"
@@ -156,8 +159,8 @@ def estimates(network: Network, plan: Plan, state: State) -> dict[str, Estimate]
             worst = np.max(value / np.maximum(spread, TINY), initial=0.0)
             least = ROUNDING if how != TRIED_ALONG else ROUNDING_ALONG
             value = np.where(value <= least * outputs["peak"], worst * spread, value)
-            if how != TRIED_ALONG and worst > BEYOND:
-                value, how = _gain_range(network, plan, state, spread)[0], GAIN_RANGE_START
+        if not plan.session["error_renewed"][0]:
+            value, how = _tried_once(network, plan, state, value, how)
     value = np.maximum(value, ROUNDING * outputs["peak"])
     demanded = plan.outputs["error_high"][coupled] == 0.0
     value = np.where(demanded, 0.0, value)
@@ -166,6 +169,27 @@ def estimates(network: Network, plan: Plan, state: State) -> dict[str, Estimate]
     rows = zip(coupled.tolist(), value.tolist(), spread.tolist(), hows.tolist(), strict=True)
     names, units = network.outputs.names, network.outputs.units
     return {names[i]: make_estimate(units[i], v, s, how) for i, v, s, how in rows}
+
+
+def _tried_once(
+    network: Network, plan: Plan, state: State, value: Floats, how: str
+) -> tuple[Floats, str]:
+    """Estimates of the coupled outputs where trials tell of the start alone, and how made.
+
+    What grows beyond the signals does not hold; neither does it where nothing answered to inputs
+    that were disturbed later (a clutch that was open, a relay that had not switched). Unless all is
+    linear, no signal is taken to be less wrong than the inputs.
+    """
+    coupled = np.flatnonzero(plan.outputs["coupled"])
+    spread = np.maximum(*spreads(state.outputs[coupled]))
+    inputs, giving = network.inputs, network.outputs.member[coupled]
+    passing = (plan.inputs["connected"] != 0) & np.isin(inputs.member, giving)
+    disturbed = np.max(disturbed_shares(state.inputs[passing]), initial=0.0)
+    worst = np.max(value / np.maximum(spread, TINY), initial=0.0)
+    silent = worst <= ROUNDING_ALONG and disturbed > NOTICED
+    if silent or (how != TRIED and worst > BEYOND):
+        return _gain_range(network, plan, state, spread)[0], GAIN_RANGE_START
+    return value if how == TRIED else np.maximum(value, disturbed * spread), how
 
 
 def _gain_range(network: Network, plan: Plan, state: State, spread: Floats) -> tuple[Floats, str]:

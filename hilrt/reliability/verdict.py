@@ -54,7 +54,7 @@ EVIDENCE = {
     "state, and a reference_model of a bench, would show it",
     GAIN_RANGE_LAG: "how the subsystems answer is not known: solvers that save and restore their "
     "state, and end_inputs of FMUs with feedthrough, would show it",
-    GAIN_RANGE_START: "what was found about the start would make errors greater than the signals: "
+    GAIN_RANGE_START: "what was tried out about the start does not hold along the way: "
     'repeat = "half" would show the error of models that run as fast as possible',
     GAIN_RANGE_MANY: 'repeat = "half" would show the error of models that run as fast as possible',
 }
