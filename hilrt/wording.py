@@ -274,10 +274,15 @@ UNCHECKED_MODEL = (
 )
 
 
-def rests_on_model(summary: Mapping[str, Any]) -> bool:
-    """Whether estimated errors rest on reference models."""
+#: What is said of every estimate.
+COUPLING_ALONE = "Of the coupling alone: the models' own integration is not included."
+
+
+def about_errors(summary: Mapping[str, Any]) -> str:
+    """What has to be known about a session's estimated errors."""
     errors: Mapping[str, Mapping[str, Any]] = summary.get("estimated_error") or {}
-    return any(error.get("how") == OF_MODEL for error in errors.values())
+    of_model = any(error.get("how") == OF_MODEL for error in errors.values())
+    return f"{COUPLING_ALONE} {UNCHECKED_MODEL}" if of_model else COUPLING_ALONE
 
 
 #: Headings of results.

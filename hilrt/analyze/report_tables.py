@@ -16,8 +16,8 @@ from hilrt.wording import (
     MISSED_BECAUSE,
     PEER_TIMES,
     RESULT_COLUMNS,
-    UNCHECKED_MODEL,
     Told,
+    about_errors,
     alarm_rows,
     error_rows,
     flag_rows,
@@ -25,7 +25,6 @@ from hilrt.wording import (
     missed_ticks,
     number,
     processors,
-    rests_on_model,
     result_rows,
     stolen,
     words,
@@ -141,8 +140,7 @@ def _error_table(summary: Mapping[str, Any]) -> str:
     """Estimated error of every coupling signal, and what would make it smaller."""
     changes = [str(change["text"]) for change in summary.get("advice") or ()]
     note = f"What would help: {'; '.join(changes)}." if changes else ""
-    if rests_on_model(summary):
-        note = f"{note} {UNCHECKED_MODEL}".strip()
+    note = f"{note} {about_errors(summary)}".strip()
     heading = "Estimated error of the coupling signals over the session (RMS, 95 %)"
     columns = ["signal", *ERROR_COLUMNS]
     return table(heading, columns, error_rows(summary), note=note, text=(0, 3))

@@ -17,7 +17,7 @@ from hilrt.wording import (
     MISSED_BECAUSE,
     PEER_TIMES,
     RESULT_COLUMNS,
-    UNCHECKED_MODEL,
+    about_errors,
     alarm_rows,
     error_rows,
     flag_rows,
@@ -25,7 +25,6 @@ from hilrt.wording import (
     number,
     processors,
     reason_text,
-    rests_on_model,
     result_rows,
     stolen,
     words,
@@ -188,8 +187,7 @@ def _errors(summary: Mapping[str, Any]) -> Table | None:
         table.add_row(*row)
     if more := len(rows) - table.row_count:
         table.add_row(f"and {more:,} more", "", "", "")
-    if rests_on_model(summary):
-        table.caption, table.caption_justify = UNCHECKED_MODEL, "left"
+    table.caption, table.caption_justify = about_errors(summary), "left"
     return table
 
 

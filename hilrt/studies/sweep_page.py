@@ -21,6 +21,7 @@ from hilrt.session.result import VERDICTS
 from hilrt.studies.run_cases import LOG
 from hilrt.studies.sensitivity_indices import Found, find_sensitivities_of
 from hilrt.studies.sweep_data import load_sweep
+from hilrt.wording import COUPLING_ALONE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -162,7 +163,8 @@ def _head(frame: pd.DataFrame, found: Found) -> str:
     words = ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items())
     lines = [
         f"{len(frame):,} cases: {words}" + (f"; {missing:,} are missing" if missing else ""),
-        "error: the largest relative estimated error of a coupling signal, not the true error; "
+        "error: the largest relative estimated error of a coupling signal, not the true error.",
+        COUPLING_ALONE,
         "cost: processor time of a case on the machine that ran it.",
         *([CAVEAT] if LOG in frame.attrs["axes"] else []),
         *found.notes,

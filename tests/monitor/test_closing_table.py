@@ -79,6 +79,15 @@ def test_closing_table_tells_of_what_could_not_be_used_where_there_is_any():
     assert "engine: 0 late, 0 lost, 1,234 dropped" in text
 
 
+def test_closing_table_says_what_the_estimates_leave_out():
+    estimate = {"unit": "N", "value": 1.0, "low": 0.5, "high": 2.0, "relative": 0.01}
+    alone = "Of the coupling alone: the models' own integration is not included."
+    summary = {**SUMMARY, "estimated_error": {"one.force": {**estimate, "how": "sensitivities"}}}
+    told, nothing_estimated = (text_of(closing_table(s)).split() for s in (summary, SUMMARY))
+    assert alone in " ".join(told)
+    assert alone not in " ".join(nothing_estimated)
+
+
 def test_closing_table_of_almost_nothing():
     assert "steps" in text_of(closing_table({}))
     assert "unknown" in text_of(closing_verdict({}))

@@ -211,7 +211,9 @@ def test_an_error_of_a_signal_that_never_moved_is_told_without_a_share() -> None
     summary = {"estimated_error": {"a.y": still.as_json()}}
     Console(file=told, width=120).print(closing_table(summary))
     assert "± 6 N*m" in told.getvalue()
-    assert "± 6 N*m" in "".join(short_tables(summary, LogStatistics(), {}))
+    told = "".join(short_tables(summary, LogStatistics(), {}))
+    assert "± 6 N*m" in told
+    assert "Of the coupling alone: the models&#x27; own integration is not included." in told
 
 
 def test_a_disturbance_that_is_unknown_is_no_small_one() -> None:
