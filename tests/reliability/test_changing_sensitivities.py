@@ -11,12 +11,14 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from hilrt.exchange.sensitivities import relative_change
+from hilrt.link import Probes
 from hilrt.record.messages import ASIDES, SENSITIVITIES
 from hilrt.record.reader import LogStream
 from hilrt.replay.replay_log import replay
 from hilrt.session.result import Result
 from hilrt.session.simulate import simulate
 from hilrt.solver import Floats, InputPolynomial
+from hilrt_adapters.inprocess import InProcessLink
 from tests.reliability.changing_systems import ENGAGED_S, Predator, Prey
 from tests.replay.recording_tools import record_file
 
@@ -148,6 +150,20 @@ def test_the_verdict_is_that_of_the_true_error(
         assert estimate["low"] <= true * spread <= estimate["high"], (name, true, estimate)
         near = 0.4 if true < 0.5 else 1.0  # beyond that errors are none of a linear system
         assert estimate["value"] / spread == pytest.approx(true, rel=near)
+
+
+def test_what_was_silent_at_the_start_is_no_evidence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without trials along the way the clutch, which is open at the start, answers to nothing."""
+    monkeypatch.setattr(InProcessLink, "renewed_model", Probes.renewed_model)
+    settings = {"session.duration": 10.0, "master.step": 0.005}
+    result = simulate(clutch(tmp_path, "time"), settings)
+    errors = judged(result, of_clutch, CLUTCH)
+    assert max(true for true, _ in errors.values()) > 0.15
+    for _, estimate in errors.values():
+        assert estimate["how"] == "gain range, as the sensitivities of the start do not hold"
+    assert result.verdict in ("unverified", "degraded")
 
 
 def test_trials_leave_the_session_as_it_is(tmp_path: Path) -> None:
