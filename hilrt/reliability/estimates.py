@@ -37,6 +37,9 @@ GAIN_RANGE_START: Final = "gain range, as the sensitivities of the start do not 
 BEYOND: Final = 2.0
 #: Disturbances of inputs, relative to what these vary by, to which something would answer.
 NOTICED: Final = 1e-3
+#: Up to this share of what signals vary by, such disturbances count as errors of the signals: they
+#: keep a session from being good, but are no evidence of large errors.
+MOST_DOUBTED: Final = 0.05
 #: The session was repeated at half and a quarter of its step: with a course that is a power of the
 #: step, and without.
 REPEATED: Final = "repeated at shorter steps"
@@ -178,7 +181,7 @@ def _tried_once(
 
     What grows beyond the signals does not hold; neither does it where nothing answered to inputs
     that were disturbed later (a clutch that was open, a relay that had not switched). Unless all is
-    linear, no signal is taken to be less wrong than the inputs.
+    linear, no signal is taken to be less wrong than the inputs, up to `MOST_DOUBTED`.
     """
     coupled = np.flatnonzero(plan.outputs["coupled"])
     spread = np.maximum(*spreads(state.outputs[coupled]))
@@ -189,7 +192,8 @@ def _tried_once(
     silent = worst <= ROUNDING_ALONG and disturbed > NOTICED
     if silent or (how != TRIED and worst > BEYOND):
         return _gain_range(network, plan, state, spread)[0], GAIN_RANGE_START
-    return value if how == TRIED else np.maximum(value, disturbed * spread), how
+    least = min(disturbed, MOST_DOUBTED) * spread
+    return value if how == TRIED else np.maximum(value, least), how
 
 
 def _gain_range(network: Network, plan: Plan, state: State, spread: Floats) -> tuple[Floats, str]:
