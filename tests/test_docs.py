@@ -69,6 +69,13 @@ def test_the_tables_of_the_session_file_are_those_of_the_structs():
     assert page == reference.filled(page), "python -m tools.reference writes them"
 
 
+def test_the_tables_of_the_summary_are_those_of_the_structs():
+    page = reference.SUMMARY_PAGE.read_text(encoding="utf-8")
+    assert page == reference.filled_summary(page), "python -m tools.reference writes them"
+    assert "| `time_s` | number | s | Session time reached. |\n" in page
+    assert "| `order` | [object](#order) or null | | " in page
+
+
 def test_a_table_of_keys_has_type_default_unit_and_meaning():
     rows = {row[0]: row[1:] for row in table_rows(reference.key_table(config.MasterTable))}
     assert rows["`step`"][:3] == ["number > 0, ≤ 100", "required", "s"]

@@ -1,6 +1,6 @@
-"""Tables of docs/session.md, made from the structs that read a session file.
+"""Tables of docs/session.md and docs/summary.md, made from the structs of these files.
 
-``python -m tools.reference`` writes them into the page; a test compares. A key's meaning is the
+``python -m tools.reference`` writes them into the pages; a test compares. A key's meaning is the
 ``#:`` comment of its field, which `hilrt schema` shows in editors, too. It begins with the unit in
 brackets, if there is one, and names pages as ``docs/PAGE.md#SECTION``.
 """
@@ -20,13 +20,16 @@ from hilrt.can.protection import MessageOptions, Protection
 from hilrt.config import session_tables
 from hilrt.config import structs as config
 from hilrt.config.schema import field_comments
+from hilrt.expect.outcome import Coordinate, ResultEntry
 from hilrt.fmu.fmu_options import FmuOptions
 from hilrt.hosting.group import GroupOptions
+from hilrt.session import summary_layout as layout
 from hilrt_adapters.inprocess import InProcessOptions
 from hilrt_adapters.replay import ReplayOptions
 from hilrt_adapters.sequence_link import SequenceOptions
 
-PAGE = Path(__file__).parent.parent / "docs" / "session.md"
+DOCS = Path(__file__).parent.parent / "docs"
+PAGE, SUMMARY_PAGE = DOCS / "session.md", DOCS / "summary.md"
 HEAD = "| Key | Type | Default | Unit | Meaning |\n|---|---|---|---|---|\n"
 
 #: Heading of the page to the struct whose keys its table lists.
@@ -72,10 +75,14 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {
     "`[record]`": session_tables.RecordTable,
     "`[[record.trigger]]`": session_tables.TriggerTable,
 }
-_ANCHORS = {
-    struct: re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-    for heading, struct in SECTIONS.items()
-}
+
+
+def _anchor(heading: str) -> str:
+    """Return the anchor of a heading, as hosting sites make it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+_ANCHORS = {struct: _anchor(heading) for heading, struct in SECTIONS.items()}
 
 
 def type_words(hint: Any) -> str:
@@ -132,13 +139,18 @@ def key_table(struct: type[msgspec.Struct]) -> str:
     for field in msgspec.structs.fields(struct):
         if field.name not in struct.__annotations__:
             continue
-        comment = re.fullmatch(r"(?:\[([^]]+)\] )?(.+)", comments[field.name])
-        assert comment is not None, f"{struct.__name__}.{field.name} needs a comment"
-        unit, meaning = comment.groups()
-        meaning = re.sub(r"\bdocs/([\w/]+)\.md(#[\w-]+)?", _link, meaning)
-        cells = (type_words(field.type), default_words(field), unit or "", meaning)
+        unit, meaning = _unit_and_meaning(comments[field.name])
+        cells = (type_words(field.type), default_words(field), unit, meaning)
         rows.append(f"| `{field.encode_name}` | " + " | ".join(cells) + " |\n")
     return HEAD + "".join(rows).replace("|  |", "| |")
+
+
+def _unit_and_meaning(comment: str) -> tuple[str, str]:
+    """Return the two parts of a field's comment, with links to the pages that it names."""
+    found = re.fullmatch(r"(?:\[([^]]+)\] )?(.+)", comment)
+    assert found is not None, "every key needs a comment"
+    unit, meaning = found.groups()
+    return unit or "", re.sub(r"\bdocs/([\w/]+)\.md(#[\w-]+)?", _link, meaning)
 
 
 def _link(match: re.Match[str]) -> str:
@@ -157,5 +169,76 @@ def filled(page: str) -> str:
     return page
 
 
+# -- docs/summary.md -----------------------------------------------------------------------------
+
+_SUMMARY_HEAD = "| Key | Type | Unit | Meaning |\n|---|---|---|---|\n"
+_SUMMARY_SECTIONS: dict[str, type[msgspec.Struct]] = {
+    "Of every session": layout.SummaryWithoutSteps,
+    "Of a session that has made steps": layout.SummaryOfSteps,
+    "`step_size_s`": layout.StepSizes,
+    "`order`": layout.OrdersInForce,
+    "`ports`": layout.PortFigures,
+    "Defects and disturbances": layout.DefectFigures,
+    "`spread`": layout.SpreadFigures,
+    "`bonds`": layout.BondFigures,
+    "`advice`": layout.ChangeFigures,
+    "`estimated_error`": layout.ErrorFigures,
+    "`flags`": layout.FlagFigures,
+    "Quantiles": layout.TickTimes,
+    "`timeline_us`": layout.TickParts,
+    "`slowest_ticks`": layout.SlowTickFigures,
+    "`lateness_histogram`": layout.LatenessHistogram,
+    "`identification`": layout.LearningTurns,
+    "`peers`": layout.PeerFigures,
+    "`recorder`": layout.RecorderFigures,
+    "`lost_events`": layout.UnrecordedEvent,
+    "`alarms`": layout.AlarmFigures,
+    "`results`": ResultEntry,
+    "`at`": Coordinate,
+}
+_MARK = "<!-- tables of python -m tools.reference -->\n"
+
+
+def json_words(hint: Any) -> str:
+    """Return the type of a key in the words of JSON."""
+    simple = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+    if hint in simple:
+        return simple[hint]
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return ", ".join(f"`{json.dumps(choice)}`" for choice in arguments)
+    if origin is list:
+        return f"list of {_plural(json_words(arguments[0]))}"
+    if origin is dict:
+        inside = "" if arguments[1] is Any else f" of {_plural(json_words(arguments[1]))}"
+        return f"object{inside}"
+    if origin is not None:
+        return " or ".join(map(json_words, arguments))
+    heading = next(heading for heading, struct in _SUMMARY_SECTIONS.items() if struct is hint)
+    return f"[object](#{_anchor(heading)})"
+
+
+def summary_tables() -> str:
+    """Return the tables of all keys of `summary.json`."""
+    parts = []
+    for heading, struct in _SUMMARY_SECTIONS.items():
+        comments, rows = field_comments(struct), ""
+        for field in msgspec.structs.fields(struct):
+            if field.name not in struct.__annotations__:
+                continue
+            unit, meaning = _unit_and_meaning(comments[field.name])
+            rows += f"| `{field.name}` | {json_words(field.type)} | {unit} | {meaning} |\n"
+        rows = rows.replace("|  |", "| |")
+        about = (struct.__doc__ or "").partition("\n")[0]
+        parts.append(f"\n## {heading}\n\n{about}\n\n{_SUMMARY_HEAD}{rows}")
+    return "".join(parts)
+
+
+def filled_summary(page: str) -> str:
+    """Return the page of `summary.json` with today's tables."""
+    return page.partition(_MARK)[0] + _MARK + summary_tables()
+
+
 if __name__ == "__main__":
     PAGE.write_text(filled(PAGE.read_text("utf-8")), "utf-8")
+    SUMMARY_PAGE.write_text(filled_summary(SUMMARY_PAGE.read_text("utf-8")), "utf-8")

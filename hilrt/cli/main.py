@@ -160,11 +160,18 @@ def check(
 
 
 @app.command()
-def schema() -> None:
+def schema(
+    summary: Annotated[
+        bool, typer.Option("--summary", help="that of summary.json instead")
+    ] = False,
+) -> None:
     """Print the JSON Schema of the session file, for editors."""
-    from hilrt.config.schema import session_schema
+    if summary:
+        from hilrt.session.summary_layout import summary_schema as make
+    else:
+        from hilrt.config.schema import session_schema as make
 
-    typer.echo(json.dumps(session_schema(), indent=1, ensure_ascii=False))
+    typer.echo(json.dumps(make(), indent=1, ensure_ascii=False))
 
 
 for command in (

@@ -33,12 +33,7 @@ def session_schema() -> dict[str, Any]:
             continue
     group = registry.link_class("inprocess").GroupOptions
     types: list[type[msgspec.Struct]] = [config.Session, *dict.fromkeys(options.values()), group]
-    schemas, components = msgspec.json.schema_components(types, ref_template="#/$defs/{name}")
-    references = dict(zip(types, (schema["$ref"] for schema in schemas), strict=True))
-    structs = {name: struct for struct in _structs(types) for name in _names(struct, components)}
-    for name, component in components.items():
-        component.setdefault("additionalProperties", False)
-        _describe(component, structs.get(name))
+    references, components = described_components(types)
     session = components[references[config.Session].rpartition("/")[2]]
     session["properties"]["subsystems"] = {
         "type": "object",
@@ -70,6 +65,21 @@ def session_schema() -> dict[str, Any]:
         "$ref": references[config.Session],
         "$defs": components,
     }
+
+
+def described_components(
+    types: Sequence[type[msgspec.Struct]],
+) -> tuple[dict[type[msgspec.Struct], str], dict[str, Any]]:
+    """References to structs, and the components of a schema with them and all inside them.
+
+    Keys that no struct has are refused; each key has its field's comment as a description.
+    """
+    schemas, components = msgspec.json.schema_components(types, ref_template="#/$defs/{name}")
+    structs = {name: struct for struct in _structs(types) for name in _names(struct, components)}
+    for name, component in components.items():
+        component.setdefault("additionalProperties", False)
+        _describe(component, structs.get(name))
+    return dict(zip(types, (schema["$ref"] for schema in schemas), strict=True)), components
 
 
 def _structs(types: Sequence[type]) -> list[type]:

@@ -21,61 +21,55 @@ Word = Literal["passed", "failed", "inconclusive"]
 class Coordinate(msgspec.Struct):
     """Coordinate of a measured value: speed, 120, rad/s."""
 
+    #: Of the axis.
     name: str
+    #: On it.
     value: float
+    #: Of the value.
     unit: str = ""
 
 
 class ResultEntry(msgspec.Struct, kw_only=True):
-    """One result, as it stands in ``summary.json``.
+    """One result, as it stands in ``summary.json``."""
 
-    Attributes
-    ----------
-    name : str
-    result : {"passed", "failed", "inconclusive"}
-    robustness : float or None
-        Distance to the limit in `unit`; negative: violated. None: not known.
-    error : float or None
-        Estimated error of that distance; None: not known. 0: no coupling has a part in it.
-    t : float or None
-        Session time of the deciding sample, s.
-    text : str
-        What was expected.
-    signals : list of str
-        What it reads.
-    value, min, max : float or None
-        Of a measure: what was measured, and its limits.
-    unit : str
-    source : {"expect", "measure"}
-    of : str
-        Subsystem of the sequence that it is from; empty: of the session file.
-    since, until : float or None
-        Session time from which and to which it was judged, s.
-    reason : str
-        Why it is not passed; or what was left out.
-    quantity : str
-        Of a measure at coordinates: what was measured; those of one quantity make a table.
-    at : list of Coordinate
-        Where it was measured, in the order of the table's columns.
-    """
-
+    #: Name of the expectation, or of the measurement.
     name: str
+    #: Whether it holds.
     result: Word
+    #: Distance to the limit in `unit`, at the sample that decides; negative: violated; null:
+    #: unknown.
     robustness: float | None = None
+    #: Estimated error of that distance, in `unit`; 0 without influence of a coupling; null:
+    #: unknown.
     error: float | None = None
+    #: [s] Session time of the sample that decides; null: there is none.
     t: float | None = None
+    #: Text of the expectation or measurement.
     text: str = ""
+    #: Signals in the conditions.
     signals: list[str] = []
+    #: For a measurement: its value; otherwise null.
     value: float | None = None
+    #: For a measurement: its lower limit.
     min: float | None = None
+    #: For a measurement: its upper limit.
     max: float | None = None
+    #: Unit of `robustness`, `error`, `value`, `min` and `max`.
     unit: str = ""
+    #: `measure` for a measurement of a sequence.
     source: Literal["expect", "measure"] = "expect"
+    #: Subsystem of the sequence that added it; empty for the session file.
     of: str = ""
+    #: [s] First session time that was checked.
     since: float | None = None
+    #: [s] Last session time that was checked.
     until: float | None = None
+    #: Why it is not passed; what was left out.
     reason: str = ""
+    #: For a measurement at coordinates (docs/sequences.md#maps-and-characteristics): the quantity;
+    #: otherwise empty.
     quantity: str = ""
+    #: Where it was measured, in the order of the table's columns.
     at: list[Coordinate] = []
 
 

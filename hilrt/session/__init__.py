@@ -7,7 +7,7 @@ Every session is put together by the same stages: `read`, `describe` and `connec
 (options, folder, signals) and `result`; the life of a session with its processes: `session`,
 `opened` (its parts), `ending`. The parts: `benches`, `event_log`, `session_log` with
 `recording_watch`, `observers` (of the loop: recording, flags, status, expectations), `operation`
-(commands), `run_summary` and `reserved_file`.
+(commands), `run_summary` with `summary_layout`, and `reserved_file`.
 
 Processes: `processes`, `spawn` with `launch`, `monitoring`, `recorder_process`. Beside the program
 that started it: `live_session` with `session_readings`, in a `loop_thread`. Test

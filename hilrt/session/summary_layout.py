@@ -1,0 +1,396 @@
+"""Layout of `summary.json`, for its schema and docs/summary.md: keys, types, units and meanings.
+
+A number that is not finite is written as null, so that measured figures may be null. What is
+written is a plain table, made by `summary` and `summary_figures`; a test compares.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from hilrt.config.schema import described_components
+from hilrt.expect.outcome import ResultEntry
+
+
+class StepSizes(msgspec.Struct):
+    """Macro steps of a session."""
+
+    #: [s] The first macro step.
+    first: float
+    #: [s] The shortest one.
+    min: float
+    #: [s] Their mean.
+    mean: float
+    #: [s] The longest one.
+    max: float
+
+
+class OrdersInForce(msgspec.Struct):
+    """Highest order of extrapolation in force, over the communication points."""
+
+    #: Least of them.
+    min: int
+    #: Mean.
+    mean: float
+    #: Greatest.
+    max: int
+
+
+class DefectFigures(msgspec.Struct):
+    """Size of a defect or a disturbance, in the port's unit."""
+
+    #: Over the time in which it is known.
+    rms: float | None
+    #: Largest magnitude.
+    max: float | None
+
+
+class SpreadFigures(msgspec.Struct):
+    """Spread of a port's value over time, in its unit."""
+
+    #: Standard deviation.
+    std: float | None
+    #: Root of the mean square.
+    rms: float | None
+
+
+class PortFigures(msgspec.Struct):
+    """Figures of a port, in its unit."""
+
+    #: For inputs: difference between the input as sent and the values that its sources then
+    #: delivered; null for outputs.
+    connection_defect: DefectFigures | None
+    #: For inputs: the disturbance Δu (docs/reliability.md#estimated-error), the input as it acted
+    #: minus its sources' values inside the interval; null for outputs, and if never known.
+    disturbance: DefectFigures | None
+    #: Of the port's value over time.
+    spread: SpreadFigures | None
+    #: For outputs of subsystems that report the middle or the mean of their step: difference from
+    #: the polynomial; otherwise null.
+    output_defect: DefectFigures | None
+    #: For outputs with a declared range: number of communication points with a new value outside
+    #: it; otherwise null.
+    out_of_range: int | None
+    #: Last value, of inputs as sent, of outputs as corrected; null if there was none.
+    last: float | None
+
+
+class BondFigures(msgspec.Struct):
+    """Energies of a power bond since the start; the sums run over the macro steps."""
+
+    #: [J] ΣH δP: created by the exchange at the interface (negative: lost).
+    residual_energy_j: float | None
+    #: [J] ΣH e (f_realised − f̃): deviation of the bench from its demand.
+    tracking_energy_j: float | None
+    #: [J] −ΣH e_corr f: removed by the energy correction.
+    corrected_energy_j: float | None
+    #: [J] 𝒰: energy still to be corrected.
+    uncorrected_energy_j: float | None
+    #: [J] Energy that the interface has created, integrated over the intervals if the subsystems
+    #: were probed; otherwise `drift_energy_j`.
+    interface_energy_j: float | None
+    #: [J] The range of the energy that the bond has carried.
+    carried_energy_j: float | None
+    #: [J] Energy that the interface created and no correction removed, as far as known
+    #: (docs/reliability.md#energy-drift).
+    drift_energy_j: float | None
+    #: [J] Energy that a correction in shadow would have removed.
+    shadow_energy_j: float | None
+    #: Share of the bond's communication points at which the correction was at its cap.
+    cap_share: float
+    #: Whether the correction acted, or ran in shadow.
+    applied: bool
+
+
+class ChangeFigures(msgspec.Struct):
+    """A change that would help."""
+
+    #: What to do.
+    text: str
+    #: Keys of the session file to values; empty if the change is not one of the file.
+    settings: dict[str, Any]
+    #: Error of the worst signal after the change, relative to its variation; null if unknown.
+    expected: float | None
+
+
+class ErrorFigures(msgspec.Struct):
+    """Estimated error of a coupling signal, RMS over the session."""
+
+    #: Unit of `value`, `low` and `high`.
+    unit: str
+    #: The estimate; null if it is unknown, as the next three.
+    value: float | None
+    #: Lower end of the interval that contains the true error in 95 % of sessions.
+    low: float | None
+    #: Upper end.
+    high: float | None
+    #: `high` over the larger of the signal's standard deviation and 5 % of its RMS.
+    relative: float | None
+    #: How it was found; of one that is unknown, the reason.
+    how: str
+
+
+class FlagFigures(msgspec.Struct):
+    """Figures of a cause that was raised."""
+
+    #: How often the number of its flags rose from none.
+    count: int
+    #: [s] How long any of its flags was up, including the hold time for display.
+    seconds: float
+    #: [s] Length of the affected steps.
+    affected_s: float | None = None
+    #: [s] Their largest share of a second.
+    worst_second: float | None = None
+
+
+class TickTimes(msgspec.Struct):
+    """Quantiles of a time."""
+
+    #: [µs] Median.
+    p50: float
+    #: [µs] 99 % are shorter.
+    p99: float
+    #: [µs] 99.9 % are shorter.
+    p999: float
+    #: [µs] 99.99 % are shorter.
+    p9999: float
+    #: [µs] The longest.
+    max: float
+
+
+class TickParts(msgspec.Struct):
+    """Parts of a tick."""
+
+    #: From the grid point until the master runs.
+    wake: TickTimes
+    #: Samples received.
+    cut: TickTimes
+    #: Computing the inputs.
+    macro_step: TickTimes
+    #: Inputs sent.
+    dispatch: TickTimes
+    #: The rest.
+    slack: TickTimes
+
+
+class SlowTickFigures(msgspec.Struct):
+    """One of the ticks with the greatest lateness."""
+
+    #: Its number.
+    tick: int
+    #: [s] Its session time.
+    t: float
+    #: [µs] From the tick until the last input is sent.
+    lateness_us: float
+    #: [µs] From the grid point until the master ran.
+    wake_us: float
+    #: [µs] Samples received.
+    cut_us: float
+    #: [µs] Computing the inputs.
+    macro_step_us: float
+    #: [µs] Inputs sent.
+    dispatch_us: float
+    #: [µs] The slack of the previous tick; null at the first.
+    slack_us: float | None
+    #: The part that took longest, as in `missed_because`.
+    cause: str
+    #: Subsystems whose sample was late.
+    late: list[str]
+
+
+class LatenessHistogram(msgspec.Struct):
+    """Histogram of the lateness."""
+
+    #: [µs] n + 1 edges.
+    edges_us: list[float]
+    #: Ticks in each of the n bins.
+    counts: list[int]
+
+
+class LearningTurns(msgspec.Struct):
+    """Turns of the identification of Jacobians, one subsystem each."""
+
+    #: Turns made.
+    turns: int
+    #: Turns skipped because the slack of their tick was too short.
+    skipped: int
+
+
+class PeerFigures(msgspec.Struct):
+    """Messages and answer times of a subsystem."""
+
+    #: Messages that never arrived; for a bench on CAN also frames missing according to their
+    #: counter.
+    lost: int
+    #: Messages that were received and rejected: malformed (including arrays of the wrong length),
+    #: too large, or of an unknown type; the log names the first of each kind. For a bench on CAN
+    #: also rejected frames (docs/can.md#what-counts-as-a-measurement), by their reasons in the
+    #: log's event `can_messages`; for a replayed CAN log frames that could not be decoded.
+    dropped: int
+    #: Ticks without the sample that was due: none had arrived, or one for an earlier point.
+    late: int
+    #: How often it returned after it was lost (`late.rejoin`).
+    rejoined: int
+    #: Computing time of its steps, as it reports it; like the next two for solvers in separate
+    #: processes, otherwise null.
+    compute_us: TickTimes | None
+    #: Transmission time. As fast as possible: the round trip minus the computing time, for answers
+    #: that the master waited for. In real time: the time from the master until the solver reads
+    #: the inputs, by the solver's clock, which is known to about half of the quickest round trip.
+    wire_us: TickTimes | None
+    #: How long the master waited for its answers, as fast as possible (0: the answer had already
+    #: arrived); null in real time, where the master does not wait.
+    collect_wait_us: TickTimes | None
+
+
+class UnrecordedEvent(msgspec.Struct):
+    """An event that is missing in the log."""
+
+    #: [s] Session time.
+    t: float
+    #: `info`, `warning`, `error`, …
+    level: str
+    #: As in docs/reference/events.md.
+    cause: str
+    #: Subsystem, or part of the session.
+    source: str
+    #: What happened.
+    text: str
+
+
+class RecorderFigures(msgspec.Struct):
+    """Losses of the recording."""
+
+    #: Steps missing in the log, because the recorder could not accept them, or failed before it had
+    #: confirmed them; with any of them the verdict is not `good`.
+    dropped_rows: int
+    #: Events missing in the log, the newest 500; left out if there are none.
+    lost_events: list[UnrecordedEvent] = []
+
+
+class AlarmFigures(msgspec.Struct):
+    """An alarm that was raised."""
+
+    #: With the watched signal and its limits.
+    name: str
+    #: How often it was raised.
+    count: int
+    #: [s] When it was first raised.
+    first_t: float
+    #: [s] When it was last raised.
+    last_t: float
+    #: [s] When it last cleared; null while it is up.
+    cleared_t: float | None
+    #: [s] How long it was up, including the hold time for display.
+    active_s: float
+    #: The operator who acknowledged it since it was last raised; empty if nobody has.
+    acknowledged_by: str
+    #: [s] When; null if nobody has.
+    acknowledged_t: float | None
+
+
+class SummaryWithoutSteps(msgspec.Struct, kw_only=True):
+    """Keys of every summary; that of a session that ended before its first tick has no others."""
+
+    #: Version of this file's format.
+    format: str
+    #: Name in the session file.
+    session: str
+    #: Last state of the session: `STOPPED`, or `FAULT`.
+    state: str
+    #: Macro steps completed.
+    steps: int
+    #: [s] Session time reached.
+    time_s: float
+    #: How far the results can be trusted (docs/reliability.md).
+    verdict: Literal["good", "unverified", "degraded", "unreliable"]
+    #: Why the verdict is not `good`: for each cause `CAUSE: sentence`, with the places where it was up
+    #: longest.
+    reasons: list[str]
+    #: Package to version.
+    versions: dict[str, str]
+    #: The machine, and its real-time capabilities.
+    host: dict[str, Any]
+
+
+class SummaryOfSteps(SummaryWithoutSteps, kw_only=True):
+    """Figures of the steps, beside the keys of every session."""
+
+    #: [s] Wall-clock time for `time_s`.
+    wall_s: float
+    #: Macro steps.
+    step_size_s: StepSizes
+    #: Highest order of extrapolation in use, over the communication points; null without order
+    #: control.
+    order: OrdersInForce | None
+    #: Per `subsystem.port`.
+    ports: dict[str, PortFigures]
+    #: Per power bond.
+    bonds: dict[str, BondFigures]
+    #: If the verdict is not `good`: at most two changes that would help, the most effective first.
+    advice: list[ChangeFigures]
+    #: Estimated errors (docs/reliability.md#estimated-error) per coupling signal, `subsystem.port`
+    #: of a connected output.
+    estimated_error: dict[str, ErrorFigures]
+    #: Per raised cause (docs/reliability.md#causes).
+    flags: dict[str, FlagFigures]
+    #: From the tick until the last input is sent; null in virtual time.
+    lateness_us: TickTimes | None
+    #: From the cut until the last input is sent.
+    compute_us: TickTimes | None
+    #: Parts of a tick.
+    timeline_us: TickParts
+    #: The ten ticks with the greatest lateness, worst first; empty in virtual time.
+    slowest_ticks: list[SlowTickFigures]
+    #: Missed ticks by the part that took longest: `wake`, `previous` (the slack of the previous
+    #: tick extended past the grid point), `cut`, `macro_step`, `dispatch`, and `skipped` (grid
+    #: points skipped because at least half of their step had passed).
+    missed_because: dict[str, int]
+    #: Null in virtual time.
+    lateness_histogram: LatenessHistogram | None
+    #: Grid points whose inputs were not all sent within the dispatch deadline, including skipped
+    #: ones.
+    missed_ticks: int
+    #: [s] Time in which the host of this virtual machine ran something else on the master's
+    #: processors (mean over them, as counted by Linux); null in virtual time and if not available.
+    stolen_s: float | None
+    #: Per process of the session, from the first tick to the last: its share of one processor, all
+    #: threads together; empty if not available (Linux only).
+    processor_share: dict[str, float]
+    #: [s] Per bench, the longest cycle, in its database, of the messages with its outputs; omitted
+    #: if the database has none.
+    sending_interval_s: dict[str, float]
+    #: Identification of Jacobians; null without it.
+    identification: LearningTurns | None
+    #: [s] Delay of the grid behind the clock (`overrun = "stretch"`).
+    stretched_s: float
+    #: Per subsystem.
+    peers: dict[str, PeerFigures]
+    #: Rejected because of the sender, by kind: messages of connections that belong to no subsystem
+    #: (`unknown_key`, `no_key`, `unknown_token`, `no_token`, `rejected`, `unknown_sender`,
+    #: `malformed`, `oversized`, …), and commands (`wrong_token`, at most 5 s old; `wrong_key`: not
+    #: through the relay); empty if there were none.
+    strangers: dict[str, int]
+    #: What the log lacks.
+    recorder: RecorderFigures
+    #: Alarms (docs/reliability.md#alarms) that were raised, in that order.
+    alarms: list[AlarmFigures]
+    #: Outcomes of expectations (docs/expectations.md) and measurements, first in the order of the
+    #: session file, then in the order of their addition.
+    results: list[ResultEntry]
+    #: For each column of a file (docs/session.md#stimulisegments) that a stimulus uses: its rows,
+    #: how it is interpolated, and how many rows lie between two steps and are skipped.
+    stimulus_columns: list[str]
+
+
+def summary_schema() -> dict[str, Any]:
+    """Schema (draft 2020-12) of `summary.json`."""
+    references, components = described_components([SummaryOfSteps, SummaryWithoutSteps])
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "hilrt summary",
+        "anyOf": [{"$ref": reference} for reference in references.values()],
+        "$defs": components,
+    }
