@@ -154,7 +154,7 @@ end(bench)
 )
 bench = start_bench("--scenario", "no_release.toml")
 text, refused = run("run", "day.toml", "--quiet")
-print(text.splitlines()[-1], f"exit status {refused}", sep="\n")
+print(text.splitlines()[-2], f"exit status {refused}", sep="\n")
 end(bench)
 
 # %%
@@ -213,7 +213,11 @@ def strike(what):
         text = "".join(session.communicate()).strip().splitlines()
         listener.send_signal(signal.SIGINT)
         listener.wait()
-    print(f"{what}: exit status {session.returncode}", *text[-1:], sep=", ")
+    print(
+        f"{what}: exit status {session.returncode}",
+        *[line for line in text if line.startswith("session ended")],
+        sep=", ",
+    )
     lines = (folder / begun).read_text("utf-8")
     seen = re.findall(
         r"^([\d.]+) .* Status .*Speed=([-\d.]+) rad/s Enabled=(\d)", lines, re.MULTILINE

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -33,7 +35,8 @@ def draft_session(name: str, models: Sequence[str], folder: Path) -> str:
 
     Inputs are connected with the one output of another model that has their name, or ``body_x``
     with ``x`` of ``body``, and a unit that converts; else with the only output of their unit that
-    belongs to no other input. The others are held at their start value.
+    belongs to no other input. The others are held at their start value; the first of them gets a
+    step, so that a first run shows motion.
 
     Parameters
     ----------
@@ -111,6 +114,29 @@ def _lines(name: str, drafted: Sequence[Drafted]) -> Iterator[str]:
         yield f"[[connections]]{remark}"
         yield f"from = {json.dumps(source, ensure_ascii=False)}"
         yield f"to = {json.dumps(to, ensure_ascii=False)}"
+    held = (
+        (f"{model.name}.{port.name}", port)
+        for model in drafted
+        for port in model.ports.inputs
+        if f"{model.name}.{port.name}" not in connected and port.size == 1
+    )
+    for name, port in itertools.islice(held, 1):
+        yield from _step(name, port)
+
+
+def _step(name: str, port: Port) -> Iterator[str]:
+    """A stimulus on an input that is held, so that a first run shows motion."""
+    span = port.max - port.min
+    size = 0.1 * span if math.isfinite(span) else 0.1 * abs(port.start) or 1.0
+    size = -size if port.start + size > port.max else size
+    yield ""
+    yield "# A step, so that something moves: choose input, size and shape (docs/stimuli.md)."
+    yield "[[stimuli]]"
+    yield 'name = "first-step"'
+    yield f"input = {json.dumps(name, ensure_ascii=False)}"
+    yield "start = 1.0                          # s"
+    segment = f'segments = [{{ shape = "step", to = {float(f"{size:.3g}")!r} }}]'
+    yield f"{segment:36} # {port.unit or 'no unit'}, added to the value that is held"
 
 
 def _listed(ports: Sequence[Port]) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from hilrt.cli.explained import page_of
+from hilrt.errors import ConfigError
 from hilrt.exit_status import ExitStatus
 
 if TYPE_CHECKING:
@@ -27,5 +30,5 @@ def load(session: Path, overrides: list[str]) -> SessionFile:
 
 def fail(text: str) -> NoReturn:
     """End the command: its input is wrong."""
-    typer.echo(text, err=True)
+    typer.echo(f"{text}\nsee {page_of(ConfigError(text), sys.argv[1:])}", err=True)
     raise typer.Exit(ExitStatus.INPUT)

@@ -30,6 +30,7 @@ from hilrt.cli import (
     study_commands,
 )
 from hilrt.cli.common import Overrides, SessionPath, fail, load
+from hilrt.cli.explained import SYMPTOMS, name_pages, page_of
 from hilrt.errors import ConfigError, HilrtError
 from hilrt.exit_status import ExitStatus
 from hilrt.isolation.limited_process import set_for_this_process
@@ -204,40 +205,7 @@ app.add_typer(log_commands.log_app, name="log")
 app.add_typer(can_commands.can_app, name="can")
 app.add_typer(process_commands.fmu_app, name="fmu")
 
-#: Page of the documentation that explains commands, which their help ends with.
-PAGES = {
-    "own_bench": ("new", "solver"),
-    "session": ("run", "check"),
-    "howto/questions": ("schema",),
-    "doctor": ("doctor",),
-    "keys": ("keys", "gateway"),
-    "monitor": ("watch", "monitor"),
-    "sequences": ("sequence", "test"),
-    "can": ("emulate", "can"),
-    "logs": ("report", "compare", "runs", "export", "import", "play", "log"),
-    "expectations": ("expect",),
-    "recording": ("replay",),
-    "studies": ("sweep", "tune", "advise"),
-    "fmu": ("import-ssp", "fmu"),
-    "analyze": ("analyze",),
-}
-
-
-def _name_pages() -> None:
-    """End the help of every command, and of those of its group, with its page."""
-    page_of = {name: f"Explained in docs/{page}.md." for page, of in PAGES.items() for name in of}
-    for info in app.registered_commands:
-        name = info.name or getattr(info.callback, "__name__", "")
-        info.epilog = page_of.get(str(name))
-    for group in app.registered_groups:
-        group.epilog = page_of.get(str(group.name))
-        assert group.typer_instance is not None
-        for info in group.typer_instance.registered_commands:
-            info.epilog = group.epilog
-    app.info.epilog = "Explained in docs/index.md; docs/howto/troubleshooting.md goes by symptom."
-
-
-_name_pages()
+name_pages(app)
 
 
 def _fail_on(text: str | None) -> FailOn | None:
@@ -288,6 +256,8 @@ def _finish(result: RunResult, report: bool, quiet: bool, page: str) -> None:
         typer.echo(f"{result.summary.get('session')}: {result.verdict}, files in {result.folder}")
     if result.fault and (quiet or not result.summary):  # else it is the verdict's reason
         typer.echo(f"session ended in a fault: {result.fault}", err=True)
+    if result.fault:
+        typer.echo(f"see {SYMPTOMS}", err=True)
 
 
 def _write_junit(path: Path, result: RunResult, session: str) -> None:
@@ -355,13 +325,10 @@ def main(command: Callable[[], Any] = app) -> None:
         raise
     except KeyboardInterrupt:  # typer takes those that come while the command itself runs
         raise SystemExit(ExitStatus.INTERRUPTED) from None
-    except ConfigError as error:
-        for problem in error.problems:
-            sys.stderr.write(f"{problem}\n")
-        raise SystemExit(ExitStatus.INPUT) from None
     except HilrtError as error:
-        sys.stderr.write(f"{error}\n")
-        raise SystemExit(ExitStatus.FAULT) from None
+        sys.stderr.write(f"{error}\nsee {page_of(error, sys.argv[1:])}\n")
+        status = ExitStatus.INPUT if isinstance(error, ConfigError) else ExitStatus.FAULT
+        raise SystemExit(status) from None
     except json.JSONDecodeError as error:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
         raise SystemExit(ExitStatus.INPUT) from None

@@ -9,9 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 import hilrt
+from hilrt import Port
 from hilrt.can.tools.session_draft import CHOOSE
 from hilrt.check.check import check_file
-from hilrt.check.draft_session import draft_session
+from hilrt.check.draft_session import _step, draft_session
 from hilrt.cli.main import app
 from hilrt.errors import ConfigError
 from tests.scenarios.test_generated import ANONYMOUS, DATABASE
@@ -46,8 +47,11 @@ def test_models_are_connected_by_name(folder: Path) -> None:
         ("wheel.force", "body.force"),
     }
     assert tables["subsystems"]["wheel"]["inputs"] == {"road": {"start": 0.0}}
-    result = hilrt.simulate(folder / "session.toml", {"session.duration": 0.1})
+    result = hilrt.simulate(folder / "session.toml", {"session.duration": 4.0})
     assert result.verdict == "good"
+    # The road steps up by 1 m at 1 s, and in the end the body stands on it.
+    assert result.log["body.x"][result.log.t < 1.0] == pytest.approx(0.0)
+    assert result.log["body.x"][-1] == pytest.approx(1.0, abs=0.02)
 
 
 def test_models_are_connected_by_their_only_unit(folder: Path) -> None:
@@ -108,3 +112,18 @@ def test_a_file_is_not_written_over(folder: Path) -> None:
             ["new", str(folder / "s.toml"), "--model", "quarter_car:Body"],
             catch_exceptions=False,
         )
+
+
+@pytest.mark.parametrize(
+    ("port", "size"),
+    [
+        (Port("u", "bar"), 1.0),
+        (Port("u", "bar", start=20.0), 2.0),
+        (Port("u", "%", start=100.0, min=0.0, max=100.0), -10.0),
+        (Port("u", "m", min=-0.05, max=0.05), 0.01),
+    ],
+)
+def test_the_first_held_input_steps_within_its_range(port: Port, size: float) -> None:
+    (stimulus,) = tomllib.loads("\n".join(_step("a.u", port)))["stimuli"]
+    assert stimulus["input"] == "a.u"
+    assert stimulus["segments"] == [{"shape": "step", "to": size}]

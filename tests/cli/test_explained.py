@@ -1,0 +1,53 @@
+"""Errors name the page that explains them, and every page that is named exists."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from hilrt import errors
+from hilrt.cli import main as cli
+from hilrt.cli.explained import ERRORS, KEYS, PAGES, SYMPTOMS, page_of
+from hilrt.errors import ConfigError, HilrtError, NoAnswer, RecordError, SolverCannot
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_page_exists_and_every_command_has_one():
+    assert [
+        page for page in {*PAGES, *ERRORS.values(), SYMPTOMS} if not (ROOT / page).exists()
+    ] == []
+    named = {name for names in PAGES.values() for name in names}
+    assert named == set(typer.main.get_command(cli.app).commands)
+
+
+def test_the_kind_of_an_error_goes_before_the_command():
+    assert page_of(NoAnswer("engine", "silent"), ["run", "a.toml"]) == SYMPTOMS
+    assert page_of(SolverCannot("no state"), ["run", "a.toml"]) == "docs/own_bench.md"
+    assert page_of(RecordError("no log"), ["sweep", "a.mcap"]) == "docs/logs.md"
+    assert page_of(ConfigError("wrong"), ["can", "sniff"]) == "docs/can.md"
+    assert page_of(ConfigError("wrong"), ["--unknown"]) == SYMPTOMS
+    kinds = {k for k in vars(errors).values() if isinstance(k, type) and k.__base__ is HilrtError}
+    assert kinds == {*ERRORS, ConfigError}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "page"),
+    [
+        (["run", "missing.toml"], KEYS),
+        (["check", "wrong.toml"], KEYS),
+        (["report", "missing"], "docs/logs.md"),
+        (["fmu", "info", "missing.fmu"], "docs/fmu.md"),
+        (["can", "send", "--bus", "interface", "1#00"], "docs/can.md"),
+        (["new", "a.toml", "--model", "missing:Class"], "docs/own_bench.md"),
+    ],
+)
+def test_an_error_ends_with_its_page(arguments, page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "wrong.toml").write_text("[session]\ndurration = 1.0\n", "utf-8")
+    monkeypatch.setattr(sys, "argv", ["hilrt", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code in (2, 3)
+    assert capsys.readouterr().err.strip().endswith(f"see {page}")
