@@ -33,9 +33,13 @@ EXAMPLES = (
     "plot_first_day.py",
     "plot_fmus.py",
     "plot_sequence.py",
-    "plot_energy_correction.py",
+    "plot_study.py",
     "plot_log.py",
     "plot_verdict.py",
+    "plot_accuracy.py",
+    "plot_defects.py",
+    "plot_energy_correction.py",
+    "plot_model_correction.py",
 )
 
 logger = logging.getLogger(__name__)

@@ -306,8 +306,8 @@ class SummaryWithoutSteps(msgspec.Struct, kw_only=True):
     time_s: float
     #: How far the results can be trusted (docs/reliability.md).
     verdict: Literal["good", "unverified", "degraded", "unreliable"]
-    #: Why the verdict is not `good`: for each cause `CAUSE: sentence`, with the places where it was up
-    #: longest.
+    #: Why the verdict is not `good`: for each cause `CAUSE: sentence`, with the places where it was
+    #: up longest.
     reasons: list[str]
     #: Package to version.
     versions: dict[str, str]
