@@ -40,7 +40,7 @@ class CalculatedLink(Link):
     async def open(self) -> None:
         """Ports are in the table."""
         self.outputs = _outputs(self.options)
-        self.rewinds = self
+        self.rewinds = self.repeats = self
         self._nothing = np.zeros(len(self.outputs))
 
     async def initialize(self, t0: float, u0: Floats) -> Sample:
@@ -63,6 +63,14 @@ class CalculatedLink(Link):
     def go_back(self, tick: int, h: float) -> None:
         """A shorter interval is answered likewise."""
         self.dispatch(tick, self._start, h, self._nothing)
+
+    def repeat(self, h: float, coefficients: Floats) -> None:
+        """See `Repeats.repeat`: as above."""
+        self.dispatch(0, self._start, h, coefficients)
+
+    def tried(self, h: float, coefficients: Floats) -> Floats:
+        """See `Repeats.tried`; nothing reads these, either."""
+        return self._nothing
 
 
 def _outputs(options: CalculatedOptions) -> tuple[Port, ...]:

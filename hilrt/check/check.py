@@ -228,7 +228,7 @@ def _check_scheme(
     control, demands = tables.master.step_control, []
     if tables.master.scheme == "implicit":
         demands.append(("master", "scheme", "implicit", '"explicit"'))
-    if judges_before(tables.master):
+    elif judges_before(tables.master):
         key = "repeat" if control.estimator == "inputs" else "estimator"
         value, instead = getattr(control, key), 'estimator = "inputs" without repeat'
         demands.append(("master.step_control", key, value, instead))

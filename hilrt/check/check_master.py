@@ -211,6 +211,9 @@ def _check_estimator(topology: Topology, findings: Findings) -> None:
         return
     if step.estimator == "inputs":
         return
+    if master.scheme == "implicit" and step.estimator == "higher_degree":
+        text, remedy = "is for the explicit scheme", 'take "milne" or "inputs"'
+        findings.error(STEP, "estimator", step.estimator, text, remedy)
     if master.extrapolation.source == "taylor":
         findings.error(
             STEP,
@@ -264,12 +267,13 @@ def _check_crawl(topology: Topology, findings: Findings) -> None:
 
 
 def _check_tolerances(topology: Topology, findings: Findings) -> None:
-    """Names in a table of `atol` must be ports; checked when all ports are known."""
+    """Names in tables of `atol` and `rtol` must be ports; checked when all ports are known."""
     step = topology.tables.master.step_control
-    if not isinstance(step.atol, dict):
-        return
+    by_port = {key: getattr(step, key) for key in ("atol", "rtol")}
+    by_port = {key: table for key, table in by_port.items() if isinstance(table, dict)}
     if step.method == "ecco":
-        findings.error(STEP, "atol", step.atol, "is of energy here", "give one number in J")
+        for key, table in by_port.items():
+            findings.error(STEP, key, table, "is of energy here", "give one number")
         return
     names: list[str] = []
     for subsystem, ports in topology.ports.items():
@@ -277,10 +281,10 @@ def _check_tolerances(topology: Topology, findings: Findings) -> None:
             return
         both = (*ports.inputs, *ports.outputs)
         names += [topology.tables.joined(subsystem, port.name) for port in both]
-    for pattern in step.atol:
+    for key, pattern in ((key, pattern) for key, table in by_port.items() for pattern in table):
         if not any(names_channel(pattern, name) for name in names):
             findings.error(
-                f"{STEP}.atol",
+                f"{STEP}.{key}",
                 "",
                 None,
                 f"no port is named {pattern!r}",

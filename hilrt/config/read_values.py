@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from msgspec.structs import fields
 
-from hilrt.config.structs import MasterTable, Session
+from hilrt.config.structs import MasterTable, Session, StepControl
 from hilrt.errors import ConfigError
 
 #: Tables of a session file that are lists of tables.
@@ -86,7 +86,13 @@ def errors_are_tested(master: MasterTable) -> bool:
 def judges_before(master: MasterTable) -> bool:
     """Whether the error of a step is estimated before its samples are taken."""
     table = master.step_control
-    return table.method == "local" and (table.estimator != "inputs" or bool(table.repeat))
+    repeats = repeats_steps(table) or master.scheme == "implicit"  # where no corrector converges
+    return table.method == "local" and (table.estimator != "inputs" or repeats)
+
+
+def repeats_steps(table: StepControl) -> bool:
+    """Whether a step whose error is not tolerated is made again."""
+    return table.estimator != "inputs" if table.repeat is None else table.repeat
 
 
 def names_channel(pattern: str, channel: str) -> bool:

@@ -64,9 +64,10 @@ class StepControl(Table):
     #: (`"local"`), or the power residual of the bonds (`"ecco"`).
     method: Literal["fixed", "pi", "local", "ecco"] = "fixed"
     #: `"local"`: the error is that of the inputs as sent, or of the outputs: by their difference
-    #: from a second step with one degree more (`"higher_degree"`). The second needs models in this
+    #: from a second step with one degree more (`"higher_degree"`), or with inputs that interpolate
+    #: (`"milne"`, where the implicit scheme takes no further step). These need models in this
     #: process that save and restore their state (docs/methods.md#repeated-steps).
-    estimator: Literal["inputs", "higher_degree"] = "inputs"
+    estimator: Literal["inputs", "higher_degree", "milne"] = "inputs"
     #: `"local"`: make a step again, shorter, whose error is not tolerated. Left out: with every
     #: estimator but `"inputs"`.
     repeat: bool | None = None
@@ -85,9 +86,9 @@ class StepControl(Table):
     #: [of the ports; `"ecco"`: J] Absolute part of the tolerance `atol` + `rtol` · magnitude of the
     #: value. A table gives it by port: `{ "left.x" = 1e-6, "*.v" = 1e-3 }`.
     atol: NonNegative | dict[str, NonNegative] | None = None
-    #: Relative part. With method `"fixed"`, `atol` and `rtol` only set what raises the flag
-    #: `error_estimate`.
-    rtol: NonNegative | None = None
+    #: Relative part, by port like `atol`. With method `"fixed"`, `atol` and `rtol` only set what
+    #: raises the flag `error_estimate`.
+    rtol: NonNegative | dict[str, NonNegative] | None = None
     #: `"local"`: factor on the error, 2 to 6 (left out: 6); `"ecco"`: factor on the step (left out:
     #: 0.95).
     safety: Positive | None = None

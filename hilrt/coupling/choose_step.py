@@ -14,7 +14,7 @@ from hilrt.coupling.estimate_signals import estimate_error, order_weight, tolera
 from hilrt.coupling.extrapolate import extrapolate
 from hilrt.coupling.power_bond import power_residual, transmitted_power
 from hilrt.tables.given import StepInput
-from hilrt.tables.plan import LOCAL, PI, Plan, SessionPlan
+from hilrt.tables.plan import LOCAL, PI, InputPlan, OutputPlan, Plan, SessionPlan
 from hilrt.tables.state import OutputState, SessionStateRow, State
 
 NS = 1e9
@@ -93,19 +93,21 @@ def worst_defect(plan: Plan, state: State) -> float:
     for i in range(len(state.inputs)):
         at, u = plan.inputs[i], state.inputs[i]
         if at.connected:
-            worst = max(worst, relative_defect(settings, u.defect, at.atol, u.extrapolated[0]))
+            worst = max(worst, relative_defect(settings, u.defect, at, u.extrapolated[0]))
     for i in range(len(state.outputs)):
         port, out = plan.outputs[i], state.outputs[i]
         if port.coupled and not math.isnan(out.defect):  # NaN is unknown
-            worst = max(worst, relative_defect(settings, out.defect, port.atol, out.y))
+            worst = max(worst, relative_defect(settings, out.defect, port, out.y))
     return worst
 
 
 @compiled
-def relative_defect(settings: SessionPlan, defect: float, atol: float, value: float) -> float:
+def relative_defect(
+    settings: SessionPlan, defect: float, port: InputPlan | OutputPlan, value: float
+) -> float:
     """A defect over its tolerance, if there are tolerances; infinite if it is no number."""
     if settings.has_tolerances:
-        defect /= tolerance(settings, atol, value)
+        defect /= tolerance(port, value)
     return math.inf if math.isnan(defect) else defect
 
 

@@ -19,7 +19,7 @@ from hilrt.compilation.compiled import compiled, stage
 from hilrt.coupling.extrapolate import value_at
 from hilrt.coupling.limit import allowed
 from hilrt.tables.given import StepInput
-from hilrt.tables.plan import InputPlan, Plan, SessionPlan
+from hilrt.tables.plan import InputPlan, OutputPlan, Plan, SessionPlan
 from hilrt.tables.state import InputState, State
 
 #: Steps of the error for one interval, at most.
@@ -126,7 +126,7 @@ def estimate_error(plan: Plan, state: State, given: StepInput) -> None:
         u = state.inputs[i]
         end = value_at(u.previous, settings.coefficients, t - u.previous_t0)
         u.error_ratio = abs(end - allowed(plan.inputs[i], u.extrapolated[0]))
-        u.error_ratio /= tolerance(settings, plan.inputs[i].atol, u.extrapolated[0])
+        u.error_ratio /= tolerance(plan.inputs[i], u.extrapolated[0])
         if plan.inputs[i].exact:
             u.error_ratio = 0.0
         elif plan.inputs[i].connected:
@@ -138,9 +138,9 @@ def estimate_error(plan: Plan, state: State, given: StepInput) -> None:
 
 
 @compiled
-def tolerance(settings: SessionPlan, atol: float, value: float) -> float:
-    """``W = atol + rtol |value|``; infinite where that is zero. `settings`: the plan's session."""
-    tolerated = atol + settings.rtol * abs(value)
+def tolerance(port: InputPlan | OutputPlan, value: float) -> float:
+    """``W = atol + rtol |value|`` of a port; infinite where that is zero."""
+    tolerated = port.atol + port.rtol * abs(value)
     return tolerated if tolerated > 0.0 else math.inf
 
 
@@ -152,6 +152,6 @@ def order_weight(settings: SessionPlan, port: InputPlan, u: InputState) -> float
     `settings`, `port`, `u` are records of the plan's session, its inputs, and the state's.
     """
     if settings.has_tolerances:
-        return tolerance(settings, port.atol, u.extrapolated[0])
+        return tolerance(port, u.extrapolated[0])
     weight = max(u.scale, abs(u.extrapolated[0]))
     return weight if weight >= SMALLEST_SCALE else math.inf

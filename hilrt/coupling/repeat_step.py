@@ -28,7 +28,8 @@ def shorten_step(plan: Plan, state: State, given: StepInput) -> None:
     """After a failed test: order and inputs of the step to be made again, and its length.
 
     `state` is a copy that stands at the beginning of the step; `given` has the length of the step
-    that failed, and the scaling factor that follows from its error (eq. 32).
+    that failed, and the scaling factor that follows from its error (eq. 32); NaN: no corrector has
+    converged.
     """
     session, now = state.session[0], given.session[0]
     session.failed, session.order_changed = 1, 0
@@ -39,7 +40,7 @@ def shorten_step(plan: Plan, state: State, given: StepInput) -> None:
     else:
         session.failures += 1
     factor = SHORTEST
-    if session.failures == 1 and math.isfinite(r):
+    if session.failures == 1 and math.isfinite(now.scaling):
         factor = min(CUT_LEAST, max(SHORTEST, CAUTION * r))
     session.controlled_step = factor * now.elapsed
     session.h_next = whole_ns(session.controlled_step)

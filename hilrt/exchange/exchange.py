@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from hilrt.errors import ConfigError
+from hilrt.exchange.calculate_answers import CalculatedAnswers
 from hilrt.exchange.channel import Channel
 from hilrt.exchange.channel_table import ChannelTable
 from hilrt.exchange.inbox import Inboxes
@@ -70,6 +71,8 @@ class Exchange:
         `StepInput.rest` of the next cut, ns.
     ended : dict of str
         Subsystems whose simulation has ended with the sample in this cut, and why.
+    calculated : CalculatedAnswers
+        Once `keep_states` was called.
     """
 
     def __init__(
@@ -137,6 +140,7 @@ class Exchange:
         self._next_ns = 0
         self.rest_ns = 0
         self.ended: dict[str, str] = {}
+        self.calculated: CalculatedAnswers
 
     def start(self, samples: Sequence[Sample]) -> None:
         """Take the initialized samples as what tick 0 finds."""
@@ -391,10 +395,13 @@ class Exchange:
         for link in self.links:
             if link.rewinds is not None:
                 link.rewinds.keep_states()
+        self.calculated = CalculatedAnswers(self.numerics.plan, self.numerics.state)
 
-    def answers(self) -> Floats:
-        """Outputs that wait for the next cut, shape (ny,)."""
-        return self._inboxes.waiting()
+    def answers(self, t: float) -> Floats:
+        """Outputs that wait for the next cut, at `t` [s], calculated channels too, shape (ny,)."""
+        y = self._inboxes.waiting()
+        self.calculated.fill(y, t)
+        return y
 
     def repeat(self, t_ns: int, h: float, coefficients: Floats) -> None:
         """Have all make the step of `h` [s] to `t_ns` again, with other inputs.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -22,11 +22,14 @@ from hilrt.link import LinearModel
 from hilrt.solver import Floats
 from hilrt.step.numerics import Numerics
 from hilrt.tables.ports import Ints
+from hilrt.tables.state import State
 from hilrt.timing.grid import CommunicationPoint
 from hilrt.timing.pace import Stopping
 
 #: Residual of a coupling condition that is left, relative to the largest value of the input.
 LEFT: Final = 1e-10
+#: Likewise relative to the tolerance of a local error, where that controls the step.
+LEFT_OF_TOLERANCE: Final = 1e-3
 #: Corrector steps; a contraction as slow as that is a sign of too long a step.
 MOST_CORRECTIONS: Final = 12
 #: Perturbation of an input for its differences, relative to its largest value.
@@ -71,6 +74,37 @@ def integrals(coefficients: Floats, h: float) -> tuple[float, float]:
     return float(coefficients @ once), float(coefficients @ twice)
 
 
+def shapes(degree: Ints, times: Floats, h: float, columns: int) -> Floats:
+    """What a change at the step's end adds to inputs of each degree, shape (columns, nu).
+
+    `times` and `h` as for `basis`.
+    """
+    found: Floats = np.zeros((columns, len(degree)))
+    for k in np.unique(degree).tolist():
+        found[: k + 1, degree == k] = basis(k, times, h)[:, None]
+    return found
+
+
+class Attempt(NamedTuple):
+    """A step with other inputs: length and end [s], what it began with, what was sent, and how the
+    inputs, shape (nu,), differ from that at its end, by `changes`, shape (m, nu).
+    """
+
+    h: float
+    t: float
+    state: State
+    sent: Floats
+    changes: Floats
+    shift: Floats
+
+
+class Corrected(NamedTuple):
+    """Outputs of the predictor, shape (ny,); worst input where the corrector did not converge."""
+
+    predicted: Floats
+    unsettled: str = ""
+
+
 class ImplicitScheme:
     """Corrects each step before its samples are taken; one of the things to do between two steps.
 
@@ -109,101 +143,114 @@ class ImplicitScheme:
 
     async def __call__(self, point: CommunicationPoint, stopping: Stopping) -> CommunicationPoint:
         """Correct the step that has led to `point`, which all subsystems have reached."""
-        if point.elapsed_ns and len(self._coupled):
-            self._correct(point)
-        elif self._low_order:
-            h = float(self._numerics.plan.session["first_step"][0])
-            for link, (_, inputs) in zip(self._exchange.links, self._exchange.slices, strict=True):
-                u = self._numerics.state.inputs["extrapolated"][inputs, 0].copy()
-                self._models.append(await link.probes.linear_model(h, u))
-        self._times.appendleft(point.t_ns)
+        if not point.elapsed_ns:
+            await self.begin()
+        else:
+            found = self.correct(point, self._numerics.state, self._exchange.sent)
+            if found.unsettled:
+                raise HilrtError(
+                    f"the corrector has not converged at t = {point.t_ns / 1e9:g} s, worst at "
+                    f"{found.unsettled}; take a shorter [master] step"
+                )
+        self.accept(point)
         return point
 
-    def _correct(self, point: CommunicationPoint) -> None:
-        """Newton's method on the coupling conditions at the end of the step."""
-        h, sent = point.elapsed_ns / 1e9, self._exchange.sent
-        shapes = self._bases(h)
+    async def begin(self) -> None:
+        """Find the subsystems' linear models about their start, where these are needed."""
+        h = float(self._numerics.plan.session["first_step"][0])
+        for link, (_, inputs) in zip(self._exchange.links, self._exchange.slices, strict=True):
+            if self._low_order:
+                u = self._numerics.state.inputs["extrapolated"][inputs, 0].copy()
+                self._models.append(await link.probes.linear_model(h, u))
+
+    def accept(self, point: CommunicationPoint) -> None:
+        """The next step begins at `point`."""
+        self._times.appendleft(point.t_ns)
+
+    def correct(self, point: CommunicationPoint, state: State, sent: Floats) -> Corrected:
+        """Newton's method on the coupling conditions at `point`.
+
+        `state` is that of the step's beginning, `sent` what it was made with, shape (m, nu).
+        """
+        h, t = point.elapsed_ns / 1e9, point.t_ns / 1e9
+        changes = self._bases(h, state, len(sent))
         powers = np.array([h**m / math.factorial(m) for m in range(len(sent))])
         predicted: Floats = powers @ sent
-        other = predicted - self._carried(powers)
-        u, y = predicted.copy(), self._exchange.answers()
-        key, old = (h, shapes.tobytes()), self._jacobian
+        carried = state.connections["polynomial"][:, : len(powers)] @ powers
+        other = predicted - self._sum(state, carried)
+        u, y = predicted.copy(), self._exchange.answers(t)
+        first = Corrected(y)
+        key, old = (h, changes.tobytes()), self._jacobian
         jacobian = None if old is None or old[0] != key else old[1]
         for done in range(MOST_CORRECTIONS + 1):
-            residual = (u - other - self._summed(y))[self._coupled]
-            self._largest = np.maximum(self._largest, np.abs(u))
-            allowed = LEFT * np.maximum(self._largest[self._coupled], 1e-300)
+            residual = (u - other - self._sum(state, y[self._source]))[self._coupled]
             # The predictor itself is never let stand: with degree 0 it has held the old value.
-            if done and (np.abs(residual) <= allowed).all():
+            if not len(residual) or (done and (np.abs(residual) <= self._allowed(u)).all()):
                 self.corrections += done
-                return
+                return first
             if done == MOST_CORRECTIONS or not np.isfinite(residual).all():
                 break
             if jacobian is None or (done == MOST_OF_OLD and not self._low_order):
-                jacobian = self._find_jacobian(h, sent, shapes, u - predicted, y)
+                attempt = Attempt(h, t, state, sent, changes, u - predicted)
+                jacobian = self._find_jacobian(attempt, y)
                 self._jacobian = key, jacobian
             u[self._coupled] -= np.linalg.solve(jacobian, residual)
-            self._exchange.repeat(point.t_ns, h, sent + shapes * (u - predicted))
-            y = self._exchange.answers()
-        worst = self._numerics.network.inputs.names[self._coupled[np.argmax(np.abs(residual))]]
-        raise HilrtError(
-            f"the corrector has not converged at t = {point.t_ns / 1e9:g} s, worst at {worst}; "
-            "take a shorter [master] step"
-        )
+            self._exchange.repeat(point.t_ns, h, sent + changes * (u - predicted))
+            y = self._exchange.answers(t)
+        worst = self._coupled[np.argmax(np.abs(residual))]
+        return first._replace(unsettled=self._numerics.network.inputs.names[worst])
 
-    def _bases(self, h: float) -> Floats:
+    def _allowed(self, u: Floats) -> Floats:
+        """Residuals of the coupled inputs that may be left."""
+        inputs, session = self._numerics.plan.inputs[self._coupled], self._numerics.plan.session[0]
+        self._largest = np.maximum(self._largest, np.abs(u))
+        least: Floats = LEFT * np.maximum(self._largest[self._coupled], 1e-300)
+        if not session.variable_step or not session.has_tolerances:
+            return least
+        tolerated = inputs["atol"] + inputs["rtol"] * np.abs(u[self._coupled])
+        return np.maximum(least, LEFT_OF_TOLERANCE * np.asarray(tolerated))
+
+    def _bases(self, h: float, state: State, columns: int) -> Floats:
         """Coefficients of what a change at the step's end adds to each input, shape (m, nu).
 
         The degree is that of the input's connections, as far as there are points for it.
         """
-        orders = self._numerics.state.connections["order"]
         degree = np.zeros(len(self._owner), np.int64)
-        np.maximum.at(degree, self._target, orders)
-        degree = np.minimum(degree, len(self._times))
+        np.maximum.at(degree, self._target, state.connections["order"])
+        degree = np.minimum(degree, min(len(self._times), columns - 1))
         times = (np.array(self._times) - self._times[0]) / 1e9
-        shapes: Floats = np.zeros(self._exchange.sent.shape)
-        for k in np.unique(degree).tolist():
-            shapes[: k + 1, degree == k] = basis(k, times, h)[:, None]
-        return shapes
+        return shapes(degree, times, h, columns)
 
-    def _carried(self, powers: Floats) -> Floats:
-        """Extrapolated values of the connections at the step's end, summed at the inputs."""
-        polynomials = self._numerics.state.connections["polynomial"]
-        carried: Floats = polynomials[:, : len(powers)] @ powers
-        return self._sum(carried)
-
-    def _summed(self, y: Floats) -> Floats:
-        """Outputs as the connections carry them, summed at the inputs."""
-        return self._sum(y[self._source])
-
-    def _sum(self, carried: Floats) -> Floats:
-        connections = self._numerics.state.connections
+    def _sum(self, state: State, carried: Floats) -> Floats:
+        """What connections carry, summed at the inputs."""
+        connections = state.connections
         total: Floats = np.zeros(len(self._owner))
         np.add.at(total, self._target, carried * connections["gain"] * connections["acts"])
         return total
 
-    def _find_jacobian(
-        self, h: float, sent: Floats, shapes: Floats, shift: Floats, y: Floats
-    ) -> Floats:
+    def _find_jacobian(self, attempt: Attempt, y: Floats) -> Floats:
         """Derivative of the residuals by the inputs at the step's end, both of the coupled ones."""
-        response = np.zeros((len(y), len(self._coupled)))
+        h, t, state, sent, changes, shift = attempt
+        through = np.zeros((len(self._coupled),) * 2)
         for column, i in enumerate(self._coupled.tolist()):
             s = int(self._owner[i])
             outputs, inputs = self._exchange.slices[s]
             model = self._models[s] if self._low_order else None
+            by = PERTURBATION * max(float(self._largest[i]), 1e-12)
+            after = y.copy()
             if model is not None:
                 own = i - inputs.start
-                once, twice = integrals(shapes[:, i], h)
+                once, twice = integrals(changes[:, i], h)
                 B = model.B[:, own]
-                response[outputs, column] = model.D[:, own] + model.C @ (
-                    once * B + twice * (model.A @ B)
-                )
-                continue
-            by = PERTURBATION * max(float(self._largest[i]), 1e-12)
-            moved = shift.copy()
-            moved[i] += by
-            coefficients = (sent + shapes * moved)[:, inputs]
-            response[outputs, column] = (self._exchange.tried(s, h, coefficients) - y[outputs]) / by
-        through = np.array([self._summed(column)[self._coupled] for column in response.T]).T
-        found: Floats = np.eye(len(self._coupled)) - through
-        return found
+                answer = model.D[:, own] + model.C @ (once * B + twice * (model.A @ B))
+                after[outputs] += answer * by
+            else:
+                moved = shift.copy()
+                moved[i] += by
+                coefficients = (sent + changes * moved)[:, inputs]
+                after[outputs] = self._exchange.tried(s, h, coefficients)
+            self._exchange.calculated.fill(after, t)
+            found = self._sum(state, ((after - y) / by)[self._source])
+            through[:, column] = found[self._coupled]
+        jacobian: Floats = np.eye(len(self._coupled)) - through
+        return jacobian

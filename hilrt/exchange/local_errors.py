@@ -1,7 +1,7 @@
-"""Local error of a step, from a second one with the same beginning and other inputs.
+"""Local error of a step, by the five estimators of *Multibody Syst. Dyn.* 09817 (2022), section 4.
 
-Estimators of *Multibody Syst. Dyn.* 09817 (2022), section 4, for outputs of subsystems that can
-make a step again.
+Those of inputs (ExSLocal, ImSLocal) compare what was sent with what the outputs have answered;
+those of outputs (ExLocal, ExMilne, ImMilne) compare two steps with the same beginning.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from hilrt.config.read_values import names_channel
 from hilrt.config.structs import StepControl
 from hilrt.coupling.choose_step import scaling_factor
 from hilrt.exchange.exchange import Exchange
+from hilrt.exchange.implicit_scheme import basis, integrals, shapes
 from hilrt.solver import Floats
 from hilrt.step.numerics import Numerics
-from hilrt.tables.ports import Ints
+from hilrt.tables.ports import Bools, Ints
 from hilrt.tables.record import Table
 from hilrt.tables.state import OutputState, State
+from hilrt.timing.grid import CommunicationPoint
 
 
 class StepError(NamedTuple):
@@ -68,14 +70,14 @@ class LocalErrors:
     exchange : Exchange
         Its links keep the state before each step.
     control : StepControl
-        With an estimator of outputs.
     """
 
     def __init__(self, numerics: Numerics, exchange: Exchange, control: StepControl) -> None:
         plan, network = numerics.plan, numerics.network
-        self._plan, self._exchange = plan, exchange
-        self._names = network.outputs.names
+        self._plan, self._exchange, self._estimator = plan, exchange, control.estimator
+        self._names, self._inputs = network.outputs.names, network.inputs.names
         self._source, self._target = network.connections.source, network.connections.targets()
+        self._judged = np.flatnonzero((plan.inputs["connected"] != 0) & (plan.inputs["exact"] == 0))
         fed = np.zeros(len(network.subsystems), np.bool_)
         fed[network.inputs.owner[network.connected]] = True
         positions = [
@@ -84,23 +86,50 @@ class LocalErrors:
         ]
         level = np.where(positions, 2, 1)
         level[network.feedthrough.in_row | ~fed[network.outputs.owner]] = 0
-        #: Outputs, and the power of the step that their errors have beyond the degree.
-        self._levels = [(np.flatnonzero(level == n), n + 1) for n in (1, 2)]
+        #: Outputs of velocity and of position level.
+        self._levels = [np.flatnonzero(level == n) for n in (1, 2)]
 
-    def estimate(self, h: float, state: State, sent: Floats) -> StepError:
-        """StepError the error of the step of `h` [s] that was made with the inputs `sent`.
+    def estimate(
+        self, point: CommunicationPoint, state: State, sent: Floats, predicted: Floats | None
+    ) -> StepError:
+        """Estimate the error of the step to `point`.
 
-        `state` is that of the step's beginning; `sent` has the shape (order + 1, nu).
+        Parameters
+        ----------
+        point : CommunicationPoint
+        state : State
+            At the beginning of the step.
+        sent : ndarray, shape (order + 1, nu)
+            What it was made with, or its predictor.
+        predicted : ndarray, shape (ny,), or None
+            Outputs of the predictor, where a corrector has made the step anew.
         """
-        found = self.other_inputs(h, state, len(sent) - 1)
-        if found is None:
+        h, y = point.elapsed_ns / 1e9, self._exchange.answers(point.t_ns / 1e9)
+        degree, known, counts = self._degrees(state, len(sent) - 1)
+        if not counts.any():
             return NO_ESTIMATE
-        degree, inputs = found
-        return self._judge(self.differences(h, sent, inputs), self._exchange.answers(), degree)
+        lowest = int(degree[counts].min())
+        if self._estimator == "inputs":
+            return self._of_inputs(h, state, sent, y, lowest)
+        if predicted is not None:
+            ratios = self.error_constants(h, state, lowest)
+            if (known[counts] < state.connections["order"][counts]).any():
+                ratios = np.zeros(
+                    2
+                )  # the corrector had one degree more: its difference is the error
+            return self._judge(np.abs(predicted - y), y, lowest, np.abs(1.0 - ratios))
+        lowest, inputs, ratios = self.other_inputs(h, state, len(sent) - 1, y)
+        return self._judge(self.differences(h, sent, inputs, y), y, lowest, ratios)
 
-    def differences(self, h: float, sent: Floats, more: Floats) -> Floats:
+    def _degrees(self, state: State, highest: int) -> tuple[Ints, Ints, Bools]:
+        """Degree of each connection's polynomial, the samples' own, and whether it counts."""
+        carried, known = state.connections, state.outputs["degree"][self._source]
+        counts = (carried["acts"] != 0) & (self._plan.connections["raw"] == 0)
+        counts &= state.inputs["limited"][self._target] == 0
+        return np.minimum(np.minimum(carried["order"], known), highest), known, counts
+
+    def differences(self, h: float, sent: Floats, more: Floats, y: Floats) -> Floats:
         """Magnitudes of what the outputs would differ by with `more` in the inputs, shape (ny,)."""
-        y = self._exchange.answers()
         found: Floats = np.zeros(len(y))
         for s, (outputs, part) in enumerate(self._exchange.slices):
             if more[:, part].any():
@@ -108,11 +137,22 @@ class LocalErrors:
                 found[outputs] = np.abs(other - y[outputs])
         return found
 
-    def other_inputs(self, h: float, state: State, highest: int) -> tuple[int, Floats] | None:
-        """Degree whose error shows (ExLocal, section 4.1), and what the inputs have besides.
+    def error_constants(self, h: float, state: State, degree: int) -> Floats:
+        """``C^{k+1} / C^k`` of velocities and positions (eqs. 17 and 20), shape (2,)."""
+        outputs = state.outputs[self._source]
+        nodes = outputs["nodes"][np.argmax(outputs["degree"])]
+        lower, higher = (integrals(basis(degree + n, nodes, h), h) for n in (0, 1))
+        return np.divide(higher, lower)
 
-        That is one more term; as long as samples do not suffice for that, one less. In the first
-        step, which has one sample, it is the line to what the outputs have answered.
+    def other_inputs(
+        self, h: float, state: State, highest: int, y: Floats
+    ) -> tuple[int, Floats, Floats]:
+        """What the inputs of the second step have besides those of the first.
+
+        ExLocal (section 4.1): one more term of Newton's form; as long as samples do not suffice for
+        that, one less; in the first step, which has one sample, the line to what the outputs have
+        answered. ExMilne (section 4.2): an interpolation of the same degree through what one more
+        term gives at the end.
 
         Parameters
         ----------
@@ -122,40 +162,77 @@ class LocalErrors:
             At its beginning.
         highest : int
             Highest degree of what was sent.
+        y : ndarray, shape (ny,)
+            What the outputs have answered.
+
+        Returns
+        -------
+        int, ndarray of shape (n, nu), ndarray of shape (2,)
+            Degree whose error shows, Taylor coefficients, and the factors of velocities and
+            positions from the difference of the steps to the error.
         """
-        carried, outputs = state.connections, state.outputs[self._source]
-        known = outputs["degree"]
-        degree = np.minimum(np.minimum(carried["order"], known), highest)
-        counts = (carried["acts"] != 0) & (self._plan.connections["raw"] == 0)
-        counts &= state.inputs["limited"][self._target] == 0
-        if not counts.any():
-            return None
-        lowest = int(degree[counts].min())
-        if (known[counts] > degree[counts]).all():
+        outputs = state.outputs[self._source]
+        degree, known, counts = self._degrees(state, highest)
+        lowest, ratios = int(degree[counts].min()), np.ones(2)
+        enough = bool((known[counts] > degree[counts]).all())
+        if enough:
             terms = newton_terms(outputs, degree + 1)
         elif lowest > 0:
             lowest, terms = lowest - 1, -newton_terms(outputs, degree)
         else:
-            rise = self._exchange.answers()[self._source] - outputs["y"]
+            rise = y[self._source] - outputs["y"]
             terms = np.array([np.zeros(len(rise)), rise / h])
+        terms *= state.connections["gain"] * counts
         inputs: Floats = np.zeros((len(state.inputs), len(terms)))
-        np.add.at(inputs, self._target, (terms * (carried["gain"] * counts)).T)
-        return lowest, inputs.T
+        np.add.at(inputs, self._target, terms.T)
+        more: Floats = inputs.T
+        if enough and self._estimator == "milne":
+            ratios = self.error_constants(h, state, lowest)
+            at_inputs = np.zeros(len(inputs), np.int64)
+            np.maximum.at(at_inputs, self._target, degree)
+            powers = [h**m / math.factorial(m) for m in range(len(more))]
+            nodes = outputs["nodes"][np.argmax(known)]
+            more = shapes(at_inputs, nodes, h, len(more) - 1) * (np.array(powers) @ more)
+        return lowest, more, ratios
 
-    def _judge(self, difference: Floats, y: Floats, degree: int) -> StepError:
+    def _of_inputs(self, h: float, state: State, sent: Floats, y: Floats, degree: int) -> StepError:
+        """Inputs as sent against what their sources have answered (eqs. 21 and 24)."""
+        powers = np.array([h**m / math.factorial(m) for m in range(len(sent))])
+        connections = state.connections
+        missed = connections["polynomial"][:, : len(sent)] @ powers - y[self._source]
+        error = np.zeros(sent.shape[1])
+        np.add.at(error, self._target, missed * connections["gain"] * connections["acts"])
+        ratio = weighted(np.abs(error), self._plan.inputs, powers @ sent - error)[self._judged]
+        norm = root_mean_square(ratio)
+        scaling = scaling_factor(norm, degree + 1, self._plan.session[0].safety)
+        return StepError(norm, scaling, self._inputs[self._judged[np.argmax(ratio)]])
+
+    def _judge(self, difference: Floats, y: Floats, degree: int, ratios: Floats) -> StepError:
         """Norms of both levels (eq. 26), and the smaller of their scaling factors (eq. 32)."""
-        settings = self._plan.session[0]
-        tolerated = self._plan.outputs["atol"] + settings.rtol * np.abs(y)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.where(tolerated > 0.0, difference / tolerated, 0.0)
-        error, scaling = 0.0, math.inf
-        for outputs, more in self._levels:
+        safety, found = self._plan.session[0].safety, StepError(0.0, math.inf, "")
+        ratio = weighted(difference, self._plan.outputs, y)
+        for level, outputs in enumerate(self._levels):
             if len(outputs):
-                norm = float(np.sqrt(np.mean(ratio[outputs] ** 2)))
-                error = max(error, norm)
-                scaling = min(scaling, scaling_factor(norm, degree + more, settings.safety))
-        worst = max((i for outputs, _ in self._levels for i in outputs), key=ratio.__getitem__)
-        return StepError(error, scaling, self._names[worst])
+                own = ratio[outputs] * ratios[level]
+                norm = root_mean_square(own)
+                scaling = min(found.scaling, scaling_factor(norm, degree + level + 2, safety))
+                found = found._replace(scaling=scaling)
+                if norm >= found.error:
+                    found = found._replace(error=norm, worst=self._names[outputs[np.argmax(own)]])
+        return found
+
+
+def weighted(error: Floats, ports: Table, values: Floats) -> Floats:
+    """Errors over ``atol + rtol |value|``; 0 where nothing is tolerated, as nothing is asked."""
+    tolerated = ports["atol"] + ports["rtol"] * np.abs(values)
+    ratio: Floats = np.zeros(len(error))
+    np.divide(error, tolerated, out=ratio, where=tolerated > 0.0)
+    return ratio
+
+
+def root_mean_square(values: Floats) -> float:
+    """WRMS norm (eq. 25) of weighted errors."""
+    return float(np.sqrt(np.mean(values**2)))
 
 
 def padded(sent: Floats, more: Floats) -> Floats:

@@ -11,11 +11,14 @@ from __future__ import annotations
 import math
 
 from hilrt.compilation.compiled import bound
+from hilrt.config.read_values import repeats_steps
 from hilrt.config.structs import StepControl
 from hilrt.coupling.repeat_step import shorten_step
 from hilrt.errors import HilrtError
 from hilrt.exchange.exchange import Exchange
+from hilrt.exchange.implicit_scheme import ImplicitScheme
 from hilrt.exchange.local_errors import LocalErrors, StepError
+from hilrt.solver import Floats
 from hilrt.step.numerics import Numerics
 from hilrt.tables.record import as_bytes
 from hilrt.tables.state import State
@@ -35,6 +38,8 @@ class RepeatedSteps:
     exchange : Exchange
         Its links keep the state before each step from now on.
     control : StepControl
+    corrector : ImplicitScheme, optional
+        Makes the steps of the implicit scheme.
 
     Raises
     ------
@@ -42,14 +47,20 @@ class RepeatedSteps:
         If a subsystem cannot make a step again.
     """
 
-    def __init__(self, numerics: Numerics, exchange: Exchange, control: StepControl) -> None:
+    def __init__(
+        self,
+        numerics: Numerics,
+        exchange: Exchange,
+        control: StepControl,
+        corrector: ImplicitScheme | None = None,
+    ) -> None:
         exchange.keep_states(
             f"[master.step_control] estimator = {control.estimator!r}",
             "estimator = 'inputs' without repeat",
         )
         self._exchange, self._state, self._given = exchange, numerics.state, numerics.given
-        self._errors = LocalErrors(numerics, exchange, control)
-        self._repeats = control.repeat is not False
+        self._errors, self._corrector = LocalErrors(numerics, exchange, control), corrector
+        self._repeats = repeats_steps(control)
         self._minimum_ns = max(1, round(control.minimum * 1e9))
         #: Copies for the repetitions of one step.
         own = {name: getattr(numerics.state, name).copy() for name in CHANGED}
@@ -65,13 +76,13 @@ class RepeatedSteps:
         now = self._given.session[0]
         now.repetitions, now.error, now.scaling = 0, math.nan, math.nan
         if not point.elapsed_ns or self._exchange.rest_ns:
-            return point
+            return point if self._corrector is None else await self._corrector(point, stopping)
         state, sent = self._state, self._exchange.sent
         while True:
-            found = self._errors.estimate(point.elapsed_ns / 1e9, state, sent)
+            found = self._made(point, state, sent)
             now.error, now.scaling = found.error, found.scaling
-            if not (found.error > 1.0 and self._repeats) or stopping():
-                return point
+            if stopping() or not (found.error > 1.0 and (self._repeats or math.isinf(found.error))):
+                break
             state = self._prepare(point, found, first=now.repetitions == 0)
             sent = state.inputs["polynomial"][:, : len(sent)].T
             began_ns = point.t_ns - point.elapsed_ns
@@ -80,6 +91,19 @@ class RepeatedSteps:
             self._exchange.repeat(point.t_ns, h_ns / 1e9, sent)
             now.repetitions += 1
             now.order = state.session[0].order
+        if self._corrector is not None:
+            self._corrector.accept(point)
+        return point
+
+    def _made(self, point: CommunicationPoint, state: State, sent: Floats) -> StepError:
+        """Correct the step to `point`, where that is to be; its error, infinite if it cannot be."""
+        predicted = None
+        if self._corrector is not None:
+            corrected = self._corrector.correct(point, state, sent)
+            if corrected.unsettled:
+                return StepError(math.inf, math.nan, corrected.unsettled)
+            predicted = corrected.predicted
+        return self._errors.estimate(point, state, sent, predicted)
 
     def _prepare(self, point: CommunicationPoint, failed: StepError, *, first: bool) -> State:
         """The beginning of the step with the order, length and inputs of its repetition.
@@ -90,9 +114,11 @@ class RepeatedSteps:
             If the step is as short as it may be.
         """
         if point.elapsed_ns <= self._minimum_ns:
+            said = f"the error is {failed.error:.3g} times what [master.step_control] tolerates"
+            if math.isinf(failed.error):
+                said = "the corrector has not converged"
             raise HilrtError(
-                f"the error at t = {point.t_ns / 1e9:.9g} s is {failed.error:.3g} times what "
-                f"[master.step_control] tolerates, worst at {failed.worst}, with a step of "
+                f"{said} at t = {point.t_ns / 1e9:.9g} s, worst at {failed.worst}, with a step of "
                 f"{point.elapsed_ns / 1e9:g} s, which is as short as it may be; tolerate more, or "
                 "give a smaller minimum"
             )

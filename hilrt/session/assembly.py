@@ -344,11 +344,15 @@ def as_fast_as_possible(
     between_steps: list[BetweenSteps] = []
     if EventPoints.possible(exchange, plan):
         between_steps.append(EventPoints(exchange, plan, timeout))
+    corrector = None
     if tables.master.scheme == "implicit":
         low_order = tables.master.interface_jacobian == "low_order"
-        between_steps.append(ImplicitScheme(numerics, exchange, low_order))
+        corrector = ImplicitScheme(numerics, exchange, low_order)
     if plan.session[0].judges_before:
-        between_steps.append(RepeatedSteps(numerics, exchange, tables.master.step_control))
+        control = tables.master.step_control
+        between_steps.append(RepeatedSteps(numerics, exchange, control, corrector))
+    elif corrector is not None:
+        between_steps.append(corrector)
     if plan.model.settings[0].corrects:
         between_steps.append(JacobianRenewal(numerics, tables, links))
     recheck = RecheckCorrections(numerics, tables, links)

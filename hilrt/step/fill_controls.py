@@ -49,13 +49,12 @@ def fill_controls(plan: Plan, network: Network, master: MasterTable) -> None:
     session["safety"] = default if table.safety is None else table.safety
     if table.method == "ecco":
         session["energy_atol"] = table.atol if isinstance(table.atol, float) else 0.0
-        session["energy_rtol"] = table.rtol or 0.0
-    else:
-        session["rtol"] = table.rtol or 0.0
+        session["energy_rtol"] = table.rtol if isinstance(table.rtol, float) else 0.0
     session["has_tolerances"] = has_tolerances(master)
     session["tests_errors"] = errors_are_tested(master)
     session["judges_before"] = judges_before(master)
-    plan.inputs["atol"], plan.outputs["atol"] = _absolute_tolerances(master, network)
+    for key in ("atol", "rtol"):
+        plan.inputs[key], plan.outputs[key] = _tolerances(key, master, network)
 
 
 def _fill_orders(plan: Plan, network: Network, master: MasterTable, free: Bools) -> None:
@@ -77,26 +76,26 @@ def _fill_orders(plan: Plan, network: Network, master: MasterTable, free: Bools)
     session["derivatives"] = highest if connections.taylor.any() else 0
 
 
-def _absolute_tolerances(master: MasterTable, network: Network) -> tuple[Floats, Floats]:
-    """``atol`` of every input and output, shapes (nu,) and (ny,), in their units."""
-    atol = master.step_control.atol if has_tolerances(master) else None
+def _tolerances(key: str, master: MasterTable, network: Network) -> tuple[Floats, Floats]:
+    """``atol`` or ``rtol`` of every input and output, shapes (nu,) and (ny,)."""
+    values = getattr(master.step_control, key) if has_tolerances(master) else None
     inputs, outputs = network.inputs, network.outputs
-    if isinstance(atol, dict):
-        for pattern in atol:
+    if isinstance(values, dict):
+        for pattern in values:
             if not any(names_channel(pattern, name) for name in inputs.names + outputs.names):
                 raise ConfigError(
-                    f"[master.step_control] atol: no port is named {pattern!r}; "
+                    f"[master.step_control] {key}: no port is named {pattern!r}; "
                     'write "subsystem.port", with * for any characters'
                 )
-    return _per_channel(atol or 0.0, inputs), _per_channel(atol or 0.0, outputs)
+    return _per_channel(values or 0.0, inputs), _per_channel(values or 0.0, outputs)
 
 
-def _per_channel(atol: float | Mapping[str, float], side: Side) -> Floats:
-    """`atol` for every channel of a side; keys are port names, ``*`` standing for anything."""
-    if not isinstance(atol, Mapping):
-        return np.full(len(side), atol)
+def _per_channel(given: float | Mapping[str, float], side: Side) -> Floats:
+    """Tolerance of every channel of a side; keys are port names, ``*`` standing for anything."""
+    if not isinstance(given, Mapping):
+        return np.full(len(side), given)
     values = np.zeros(len(side))
-    for pattern, value in atol.items():
+    for pattern, value in given.items():
         for i, name in enumerate(side.names):
             if names_channel(pattern, name):
                 values[i] = value

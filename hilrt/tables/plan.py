@@ -58,7 +58,6 @@ class SessionPlan(TableRow):
     energy_atol: f8  # of ECCO: J
     energy_rtol: f8
     safety: f8
-    rtol: f8  # of signals; absolute tolerances are with inputs and outputs
     has_tolerances: i8
     tests_errors: i8  # the local error of inputs is estimated and tested at every step
     judges_before: i8  # the error is estimated before the samples are taken
@@ -111,6 +110,7 @@ class OutputPlan(TableRow):
     coupled: i8  # connected to something
     free: i8  # source of a connection whose order is controlled
     atol: f8
+    rtol: f8
     uncorrectable: i8  # effort of a bond corrected by its feedthrough or by a model
     low: f8  # declared range; infinite where there is none
     high: f8
@@ -139,6 +139,7 @@ class InputPlan(TableRow):
     max_jerk: f8  # unit/s^2
     free: i8  # has a connection whose order is controlled
     atol: f8
+    rtol: f8
     realised_by: i8  # output of a bench that measures what became of it; -1: none
     # How finely its subsystem follows it inside a macro step: 1 continuously, 0 only its start
     fineness: f8

@@ -11,6 +11,7 @@ from scipy.linalg import expm
 from hilrt.check.check import check_file
 from hilrt.coupling.repeat_step import shorten_step
 from hilrt.errors import ConfigError
+from hilrt.exchange.implicit_scheme import Corrected, ImplicitScheme
 from hilrt.exchange.local_errors import LocalErrors, newton_terms
 from hilrt.link import Ports
 from hilrt.replay.replay_log import replay
@@ -21,10 +22,26 @@ from hilrt.session.simulate import simulate
 from hilrt.solver import Port
 from hilrt.tables import state as rows
 from hilrt.tables.record import table
+from hilrt.timing.grid import CommunicationPoint
 from tests.exchange.coupled_models import Neighbour, Swinging
 from tests.stepping import Stepping, hosted, make_numerics
 
 FOLDER = Path(__file__).parent
+ONE_WAY: dict[str, Any] = {
+    "master": {
+        "step": 0.1,
+        "extrapolation": {"order": 2},
+        "step_control": {
+            "method": "local",
+            "estimator": "milne",
+            "rtol": 1.0,
+            "atol": 1e9,
+            "initial": 0.1,
+            "maximum": 0.1,
+        },
+    },
+    "connections": [{"from": "a.z", "to": "b.z"}],
+}
 CHAIN = FOLDER.parents[1] / "bench_configs" / "nonlinear_chain.toml"
 SESSION = f"""
 [session]
@@ -96,11 +113,11 @@ def run(session: Path, **control: Any) -> Result:
     return result
 
 
-def local_errors(degree: int, h: float) -> tuple[np.ndarray, np.ndarray]:
+def local_errors(degree: int, h: float, estimator: str) -> tuple[np.ndarray, np.ndarray]:
     """Estimates and errors of x and v in a step from a history without error."""
     mass = Neighbour()
     control = {"method": "local", "rtol": 1.0, "atol": 1.0, "maximum": h, "initial": h}
-    control |= {"estimator": "higher_degree", "positions": ["mass.x"]}
+    control |= {"estimator": estimator, "positions": ["mass.x"]}
     s = Stepping(
         {"source": hosted("source", Swinging()), "mass": hosted("mass", mass)},
         master={"step": h, "extrapolation": {"order": degree}, "step_control": control},
@@ -113,10 +130,10 @@ def local_errors(degree: int, h: float) -> tuple[np.ndarray, np.ndarray]:
         s.go()
         s.exchange.run_local()
     found = LocalErrors(s.numerics, s.exchange, s.tables.master.step_control)
-    inputs = found.other_inputs(h, s.state, degree)
-    assert inputs is not None
-    assert inputs[0] == degree
-    estimate = found.differences(h, s.exchange.sent, inputs[1])[1:]
+    y = s.exchange.answers(s.t)
+    lowest, inputs, (of_velocity, of_position) = found.other_inputs(h, s.state, degree, y)
+    assert lowest == degree
+    estimate = found.differences(h, s.exchange.sent, inputs, y)[1:] * [of_position, of_velocity]
     # x'' = -80 x + 30 sin(t + 1) in closed form
     w, t = math.sqrt(80.0), s.t - h
 
@@ -130,15 +147,39 @@ def local_errors(degree: int, h: float) -> tuple[np.ndarray, np.ndarray]:
     return estimate, np.abs(mass.state - exact)
 
 
+@pytest.mark.parametrize("estimator", ["higher_degree", "milne"])
 @pytest.mark.parametrize("degree", [0, 1, 2, 3])
-def test_the_estimate_has_the_order_of_the_local_error_and_tends_to_it(degree: int) -> None:
+def test_the_estimate_has_the_order_of_the_local_error_and_tends_to_it(
+    degree: int, estimator: str
+) -> None:
     """k + 3 of the position, k + 2 of the velocity (eqs. 12 and 14), by regression."""
     steps = 0.08 / 2.0 ** np.arange(4 if degree < 3 else 3)
-    both = np.array([local_errors(degree, float(h)) for h in steps])
+    both = np.array([local_errors(degree, float(h), estimator) for h in steps])
     for output, order in ((0, degree + 3), (1, degree + 2)):
         slope = np.polyfit(np.log(steps), np.log(both[:, 0, output]), 1)[0]
         assert slope == pytest.approx(order, abs=0.25)
         assert both[-1, 0, output] == pytest.approx(both[-1, 1, output], rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("degree", "of_velocity", "of_position"), [(0, 1 / 2, 1 / 3), (1, 5 / 6, 3 / 4)]
+)
+def test_the_error_constants_of_equal_steps(
+    degree: int, of_velocity: float, of_position: float
+) -> None:
+    """``C^{k+1} / C^k`` (eqs. 17 and 20) by hand: L^1 = s, L^2 = s (s + 1) / 2 with s = t / H.
+
+    Velocities: 1, 1/2, 5/12; positions: 1/2, 1/6, 1/8.
+    """
+    s = Stepping({"a": hosted("a", Swinging()), "b": hosted("b", Neighbour())}, **ONE_WAY)
+    s.exchange.keep_states("", "")
+    for _ in range(4):
+        s.look()
+        s.go()
+        s.exchange.run_local()
+    found = LocalErrors(s.numerics, s.exchange, s.tables.master.step_control)
+    ratios = found.error_constants(0.1, s.state, degree)
+    assert ratios == pytest.approx([of_velocity, of_position], rel=1e-6)
 
 
 @pytest.mark.parametrize("degree", [0, 1, 2])
@@ -228,6 +269,71 @@ def test_the_step_falls_where_an_impulse_begins() -> None:
     assert h[np.abs(t - 0.1) < 0.012].min() < 0.5 * before  # tanh, 5 ms wide
 
 
+@pytest.mark.parametrize(
+    ("scheme", "estimator"),
+    [("explicit", "milne"), ("explicit", "inputs"), ("implicit", "milne"), ("implicit", "inputs")],
+)
+def test_every_estimator_keeps_the_error_and_is_replayed(
+    session: Path, tmp_path: Path, scheme: str, estimator: str
+) -> None:
+    changes = {
+        "master.scheme": scheme,
+        "master.step_control.estimator": estimator,
+        "master.step_control.repeat": True,
+        "master.order_control.method": "derivatives",
+    }
+    errors = []
+    for factor in (1.0, 0.01):
+        changes["master.step_control.rtol"] = 1e-5 * factor
+        changes["master.step_control.atol"] = {"*.x": 1e-6 * factor, "*.v": 1e-5 * factor}
+        if estimator == "inputs":
+            changes["master.step_control.atol"] = {"*.z": 1e-6 * factor}
+        result = run_session(session, changes, options=RunOptions(out=tmp_path / "runs"))
+        assert result.fault is None
+        assert result.log["cut:repetitions"].sum() > 0
+        assert result.log["cut:error"][1:].max() <= 1.0
+        assert replay(result.folder).exact
+        errors.append(error_of(result))
+    assert errors[0] < 3e-4
+    assert errors[1] < 0.1 * errors[0]
+
+
+def test_where_the_corrector_fails_the_step_is_a_quarter(
+    session: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Section 5.3; here it fails in all steps longer than 0.1 s."""
+    correct = ImplicitScheme.correct
+
+    def fail(self: ImplicitScheme, point: CommunicationPoint, *more: Any) -> Corrected:
+        found = correct(self, point, *more)
+        return found._replace(unsettled="left.z") if point.elapsed_ns > 1e8 else found
+
+    monkeypatch.setattr(ImplicitScheme, "correct", fail)
+    control = {"method": "local", "rtol": 1e9, "initial": 1.0, "minimum": 1e-6, "repeat": False}
+    changes = {"master.scheme": "implicit", "master.step_control": control}
+    log = simulate(session, changes).log
+    assert log["cut:repetitions"][1] == 2
+    assert log.t[1] == pytest.approx(1.0 / 16.0)
+    control["minimum"] = 0.3
+    fault = simulate(session, changes).fault
+    assert "the corrector has not converged at t = 0.3 s, worst at left.z" in str(fault)
+
+
+def test_calculated_channels_are_part_of_the_coupling_conditions(session: Path) -> None:
+    """The sum of both by an expression instead of two connections: the same session."""
+    text = session.read_text(encoding="utf-8")
+    text = text.replace('from = "right.x"', 'from = "calculated.twice"\ngain = 0.5')
+    text += '\n[[calculated]]\nname = "twice"\nunit = "m"\nexpression = "2 * right.x"\n'
+    other = session.with_name("calculated.toml")
+    other.write_text(text, encoding="utf-8")
+    changes = {"master.scheme": "implicit", "master.step_control": {"method": "fixed"}}
+    changes["master.step"] = 0.01
+    for jacobian in ("differences", "low_order"):
+        changes["master.interface_jacobian"] = jacobian
+        one, two = simulate(session, changes).log, simulate(other, changes).log
+        np.testing.assert_allclose(one["left.x"], two["left.x"], atol=1e-8)
+
+
 def test_without_repetition_a_failed_step_only_shortens_the_next(session: Path) -> None:
     log = run(session, repeat=False).log
     assert not log["cut:repetitions"].any()
@@ -249,6 +355,7 @@ def test_what_cannot_be_repeated_is_refused_with_the_reason(session: Path) -> No
         ("subsystems.left.model='coupled_models:Final'", "left does not save and restore"),
         ("subsystems.left.adapter='zeromq'", "left does not run in this process"),
         ("master.step_control.method='pi'", 'is for "local", not "pi"'),
+        ("master.scheme='implicit'", "is for the explicit scheme"),
         ("master.step_control.positions=['*.y']", "names no output"),
         ("master.extrapolation.source='taylor'", "compares polynomials through samples"),
     ):

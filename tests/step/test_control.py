@@ -145,9 +145,11 @@ def test_a_fixed_step_with_tolerances_is_tested_too():
 def test_tolerances_by_port():
     table = {"method": "local", "atol": {"sink.*": 1e-2}, "rtol": 0.1}
     plan = one_signal(math.sin, step_control=table).plan
-    port, settings = plan.inputs[0], plan.session[0]
-    assert tolerance(settings, port.atol, -2.0) == pytest.approx(1e-2 + 0.2)
+    assert tolerance(plan.inputs[0], -2.0) == pytest.approx(1e-2 + 0.2)
     assert plan.outputs["atol"].tolist() == [0.0, 1e-2]  # source.y, sink.z
+    plan = one_signal(math.sin, step_control={**table, "rtol": {"*.u": 0.3}}).plan
+    assert plan.inputs["rtol"].tolist() == [0.3]
+    assert plan.outputs["rtol"].tolist() == [0.0, 0.0]
     with pytest.raises(ConfigError, match=r"no port is named 'sink\.x'"):
         one_signal(math.sin, step_control={**table, "atol": {"sink.x": 1.0}})
 
