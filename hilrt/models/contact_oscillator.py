@@ -15,8 +15,8 @@ import numpy as np
 from hilrt.models.integrate import tight_step
 from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
 
-#: Exponent beyond which a contact force is no longer a number.
-LARGEST = 700.0
+#: Exponent at which a contact force stops growing: a trial step may go far beyond the wall.
+LARGEST = 100.0
 
 
 class ContactMass(Solver):

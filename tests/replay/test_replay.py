@@ -40,6 +40,7 @@ WRONG = (
 )
 
 SESSIONS = [
+    ("contact_oscillator.toml", 0.02, ()),
     ("coupled_pendula.toml", 0.4, ()),
     ("hydraulic_crane.toml", 0.1, ()),
     ("nonlinear_chain.toml", 0.02, ()),
