@@ -21,21 +21,26 @@ class CalculatedAnswers:
     """
 
     def __init__(self, plan: Plan, state: State) -> None:
-        self._kept = state.registers, state.memory
-        self._own = state.registers.copy(), state.memory.copy()
+        self._state = state
+        self._registers, self._memory = state.registers.copy(), state.memory.copy()
         self._read = plan.readings["output"]
         self._outputs, self._found = plan.calculated["output"], plan.calculated["register"]
         self._evaluate = bound(
-            evaluate, plan.operations, plan.lookup_points, *self._own, numbers=(0.0,)
+            evaluate,
+            plan.operations,
+            plan.lookup_points,
+            self._registers,
+            self._memory,
+            numbers=(0.0,),
         )
 
     def fill(self, y: Floats, t: float) -> None:
         """Set the channels in `y`, shape (ny,), by its other values, which are of `t` [s]."""
         if not len(self._outputs):
             return
-        for kept, own in zip(self._kept, self._own, strict=True):
-            as_bytes(own)[...] = as_bytes(kept)
-        registers = self._own[0]
+        registers = self._registers
+        as_bytes(registers)[...] = as_bytes(self._state.registers)
+        as_bytes(self._memory)[...] = as_bytes(self._state.memory)
         registers["value"][: len(self._read)] = y[self._read]
         registers["t"][: len(self._read)] = t
         self._evaluate(t)

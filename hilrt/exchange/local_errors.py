@@ -18,6 +18,7 @@ from hilrt.exchange.exchange import Exchange
 from hilrt.exchange.implicit_scheme import basis, integrals, shapes
 from hilrt.solver import Floats
 from hilrt.step.numerics import Numerics
+from hilrt.tables.plan import InputPlan, OutputPlan
 from hilrt.tables.ports import Bools, Ints
 from hilrt.tables.record import Table
 from hilrt.tables.state import OutputState, State
@@ -222,7 +223,7 @@ class LocalErrors:
         return found
 
 
-def weighted(error: Floats, ports: Table, values: Floats) -> Floats:
+def weighted(error: Floats, ports: Table[InputPlan] | Table[OutputPlan], values: Floats) -> Floats:
     """Errors over ``atol + rtol |value|``; 0 where nothing is tolerated, as nothing is asked."""
     tolerated = ports["atol"] + ports["rtol"] * np.abs(values)
     ratio: Floats = np.zeros(len(error))

@@ -12,7 +12,7 @@ from hilrt.check.check import check_file
 from hilrt.coupling.repeat_step import shorten_step
 from hilrt.errors import ConfigError
 from hilrt.exchange.implicit_scheme import Corrected, ImplicitScheme
-from hilrt.exchange.local_errors import LocalErrors, newton_terms
+from hilrt.exchange.local_errors import LocalErrors, newton_terms, padded
 from hilrt.link import Ports
 from hilrt.replay.replay_log import replay
 from hilrt.session.result import Result
@@ -20,8 +20,8 @@ from hilrt.session.run import RunOptions
 from hilrt.session.session import run_session
 from hilrt.session.simulate import simulate
 from hilrt.solver import Port
-from hilrt.tables import state as rows
 from hilrt.tables.record import table
+from hilrt.tables.state import OutputState
 from hilrt.timing.grid import CommunicationPoint
 from tests.exchange.coupled_models import Neighbour, Swinging
 from tests.stepping import Stepping, hosted, make_numerics
@@ -113,8 +113,8 @@ def run(session: Path, **control: Any) -> Result:
     return result
 
 
-def local_errors(degree: int, h: float, estimator: str) -> tuple[np.ndarray, np.ndarray]:
-    """Estimates and errors of x and v in a step from a history without error."""
+def in_a_row(degree: int, h: float, estimator: str) -> tuple[Stepping, Neighbour]:
+    """A mass behind a known signal, before its first step."""
     mass = Neighbour()
     control = {"method": "local", "rtol": 1.0, "atol": 1.0, "maximum": h, "initial": h}
     control |= {"estimator": estimator, "positions": ["mass.x"]}
@@ -124,6 +124,25 @@ def local_errors(degree: int, h: float, estimator: str) -> tuple[np.ndarray, np.
         connections=[{"from": "source.z", "to": "mass.z"}],
     )
     s.exchange.keep_states("", "")
+    return s, mass
+
+
+def exact_step(t: float, h: float, start: np.ndarray) -> np.ndarray:
+    """x, v of the mass after a step of `h` from `t`: ``x'' = -80 x + 30 sin(t + 1)``."""
+    w = math.sqrt(80.0)
+
+    def particular(at: float) -> np.ndarray:
+        return 30.0 / 79.0 * np.array([math.sin(at + 1.0), math.cos(at + 1.0)])
+
+    turn = np.array(
+        [[math.cos(w * h), math.sin(w * h) / w], [-w * math.sin(w * h), math.cos(w * h)]]
+    )
+    return particular(t + h) + turn @ (start - particular(t))
+
+
+def local_errors(degree: int, h: float, estimator: str) -> tuple[np.ndarray, np.ndarray]:
+    """Estimates and errors of x and v in a step from a history without error."""
+    s, mass = in_a_row(degree, h, estimator)
     for _ in range(degree + 3):
         s.look()
         start = mass.state.copy()
@@ -134,31 +153,68 @@ def local_errors(degree: int, h: float, estimator: str) -> tuple[np.ndarray, np.
     lowest, inputs, (of_velocity, of_position) = found.other_inputs(h, s.state, degree, y)
     assert lowest == degree
     estimate = found.differences(h, s.exchange.sent, inputs, y)[1:] * [of_position, of_velocity]
-    # x'' = -80 x + 30 sin(t + 1) in closed form
-    w, t = math.sqrt(80.0), s.t - h
-
-    def particular(at: float) -> np.ndarray:
-        return 30.0 / 79.0 * np.array([math.sin(at + 1.0), math.cos(at + 1.0)])
-
-    turn = np.array(
-        [[math.cos(w * h), math.sin(w * h) / w], [-w * math.sin(w * h), math.cos(w * h)]]
-    )
-    exact = particular(t + h) + turn @ (start - particular(t))
-    return estimate, np.abs(mass.state - exact)
+    return estimate, np.abs(mass.state - exact_step(s.t - h, h, start))
 
 
-@pytest.mark.parametrize("estimator", ["higher_degree", "milne"])
+def corrected_errors(degree: int, h: float) -> tuple[np.ndarray, np.ndarray]:
+    """Likewise of steps that are corrected (eqs. 22 and 23)."""
+    s, mass = in_a_row(degree, h, "milne")
+    scheme = ImplicitScheme(s.numerics, s.exchange)
+    for n in range(degree + 3):
+        s.look()
+        scheme.accept(CommunicationPoint(n, s.t_ns, s.elapsed_ns))
+        start = mass.state.copy()
+        s.go()
+        s.exchange.run_local()
+        point = CommunicationPoint(s.tick, s.t_ns, s.elapsed_ns)
+        predicted = scheme.correct(point, s.state, s.exchange.sent).predicted
+    found = LocalErrors(s.numerics, s.exchange, s.tables.master.step_control)
+    of_velocity, of_position = np.abs(1.0 - found.error_constants(h, s.state, degree))
+    estimate = np.abs(predicted - s.exchange.answers(s.t))[1:] * [of_position, of_velocity]
+    return estimate, np.abs(mass.state - exact_step(s.t - h, h, start))
+
+
+@pytest.mark.parametrize("estimator", ["higher_degree", "milne", "corrected"])
 @pytest.mark.parametrize("degree", [0, 1, 2, 3])
 def test_the_estimate_has_the_order_of_the_local_error_and_tends_to_it(
     degree: int, estimator: str
 ) -> None:
     """k + 3 of the position, k + 2 of the velocity (eqs. 12 and 14), by regression."""
-    steps = 0.08 / 2.0 ** np.arange(4 if degree < 3 else 3)
-    both = np.array([local_errors(degree, float(h), estimator) for h in steps])
+    steps = 0.02 / 2.0 ** np.arange(3)
+    found = [
+        corrected_errors(degree, h)
+        if estimator == "corrected"
+        else local_errors(degree, h, estimator)
+        for h in steps.tolist()
+    ]
+    both = np.array(found)
     for output, order in ((0, degree + 3), (1, degree + 2)):
         slope = np.polyfit(np.log(steps), np.log(both[:, 0, output]), 1)[0]
-        assert slope == pytest.approx(order, abs=0.25)
-        assert both[-1, 0, output] == pytest.approx(both[-1, 1, output], rel=0.1)
+        assert slope == pytest.approx(order, abs=0.15)
+        assert both[-1, 0, output] == pytest.approx(both[-1, 1, output], rel=0.03)
+
+
+@pytest.mark.parametrize("degree", [0, 1, 2])
+@pytest.mark.parametrize("estimator", ["higher_degree", "milne"])
+def test_the_second_step_has_the_paper_s_polynomial(degree: int, estimator: str) -> None:
+    """Figs 4 and 5 for k = 0, 1 and 2: through k + 2 samples, or k of them and their end."""
+    h = 0.1
+    s, _ = in_a_row(degree, h, estimator)
+    for _ in range(degree + 3):
+        s.look()
+        s.go()
+        s.exchange.run_local()
+    found = LocalErrors(s.numerics, s.exchange, s.tables.master.step_control)
+    _, more, _ = found.other_inputs(h, s.state, degree, s.exchange.answers(s.t))
+    coefficients = padded(s.exchange.sent, more)[:, 0]
+    nodes = -h * np.arange(degree + 2)  # relative to the beginning of the step
+    samples = np.sin(s.t - h + nodes + 1.0)
+    higher = np.polynomial.Polynomial.fit(nodes, samples, degree + 1)
+    if estimator == "milne":
+        nodes = np.append(h, nodes[:degree])
+        higher = np.polynomial.Polynomial.fit(nodes, higher(nodes), degree)
+    expected = [higher.deriv(m)(0.0) for m in range(len(coefficients))]
+    assert coefficients == pytest.approx(expected, abs=1e-7)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +241,7 @@ def test_the_error_constants_of_equal_steps(
 @pytest.mark.parametrize("degree", [0, 1, 2])
 def test_the_terms_are_those_of_newton_s_form(degree: int) -> None:
     """Degree 0, 1 and 2 by hand: y, [y0 y1] (t - t0), [y0 y1 y2] (t - t0) (t - t1)."""
-    out = table(rows.OUTPUTS, 1)
+    out = table(OutputState, 1)
     out["nodes"][0, :3], out["differences"][0, :3] = [-0.1, -0.3, -0.4], [2.0, 5.0, 7.0]
     by_hand = ([2.0], [0.5, 5.0], [7.0 * 0.03, 7.0 * 0.4, 7.0 * 2.0])[degree]
     assert newton_terms(out, np.array([degree]))[:, 0] == pytest.approx(by_hand)
@@ -332,6 +388,25 @@ def test_calculated_channels_are_part_of_the_coupling_conditions(session: Path) 
         changes["master.interface_jacobian"] = jacobian
         one, two = simulate(session, changes).log, simulate(other, changes).log
         np.testing.assert_allclose(one["left.x"], two["left.x"], atol=1e-8)
+
+
+def test_members_of_a_group_are_repeated_like_subsystems(session: Path) -> None:
+    text = session.read_text(encoding="utf-8")
+    a, b = text.index("[subsystems.left]"), text.index("[[connections]]")
+    group = f"""
+[groups.pair]
+model = "coupled_models:Neighbour"
+path = {str(FOLDER)!r}
+members = ["left", "right"]
+own = {{ right = {{ x = -0.5, c = 20.0 }} }}
+
+"""
+    other = session.with_name("group.toml")
+    other.write_text(text[:a] + group + text[b:], encoding="utf-8")
+    alone, together = simulate(session).log, simulate(other).log
+    assert together["cut:repetitions"].sum() > 2
+    for name in ("left.x", "right.v", "cut:error"):
+        np.testing.assert_array_equal(together[name], alone[name])
 
 
 def test_without_repetition_a_failed_step_only_shortens_the_next(session: Path) -> None:
