@@ -73,6 +73,11 @@ class _Nowhere:
         pass
 
 
+#: What a trial has seen of outputs inside a step: nothing; that they are as smooth as their ends
+#: say; that they are not.
+UNSEEN, SMOOTH, SWITCHES = range(3)
+
+
 class LinearModel(NamedTuple):
     """A subsystem about its present state: ``x' = A x + B u``, ``y = C x + D u``.
 
@@ -91,6 +96,9 @@ class LinearModel(NamedTuple):
     slope : ndarray, shape (nu,), optional
         How much of an input polynomial's change inside a macro step acts: 0 its start alone, as if
         it were held, 1 all; without it, all.
+    inside : int
+        Whether its outputs were seen between communication points: `UNSEEN`, `SMOOTH`, or
+        `SWITCHES`.
     """
 
     A: Floats
@@ -102,6 +110,7 @@ class LinearModel(NamedTuple):
     lacking: tuple[int, ...] = ()
     of_reference: bool = False
     slope: Floats | None = None
+    inside: int = 0
 
 
 class Command(NamedTuple):

@@ -164,5 +164,5 @@ def record(
     feed.event(master.progress.t_ns, "info", "session", "session", f"RUNNING -> {end}: over")
     told = alarms.as_json(master.progress.t_ns * 1e-9)
     run = RunFacts("test", end, 1.0, clock is not None, fault, feed.dropped, alarms=told)
-    summary = build_summary(*session.assembled, master.progress, run)
+    summary = build_summary(*session.assembled[:2], master.progress, run)
     return summary, feed.finish(summary)

@@ -25,6 +25,9 @@ from hilrt.tables.network import Network
 MOST_STATES = 64
 #: Feedback of direct answers that is closer to singular than this is not solved.
 _REGULAR = 1e-9
+#: A variable step is made up of lengths from 2^-FINER to 2^COARSER times the nominal one.
+FINER, COARSER = 10, 6
+LARGEST_FACTOR = 1e100
 
 
 class Sensitivities(NamedTuple):
@@ -52,6 +55,13 @@ class Sensitivities(NamedTuple):
         The factors are to be renewed while the session runs; rows are then there for all of them.
     slope : sequence of float
         By input: how much of its polynomial's change inside a macro step acts; empty: all.
+    unit : float
+        Length of the step that `paths` belong to, s; 0: the macro step.
+    inside : sequence of int
+        By subsystem: what a trial has seen of its outputs inside a step (`hilrt.link.UNSEEN`, …).
+    powers : sequence of float
+        Factors of the same paths over 2, 4, 8, … such steps, one after the other; of a variable
+        step, whose lengths these add up to.
     """
 
     states: int
@@ -65,14 +75,19 @@ class Sensitivities(NamedTuple):
     memory: Sequence[float] = ()
     renewed: bool = False
     slope: Sequence[float] = ()
+    unit: float = 0.0
+    powers: Sequence[float] = ()
+    inside: Sequence[int] = ()
 
     def without_loop(self) -> Sensitivities:
         """The same where the coupled system's answers do not hold."""
-        return self._replace(states=0, paths=[], answers=[], of_reference=False, renewed=False)
+        lost = self._replace(states=0, paths=[], answers=[], unit=0.0, powers=())
+        return lost._replace(of_reference=False, renewed=False)
 
     def factors(self) -> Floats:
         """Rows of `hilrt.tables.state.AnswerState`."""
-        return np.array([row[-1] for row in (*self.paths, *self.answers, *self.direct)], float)
+        single = [row[-1] for row in (*self.paths, *self.answers, *self.direct)]
+        return np.array([*single, *self.powers], float)
 
 
 def sensitivities_of(
@@ -80,11 +95,12 @@ def sensitivities_of(
     models: Sequence[LinearModel | None],
     step: float,
     renewed: bool = False,
+    variable: bool = False,
 ) -> Sensitivities:
     """Make the tables of the step from the subsystems' models, for a macro step `step` [s].
 
     Reference models count only where they make the whole loop known. Where the factors will be
-    `renewed`, those that are zero have rows, too.
+    `renewed`, those that are zero have rows, too. A `variable` step has lengths around `step`.
     """
     fineness, slope = np.ones((2, len(network.inputs)))
     memory = [0.0] * len(models)
@@ -101,17 +117,37 @@ def sensitivities_of(
             if network.connected[columns.start + j]:
                 direct.append((rows.start + i, columns.start + j, float(model.D[i, j])))
     shares = fineness.tolist(), slope.tolist()
-    found = Sensitivities(0, [], [], direct, known, shares[0], memory=memory, slope=shares[1])
-    loop = _discretized(network, models, step)
+    found = Sensitivities(
+        0,
+        [],
+        [],
+        direct,
+        known,
+        shares[0],
+        memory=memory,
+        slope=shares[1],
+        inside=[0 if model is None else model.inside for model in models],
+    )
+    unit = step / 2.0**FINER if variable else step
+    loop = _discretized(network, models, unit)
     if loop is None:
         own = [None if model is None or model.of_reference else model for model in models]
         lost = sum(m is not None for m in models) - sum(m is not None for m in own)
-        return sensitivities_of(network, own, step) if lost else found
+        return sensitivities_of(network, own, step, variable=variable) if lost else found
     linear = all(model is None or model.linear for model in models)
+    doubled = _doubled(loop.A, loop.B, FINER + COARSER if variable else 0)
+    A_rows, B_rows = (np.abs([power[i] for power in doubled]).max(axis=0) for i in (0, 1))
+    paths = _entries(loop.A, 0, A_rows, renewed) + _entries(loop.B, 1, B_rows, renewed)
     return found._replace(
         states=len(loop.A),
-        paths=_entries(loop.A, 0, renewed) + _entries(loop.B, 1, renewed),
-        answers=_entries(loop.C, 0, renewed) + _entries(loop.D, 1, renewed),
+        paths=paths,
+        unit=unit,
+        powers=[
+            float(power[of_input][to, source])
+            for power in doubled[1:]
+            for to, source, of_input, _ in paths
+        ],
+        answers=_entries(loop.C, 0, loop.C, renewed) + _entries(loop.D, 1, loop.D, renewed),
         renewed=renewed,
         linear=linear,
         of_reference=any(model is not None and model.of_reference for model in models),
@@ -124,11 +160,27 @@ def _memory(A: Floats) -> float:
     return float(-1.0 / slowest) if -np.inf < slowest < 0.0 else 0.0
 
 
-def _entries(matrix: Floats, of_input: int, whole: bool) -> list[tuple[int, int, int, float]]:
+def _entries(
+    matrix: Floats, of_input: int, needed: Floats, whole: bool
+) -> list[tuple[int, int, int, float]]:
+    """Rows of the entries that are other than zero in `needed`, or of all."""
     return [
         (row, column, of_input, float(matrix[row, column]))
-        for row, column in np.argwhere((matrix != 0.0) | whole).tolist()
+        for row, column in np.argwhere((needed != 0.0) | whole).tolist()
     ]
+
+
+def _doubled(A: Floats, B: Floats, times: int) -> list[tuple[Floats, Floats]]:
+    """A and B over 1, 2, 4, … steps; what grows beyond all numbers is bounded."""
+    found = [(A, B)]
+    with np.errstate(all="ignore"):
+        for _ in range(times):
+            A, B = (
+                np.clip(np.nan_to_num(part, nan=LARGEST_FACTOR), -LARGEST_FACTOR, LARGEST_FACTOR)
+                for part in (A @ A, A @ B + B)
+            )
+            found.append((A, B))
+    return found
 
 
 def _discretized(

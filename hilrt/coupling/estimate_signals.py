@@ -40,7 +40,7 @@ def estimate_signals(plan: Plan, state: State, given: StepInput) -> None:
     elapsed = given.session[0].elapsed
     keep = math.exp(-elapsed / plan.session[0].scale_time)
     if len(state.errors) > 0 and elapsed > 0.0:
-        pass_on(plan, state, elapsed)
+        pass_on(plan, state, given)
     share = 0.0
     for i in range(len(state.inputs)):
         u = state.inputs[i]
@@ -64,27 +64,24 @@ def estimate_signals(plan: Plan, state: State, given: StepInput) -> None:
 
 
 @stage
-def pass_on(plan: Plan, state: State, elapsed: float) -> None:
-    """States and outputs of the error after the interval of `elapsed` [s]."""
-    steps = min(max(round(elapsed / plan.session[0].step), 1), MOST_STEPS)
-    for _ in range(steps):
-        for i in range(len(state.errors)):
-            state.errors[i].next = 0.0
-        for k in range(len(plan.error_paths)):
-            path = plan.error_paths[k]
-            if path.of_input:
-                from_ = state.inputs[path.source].disturbance_due
-            else:
-                from_ = state.errors[path.source].value
-            factor = state.answers[k].factor
-            if factor != 0.0:
-                state.errors[path.to].next += factor * from_
-        largest = 0.0
-        for i in range(len(state.errors)):
-            largest = max(largest, abs(state.errors[i].next))
-        shrunk = LARGEST / largest if LARGEST < largest < math.inf else 1.0
-        for i in range(len(state.errors)):
-            state.errors[i].value = shrunk * state.errors[i].next
+def pass_on(plan: Plan, state: State, given: StepInput) -> None:
+    """States and outputs of the error after the interval that ended."""
+    elapsed = given.session[0].elapsed
+    paths, known = len(plan.error_paths), len(plan.error_answers) + len(plan.direct)
+    levels = (len(state.answers) - known) // max(paths, 1)
+    left = round((state.session[0].error_lag + elapsed) / plan.session[0].error_unit)
+    if levels == 1:
+        left = min(max(left, 1), MOST_STEPS)
+    else:  # what is shorter than the shortest step waits for the next interval
+        state.session[0].error_lag += elapsed - left * plan.session[0].error_unit
+        left = min(left, MOST_STEPS << (levels - 1))
+    level = levels - 1
+    while left > 0:
+        if left >> level > 0:
+            step_errors(plan, state, given, known + level * paths if level > 0 else 0)
+            left -= 1 << level
+        else:
+            level -= 1
     for i in range(len(state.outputs)):
         state.outputs[i].error = 0.0
     for k in range(len(plan.error_answers)):
@@ -101,6 +98,34 @@ def pass_on(plan: Plan, state: State, elapsed: float) -> None:
         most = MOST_SHARE * out.peak
         if most > 0.0 and abs(out.error) > most:
             out.error = math.copysign(most, out.error)
+
+
+@stage
+def step_errors(plan: Plan, state: State, given: StepInput, first: int) -> None:
+    """States of the error after a step whose factors begin at row `first` of `State.answers`.
+
+    Where they were renewed at the end of the interval, their means over it count.
+    """
+    renewed = given.session[0].answers_renewed
+    for i in range(len(state.errors)):
+        state.errors[i].next = 0.0
+    for k in range(len(plan.error_paths)):
+        path = plan.error_paths[k]
+        if path.of_input:
+            from_ = state.inputs[path.source].disturbance_due
+        else:
+            from_ = state.errors[path.source].value
+        factor = state.answers[first + k].factor
+        if renewed:
+            factor = 0.5 * (factor + state.answers[first + k].before)
+        if factor != 0.0:
+            state.errors[path.to].next += factor * from_
+    largest = 0.0
+    for i in range(len(state.errors)):
+        largest = max(largest, abs(state.errors[i].next))
+    shrunk = LARGEST / largest if LARGEST < largest < math.inf else 1.0
+    for i in range(len(state.errors)):
+        state.errors[i].value = shrunk * state.errors[i].next
 
 
 # The estimated error of the inputs over its tolerance (ExSLocal), and the weights of its norm.

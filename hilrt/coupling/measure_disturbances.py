@@ -153,7 +153,7 @@ def measure_disturbance(plan: Plan, state: State, given: StepInput, i: int) -> N
         end, span = source_value(plan, state, i, True), given.session[0].t - u.true_t
         if not plan.subsystems[plan.inputs[i].subsystem].physical:
             span = min(span, max(given.session[0].t - u.previous_t0, elapsed))
-        bend = curvature(u, end, span, elapsed)
+        bend = curvature(u, end, span, elapsed, plan.session[0].variable_step)
         now = given.session[0].t
         begin, slope = carried(plan, state, i, now, span), plan.inputs[i].slope
         first = begin - u.true_start
@@ -216,12 +216,22 @@ def stands_behind(plan: Plan, state: State, given: StepInput, s: int) -> bool:
 
 
 @compiled
-def curvature(u: InputState, end: float, span: float, elapsed: float) -> float:
-    """Second difference of the last three ends; 0 until there are three of equal distance."""
+def curvature(u: InputState, end: float, span: float, elapsed: float, variable: int) -> float:
+    """Second difference of the last three ends, `span` [s] apart; 0 until there are three.
+
+    With a fixed step they are of equal distance.
+    """
     regular = abs(span - elapsed) < EQUAL * elapsed
     u.true_ends = u.true_ends + 1 if regular else 1
-    bend = end - 2.0 * u.true_end + u.true_end_before if u.true_ends > 3 else 0.0
-    u.true_end_before, u.true_end = u.true_end, end
+    bend = 0.0
+    if u.true_ends > 3:
+        change = end - u.true_end
+        before = u.true_end - u.true_end_before
+        if variable:  # twice the divided difference, times the square of the span
+            bend = 2.0 * (change - before * span / u.true_span) * span / (span + u.true_span)
+        else:
+            bend = end - 2.0 * u.true_end + u.true_end_before
+    u.true_end_before, u.true_end, u.true_span = u.true_end, end, span
     return bend
 
 

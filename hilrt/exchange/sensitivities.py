@@ -14,7 +14,7 @@ import numpy as np
 
 from hilrt.config.structs import Session
 from hilrt.coupling.closed_loop import Sensitivities, sensitivities_of
-from hilrt.link import LinearModel, Link
+from hilrt.link import SWITCHES, LinearModel, Link
 from hilrt.solver import Floats, InputPolynomial
 from hilrt.step.numerics import Numerics
 from hilrt.tables.network import MOST_TRIED, Network
@@ -48,8 +48,8 @@ async def find_sensitivities(
     reference : callable
         Asked for what cannot be tried out itself.
     renews : bool
-        The pace is one in which sensitivities can be renewed; they will be if there is one rate,
-        and every subsystem that has any can be tried out again.
+        The pace is one in which sensitivities can be renewed; they will be if
+        every subsystem that has any can be tried out again.
     """
     models: list[LinearModel | None] = []
     few = np.count_nonzero(network.L.transposed.in_row) <= MOST_TRIED
@@ -59,16 +59,17 @@ async def find_sensitivities(
         models.append(reference(s, h, u0[inputs]) if own is None else own)
     models += [None] * (len(links) - len(models))
     network, step = _without_demands(network, tables), tables.master.step
-    found = sensitivities_of(network, models, step)
-    if not renews or not found.states or found.of_reference or (network.every != 1).any():
-        return found  # one of a slower rate may be under way between two steps
+    variable = tables.master.step_control.method != "fixed"
+    found = sensitivities_of(network, models, step, variable=variable)
+    if not renews or not found.states or found.of_reference:
+        return found
     for s in _moving(network, models):
         h = float(network.every[s]) * step
         again = await links[s].probes.renewed_model(0.0, h, u0[network.inputs.slices[s]])
         model = models[s]
         if model is None or again is None or again.A.shape != model.A.shape:
             return found
-    return sensitivities_of(network, models, step, renewed=True)
+    return sensitivities_of(network, models, step, renewed=True, variable=variable)
 
 
 def _moving(network: Network, models: Sequence[LinearModel | None]) -> list[int]:
@@ -117,8 +118,9 @@ class SensitivityRenewal:
     OVERHEAD = 20
     #: Steps of trials per step of the session: at most, and where nothing changes.
     MOST, LEAST = 4.0, 1.0 / 16.0
-    #: Trials that may be made in advance.
-    ADVANCE = 8.0
+    #: Trials that may be made in advance, with a fixed and with a variable step: the latter may be
+    #: few and long.
+    ADVANCE = (8.0, 100.0)
     #: Beyond these changes the next trial comes at once, or after half the distance; below the last
     #: after twice.
     GREAT, MUCH, LITTLE = 0.5, 0.1, 0.02
@@ -130,17 +132,21 @@ class SensitivityRenewal:
         self._numerics, self._links = numerics, list(links)
         self._network = _without_demands(numerics.network, tables)
         self._step = tables.master.step
+        self._variable = tables.master.step_control.method != "fixed"
+        #: Steps between two points that all subsystems communicate at: no other is under way then.
+        self._together = math.lcm(*self._network.every.tolist())
         self._models: list[LinearModel | None] = [None] * len(links)
         known = numerics.plan.outputs["answers_known"] != 0
         owner = numerics.network.outputs.owner
         self._tried = sorted(set(owner[known].tolist()))
         states = int(numerics.plan.session["error_states"][0])
         inputs = sum(part.stop - part.start for part in self._network.inputs.slices)
-        steps = 2 * (states + inputs) + 3 * len(self._tried) + self.OVERHEAD
+        steps = 2 * (states + inputs) + 9 * len(self._tried) + self.OVERHEAD
         #: Steps of the session that a trial takes as long as.
         self._cost = steps / len(self._tried)
         self._most = math.ceil(self._cost / self.LEAST)
-        self._credit, self._every, self._left, self._since = self.ADVANCE, 1, 1, 0.0
+        self._ahead = self.ADVANCE[self._variable]
+        self._credit, self._every, self._left, self._since = self._ahead, 1, 1, 0.0
         self.count = 0
 
     async def __call__(self, point: CommunicationPoint, stopping: Stopping) -> CommunicationPoint:
@@ -148,8 +154,8 @@ class SensitivityRenewal:
         session = self._numerics.given.session[0]
         session.answers_renewed = 0
         self._left -= 1
-        self._credit = min(self._credit + self.MOST / self._cost, self.ADVANCE)
-        if self._left < 0 and self._credit >= 1.0:
+        self._credit = min(self._credit + self.MOST / self._cost, self._ahead)
+        if self._left < 0 and self._credit >= 1.0 and point.tick % self._together == 0:
             await self._try(point.t_ns / 1e9)
         return point
 
@@ -161,7 +167,11 @@ class SensitivityRenewal:
         # Of a linear system the first trial, which is the more exact one, holds until it moves.
         same = plan.session[0].error_linear and not state.session[0].sensitivities_moved
         session.answers_moved = change > self.LITTLE
-        session.answers_renewed = not same or session.answers_moved
+        switches = self._numerics.given.subsystems["switches"]
+        known = state.subsystems["inside"] == SWITCHES
+        session.answers_renewed = (
+            not same or session.answers_moved or bool((switches != known).any())
+        )
         session.answers_since = self._since
         if change > self.MUCH:
             self._every = 1 if change > self.GREAT else max(self._every // 2, 1)
@@ -179,18 +189,20 @@ class SensitivityRenewal:
         inputs = numerics.state.inputs
         for s in self._tried:
             part = network.inputs.slices[s]
-            if self._models[s] is None or network.connected[part].any():
-                sent = inputs[part]
-                u = np.array([InputPolynomial(p.t0, p.polynomial[:, None])(t)[0] for p in sent])
-                h = float(network.every[s]) * self._step
-                self._models[s] = await self._links[s].probes.renewed_model(t, h, u)
-                if self._models[s] is None:
-                    return math.inf
-        found = sensitivities_of(network, self._models, self._step, renewed=True).factors()
+            sent = inputs[part]
+            u = np.array([InputPolynomial(p.t0, p.polynomial[:, None])(t)[0] for p in sent])
+            h = float(network.every[s]) * self._step
+            model = await self._links[s].probes.renewed_model(t, h, u)
+            if model is None:
+                return math.inf
+            self._models[s], given.subsystems["switches"][s] = model, model.inside == SWITCHES
+        found = sensitivities_of(
+            network, self._models, self._step, renewed=True, variable=self._variable
+        ).factors()
         if len(found) != len(factors):
             return math.inf
         given.answers[:] = found
-        steps = max(1, round((t - self._since) / self._step))
+        steps = max(1, round((t - self._since) / numerics.plan.session[0].error_unit))
         errors = np.append(numerics.state.errors["value"], inputs["disturbance_peak"])
         before, after = (passed_on(numerics.plan, f, errors, steps) for f in (factors, found))
         peaks = np.ascontiguousarray(numerics.state.outputs["peak"])

@@ -10,6 +10,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -20,7 +21,7 @@ from hilrt.hosting.group import Group, Part
 from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.hosting.import_module import describe
 from hilrt.hosting.linearise import CannotLinearise, Differentiated, leaves, unlogged
-from hilrt.link import LARGEST_STATE, LinearModel
+from hilrt.link import LARGEST_STATE, SMOOTH, SWITCHES, UNSEEN, LinearModel
 from hilrt.solver import Floats
 
 #: Length of the short steps relative to the macro step.
@@ -35,6 +36,11 @@ _CLEAR = 1e-3
 EXACT, _ROUNDING = 0.1, 1e-7
 #: Steps in which a nonlinear solver makes a macro step, to see whether it gains by it.
 PARTS = 3
+#: Shares of a step at which outputs are seen inside it: no switching of a fraction of the step has
+#: the same phase at all of them. After as many whole steps, in which the start dies out.
+INSIDE, SETTLES = (0.07, 0.19, 0.36, 0.57, 0.81, 1.0), 2
+#: Distance from a parabola from which an output is not smooth, relative to its largest value.
+ROUGH = 0.1
 
 
 class CannotGoOn(SolverError):
@@ -122,13 +128,15 @@ def renew_linear_model(
                 return None
             found = Differentiated(hosted, u, h, within, t=t, quick=True)
             short, nx = found.step_map(SHORT * h, 1, 0), found.states
+            inside = _seen_inside(hosted, t, u, h, 0)
     except (Exception, SystemExit) as error:  # a trial for an estimate ends no session
         _restore(hosted, saved)
         log.debug("%s was not probed at t = %g s: %s", type(hosted.solver).__name__, t, error)
         return None
     rates = (short[:nx] - np.eye(nx, short.shape[1])) / (SHORT * h)
     C, D = _outputs(short, nx)
-    model = LinearModel(rates[:, :nx], rates[:, nx:], C, D, np.ones(hosted.n_inputs), False)
+    fineness = np.ones(hosted.n_inputs)
+    model = LinearModel(rates[:, :nx], rates[:, nx:], C, D, fineness, False, inside=inside)
     return model if all(np.isfinite(matrix).all() for matrix in model[:4]) else None
 
 
@@ -163,11 +171,13 @@ def _of_group(group: Group, models: Sequence[LinearModel | None]) -> LinearModel
             slope[part.inputs] = model.slope
         lacking += [part.outputs.start + i for i in model.lacking]
     known = [model for model in models if model is not None]
+    seen = [UNSEEN if model is None else model.inside for model in models]
     return LinearModel(
         *(A, B, C, D, fineness),
         linear=all(model.linear for model in known),
         lacking=tuple(lacking),
         slope=None if all(model.slope is None for model in known) else slope,
+        inside=SWITCHES if SWITCHES in seen else min(seen),
     )
 
 
@@ -180,7 +190,7 @@ def probe(hosted: HostedSolver, u: Floats, h: float, within: float = math.inf) -
         except SolverError as error:
             raise CannotGoOn(str(error)) from error
         if model is not None:
-            return model
+            return model._replace(inside=_seen_inside(hosted, 0.0, u, h, SETTLES))
     if not hosted.can_go_back:
         raise CannotLinearise("it does not save and restore its state, or not at any step")
     saved = solver.save_state()
@@ -189,7 +199,8 @@ def probe(hosted: HostedSolver, u: Floats, h: float, within: float = math.inf) -
         raise CannotLinearise(f"its state has {numbers} numbers, more than {LARGEST_STATE}")
     try:
         with unlogged():
-            return _differentiated(hosted, u, h, within)
+            found = _differentiated(hosted, u, h, within)
+            return found._replace(inside=_seen_inside(hosted, 0.0, u, h, SETTLES))
     except (Exception, SystemExit):
         _restore(hosted, saved)
         raise
@@ -224,6 +235,28 @@ def _differentiated(hosted: HostedSolver, u: Floats, h: float, within: float) ->
     if exact:  # reading a held input once loses nothing: holding it is the coupling's
         return model._replace(slope=fineness)
     return model._replace(fineness=fineness)
+
+
+def _seen_inside(hosted: HostedSolver, t: float, u: Floats, h: float, settles: int) -> int:
+    """Whether the outputs are smooth inside a step of `h` [s] from `t` [s] + `settles` such steps.
+
+    A converter that switches in step with the exchange has the same value at every end of a step.
+    """
+    if not hosted.can_go_back:
+        return UNSEEN
+    saved, values = hosted.solver.save_state(), []
+    try:
+        for _ in range(settles):
+            hosted.advance(t, h, u[None])
+            t += h
+        for begin, end in pairwise((0.0, *INSIDE)):
+            values.append(hosted.advance(t + begin * h, (end - begin) * h, u[None]).y)
+    finally:
+        hosted.solver.restore_state(saved)
+    y = np.array(values)
+    powers = np.vander(INSIDE, 3)
+    away = np.abs(y - powers @ np.linalg.lstsq(powers, y, rcond=None)[0]).max(axis=0)
+    return SWITCHES if (away > ROUGH * np.abs(y).max(axis=0)).any() else SMOOTH
 
 
 def _rates(short: Floats, double: Floats, nx: int, h: float) -> tuple[Floats, Floats]:

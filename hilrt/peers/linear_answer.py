@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from hilrt.errors import ProtocolError
-from hilrt.link import LARGEST_STATE, LinearModel
+from hilrt.link import LARGEST_STATE, SWITCHES, UNSEEN, LinearModel
 from hilrt.peers.wire import MAX_MESSAGE_BYTES, Linearised, encode, pack, unpack
 
 #: Keys of the matrices.
@@ -21,7 +21,14 @@ def linear_answer(model: LinearModel | None) -> Linearised:
     A, B, C, D, fineness = (pack(array) for array in model[:5])
     slope = None if model.slope is None else pack(model.slope)
     answer = Linearised(
-        A=A, B=B, C=C, D=D, fineness=fineness, linear=bool(model.linear), slope=slope
+        A=A,
+        B=B,
+        C=C,
+        D=D,
+        fineness=fineness,
+        linear=bool(model.linear),
+        slope=slope,
+        inside=model.inside,
     )
     return answer if len(encode(answer)) <= MAX_MESSAGE_BYTES else Linearised()
 
@@ -63,5 +70,10 @@ def linear_model(
     for key, share in shares.items():
         if not ((share >= 0.0) & (share <= 1.0)).all():
             raise ProtocolError(f"Linearised: {key} holds values outside 0 to 1")
+    if not UNSEEN <= answer.inside <= SWITCHES:
+        raise ProtocolError(f"Linearised: inside = {answer.inside}; it is 0, 1 or 2")
     A, B, C, D = (arrays[key] for key in _MATRICES)
-    return LinearModel(A, B, C, D, shares["fineness"], answer.linear, slope=shares["slope"])
+    slope = shares["slope"]
+    return LinearModel(
+        A, B, C, D, shares["fineness"], answer.linear, slope=slope, inside=answer.inside
+    )

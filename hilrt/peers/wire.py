@@ -149,7 +149,8 @@ class Linearised(Message):
     """Solver → master: ``x' = A x + B u``, ``y = C x + D u``; see `hilrt.link.LinearModel`.
 
     Without `A` there is no answer. Without `fineness` the inputs are followed continuously, without
-    `slope` their polynomials act as they were sent.
+    `slope` their polynomials act as they were sent. `inside` is 1 where the outputs were seen
+    inside a step and are smooth there, 2 where they are not.
     """
 
     A: bytes | None = None
@@ -159,6 +160,7 @@ class Linearised(Message):
     fineness: bytes | None = None
     linear: bool = False
     slope: bytes | None = None
+    inside: int = 0
 
 
 class Advance(Message):

@@ -142,6 +142,19 @@ CAUSES: Final[dict[str, Cause]] = {
     "sensitivities_changed": Cause(
         "what passes the coupling's error on was another when it was tried out again", 0.05, NEVER
     ),
+    "inside_unknown": Cause(
+        "nothing shows the outputs of {} between communication points, where they may switch",
+        0.0,
+        NEVER,
+        evidence="y_mid or y_mean of its samples, or save_state and restore_state, would show them",
+        places=_SUBSYSTEM,
+    ),
+    "switches_inside": Cause(
+        "outputs of {} inside a step are not what those at its ends say",
+        0.05,
+        0.5,
+        places=_SUBSYSTEM,
+    ),
 }
 
 _ROWS = list(CAUSES)
@@ -173,6 +186,8 @@ CORRECTION_HARMFUL: Final = _ROWS.index("correction_harmful")
 STEPS_FINAL: Final = _ROWS.index("steps_final")
 INPUTS_IGNORED: Final = _ROWS.index("inputs_ignored")
 SENSITIVITIES_CHANGED: Final = _ROWS.index("sensitivities_changed")
+INSIDE_UNKNOWN: Final = _ROWS.index("inside_unknown")
+SWITCHES_INSIDE: Final = _ROWS.index("switches_inside")
 
 #: Those whose thresholds are relative to a running scale.
 RELATIVE: Final = (

@@ -93,6 +93,8 @@ def check_rows(
         "steps_final": network.subsystems,
         "inputs_ignored": network.subsystems,
         "sensitivities_changed": ["session"],
+        "inside_unknown": network.subsystems,
+        "switches_inside": network.subsystems,
     }
     groups: list[slice] = []
     where: list[str] = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 from hilrt.compilation.compiled import compiled, stage
+from hilrt.link import SWITCHES, UNSEEN
 from hilrt.reliability.causes import (
     ALARM,
     CLOCK_UNCERTAIN,
@@ -24,6 +25,7 @@ from hilrt.reliability.causes import (
     EVENT_INSIDE_STEP,
     INPUT_LIMITED,
     INPUTS_IGNORED,
+    INSIDE_UNKNOWN,
     MODEL_UNTRUSTED,
     OUT_OF_RANGE,
     OUTPUT_DEFECT,
@@ -36,6 +38,7 @@ from hilrt.reliability.causes import (
     STEP_MINIMUM,
     STEPS_FINAL,
     SUBSYSTEM_SILENT,
+    SWITCHES_INSIDE,
     TRACKING_ERROR,
 )
 from hilrt.tables.given import Slack, StepInput
@@ -137,6 +140,9 @@ def measure_outputs(plan: Plan, state: State, given: StepInput) -> None:
         checks[causes[SAMPLE_IMPLAUSIBLE].first + i].ratio = out.implausible
         checks[causes[OUT_OF_RANGE].first + i].ratio = out.outside
         checks[causes[MODEL_UNTRUSTED].first + i].ratio = out.reason != 0
+        sample = given.outputs[i]
+        if math.isfinite(sample.y_mid) or math.isfinite(sample.y_mean):
+            state.subsystems[plan.outputs[i].subsystem].told = 1
         if given.session[0].has_middle:
             checks[causes[OUTPUT_DEFECT].first + i].ratio = out.defect / (out.scale * threshold)
     for a in range(len(state.alarms)):
@@ -158,6 +164,10 @@ def measure_subsystems(plan: Plan, state: State, given: StepInput) -> None:
         checks[across + s].ratio = 0.0
         checks[causes[STEPS_FINAL].first + s].ratio = plan.subsystems[s].steps_final
         checks[causes[INPUTS_IGNORED].first + s].ratio = plan.subsystems[s].inputs_ignored
+        inside, told = state.subsystems[s].inside, state.subsystems[s].told
+        unseen = inside == UNSEEN and not told and given.session[0].elapsed > 0.0
+        checks[causes[INSIDE_UNKNOWN].first + s].ratio = unseen
+        checks[causes[SWITCHES_INSIDE].first + s].ratio = inside == SWITCHES and not told
     # At a point put at a discontinuity, a subsystem that did not stop there is still under way.
     on_grid = given.session[0].rest == 0.0
     for k in range(len(plan.receives)):

@@ -73,6 +73,8 @@ MEASURED = (
 #: Of these, one that shows what the communication points cannot: whether they, and so the estimate,
 #: resolve the outputs. With it a session is never good.
 INSIDE = "output_defect"
+#: One that says that nothing shows the same.
+UNSEEN_INSIDE = "inside_unknown"
 #: Causes that say of a correction that it does not act: the errors are then those without it.
 NOT_ACTING = ("correction_shadow", "model_untrusted")
 
@@ -184,6 +186,8 @@ def _most(name: str, share: float, course: SessionCourse) -> int:
         IRREGULAR,
         REFERENCE,
     }
+    if name == UNSEEN_INSIDE and bool(ways) and ways <= {REPEATED, IRREGULAR, REFERENCE}:
+        return GOOD  # shorter steps have shown what is inside
     if name in NOT_ACTING and tried:
         return GOOD
     renewed = TRIED_ALONG in ways and ways <= {TRIED, TRIED_ALONG}

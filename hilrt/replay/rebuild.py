@@ -183,6 +183,8 @@ def _sensitivities(
     fits = len(found.fineness) == nu and 0 <= nx <= MOST_STATES
     fits = fits and len(found.memory) in (0, len(network.subsystems))
     fits = fits and len(found.slope) in (0, nu)
+    fits = fits and len(found.inside) in (0, len(network.subsystems))
+    fits = fits and len(found.powers) % max(len(found.paths), 1) == 0
     fits = fits and all(0 <= i < ny for i in found.answers_known)
     fits = fits and all(0 <= i < ny and 0 <= u < nu for i, u, _ in found.direct)
     for entries, rows in ((found.paths, nx), (found.answers, ny)):

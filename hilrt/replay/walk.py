@@ -52,7 +52,7 @@ class Engine:
         self.changes = numerics.new_changes()
         self._renewed = numerics.given.session["renewed"]
         self._gamma: Floats | None = None
-        self._answers: tuple[int, float, float, list[float]] | None = None
+        self._answers: tuple[int, float, float, list[float], Sequence[int]] | None = None
 
     def load(self, values: Floats) -> None:
         """Take the rows of a chunk, shape (n, signals)."""
@@ -63,10 +63,20 @@ class Engine:
         if gamma.shape == self.numerics.given.gamma.shape:  # a model may not be wanted any more
             self._gamma = gamma
 
-    def renew_answers(self, moved: int, change: float, since: float, factors: list[float]) -> None:
-        """Let sensitivities be renewed at the next step; parameters as `StepInput` has them."""
+    def renew_answers(
+        self,
+        moved: int,
+        change: float,
+        since: float,
+        factors: list[float],
+        switches: Sequence[int] = (),
+    ) -> None:
+        """Let sensitivities be renewed at the next step; parameters as `StepInput` has them.
+
+        `switches` are the subsystems that switch inside their steps.
+        """
         if len(factors) == len(self.numerics.given.answers):  # there may be none any more
-            self._answers = moved, change, since, factors
+            self._answers = moved, change, since, factors, switches
 
     def step(self, i: int, t_ns: int, row: Floats) -> None:
         """Row `i` of the chunk, at `t_ns` [ns], made again into `row`, shape (signals,)."""
@@ -88,7 +98,8 @@ class Engine:
         given, session = self.numerics.given, self.numerics.given.session[0]
         session.answers_renewed = self._answers is not None
         if self._answers is not None:
-            moved, change, since, given.answers[:] = self._answers
+            moved, change, since, given.answers[:], switches = self._answers
+            given.subsystems["switches"] = np.isin(np.arange(len(given.subsystems)), switches)
             session.answers_moved, session.answers_change = moved, change
             session.answers_since = since
             self._answers = None

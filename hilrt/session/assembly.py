@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import msgspec
@@ -30,7 +31,7 @@ from hilrt.logs.stimulus_columns import column_segments, read_columns
 from hilrt.reliability.alarms import refuse_alarms
 from hilrt.reliability.ranges import Ranges
 from hilrt.session.opening import Connected
-from hilrt.solver import Floats, Ports, Sample
+from hilrt.solver import Floats, Port, Ports, Sample
 from hilrt.step.build_plan import Platform
 from hilrt.step.numerics import Numerics, build_numerics
 from hilrt.tables.network import Network, build_network, coupled_ports
@@ -40,6 +41,7 @@ from hilrt.timing.pace import AsFastAsPossible, BetweenSteps, Pace, RealTime
 from hilrt.timing.progress import Progress
 
 log = logging.getLogger("hilrt.reference_model")
+log_start = logging.getLogger("hilrt.start")
 
 
 class InitializedSession(NamedTuple):
@@ -51,11 +53,14 @@ class InitializedSession(NamedTuple):
     u0: Floats
 
 
-async def initialize(connected: Connected) -> InitializedSession:
+async def initialize(
+    connected: Connected, earlier: InitializedSession | None = None
+) -> InitializedSession:
     """Initialize the subsystems in the order of feedthrough, with ``u0 = L y``.
 
     Subsystems in a feedthrough loop are initialized repeatedly, until ``u0 = L y`` holds there too.
-    When the announced ports do not fit the session, every subsystem is notified, and ends.
+    When the announced ports do not fit the session, every subsystem is notified, and ends. Where
+    this is done again, benches stay as they were `before`.
     """
     tables, links = connected.file.tables, connected.links
     ports = {link.name: Ports(tuple(link.inputs), tuple(link.outputs)) for link in links}
@@ -69,10 +74,16 @@ async def initialize(connected: Connected) -> InitializedSession:
     for part, port in network.outputs.ports.values():
         y0[part] = port.start
     samples: dict[int, Sample] = {}
+    if earlier is not None:
+        samples = {s: earlier.samples[s] for s, link in enumerate(links) if link.physical}
+    for s, sample in samples.items():
+        y0[network.outputs.slices[s]] = sample.y
+    done = set(samples)
     calculated = StartValues(network, tables)
     for s in network.initialization_order(calculated.needs):
         _couple(network, calculated, y0, u0, s)
-        await _initialize(links[s], network, samples, y0, u0, s)
+        if s not in done:
+            await _initialize(links[s], network, samples, y0, u0, s)
     again = [s for s in network.entangled() if not links[s].physical]
     for _ in network.members if again else ():  # after as many rounds only a loop still moves
         before = u0.copy()
@@ -176,10 +187,61 @@ class KnownSensitivities:
 
 
 class Assembled(NamedTuple):
-    """Numerics and exchange of the master."""
+    """Numerics and exchange of the master, and the session at its first point as they have it."""
 
     numerics: Numerics
     exchange: Exchange
+    initialized: InitializedSession | None = None
+
+
+def declare_feedthrough(links: Sequence[Link], network: Network, found: Sensitivities) -> bool:
+    """Declare direct feedthrough that a trial has found and ports do not tell of; whether any was.
+
+    Each output is named in a warning. Without it a subsystem's first sample may belong to other
+    inputs than it starts with.
+    """
+    known = set(zip(network.feedthrough.row, network.feedthrough.column, strict=True))
+    direct = {(i, u) for i, u, factor in found.direct if factor != 0.0} - known
+    any_hidden = False
+    for s, link in enumerate(links):
+        if link.physical or link.options.reference_model is not None:
+            continue  # then it is a model's answers that were found
+        sides = (network.outputs, link.outputs), (network.inputs, link.inputs)
+        outputs, inputs = (
+            dict(zip(_span(side.slices[s]), _of_channels(ports), strict=True))
+            for side, ports in sides
+        )
+        hidden: dict[str, tuple[str, ...]] = {}
+        for i, u in sorted(direct):
+            if i in outputs and u in inputs:
+                more = hidden.get(outputs[i].name, outputs[i].feedthrough)
+                hidden[outputs[i].name] = tuple(dict.fromkeys([*more, inputs[u].name]))
+        for name, through in hidden.items():
+            log_start.warning(
+                "%s: output %r depends directly on %s, which its port does not declare; the "
+                "first sample was computed anew, with the inputs that belong to it. Declare it: "
+                "Port(%r, feedthrough=%r)",
+                link.name,
+                name,
+                " and ".join(through),
+                name,
+                through,
+            )
+        if hidden:
+            any_hidden = True
+            link.outputs = tuple(
+                replace(port, feedthrough=hidden.get(port.name, port.feedthrough))
+                for port in link.outputs
+            )
+    return any_hidden
+
+
+def _of_channels(ports: Sequence[Port]) -> list[Port]:
+    return [port for port in ports for _ in range(port.size)]
+
+
+def _span(part: slice) -> range:
+    return range(part.start, part.stop)
 
 
 async def assemble(
@@ -191,6 +253,9 @@ async def assemble(
     known: KnownSensitivities | None = None,
 ) -> Assembled:
     """Tables before the first tick, and exchange; Jacobians are asked for where needed.
+
+    Direct feedthrough that ports do not declare is found here, and the subsystems are initialized
+    again in its order.
 
     Parameters
     ----------
@@ -218,11 +283,15 @@ async def assemble(
         reference = References(tables, links).try_out
         return find_sensitivities(network, tables, links, u0, reference, renews)
 
+    sensitivities = await (trial() if known is None else known.find(tables, renews, trial))
+    if declare_feedthrough(links, network, sensitivities):
+        again = await initialize(initialized.connected, initialized)
+        return await assemble(again, shadow=shadow, renews=renews, note=note, known=known)
     platform = Platform(
         physical=np.array([link.physical for link in links], dtype=bool),
         lead=np.array([link.actuation_delay for link in links]),
         verification=await verify_corrections(network, tables, links, u0, model),
-        sensitivities=await (trial() if known is None else known.find(tables, renews, trial)),
+        sensitivities=sensitivities,
         findings=[link.findings for link in links],
         parameters=[link.parameters for link in links],
     )
@@ -238,7 +307,7 @@ async def assemble(
         catch_up=[options.late.steps == "catch_up" for options in tables.subsystems.values()],
     )
     exchange.start(samples)
-    return Assembled(numerics, exchange)
+    return Assembled(numerics, exchange, initialized)
 
 
 def refuse_start(numerics: Numerics) -> None:
@@ -305,7 +374,7 @@ def real_time(
     on_shift: Callable[[int], None],
 ) -> Pace:
     """Session time by a clock, `factor` seconds per second; `on_shift` is called at grid shifts."""
-    (numerics, exchange), progress = assembled, Progress()
+    (numerics, exchange, _), progress = assembled, Progress()
     variable_step = bool(numerics.plan.session[0].variable_step)
     deadline = tables.master.dispatch_deadline * tables.master.step
 
@@ -338,7 +407,7 @@ def as_fast_as_possible(
     waits: Sequence[BetweenSteps] = (),
 ) -> Pace:
     """Session time by the solvers, with what it needs between two steps; `waits` are done last."""
-    numerics, exchange = assembled
+    numerics, exchange, _ = assembled
     plan = numerics.plan
     timeout = tables.master.step_timeout
     between_steps: list[BetweenSteps] = []

@@ -241,7 +241,7 @@ class Ending:
 
     async def bring_down(self, assembled: Assembled, master: Master, ended: LoopEnd) -> str | None:
         """Benches to rest, in the way that fits how the loop ended; returns the fault, if any."""
-        numerics, exchange = assembled
+        numerics, exchange, _ = assembled
         end, fault, result = ended.end, ended.fault, self._result
         stops = numerics.state.session[0].alarm_level == STOP
         if end is End.FINISHED and self._benches.armed:

@@ -30,6 +30,7 @@ from hilrt.reliability.flags import flag_changes
 from hilrt.reliability.impairment import Impairment
 from hilrt.sequences.bench import STEP
 from hilrt.sequences.prompts import ASK
+from hilrt.session.assembly import Assembled
 from hilrt.session.event_log import EventLog
 from hilrt.step.numerics import Numerics
 from hilrt.step.observer import Observer, Turn
@@ -311,7 +312,7 @@ class GarbageObserver(Observer):
 
 
 def make_master(
-    assembled: tuple[Numerics, Exchange],
+    assembled: Assembled,
     pace: Pace,
     feed: Feed,
     publisher: StatusPublisher,
@@ -336,7 +337,7 @@ def make_master(
     collect : callable, optional
         See `GarbageObserver`.
     """
-    numerics, exchange = assembled
+    numerics, exchange, _ = assembled
     progress = pace.progress
     observers: list[Observer] = [
         RecordingObserver(numerics, exchange, progress, feed, judge),

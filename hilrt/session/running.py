@@ -72,6 +72,7 @@ async def run_connected(
     events.go(SessionState.INITIALIZED, "all subsystems have initialized")
     shadow, renews = opened.options.shadow, opened.timing.clock is None
     assembled = await assemble(initialized, shadow=shadow, renews=renews, note=events.note_column)
+    initialized = assembled.initialized or initialized
     numerics, outputs = assembled.numerics, initialized.network.outputs
     of_benches = [connected.links[owner].physical for owner in outputs.owner]
     opened.publisher.order = display_order(outputs.names, of_benches, tables.monitor.values)

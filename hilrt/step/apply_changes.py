@@ -6,6 +6,7 @@ from hilrt.compilation.compiled import compiled, stage
 from hilrt.coupling.inject_faults import BEGUN, ENDED
 from hilrt.coupling.regression import forget
 from hilrt.coupling.trust import LEARNING
+from hilrt.link import SMOOTH, SWITCHES, UNSEEN
 from hilrt.tables.given import (
     BOND_SETTINGS,
     FAULT_SETTINGS,
@@ -65,7 +66,11 @@ def apply_changes(plan: Plan, state: State, given: StepInput) -> None:
             withdrawn = True
     if given.session[0].answers_renewed:
         for k in range(len(state.answers)):
+            state.answers[k].before = state.answers[k].factor
             state.answers[k].factor = given.answers[k]
+        for s in range(len(state.subsystems)):
+            if plan.subsystems[s].inside != UNSEEN:
+                state.subsystems[s].inside = SWITCHES if given.subsystems[s].switches else SMOOTH
         if given.session[0].answers_moved:
             state.session[0].sensitivities_moved = 1
         if not withdrawn:  # else they are of the model before

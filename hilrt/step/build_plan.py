@@ -14,7 +14,7 @@ from hilrt.coupling.extrapolate import gram_factor
 from hilrt.coupling.mu import bond_mu, spurious_share
 from hilrt.coupling.trust import Verification
 from hilrt.expressions.program import Program
-from hilrt.link import FINDINGS
+from hilrt.link import FINDINGS, SMOOTH
 from hilrt.reliability.alarms import AlarmNames, alarm_rows, fill_alarms
 from hilrt.reliability.checks import CheckNames, check_rows, fill_checks
 from hilrt.reliability.estimates import GAIN_RANGE, HIGH_ENDS, how_estimated
@@ -108,6 +108,7 @@ def build_plan(
     _fill_sensitivities(plan, platform.sensitivities)
     _find_renewed(plan)
     _fill_estimates(plan, network, tables)
+    _fill_inside(plan, network, tables)
     fill_checks(plan, checks)
     fill_alarms(plan, alarms, tables.master.step)
     return plan, checks, alarms
@@ -281,13 +282,16 @@ def _fill_sensitivities(plan: Plan, known: Sensitivities | None) -> None:
     plan.inputs["slope"] = 1.0
     if known is None:
         plan.inputs["fineness"] = 1.0
+        plan.subsystems["inside"] = SMOOTH
         return
+    plan.subsystems["inside"] = known.inside or SMOOTH
     plan.inputs["fineness"] = known.fineness
     if known.memory:  # logs of earlier versions have none
         plan.subsystems["memory"] = known.memory
     if known.slope:
         plan.inputs["slope"] = known.slope
     plan.session["error_states"] = known.states
+    plan.session["error_unit"] = known.unit or plan.session["step"][0]
     plan.session["error_linear"] = known.linear
     plan.session["error_renewed"] = known.renewed
     plan.session["error_of_reference"] = known.of_reference
@@ -333,6 +337,15 @@ def _fill_estimates(plan: Plan, network: Network, tables: Session) -> None:
     through = network.feedthrough.where(columns=network.connected).in_row
     through &= ~known & (plan.subsystems["physical"][owner] == 0)
     plan.inputs["lags"] = network.L.where(columns=through).in_row
+
+
+def _fill_inside(plan: Plan, network: Network, tables: Session) -> None:
+    """Benches, sequences, calculated channels and what nothing takes need not be seen inside."""
+    giving = np.zeros(len(network.subsystems), np.bool_)
+    computed = (plan.outputs["coupled"] != 0) & (plan.outputs["calculated"] == 0)
+    giving[network.outputs.owner[computed]] = True
+    giving &= (plan.subsystems["physical"] == 0) & ~_sequences(network, tables)
+    plan.subsystems["inside"][~giving] = SMOOTH
 
 
 def _rows(row: type[R], values: Sequence[tuple[float, ...]]) -> Table[R]:

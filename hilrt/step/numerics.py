@@ -8,6 +8,7 @@ import numpy as np
 
 from hilrt.config.session_tables import FaultTable
 from hilrt.config.structs import Reliability, Session
+from hilrt.coupling.closed_loop import Sensitivities
 from hilrt.expressions.program import Program
 from hilrt.expressions.session_program import session_program
 from hilrt.reliability.alarms import AlarmNames
@@ -158,9 +159,6 @@ def build_numerics(
         Columns of files that stimuli consist of (`hilrt.step.fill_stimuli`).
     """
     program, known = session_program(network, tables), platform.sensitivities
-    if known is not None and tables.master.step_control.method != "fixed":
-        known = known.without_loop()  # whose answers are those of one step
-        platform = platform._replace(sensitivities=known)
     parameters = own_parameters(network, tables, platform.parameters)
     plan, checks, alarms = build_plan(
         network,
@@ -174,9 +172,7 @@ def build_numerics(
     plan = plan._replace(parameters=table(ParameterPlan, len(parameters)))
     plan.parameters["subsystem"] = [own.s for own in parameters]
     remembered = None if model is None else model.state
-    state = start_state(plan, network, tables.reliability, y0, u0, program, remembered)
-    if known is not None:
-        state.answers["factor"] = known.factors()
+    state = start_state(plan, network, tables.reliability, y0, u0, program, known, remembered)
     state.parameters["value"] = [own.parameter.default for own in parameters]
     numerics = Numerics(network, plan, checks, alarms, state, tables.faults, parameters)
     numerics.columns = list(columns)
@@ -191,6 +187,7 @@ def start_state(
     y0: Floats,
     u0: Floats,
     program: Program,
+    known: Sensitivities | None = None,
     model: ModelState | None = None,
 ) -> State:
     """State before the first tick, at session time 0.
@@ -205,6 +202,7 @@ def start_state(
         Outputs and inputs of the initialized subsystems.
     program : Program
         Of the session's expressions.
+    known : Sensitivities, optional
     model : ModelState, optional
         Where the plan has a model.
     """
@@ -223,9 +221,7 @@ def start_state(
         bonds=table(rows.BondState, len(plan.bonds)),
         elements=table(rows.ElementState, len(plan.elements)),
         errors=table(rows.ErrorState, plan.session[0].error_states),
-        answers=table(
-            rows.AnswerState, len(plan.error_paths) + len(plan.error_answers) + len(plan.direct)
-        ),
+        answers=table(rows.AnswerState, 0 if known is None else len(known.factors())),
         checks=table(rows.CheckState, len(plan.checks)),
         causes=table(rows.CauseState, len(plan.causes)),
         alarms=table(rows.AlarmState, len(plan.alarms)),
@@ -234,12 +230,15 @@ def start_state(
         model=model or no_model_state(),
     )
     first_step = plan.session["first_step"]
+    if known is not None:
+        state.answers["factor"] = known.factors()
     state.session["h_next"] = state.session["controlled_step"] = first_step
     state.session["step_integral"] = np.log(first_step)
     state.session["error"] = np.nan
     state.session["alarm_level"] = -1
     for name in THRESHOLDS:
         state.session[name] = getattr(thresholds, name)
+    state.subsystems["inside"] = plan.subsystems["inside"]
     state.subsystems["h"], state.subsystems["dispatch"] = plan.session["step"], 1
     _start_ports(plan, state, y0, u0)
     _start_orders(plan, state)

@@ -134,8 +134,8 @@ def collect_facts(
 
 def _answers(plan: Plan, factors: Floats) -> Sensitivities:
     """Probed sensitivities of the subsystems, as plan and state have them before the first tick."""
-    ends = np.cumsum([len(plan.error_paths), len(plan.error_answers)])
-    paths, answers, direct = (part.tolist() for part in np.split(factors, ends))
+    ends = np.cumsum([len(plan.error_paths), len(plan.error_answers), len(plan.direct)])
+    paths, answers, direct, powers = (part.tolist() for part in np.split(factors, ends))
     return Sensitivities(
         states=int(plan.session["error_states"][0]),
         paths=_with(plan.error_paths, paths),
@@ -148,6 +148,9 @@ def _answers(plan: Plan, factors: Floats) -> Sensitivities:
         memory=plan.subsystems["memory"].tolist(),
         renewed=bool(plan.session["error_renewed"][0]),
         slope=plan.inputs["slope"].tolist(),
+        unit=float(plan.session["error_unit"][0]),
+        powers=powers,
+        inside=plan.subsystems["inside"].tolist(),
     )
 
 

@@ -163,7 +163,8 @@ class Snapshots:
         if self._answered[0]:
             session = given.session[0]
             times = float(session.answers_change), float(session.answers_since)
-            content = [int(session.answers_moved), *times, given.answers.tolist()]
+            switches = np.flatnonzero(given.subsystems["switches"]).tolist()
+            content = [int(session.answers_moved), *times, given.answers.tolist(), switches]
             self._feed.aside(SENSITIVITIES, row, t_ns, msgspec.msgpack.encode(content))
         if t_ns >= self._next_ns:
             self._next_ns = t_ns - t_ns % EVERY_NS + EVERY_NS

@@ -72,6 +72,7 @@ class GivenSubsystem(TableRow):
     # solvers, NaN where it is not known yet.
     clock_error: f8
     event: i8  # told of a discontinuity in the interval of its newest sample
+    switches: i8  # its outputs were not smooth inside a step when it was probed again
     rejoined: i8  # its newest sample is the first after it was lost
 
 

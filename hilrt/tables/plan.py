@@ -75,6 +75,7 @@ class SessionPlan(TableRow):
     sample_spacing: f8  # shortest time between samples that gives a rate, s
     # estimated errors
     error_states: i8  # of the coupled system's error; 0: it is not followed
+    error_unit: f8  # length of the step that `error_paths` belong to, s
     error_linear: i8  # its answers hold for any state
     error_renewed: i8  # they are renewed while the session runs
     error_of_reference: i8  # they are those of a model beside a subsystem
@@ -91,6 +92,7 @@ class SubsystemPlan(TableRow):
     # What was found before the start: its steps must not be repeated; no output of it answers
     steps_final: i8
     inputs_ignored: i8
+    inside: i8  # what was seen of its outputs inside a step: `hilrt.link.UNSEEN`, …
     memory: f8  # longest time constant where its trial shows it damped, s; else 0
     holds_when_late: i8  # late policy "hold"
     predicts_when_late: i8  # late policy "predict"

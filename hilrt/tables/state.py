@@ -52,6 +52,7 @@ class SessionStateRow(TableRow):
     reparametrised: i8  # a subsystem is: what was probed before is withdrawn; apply_changes
     faults_turned: i8  # faults that began or ended at this point; take_samples
     mus_turned: i8  # bonds whose mu changed in this step; follow_corrections
+    error_lag: f8  # of the coupled system's error behind the point, s; estimate_signals
     sensitivities_moved: i8  # those renewed were others than those before, once; apply_changes
     part: i8  # newest part of the window; count_affected
     part_seconds: Annotated[Floats, PARTS]  # how long each part is, s; count_affected
@@ -92,6 +93,8 @@ class SubsystemState(TableRow):
     dispatch: i8  # gets its inputs at this tick; limit
     reparametrised: i8  # a parameter of it was changed while it ran; apply_changes
     silent: f8  # how long it has been late without any sample, s; measure_reliability
+    inside: i8  # the plan's, or as it was when it was probed again; apply_changes
+    told: i8  # its samples have told a middle or a mean; measure_reliability
 
 
 class OutputState(TableRow):
@@ -206,7 +209,8 @@ class InputState(TableRow):
     true_t: f8  # when that was, s; measure_disturbances
     true_end: f8  # what they had at the end of the one before; measure_disturbances
     true_end_before: f8  # measure_disturbances
-    true_ends: i8  # how many of these are known, in steps of one length; measure_disturbances
+    true_ends: i8  # how many are known; a fixed step: of one length; measure_disturbances
+    true_span: f8  # length of the interval before, s; measure_disturbances
     change_before: f8  # of its sources, over the interval before; measure_disturbances
     # Integral of -disturbance times its sources' rate over the run, unit^2:
     delay_work: f8  # measure_disturbances
@@ -392,9 +396,13 @@ class ElementState(TableRow):
 
 
 class AnswerState(TableRow):
-    """Factor of one of the plan's `error_paths`, then of `error_answers`, then of `direct`."""
+    """Factor of one of the plan's `error_paths`, then of `error_answers`, then of `direct`.
+
+    With a variable step those of `error_paths` over 2, 4, 8, … units follow.
+    """
 
     factor: f8  # apply_changes
+    before: f8  # that before it was renewed; apply_changes
 
 
 class ErrorState(TableRow):

@@ -13,7 +13,7 @@ from scipy.integrate import solve_ivp
 
 from hilrt.analyze.log_statistics import LogStatistics
 from hilrt.analyze.report_tables import short_tables
-from hilrt.coupling.closed_loop import sensitivities_of
+from hilrt.coupling.closed_loop import FINER, sensitivities_of
 from hilrt.coupling.jacobian import expm
 from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.hosting.linear_model import find_linear_model
@@ -169,6 +169,11 @@ def test_the_closed_loop_is_the_coupled_system_and_needs_all_of_a_loop() -> None
     np.testing.assert_allclose(_matrix(found.paths, 0, (4, 4)), expm(A * 0.01), atol=1e-6)
     C = _matrix(found.answers, 0, (5, 4))  # force = 100 (x1 - x2)
     np.testing.assert_allclose(C[0], [100.0, 0.0, -100.0, 0.0], atol=1e-6)
+    variable = sensitivities_of(network, models, 0.01, variable=True)
+    powers = np.array(variable.powers).reshape(-1, len(variable.paths))
+    for power, length in ((FINER, 0.01), (FINER + 2, 0.04)):
+        paths = [(*path[:3], f) for path, f in zip(variable.paths, powers[power - 1], strict=True)]
+        np.testing.assert_allclose(_matrix(paths, 0, (4, 4)), expm(A * length), atol=1e-6)
     unknown = sensitivities_of(network, [models[0], None], 0.01)
     assert (unknown.states, unknown.paths) == (0, [])
     assert unknown.direct == [(0, 0, pytest.approx(-100.0))]

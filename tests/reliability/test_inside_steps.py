@@ -151,3 +151,53 @@ def test_one_that_does_not_switch_stays_good(tmp_path: Path) -> None:
     assert result.verdict == "good", result.summary["reasons"]
     assert relative < 0.05
     assert error <= result.summary["estimated_error"]["coil.current"]["high"]
+
+
+class SwitchingSilently(Switching, Restoring):
+    """It tells nothing of the inside of its steps, but can be tried out."""
+
+
+class SwitchingTwice(SwitchingSilently):
+    period = STEP / 2.0
+
+
+class SwitchingThrice(SwitchingSilently):
+    period = STEP / 3.0
+
+
+class StaysOnOpaque(Switching):
+    period, fine = StaysOn.period, StaysOn.fine
+
+
+class StartsLate(SwitchingSilently):
+    """It switches from the middle of the session on."""
+
+    def voltage(self, t: float) -> Floats:
+        return super().voltage(t) if t > 0.5 * DURATION else self.x.copy()
+
+
+@pytest.mark.parametrize("converter", [SwitchingSilently, SwitchingTwice, SwitchingThrice])
+def test_a_trial_shows_what_the_ends_of_steps_do_not(
+    converter: type[Switching], tmp_path: Path
+) -> None:
+    result = run(converter, STEP, tmp_path)
+    _, relative = errors(result, converter.period)
+    assert relative > 0.5
+    assert result.verdict == "unreliable"
+    assert any(reason.startswith("switches_inside") for reason in result.summary["reasons"])
+
+
+def test_one_that_begins_to_switch_is_found_along_the_way(tmp_path: Path) -> None:
+    result = run(StartsLate, STEP, tmp_path)
+    assert result.verdict in ("degraded", "unreliable")
+    flags = result.summary["flags"]["switches_inside"]
+    assert flags["affected_s"] == pytest.approx(0.5 * DURATION, rel=0.3)
+
+
+@pytest.mark.parametrize("step", [1e-3, 1e-4])
+def test_one_that_nothing_shows_is_unverified(step: float, tmp_path: Path) -> None:
+    """Neither one that switches nor one that does not: nobody can tell them apart."""
+    for converter in (Switching, StaysOnOpaque):
+        result = run(converter, step, tmp_path)
+        assert result.verdict != "good"
+        assert any(reason.startswith("inside_unknown") for reason in result.summary["reasons"])

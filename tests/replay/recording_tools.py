@@ -112,6 +112,7 @@ async def _record(
     links = connected.links
     initialized = await initialize(connected)
     assembled = await assemble(initialized, renews=True)
+    initialized = assembled.initialized or initialized
     feed = DirectFeed(build_topics(assembled.numerics), lost=lost)
     facts = collect_facts(links, assembled.numerics, initialized.samples, initialized.u0)
     trigger = build_trigger(tables, feed.topics)
@@ -204,7 +205,7 @@ def record_erratic(
     for link in links:
         link.options, link.folder = file.tables.subsystems[link.name], folder
     initialized = asyncio.run(initialize(Connected.of(links, file.tables, folder)))
-    numerics, exchange = asyncio.run(assemble(initialized))
+    numerics, exchange, _ = asyncio.run(assemble(initialized))
     feed = DirectFeed(build_topics(numerics), lost=lost)
     facts = collect_facts(links, numerics, initialized.samples, initialized.u0)
     feed.open(folder, attachments_of(file, links, facts), head_of(file))

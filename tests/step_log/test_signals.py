@@ -176,6 +176,7 @@ BESIDE = {
     ("given.session", "answers_moved"),
     ("given.session", "answers_change"),
     ("given.session", "answers_since"),
+    ("given.subsystems", "switches"),
     ("given.answers", ""),
     ("given.changes", "what"),
     ("given.changes", "row"),
