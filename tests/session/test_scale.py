@@ -42,7 +42,7 @@ def set_up(tmp_path):
             connected = await connect(describe(session), limited=False)
             return await assemble(await initialize(connected))
 
-        numerics, exchange = run_in_loop(assembled)
+        numerics, exchange, _ = run_in_loop(assembled)
         topics = build_topics(numerics)
         row = np.zeros(sum(len(topic.signals) for topic in topics))
         RowWriter(numerics, exchange.channels, row).fill(1e-3, 0, 0)
