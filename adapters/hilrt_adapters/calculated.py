@@ -1,6 +1,7 @@
 """The subsystem of the calculated channels (``[[calculated]]``): the macro step computes them.
 
-The link only stands for them, so that channels are outputs like those of any other subsystem.
+The link only stands for them, so that channels are outputs like those of any other subsystem, and
+constant ones its parameters.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from hilrt.config.structs import Calculated, SubsystemOptions
+from hilrt.expressions.nodes import Number
+from hilrt.expressions.parse import parse
 from hilrt.link import Description, Link
-from hilrt.solver import Floats, Port, Ports, Sample
+from hilrt.solver import Floats, Parameter, Port, Ports, Sample
 
 
 class CalculatedOptions(SubsystemOptions, kw_only=True):
@@ -40,12 +43,17 @@ class CalculatedLink(Link):
     async def open(self) -> None:
         """Ports are in the table."""
         self.outputs = _outputs(self.options)
+        self.parameters = _constants(self.options)
         self.rewinds = self.repeats = self
         self._nothing = np.zeros(len(self.outputs))
 
     async def initialize(self, t0: float, u0: Floats) -> Sample:
         """Values are found from those of the other subsystems."""
         return Sample(self._nothing)
+
+    def set_parameter(self, name: str, value: float) -> str:
+        """See `Link.set_parameter`; the macro step has the value."""
+        return ""
 
     def dispatch(self, tick: int, t: float, h: float, coefficients: Floats) -> None:
         """The interval has been answered."""
@@ -71,6 +79,16 @@ class CalculatedLink(Link):
     def tried(self, h: float, coefficients: Floats) -> Floats:
         """See `Repeats.tried`; nothing reads these, either."""
         return self._nothing
+
+
+def _constants(options: CalculatedOptions) -> list[Parameter]:
+    """Channels that are a number, which may change."""
+    nodes = [(channel, parse(channel.expression).node) for channel in options.channels]
+    return [
+        Parameter(channel.name, channel.unit, node.value, description=channel.description)
+        for channel, node in nodes
+        if isinstance(node, Number)
+    ]
 
 
 def _outputs(options: CalculatedOptions) -> tuple[Port, ...]:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from hilrt.bench.bench_on_bus import BenchOnBus
+from hilrt.bench.bench_on_bus import AdjustableBench, BenchOnBus, EmulatedBench
 from hilrt.bench.bench_options import BenchOptions
-from hilrt.bench.emulate import BENCHES, FAULT_WORD, make_bench, read_scenario
+from hilrt.bench.emulate import BENCHES, FAULT_WORD, SET_WORD, make_bench, read_scenario
 from hilrt.bench.guard_states import NS, SETTLE_NS, SETTLE_TIMEOUT_NS, longest_ramp
 from hilrt.bench.read_bench import PortsError, read_bench
 from hilrt.can.bus_keys import CLOSED, doubtful_keys, interface_down, missing_interface
@@ -117,6 +117,9 @@ class GatewayLink(RemoteLink):
         if emulator is not None:
             argv = ["hilrt", "emulate", emulator, *table, *overrides]
             told = any(fault.emulated == self.name for fault in session.tables.faults)
+            if session.tables.adjusted_parameters(self.name):
+                bench, told = _make_bench(self.name, self.bench_options, self.folder), True
+                self.parameters = bench.parameters if isinstance(bench, AdjustableBench) else ()
             command = Command(f"{self.name}.emulator", argv, connects=False, told=told)
             commands.append(command)
         connect = ["--connect", self.hub.address, "--name", self.name]
@@ -135,6 +138,13 @@ class GatewayLink(RemoteLink):
         """See `Link.switch_fault`."""
         if self.tell is not None:
             self.tell(f"{FAULT_WORD} {name} {on:d}")
+
+    def set_parameter(self, name: str, value: float) -> str:
+        """See `Link.set_parameter`; what the emulator refuses is in its log."""
+        if self.tell is None:
+            return "its emulator cannot be reached"
+        self.tell(f"{SET_WORD} {name} {value!r}")
+        return ""
 
     def step(self, tick: int, t: float, h: float, coefficients: bytes) -> Message:
         """See `RemoteLink.step`."""
@@ -258,14 +268,18 @@ def _emulated_messages(
     name: str, options: BenchOptions, folder: Path
 ) -> dict[str, EmulatedMessage]:
     """Messages that a session's emulated bench sends; `ConfigError` if it does not fit its bus."""
-    emulator = options.emulator or ""
-    make = bench_maker(name, options, emulator, folder)
-    bench = make() if make else make_bench(emulator)
+    bench = _make_bench(name, options, folder)
     found = BenchOnBus(
         bench, folder / options.database, options=options.messages, alive=options.alive
     ).sent_messages
     state, _, _ = ((options.enable and options.enable.state) or "").partition(".")
     return {name: one._replace(enables=name == state) for name, one in found.items()}
+
+
+def _make_bench(name: str, options: BenchOptions, folder: Path) -> EmulatedBench:
+    emulator = options.emulator or ""
+    make = bench_maker(name, options, emulator, folder)
+    return make() if make else make_bench(emulator)
 
 
 def _check_emulator(name: str, options: BenchOptions, folder: Path, usable: bool) -> list[str]:

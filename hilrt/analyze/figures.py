@@ -64,6 +64,10 @@ MAX_LINES = 8
 MAX_GAPS = 50
 #: Causes of events that mark missing rows: rows that were lost, and rows outside all triggers.
 GAPS = ("record_gap", "record_pause")
+#: Causes of events that are marked in every figure of signals, and their colours.
+MARKS = {"fault_injected": "#d0574e", "parameter_changed": "#8b70d6", "source": "#8b70d6"}
+MAX_MARKS = 50
+PARAMETER = "parameters."
 #: Remaining outputs are drawn until the report has this many figures.
 MAX_FIGURES = 30
 
@@ -87,6 +91,8 @@ class Material:
         Inputs of benches.
     gaps : list of LogEvent
         Where rows are missing.
+    marks : list of LogEvent
+        Faults that begin and end, and parameters that change or whose stimuli begin and end.
     """
 
     curves: dict[str, Curve]
@@ -96,6 +102,7 @@ class Material:
     connections: list[tuple[str, str]]
     set_points: list[str]
     gaps: list[LogEvent]
+    marks: list[LogEvent] = field(default_factory=list)
     drawn: set[str] = field(default_factory=set)
 
     @classmethod
@@ -110,6 +117,7 @@ class Material:
             connections=connections_of(stream),
             set_points=set_points_of(stream),
             gaps=[event for event in stream.events if event.cause in GAPS][:MAX_GAPS],
+            marks=[event for event in stream.events if _is_marked(event)][:MAX_MARKS],
         )
 
     def present(self, names: Iterable[str]) -> list[str]:
@@ -131,6 +139,11 @@ class Material:
             return (0.0, 1.0)
         low, high = min(e[0] for e in ends), max(e[1] for e in ends)
         return (float(low), float(high) if high > low else float(low) + 1.0)
+
+
+def _is_marked(event: LogEvent) -> bool:
+    """Whether an event is one of `MARKS`; of sources, only those of parameters."""
+    return event.cause in MARKS and (event.cause != "source" or event.source.startswith(PARAMETER))
 
 
 def connections_of(stream: LogStream) -> list[tuple[str, str]]:
@@ -211,7 +224,8 @@ def draw_lines(
         )
         material.drawn.add(name)
         _band(plot, material, name, colour)
-    plot.add_tools(HoverTool(tooltips=[("t", "$x{0.000} s"), ("value", "$y{0.0000}")]))
+    values = [("t", "$x{0.000} s"), ("value", "$y{0.0000}")]
+    plot.add_tools(HoverTool(renderers=plot.renderers[:], tooltips=values))
     for gap in material.gaps:
         plot.add_layout(
             BoxAnnotation(
@@ -221,8 +235,22 @@ def draw_lines(
                 fill_alpha=0.15,
             )
         )
+    _mark(plot, material)
     legend_above(plot)
     return plot
+
+
+def _mark(plot: Any, material: Material) -> None:
+    """Lines where faults begin and end and parameters change, each with its text on pointing."""
+    if not material.marks:
+        return
+    marks = {
+        "t": [mark.t for mark in material.marks],
+        "text": [literal(mark.text) for mark in material.marks],
+        "colour": [MARKS[mark.cause] for mark in material.marks],
+    }
+    lines = plot.vspan("t", source=ColumnDataSource(marks), color="colour", line_dash="dotted")
+    plot.add_tools(HoverTool(renderers=[lines], tooltips=[("t", "@t{0.000} s"), ("", "@text")]))
 
 
 def _band(plot: Any, material: Material, name: str, colour: str) -> None:

@@ -222,6 +222,10 @@ def _draw(axes: Any, drawing: Drawing) -> None:
     labels = _labels(plot)
     for renderer in plot.renderers:
         glyph, data = renderer.glyph, renderer.data_source.data
+        if type(glyph).__name__ == "VSpan":
+            for t, colour in zip(data["t"], data["colour"], strict=True):
+                axes.axvline(t, color=colour, linestyle=":", linewidth=1.0)
+            continue
         colour = glyph.line_color if type(glyph).__name__ == "Line" else glyph.fill_color
         style: dict[str, Any] = {"color": colour, "label": labels.get(renderer.id)}
         kind = type(glyph).__name__

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from hilrt.bench.disturb import Disturbance
 from hilrt.can.codec import Codec, bits, carried, codec, multiplexers, selection
@@ -17,6 +17,7 @@ from hilrt.can.protection import Guarded, MessageOptions, counter_of, protection
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError
 from hilrt.link import EmulatedMessage
+from hilrt.solver import Parameter
 
 if TYPE_CHECKING:
     from cantools.database.can import Message
@@ -62,6 +63,17 @@ class EmulatedBench(Protocol):
 
     def measure(self, message: str) -> dict[str, float]:
         """Signals of a message to send, without the counter `Alive`."""
+        ...
+
+
+@runtime_checkable
+class AdjustableBench(Protocol):
+    """What an emulated bench has beside `EmulatedBench` if numbers of it may change."""
+
+    parameters: Sequence[Parameter]
+
+    def set_parameter(self, name: str, value: float) -> str:
+        """Change a parameter; why it is refused, or an empty text."""
         ...
 
 

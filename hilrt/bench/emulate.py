@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hilrt.bench.bench_on_bus import COUNTER, BenchOnBus, EmulatedBench
+from hilrt.bench.bench_on_bus import COUNTER, AdjustableBench, BenchOnBus, EmulatedBench
 from hilrt.bench.disturb import Disturbance, ScenarioFile, load_scenario
 from hilrt.can.bus import CanBus, open_bus
 from hilrt.can.protection import MessageOptions
@@ -122,8 +122,8 @@ def read_scenario(path: Path, bench: EmulatedBench) -> ScenarioFile:
     return load_scenario(path, {message: bench.measure(message) for message in bench.sends})
 
 
-#: First word of a line by which the session begins or ends a fault.
-FAULT_WORD = "fault"
+#: First words of lines by which the session begins or ends a fault, and changes a parameter.
+FAULT_WORD, SET_WORD = "fault", "set"
 STANDARD_INPUT = 0
 CYCLE_NS = 1_000_000
 #: A loop that is behind by more gives the missed cycles up: they are skipped, and counted.
@@ -260,6 +260,8 @@ class Emulation:
         Makes the bench; default: the one called `name`.
     faults : sequence of FaultTable
         Of the session, which switches them by lines on standard input, ``fault NAME 1``.
+    adjusted : bool
+        The session changes parameters of the bench, by lines ``set NAME VALUE``.
     """
 
     name: str
@@ -274,6 +276,7 @@ class Emulation:
     label: str = "--bus"
     make: Callable[[], EmulatedBench] | None = None
     faults: Sequence[FaultTable] = ()
+    adjusted: bool = False
 
 
 class _Opened(NamedTuple):
@@ -292,13 +295,22 @@ def _open(what: Emulation) -> _Opened:
     if what.scenario or what.faults:
         scenario = read_scenario(what.scenario, bench) if what.scenario else ScenarioFile()
         disturbance = Disturbance(scenario, what.faults)
-        if what.faults and not os.isatty(STANDARD_INPUT):
-            lines = SessionLines(STANDARD_INPUT, disturbance.switch)
     on_bus = BenchOnBus(bench, what.database, disturbance, again, what.messages, what.alive)
     planned = None if what.fault is None else Fault.parse(what.fault)
     refuse_conflicts(what.bus, on_bus.published, what.label)
     bus = open_bus(what.bus, on_bus.demands, what.label)
     on_bus.attach(bus.drain, bus.send)
+
+    def obey(word: str, name: str, value: str) -> None:
+        if word == FAULT_WORD and disturbance is not None:
+            disturbance.switch(name, value == "1")
+        if word == SET_WORD and isinstance(on_bus.bench, AdjustableBench):
+            refused = on_bus.bench.set_parameter(name, float(value))
+            if refused:
+                print(f"hilrt emulate: {name} = {value} is refused: {refused}", file=sys.stderr)
+
+    if (what.faults or what.adjusted) and not os.isatty(STANDARD_INPUT):
+        lines = SessionLines(STANDARD_INPUT, obey)
 
     def fault(now: float) -> str:
         if lines is not None:
@@ -317,13 +329,13 @@ class SessionLines:
     ----------
     descriptor : int
         A pipe, whose other end the session holds.
-    switch : callable
-        Takes the name of a fault, and whether it begins.
+    obey : callable
+        Takes the three words of a line.
     """
 
-    def __init__(self, descriptor: int, switch: Callable[[str, bool], None]) -> None:
+    def __init__(self, descriptor: int, obey: Callable[[str, str, str], None]) -> None:
         os.set_blocking(descriptor, False)
-        self._descriptor, self._switch = descriptor, switch
+        self._descriptor, self._obey = descriptor, obey
         self._rest = b""
 
     def read(self) -> None:
@@ -332,8 +344,8 @@ class SessionLines:
             *lines, self._rest = (self._rest + os.read(self._descriptor, 4096)).split(b"\n")
             for line in lines:
                 words = line.decode(errors="replace").split(" ")
-                if len(words) == 3 and words[0] == FAULT_WORD:
-                    self._switch(words[1], words[2] == "1")
+                if len(words) == 3:
+                    self._obey(*words)
 
 
 def main(what: Emulation) -> int:

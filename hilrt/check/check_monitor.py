@@ -73,14 +73,14 @@ def check_adjusted(topology: Topology, findings: Findings) -> None:
         for number in options.adjusted:
             if number.startswith(f"{PARAMETERS}."):
                 place = f"subsystems.{subsystem}", "adjust"
-                _check_subsystem_of(topology, number, place, findings)
+                check_subsystem_of(topology, number, place, findings)
             elif number not in faults:
                 text = f"is no fault and no parameter{nearest(number, faults)}"
                 remedy = 'write it as "faults.NAME" or "parameters.SUBSYSTEM.NAME"'
                 findings.error(f"subsystems.{subsystem}", "adjust", number, text, remedy)
 
 
-def _check_subsystem_of(
+def check_subsystem_of(
     topology: Topology, name: str, place: tuple[str, str], findings: Findings
 ) -> None:
     """Subsystem of a parameter; whether it has that one is known when it has been made."""
@@ -92,7 +92,7 @@ def _check_subsystem_of(
 
 
 def _check_parameter(topology: Topology, name: str, bounds: Adjustable, findings: Findings) -> None:
-    _check_subsystem_of(topology, name, ("monitor.adjust", name), findings)
+    check_subsystem_of(topology, name, ("monitor.adjust", name), findings)
     if bounds.min > bounds.max:
         value = f"{bounds.min:g} … {bounds.max:g}"
         findings.error("monitor.adjust", name, value, "is no range", "give min <= max")

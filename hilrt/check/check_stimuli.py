@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from hilrt.check.check_monitor import check_subsystem_of
 from hilrt.check.check_topology import Topology
 from hilrt.config.problems import Findings
 from hilrt.config.session_tables import Stimulus, StimulusSegment
@@ -66,7 +67,18 @@ def check_stimuli(topology: Topology, folder: Path, findings: Findings) -> None:
 
 
 def _find(topology: Topology, stimulus: Stimulus, table: str, findings: Findings) -> Port | None:
-    """The input's port with the session file's bounds; None where it is not known."""
+    """The input's port with the session file's bounds; None where it is not known.
+
+    Of a parameter only the subsystem is known before that has been made.
+    """
+    if stimulus.of_parameter:
+        check_subsystem_of(topology, stimulus.input, (table, "input"), findings)
+        for k, segment in enumerate(stimulus.segments):
+            if segment.shape == "column":
+                where = f"{table}.segments.{k}"
+                text = "is no shape of a parameter"
+                findings.error(where, "shape", segment.shape, text, "give points")
+        return None
     name, bracket, element = stimulus.input.partition("[")
     place = topology.find(name, "input", table, "input", findings)
     if place is None or place.port is None:

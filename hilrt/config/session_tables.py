@@ -244,7 +244,8 @@ class Stimulus(Table):
 
     #: Name in events, in the log and in `--set stimuli.NAME.key`.
     name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
-    #: `"subsystem.input"`; a vector port element by element.
+    #: `"subsystem.input"`; a vector port element by element. Or `"parameters.subsystem.name"`
+    #: (docs/stimuli.md#parameters).
     input: str
     #: Its pieces, one after another.
     segments: Annotated[list[StimulusSegment], msgspec.Meta(min_length=1)]
@@ -266,3 +267,8 @@ class Stimulus(Table):
     repeat: Annotated[int, msgspec.Meta(ge=1)] | Literal["forever"] = 1
     #: After the last segment: give the input back, or go on with the last value.
     then: Literal["release", "hold"] = "release"
+
+    @property
+    def of_parameter(self) -> bool:
+        """Whether it acts on a parameter, not on an input."""
+        return self.input.startswith("parameters.")

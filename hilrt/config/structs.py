@@ -566,6 +566,13 @@ class Session(Table, dict=True):
         group = self.group_of.get(first)
         return (first, rest) if group is None else (group, port)
 
+    def adjusted_parameters(self, subsystem: str) -> list[str]:
+        """Parameters of a subsystem that operators or test sequences may change."""
+        numbers = [*self.monitor.adjust]
+        numbers += [number for one in self.subsystems.values() for number in one.adjusted]
+        first = f"parameters.{subsystem}."
+        return [number.removeprefix(first) for number in numbers if number.startswith(first)]
+
     def joined(self, subsystem: str, port: str) -> str:
         """Name of a subsystem's port in the session: ``subsystem.port``, or ``member.port``."""
         return port if subsystem in self._groups else f"{subsystem}.{port}"

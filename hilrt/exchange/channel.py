@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from hilrt.exchange.channel_table import ChannelTable
 from hilrt.exchange.inbox import Inbox
 from hilrt.link import Link
 from hilrt.solver import Floats, InputPolynomial
+
+#: Times that differ by less are the same, s.
+SAME_TIME: Final = 0.5e-9
 
 
 class Channel:
@@ -68,9 +71,21 @@ class Channel:
         """Send the next interval of a solver that catches up, if it has answered the last one."""
         if self.pending is None or not self.pending.waiting or self._table.busy[self.s]:
             return
-        interval = self.pending.waiting.popleft()
+        interval, settings = self.pending.waiting.popleft(), self.pending.settings
+        while settings and settings[0].t < interval.t + SAME_TIME:
+            self.link.set_parameter(settings[0].name, settings.popleft().value)
         self.link.dispatch(interval.tick, interval.t, interval.h, interval.coefficients)
         self._owe(interval.end_ns)
+
+    def set_parameter(self, t: float, name: str, value: float) -> str:
+        """Change a parameter from `t` [s] on; why it is refused, or an empty text.
+
+        A solver that is behind is told when it has been sent its intervals before that.
+        """
+        if self.pending is None or not self.pending.waiting:
+            return self.link.set_parameter(name, value)
+        self.pending.settings.append(ParameterChange(t, name, value))
+        return ""
 
     def compute_pending(self) -> None:
         """Have a subsystem in this process make all steps that it is behind; the last one counts.
@@ -113,6 +128,8 @@ class Channel:
         self._table.rows["restarting"][self.s] = 1
         self.inbox.discard()
         if self.pending is not None:
+            for _, name, value in self.pending.settings:
+                self.link.set_parameter(name, value)
             self.pending.restart(t0_ns)
             self._table.pending_end_ns[self.s] = t0_ns
         self._owe(t0_ns)
@@ -132,6 +149,14 @@ class Interval(NamedTuple):
     end_ns: int
 
 
+class ParameterChange(NamedTuple):
+    """A parameter of a solver that is behind: its value from `t` [s] on."""
+
+    t: float
+    name: str
+    value: float
+
+
 class PendingIntervals:
     """Intervals that a late solver has yet to be sent, for ``late.steps = "catch_up"``.
 
@@ -143,12 +168,15 @@ class PendingIntervals:
     ----------
     waiting : deque of Interval
         Not sent yet.
+    settings : deque of ParameterChange
+        Parameters that change between these.
     end_ns : int
         Where the newest interval, sent or not, ends in session time, ns.
     """
 
     def __init__(self) -> None:
         self.waiting: deque[Interval] = deque()
+        self.settings: deque[ParameterChange] = deque()
         self.end_ns = 0
 
     def add(
@@ -174,4 +202,5 @@ class PendingIntervals:
     def restart(self, at_ns: int) -> None:
         """Forget what waits: the solver starts anew at `at_ns`."""
         self.waiting.clear()
+        self.settings.clear()
         self.end_ns = at_ns

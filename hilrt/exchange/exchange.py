@@ -131,10 +131,9 @@ class Exchange:
         self.reports = Reports(self._carrier, self.links)
         self.times_of = self._inboxes.times_of
         self._missed = MissedSamples(self.links, self._table, self.reports)
-        of_name = {link.name: link for link in self.links}
-        numerics.changes.set_parameter = lambda name, key, value: of_name[name].set_parameter(
-            key, value
-        )
+        numerics.changes.set_parameter = self._set_parameter
+        self._moved = numerics.state.session["parameters_moved"]
+        self._refused: dict[int, str] = {}
         self._demanding = [link for link in links if link.demands is not None]
         self._waiter: Waiter | None = None
         self._next_ns = 0
@@ -179,6 +178,10 @@ class Exchange:
                 self.numerics.changes.add(*link.demands.popleft())
         if lost >= 0:
             raise self._missed.too_many(lost)
+
+    def _set_parameter(self, name: str, key: str, value: float) -> str:
+        t = float(self.given.session["t"][0])
+        return self._of_name[name].set_parameter(t, key, value)
 
     def fileno(self) -> int | None:
         """Descriptor of all remote subsystems; None if there are none."""
@@ -238,6 +241,8 @@ class Exchange:
 
     def dispatch(self, t_ns: int, h_ns: int) -> None:
         """Send every due subsystem its inputs; the macro step is ``[t_ns, t_ns + h_ns]``."""
+        if self._moved[0]:
+            self._send_parameters()
         tick, self._next_ns = int(self._tick[0]), t_ns + h_ns
         starts, steps = self._t_start.tolist(), self._h.tolist()
         self._table.note_dispatch(t_ns, h_ns)
@@ -257,6 +262,17 @@ class Exchange:
                 own_ns = channel.every * h_ns
                 channel.add_pending(tick, starts[s], steps[s], inputs, t_ns + own_ns, own_ns)
         self._send_pending()
+
+    def _send_parameters(self) -> None:
+        """Tell subsystems the values of parameters that stimuli have moved at this point."""
+        state, changes = self.numerics.state, self.numerics.changes
+        for p in np.flatnonzero(state.parameters["moved"]).tolist():
+            own, value = self.numerics.parameters[p], float(state.parameters["value"][p])
+            refused = self._set_parameter(own.subsystem, own.parameter.name, value)
+            if refused and refused != self._refused.get(p):
+                text = f"parameter {own.name} = {value:g}, of its stimulus, is refused: {refused}"
+                changes.outcomes.append(("warning", "parameter_refused", own.subsystem, text))
+            self._refused[p] = refused
 
     def run_local(self) -> None:
         """Let in-process subsystems compute now, in the slack, instead of at the next cut."""

@@ -311,6 +311,10 @@ class Emitter:
 
     # --- tables -------------------------------------------------------------------------------
 
+    def own_constant(self, value: float) -> int:
+        """Register of a constant that may change: it is shared with no other number."""
+        return self._register(value, -math.inf)
+
     def _constant(self, value: float) -> int:
         key = value.hex()  # 0.0 and -0.0 are two
         if key not in self._made:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hilrt.config.units import UNSTATED
 from hilrt.errors import ConfigError
 from hilrt.expressions.emit import Emitter, Value
-from hilrt.expressions.nodes import ExpressionRefused
+from hilrt.expressions.nodes import ExpressionRefused, Number
 from hilrt.expressions.parse import Expression, KnownSignals, parse
 from hilrt.tables.program_tables import LookupPoint, OperationRow, Register, Word
 from hilrt.tables.record import Table, table
@@ -83,7 +83,12 @@ class Program:
             raise ConfigError([*problems, *error.problems]) from None
         for name in order:
             channel = known.channels[name]
-            emitter.channels[name] = _emitted(emitter, channel.expression, problems, channel.unit)
+            node = channel.expression.node
+            emitter.channels[name] = (
+                Value(emitter.own_constant(node.value), channel.unit)
+                if isinstance(node, Number)
+                else _emitted(emitter, channel.expression, problems, channel.unit)
+            )
         values = [_emitted(emitter, expression, problems) for expression in expressions]
         if len(emitter.memory) > MAX_MEMORY:
             problems.append(

@@ -29,7 +29,7 @@ from hilrt.errors import ConfigError
 from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.hosting.load_solver import load_solver
 from hilrt.hosting.reference_model import same_channels, wrong_ports
-from hilrt.solver import Solver
+from hilrt.solver import Parameter, Port, Solver
 from hilrt.tables.network import Coupled
 
 #: `emulator` of a bench with constant values.
@@ -99,8 +99,35 @@ class DatabaseBench:
         self.enabled = False
         self._now = self._stepped = 0.0
         self._period = min(self.sends.values()) / 1e3
+        computed = set() if solver is None else _names(solver.outputs)
+        realised = {one.realised for one in table.inputs.values()}
+        self._constant = {
+            name: place
+            for name, place in zip(bench.outputs, self._outputs, strict=True)
+            if name not in computed | realised and place != self._state
+        }
+        self.parameters = [
+            *(solver.parameters if solver is not None else ()),
+            *(self._parameter(port) for port in bench.ports.outputs if port.name in self._constant),
+        ]
         if self._hosted is not None:
             self._show(self._hosted.initialize(0.0, self._model_inputs()).y)
+
+    def _parameter(self, port: Port) -> Parameter:
+        """A constant output as a parameter, within the signal's range."""
+        message, signal = self._constant[port.name]
+        value = self._signals[message][signal]
+        low, high = min(port.min, value), max(port.max, value)
+        return Parameter(port.name, port.unit, value, low, high, port.description)
+
+    def set_parameter(self, name: str, value: float) -> str:
+        """Change a constant output, or a parameter of the solver; why it is refused, or ""."""
+        if name not in self._constant:
+            assert self._hosted is not None
+            return self._hosted.set_parameter(name, value)
+        message, signal = self._constant[name]
+        self._signals[message][signal] = value
+        return ""
 
     def _take_ports(self, bench: Bench, solver: Solver) -> None:
         """Map the solver's ports to the bench's; `ConfigError` if they do not fit."""
@@ -317,6 +344,7 @@ def emulate_session(
             alive=options.alive,
             label=f"{label} bus",
             make=make,
-            faults=[one for one in session.tables.faults if one.emulated == subsystem],
+            faults=tuple(one for one in session.tables.faults if one.emulated == subsystem),
+            adjusted=bool(session.tables.adjusted_parameters(subsystem)),
         )
     )

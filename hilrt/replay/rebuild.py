@@ -10,17 +10,20 @@ from pathlib import Path
 
 import numpy as np
 
+from hilrt.config.from_toml import nearest
 from hilrt.config.session_file import SessionFile, load_session
 from hilrt.config.structs import Session, SubsystemOptions
 from hilrt.coupling.closed_loop import MOST_STATES, Sensitivities
 from hilrt.coupling.correct_outputs import feedthrough_table
 from hilrt.coupling.trust import Verification
-from hilrt.errors import HilrtError, RecordError
+from hilrt.errors import ConfigError, HilrtError, RecordError
 from hilrt.exchange.jacobians import find_model
 from hilrt.files.formats import parse_json
 from hilrt.link import Link, Probes
 from hilrt.solver import Floats, Sample
+from hilrt.step.apply_changes import set_parameter
 from hilrt.step.build_plan import Platform
+from hilrt.step.changes import PARAMETERS
 from hilrt.step.numerics import Numerics, build_numerics
 from hilrt.step_log.facts import Facts, layout_of, read_facts
 from hilrt.step_log.snapshot import other_version
@@ -96,8 +99,9 @@ def rebuild(
 ) -> Numerics:
     """The numerics as they were before the first step, or with `changes` to the session file.
 
-    With changes, what the session probed of its subsystems is left out as far as it no longer
-    holds; with `as_changed` without them, too, to compare with those.
+    A change of ``parameters.SUBSYSTEM.NAME`` is its value from the start; samples of a model stay
+    as they were recorded. With changes, what the session probed of its subsystems is left out as
+    far as it no longer holds; with `as_changed` without them, too, to compare with those.
 
     Raises
     ------
@@ -106,7 +110,9 @@ def rebuild(
     RecordError
         If the log's facts do not fit its session file, or it has tables of another version.
     """
-    facts, tables = recorded.facts, session_of(recorded, changes).tables
+    settings = [change for change in changes if change.startswith(f"{PARAMETERS}.")]
+    others = [change for change in changes if change not in settings]
+    facts, tables = recorded.facts, session_of(recorded, others).tables
     changed = as_changed or bool(changes)
     if list(tables.subsystems) != list(facts.subsystems):
         raise RecordError(f"{recorded.where}: its session file names other subsystems than the log")
@@ -137,7 +143,28 @@ def rebuild(
     )
     if not changed and layout_of(numerics) != facts.layout:
         raise other_version(recorded.where)
+    for setting in settings:
+        _set_parameter(numerics, setting)
     return numerics
+
+
+def _set_parameter(numerics: Numerics, setting: str) -> None:
+    """Let a parameter have another value from the start; ``parameters.SUBSYSTEM.NAME=value``."""
+    name, _, text = setting.removeprefix(f"{PARAMETERS}.").partition("=")
+    names = [own.name for own in numerics.parameters]
+    if name not in names:
+        known = nearest(name, names)
+        raise ConfigError(f"{setting}: the session may change no parameter {name!r}{known}")
+    row = names.index(name)
+    parameter = numerics.parameters[row].parameter
+    try:
+        value = float(text)
+    except ValueError:
+        value = np.nan
+    if not parameter.min <= value <= parameter.max:
+        bounds = f"{parameter.min:g} to {parameter.max:g}"
+        raise ConfigError(f"{setting}: is no number from {bounds}")
+    set_parameter(numerics.plan, numerics.state, row, value)
 
 
 def _columns(recorded: Recorded, tables: Session) -> list[Floats]:

@@ -323,7 +323,8 @@ class _DifferenceSums:
         )
         self.count += len(a)
         self._differing += ((a != b) & ~(np.isnan(a) & np.isnan(b))).sum(axis=0)
-        apart = np.abs(a - b)
+        with np.errstate(invalid="ignore"):  # both may be infinite
+            apart = np.abs(a - b)
         known = np.isfinite(apart)
         self._known += known.sum(axis=0)
         apart[~known] = 0.0

@@ -128,6 +128,7 @@ class FlagObserver(Observer):
         self._impairment.on_change = on_impaired
         self._moved = numerics.state.session["moved"]
         self._turned = numerics.state.session["turned"]
+        self._parameters_turned = numerics.state.session["parameters_turned"]
         self._outcomes = numerics.changes.outcomes
         self._faults_turned = numerics.state.session["faults_turned"]
         self._mus_turned = numerics.state.session["mus_turned"]
@@ -137,7 +138,7 @@ class FlagObserver(Observer):
         t_ns = turn.point.t_ns
         if self._moved[0]:
             self._report_flags(t_ns)
-        if self._turned[0]:
+        if self._turned[0] or self._parameters_turned[0]:
             for where, text in source_changes(self._numerics)[:CHANGES_PER_TICK]:
                 self._feed.event(t_ns, "info", "source", where, text)
         if self._faults_turned[0]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from hilrt.compilation.compiled import compiled, stage
+from hilrt.coupling.drive_inputs import condition_holds
 from hilrt.coupling.inject_faults import BEGUN, ENDED
 from hilrt.coupling.regression import forget
+from hilrt.coupling.stimulate import advance, begin_or_end, expand, is_active
 from hilrt.coupling.trust import LEARNING
 from hilrt.link import SMOOTH, SWITCHES, UNSEEN
 from hilrt.tables.given import (
@@ -61,7 +63,7 @@ def apply_changes(plan: Plan, state: State, given: StepInput) -> None:
         elif change.what == RELEASE:
             state.faults[change.row].operated = 0
         elif change.what == PARAMETER:
-            state.parameters[change.row].value = change.value
+            set_parameter(plan, state, change.row, change.value)
             withdraw(plan, state, plan.parameters[change.row].subsystem)
             withdrawn = True
     if given.session[0].answers_renewed:
@@ -77,6 +79,55 @@ def apply_changes(plan: Plan, state: State, given: StepInput) -> None:
             state.session[0].reparametrised = 0
             for s in range(len(state.subsystems)):
                 state.subsystems[s].reparametrised = 0
+
+
+@stage
+def stimulate_parameters(plan: Plan, state: State, given: StepInput) -> None:
+    """Set parameters to what their stimuli make of them at this point, within their bounds."""
+    state.session[0].parameters_moved = state.session[0].parameters_turned = 0
+    for p in range(len(plan.parameters)):
+        at, own = plan.parameters[p], state.parameters[p]
+        own.moved = 0
+        if at.stimuli:
+            value = min(max(stimulated(plan, state, given, p), at.low), at.high)
+            if value != own.value:
+                set_parameter(plan, state, p, value)
+                withdraw(plan, state, at.subsystem)
+                own.moved = 1
+                state.session[0].parameters_moved += 1
+
+
+@stage
+def stimulated(plan: Plan, state: State, given: StepInput, p: int) -> float:
+    """Value of parameter `p` with its stimuli; the one that it had before them once none acts."""
+    at, own, cut = plan.parameters[p], state.parameters[p], given.session[0]
+    if not own.stimulated:
+        own.unstimulated = own.value
+    own.stimulated = replaced = 0
+    value = own.unstimulated
+    for k in range(at.first_stimulus, at.first_stimulus + at.stimuli):
+        row, stimulus = plan.stimuli[k], state.stimuli[k]
+        begins, ends = condition_holds(state, row.start_when), condition_holds(state, row.end_when)
+        begin_or_end(row, stimulus, cut.t, begins, ends)
+        begin = own.value if row.replaces else 0.0
+        advance(row, plan.segments, plan.points, stimulus, cut.t, begin, cut.tick)
+        expand(plan.segments, plan.points, stimulus, cut.t, 0.0, cut.tick, 0)
+        state.session[0].parameters_turned += stimulus.turned
+        if is_active(stimulus):
+            own.stimulated = 1
+            if row.replaces:
+                value, replaced = stimulus.polynomial[0], 1
+            elif not replaced:
+                value += stimulus.polynomial[0]
+    return value
+
+
+@stage
+def set_parameter(plan: Plan, state: State, row: int, value: float) -> None:
+    """Note the value of a parameter; that of a calculated channel is its register's."""
+    state.parameters[row].value = value
+    if plan.parameters[row].register >= 0:
+        state.registers[plan.parameters[row].register].value = value
 
 
 @stage

@@ -19,9 +19,15 @@ from hilrt.reliability.alarms import AlarmNames, alarm_rows, fill_alarms
 from hilrt.reliability.checks import CheckNames, check_rows, fill_checks
 from hilrt.reliability.estimates import GAIN_RANGE, HIGH_ENDS, how_estimated
 from hilrt.solver import Floats, Parameter
+from hilrt.step.changes import OwnParameter
 from hilrt.step.fill_controls import fill_controls, fill_ranges
 from hilrt.step.fill_faults import alteration_rows, check_allowed, fill_faults
-from hilrt.step.fill_stimuli import StimulusTables, fill_conditions, stimulus_tables
+from hilrt.step.fill_stimuli import (
+    StimulusTables,
+    fill_conditions,
+    fill_parameters,
+    stimulus_tables,
+)
 from hilrt.tables import plan as rows
 from hilrt.tables.model import ModelPlan, no_model_plan
 from hilrt.tables.network import Network
@@ -62,6 +68,7 @@ def build_plan(
     shadow: bool = False,
     model: ModelPlan | None = None,
     columns: Sequence[Floats] = (),
+    parameters: Sequence[OwnParameter] = (),
 ) -> tuple[Plan, CheckNames, AlarmNames]:
     """Constants of the macro step, and what its checks and alarms are called.
 
@@ -79,6 +86,8 @@ def build_plan(
         Where outputs are corrected by their feedthrough or by Jacobians.
     columns : sequence of ndarray, shape (n, 2)
         Columns of files that stimuli consist of (`hilrt.step.fill_stimuli`).
+    parameters : sequence of OwnParameter
+        That may change.
 
     Raises
     ------
@@ -87,14 +96,17 @@ def build_plan(
     """
     alarms = alarm_rows(network, tables.alarms)
     checks = check_rows(network, tables.master, alarms.names, acting=not shadow)
-    stimuli = stimulus_tables(network, tables, columns)
+    units = {own.number: own.parameter.unit for own in parameters}
+    stimuli = stimulus_tables(network, tables, columns, units)
     faults = alteration_rows(network, tables.faults)
     check_allowed(tables, set(compress(network.subsystems, platform.physical)))
     plan = _size_tables(network, platform, program, stimuli, checks, alarms, model)
     plan = plan._replace(
         faults=table(rows.FaultPlan, len(tables.faults)),
         alterations=table(rows.AlterationPlan, len(faults)),
+        parameters=table(rows.ParameterPlan, len(parameters)),
     )
+    fill_parameters(plan, network, tables, parameters)
     _fill_ports(plan, network, tables, platform)
     fill_ranges(plan, network, tables)
     _fill_calculated(plan, network, program)

@@ -42,6 +42,11 @@ class OwnParameter(NamedTuple):
     parameter: Parameter
     name: str
 
+    @property
+    def number(self) -> str:
+        """``parameters.NAME``, as the session file has it."""
+        return f"{PARAMETERS}.{self.name}"
+
 
 class Changes:
     """Changes of numbers, from when they are asked for until they act.
@@ -181,7 +186,9 @@ class Changes:
 def own_parameters(
     network: Network, tables: Session, known: Sequence[Sequence[Parameter]]
 ) -> list[OwnParameter]:
-    """Parameters that ``[monitor.adjust]`` lists, in its order, then those that sequences adjust.
+    """Parameters that ``[monitor.adjust]`` lists, in its order, then those of others.
+
+    These are test sequences, which adjust them, and stimuli.
 
     `known` has those of each subsystem.
 
@@ -211,14 +218,19 @@ def own_parameters(
             text = f"{bounds.min:g} to {bounds.max:g} is not within {parameter.min:g} to"
             problems.append(f"{where}: {text} {parameter.max:g}, which its subsystem allows")
         found.append(own)
-    for subsystem, options in tables.subsystems.items():
-        for key in options.adjusted:
-            table, _, name = key.partition(".")
-            if table == PARAMETERS and name not in there:
-                where = f"[subsystems.{subsystem}] adjust = {key!r}"
-                problems.append(f"{where}: there is no such parameter{nearest(name, there)}")
-            elif table == PARAMETERS and there[name] not in found:
-                found.append(there[name])
+    others = [
+        (f"[subsystems.{subsystem}] adjust", key)
+        for subsystem, options in tables.subsystems.items()
+        for key in options.adjusted
+    ]
+    others += [(f"[stimuli.{one.name}] input", one.input) for one in tables.stimuli]
+    for where, key in others:
+        table, _, name = key.partition(".")
+        if table == PARAMETERS and name not in there:
+            text = f"there is no such parameter{nearest(name, there)}"
+            problems.append(f"{where} = {key!r}: {text}")
+        elif table == PARAMETERS and there[name] not in found:
+            found.append(there[name])
     if problems:
         raise ConfigError(problems)
     return found

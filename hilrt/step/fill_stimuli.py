@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from hilrt.errors import ConfigError
 from hilrt.expressions.program import Program
 from hilrt.expressions.session_program import conditional
 from hilrt.solver import Floats
+from hilrt.step.changes import OwnParameter
 from hilrt.step.fill_faults import alteration_rows, faulted_inputs
 from hilrt.tables import plan as rows
 from hilrt.tables.network import OPERATED, Network
@@ -56,7 +58,10 @@ class StimulusTables(NamedTuple):
 
 
 def stimulus_tables(
-    network: Network, tables: Session, columns: Sequence[Floats] = ()
+    network: Network,
+    tables: Session,
+    columns: Sequence[Floats] = (),
+    parameter_units: Mapping[str, str] = MappingProxyType({}),
 ) -> StimulusTables:
     """Rows of the inputs on which something beside connections may act, and of the stimuli.
 
@@ -68,14 +73,16 @@ def stimulus_tables(
     columns : sequence of ndarray, shape (n, 2)
         Times [s] and values, in the input's unit, of the segments of shape "column", in their
         order.
+    parameter_units : mapping of str
+        Unit of each parameter, ``parameters.SUBSYSTEM.NAME``.
 
     Raises
     ------
     ConfigError
         If a stimulus names no input, or a unit that does not convert to the input's.
     """
-    inputs = [_input_of(network, stimulus) for stimulus in tables.stimuli]
-    driven = _driven_inputs(network, tables, inputs)
+    inputs = _inputs_of(network, tables)
+    driven = _driven_inputs(network, tables, inputs.values())
     order = stimulus_order(network, tables)
     by_stimulus = _columns_by_stimulus(tables, columns)
     segments = table(rows.SegmentPlan, sum(len(stimulus.segments) for stimulus in tables.stimuli))
@@ -84,7 +91,8 @@ def stimulus_tables(
     first_segment = first_point = 0
     for row, k in zip(stimuli, order, strict=True):
         stimulus = tables.stimuli[k]
-        factor, shift = conversion_of(stimulus, network.inputs.units[inputs[k]])
+        unit = network.inputs.units[inputs[k]] if k in inputs else parameter_units[stimulus.input]
+        factor, shift = conversion_of(stimulus, unit)
         row.first_segment, row.segments = first_segment, len(stimulus.segments)
         for segment in stimulus.segments:
             points.append(_points_of(segment, by_stimulus[k], factor, shift))
@@ -96,7 +104,7 @@ def stimulus_tables(
         row.start = stimulus.start
         row.end = np.inf if stimulus.end is None else stimulus.end
         row.start_when = row.end_when = -1
-    of_input = [inputs[k] for k in order]
+    of_input = [inputs[k] for k in order if k in inputs]
     jumps = [_jumps_of(network, i) for i in driven]
     made = StimulusTables(
         drives=_drives(network, tables, driven, of_input),
@@ -115,9 +123,25 @@ def stimulus_tables(
 
 
 def stimulus_order(network: Network, tables: Session) -> list[int]:
-    """Positions in the session file of the stimuli in their table: by their inputs."""
-    inputs = [_input_of(network, stimulus) for stimulus in tables.stimuli]
-    return sorted(range(len(inputs)), key=lambda k: (inputs[k], k))
+    """Positions in the session file of the stimuli in their table: by their inputs.
+
+    Those of parameters follow, by the names of these.
+    """
+    inputs, last = _inputs_of(network, tables), len(network.inputs)
+    names = [stimulus.input for stimulus in tables.stimuli]
+    return sorted(range(len(names)), key=lambda k: (inputs.get(k, last), names[k], k))
+
+
+def fill_parameters(
+    plan: Plan, network: Network, tables: Session, parameters: Sequence[OwnParameter]
+) -> None:
+    """Subsystems, bounds and stimuli of the parameters that may change."""
+    names = [tables.stimuli[k].input for k in stimulus_order(network, tables)]
+    for row, own in zip(plan.parameters, parameters, strict=True):
+        row.subsystem, row.register = own.s, -1
+        row.low, row.high = own.parameter.min, own.parameter.max
+        row.stimuli = names.count(own.number)
+        row.first_stimulus = names.index(own.number) if own.number in names else 0
 
 
 def fill_conditions(plan: Plan, network: Network, tables: Session, program: Program) -> None:
@@ -146,6 +170,12 @@ def conversion_of(stimulus: Stimulus, unit: str) -> tuple[float, float]:
     return factor, shift if stimulus.mode == "replace" else 0.0
 
 
+def _inputs_of(network: Network, tables: Session) -> dict[int, int]:
+    """Index of the input of each stimulus of one, by the stimulus' position in the file."""
+    stimuli = enumerate(tables.stimuli)
+    return {k: _input_of(network, one) for k, one in stimuli if not one.of_parameter}
+
+
 def _input_of(network: Network, stimulus: Stimulus) -> int:
     """Index of the input of a stimulus."""
     where = f"[stimuli.{stimulus.name}] input = {stimulus.input!r}"
@@ -156,7 +186,7 @@ def _input_of(network: Network, stimulus: Stimulus) -> int:
     return network.inputs.numbers[stimulus.input]
 
 
-def _driven_inputs(network: Network, tables: Session, inputs: Sequence[int]) -> list[int]:
+def _driven_inputs(network: Network, tables: Session, inputs: Iterable[int]) -> list[int]:
     """Inputs on which more than connections may act, ascending."""
     operated = [
         part.start + i

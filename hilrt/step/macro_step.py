@@ -31,7 +31,7 @@ from hilrt.reliability.guard import guard
 from hilrt.reliability.judge_ranges import judge_ranges
 from hilrt.reliability.measure import measure_reliability
 from hilrt.reliability.move_flags import move_flags
-from hilrt.step.apply_changes import apply_changes
+from hilrt.step.apply_changes import apply_changes, stimulate_parameters
 from hilrt.tables.given import Slack, StepInput
 from hilrt.tables.plan import Plan
 from hilrt.tables.record import Table
@@ -43,6 +43,7 @@ def macro_step(plan: Plan, state: State, given: StepInput) -> None:
     """The critical path: from the samples at a communication point to the inputs for the wire."""
     take_repetitions(plan, state, given)
     apply_changes(plan, state, given)
+    stimulate_parameters(plan, state, given)
     take_samples(plan, state, given)
     calculate(plan, state, given)
     guard(plan, state, given)

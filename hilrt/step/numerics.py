@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from hilrt.config.session_tables import FaultTable
-from hilrt.config.structs import Reliability, Session
+from hilrt.config.structs import CALCULATED, Reliability, Session
 from hilrt.coupling.closed_loop import Sensitivities
 from hilrt.expressions.program import Program
 from hilrt.expressions.session_program import session_program
@@ -22,7 +22,7 @@ from hilrt.tables import state as rows
 from hilrt.tables.given import THRESHOLDS, Slack, StepInput, empty_input, empty_slack
 from hilrt.tables.model import Model, ModelState, no_model_state
 from hilrt.tables.network import Network
-from hilrt.tables.plan import ParameterPlan, Plan
+from hilrt.tables.plan import Plan
 from hilrt.tables.record import Table, table
 from hilrt.tables.state import State
 
@@ -168,9 +168,12 @@ def build_numerics(
         shadow=shadow,
         model=None if model is None else model.plan,
         columns=columns,
+        parameters=parameters,
     )
-    plan = plan._replace(parameters=table(ParameterPlan, len(parameters)))
-    plan.parameters["subsystem"] = [own.s for own in parameters]
+    plan.parameters["register"] = [
+        program.channels[own.parameter.name][0] if own.subsystem == CALCULATED else -1
+        for own in parameters
+    ]
     remembered = None if model is None else model.state
     state = start_state(plan, network, tables.reliability, y0, u0, program, known, remembered)
     state.parameters["value"] = [own.parameter.default for own in parameters]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hilrt.config.session_tables import FaultTable
 from hilrt.step.numerics import Numerics
+from hilrt.tables.plan import DrivePlan, ParameterPlan
 from hilrt.tables.state import CONNECTION, DONE, HOLDING, RUNNING, SOURCES, STIMULUS
 
 _PHASES = {
@@ -17,18 +18,29 @@ def source_changes(numerics: Numerics) -> list[tuple[str, str]]:
     """Inputs whose source, or one of whose stimuli, changed at this point, each with a text."""
     plan, state, names = numerics.plan, numerics.state, numerics.network.inputs.names
     found = []
+    for parameter, own in zip(plan.parameters, numerics.parameters, strict=True):
+        found += _turned_stimuli(numerics, parameter, own.number)
     for at, drive in zip(plan.drives, state.drives, strict=True):
         where = names[at.input]
-        for k in range(at.first_stimulus, at.first_stimulus + at.stimuli):
-            stimulus = state.stimuli[k]
-            if stimulus.turned:
-                text = _PHASES[int(stimulus.phase)].format(name=numerics.stimuli[k])
-                found.append((where, f"{text} at {where}"))
+        found += _turned_stimuli(numerics, at, where)
         if drive.turned:
             source = SOURCES[int(drive.source)]
             if drive.source == CONNECTION and not plan.inputs[at.input].connected:
                 source = "start value"
             found.append((where, f"{where} is driven by its {source}"))
+    return found
+
+
+def _turned_stimuli(
+    numerics: Numerics, at: DrivePlan | ParameterPlan, where: str
+) -> list[tuple[str, str]]:
+    """Stimuli of an input or a parameter that began, ended or hold from this point on."""
+    found = []
+    for k in range(at.first_stimulus, at.first_stimulus + at.stimuli):
+        stimulus = numerics.state.stimuli[k]
+        if stimulus.turned:
+            text = _PHASES[int(stimulus.phase)].format(name=numerics.stimuli[k])
+            found.append((where, f"{text} at {where}"))
     return found
 
 

@@ -131,7 +131,7 @@ class ModelSession(TableRow):
     regular: i8  # and all outputs behind it are samples; correct_outputs
     turn: i8  # regression that learns next; identify
     # The matrices that follow from the Jacobians are those of `gamma`:
-    prepared: i8  # apply_changes, correct_outputs, drive_inputs, identify
+    prepared: i8  # apply_changes, stimulate_parameters, correct_outputs, drive_inputs, identify
     # by number of samples at hand, less 1: the corrected outputs can be solved for
     solvable: Annotated[Integers, COEFFICIENTS]  # correct_outputs, identify
 
@@ -169,8 +169,10 @@ class LearnedOutput(TableRow):
     error: f8  # of the newest prediction, in units of the scale; identify
     noise: f8  # root mean square of the prediction errors; identify
     variance: f8  # of the correction, summed over the window; identify
-    passed: i8  # samples in a row without objection to its Jacobian; apply_changes, identify
-    reason: i8  # why its Jacobian is not used; 0: it is (`trust.Reason`); apply_changes, identify
+    # Samples in a row without objection to its Jacobian
+    passed: i8  # or 0; apply_changes, stimulate_parameters, identify
+    # Why its Jacobian is not used; 0: it is
+    reason: i8  # of `trust.Reason`; apply_changes, stimulate_parameters, identify
 
 
 class LearnedInput(TableRow):
@@ -190,14 +192,14 @@ class LearnedInput(TableRow):
 class LearnedRegression(TableRow):
     """State of a regression; its signals are in units of their scales."""
 
-    known: i8  # samples in the past, without a gap; apply_changes, identify
+    known: i8  # samples in the past, without a gap; apply_changes, stimulate_parameters, identify
     seen: i8  # samples since the start; identify
     recall: i8  # parameter whose prior is shown next; identify
     unbroken: i8  # steps without a gap in the past, predicted ones included; identify
     # Samples judged since the start or the last jump of the parameters:
-    judged: i8  # apply_changes, identify
+    judged: i8  # apply_changes, stimulate_parameters, identify
     # A Jacobian was given, and nothing has spoken against it yet:
-    given: i8  # apply_changes, identify
+    given: i8  # apply_changes, stimulate_parameters, identify
     # of the newest sample that was learned, over the window and in scaled units
     motion: f8  # sum of squares of the input errors; identify
     spread: f8  # variance of a correction for noise variance 1; identify

@@ -260,9 +260,14 @@ class JumpPlan(TableRow):
 
 
 class ParameterPlan(TableRow):
-    """Parameter of a subsystem that an operator may change."""
+    """Parameter of a subsystem that may change."""
 
     subsystem: i8
+    register: i8  # that of a constant calculated channel; else -1
+    low: f8
+    high: f8
+    first_stimulus: i8
+    stimuli: i8
 
 
 class BondPlan(TableRow):

@@ -47,7 +47,7 @@ class CalculatedOutput(TableRow):
 class Register(TableRow):
     """Register of a program; values in SI units."""
 
-    value: f8  # NaN where it is unknown; calculate
+    value: f8  # NaN where it is unknown; apply_changes, stimulate_parameters, calculate
     t: f8  # when the newest sample behind it is valid, s; NaN: there is none yet; calculate
 
 

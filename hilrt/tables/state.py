@@ -49,7 +49,10 @@ class SessionStateRow(TableRow):
     alarm_level: i8  # guard, judge_ranges
     moved: i8  # flags that moved in the last assessment; move_flags
     turned: i8  # sources of inputs, and stimuli, that changed at this point; drive_inputs
-    reparametrised: i8  # a subsystem is: what was probed before is withdrawn; apply_changes
+    # A subsystem is: what was probed before is withdrawn
+    reparametrised: i8  # since then; apply_changes, stimulate_parameters
+    parameters_moved: i8  # by stimuli, at this point; stimulate_parameters
+    parameters_turned: i8  # their stimuli that began or ended; stimulate_parameters
     faults_turned: i8  # faults that began or ended at this point; take_samples
     mus_turned: i8  # bonds whose mu changed in this step; follow_corrections
     error_lag: f8  # of the coupled system's error behind the point, s; estimate_signals
@@ -91,7 +94,7 @@ class SubsystemState(TableRow):
     t_start: f8  # of the interval that it is dispatched with, s; limit
     h: f8  # length of the interval, s; limit
     dispatch: i8  # gets its inputs at this tick; limit
-    reparametrised: i8  # a parameter of it was changed while it ran; apply_changes
+    reparametrised: i8  # a parameter of it has changed; apply_changes, stimulate_parameters
     silent: f8  # how long it has been late without any sample, s; measure_reliability
     inside: i8  # the plan's, or as it was when it was probed again; apply_changes
     told: i8  # its samples have told a middle or a mean; measure_reliability
@@ -294,27 +297,30 @@ class UnderwayValue(TableRow):
 class StimulusState(TableRow):
     """State of a stimulus; in its input's unit unless stated."""
 
-    phase: i8  # WAITING, RUNNING, HOLDING or DONE; drive_inputs
-    turned: i8  # the phase changed at this point; drive_inputs
-    segment: i8  # drive_inputs
-    begun: f8  # when the segment began, s; drive_inputs
-    begin: f8  # value that it began at; drive_inputs
-    run: i8  # times that all segments have been gone through; drive_inputs
+    phase: i8  # WAITING, RUNNING, HOLDING or DONE; stimulate_parameters, drive_inputs
+    turned: i8  # the phase changed at this point; stimulate_parameters, drive_inputs
+    segment: i8  # stimulate_parameters, drive_inputs
+    begun: f8  # when the segment began, s; stimulate_parameters, drive_inputs
+    begin: f8  # value that it began at; stimulate_parameters, drive_inputs
+    run: i8  # times that all segments have been gone through; stimulate_parameters, drive_inputs
     # Of the value that is held now, of shapes that jump from value to value:
-    index: i8  # drive_inputs
-    jumped: i8  # since its input was dispatched last; drive_inputs
-    handed_over: i8  # it has ended since then, or begun to replace; drive_inputs
-    polynomial: Coefficients  # about now; drive_inputs
+    index: i8  # stimulate_parameters, drive_inputs
+    jumped: i8  # since its input was dispatched last; stimulate_parameters, drive_inputs
+    handed_over: i8  # it ended since then, or began to replace; stimulate_parameters, drive_inputs
+    polynomial: Coefficients  # about now; stimulate_parameters, drive_inputs
     # Taylor series of the phase of a swinging shape, its sine and cosine
-    angle: Coefficients  # drive_inputs
-    sine: Coefficients  # drive_inputs
-    cosine: Coefficients  # drive_inputs
+    angle: Coefficients  # stimulate_parameters, drive_inputs
+    sine: Coefficients  # stimulate_parameters, drive_inputs
+    cosine: Coefficients  # stimulate_parameters, drive_inputs
 
 
 class ParameterState(TableRow):
     """Value of a parameter."""
 
-    value: f8  # in its unit; apply_changes
+    value: f8  # in its unit; apply_changes, stimulate_parameters
+    unstimulated: f8  # in its unit, without its stimuli; stimulate_parameters
+    stimulated: i8  # a stimulus of it acts; stimulate_parameters
+    moved: i8  # by a stimulus, at this point; stimulate_parameters
 
 
 class BondState(TableRow):

@@ -34,7 +34,7 @@ from hilrt.peers.peer import Peer
 from hilrt.solver import Sample
 from hilrt_adapters.gateway import GatewayLink
 from tests.collected import collect, dispatch, received
-from tests.stepping import make_numerics
+from tests.stepping import make_numerics, make_session
 
 T = TypeVar("T")
 DBC = """VERSION ""
@@ -219,8 +219,10 @@ def test_commands_start_the_emulator_and_then_the_gateway(hub: Hub, folder: Path
     link = GatewayLink("engine", table(), folder)
     hub.add(link)
     path = folder / "s.toml"
-    file = SessionFile(tables=None, path=path, text="", overrides=("a.b=1",))
+    tables = make_session({"master": {"step": 1e-3}, "subsystems": {}})
+    file = SessionFile(tables=tables, path=path, text="", overrides=("a.b=1",))
     emulator, gateway = link.commands(file)
+    assert not emulator.told
     common = ["--session", str(path), "--subsystem", "engine"]
     assert emulator.argv == ["hilrt", "emulate", "engine", *common, "--set", "a.b=1"]
     assert gateway.name == "engine"  # its end is the link's end
@@ -233,6 +235,22 @@ def test_commands_start_the_emulator_and_then_the_gateway(hub: Hub, folder: Path
     assert link.files == [folder / "bench.dbc"]
     assert link.actuation_delay == 0.002
     assert link.physical
+
+
+def test_an_emulator_with_faults_is_told_lines(hub: Hub, folder: Path) -> None:
+    link = GatewayLink("engine", table(), folder)
+    hub.add(link)
+    fault = {"name": "cut", "kind": "dead", "peer": "engine"}
+    tables = make_session({"master": {"step": 1e-3}, "subsystems": {}, "faults": [fault]})
+    emulator, _ = link.commands(SessionFile(tables=tables, path=folder / "s.toml", text=""))
+    assert emulator.told
+    told: list[str] = []
+    assert link.set_parameter("oil", 1.0) == "its emulator cannot be reached"
+    link.tell = told.append
+    link.switch_fault("cut", True)
+    link.switch_fault("cut", False)
+    assert link.set_parameter("oil", 85.5) == ""
+    assert told == ["fault cut 1", "fault cut 0", "set oil 85.5"]
 
 
 async def test_a_gateway_that_comes_back_is_refused_with_the_reason(hub: Hub, folder: Path) -> None:

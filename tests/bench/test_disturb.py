@@ -208,14 +208,14 @@ def test_frames_are_late_by_the_fault_and_a_bench_dies_by_it(tmp_path: Path) -> 
 
 
 def test_lines_of_the_session_arrive_in_pieces() -> None:
-    told: list[tuple[str, bool]] = []
+    told: list[tuple[str, str, str]] = []
     source, target = os.pipe()
     try:
-        lines = SessionLines(source, lambda name, on: told.append((name, on)))
-        for piece in (b"", b"fault a.b 1\nfau", b"lt c 0\nnonsense\n"):
+        lines = SessionLines(source, lambda *words: told.append(words))
+        for piece in (b"", b"fault a.b 1\nse", b"t c -0.5\nnonsense\n"):
             os.write(target, piece)
             lines.read()
-        assert told == [("a.b", True), ("c", False)]
+        assert told == [("fault", "a.b", "1"), ("set", "c", "-0.5")]
     finally:
         os.close(target)
     lines.read()  # the session is gone

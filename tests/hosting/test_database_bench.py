@@ -20,7 +20,7 @@ from hilrt.config.from_toml import build
 from hilrt.errors import ConfigError
 from hilrt.hosting import database_bench
 from hilrt.hosting.database_bench import DatabaseBench, bench_maker, emulate_session
-from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
+from hilrt.solver import Floats, InputPolynomial, Parameter, Port, Sample, Solver
 from tests.scenarios.test_generated import DATABASE
 
 MESSAGES: Any = cantools.database.load_string(DATABASE, "dbc")
@@ -155,6 +155,54 @@ def test_every_message_comes_as_the_database_says(tmp_path: Path, options: Bench
     assert not any(frame["EnableAck"] for frame in fast)
 
 
+def test_constants_change_while_it_runs(tmp_path: Path, options: BenchOptions) -> None:
+    on = rehearse(tmp_path, options, {"torque": 12.3})
+    found = {one.name: one for one in on.bus.bench.parameters}  # type: ignore[attr-defined]
+    assert list(found) == ["torque", "oil", "water", "dc_link"]  # the speed follows its set-point
+    assert (found["torque"].default, found["torque"].unit) == (12.3, "Nm")
+    assert (found["oil"].min, found["oil"].max) == (-40.0, 200.0)
+    on.run(100)
+    assert on.bus.bench.set_parameter("torque", -7.5) == ""  # type: ignore[attr-defined]
+    assert on.bus.bench.set_parameter("water", 55.0) == ""  # type: ignore[attr-defined]
+    on.run(100)
+    assert [f["Torque"] for f in on.decoded("RigFast")] == pytest.approx([12.3] * 10 + [-7.5] * 10)
+    assert on.decoded("RigMux")[-1]["Water"] == pytest.approx(55.0)
+
+
+class Adjusted(Rig):
+    """Its gain may change, and is not negative."""
+
+    parameters = (Parameter("gain", "N*m*s/rad", GAIN),)
+
+    def __init__(self) -> None:
+        super().__init__(lag=1e-9)
+        self.gain = GAIN
+
+    def set_parameter(self, name: str, value: float) -> None:
+        if value < 0.0:
+            raise ValueError("a gain is not negative")
+        super().set_parameter(name, value)
+
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+        return Sample(np.array([1e-3 * self.gain * u(t)[0]]))
+
+
+def test_parameters_of_its_solver_change_while_it_runs(
+    tmp_path: Path, options: BenchOptions
+) -> None:
+    on = rehearse(tmp_path, options, {}, Adjusted())
+    bench = on.bus.bench
+    assert isinstance(bench, DatabaseBench)
+    assert [one.name for one in bench.parameters] == ["gain", "oil", "water", "dc_link"]
+    on.run(1000, {"SpeedSet": 500.0, "DriveEnable": 1})
+    speed = 500.0 * 2.0 * np.pi / 60.0
+    assert on.decoded("RigFast")[-1]["Torque"] == pytest.approx(GAIN * speed, rel=1e-3)
+    assert "a gain is not negative" in bench.set_parameter("gain", -1.0)
+    assert bench.set_parameter("gain", 1.0) == ""
+    on.run(20, {"SpeedSet": 500.0, "DriveEnable": 1})
+    assert on.decoded("RigFast")[-1]["Torque"] == pytest.approx(speed, rel=1e-3)
+
+
 def test_set_points_are_followed_while_they_come(tmp_path: Path, options: BenchOptions) -> None:
     on = rehearse(tmp_path, options, {})
     on.run(1000, {"SpeedSet": 500.0, "DriveEnable": 1})
@@ -243,7 +291,11 @@ GIVEN = Emulation("", {}, Path(), duration=3.0, seed=4, fault="die@1")
 
 
 def session(monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:
-    tables = SimpleNamespace(subsystems={"engine": SimpleNamespace(**options)})
+    tables = SimpleNamespace(
+        subsystems={"engine": SimpleNamespace(**options)},
+        faults=[],
+        adjusted_parameters=lambda subsystem: [],
+    )
     loaded = SimpleNamespace(tables=tables, folder=Path("/sessions"), path=Path("/sessions/s.toml"))
     monkeypatch.setattr(database_bench, "load_session", lambda path, overrides: loaded)
 

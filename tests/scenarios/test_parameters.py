@@ -10,7 +10,8 @@ import pytest
 import hilrt
 from hilrt.replay.replay_log import replay
 from hilrt.session.run import RunOptions
-from tests.scenarios.sessions import LINUX, ROOT
+from tests.scenarios.sessions import LINUX, ROOT, free_port
+from tests.scenarios.test_generated import DATABASE
 
 pytestmark = LINUX
 
@@ -76,4 +77,124 @@ def test_a_process_has_the_new_value_from_the_next_communication_point_on(
     assert told["parameter_refused"][1].endswith("= 450 is refused: the spring breaks")
     changed = log.t[np.flatnonzero(log["parameter:body.stiffness"] == 160.0)[0]]
     np.testing.assert_allclose(log["body.x"], exact(log.t, changed), rtol=0, atol=1e-9)
+    assert replay(result.log.path).difference is None
+
+
+STIFFENING = """
+from hilrt import Sequence
+
+
+class Stiffening(Sequence):
+    async def run(self, bench):
+        await bench.wait(0.29)
+        bench.set("parameters.body.stiffness", 160.0)
+        await bench.wait(0.5)
+"""
+TEST = """
+[subsystems.test]
+adapter = "sequence"
+sequence = "stiffening.py:Stiffening"
+adjust = ["parameters.body.stiffness"]
+"""
+STIMULUS = """
+[[stimuli]]
+name = "stiff"
+input = "parameters.body.stiffness"
+mode = "replace"
+start = 0.3
+segments = [{ shape = "step", to = 160.0 }]
+"""
+
+
+@pytest.mark.parametrize("more", [TEST, STIMULUS], ids=["sequence", "stimulus"])
+def test_sequences_and_stimuli_change_it_in_its_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    (tmp_path / "choosy.py").write_text(MODEL)
+    (tmp_path / "stiffening.py").write_text(STIFFENING)
+    path = tmp_path / "session.toml"
+    path.write_text(SESSION.partition("[monitor.adjust")[0] + more)
+    changes = {"session.duration": 0.7}
+    result = hilrt.run_session(path, changes, options=RunOptions(out=tmp_path / "runs"))
+    assert result.fault is None
+    log = result.log
+    np.testing.assert_allclose(log["body.x"], exact(log.t, 0.3), rtol=0, atol=1e-9)
+    assert replay(log.path).difference is None
+
+
+RIG = """
+[session]
+name = "rig"
+duration = 60.0
+[master]
+step = 0.02
+connect_timeout = 60.0
+arm_timeout = 60.0
+pacing = { spin = 0.0, affinity = [] }
+[record]
+report = false
+[subsystems.rig]
+adapter = "can"
+database = "rig.dbc"
+emulator = "database"
+emulator_params = { oil = 20.0 }
+master_timeout = 1.0
+idle_timeout = 20.0
+bench_timeout = 0.5
+late = { max_misses = 1000 }
+enable = { request = "RigCmd.DriveEnable", state = "RigFast.EnableAck" }
+[subsystems.rig.bus]
+interface = "udp_multicast"
+channel = "239.74.163.12"
+port = PORT
+hop_limit = 0
+fd = true
+[subsystems.rig.messages.RigCmd]
+counter = "CmdCounter"
+protection = { method = "sum", signal = "CmdChecksum" }
+[subsystems.rig.outputs]
+speed = "RigFast.Speed"
+oil = "RigMux.Oil"
+[subsystems.rig.inputs.speed_set]
+signal = "RigCmd.SpeedSet"
+realised = "speed"
+min = 0.0
+max = 6000.0
+max_rate = 1000.0
+safe = 0.0
+start = 0.0
+[subsystems.test]
+adapter = "sequence"
+sequence = "heating.py:Heating"
+adjust = ["parameters.rig.oil"]
+late = { max_misses = 1000 }
+"""
+HEATING = """
+from hilrt import Sequence
+
+
+class Heating(Sequence):
+    reads = ("rig.oil",)
+
+    async def run(self, bench):
+        await bench.until("rig.oil > 19.9 and rig.oil < 20.1", timeout=20.0)
+        bench.set("parameters.rig.oil", 85.0)
+        await bench.until("rig.oil > 84.9 and rig.oil < 85.1", timeout=20.0)
+        bench.set("parameters.rig.oil", 500.0)
+        await bench.wait(0.2)
+        bench.measure("oil", bench.read("rig.oil"), unit="degC", min=84.9, max=85.1)
+"""
+
+
+def test_a_sequence_changes_a_constant_of_an_emulated_bench(tmp_path: Path) -> None:
+    """The sensor's range, -40 to 200 °C, bounds it."""
+    (tmp_path / "rig.dbc").write_text(DATABASE)
+    (tmp_path / "heating.py").write_text(HEATING)
+    path = tmp_path / "session.toml"
+    path.write_text(RIG.replace("PORT", str(free_port())))
+    result = hilrt.run_session(path, options=RunOptions(out=tmp_path / "runs"))
+    assert (result.fault, result.exit_status) == (None, 0)
+    told = [e.text for e in result.log.events if e.cause == "parameter_refused"]
+    assert told == ["parameter rig.oil = 500 degC is refused: it lies outside -40 to 200"]
     assert replay(result.log.path).difference is None

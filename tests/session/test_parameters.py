@@ -52,8 +52,11 @@ class Changing(Observer):
             self.changes.add(number, value)
 
 
-def recorded(tmp_path, asked, text=SESSION, duration=1.0):
-    """Log of a session in which numbers are changed after ticks, and what became of it."""
+def recorded(tmp_path, asked, text=SESSION, duration=1.0, *, logged=False):
+    """Log of a session in which numbers are changed after ticks, and what became of it.
+
+    `logged`: that stands in the log, and is not returned.
+    """
     path, outcomes = tmp_path / "session.toml", []
     path.write_text(text)
 
@@ -61,7 +64,7 @@ def recorded(tmp_path, asked, text=SESSION, duration=1.0):
         changes = master.numerics.changes
         outcomes.append(changes.outcomes)
         master.observers.present = (
-            *(o for o in master.observers.present if o.name != "flags"),
+            *(o for o in master.observers.present if logged or o.name != "flags"),
             Changing(changes, asked),
         )
 
