@@ -37,15 +37,14 @@ class ReplayOptions(SubsystemOptions, kw_only=True):
     log: str
     #: CAN database (DBC, ARXML, KCD, SYM): the outputs are decoded from the log's frames.
     database: str | None = None
-    #: With a database: the bus of the log whose frames are read; left out: the only one that has
-    #: the messages.
+    #: With a database: the bus of the log whose frames are read; default: the only one with the
+    #: messages.
     bus: str | None = None
     #: `port = "signal of the log"`, with a database `port = "Message.Signal"`; at least one.
     outputs: dict[str, str] = msgspec.field(default_factory=dict)
     #: [s] Time in the log at session time 0, from the log's first frame or row.
     start: NonNegative = 0.0
-    #: After the log's end: hold the last values, end the session in order, or begin again at
-    #: `start`.
+    #: After the log's end: hold the last values, end the session in order, or restart at `start`.
     end: Literal["hold", "stop", "loop"] = "hold"
     #: Between two samples: the older one with its time, or the line between them.
     interpolation: Literal["hold", "linear"] = "hold"

@@ -39,8 +39,8 @@ class SequenceOptions(SubsystemOptions, kw_only=True):
     sequence: str
     #: Keyword arguments of the class.
     params: dict[str, Any] = msgspec.field(default_factory=dict)
-    #: Answers to its prompts (docs/sequences.md#questions-to-the-operator), by their texts, where
-    #: no operator gives them.
+    #: Answers to its prompts (docs/sequences.md#questions-to-the-operator), by their texts, if no
+    #: operator gives them.
     answers: dict[str, str] = msgspec.field(default_factory=dict)
     #: Numbers of the session that it may change: `"faults.NAME"` begins and ends a fault
     #: (docs/faults.md#when), `"parameters.SUBSYSTEM.NAME"` is within its own bounds

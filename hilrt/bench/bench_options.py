@@ -37,21 +37,21 @@ def is_virtual(bus: Mapping[str, Any]) -> bool:
 class Enable(Table, kw_only=True):
     """``enable``: how the bench is asked to run, and how it confirms."""
 
-    #: `"Message.Signal"` that asks the bench to run, 1 or 0.
+    #: `"Message.Signal"` that requests the enable, 1 or 0.
     request: str
-    #: `"Message.Signal"` that the bench confirms with; left out: it is taken at its word.
+    #: `"Message.Signal"` with the bench's confirmation; default: none is required.
     state: str | None = None
-    #: [s] How long the bench may take to confirm.
+    #: [s] Time limit for the confirmation.
     timeout: Positive = 5.0
 
 
 class SafeProfile(Table):
     """``safe_profile``: how the bench is brought down."""
 
-    #: Inputs in the order in which they go to `safe`; those left out follow.
+    #: Inputs in the order in which they go to `safe`; the others follow.
     order: list[str] = msgspec.field(default_factory=list)
-    #: [s] How long one input is waited for before the next one starts. Make it longer than the
-    #: longest ramp, (`max` − `min`) / `max_rate`, with a `max_jerk` + `max_rate` / `max_jerk`.
+    #: [s] Time limit for one input before the next one starts. Make it longer than the longest
+    #: ramp, (`max` − `min`) / `max_rate`, with a `max_jerk` + `max_rate` / `max_jerk`.
     step_timeout: Positive = 2.0
 
 
@@ -60,7 +60,7 @@ class BenchInput(InputOptions, kw_only=True):
 
     #: `"Message.Signal"` that carries the set-point.
     signal: str
-    #: Output that measures what the bench made of it.
+    #: Output that measures the realised value.
     realised: str | None = None
 
 
@@ -69,7 +69,8 @@ class BenchOptions(SubsystemOptions, kw_only=True):
 
     measured: ClassVar[bool] = True
 
-    #: Arguments of python-can's `Bus`: `interface`, `channel`, and what the interface takes.
+    #: Arguments of python-can's `Bus`: `interface`, `channel`, and further arguments of the
+    #: interface.
     bus: dict[str, Any]
     #: CAN database (DBC, ARXML, KCD, SYM).
     database: str
@@ -77,8 +78,8 @@ class BenchOptions(SubsystemOptions, kw_only=True):
     outputs: dict[str, str]
     #: Set-points, a table each.
     inputs: dict[str, BenchInput]  # type: ignore[assignment]
-    #: A port's unit, in the place of the database's: `units = { coolant = "degC" }` where that says
-    #: `C`, which is coulomb; numbers are not converted.
+    #: Unit of a port, instead of the database's: `units = { coolant = "degC" }` if the database has
+    #: `C`, which means coulomb; numbers are not converted.
     units: dict[str, str] = msgspec.field(default_factory=dict)
     #: [s] The gateway runs the safe profile when no new tick has arrived for that long. Longer than
     #: the communication step, better three of them. Left out: 0.05; 1 on an emulated bench, which
@@ -93,27 +94,26 @@ class BenchOptions(SubsystemOptions, kw_only=True):
     bench_timeout: Positive | None = None
     #: How the bench is asked to run; left out: nothing to ask for.
     enable: Enable | None = None
-    #: [s] From a set-point on the wire to its effect, at most 1 s; the master sends what is due by
-    #: then.
+    #: [s] Time from sending a set-point to its effect, at most 1 s; the master sends set-points
+    #: that much earlier.
     actuation_delay: NonNegative = 0.0
-    #: How the bench is brought down.
+    #: Bringing the bench down.
     safe_profile: SafeProfile = msgspec.field(default_factory=SafeProfile)
     #: Emulated bench that `hilrt run` starts: one of `hilrt emulate --list`, `"database"` or
-    #: `"module:Class"` (docs/can.md#emulated-benches). Leave it out on a real one.
+    #: `"module:Class"` (docs/can.md#emulated-benches). Omit it for a real bench.
     emulator: str | None = None
     #: With `"database"` values of outputs, by port; with `"module:Class"` the parameters of the
     #: class.
     emulator_params: dict[str, Any] = msgspec.field(default_factory=dict)
-    #: What goes wrong on the emulated bench: a TOML file (docs/can.md).
+    #: Faults of the emulated bench: a TOML file (docs/can.md).
     scenario: str | None = None
-    #: Name of the counter signal that is looked for in every message; where there is one, a
-    #: repeated frame counts as none.
+    #: Name of the counter signal; in messages that have it, a repeated frame does not count.
     alive: str = "Alive"
-    #: What to do about faults of the bus.
+    #: Reaction to faults of the bus.
     bus_faults: BusFaults = msgspec.field(default_factory=BusFaults)
-    #: How a controller that is bus-off is restarted; left out: not at all.
+    #: Restart of a controller that is bus-off; default: never.
     bus_off_recovery: BusOffRecovery | None = None
-    #: What is particular about single messages, a table each.
+    #: Settings for single messages, a table each.
     messages: dict[str, MessageOptions] = msgspec.field(default_factory=dict)
     #: Record the frames on the bus beside the decoded values: docs/can.md#frames-in-the-log.
     record_frames: bool = True

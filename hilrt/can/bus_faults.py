@@ -40,7 +40,7 @@ class BusOffRecovery(Table):
     Without this table it stays off, unless the interface restarts it by itself.
     """
 
-    #: [s] How long the controller stays off the bus before each restart.
+    #: [s] Time that the controller stays off the bus before each restart.
     delay: Positive = 0.1
     #: Restarts in a session; after them it stays off.
     attempts: Annotated[int, msgspec.Meta(ge=1)] = 3
@@ -116,16 +116,16 @@ class BusFaults(Table):
     bus_off: Policy = "safe"
     #: The interface is down, or gone; it is used again when it is back.
     interface_down: Policy = "safe"
-    #: The controller sends no error flags any more: the last stage before bus-off.
+    #: The controller no longer sends error flags: the last stage before bus-off.
     error_passive: Policy = "warn"
     #: More than 20 error frames per second: bit rate, cable, termination, or no other node
     #: acknowledges.
     bus_errors: Policy = "warn"
-    #: Any error frame; what it says is an event, once a second at most.
+    #: Any error frame; its content is an event, at most once a second.
     error_frames: Policy = "warn"
     #: No frame has left for 50 ms: the transmit buffer is full.
     not_sent: Policy = "safe"
-    #: The controller or the kernel lost frames that came too fast.
+    #: The controller or the kernel lost frames that arrived too fast.
     overflow: Policy = "warn"
 
 

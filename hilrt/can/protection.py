@@ -50,7 +50,7 @@ class Protection(Table):
     offset: Annotated[int, msgspec.Meta(ge=0, le=61)] = 0
     #: Without a profile: the signal of 8 bits that carries the checksum.
     signal: str | None = None
-    #: `sum`, `xor`: what the checksum starts from.
+    #: `sum`, `xor`: initial value of the checksum.
     start: Byte = 0
 
 
@@ -227,17 +227,17 @@ def _plain(options: Protection, message: Message, label: str) -> Guarded:
 class MessageOptions(Table):
     """Options of one message."""
 
-    #: [s] Received: age at which it counts as silent. Left out: `bench_timeout`, or three cycle
+    #: [s] Received: age at which it counts as silent. Default: `bench_timeout`, or three cycle
     #: times of the database if that is longer.
     timeout: Positive | None = None
-    #: Counter signal, where its name is not the one that `alive` gives; `""`: none.
+    #: Counter signal, if its name differs from `alive`; `""`: none.
     counter: str | None = None
-    #: Received: frames that may be missing by the counter; more is a wrong order, and the frame
-    #: does not count. Left out: half of the counter's range.
+    #: Received: largest number of frames missing according to the counter; more means a wrong
+    #: order, and the frame does not count. Default: half of the counter's range.
     max_lost: Annotated[int, msgspec.Meta(ge=0)] | None = None
     #: Checksum and counter of the message.
     protection: Protection | None = None
-    #: Received, J1939: the one source address to listen to; left out: any.
+    #: Received, J1939: the only source address to listen to; default: any.
     source: Annotated[int, msgspec.Meta(ge=0, le=0xFF)] | None = None
     #: Sent: with every set-point; every `cycle`; or when its content changes. Left out: at the
     #: database's cycle time, together with set-points; with every set-point where it has none.

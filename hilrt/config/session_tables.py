@@ -23,7 +23,7 @@ class TriggerTable(Table):
     #: Cause of a flag (docs/reliability.md#causes); triggers as long as the flag is up.
     flag: str | None = None
     #: Recorded signal, such as `"engine.torque"` or `"shaft:residual_power"`; triggers as long as
-    #: it is beyond one of the two.
+    #: it is beyond one of the limits.
     signal: str | None = None
     #: [of the signal] With `signal`: upper limit.
     above: float | None = None
@@ -38,20 +38,20 @@ class TriggerTable(Table):
 class RecordTable(Table):
     """``[record]``: what of a session goes into its log."""
 
-    #: Record only around these; any of them is enough.
+    #: Record only around these events; any one suffices.
     trigger: list[TriggerTable] = []
-    #: [s] What is recorded before a trigger, held in the recorder's memory until then.
+    #: [s] Time recorded before a trigger; the recorder keeps it in memory.
     before: NonNegative = 5.0
-    #: [s] What is recorded after it.
+    #: [s] Time recorded after it.
     after: NonNegative = 5.0
-    #: End the session, with exit status 3, when steps are lost to the log for longer than
-    #: `max_gap`. Left out: true in real time and at a factor, false as fast as possible.
+    #: End the session, with exit status 3, when the log misses steps for longer than `max_gap`.
+    #: Default: true in real time and at a factor, false as fast as possible.
     required: bool | None = None
     #: [s] Longest session time without a step in the log, in one piece, before a required recording
     #: ends the session.
     max_gap: Positive = 1.0
-    #: Write `report.html` when the session has ended. Drawing takes seconds; `hilrt report` makes
-    #: it of any run later.
+    #: Write `report.html` when the session has ended. Drawing takes seconds; `hilrt report` can do
+    #: it later for any run.
     report: bool = True
 
 
@@ -67,26 +67,26 @@ class Adjustable(Table):
 class MonitorTable(Table):
     """``[monitor]``: access of watchers and operators to a session (docs/monitor.md)."""
 
-    #: ZeroMQ endpoint where the telemetry stream is published for others, for example
-    #: `"tcp://0.0.0.0:5570"`; left out: only for the page that `hilrt run --web` starts.
+    #: ZeroMQ endpoint that publishes the telemetry stream for others, for example
+    #: `"tcp://0.0.0.0:5570"`; default: only for the page that `hilrt run --web` starts.
     #: `"ipc:///FOLDER/NAME"` is a Unix socket for this account alone (not on Windows).
     listen: str | None = None
-    #: ZeroMQ endpoint where commands of `hilrt watch` and `hilrt monitor` are taken; left out: from
-    #: the page that `hilrt run --web` starts only.
+    #: ZeroMQ endpoint for commands of `hilrt watch` and `hilrt monitor`; default: only the page
+    #: that `hilrt run --web` starts can send commands.
     commands: str | None = None
     #: Address and port of the web page.
     page: str = "127.0.0.1:5006"
-    #: Address and port where Foxglove and Lichtblick may connect, for example `"127.0.0.1:8765"`;
-    #: left out: nowhere; docs/telemetry.md#foxglove-and-lichtblick.
+    #: Address and port for Foxglove and Lichtblick, for example `"127.0.0.1:8765"`; default: none;
+    #: docs/telemetry.md#foxglove-and-lichtblick.
     foxglove: str | None = None
     #: Outputs that the terminal view and the page show as numbers, in this order: channels, ports,
-    #: or patterns such as `"engine.*"`; the page shows these alone. Left out: the first outputs,
+    #: or patterns such as `"engine.*"`; the page shows only these. Default: the first outputs,
     #: those of benches before those of models.
     values: list[str] = []
     #: [Hz] How often the smallest, largest and last value of every signal are published.
     rate: Annotated[float, msgspec.Meta(gt=0.0, le=20.0)] = 10.0
-    #: What the operators' token opens, of `"arm"`, `"safe"`, `"stop"`, `"shadow"`, `"mark"`,
-    #: `"acknowledge"`, `"adjust"`, `"answer"`; empty: every view is read-only.
+    #: Commands permitted with the operators' token, of `"arm"`, `"safe"`, `"stop"`, `"shadow"`,
+    #: `"mark"`, `"acknowledge"`, `"adjust"`, `"answer"`; empty: every view is read-only.
     control: list[str] = []
     #: Numbers that may be changed while the session runs.
     adjust: dict[str, Adjustable] = {}
@@ -130,29 +130,29 @@ class FaultTable(Table):
 
     #: Name in events, in the log, in `allow_faults` and in `--set faults.NAME.key`.
     name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
-    #: What becomes of the value.
+    #: Change of the value.
     kind: FaultKind
-    #: Where: `"subsystem.output"`, all elements of a vector port or one, `"subsystem.output[0]"`;
+    #: Place: `"subsystem.output"`, all elements of a vector port or one, `"subsystem.output[0]"`;
     #: one of the five.
     output: str | None = None
-    #: Where: `"subsystem.input"`, likewise.
+    #: Place: `"subsystem.input"`, likewise.
     input: str | None = None
-    #: Where: `"subsystem.output -> subsystem.input"`.
+    #: Place: `"subsystem.output -> subsystem.input"`.
     connection: str | None = None
-    #: Where: a subsystem, all of whose outputs come in one message; or an emulated bench.
+    #: Place: a subsystem, all of whose outputs are in one message; or an emulated bench.
     peer: str | None = None
-    #: Where: `"subsystem.Message"` that an emulated bench sends, or `"subsystem.Message.Signal"`.
+    #: Place: `"subsystem.Message"` that an emulated bench sends, or `"subsystem.Message.Signal"`.
     message: str | None = None
-    #: [of the place; a connection's is that of its input] Constant: the value; offset: what is
-    #: added; gain: the factor; noise: the standard deviation; drift: what is added per s; quantise:
-    #: the step; delay: by how long, s; jitter: the longest delay, s; loss, duplicate: the share of
-    #: values or frames that do not arrive, or arrive twice; of other faults of a message the share
-    #: of frames, left out: all. Those without a quantity have none.
+    #: [of the place; a connection's is that of its input] Constant: the value; offset: the amount
+    #: added; gain: the factor; noise: the standard deviation; drift: the amount added per s;
+    #: quantise: the step; delay: its length, s; jitter: the longest delay, s; loss, duplicate: the
+    #: share of values or frames that are lost, or arrive twice; other faults of a message: the
+    #: share of frames, default: all. Other kinds have no value.
     value: float | None = None
-    #: Seed of what is random; a further element of a vector port has the next one.
+    #: Seed of random values; a further element of a vector port has the next one.
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 0
-    #: [s] Session time from which on it may begin; without it and a condition, an operator begins
-    #: it.
+    #: [s] Earliest session time at which it may begin; without it and a condition, an operator
+    #: begins it.
     start: NonNegative | None = None
     #: [s] Session time at which it ends in any case.
     end: Positive | None = None
@@ -189,35 +189,35 @@ class StimulusSegment(Table):
 
     #: Kind of the segment.
     shape: Shape
-    #: [s] How long it lasts. Left out: to the end of the session (the last segment alone), or as
-    #: long as the points or one period of a PRBS.
+    #: [s] Its length. Default: to the end of the session (the last segment only), or the length of
+    #: the points or of one period of a PRBS.
     duration: Positive | None = None
     #: [of the stimulus] Value of a hold.
     value: float | None = None
-    #: [of the stimulus] Where a step or a ramp goes to.
+    #: [of the stimulus] Final value of a step or a ramp.
     to: float | None = None
-    #: [of the stimulus] Where a ramp begins.
+    #: [of the stimulus] Initial value of a ramp.
     start: float | None = msgspec.field(default=None, name="from")
     #: [of the stimulus, per s] Slope of a ramp.
     rate: Positive | None = None
     #: [of the stimulus] Amplitude of a sine or chirp; a PRBS goes that far to either side of
-    #: `offset`; of noise the standard deviation, or the bound if it is uniform.
+    #: `offset`; for noise the standard deviation, or the bound if it is uniform.
     amplitude: NonNegative | None = None
     #: [of the stimulus] Mean of a sine, a chirp, a PRBS or noise.
     offset: float | None = None
-    #: [Hz] Frequency of a sine; of a chirp at its beginning.
+    #: [Hz] Frequency of a sine; initial frequency of a chirp.
     frequency: Positive | None = None
-    #: [Hz] Frequency of a chirp at its end.
+    #: [Hz] Final frequency of a chirp.
     to_frequency: Positive | None = None
-    #: How the frequency of a chirp changes.
+    #: Change of the frequency of a chirp.
     sweep: Literal["linear", "logarithmic"] = "linear"
-    #: [°] Phase of a sine or chirp at its beginning.
+    #: [°] Initial phase of a sine or chirp.
     phase: float = 0.0
     #: [s] How long each value of a PRBS or of noise is held; left out, noise: one tick.
     interval: Positive | None = None
     #: Length of the register of a PRBS; its period is 2^bits − 1 values.
     bits: Annotated[int, msgspec.Meta(ge=MIN_BITS, le=MAX_BITS)] | None = None
-    #: Seed of noise; where in its sequence a PRBS begins.
+    #: Seed of noise; starting point of a PRBS in its sequence.
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 0
     #: Distribution of noise.
     distribution: Literal["normal", "uniform"] = "normal"
@@ -231,11 +231,11 @@ class StimulusSegment(Table):
     signal: str | None = None
     #: Column of a CSV or Parquet file that holds the time.
     time: str | None = None
-    #: Unit of the column; left out: as the file says, or else that of the stimulus.
+    #: Unit of the column; default: that in the file, otherwise that of the stimulus.
     unit: str | None = None
     #: Factor of the column's values.
     scale: float = 1.0
-    #: [s] Added to the column's times; what is then before 0 is left out.
+    #: [s] Added to the column's times; rows that are then before 0 are skipped.
     shift: float = 0.0
 
 
@@ -247,25 +247,25 @@ class Stimulus(Table):
     #: `"subsystem.input"`; a vector port element by element. Or `"parameters.subsystem.name"`
     #: (docs/stimuli.md#parameters).
     input: str
-    #: Its pieces, one after another.
+    #: Its segments, in sequence.
     segments: Annotated[list[StimulusSegment], msgspec.Meta(min_length=1)]
-    #: Added to what connections carry, or the start value; or in their place while it is active.
+    #: Add to the connections, or to the start value; or replace them while it is active.
     mode: Literal["add", "replace"] = "add"
-    #: Unit of all its values; left out: the input's. With `"add"` only differences count (1 °C is
-    #: 1 K).
+    #: Unit of all its values; default: the input's. With `"add"` only differences count (1 °C is 1
+    #: K).
     unit: str | None = None
     #: [s] Session time of its first segment.
     start: NonNegative = 0.0
     #: [s] Session time at which it ends in any case.
     end: Positive | None = None
-    #: Condition (docs/expressions.md): from `start` on it waits, and begins at the first tick at
-    #: which this is true.
+    #: Condition (docs/expressions.md): from `start` on, it begins at the first tick at which this
+    #: is true.
     start_when: str | None = None
     #: Condition: it ends at the first tick after its beginning at which this is true.
     end_when: str | None = None
-    #: How often its segments are gone through.
+    #: Number of repetitions of its segments.
     repeat: Annotated[int, msgspec.Meta(ge=1)] | Literal["forever"] = 1
-    #: After the last segment: give the input back, or go on with the last value.
+    #: After the last segment: release the input, or keep the last value.
     then: Literal["release", "hold"] = "release"
 
     @property

@@ -36,11 +36,11 @@ class SessionTable(Table):
     name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
     #: [s] Session time; the run ends at the first communication point at or after it.
     duration: Positive
-    #: `"realtime"`; `"asap"`, as fast as the solvers answer, which no bench permits; or a number:
+    #: `"realtime"`; `"asap"`, as fast as the solvers answer (not with a bench); or a number:
     #: session seconds per second on the clock.
     pace: Literal["realtime", "asap"] | Positive = "realtime"
-    #: `"manual"`: wait for Enter on the terminal before benches are enabled (`hilrt run --arm`
-    #: skips that).
+    #: `"manual"`: wait for Enter on the terminal before enabling benches (not with `hilrt run
+    #: --arm`).
     arm: Literal["auto", "manual"] = "auto"
 
 
@@ -60,7 +60,7 @@ class StepControl(Table):
     ``atol + rtol |value|``; "ecco" the power residual of every bond below that share of its power.
     """
 
-    #: What the step follows: nothing, the largest defect (`"pi"`), the estimated local error
+    #: What controls the step: nothing, the largest defect (`"pi"`), the estimated local error
     #: (`"local"`), or the power residual of the bonds (`"ecco"`).
     method: Literal["fixed", "pi", "local", "ecco"] = "fixed"
     #: `"local"`: the error is that of the inputs as sent, or of the outputs: by their difference
@@ -71,13 +71,13 @@ class StepControl(Table):
     #: `"local"`: make a step again, shorter, whose error is not tolerated. Left out: with every
     #: estimator but `"inputs"`.
     repeat: bool | None = None
-    #: Outputs that answer to an input's second integral, `*` for any characters: `"*.x"`. Their
+    #: Outputs that respond to an input's second integral, `*` for any characters: `"*.x"`. Their
     #: errors fall with one more power of the step than those of the other outputs.
     positions: list[str] = []
-    #: [of the ports, or none] `"pi"`: what the largest RMS defect is controlled to; relative if
-    #: `atol` or `rtol` is given, and 1 is then natural.
+    #: [of the ports, or none] `"pi"`: target of the largest RMS defect; relative if `atol` or
+    #: `rtol` is given, where 1 is a natural choice.
     tolerance: Positive = 1.0
-    #: [s] First step; left out: `master.step`.
+    #: [s] First step; default: `master.step`.
     initial: Positive | None = None
     #: [s] Smallest step.
     minimum: Positive = 1e-9
@@ -115,32 +115,31 @@ class Pacing(Table):
     spin: Literal["auto"] | NonNegative = "auto"
     #: Processors of the master; the processes that it starts get the others (Linux).
     affinity: list[Annotated[int, msgspec.Meta(ge=0)]] = []
-    #: Real-time priority of the master under `SCHED_FIFO` (Linux); 0: an ordinary process. Whether
-    #: this host permits it: `hilrt doctor`.
+    #: Real-time priority of the master under `SCHED_FIFO` (Linux); 0: an ordinary process. `hilrt
+    #: doctor` says whether this host permits it.
     priority: Annotated[int, msgspec.Meta(ge=0, le=99)] = 0
     #: Keep the master's memory from being paged out (Linux). Needs an unlimited memlock limit or
     #: `CAP_IPC_LOCK`.
     lock_memory: bool = False
-    #: Keep the processors out of idle states that take long to leave (Linux). Costs power, and
-    #: needs the right to write `/dev/cpu_dma_latency`.
+    #: Keep the processors out of deep idle states, which they leave slowly (Linux). Costs power,
+    #: and needs write access to `/dev/cpu_dma_latency`.
     awake: bool = False
-    #: When a whole tick has passed unserved: leave it out and stay on the grid, shift the grid, or
-    #: end the session in the safe state.
+    #: When a whole tick was missed: skip it and stay on the grid, shift the grid, or end the
+    #: session in the safe state.
     overrun: Literal["skip", "stretch", "stop"] = "skip"
 
 
 class MasterTable(Table):
     """``[master]``"""
 
-    #: [s] Macro step, or base step where subsystems have `every` > 1; a whole number of
-    #: nanoseconds.
+    #: [s] Macro step, or base step if subsystems have `every` > 1; a whole number of nanoseconds.
     step: Annotated[float, msgspec.Meta(gt=0.0, le=MAX_STEP_S)]
-    #: ZeroMQ endpoint for solvers and gateways; `*` takes a free port. Give a fixed one for solvers
-    #: that you start yourself. One that other machines can reach needs `keys`.
+    #: ZeroMQ endpoint for solvers and gateways; `*` means a free port. Use a fixed port for solvers
+    #: that you start yourself. An address that other machines can reach needs `keys`.
     listen: str = "tcp://127.0.0.1:*"
     #: Folder of the keys that subsystems must have to connect (docs/keys.md).
     keys: str | None = None
-    #: Ask for no keys and no token: anyone who reaches `listen` may take part. Reported at every
+    #: Require no keys and no token: anyone who reaches `listen` may take part. Reported at every
     #: start.
     insecure: bool = False
     #: `"implicit"`: correct each step until the coupling conditions hold at its end, for models in
@@ -150,36 +149,36 @@ class MasterTable(Table):
     #: Derivatives for the implicit scheme: by finite differences, which take a step per coupled
     #: input, or by a low-order expansion of the models about their start.
     interface_jacobian: Literal["differences", "low_order"] = "differences"
-    #: How inputs are continued over the next macro step.
+    #: Extrapolation of inputs over the next macro step.
     extrapolation: Extrapolation = msgspec.field(default_factory=Extrapolation)
     #: Control of the macro step's length.
     step_control: StepControl = msgspec.field(default_factory=StepControl)
     #: Control of the order of extrapolation.
     order_control: OrderControl = msgspec.field(default_factory=OrderControl)
-    #: How ticks are met on the wall clock.
+    #: Settings for punctual ticks.
     pacing: Pacing = msgspec.field(default_factory=Pacing)
-    #: [share of `step`] A tick is missed if its inputs are not all on the wire by then.
+    #: [share of `step`] A tick is missed if not all of its inputs are sent by then.
     dispatch_deadline: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 0.2
-    #: [s] How long subsystems may take to connect, and again to initialize.
+    #: [s] Time limit for subsystems to connect, and again to initialize.
     connect_timeout: Positive = 20.0
-    #: [s] How long a solver may take for one step at pace `"asap"`.
+    #: [s] Time limit for one step of a solver at pace `"asap"`.
     step_timeout: Positive = 60.0
-    #: [s] How long arming one bench may take.
+    #: [s] Time limit for arming one bench.
     arm_timeout: Positive = 15.0
 
 
 class Late(Table):
     """``late``: what is used while a subsystem's samples are missing."""
 
-    #: Go on along the polynomial, hold the newest value, or take the identified model where it
+    #: Extrapolate with the polynomial, hold the newest value, or use the identified model if it
     #: predicts better than the polynomial (`"predict"`; needs `jacobian.source = "identify"`).
     policy: Literal["extrapolate", "hold", "predict"] = "extrapolate"
     #: [ticks] More consecutive ticks without a sample end the session in the safe state.
     max_misses: Annotated[int, msgspec.Meta(ge=1)] = 50
-    #: What a stepped solver gets when it has answered late: one longer step over all that it
-    #: missed, or the missed steps one after another.
+    #: Next step of a solver that has answered late: one longer step over the whole gap, or the
+    #: missed steps one after another.
     steps: Literal["merged", "catch_up"] = "merged"
-    #: A solver of adapter `"zeromq"` that was lost may come back while the session runs.
+    #: A lost solver of adapter `"zeromq"` may return while the session runs.
     rejoin: bool = False
 
 
@@ -201,9 +200,9 @@ class InputOptions(Table):
     max_jerk: Positive | None = None
     #: [of the port] Value outside normal operation.
     safe: float | None = None
-    #: [of the port] Value before the first exchange, and for good if nothing is connected.
+    #: [of the port] Value before the first exchange, and permanently if nothing is connected.
     start: float | None = None
-    #: [s] How long the input takes to move to another source where it has no `max_rate`.
+    #: [s] Time for moving to another source, if the input has no `max_rate`.
     blend: NonNegative = 0.0
 
 
@@ -237,11 +236,11 @@ class JacobianOptions(Table):
     lags_y: Annotated[int, msgspec.Meta(ge=1)] = 2
     #: [steps] `"identify"`: past inputs in the regression.
     lags_u: Annotated[int, msgspec.Meta(ge=0)] = 2
-    #: [steps] `"identify"`: after that many a sample has lost most of its weight; left out: three
-    #: times the number of regressors, at least 60.
+    #: [steps] `"identify"`: number of samples after which one has lost most of its weight; default:
+    #: three times the number of regressors, at least 60.
     memory: Positive | None = None
-    #: [steps] Pace `"asap"`: macro steps between two tests of what the Jacobian predicts. 0: never;
-    #: `"always"`: asked for anew in every step.
+    #: [steps] Pace `"asap"`: macro steps between two tests of the Jacobian's prediction. 0: never;
+    #: `"always"`: request it in every step.
     refresh: Annotated[int, msgspec.Meta(ge=0)] | Literal["always"] = 0
     #: [share of the running scale] `"identify"`: excitation added to the inputs.
     dither: Annotated[float, msgspec.Meta(ge=0.0, le=0.1)] = 0.0
@@ -255,34 +254,34 @@ class JacobianOptions(Table):
 class SubsystemOptions(Table):
     """Keys that every ``[subsystems.NAME]`` table has; an adapter's `Options` adds its own."""
 
-    #: `"inprocess"`, `"zeromq"`, `"can"`, `"fmu"`, `"replay"`, `"sequence"`, or one of your own
+    #: `"inprocess"`, `"zeromq"`, `"can"`, `"fmu"`, `"replay"`, `"sequence"`, or your own
     #: (docs/adapters.md).
     adapter: str
     #: Command that starts the subsystem's process; `--connect ADDRESS --name NAME` is appended.
-    #: Left out: you start it yourself.
+    #: Default: you start it yourself.
     spawn: list[str] | None = None
-    #: What is used while samples are missing.
+    #: Reaction to missing samples.
     late: Late = msgspec.field(default_factory=Late)
     #: How the session ends when the subsystem ends its own simulation: in order, or in a fault. The
     #: last sample is in the log.
     when_ended: Literal["finish", "fault"] = "finish"
-    #: Faults, by name, that may act on what a bench is sent and measures
-    #: (docs/faults.md#on-a-bench); others that reach it are refused.
+    #: Names of faults that may act on the bench's set-points and measurements
+    #: (docs/faults.md#on-a-bench); other faults that affect it are refused.
     allow_faults: list[str] = []
     #: [macro steps] Communicates at every n-th tick; needs a fixed step.
     every: Annotated[int, msgspec.Meta(ge=1)] = 1
-    #: Where its interface Jacobians come from.
+    #: Source of its interface Jacobians.
     jacobian: JacobianOptions | None = None
-    #: `"module:Class"`, a model that answers to its inputs about as the subsystem does, for the
-    #: estimated error alone (docs/reliability.md#reference-models).
+    #: `"module:Class"`, an approximate model of the subsystem, for the estimated error alone
+    #: (docs/reliability.md#reference-models).
     reference_model: str | None = None
     #: Keyword arguments of that class.
     reference_params: dict[str, Any] = {}
     #: Limits and start values of its inputs, a table each.
     inputs: dict[str, InputOptions] = {}
-    #: What follows from outputs outside their declared range: use them, hold the last value before,
-    #: or end the session in the safe state; for all outputs, or `{ port = "use" }`. Left out:
-    #: `"hold"` for benches, `"use"` for everything else
+    #: Reaction to outputs outside their declared range: use them, hold the last value inside, or
+    #: end the session in the safe state; for all outputs, or `{ port = "use" }`. Default: `"hold"`
+    #: for benches, `"use"` for everything else
     #: (docs/reliability.md#values-outside-their-declared-range).
     out_of_range: OutOfRange | dict[str, OutOfRange] | None = None
 
@@ -313,15 +312,15 @@ class SubsystemOptions(Table):
 class Connection(Table):
     """``[[connections]]``: ``to += gain * from + offset``; units of one dimension convert."""
 
-    #: Where the value comes from, `"subsystem.output"`.
+    #: Source of the value, `"subsystem.output"`.
     source: str = msgspec.field(name="from")
-    #: Where it goes, `"subsystem.input"`.
+    #: Destination, `"subsystem.input"`.
     target: str = msgspec.field(name="to")
     #: Factor on the value.
     gain: float = 1.0
     #: [of `to`] Added to the value.
     offset: float = 0.0
-    #: Degree of extrapolation; left out: the session's.
+    #: Degree of extrapolation; default: the session's.
     order: Order | None = None
 
 
@@ -330,11 +329,11 @@ class Correction(Table):
 
     #: How the bond is corrected.
     method: Literal["none", "energy", "feedthrough", "model"] = "none"
-    #: `"energy"`: residual against the inputs as they were sent, or as if they had been held.
+    #: `"energy"`: residual with the inputs as sent, or as if they had been held.
     residual: Literal["sent", "held"] = "sent"
-    #: `"energy"`: share of the residual that is fed back; left out: derived where it is known, for
-    #: two linear subsystems whose inputs are held (`hilrt check` says which, and why), otherwise
-    #: the correction runs in shadow.
+    #: `"energy"`: share of the residual that is fed back; default: derived if it is known, for two
+    #: linear subsystems whose inputs are held (`hilrt check` gives the value and the reason);
+    #: otherwise the correction runs in shadow.
     mu: NonNegative | None = None
     #: `"energy"`: lets `mu` follow the efforts' direct answers to their inputs, as they were tried
     #: out, between these two bounds (docs/methods.md#adaptive-μ); left out: it stays.
@@ -347,7 +346,7 @@ class Correction(Table):
     cap_abs: NonNegative | None = None
     #: Allows a correction that acts on a physical bench; needs `cap_abs`.
     permit_on_bench: bool = False
-    #: What becomes of a correction that makes more energy than none
+    #: Reaction to a correction that creates more energy than no correction would
     #: (docs/reliability.md#corrections-are-verified).
     when_harmful: Literal["fade", "keep"] = "fade"
     #: `"model"`: share of the accumulated input error made up in the next step; 0 for subsystems
@@ -383,26 +382,25 @@ class Reliability(Table):
     output_defect: Positive = 0.1
     #: [share of the transmitted power] Power residual of a bond.
     power_residual: Positive = 0.2
-    #: [share of the energy carried] Energy that the interface of a bond has made.
+    #: [share of the energy carried] Energy that the interface of a bond has created.
     energy_drift: Positive = 0.1
     #: [share of the transmitted power] Tracking error power of a bond.
     tracking: Positive = 0.5
     #: [share of the communication step] Uncertainty of a bench's clock.
     clock: Positive = 0.5
     #: [s] Session time before which thresholds relative to a scale do not count: a motion from rest
-    #: begins with a scale of nothing.
+    #: begins with a scale of zero.
     warm_up: NonNegative = 0.05
-    #: [s] Time constant with which the running scales fall.
+    #: [s] Time constant with which the scales decay.
     scale_time: Positive = 2.0
-    #: [s] How long a cause must stay below half its threshold before its flag clears.
+    #: [s] Time for which a cause must stay below half its threshold before its flag clears.
     clear_time: NonNegative = 0.05
-    #: `"half"`: first run the session at half and a quarter of its step, and let the verdict rest
-    #: on what that changes (docs/reliability.md#estimated-error); for models alone, as fast as
-    #: possible.
+    #: `"half"`: first run the session at half and a quarter of its step, and base the verdict on
+    #: the change (docs/reliability.md#estimated-error); only without a bench, as fast as possible.
     repeat: Literal["off", "half"] = "off"
-    #: `"before"`: first run the session at ever shorter steps until it settles, and let the verdict
-    #: rest on its true error (docs/reliability.md#estimated-error); for models alone, as fast as
-    #: possible, and not together with `repeat`.
+    #: `"before"`: first run the session at shorter and shorter steps until it converges, and base
+    #: the verdict on its true error (docs/reliability.md#estimated-error); only without a bench, as
+    #: fast as possible, and not together with `repeat`.
     reference: Literal["off", "before"] = "off"
 
 
@@ -413,8 +411,8 @@ class Calculated(Table):
     name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
     #: Formula over signals and other channels (docs/expressions.md).
     expression: str
-    #: Empty: a plain number; the expression's own unit is converted to it, and refused where it
-    #: measures something else.
+    #: Empty: a plain number; the expression's own unit is converted to it, and refused if it is
+    #: another quantity.
     unit: str = ""
     #: Text for people.
     description: str = ""
@@ -431,11 +429,11 @@ class LookupEntry(Table):
     x: list[float]
     #: [`y_unit`] Points of the second axis, rising; empty: one axis.
     y: list[float] = []
-    #: Unit that the first argument is converted to; left out: any.
+    #: Unit that the first argument is converted to; default: any.
     x_unit: str | None = None
-    #: Unit that the second argument is converted to; left out: any.
+    #: Unit that the second argument is converted to; default: any.
     y_unit: str | None = None
-    #: Unit of the values; left out: any.
+    #: Unit of the values; default: any.
     unit: str | None = None
 
 
@@ -452,7 +450,7 @@ class Alarm(Table):
     max: float | None = None
     #: [of the port, per s] Largest rate of change from one sample to the next.
     max_rate: Positive | None = None
-    #: [s] How long the value must be outside without a break.
+    #: [s] Time for which the value must be outside without interruption.
     delay: NonNegative = 0.0
     #: Raise a flag and an event; also go to the state `IMPAIRED` while it lasts; end the session
     #: by its stop sequence; end it by the safe profile at once.
@@ -473,23 +471,23 @@ class Expect(Table):
     eventually: str | None = None
     #: Formula with temporal operators (docs/expectations.md#as-text).
     formula: str | None = None
-    #: With `always`: up to when it must hold; this must come.
+    #: With `always`: condition that ends it, and that must occur.
     until: str | None = None
-    #: [s] `always`: for how long; `eventually`: how long it must stay, once it has come.
+    #: [s] `always`: duration; `eventually`: time for which it must then hold.
     for_: Positive | None = msgspec.field(default=None, name="for")
-    #: [s] By when it must have come.
+    #: [s] Time limit for its occurrence.
     within: Positive | None = None
-    #: [s] What lies before that does not count.
+    #: [s] Samples before this time do not count.
     after: NonNegative = 0.0
-    #: With `always`: condition; other samples do not count.
+    #: With `always`: condition; samples without it do not count.
     while_: str | None = msgspec.field(default=None, name="while")
-    #: Condition; each time that it becomes true, the expectation begins anew.
+    #: Condition; each time it becomes true, the expectation restarts.
     when: str | None = None
-    #: [s] Session time from which it is judged.
+    #: [s] Session time at which checking starts.
     from_: NonNegative = msgspec.field(default=0.0, name="from")
-    #: [s] Session time to which it is judged; left out: the end.
+    #: [s] Session time at which checking ends; default: the end.
     to: Positive | None = None
-    #: [s] How long the last value of a signal holds; after that it is unknown.
+    #: [s] Time for which the last value of a signal is valid; after that it is unknown.
     max_age: Positive = 1.0
 
 
@@ -499,7 +497,7 @@ class Step(Table):
     #: Text for people.
     name: str = ""
     #: [of the inputs] Set-points of benches, `{ "engine.pedal" = 10.0 }`; the gateway ramps and
-    #: limits them as always. A mode is a set-point, too.
+    #: limits them as usual. A mode is a set-point too.
     ramp: dict[str, float] = {}
     #: Output of a bench that must be from `min` to `max`.
     wait: str | None = None
@@ -507,9 +505,9 @@ class Step(Table):
     min: float | None = None
     #: [of the port] Upper limit.
     max: float | None = None
-    #: [s] For how long it must be there; at most `timeout`.
+    #: [s] Time for which it must stay there; at most `timeout`.
     hold: NonNegative = 0.0
-    #: [s] After that the session ends in the safe profile.
+    #: [s] Time limit, after which the session ends in the safe profile.
     timeout: Positive = 30.0
 
 
@@ -523,9 +521,9 @@ class Match(Table):
     to: str | float
     #: [of `signal`] Largest difference.
     tolerance: Positive
-    #: [s] For how long they must agree; at most `timeout`.
+    #: [s] Time for which they must agree; at most `timeout`.
     hold: NonNegative = 0.2
-    #: [s] After that the session ends in the safe profile.
+    #: [s] Time limit, after which the session ends in the safe profile.
     timeout: Positive = 20.0
 
 

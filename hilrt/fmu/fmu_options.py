@@ -22,26 +22,27 @@ class FmuOptions(SubsystemOptions, kw_only=True):
     params: dict[str, Any] = msgspec.field(default_factory=dict)
     #: Variables that become outputs, names or patterns (`"body.*"`); default: the FMU's outputs.
     outputs: list[str] | None = None
-    #: Output to the inputs that it depends on directly, instead of what the FMU says.
+    #: Map from output to the inputs that it depends on directly; replaces the FMU's own
+    #: declaration.
     feedthrough: dict[str, list[str]] = msgspec.field(default_factory=dict)
-    #: FMU steps per macro step; the inputs are set anew before each.
+    #: FMU steps per macro step; the inputs are set before each.
     substeps: Annotated[int, msgspec.Meta(ge=1)] = 1
-    #: Hand the input polynomial on where the FMU can take it; otherwise hold.
+    #: Pass the input polynomial to an FMU that supports it; otherwise inputs are held.
     input_derivatives: bool = True
     #: Outputs in the middle of the macro step from two half steps, for the output defect.
     half_steps: bool = False
     #: Set the inputs of the step's end before the outputs are read; default: for FMUs with
     #: feedthrough that have no directional derivatives.
     end_inputs: bool | None = None
-    #: FMI 3: event mode and early return where the FMU has them.
+    #: FMI 3: use event mode and early return if the FMU has them.
     events: bool = True
     #: Relative tolerance of the FMU's solver.
     tolerance: Positive | None = None
     #: [s] FMU time at session time 0.
     start_time: NonNegative = 0.0
-    #: [s] FMU time that the FMU is told to end at.
+    #: [s] End time that is given to the FMU.
     stop_time: Positive | None = None
-    #: Ask the FMU for all of its log messages.
+    #: Request all log messages of the FMU.
     debug: bool = False
 
 

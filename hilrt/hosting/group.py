@@ -29,19 +29,19 @@ class GroupOptions(SubsystemOptions, kw_only=True, dict=True):
     Keys of `inputs` and `out_of_range` are ports of every member, or ``"member.port"`` of one.
     """
 
-    #: Where the group runs: `"inprocess"`, in the master's process, or `"zeromq"`, in a process of
-    #: its own (`hilrt solver --group`).
+    #: Where the group runs: `"inprocess"`, in the master's process, or `"zeromq"`, in a separate
+    #: process (`hilrt solver --group`).
     adapter: Literal["inprocess", "zeromq"] = "inprocess"
     #: `"module:Class"`, a subclass of `hilrt.Solver`; one instance for each member.
     model: str
     #: `"module:Class"`, a subclass of `hilrt.Group` that steps all members in one call
-    #: (docs/groups.md#all-members-in-one-call). Left out: one after another.
+    #: (docs/groups.md#all-members-in-one-call). Default: one after another.
     together: str | None = None
-    #: Number of the members, or their names. Each is named in connections, bonds, alarms and
-    #: signals as a subsystem is: `"m3.force"`.
+    #: Number of the members, or their names. In connections, bonds, alarms and signals they are
+    #: named like subsystems: `"m3.force"`.
     members: Annotated[int, msgspec.Meta(ge=1)] | list[str]
-    #: Before the number in a member's name, where `members` is a number: `m0`, `m1` and so on. Left
-    #: out: the group's name.
+    #: Prefix of the number in a member's name, if `members` is a number: `m0`, `m1` and so on.
+    #: Default: the group's name.
     prefix: str = ""
     #: Folder that is searched for the module before the session file's.
     path: str | None = None
