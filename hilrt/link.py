@@ -498,7 +498,7 @@ class Link(abc.ABC):
             raise ConfigError(
                 f"{cls.__module__}:{cls.__qualname__} is an adapter for an earlier version: "
                 f"{', '.join(f'{name} is now {_REPLACED[name]}' for name in old)}; "
-                "docs/moving_adapters.md says how to move it"
+                "docs/moving_adapters.md explains how to update it"
             )
 
     @classmethod

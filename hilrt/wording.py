@@ -18,9 +18,9 @@ PEER_TIMES = {
 MISSED_BECAUSE = {
     "wake": "the host woke the master late",
     "previous": "the tick before and its slack took too long",
-    "cut": "taking in samples took too long",
+    "cut": "receiving samples took too long",
     "macro_step": "the macro step took too long",
-    "dispatch": "handing over the inputs took too long",
+    "dispatch": "sending the inputs took too long",
     "skipped": "ticks that had wholly passed",
 }
 
@@ -269,7 +269,7 @@ def error_rows(summary: Mapping[str, Any]) -> list[list[str]]:
 OF_MODEL = "sensitivities of a model"
 #: What is said of estimates that do.
 UNCHECKED_MODEL = (
-    "The estimate rests on a reference model in the place of a subsystem; nothing has held the "
+    "The estimate rests on a reference model in place of a subsystem; nothing has held the "
     "two against each other."
 )
 

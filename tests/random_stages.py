@@ -161,7 +161,7 @@ def build(method: str) -> Numerics:
 
 
 def shuffle(tables: Any, rng: np.random.Generator) -> None:
-    """Random numbers into every field: some of them zero, infinite or none at all."""
+    """Random numbers into every field: some of them zero, infinite or none."""
     for _, block in blocks(tables):
         for name in block.dtype.names or ():
             values = block[name]

@@ -48,7 +48,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "stimuli, jacobians": {"model": "given", "stimuli": True},
     "stimuli, feedthrough, lead": {"model": "feedthrough", "stimuli": True, "lead": {"one": 2e-3}},
 }
-#: On a bond's effort and flow, and in the place of a connection of a bond.
+#: On a bond's effort and flow, and in place of a connection of a bond.
 STIMULI = [
     {
         "name": "shaker",

@@ -1,7 +1,7 @@
 """An FMU in the master's own process (``adapter = "fmu"``).
 
 A crash inside the FMU's binary takes the master down with it; for anything but a trusted FMU host
-it in a process of its own with ``hilrt solver MODEL.fmu`` (``adapter = "zeromq"``).
+it in a separate process with ``hilrt solver MODEL.fmu`` (``adapter = "zeromq"``).
 """
 
 from __future__ import annotations

@@ -49,7 +49,9 @@ NOT_USED = (*(reason for reason in REASONS if reason != "lost"), "incomplete")
 
 #: The driver of an interface that is not python-can's own.
 _DRIVER = CodeRun(
-    "bus", "imports the driver of the interface", "whether its driver is there and takes these keys"
+    "bus",
+    "imports the driver of the interface",
+    "whether its driver is installed and accepts these keys",
 )
 _EMULATOR = CodeRun(
     "emulator", "imports its module and calls its constructor", "whether its ports are the bench's"

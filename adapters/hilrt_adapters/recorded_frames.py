@@ -48,7 +48,7 @@ def check_frames(path: Path, label: str) -> list[str]:
 
 
 def _no_frames(path: Path, label: str) -> str:
-    return f"{label}: {path} contains no frames; record it again"
+    return f"{label}: {path} has no frames; record it again"
 
 
 def read_recording(

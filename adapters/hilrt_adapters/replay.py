@@ -166,7 +166,7 @@ def _find_outputs(name: str, options: ReplayOptions, folder: Path, problems: lis
         problems.append(f'{table} outputs: is empty; add NAME = "{what}"')
     if options.bus is not None and not options.database:
         problems.append(
-            f"{table} bus = {options.bus!r}: is for frames; add a database, or leave it"
+            f"{table} bus = {options.bus!r}: is only for frames; add a database, or remove it"
         )
     signals: Found = dict.fromkeys(options.outputs)
     try:

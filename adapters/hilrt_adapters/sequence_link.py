@@ -1,4 +1,4 @@
-"""A test sequence (``adapter = "sequence"``), in a process of its own.
+"""A test sequence (``adapter = "sequence"``), in a separate process.
 
 A sequence that hangs must not hold up the master, and one that is killed must leave a session that
 brings its benches to rest. Only `hilrt.simulate`, which starts no processes, calls it directly.

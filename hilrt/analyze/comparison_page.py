@@ -75,7 +75,7 @@ def _settings(found: LogComparison) -> str:
     if not found.settings:
         return '<p class="facts">No setting differs.</p>'
     rows = [list(row) for row in found.settings]
-    return tables_html([table("What was set differently", ["", "A", "B"], rows, text=(1, 2))])
+    return tables_html([table("Different settings", ["", "A", "B"], rows, text=(1, 2))])
 
 
 def _verdict(found: LogComparison) -> str:
@@ -89,7 +89,7 @@ def _verdict(found: LogComparison) -> str:
     ]
     if others:
         return f"The outputs are equal, but other signals differ: {len(others)}. {_parting(others)}"
-    timing = "" if found.only_a or found.only_b else " Timing and the like differ."
+    timing = "" if found.only_a or found.only_b else " Only timing and similar signals differ."
     return f"No output differs by more than {PARTED:g} of its size.{timing}"
 
 
@@ -105,7 +105,8 @@ def _parting(apart: Sequence[SignalDifference]) -> str:
     most = max(apart, key=lambda s: s.relative)
     share = "" if math.isinf(most.relative) else f" ({number(100 * most.relative, 3)} %, RMS)"
     return (
-        f"The first to part is {first.name}, at {number(first.parted)} s; the furthest apart is "
+        f"The first to differ is {first.name}, at {number(first.parted)} s; the largest "
+        "difference is at "
         f"{most.name}{share}."
     )
 
@@ -122,7 +123,7 @@ def _tables(found: LogComparison) -> str:
     parts = [
         table(
             f"{heading}{len(coupled)}",
-            ["", "unit", "RMS of A − B", "of A", "largest", "at, s", "parted at, s"],
+            ["", "unit", "RMS of A − B", "of A", "largest", "at, s", "differs from, s"],
             [_signal_row(s) for s in signals],
             marked=[(r, 3) for r, s in enumerate(signals) if s.relative > NOTABLE],
         ),

@@ -37,7 +37,7 @@ def _load(name: str, bus: BusLoad, shared: Range1d) -> Drawing:
         "without stuff bits."
     )
     if bus.unit != "%":
-        note += " With bitrate in the bus's table of the session file it is a share."
+        note += " With bitrate in the session file's table of the bus, it is a share."
     if bus.errors:
         note += f" {bus.errors:,} error frames."
     return Drawing(f"Load of the CAN bus {name}", note, plot)
@@ -87,7 +87,7 @@ def _cycles(messages: Sequence[MessageTraffic]) -> list[Drawing]:
     )  # fmt: skip
     plot.add_tools(HoverTool(tooltips=[("", "@y"), ("1 % to 99 %", "@span")]))
     note = "Bars: 1 % to 99 % of the intervals; the mark is the median. 1 is on time."
-    return [Drawing("How evenly CAN messages came", note, plot)]
+    return [Drawing("Regularity of CAN messages", note, plot)]
 
 
 _WRONG = ("late", "checksum", "counter", "lost")
@@ -107,9 +107,9 @@ def can_table(traffic: CanTraffic) -> str:
     columns = ["message", "", "frames", "cycle, ms", "shortest", "median", "p99", "longest"]
     columns += ["late", "bad checksum", "bad counter", "lost"]
     note = (
-        f"Cycle: that of the database, or as set. Late: after more than {LATE_CYCLES:g} cycles, or "
-        "median intervals where no cycle is known. Bad counter: repeated, or out of order; "
-        "lost: missing by the counter. A dash: the message has no such check, or none is known."
+        f"Cycle: that of the database, or as set. Late: more than {LATE_CYCLES:g} cycles, or "
+        "median intervals where no cycle is known. Bad counter: repeated, or out of order; lost: "
+        "missing according to the counter. A dash: the message has no such check, or none is known."
     )
     if not traffic.whole:
         note += f" Only the first {MAX_FRAMES:,} frames are counted."

@@ -26,9 +26,9 @@ PEAKS = 300
 SHORTEST_US = 0.1
 _PARTS = {
     "wake": "waking up",
-    "cut": "taking in samples",
+    "cut": "receiving samples",
     "macro_step": "macro step",
-    "dispatch": "handing over inputs",
+    "dispatch": "sending inputs",
     "slack": "slack (everything after)",
 }
 
@@ -55,18 +55,18 @@ def draw_timing(
     if not (summary.get("lateness_us") and histogram.get("counts")):
         return []
     plot = _histogram(histogram["edges_us"], histogram["counts"], deadline_us)
-    note = "Ticks by the time from their grid point to the last input on the wire"
+    note = "Ticks by the time from their grid point until the last input was sent"
     note += "." if deadline_us is None else "; the red line is the deadline."
     drawings = [Drawing("How late the inputs were: all ticks", note, plot)]
     note = "The largest value of every interval, on a logarithmic axis."
     kinds = [
-        ("How late the inputs were, over time", {"master:lateness": "latest input on the wire"}),
+        ("How late the inputs were, over time", {"master:lateness": "last input sent"}),
         (
-            "What the time of a tick went into",
+            "Where the time of a tick went",
             {f"master:{part}": text for part, text in _PARTS.items()},
         ),
-        ("How long subsystems computed", _of_peers(curves, "compute")),
-        ("How long answers were on the wire", _of_peers(curves, "wire")),
+        ("Computing time of subsystems", _of_peers(curves, "compute")),
+        ("Transmission time of answers", _of_peers(curves, "wire")),
     ]
     for number, (heading, labels) in enumerate(kinds):
         present = {name: label for name, label in labels.items() if _has_times(curves, name)}
@@ -195,8 +195,8 @@ def draw_worst(steps: Sequence[WorstStep]) -> list[Drawing]:
     plot.legend.padding = 2
     plot.legend.margin = 0
     plot.add_layout(plot.legend[0], "above")
-    note = "From the tick to the last input on the wire. Pointing at a bar tells the subsystems."
-    return [Drawing("The ten worst ticks: what they were spent on", note, plot)]
+    note = "From the tick until the last input was sent. Point at a bar to see the subsystems."
+    return [Drawing("The ten worst ticks: where their time went", note, plot)]
 
 
 def _peers(step: WorstStep) -> str:

@@ -348,17 +348,17 @@ _BOND_FIGURES = (
         ("residual_power", "tracking_power"),
         "power residual",
         "A positive residual is power that the exchange created at the interface. Tracking is "
-        "power lost to what a bench made of its demand.",
+        "power lost because a bench did not follow its demand exactly.",
     ),
     (
         ("residual_energy", "tracking_energy", "corrected_energy", "uncorrected_energy"),
         "energy ledger",
-        "Energy since the start, by where it came from and what the correction took out.",
+        "Energy since the start: its sources, and the energy removed by the correction.",
     ),
     (
         ("correction_computed", "correction"),
         "correction",
-        "What the energy correction asks for, and what is added to the effort, in its unit.",
+        "The demand of the energy correction, and the amount added to the effort, in its unit.",
     ),
 )
 
@@ -381,7 +381,11 @@ def _flags(material: Material, shared: Range1d) -> list[Drawing]:
     for cause in raised:
         left, right = zip(*bars[cause], strict=True)
         plot.hbar([cause] * len(left), 0.5, right=right, left=left, color=FLAG_COLOUR)
-    return [Drawing("Flags: when each cause was up", "Causes that never were are left out.", plot)]
+    return [
+        Drawing(
+            "Flags: times at which each cause was up", "Causes without flags are omitted.", plot
+        )
+    ]
 
 
 def up_times(curve: Curve) -> list[tuple[float, float]]:
@@ -418,8 +422,9 @@ def _defects(material: Material, shared: Range1d) -> list[Drawing]:
     for unit, group in _by_unit(material, names).items():
         labels = {name: name.partition(":")[0] for name in group}
         note = (
-            "RMS over each step. Inputs: what was sent against what its source then delivered; "
-            "outputs: inside the step against their polynomial."
+            "RMS over each step. Inputs: the value sent compared with the value that its "
+            "source then delivered; outputs: the value inside the step compared with their "
+            "polynomial."
         )
         plot = draw_lines(material, shared, group, labels)
         heading = f"Coupling defects of inputs and outputs{in_unit(unit)}"

@@ -257,7 +257,7 @@ def immediate_result(coroutine: Coroutine[Any, Any, T]) -> T:
         result: T = end.value
         return result
     coroutine.close()
-    raise RuntimeError("a subsystem of an analysis waits for something")
+    raise RuntimeError("a subsystem of an analysis is waiting")
 
 
 def initialize(net: Network, subsystems: list[SubsystemModel]) -> tuple[Floats, Floats]:

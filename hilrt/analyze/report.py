@@ -183,10 +183,10 @@ def notes_of(analysis: LogAnalysis) -> list[str]:
     elif not analysis.summarised:
         lost = any(event.cause == "master_lost" for event in stream.events)
         why = ": the session did not end in order" if lost or stream.damage else " in this log"
-        reasons.append(f"There is no summary{why}. Figures and verdict are from the rows.")
+        reasons.append(f"There is no summary{why}. Figures and verdict are computed from the rows.")
     if stream.damage:
         reasons.append(
-            f"The log is not whole ({stream.damage}); what follows is its readable part."
+            f"The log is incomplete ({stream.damage}); this page shows its readable part."
         )
     missing = int(stream.metadata.get("rows_missing") or 0)
     if missing:
@@ -199,7 +199,7 @@ def notes_of(analysis: LogAnalysis) -> list[str]:
         reasons.append(f"{frames:,} CAN frames are missing in the log.")
     if caveat := stream.metadata.get("what_if_caveat"):
         changes = ", ".join(changes_of(stream.metadata, "what_if"))
-        reasons.append(f"Decisions made again with {changes}. {caveat}")
+        reasons.append(f"Decisions repeated with {changes}. {caveat}")
     return reasons
 
 

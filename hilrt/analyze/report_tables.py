@@ -82,7 +82,7 @@ def _timing_table(summary: Mapping[str, Any]) -> str:
     if learning.get("skipped"):
         note += f"; turns of the identification: {learning['turns']:,}, and "
         note += f"{learning['skipped']:,} left out for lack of time"
-    heading = "How late inputs were, and how long a tick took"
+    heading = "Lateness of inputs, and duration of ticks"
     return table(heading, ["", "median", "p99", "p99.9", "max"], rows, note=note)
 
 
@@ -119,8 +119,8 @@ def _ledger_table(
     columns = ["bond", "exchange", "tracking", "removed", "left"]
     columns += ["correction / effort", "at cap"]
     note = (
-        "Exchange: made by the coupling (negative: lost). Tracking: by a bench that did not "
-        "follow its demand. Removed: by the correction. Left: what the correction still owes."
+        "Exchange: created by the coupling (negative: lost). Tracking: created by a bench that "
+        "did not follow its demand. Removed: by the correction. Left: still to be corrected."
     )
     return table("Energy at the power bonds, J", columns, rows, note=note)
 
@@ -147,7 +147,7 @@ def _error_table(summary: Mapping[str, Any]) -> str:
 
 
 def _flag_table(summary: Mapping[str, Any]) -> str:
-    heading = "Flags: how often each cause came up, and what share of the steps it affected"
+    heading = "Flags: how often each cause was raised, and the share of steps that it affected"
     return table(heading, ["cause", *FLAG_COLUMNS], flag_rows(summary))
 
 
@@ -178,7 +178,7 @@ def _peer_times(summary: Mapping[str, Any]) -> str:
         if peer.get(key)
     ]
     columns = ["", "", "median", "p99", "p99.9", "p99.99", "max"]
-    heading = "How long subsystems took to answer, µs"
+    heading = "Answer times of subsystems, µs"
     return table(heading, columns, rows, text=(1,))
 
 
@@ -202,8 +202,8 @@ def _worst_table(steps: Sequence[WorstStep]) -> str:
                 causes or "–",
             ]
         )
-    what = "latest on the wire" if key == "master:lateness" else "longest computing"
-    columns = ["t in s", "lateness, µs", "woke late by", "computing, µs", "late", "flags up"]
+    what = "sent latest" if key == "master:lateness" else "longest computing"
+    columns = ["t in s", "lateness, µs", "woken late by", "computing, µs", "late", "flags up"]
     return table(f"The ten worst ticks: {what}", columns, rows, text=(4, 5))
 
 

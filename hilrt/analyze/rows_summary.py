@@ -267,5 +267,5 @@ def _change(event: LogEvent) -> re.Match[str] | None:
 
 def _unknown_errors(statistics: LogStatistics) -> dict[str, Estimate]:
     """Errors of the coupling signals, unknown: rows hold the band per point alone."""
-    unknown = Estimate("", math.nan, math.nan, math.nan, math.nan, "no row holds it")
+    unknown = Estimate("", math.nan, math.nan, math.nan, math.nan, "no row contains it")
     return {name: unknown for name, _ in statistics.of_kind("estimated_error")}

@@ -118,7 +118,9 @@ def find_runs(folder: Path) -> list[PastRun]:
         If the folder is none, or cannot be read.
     """
     if not folder.is_dir():
-        raise ConfigError(f"{folder}: is no folder; give the one that `hilrt run --out` wrote into")
+        raise ConfigError(
+            f"{folder}: is not a folder; give the one that `hilrt run --out` writes to"
+        )
     try:
         found = sorted((_began(path), str(path), path) for path in _run_folders(folder, DEPTH))
     except OSError as error:
@@ -131,7 +133,7 @@ def run_of_number(number: int, folder: Path) -> Path:
     runs = sorted((_began(path), str(path), path) for path in _run_folders(folder, DEPTH))
     if not 1 <= number <= len(runs):
         raise ConfigError(
-            f"{number}: {folder} has no run of that number, it has {len(runs)}; "
+            f"{number}: {folder} has no run of that number; it has {len(runs)}; "
             "`hilrt runs` lists them"
         )
     return runs[number - 1][2]

@@ -87,7 +87,7 @@ def range_line(study: StabilityStudy) -> str:
         return f"the spectral radius does not cross 1 {between}"
     return (
         f"the spectral radius is above 1 everywhere {between}: even the shortest step does not "
-        "help, or the system grows by itself"
+        "help, or the system itself is unstable"
     )
 
 

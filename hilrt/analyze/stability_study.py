@@ -149,7 +149,7 @@ def find_scheme(file: SessionFile) -> SessionScheme:
         if connection.source.startswith(CALCULATED + "."):
             raise ConfigError(
                 f"connection {connection.source} -> {connection.target}: comes from a calculated "
-                "channel, which the analysis does not know; connect the signal itself for it"
+                "channel, which the analysis does not support; connect the signal itself"
             )
     return SessionScheme(file.tables, find_subsystem_models(file))
 

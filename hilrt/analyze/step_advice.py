@@ -104,9 +104,7 @@ def advise(
     used = interval if variable else steps.last
     bounds = [*_from_above(statistics, tables, bonds, interval)]
     if named_s is not None:
-        bounds.append(
-            Bound(named_s, "the estimated error asks for it, as the verdict's advice says")
-        )
+        bounds.append(Bound(named_s, "the estimated error requires it, see the verdict's advice"))
     above = min(bounds, key=lambda b: b.step_s, default=None)
     lower = [*_from_below(statistics, tables)]
     lower += [
@@ -123,7 +121,7 @@ def advise(
 
 def _advice(used: float, above: Bound | None, below: Bound | None, at: str, bonds: bool) -> Advice:
     if above is None:
-        text = f"{at} No defect in the log says how long it may be."
+        text = f"{at} No defect in the log limits the step."
         return Advice(used, None, below, None, text)
     parts = [at, f"Up to {in_ms(above.step_s)}: {above.basis}."]
     if below is not None:
@@ -132,7 +130,7 @@ def _advice(used: float, above: Bound | None, below: Bound | None, at: str, bond
         correct = "correct the bond, " if bonds else ""
         parts.append(
             f"No step satisfies both: raise the order of extrapolation, {correct}or make the "
-            "subsystem, or what it sends, faster."
+            "subsystem, or its transmission, faster."
         )
         return Advice(used, above, below, None, " ".join(parts))
     recommended = _round_down(above.step_s)
@@ -235,7 +233,7 @@ def time_bounds(
     p = f"p{number(100.0 * quantile, 4)}"
     yield Bound(
         late_us * 1e-6 / deadline,
-        f"inputs are on the wire {number(late_us, 3)} µs after the tick ({p}), the deadline is "
+        f"inputs are sent {number(late_us, 3)} µs after the tick ({p}), the deadline is "
         f"{percent(deadline)} of the step",
     )
     for peer, slow in computes_us.items():

@@ -83,11 +83,11 @@ class SubsystemModel(Link, Probes):
             return None
         if not in_loop:
             ports = Ports(tuple(self.inputs), tuple(self.outputs))
-            self.dynamics = Constant(ports, "left out: nothing comes back from it")
+            self.dynamics = Constant(ports, "left out: it has no feedback")
             return None
         return (
             f"[subsystems.{self.name}]: cannot be linearised: {self.reason}; give A, B, C, D in "
-            f"[subsystems.{self.name}.jacobian], or take a solver that saves its state as numbers"
+            f"[subsystems.{self.name}.jacobian], or use a solver that saves its state as numbers"
         )
 
 
@@ -142,10 +142,10 @@ def _subsystem_model(name: str, options: SubsystemOptions, folder: Path) -> Subs
         ports = description.ports
         if ports is None:
             raise ConfigError(
-                f"{where}: its ports are known only when it is running; take adapter "
+                f"{where}: its ports are only known while it runs; use adapter "
                 '"inprocess", or spawn = ["hilrt", "solver", "module:Class"], for the analysis'
             )
-        reason = f"adapter {options.adapter!r} is no solver to look at"
+        reason = f"adapter {options.adapter!r} is not a solver that can be analysed"
         subsystem = SubsystemModel(name, options, folder, ports, reason)
         subsystem.bench = link_class.physical
         return subsystem

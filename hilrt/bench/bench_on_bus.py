@@ -146,8 +146,8 @@ def _misplaced(layout: _Layout, published: bool) -> list[str]:
         if signal.name in layout.names:
             if place & header:
                 problems.append(
-                    f"message {message.name}: signal {signal.name!r} lies where its protection "
-                    "writes; move the one or the other"
+                    f"message {message.name}: signal {signal.name!r} overlaps its protection; "
+                    "move one of them"
                 )
         elif published and (not place or place & ~header):
             problems.append(

@@ -24,7 +24,7 @@ ASK_EVERY_NS = NS // 10
 _RESTART_REMEDIES = {
     errno.EPERM: "the gateway needs the capability CAP_NET_ADMIN, or the interface restart-ms",
     errno.EOPNOTSUPP: "its driver has no restart: set the interface down and up again",
-    errno.EBUSY: "it is not bus-off any more, or restarts by itself (restart-ms)",
+    errno.EBUSY: "it is no longer bus-off, or restarts automatically (restart-ms)",
 }
 #: Different send errors that have events of their own.
 MAX_ERROR_KINDS = 8
@@ -130,7 +130,7 @@ class BusTraffic:
             kind = f"{type(error).__name__}: {error}"
             if kind not in self._error_kinds and len(self._error_kinds) < MAX_ERROR_KINDS:
                 self._error_kinds.add(kind)
-                text = f"frame {frame.text} did not leave: {kind}; check the bus"
+                text = f"frame {frame.text} was not sent: {kind}; check the bus"
                 self._event("error", "send_error", text)
             return False
         return True

@@ -40,12 +40,12 @@ def check_range(ref: SignalRef, entry: InputOptions, label: str) -> list[str]:
     declared = f"the database limits signal {name} to {least:g} to {most:g}"
     if high <= least or low >= most:
         return [
-            f"{label} min = {low}, max = {high}: {declared}, where no value is left; correct the"
+            f"{label} min = {low}, max = {high}: {declared}, so that no value is possible; correct the"
             " limits, or the database"
         ]
     return [
         f"{label} {key} = {value}: {declared}; give a value inside, or correct the database if the"
-        " bench takes more"
+        " bench accepts more"
         for key, value in (("safe", entry.safe), ("start", entry.start))
         if value is not None and not least - slack <= value <= most + slack
     ]
@@ -83,7 +83,7 @@ def check_directions(
         if above in seen:
             problems.append(
                 f"{table} {seen[above]} = {above!r}: says which frames carry {key}; leave it out,"
-                " it is sent as each frame needs it"
+                " it is set automatically in each frame"
             )
     both = {ref.message.name for _, ref in driven} & {ref.message.name for ref in received}
     for name in sorted(both):
@@ -109,7 +109,7 @@ def check_frames(
     messages = {ref.carrier.name: ref.carrier for ref in refs}
     problems = [
         f"{table}: message {ref.message.name} would be sent in container {ref.container.name};"
-        " messages in containers are received only, choose one with a frame of its own"
+        " messages in containers can only be received; choose one with its own frame"
         for ref in driven
         if ref.container is not None
     ]
@@ -119,7 +119,7 @@ def check_frames(
             if name in sent:
                 problems.append(
                     f"{text}; several frames of the J1939 transport protocol would carry it, which"
-                    f" is received, but not sent; send messages of {CLASSIC_BYTES} bytes"
+                    f" can be received but not sent; send messages of {CLASSIC_BYTES} bytes"
                 )
             elif message.length > LONGEST:
                 problems.append(
@@ -132,12 +132,14 @@ def check_frames(
             )
         elif message.length > CLASSIC_BYTES and not _is_fd(message):
             problems.append(
-                f"{text} and the database does not call it CAN FD, which would carry it; a frame"
+                f"{text} and the database does not mark it as CAN FD, which could carry it; a frame"
                 f" without CAN FD carries {CLASSIC_BYTES}; correct the database"
             )
     fd = sorted(name for name, message in messages.items() if _is_fd(message))
     if fd and not bus.get("fd"):
-        problems.append(f"{table} bus: {', '.join(fd)} is of CAN FD; add fd = true to the bus")
+        problems.append(
+            f"{table} bus: {', '.join(fd)} is a CAN FD message; add fd = true to the bus"
+        )
     return problems + _check_multiplexers(table, refs)
 
 
@@ -155,7 +157,7 @@ def _check_multiplexers(table: str, refs: Sequence[SignalRef]) -> list[str]:
             if not fits(message, message.get_signal_by_name(switch)):
                 problems.append(
                     f"{table}: {message.name}.{signal.name} is only in frames that the multiplexer"
-                    f" {switch} selects, which goes beyond the message's {message.length} bytes;"
+                    f" {switch} selects, which extends beyond the message's {message.length} bytes;"
                     " correct the database"
                 )
     return problems
@@ -185,7 +187,7 @@ def check_contents(
         if guard is not None:
             problems += [
                 f"{label} protection: writes over the bits of signal {signal}, which {key} sends;"
-                " correct offset or method, or leave the signal out"
+                " correct offset or method, or omit the signal"
                 for signal, key in sent.items()
                 if guard.header & bits(message, message.get_signal_by_name(signal))
             ]

@@ -53,9 +53,9 @@ _KINDS_OF = {
 }
 #: What a kind does nothing without: one of the keys, and how to say so.
 _NEEDED = {
-    "latency": (("delay", "jitter"), "give how long frames are held back, s"),
+    "latency": (("delay", "jitter"), "give the delay of frames, s"),
     "noise": (("value",), "give the standard deviation, in the signals' units"),
-    "offset": (("value",), "give what is added, in the signals' units"),
+    "offset": (("value",), "give the amount to add, in the signals' units"),
 }
 
 
@@ -147,7 +147,7 @@ def _problems(event: ScenarioEvent, sends: Mapping[str, Iterable[str]]) -> list[
         if name not in sends
     ]
     problems += [
-        f"{key}: has no effect with the kind {event.kind!r}; remove it"
+        f"{key}: has no effect for the kind {event.kind!r}; remove it"
         for key, kinds in _KINDS_OF.items()
         if event.kind not in kinds and getattr(event, key) != getattr(_PLAIN, key)
     ]
@@ -162,7 +162,7 @@ def _problems(event: ScenarioEvent, sends: Mapping[str, Iterable[str]]) -> list[
 def _signal_problems(event: ScenarioEvent, sends: Mapping[str, Iterable[str]]) -> list[str]:
     """Signals that no affected message has, and messages that have none of the signals."""
     if not event.signals:
-        return ["signals: is missing; name the signals that are affected"]
+        return ["signals: is missing; name the affected signals"]
     affected = {name: set(sends[name]) for name in event.messages or sends if name in sends}
     if not affected:
         return []  # said already
@@ -179,7 +179,7 @@ def _signal_problems(event: ScenarioEvent, sends: Mapping[str, Iterable[str]]) -
             problems.append(f"signals: no {name!r} in {where}{nearest(name, there)}")
     if not problems:
         problems += [
-            f"messages: {message} has none of the signals; leave it out"
+            f"messages: {message} has none of the signals; remove it"
             for message, signals in affected.items()
             if event.messages and signals.isdisjoint(event.signals)
         ]

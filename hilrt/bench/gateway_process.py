@@ -327,7 +327,7 @@ class Gateway:
         if (self.terminated or orphan) and not (self._ending or self.dialogue.ends):
             self._ending = True
             cause = "parent_died" if orphan else "terminated"
-            text = "the process that started the gateway is gone"
+            text = "the process that started the gateway has ended"
             if not orphan:  # yet: the kernel sends it when that process dies
                 text = f"SIGTERM, sent from outside or because {text}"
             self.guardian.secure(now, cause, text, fault=orphan)

@@ -242,7 +242,7 @@ class Guardian:
             text = f"the master's tick {self.tick} has not advanced for"
         else:
             heard, timeout = self._master, self.settings.idle_timeout
-            text = "nothing heard from the master for"
+            text = "nothing received from the master for"
         age = (now - heard.at) / NS
         if age <= timeout:
             return ""
@@ -250,7 +250,9 @@ class Guardian:
         if self.state is GuardState.ACTIVE:
             text = f"{text} (master_timeout = {1e3 * timeout:g} ms)"
         if heard.stalled:
-            stalled = f"{heard.stalled / 1e6:.0f} ms in which the gateway was not let run"
+            stalled = (
+                f"{heard.stalled / 1e6:.0f} ms in which the gateway was starved of processor time"
+            )
             text = f"{text}, besides {stalled}"
         return text
 

@@ -203,7 +203,7 @@ def _not_heard(receiver: Receiver) -> str:
         remedies.append("check that the bench is on, the bus and its bit rate, and the database")
     if forms:
         remedies.append(
-            "have the bench send such frames, or leave their outputs out, and compare the"
+            "make the bench send such frames, or remove their outputs, and compare the"
             " multiplexer's values with the database"
         )
     missing = ", ".join([*messages, *forms])

@@ -314,8 +314,7 @@ def _check_signals(table: str, options: BenchOptions, signals: _Signals) -> list
         problems += check_distinct(
             [*received, *(ref for _, ref in driven)],
             f"{table} database",
-            "messages.NAME.source says which sender a message is received from, or correct the "
-            "database",
+            "set messages.NAME.source to the sender of the message, or correct the database",
             lambda message: (options.messages.get(message.name) or MessageOptions()).source,
         )
         wrong = check_messages(table, options.messages, *messages)

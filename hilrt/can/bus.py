@@ -243,7 +243,7 @@ class CanBus:
         if self._direct is not None:
             self._direct.send(frame)
         elif self._away:
-            raise OSError(errno.ENODEV, "the interface is gone")
+            raise OSError(errno.ENODEV, "the interface is missing")
         else:
             self._bus.send(to_message(frame), timeout=SEND_TIMEOUT)
 
@@ -327,8 +327,9 @@ def _remedy(error: Exception, interface: str) -> str:
     offline = isinstance(cause, OSError) and cause.errno in (errno.ENODEV, errno.ENETUNREACH)
     if interface == "udp_multicast" and offline:
         return (
-            "the machine has no network that takes multicast frames; without one, they pass within "
-            "it with an IPv4 channel and hop_limit = 0, or after "
+            "the machine has no network for multicast frames; without one, they work within the "
+            "machine with an IPv4 channel and hop_limit = 0,"
+            " or after "
             "`sudo ip route add 224.0.0.0/4 dev lo`"
         )
     return "check interface and channel, the cable or network, and that the interface is up"

@@ -101,8 +101,8 @@ BLOCKED_NS = 50_000_000
 _STATES = ERROR | CONTROLLER | BUS_OFF | RESTARTED | COUNTERS
 _OFF_TEXT = (
     "the controller has left the bus after too many errors (bus-off); check bit rate, termination "
-    "and cable. It is restarted by hand (ip link set CHANNEL type can restart), by restart-ms, or "
-    "by bus_off_recovery in the session file"
+    "and cable. Restart it by hand (ip link set CHANNEL type can restart), or set restart-ms, or "
+    "bus_off_recovery in the session file"
 )
 
 
@@ -192,7 +192,7 @@ class BusWatch:
             return
         text = f"error frame: {error_text(frame)}"
         if self._untold:
-            text += f"; {self._untold} more since the last one that was told"
+            text += f"; {self._untold} more since the last report"
         self._told_at, self._untold = now, 0
         self._changes.append(Change("error_frames", True, text))
 
@@ -214,7 +214,7 @@ class BusWatch:
         if ok:
             self._blocked_since = None
             if self.active:
-                self._clear("not_sent", "frames leave again")
+                self._clear("not_sent", "frames are sent again")
         elif self._blocked_since is None:
             self._blocked_since = now
 
@@ -222,8 +222,8 @@ class BusWatch:
         """Update the faults at `now` [ns]; return the changes. `down`: the interface is down."""
         if down:
             text = (
-                "the CAN interface is down or gone; look at ip link, and at the cable or adapter; "
-                "it is used again when it is back"
+                "the CAN interface is down or missing; check ip link, and the cable or "
+                "adapter; it is used again when it is back"
             )
             self._raise("interface_down", text)
         else:
@@ -235,7 +235,8 @@ class BusWatch:
         blocked = self._blocked_since
         if blocked is not None and now - blocked > BLOCKED_NS and not down:
             text = (
-                f"no frame has left for {1e-6 * (now - blocked):.0f} ms: the transmit buffer is "
+                f"no frame has been sent for {1e-6 * (now - blocked):.0f} ms: the transmit buffer "
+                "is "
                 "full; check that a node acknowledges, the bit rate and the bus load"
             )
             self._raise("not_sent", text)
@@ -246,7 +247,10 @@ class BusWatch:
         """Likely causes of the error frames, in words."""
         text = f"more than {DISTURBED} error frames per second"
         if self._heard_at is None or now - self._heard_at > WINDOW_NS:
-            return f"{text} and no good one: the bit rate is probably wrong, or the bus is open"
+            return (
+                f"{text} and no valid frame: the bit rate is probably wrong, or the bus is not "
+                "terminated"
+            )
         return f"{text}; check termination, cable and other senders of these identifiers"
 
     def _raise(self, cause: str, text: str) -> None:

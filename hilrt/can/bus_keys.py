@@ -44,7 +44,7 @@ def doubtful_keys(arguments: Mapping[str, Any], label: str) -> list[str]:
         return []
     known = _known(arguments)
     return [
-        f"{label}.{key} = {arguments[key]!r}: is no named argument of the interface"
+        f"{label}.{key} = {arguments[key]!r}: is not a named argument of the interface"
         f" {arguments['interface']!r}{nearest(key, known)}"
         for key in arguments
         if key not in known and difflib.get_close_matches(key, known, n=1)
@@ -95,7 +95,9 @@ def missing_interface(arguments: Mapping[str, Any], networks: Path = _NETWORKS) 
 
 def _missing_network(channel: Any, networks: Path) -> list[str]:
     if not hasattr(socket, "AF_CAN"):
-        return [f"bus.interface = 'socketcan': {sys.platform} has no SocketCAN; it is Linux'"]
+        return [
+            f"bus.interface = 'socketcan': {sys.platform} has no SocketCAN; it exists only on Linux"
+        ]
     if not isinstance(channel, str) or not channel or not networks.is_dir():
         return []
     what, network = f"bus.channel = {channel!r}", networks / channel

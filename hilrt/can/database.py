@@ -146,7 +146,7 @@ def _find_message(database: Database, name: str, label: str) -> tuple[Message, M
         if box.is_container and box.name == name.partition(".")[0]:
             inside = ", ".join(message.name for message in box.contained_messages or ())
             raise ConfigError(
-                f"{label}: message {box.name} contains others; choose one of {inside}"
+                f"{label}: message {box.name} contains other messages; choose one of {inside}"
             )
     known = [*own, *(message.name for message, _ in inner)]
     raise ConfigError(f"{label}: the database has no message {name!r}{nearest(name, known)}")
@@ -169,7 +169,7 @@ def _unusable(messages: Sequence[Message], message: Message, signal: Signal) -> 
     if not message.is_container:
         first = start_bit(signal)
         if first + signal.length > 8 * message.length:
-            problems.append(f"the signal goes beyond the message's {message.length} bytes")
+            problems.append(f"the signal extends beyond the message's {message.length} bytes")
         problems += [
             f"signal {other.name} of its message has the scale 0"
             for other in message.signals
@@ -208,8 +208,9 @@ def check_distinct(
         names = " or ".join(f"{other.name} (0x{other.frame_id:X})" for other in others)
         problems.append(
             f"{label}: no frame says whether it is message {message.name} "
-            f"(0x{message.frame_id:X}) or {names}: they are of one parameter group and do not "
-            f"differ in their source addresses; {remedy}"
+            f"(0x{message.frame_id:X}) or {names}: they belong to the same parameter group and "
+            "have the same source address;"
+            f" {remedy}"
         )
     return problems
 

@@ -109,7 +109,7 @@ _CLASSES = {
 }
 _CONTROLLER_DETAILS = {
     OVERFLOW: "buffer overflow",
-    WARNING: "warning level of errors",
+    WARNING: "error warning level",
     PASSIVE: "error-passive",
     ACTIVE: "error-active again",
 }
@@ -136,7 +136,7 @@ def error_text(frame: Frame) -> str:
     parts = [text for kind, text in _CLASSES.items() if frame.can_id & kind]
     if frame.can_id & CONTROLLER:
         details = [text for bits, text in _CONTROLLER_DETAILS.items() if data[1] & bits]
-        parts += details or ["the controller reports a problem"]
+        parts += details or ["the controller reports an error"]
     if frame.can_id & PROTOCOL:
         kinds = [text for bit, text in _PROTOCOL_KINDS.items() if data[2] & bit]
         way = " while sending" if data[2] & _SENDING else ""

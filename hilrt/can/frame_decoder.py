@@ -43,7 +43,7 @@ class DecodeCounts:
         """A line for each kind of what a message called `name` did not give."""
         lines = (
             (self.failures, f"frames of message {name} that its database cannot decode"),
-            (self.truncated, f"frames of message {name} that are shorter than its database says"),
+            (self.truncated, f"frames of message {name} that are shorter than in its database"),
             (
                 self.formless,
                 f"frames of message {name} with a multiplexer value that its database does not "
@@ -51,7 +51,8 @@ class DecodeCounts:
             ),
             (
                 self.not_available,
-                f"values of message {name} that J1939 marks as not available or an error are none",
+                f"values of message {name} that J1939 marks as not available or an error are "
+                "missing values",
             ),
         )
         return [f"{count:,} {text}" for count, text in lines if count]

@@ -242,7 +242,7 @@ def unpack(container: Message, data: bytes) -> list[tuple[Message | int, bytes]]
     Raises
     ------
     ValueError
-        If a message goes beyond the frame.
+        If a message extends beyond the frame.
     """
     little = container.header_byte_order == "little_endian"
     order: Literal["little", "big"] = "little" if little else "big"
@@ -255,7 +255,7 @@ def unpack(container: Message, data: bytes) -> list[tuple[Message | int, bytes]]
             break  # what is left is padding
         end = at + _HEADER + data[at + _IDENTIFIER]
         if end > len(data):
-            raise ValueError(f"a message of container {container.name} goes beyond the frame")
+            raise ValueError(f"a message of container {container.name} extends beyond the frame")
         found.append((known.get(identifier, identifier), bytes(data[at + _HEADER : end])))
         at = end
     return found

@@ -103,18 +103,18 @@ DEFECTS: Final = (
     FrameDefect(
         "can_bad_checksum",
         "checksum_errors",
-        "with a wrong checksum: damaged, of another data identifier, or from another sender",
+        "with a wrong checksum: damaged, with another data identifier, or from another sender",
     ),
     FrameDefect(
         "can_bad_sequence",
         "out_of_order",
-        "whose counter went back or too far ahead: its sender started anew, or another one sends "
-        "the message, too",
+        "whose counter went back or too far ahead: its sender restarted, or another one sends the "
+        "message too",
     ),
     FrameDefect(
         "can_stale",
         "repeated",
-        "with the counter of the one before: the sender repeats an old one",
+        "with the counter of the previous one: the sender repeats an old frame",
     ),
 )
 

@@ -278,8 +278,8 @@ def check_messages(
                 )
         if entry.counter in signals and counter_of(entry, message, "") is None:
             problems.append(
-                f"{label} counter = {entry.counter!r}: is a floating-point number, which counts "
-                "nothing; name another signal, or leave it out"
+                f"{label} counter = {entry.counter!r}: is a floating-point number, which cannot "
+                "count; name another signal, or remove it"
             )
         for text in entry.last:
             if text not in signals:
@@ -288,7 +288,9 @@ def check_messages(
                     f"{nearest(text, signals)}"
                 )
         if entry.source is not None and not is_j1939(message):
-            problems.append(f"{label} source: {name} is no J1939 message of the database; leave it")
+            problems.append(
+                f"{label} source: {name} is not a J1939 message of the database; remove it"
+            )
         if entry.send == "cyclic" and entry.cycle is None and not message.cycle_time:
             problems.append(
                 f"{label} cycle: is missing; the database has no cycle time of {name} either"

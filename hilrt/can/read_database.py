@@ -100,7 +100,7 @@ def _fault(name: str, number: str, base: int, *, wide: bool) -> str:
 
 
 def _no_number(name: str, number: str) -> str:
-    return f"message {name} has the identifier {number!r}, which is no number"
+    return f"message {name} has the identifier {number!r}, which is not a number"
 
 
 #: The longest message is a container of Ethernet: that many bits.
@@ -164,7 +164,7 @@ def check_signal_counts(text: str, kind: str) -> None:
         elif signals > _MOST_SIGNALS:
             line = text.count("\n", 0, begin) + 1
             raise ValueError(
-                f"the message at line {line} has more than {_MOST_SIGNALS:,} signals; leave out "
+                f"the message at line {line} has more than {_MOST_SIGNALS:,} signals; remove "
                 "those that are not needed"
             )
 
@@ -194,7 +194,7 @@ _MOST_BYTES = 1 << 16
 
 
 def check_numbers(message: Message) -> None:
-    """`ValueError` for a scale, an offset or a bound that is no number, and for endless lengths."""
+    """Raise `ValueError` for scales, offsets or bounds that are not numbers, or endless lengths."""
     if not 0 <= message.length <= _MOST_BYTES:
         raise ValueError(f"message {message.name} has {message.length} bytes")
     for signal in message.signals:
@@ -205,13 +205,13 @@ def check_numbers(message: Message) -> None:
             raise ValueError(f"{place} begins at bit {signal.start}")
         for what in ("scale", "offset"):
             if not _finite(getattr(signal, what)):
-                raise ValueError(f"{place} has a {what} that is no finite number")
+                raise ValueError(f"{place} has a {what} that is not finite")
         if not _finite(abs(signal.scale) * 2.0 ** min(signal.length, 1000) + abs(signal.offset)):
-            raise ValueError(f"{place} has values that are no finite numbers")
+            raise ValueError(f"{place} has values that are not finite")
         for what in ("minimum", "maximum"):
             bound = getattr(signal, what)
             if bound is not None and not _finite(bound) and not _infinite(bound):
-                raise ValueError(f"{place} has a {what} that is no number")
+                raise ValueError(f"{place} has a {what} that is not a number")
 
 
 def _finite(value: float) -> bool:
@@ -275,7 +275,7 @@ def read_database(path: Path, label: str) -> Database:
             return saved
         raise ConfigError(_refusal(path, label, error, faults)) from None
     if not isinstance(database, Database):
-        raise ConfigError(f"{label}: {path} is a diagnostics database; give one of CAN messages")
+        raise ConfigError(f"{label}: {path} is a diagnostics database; give one with CAN messages")
     return database
 
 
@@ -284,7 +284,7 @@ def _load(text: str, suffix: str, faults: list[str]) -> Any:
         raise ValueError(", ".join(faults))
     kind = _kind(text, suffix)
     if kind in _XML and "<!DOCTYPE" in text:  # entities that expand, or name other files
-        raise ValueError("it declares a document type, which such files do not have")
+        raise ValueError("it declares a document type, which is not allowed here")
     if kind == "sym" and (found := _LONG_NUMBER.search(text)):
         line = text.count("\n", 0, found.start()) + 1
         raise ValueError(f"line {line} has a number of more than {_DIGITS} digits")
@@ -306,7 +306,7 @@ def _kind(text: str, suffix: str) -> str:
     if kind not in _WORDS:
         kind = next((kind for kind, word in _WORDS.items() if word in text), "")
     if not kind or (len(text) > _LARGE and _WORDS[kind] not in text):
-        raise ValueError("it has nothing of DBC, ARXML, KCD or SYM files")
+        raise ValueError("it does not look like DBC, ARXML, KCD or SYM")
     return kind
 
 

@@ -261,7 +261,7 @@ class ReceivedMessage:
     def silence(self) -> str:
         """Frames refused since the newest one that counted, in words."""
         parts = [f"{n:,} {reason.replace('_', ' ')}" for reason, n in self._refused.items()]
-        return f"what came did not count ({', '.join(parts)})" if parts else "none came"
+        return f"received frames were rejected ({', '.join(parts)})" if parts else "none came"
 
     def _is_next(self, data: bytes, values: Sequence[float | None]) -> bool:
         """Whether the counter goes on; what is missing before the frame counts as lost."""
@@ -309,7 +309,7 @@ class ReceivedContainer:
     Attributes
     ----------
     malformed : int
-        Frames whose messages go beyond them; none of their messages counts.
+        Frames whose messages extend beyond them; none of their messages counts.
     """
 
     def __init__(self, container: Message, entries: Sequence[ReceivedMessage]) -> None:

@@ -216,7 +216,7 @@ class Receiver:
                 names = " or ".join(other.name for other in messages)
                 return (
                     f": frames {Frame(can_id, b'').text} may be {names}; "
-                    f"messages.{message.name}.source says whose they are"
+                    f"messages.{message.name}.source selects their sender"
                 )
         return ""
 

@@ -138,7 +138,9 @@ class Sender:
 
         def entry(message: Message, signal: Signal) -> _Sent:
             if message.is_container:
-                raise ConfigError(f"message {message.name} contains others; such are not sent")
+                raise ConfigError(
+                    f"message {message.name} contains other messages; such messages cannot be sent"
+                )
             fixed = selection(message, signal)
             key = (message.name, tuple(sorted(fixed.items())))
             if key not in self._sent:
@@ -256,8 +258,8 @@ def refuse_conflicts(
                 if message := table.find(frame.can_id):
                     raise ConfigError(
                         f"{label} = {dict(bus)!r}: another sender has {message.name} on it, "
-                        "which is this session's to send; end the other session or node, or give "
-                        "this one a bus of its own"
+                        "which this session would send; end the other session or node, or use a "
+                        "separate bus"
                     )
     finally:
         opened.close()

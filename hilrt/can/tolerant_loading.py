@@ -189,7 +189,7 @@ class _Search:
         lost = [s for s in some if s.message not in there]
         if lost:
             self.left_out.append(
-                f"{len(lost)} statements about messages that it does not have; the first is "
+                f"{len(lost)} statements about messages that it does not contain; the first is "
                 f"{lost[0].name}"
             )
 

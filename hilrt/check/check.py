@@ -85,7 +85,7 @@ def check_file(
     draft = read_session(path, overrides, code)
     findings = Findings()
     for name, adapter in draft.foreign.items():
-        why = "is of another package, which is not imported, so that nothing of the table is known"
+        why = "belongs to another package, which is not imported, so its table cannot be checked"
         findings.unchecked(f"subsystems.{name}", "adapter", adapter, why)
     for line in draft.problems:
         findings.line(line)
@@ -197,14 +197,14 @@ def _check_repeat(
     """Whether a session that is to be run at other steps, too, can be."""
     reliability = tables.reliability
     if reliability.repeat != "off" and reliability.reference != "off":
-        said = "the verdict rests on one of repeat and reference"
+        said = "the verdict can rest on repeat or on reference, not on both"
         findings.error("reliability", "repeat", reliability.repeat, said, "leave it out")
     elsewhere = [
         name for name, cls in classes.items() if cls.physical or (cls.called or cls).remote
     ]
     remedies = {
         f"{', '.join(elsewhere)} does not run in this process": bool(elsewhere),
-        'it runs against the clock: take [session] pace = "asap"': pace != "asap",
+        'it runs against the clock: set [session] pace = "asap"': pace != "asap",
     }
     varies = 'its step varies: take [master.step_control] method = "fixed"'
     has_fixed = tables.master.step_control.method == "fixed"
@@ -213,7 +213,9 @@ def _check_repeat(
         ("reference", reliability.reference, "", remedies),
     ):
         for reason in (reason for reason, holds in reasons.items() if holds and value != "off"):
-            text = f"only a session of models{kind}, as fast as possible, can be repeated, and"
+            text = (
+                f"only a session without a bench{kind}, as fast as possible, can be repeated, and"
+            )
             findings.error("reliability", key, value, f"{text} {reason}", "or leave it out")
 
 
@@ -238,7 +240,7 @@ def _check_scheme(
     corrected = [bond.name for bond in tables.bonds if bond.correction.method != "none"]
     for names, reason in (
         (elsewhere, "{} does not run in this process"),
-        (final, "{} does not save and restore its state, or takes no steps of other lengths"),
+        (final, "{} does not save and restore its state, or cannot vary its step"),
         (slow, "{} communicates less often than at every macro step"),
         (corrected, "bond {} has a correction, which belongs to the inputs that left first"),
         ([pace] if pace != "asap" else [], 'the pace is {}: take [session] pace = "asap"'),
@@ -272,18 +274,18 @@ def _check_subsystem(
 
 
 def _check_late(name: str, late: Late, link_class: type[Link], findings: Findings) -> None:
-    """A bench misses no steps; only a solver in a process of its own can come back."""
+    """A bench misses no steps; only a solver in a separate process can come back."""
     if late.steps == "catch_up" and link_class.physical:
-        reason = "is a bench, which runs by itself and has nothing to catch up with"
+        reason = "is a bench, which is not stepped and has nothing to catch up on"
         findings.error(f"subsystems.{name}.late", "steps", late.steps, reason, "leave it out")
     if not late.rejoin:
         return
     if link_class.stops_in_order:
-        reason = "is a test sequence, which cannot go on in the middle"
+        reason = "is a test sequence, which cannot resume in the middle"
     elif link_class.remote and not link_class.physical:
         return
     elif link_class.physical:
-        reason = "is a bench, which is never armed again by itself"
+        reason = "is a bench, which is never armed again automatically"
     else:
         reason = "runs in the master's process, which it cannot leave without ending the session"
     findings.error(f"subsystems.{name}.late", "rejoin", True, reason, "leave it out")
@@ -334,7 +336,7 @@ def _ports(
     ):
         kept.update({session.tables.joined(name, k): reason for k, reason in reasons.items()})
     if ports is None:
-        findings.info(table, "tells its ports when it connects; what concerns them is checked then")
+        findings.info(table, "announces its ports when it connects; they are checked then")
     return ports
 
 

@@ -65,7 +65,7 @@ def _check_units(
         units.conversion(target.port.unit, measured.port.unit)
     except ConfigError as error:
         message = f"for signal {match.signal!r}: {error}"
-        findings.error(table, "to", match.to, message, "match two quantities of one kind")
+        findings.error(table, "to", match.to, message, "match two values of the same quantity")
 
 
 def _check_unused(step: Step, table: str, findings: Findings) -> None:
@@ -73,7 +73,7 @@ def _check_unused(step: Step, table: str, findings: Findings) -> None:
     given = {"min": step.min, "max": step.max, "hold": step.hold or None}
     for key, value in given.items():
         if value is not None:
-            message = "is of no use: the step waits for nothing"
+            message = "has no effect: the step waits for nothing"
             findings.error(table, key, value, message, "give wait, or leave it out")
 
 
@@ -150,7 +150,7 @@ def check_calculated(topology: Topology, findings: Findings) -> None:
                     f"bonds.{bond.name or i}",
                     key,
                     name,
-                    "is a calculated channel: no subsystem gives or takes its power",
+                    "is a calculated channel: no subsystem supplies or absorbs its power",
                     "name an output of a subsystem",
                 )
 
@@ -223,7 +223,7 @@ def _check_time(table: Expect, duration: float, place: str, findings: Findings) 
     for key, since in (("from", table.from_), ("after", table.from_ + table.after)):
         if since >= duration:
             value = getattr(table, key.replace("from", "from_"))
-            message = f"is not before the end of the session, at {duration:g} s: nothing is judged"
+            message = f"is not before the end of the session, at {duration:g} s: nothing is checked"
             findings.error(place, key, value, message, "make it earlier, or the session longer")
             return
     needs = table.from_ + max(table.after, table.within or 0.0) + (table.for_ or 0.0)
@@ -232,7 +232,7 @@ def _check_time(table: Expect, duration: float, place: str, findings: Findings) 
             place,
             "within" if table.within is not None else "for",
             table.within if table.within is not None else table.for_,
-            f"reaches to {needs:g} s, and the session ends at {duration:g} s: what has not come by "
-            "then stays inconclusive",
+            f"reaches to {needs:g} s, and the session ends at {duration:g} s: later occurrences "
+            "stay inconclusive",
             "make it shorter, or the session longer",
         )

@@ -45,7 +45,7 @@ def check_faults(
     for i, fault in enumerate(faults):
         table = f"faults.{i}"
         if fault.name in names[:i]:
-            findings.error(table, "name", fault.name, "is there twice", "rename one")
+            findings.error(table, "name", fault.name, "exists twice", "rename one")
         _check_value(fault, table, findings)
         if (steps := steps_underway(fault, topology.tables)) > MAX_UNDERWAY:
             text = f"delays by {steps:,} steps"
@@ -57,7 +57,9 @@ def check_faults(
         for bench in benches_reached(topology.tables, fault, topology.physical) if key else ():
             text = f"acts on the bench {bench!r}, which does not allow it"
             remedy = f'write allow_faults = ["{fault.name}"] into [subsystems.{bench}]'
-            findings.error(table, key, fault.place, text, f"{remedy} if its machine bears that")
+            findings.error(
+                table, key, fault.place, text, f"{remedy} if the bench can tolerate that"
+            )
     for name, options in topology.tables.subsystems.items():
         for allowed in options.allow_faults:
             if allowed not in names:
@@ -132,7 +134,7 @@ def _check_place(topology: Topology, fault: FaultTable, table: str, findings: Fi
     name = fault.place.partition("[")[0]
     if key == "output" and name.startswith(f"{CALCULATED}."):
         text = "is calculated, and has no sensor"
-        findings.error(table, key, name, text, "alter what it is made of, or a connection")
+        findings.error(table, key, name, text, "alter its inputs, or a connection")
         return ""
     direction: Direction = "output" if key == "output" else "input"
     topology.find(name, direction, table, key, findings)

@@ -58,7 +58,7 @@ def _check_ports(tables: Session, findings: Findings) -> None:
                     key,
                     address,
                     f"cannot be listened at on this host: {(error.strerror or str(error)).lower()}",
-                    "end what listens there (another session?), or give another address",
+                    "end the program that uses it (another session?), or give another address",
                 )
 
 
@@ -87,8 +87,8 @@ def check_listen(session: SessionFile, remote: Collection[str], findings: Findin
                 "master",
                 "listen",
                 master.listen,
-                "can be reached by other machines, and anybody there could take part",
-                "set keys (`hilrt keys` makes them), or insecure = true on a network of your own",
+                "can be reached by other machines, and anybody on them could take part",
+                "set keys (`hilrt keys` makes them), or insecure = true on a private network",
             )
 
 

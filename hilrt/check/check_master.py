@@ -87,7 +87,7 @@ def check_pace(tables: Session, pace: str | float, physical: set[str], findings:
             "session",
             "pace",
             pace,
-            f"{_names(physical)} keeps real time and cannot be hurried or held",
+            f"{_names(physical)} runs in real time and cannot be sped up or slowed down",
             'take "realtime"',
         )
     if method == "fixed":
@@ -98,7 +98,7 @@ def check_pace(tables: Session, pace: str | float, physical: set[str], findings:
             "method",
             method,
             "a variable step is not possible against the wall clock",
-            'take method = "fixed", or [session] pace = "asap" if no bench takes part',
+            'set method = "fixed", or [session] pace = "asap" if there is no bench',
         )
     for name, options in tables.subsystems.items():
         if options.every > 1:
@@ -194,7 +194,7 @@ def _check_step(topology: Topology, findings: Findings) -> None:
         )
     if step.method == "ecco" and not topology.tables.bonds:
         findings.error(
-            STEP, "method", step.method, "watches power bonds; there are none", "add [[bonds]]"
+            STEP, "method", step.method, "uses power bonds; there are none", "add [[bonds]]"
         )
     _check_estimator(topology, findings)
     _check_crawl(topology, findings)
@@ -260,7 +260,7 @@ def _check_crawl(topology: Topology, findings: Findings) -> None:
             STEP,
             "minimum",
             step.minimum,
-            f"lets the step shrink without end: the energy correction of {', '.join(corrected)} "
+            f"can shrink the step without end: the energy correction of {', '.join(corrected)} "
             "jumps the more, the shorter the next step is, and PI control then shortens that",
             f'give minimum = {_SHORTEST * base:g} or more, or take method = "ecco"',
         )
@@ -308,7 +308,7 @@ def _check_order(topology: Topology, findings: Findings) -> None:
             ORDER,
             "method",
             order.method,
-            "judges Lagrange polynomials, but the session extrapolates with output derivatives",
+            "evaluates Lagrange polynomials, but the session extrapolates with output derivatives",
             'take [master] extrapolation.source = "lagrange", or fix the order',
         )
     if tables.connections and all(c.order is not None for c in tables.connections):
@@ -316,8 +316,8 @@ def _check_order(topology: Topology, findings: Findings) -> None:
             ORDER,
             "method",
             order.method,
-            "has nothing to control: every connection has an order of its own",
-            "leave out order where it may change",
+            "has nothing to control: every connection has its own order",
+            "omit order where it may change",
         )
     for name, options in tables.subsystems.items():
         if options.every > 1:
@@ -374,8 +374,8 @@ def _check_jacobians(topology: Topology, findings: Findings) -> None:
                 f"subsystems.{name}.jacobian",
                 "source",
                 jacobian.source,
-                f"takes the place of what stands beside it: {', '.join(unused)} is not used",
-                'leave that out, or give source = "given"',
+                f"replaces the settings beside it: {', '.join(unused)} is not used",
+                'remove that, or set source = "given"',
             )
 
 
@@ -394,9 +394,9 @@ def _check_refresh(topology: Topology, findings: Findings) -> None:
                 f"subsystems.{name}.jacobian",
                 "refresh",
                 jacobian.refresh,
-                "renews nothing for a feedthrough correction, whose D is that of the start; where "
-                "a trial contradicts it, the bond has correction_wrong",
-                'take correction.method = "model" in the bond if D changes',
+                "updates nothing for a feedthrough correction, whose D is that of the start; if a "
+                "trial contradicts it, the bond has correction_wrong",
+                'use correction.method = "model" in the bond if D changes',
             )
 
 
@@ -415,7 +415,7 @@ def _check_prediction(topology: Topology, findings: Findings) -> None:
                 f"subsystems.{name}.late",
                 "policy",
                 "predict",
-                "asks the identified model, and there is none",
+                "needs the identified model, and there is none",
                 f'add [subsystems.{name}.jacobian] source = "identify" and a bond with '
                 'correction.method = "model", or take "extrapolate"',
             )
@@ -447,6 +447,6 @@ def _check_feedthrough(topology: Topology, findings: Findings) -> None:
             "method",
             method,
             f"outputs with feedthrough ({', '.join(through)}) are evaluated with extrapolated "
-            "inputs: of them the error is indicated, not estimated",
-            'prefer step_control method = "pi" and a fixed order if steps or orders alternate',
+            "inputs: their error is only indicated, not estimated",
+            'use step_control method = "pi" and a fixed order if steps or orders alternate',
         )

@@ -103,7 +103,7 @@ def _check_operated(topology: Topology, name: str, bounds: Adjustable, findings:
     text = name.removeprefix(OPERATED)
     place = topology.find(text, "input", "monitor.adjust", name, findings)
     if place is not None and place.port is not None and place.port.size > 1:
-        message = "has several elements, which an operator cannot drive"
+        message = "has several elements, which an operator cannot set"
         findings.error("monitor.adjust", name, None, message, "leave it out")
     if bounds.min > bounds.max:
         value = f"{bounds.min:g} … {bounds.max:g}"
@@ -128,7 +128,7 @@ def check_addresses(table: MonitorTable, findings: Findings) -> None:
             _check_endpoint(key, address, findings)
     if table.listen is not None and table.listen == table.commands and _port(table.listen) != "*":
         remedy = "give them different ports"
-        findings.error("monitor", "commands", table.commands, "is that of listen, too", remedy)
+        findings.error("monitor", "commands", table.commands, "is also that of listen", remedy)
     if not is_port(_port(table.page)):
         remedy = 'write it as ADDRESS:PORT, for example "127.0.0.1:5006", with a port up to 65535'
         findings.error("monitor", "page", table.page, "is no address", remedy)
@@ -141,12 +141,12 @@ def _check_endpoint(key: str, address: str, findings: Findings) -> None:
         if rest[:1] != "/" or rest[-1] == "/" or len(rest) > zmq.IPC_PATH_MAX_LEN:
             longest = zmq.IPC_PATH_MAX_LEN
             remedy = f"write it as ipc:///FOLDER/NAME, of at most {longest} characters"
-            findings.error("monitor", key, address, "is no address to listen at", remedy)
+            findings.error("monitor", key, address, "is not an address of this machine", remedy)
         return
     host, colon, port = rest.rpartition(":")
     if scheme != "tcp" or not colon or not (port == "*" or is_port(port)):
         remedy = f'write it as tcp://ADDRESS:PORT, for example "{example}", with a port up to 65535'
-        findings.error("monitor", key, address, "is no address to listen at", remedy)
+        findings.error("monitor", key, address, "is not an address of this machine", remedy)
     elif not _is_own(host):
         remedy = f'give it in numbers, or all with "{example}"'
         findings.error("monitor", key, address, "names no address of this machine", remedy)
@@ -204,7 +204,7 @@ def _check_limits(trigger: TriggerTable, table: str, findings: Findings) -> None
         findings.error(table, "signal", trigger.signal, "has no limit", "give above or below")
     if trigger.signal is None and limits:
         key = limits[0]
-        message = "belongs to a signal, and there is none"
+        message = "applies to a signal, and there is none"
         findings.error(table, key, getattr(trigger, key), message, "give signal, or leave it out")
 
 

@@ -50,7 +50,7 @@ def check_stimuli(topology: Topology, folder: Path, findings: Findings) -> None:
     for i, stimulus in enumerate(stimuli):
         table = f"stimuli.{i}"
         if stimulus.name in names[:i]:
-            findings.error(table, "name", stimulus.name, "is there twice", "rename one")
+            findings.error(table, "name", stimulus.name, "exists twice", "rename one")
         complete = [
             _check_keys(s, f"{table}.segments.{k}", findings)
             for k, s in enumerate(stimulus.segments)
@@ -85,7 +85,7 @@ def _find(topology: Topology, stimulus: Stimulus, table: str, findings: Findings
         return None
     number = element.removesuffix("]")
     if place.port.size > 1 and not (number.isdecimal() and int(number) < place.port.size):
-        text = f"has {place.port.size} elements, of which a stimulus takes one"
+        text = f"has {place.port.size} elements; a stimulus drives one"
         findings.error(table, "input", stimulus.input, text, f'write it as "{name}[0]"')
         return None
     if place.port.size == 1 and bracket:
@@ -125,7 +125,7 @@ def _check_keys(segment: StimulusSegment, table: str, findings: Findings) -> boo
     for key in missing:
         findings.error(table, key, None, f"is missing; shape {segment.shape!r} needs it", "add it")
     if segment.shape == "ramp" and (segment.duration is None) == (segment.rate is None):
-        text = "a ramp takes a duration or goes at a rate"
+        text = "a ramp needs a duration or a rate"
         findings.error(table, "duration", segment.duration, text, "give one of duration and rate")
         missing.append("duration")
     if segment.shape == "points" and not missing and not _check_points(segment, table, findings):
@@ -220,11 +220,11 @@ def _check_time(topology: Topology, stimulus: Stimulus, table: str, findings: Fi
         own = _length(segment, value)
         endless = segment.duration is None and segment.shape in ENDLESS
         if endless and (k < last or stimulus.repeat != 1):
-            text = "is missing: without it nothing comes after this segment"
+            text = "is missing: without it the next segments never begin"
             findings.error(f"{table}.segments.{k}", "duration", None, text, "add it")
         elif own < tables.master.step:
             text = f"the segment lasts {own:g} s, less than a step of {tables.master.step:g} s"
-            findings.warn(f"{table}.segments.{k}", "", None, text, "it may be passed over")
+            findings.warn(f"{table}.segments.{k}", "", None, text, "it may be skipped")
         length, value = length + own, _piece(segment, value).end
     if stimulus.repeat != 1 and length < tables.master.step:
         text = f"its segments last {length:g} s, less than a step of {tables.master.step:g} s"
@@ -256,11 +256,11 @@ def _check_values(
             jumps = [abs(b - a) for a, b in itertools.pairwise(y)]
             jump = max(jump, abs(factor) * max(jumps, default=0.0))
         if jump > port.max_rate * step * subsystem.every:
-            text = f"jumps by {jump:g}, which max_rate = {port.max_rate:g} makes a ramp of"
+            text = f"jumps by {jump:g}, which max_rate = {port.max_rate:g} turns into a ramp"
             findings.warn(where, "", None, f"{text} {jump / port.max_rate:g} s", "")
         fastest = max(segment.frequency or 0.0, segment.to_frequency or 0.0)
         if fastest * step * subsystem.every > 0.5:
-            text = f"is more than one swing in two steps of {subsystem.every * step:g} s"
+            text = f"is more than one period in two steps of {subsystem.every * step:g} s"
             findings.warn(where, "frequency", fastest, text, "it is not what arrives")
         ended = piece.end
 
@@ -282,7 +282,7 @@ def _check_overlaps(
         for j, other in enumerate(stimuli[:i]):
             same = other.mode == "replace" and other.input == stimulus.input
             if same and max(spans[i][0], spans[j][0]) < min(spans[i][1], spans[j][1]):
-                text = f"drives {stimulus.input} while stimulus {other.name!r} does, too"
+                text = f"drives {stimulus.input} while stimulus {other.name!r} also does"
                 if stimulus.start_when is not None or other.start_when is not None:
                     text = f"may be when stimulus {other.name!r} drives {stimulus.input}, too"
                 remedy = "let one end before, by its `end`"

@@ -69,7 +69,7 @@ def check_traffic(
             text += f", and {', '.join(untold)}, of which the database tells no cycle time"
         bitrate = options.bus.get("bitrate")
         if not isinstance(bitrate, (int, float)) or not bitrate > 0.0:
-            findings.info(f"subsystems.{name}", f"{text}; bus.bitrate would tell the load")
+            findings.info(f"subsystems.{name}", f"{text}; set bus.bitrate to compute the load")
             continue
         load = sum(frame.bits / frame.interval for frame in known) / bitrate
         text += f": at most {load:.0%} of {bitrate / 1e3:g} kbit/s"
@@ -105,7 +105,7 @@ def _check_master_timeout(name: str, options: Any, step: float, findings: Findin
     place = f"subsystems.{name}", "master_timeout", timeout
     remedy = f"take {FEW * step:g} or more"
     if timeout <= step:
-        message = f"is over before the next set-points are due, every {step:g} s"
+        message = f"is shorter than the interval of set-points,  {step:g} s"
         findings.error(*place, message, remedy)
     else:
         message = f"is less than {FEW} set-points, {step:g} s apart: a late tick ends the session"
@@ -139,7 +139,7 @@ def _check_recovery(name: str, options: Any, findings: Findings) -> None:
     if interface == "socketcan" and not may_restart():
         findings.warn(
             *place,
-            "cannot be kept here: only a process with the capability CAP_NET_ADMIN may restart a "
+            "has no effect here: only a process with the capability CAP_NET_ADMIN may restart a "
             "CAN controller",
             "give it to the gateway's user on the host of the session, or the interface restart-ms",
         )
@@ -147,7 +147,7 @@ def _check_recovery(name: str, options: Any, findings: Findings) -> None:
         findings.warn(
             *place,
             f"has no effect on bus.interface = {interface!r}, which has no controller",
-            "keep it for the real bus, or leave it out",
+            "keep it for the real bus, or remove it",
         )
 
 
@@ -182,7 +182,7 @@ def _check_safe_profile(name: str, options: Any, findings: Findings) -> None:
                 "max_rate",
                 entry.max_rate,
                 f"at that{jerk} the way of {way:g} to safe = {entry.safe:g} takes {needed:.3g} s, "
-                f"but safe_profile.step_timeout = {profile.step_timeout:g} s is over before, and "
+                f"but safe_profile.step_timeout = {profile.step_timeout:g} s is shorter, so "
                 "the enable may be withdrawn on the way",
                 "raise step_timeout above that, or let the input move faster",
             )
@@ -207,7 +207,7 @@ def _check_arming(name: str, options: Any, arm_timeout: float, findings: Finding
             f"subsystems.{name}.enable",
             "timeout",
             enabling,
-            f"is never waited for: [master] arm_timeout = {arm_timeout:g} ends arming before",
+            f"is never reached: [master] arm_timeout = {arm_timeout:g} ends arming first",
             "shorten it, or raise arm_timeout",
         )
         return
@@ -287,7 +287,7 @@ def _check_alarms(topology: Topology, findings: Findings) -> None:
                     key,
                     limit,
                     f"lies outside the declared range {range_text(port)} of {alarm.signal}: the "
-                    "alarm judges values there, too, but none should come",
+                    "alarm checks values there too, but none should occur",
                     "correct the limit, or the range",
                 )
 
@@ -327,7 +327,7 @@ def check_references(
         options, table = topology.tables.subsystems[name], f"subsystems.{name}"
         if options.reference_model is None:
             if options.reference_params:
-                reason = "has no model that it is for"
+                reason = "has no model to apply to"
                 remedy = "add reference_model, or leave it out"
                 findings.error(table, "reference_params", None, reason, remedy)
             continue
@@ -395,7 +395,7 @@ def check_sequences(topology: Topology, findings: Findings) -> Topology:
                 reason = f"reads {port.name!r}, which has {place.port.size} elements"
                 findings.error(table, "sequence", None, reason, "read a port of one element")
         if tables.subsystems[name].jacobian is not None:
-            reason = "is of no use for a test sequence, which is no model"
+            reason = "has no effect for a test sequence, which is not a model"
             findings.error(f"subsystems.{name}", "jacobian", None, reason, "leave it out")
     drivers: dict[str, int] = {}  # an input to the first connection from a sequence's port
     for i, connection in enumerate(tables.connections):
@@ -408,7 +408,8 @@ def check_sequences(topology: Topology, findings: Findings) -> Topology:
             if first != i:
                 reason = (
                     f"is driven by {tables.connections[first].source!r} of connection {first + 1}, "
-                    "too: one port of a sequence drives an input, and two would be added"
+                    "too: only one port of a sequence may drive an input, because two would be "
+                    "added"
                 )
                 remedy = "remove one; within a sequence, bench.together does several things"
                 findings.error(f"connections.{i}", "to", connection.target, reason, remedy)

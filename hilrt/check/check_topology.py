@@ -180,12 +180,12 @@ def check_connections(topology: Topology, findings: Findings) -> None:
                 table,
                 "to",
                 connection.target,
-                f"connection {seen[ends] + 1} has the same ends, and the two add up",
-                "remove one, or say it with one gain",
+                f"connection {seen[ends] + 1} has the same ends, and the two are added",
+                "remove one, or combine their gains",
             )
         seen.setdefault(ends, i)
         if connection.gain == 0.0:
-            findings.warn(table, "gain", 0.0, "the connection carries nothing", "remove it")
+            findings.warn(table, "gain", 0.0, "the connection transmits nothing", "remove it")
         if source and target and source.port and target.port:
             _check_fit(connection, source.port, target.port, table, findings)
 
@@ -293,8 +293,8 @@ def _check_power(bond: Bond, effort: Port, flow: Port, table: str, findings: Fin
             table,
             "",
             None,
-            "a unit is not stated, so the product is taken for watts",
-            "state the units in the database or the model",
+            "a unit is missing, so the product is taken as watts",
+            "declare the units in the database or the model",
         )
         return
     try:
@@ -312,7 +312,7 @@ def _check_power(bond: Bond, effort: Port, flow: Port, table: str, findings: Fin
                 "effort",
                 bond.effort,
                 f"is a flow by its unit {effort.unit!r}; corrections act on the effort",
-                "exchange the two, unless that is meant",
+                "swap the two, unless this is intended",
             )
     except ConfigError as error:
         findings.error(table, "", None, str(error), "")
@@ -337,7 +337,7 @@ def _check_correction(bond: Bond, on_bench: bool, table: str, findings: Findings
             table,
             "method",
             correction.method,
-            f"would act on the physical bench of {bond.flow!r} without a bound of its own",
+            f"would act on the physical bench of {bond.flow!r} without its own bound",
             'only method = "energy" has caps; use it, or correct the virtual side',
         )
     elif not correction.permit_on_bench:
@@ -369,7 +369,7 @@ def check_mu(topology: Topology, findings: Findings) -> None:
     if len(ports) < len(topology.ports):
         for b in wanted:
             table = f"bonds.{bonds[b].name}.correction"
-            findings.info(table, "mu is settled when all subsystems have told their ports")
+            findings.info(table, "mu is determined when all subsystems have announced their ports")
         return
     try:
         network = build_network(ports, topology.tables)
@@ -431,8 +431,8 @@ def check_loops(topology: Topology, findings: Findings) -> None:
                 "",
                 None,
                 f"algebraic loop {' -> '.join(cycle)}: no state lies between",
-                "its start values are found by iteration, and afterwards each step is late by one; "
-                "break it with a state or a filter",
+                "its start values are found by iteration, and afterwards each pass is late by one "
+                "step; break it with a state or a filter",
             )
             graph[cycle[1]].discard(cycle[0])  # and search for the next loop
         else:

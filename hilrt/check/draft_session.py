@@ -89,7 +89,7 @@ def _read_model(model: str, folder: Path, taken: set[str]) -> Drafted:
 def _lines(name: str, drafted: Sequence[Drafted]) -> Iterator[str]:
     connections = list(_connections(drafted))
     connected = {to for _, to, _ in connections}
-    yield "# Written by `hilrt new`: look through the connections, found by name and unit."
+    yield "# Written by `hilrt new`: check the connections, which were matched by name and unit."
     yield ""
     yield "[session]"
     yield f"name = {json.dumps(name)}"

@@ -27,7 +27,7 @@ from hilrt.errors import ConfigError, RecordError
 from hilrt.exit_status import ExitStatus
 from hilrt.wording import columns_text
 
-analyze_app = typer.Typer(help="Look into a session before it runs.", no_args_is_help=True)
+analyze_app = typer.Typer(help="Examine a session before it runs.", no_args_is_help=True)
 
 
 @analyze_app.command()
@@ -85,7 +85,7 @@ def repeat(
         else:
             error = f"{one.error:.3g} {one.unit}".rstrip()
             typer.echo(
-                f"{name}: error {error} RMS, {one.relative:.2%} of what it varies by; "
+                f"{name}: error {error} RMS, {one.relative:.2%} of its variation; "
                 f"observed order {one.order:.2f}"
             )
 
@@ -95,7 +95,7 @@ def reference(
     session: SessionPath,
     overrides: Overrides = None,
     tolerance: Annotated[
-        float, typer.Option(help="share of itself to which an error is to be known", min=1e-6)
+        float, typer.Option(help="tolerance of an error, relative to itself", min=1e-6)
     ] = 0.01,
     most_steps: Annotated[
         int, typer.Option(help="macro steps of all runs together", min=1)
@@ -187,8 +187,8 @@ def compare(
 
     if len(logs) != 2:
         raise ConfigError(
-            f"compare: needs two logs, not {len(logs)}; a pattern in quotes ('runs/NAME-*') is the "
-            "newest that it names"
+            f"compare: needs two logs, not {len(logs)}; a pattern in quotes ('runs/NAME-*') is "
+            "the newest match"
         )
     with bad_input():
         found = compare_logs(*(locate(path) for path in logs))
@@ -213,12 +213,12 @@ def runs(
     session: Annotated[str | None, typer.Option(help="only runs of this session")] = None,
     verdict: Annotated[str | None, typer.Option(help="only runs with this verdict")] = None,
     since: Annotated[
-        datetime | None, typer.Option(help="only runs from then on", formats=SINCE_FORMATS)
+        datetime | None, typer.Option(help="only runs since then", formats=SINCE_FORMATS)
     ] = None,
     amiss: Annotated[
         bool, typer.Option("--amiss", help="only faults, failed expectations, alarms, unfinished")
     ] = False,
-    last: Annotated[int | None, typer.Option(help="only that many, the newest", min=1)] = None,
+    last: Annotated[int | None, typer.Option(help="only the newest N", min=1)] = None,
     parquet: Annotated[Path | None, typer.Option(help="write the table as Parquet")] = None,
     junit: Annotated[Path | None, typer.Option(help="write the outcomes as JUnit XML")] = None,
     json_: Json = False,
@@ -266,7 +266,9 @@ def replay(
     ] = None,
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", help="table.key=value: decide with other settings, and compare"),
+        typer.Option(
+            "--set", help="table.key=value: repeat decisions with other settings, and compare"
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="with --set: folder for a log of the recomputed decisions")
@@ -284,7 +286,7 @@ def replay(
     """
     if to is not None:
         if to != "can":
-            raise ConfigError(f"--to {to}: only can; `hilrt export` writes files")
+            raise ConfigError(f"--to {to}: only 'can' is possible; `hilrt export` writes files")
         play(log, bus, start=from_, end=until, priority=priority, json_=json_)
         return
     if changes:
@@ -293,7 +295,7 @@ def replay(
         _what_if(file, changes, from_ or 0.0, until, out, json_)
         return
     if out is not None:
-        raise ConfigError("--out: goes with --set; a plain replay writes nothing")
+        raise ConfigError("--out: only works with --set; a plain replay writes nothing")
     from hilrt.replay.replay_log import as_json, describe
     from hilrt.replay.replay_log import replay as run
 

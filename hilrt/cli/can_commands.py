@@ -81,7 +81,9 @@ def sniff(
     bus: BusText,
     database: Database = None,
     duration: Duration = None,
-    lines: Annotated[bool, typer.Option("--lines", help="a line per frame, no table")] = False,
+    lines: Annotated[
+        bool, typer.Option("--lines", help="a line per frame instead of a table")
+    ] = False,
 ) -> None:
     """Show what is on the bus, decoded."""
     from rich.console import Console
@@ -159,7 +161,7 @@ def send(
                 opened.send(frame)
             except Exception as error:  # drivers of adapters raise all kinds
                 raise ConfigError(
-                    f"--bus {bus}: {frame.text} did not leave: {error}; "
+                    f"--bus {bus}: {frame.text} was not sent: {error}; "
                     "check that the bus is up and has this kind of frames"
                 ) from None
             if k + 1 < count:
@@ -172,7 +174,7 @@ def generate(
     session: Annotated[Path, typer.Argument(help="session file to write", metavar="SESSION.toml")],
     database: Annotated[Path, typer.Option(help="CAN database")],
     bus: BusText = "interface=socketcan,channel=can0",
-    node: Annotated[str | None, typer.Option(help="sender in whose place hilrt is")] = None,
+    node: Annotated[str | None, typer.Option(help="sender that hilrt replaces")] = None,
     bench: Annotated[
         list[str] | None, typer.Option(help="sender that is measured; repeat it for several")
     ] = None,
@@ -197,11 +199,11 @@ def write_draft(session: Path, text: str) -> None:
     from hilrt.files.text import write_whole
 
     if session.exists():
-        raise ConfigError(f"{session}: exists already; give another name")
+        raise ConfigError(f"{session}: already exists; give another name")
     try:
         write_whole(session, text)
     except OSError as error:
         raise ConfigError(
             f"{session}: cannot be written: {error.strerror}; "
-            "make its folder first, or give another one"
+            "create its folder first, or give another one"
         ) from None

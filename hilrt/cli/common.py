@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SessionPath = Annotated[Path, typer.Argument(help="session file (TOML)", metavar="SESSION.toml")]
 Overrides = Annotated[
-    list[str] | None, typer.Option("--set", help="table.key=value, instead of the session file's")
+    list[str] | None, typer.Option("--set", help="table.key=value, overrides the session file")
 ]
 
 

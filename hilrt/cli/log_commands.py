@@ -16,7 +16,7 @@ import typer
 from hilrt.errors import ConfigError, RecordError
 
 log_app = typer.Typer(
-    help="Look into recorded logs, cut and join them, piece by piece: of any size.",
+    help="Show, cut, join and convert recorded logs of any size.",
     no_args_is_help=True,
 )
 
@@ -25,21 +25,22 @@ RUNS = Path("runs")
 LogPath = Annotated[
     list[Path],
     typer.Argument(
-        help="session.mcap, the run's folder, or its number in `hilrt runs`; of several "
-        "(runs/NAME-*) the newest",
+        help="session.mcap, the run's folder, or its number in `hilrt runs`; a pattern "
+        "(runs/NAME-*) means the newest",
         metavar="LOG",
     ),
 ]
 OneLog = Annotated[
     Path,
     typer.Argument(
-        help="session.mcap, or the run's folder; of several (runs/NAME-*) the newest", metavar="LOG"
+        help="session.mcap, or the run's folder; a pattern (runs/NAME-*) means the newest",
+        metavar="LOG",
     ),
 ]
 AnyFile = Annotated[Path, typer.Argument(help="a log, or any file that can be imported")]
 AnyFiles = Annotated[
     list[Path],
-    typer.Argument(help="a log, or any file that can be imported; of several the newest"),
+    typer.Argument(help="a log, or any file that can be imported; a pattern means the newest"),
 ]
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 
@@ -60,7 +61,7 @@ Databases = Annotated[
     typer.Option(
         "--database",
         metavar="[BUS=]FILE",
-        help="CAN database: frames give signals too; repeat it, one for each bus of the log",
+        help="CAN database, to decode frames to signals; repeat it, one for each bus of the log",
     ),
 ]
 
@@ -102,7 +103,7 @@ def locate_before(path: Path, others: list[str]) -> tuple[Path, list[str]]:
 def say_damage(path: Path, damage: str) -> None:
     """Say that a log is not whole, if it is not."""
     if damage:
-        _notes([f"{path}: is not whole: {damage}; what is before that is used"])
+        _notes([f"{path}: is incomplete: {damage}; the part before that is used"])
 
 
 @log_app.command()
@@ -148,8 +149,8 @@ def cat(
     signals: Annotated[list[str] | None, typer.Argument(help="names; * and ? match")] = None,
     start: From = None,
     end: Until = None,
-    every: Annotated[int, typer.Option(help="only every that many rows", min=1)] = 1,
-    head: Annotated[int | None, typer.Option(help="stop after that many rows", min=1)] = None,
+    every: Annotated[int, typer.Option(help="only every Nth row", min=1)] = 1,
+    head: Annotated[int | None, typer.Option(help="stop after N rows", min=1)] = None,
     events: Annotated[bool, typer.Option("--events", help="events, as JSON lines")] = False,
     frames: Annotated[bool, typer.Option("--frames", help="CAN frames")] = False,
     database: Databases = None,
@@ -205,7 +206,7 @@ def cut(
 def merge(
     logs: Annotated[list[Path], typer.Argument(help="logs, or runs' folders")],
     out: Out,
-    align: Annotated[bool, typer.Option("--align", help="let all begin together")] = False,
+    align: Annotated[bool, typer.Option("--align", help="make all begin together")] = False,
     shift: Annotated[list[float] | None, typer.Option(help="s, one per log")] = None,
     force: Force = False,
 ) -> None:
@@ -238,7 +239,7 @@ def repair(
         with new_file(target, replace=force) as part:
             done = repairing.repair(path, part)
     if done.whole:
-        typer.echo(f"{path} is whole; a copy is in {target}")
+        typer.echo(f"{path} is complete; a copy is in {target}")
     for text in done.lost:
         typer.echo(f"left out: {text}")
     missing = f", {done.missing} missing between them" if done.missing else ""
@@ -302,7 +303,9 @@ def import_(
 def play(
     log: Annotated[
         list[Path],
-        typer.Argument(help="log of ours, MF4, BLF, ASC, TRC, candump log; of several the newest"),
+        typer.Argument(
+            help="log of hilrt, MF4, BLF, ASC, TRC, candump log; a pattern means the newest"
+        ),
     ],
     bus: Annotated[str, typer.Option(help="interface=…,channel=…")],
     start: From = None,
@@ -360,4 +363,4 @@ def bus_arguments(text: str) -> dict[str, str | int]:
 
 def _notes(notes: list[str]) -> None:
     for note in itertools.islice(dict.fromkeys(notes), 20):
-        typer.echo(f"left out or doubtful: {note}", err=True)
+        typer.echo(f"skipped or doubtful: {note}", err=True)

@@ -82,7 +82,7 @@ def run(
     out: Annotated[Path, typer.Option(help="folder for the runs")] = Path("runs"),
     folder: Annotated[
         Path | None,
-        typer.Option(help="the run's own folder instead of one in --out, new or empty"),
+        typer.Option(help="folder of the run itself, new or empty, instead of one in --out"),
     ] = None,
     duration: Annotated[float | None, typer.Option(help="session time, s")] = None,
     pace: Annotated[str | None, typer.Option(help="realtime, asap, or a factor")] = None,
@@ -90,12 +90,17 @@ def run(
     shadow: Annotated[bool, typer.Option(help="compute corrections, apply none")] = False,
     arm: Annotated[bool, typer.Option("--arm", help="arm without waiting for Enter")] = False,
     quiet: Annotated[
-        bool, typer.Option(help="no live view and no closing table: verdict and folder in one line")
+        bool,
+        typer.Option(
+            help="one line with verdict and folder instead of live view and closing table"
+        ),
     ] = False,
     web: Annotated[bool, typer.Option("--web", help="serve the web page of the session")] = False,
     fail_on: Annotated[
         str | None,
-        typer.Option(help="exit status 5 from this verdict: unverified, degraded, unreliable"),
+        typer.Option(
+            help="exit status 5 for this verdict or a worse one: unverified, degraded, unreliable"
+        ),
     ] = None,
     junit: Annotated[Path | None, typer.Option(help="write the results as JUnit XML")] = None,
 ) -> None:
@@ -134,7 +139,7 @@ def check(
     overrides: Overrides = None,
     pace: Annotated[str | None, typer.Option(help="realtime, asap, or a factor")] = None,
     no_code: Annotated[
-        bool, typer.Option("--no-code", help="run nothing that the file names")
+        bool, typer.Option("--no-code", help="run no code that the file names")
     ] = False,
 ) -> None:
     """Report everything that is wrong with a session file, at once.

@@ -23,7 +23,7 @@ def new(
         list[str] | None,
         typer.Option("--model", help="FILE.fmu or module:Class; repeat it for each"),
     ] = None,
-    node: Annotated[str | None, typer.Option(help="sender in whose place hilrt is")] = None,
+    node: Annotated[str | None, typer.Option(help="sender that hilrt replaces")] = None,
     bench: Annotated[
         list[str] | None, typer.Option(help="sender that is emulated; repeat it for several")
     ] = None,
@@ -31,7 +31,7 @@ def new(
         list[str] | None, typer.Option(help="message of set-points; default: all of --node")
     ] = None,
     emulator: Annotated[
-        str, typer.Option(help="database: constant values; module:Class: a model of yours")
+        str, typer.Option(help="database: constant values; module:Class: your own model")
     ] = "database",
 ) -> None:
     """Write a session that runs: from a CAN database, with the bench emulated, or from models.
@@ -43,7 +43,7 @@ def new(
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", session.stem).lstrip("_.-") or "session"
     folder = session.resolve().parent
     if (database is None) == (not models):
-        fail("give --database FILE, or --model FILE.fmu or module:Class, once or more")
+        fail("give --database FILE, or --model FILE.fmu or module:Class, which can be repeated")
     if database is not None:
         from hilrt.can.tools.session_draft import generate
 

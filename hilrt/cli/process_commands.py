@@ -58,10 +58,10 @@ def sequence(
     answer: Annotated[list[str] | None, typer.Option(help="prompt=answer")] = None,
     step: Annotated[float | None, typer.Option(help="between its communication points, s")] = None,
     patience: Annotated[
-        float | None, typer.Option(help="after which a step tells that it hangs, s")
+        float | None, typer.Option(help="time after which a step reports that it hangs, s")
     ] = None,
     operated: Annotated[
-        bool, typer.Option("--operated", help="an operator can answer its prompts")
+        bool, typer.Option("--operated", help="an operator can answer prompts")
     ] = False,
     adjust: Annotated[
         list[str] | None, typer.Option(help="number of the session that it may change")
@@ -104,9 +104,9 @@ def emulate(
     duration: Annotated[float | None, typer.Option(help="s; default: for ever")] = None,
     seed: Annotated[int, typer.Option(help="of the sensor noise")] = 0,
     fault: Annotated[str | None, typer.Option(help="silent@T or die@T")] = None,
-    scenario: Annotated[Path | None, typer.Option(help="TOML file of what goes wrong")] = None,
+    scenario: Annotated[Path | None, typer.Option(help="TOML file with scheduled faults")] = None,
     overrides: Overrides = None,
-    list_: Annotated[bool, typer.Option("--list", help="the benches there are")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="list the available benches")] = False,
     node: Annotated[str | None, typer.Option(help="node of the database, not a bench")] = None,
     solver: Annotated[
         str | None, typer.Option(help="module:Class whose ports are signals of the node")
@@ -137,7 +137,7 @@ def emulate(
         found = replace(found, duration=duration, fault=fault, scenario=scenario)
         raise typer.Exit(emulator.main(found))
     if bench is None:
-        fail("which bench? `hilrt emulate --list` shows what there is")
+        fail("which bench? `hilrt emulate --list` lists the available ones")
     emulation = emulator.Emulation(
         bench,
         bus={} if bus is None else _bus(bus),
@@ -253,12 +253,12 @@ def monitor(
 
 _MISSING = "FMUs need FMPy; install hilrt[fmu]"
 
-fmu_app = typer.Typer(help="Look into an FMU.", no_args_is_help=True)
+fmu_app = typer.Typer(help="Examine an FMU.", no_args_is_help=True)
 
 
 @fmu_app.callback()
 def _about() -> None:
-    """Look into an FMU."""
+    """Examine an FMU."""
 
 
 @fmu_app.command()
@@ -275,7 +275,7 @@ def info(model: Annotated[Path, typer.Argument(help="FMU", metavar="MODEL.fmu")]
 def import_ssp(
     system: Annotated[Path, typer.Argument(help="SSP archive", metavar="SYSTEM.ssp")],
     out: Annotated[Path | None, typer.Option(help="session file; default: SYSTEM.toml")] = None,
-    hosted: Annotated[bool, typer.Option(help="each FMU in a process of its own")] = False,
+    hosted: Annotated[bool, typer.Option(help="each FMU in a separate process")] = False,
 ) -> None:
     """Write a session file for a system of FMUs."""
     try:
@@ -285,4 +285,4 @@ def import_ssp(
     target = out or Path(system.stem).with_suffix(".toml")
     for note in ssp_session.import_ssp(system, target, hosted):
         typer.echo(f"note: {note}", err=True)
-    typer.echo(f"{target} written; hilrt check {target} says what is left to do")
+    typer.echo(f"{target} written; hilrt check {target} lists the remaining choices")

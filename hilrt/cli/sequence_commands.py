@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def run_tests(
     file: Annotated[Path, typer.Argument(help="file with sequences", metavar="FILE.py")],
     session: Annotated[
-        Path | None, typer.Option(help="session file; default: what the class names")
+        Path | None, typer.Option(help="session file; default: that of the class")
     ] = None,
     only: Annotated[str | None, typer.Option("--class", help="only this one")] = None,
     out: Annotated[Path, typer.Option(help="folder for the runs")] = Path("runs"),
@@ -73,8 +73,8 @@ def expect(
     logs: Annotated[
         list[Path],
         typer.Argument(
-            help="logs, of ours or of other tools, folders or patterns; behind them, a TOML file "
-            "with [[expect]]: without it, each log is judged by its own session's",
+            help="logs of hilrt or of other tools, folders or patterns, then a TOML file with "
+            "[[expect]]; without it, the expectations of each log's own session apply",
             metavar="LOG... [SPEC.toml]",
         ),
     ],

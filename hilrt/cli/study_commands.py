@@ -26,7 +26,7 @@ def sweep(
     cases: Annotated[
         Path | None, typer.Option(help="CSV instead: a column per key, a row per case")
     ] = None,
-    random: Annotated[int | None, typer.Option(help="that many random cases")] = None,
+    random: Annotated[int | None, typer.Option(help="number of random cases")] = None,
     latin: Annotated[int | None, typer.Option(help="cases of a Latin hypercube")] = None,
     sobol: Annotated[int | None, typer.Option(help="cases of a Sobol sequence")] = None,
     saltelli: Annotated[
@@ -53,12 +53,12 @@ def sweep(
         str | None, typer.Option(help="address of a Dask scheduler, or its file")
     ] = None,
     recycle: Annotated[
-        int, typer.Option(help="start a worker anew after so many cases; 0: never", min=0)
+        int, typer.Option(help="restart a worker after this many cases; 0: never", min=0)
     ] = 1000,
     timeout: Annotated[float | None, typer.Option(help="longest time of a case, s")] = None,
     log: Annotated[
         list[Path] | None,
-        typer.Option(help="further log, where SESSION is a log or a run's folder; repeatable"),
+        typer.Option(help="further log, if SESSION is a log or a run's folder; repeatable"),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="no progress")] = False,
 ) -> None:
@@ -141,13 +141,15 @@ def tune(
         str, typer.Option(help="correction, step, order, or several with commas between")
     ] = "correction",
     vary: Annotated[
-        list[str] | None, typer.Option(help="a further key, as that of hilrt sweep; repeatable")
+        list[str] | None, typer.Option(help="a further key, as for hilrt sweep; repeatable")
     ] = None,
     validate: Annotated[
         list[str] | None,
-        typer.Option(help="KEY=A,B,C, such as initial values that it must hold with; repeatable"),
+        typer.Option(
+            help="KEY=A,B,C, such as initial values, with which it must also hold; repeatable"
+        ),
     ] = None,
-    trials: Annotated[int, typer.Option(help="in all, with those of earlier calls", min=2)] = 60,
+    trials: Annotated[int, typer.Option(help="total number, including earlier calls", min=2)] = 60,
     out: Annotated[
         Path | None, typer.Option(help="folder; default: tunings/NAME of the session file")
     ] = None,
@@ -185,13 +187,13 @@ def advise(
     target: Annotated[
         list[str] | None,
         typer.Option(
-            help="0.01 for 1 % of what a signal varies by; NAME=0.005 for one; repeatable"
+            help="0.01 for 1 % of a signal's variation; NAME=0.005 for one signal; repeatable"
         ),
     ] = None,
     budget: Annotated[float, typer.Option(help="largest share of one processor")] = 1.0,
     missed: Annotated[float, typer.Option(help="largest share of missed ticks")] = 0.01,
-    search: Annotated[float, typer.Option(help="begin nothing after this time, s")] = 20.0,
-    out: Annotated[Path | None, typer.Option(help="write the advice there, as TOML")] = None,
+    search: Annotated[float, typer.Option(help="start no run after this time, s")] = 20.0,
+    out: Annotated[Path | None, typer.Option(help="write the advice to this file, as TOML")] = None,
     overrides: Overrides = None,
 ) -> None:
     """Recommend step, order and correction before the first run, tried on the session's models.
@@ -208,7 +210,7 @@ def advise(
         try:
             share = float(value)
         except ValueError:
-            fail(f"--target {text}: write a share, as 0.01, or SIGNAL=0.01")
+            fail(f"--target {text}: write a share, such as 0.01, or SIGNAL=0.01")
         if equals:
             single[name] = share
         else:
@@ -228,7 +230,7 @@ def advise(
     if not found.settings:
         raise typer.Exit(ExitStatus.FAILED)
     low, high = (percent(share) for share in found.error)
-    typer.echo(f"predicted: error of {found.signal} from {low} to {high} of what it varies by")
+    typer.echo(f"predicted: error of {found.signal} from {low} to {high} of its variation")
     typer.echo(f"predicted: {percent(found.processor)} of a processor")
     if found.missed == found.missed:
         typer.echo(f"predicted: at most {percent(found.missed)} of the ticks missed")

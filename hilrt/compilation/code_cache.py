@@ -1,7 +1,7 @@
 """Cache of compiled functions between two starts, also where it cannot be written.
 
 Compiled code is trusted like the package itself, so no folder is taken that other accounts can
-write to. Without a folder, and when one is full or damaged, functions are compiled anew: that takes
+write to. Without a folder, and when one is full or damaged, functions are compiled again: that takes
 time, and is said in one line, but it stops no session.
 """
 
@@ -47,7 +47,7 @@ def cache_of(function: Callable[..., Any], folder: str | None) -> Any:
     try:
         return cache_in_folder(function, _say_once)
     except RuntimeError:  # a folder that was there before
-        _say_once(f"{folder} can no longer be written: functions are compiled anew")
+        _say_once(f"{folder} can no longer be written: functions are compiled again")
         return None
 
 
@@ -74,12 +74,12 @@ def cache_folder() -> str | None:
     folder = None if temporary is None else _made(temporary / "compiled" / name, brought)
     if folder is not None:
         _say_once(
-            f"{unwritable}: compiled code is kept in {temporary}; set XDG_CACHE_HOME to a folder "
-            "that lasts, or the first start after it was emptied compiles anew"
+            f"{unwritable}: compiled code is stored in {temporary}; set XDG_CACHE_HOME to a folder "
+            "that lasts, or the first start after it is emptied compiles again"
         )
         return str(folder)
     _say_once(
-        f"{unwritable}, nor a temporary folder: the macro step is compiled anew at every start, "
+        f"{unwritable}, nor a temporary folder: the macro step is compiled at every start, "
         "which takes half a minute; set XDG_CACHE_HOME to a folder that can be written"
     )
     return None

@@ -56,7 +56,7 @@ def _compile(function: Function, *, forceinline: bool) -> Function:
         return function
     file = Path(function.__code__.co_filename)
     if file.is_relative_to(PACKAGE) and file.relative_to(PACKAGE).parts[0] not in ROOMS:
-        raise ValueError(f"{file}: compiled functions stand in {', '.join(ROOMS)}")
+        raise ValueError(f"{file}: compiled functions must be in {', '.join(ROOMS)}")
     before, folder = config.CACHE_DIR, cache_folder()
     config.CACHE_DIR = folder or before
     try:
@@ -128,7 +128,7 @@ def rare_collections() -> Iterator[None]:
     """Let the garbage collector run rarely while the compiler makes millions of objects.
 
     It collected 7100 times in a compilation of the whole step, which took 11.5 of 51 s of processor
-    time; so it takes 2.7, and 130 MB more. Rejected: none at all, which takes 550 MB more.
+    time; so it takes 2.7, and 130 MB more. Rejected: none, which takes 550 MB more.
     """
     before = gc.get_threshold()
     gc.set_threshold(100_000, 20, 20)

@@ -97,7 +97,7 @@ def _layout(tables: Any, name: str) -> tuple[TablesType, list[int]]:
         if isinstance(value, tuple):
             kind, part = _layout(value, where)
         elif not isinstance(value, np.ndarray):
-            raise TypeError(f"{where} is no table but a {type(value).__name__}")
+            raise TypeError(f"{where} is not a table but a {type(value).__name__}")
         elif not (value.flags.c_contiguous and value.flags.aligned):
             raise TypeError(f"{where} is not contiguous in memory; compiled code needs it to be")
         else:
@@ -109,7 +109,7 @@ def _layout(tables: Any, name: str) -> tuple[TablesType, list[int]]:
 
 
 # numba takes 0.3 ms to find the type of a record, and sessions have the same types: the second one
-# in a process takes 1 ms in the place of 15.
+# in a process takes 1 ms in place of 15.
 
 
 @functools.cache
@@ -275,7 +275,7 @@ class TolerantCache(caching.FunctionCache):
         try:
             return _caching.FunctionCache.load_overload(self, sig, target_context)
         except Exception as error:  # a file that was cut off raises whatever its bytes happen to be
-            self._say(f"compiled code in {self.cache_path} cannot be read ({error}): made anew")
+            self._say(f"compiled code in {self.cache_path} cannot be read ({error}): made again")
             with contextlib.suppress(OSError):
                 _caching.FunctionCache.flush(self)
             return None
@@ -286,6 +286,7 @@ class TolerantCache(caching.FunctionCache):
             _caching.FunctionCache.save_overload(self, sig, data)
         except OSError as error:
             self._say(
-                f"compiled code cannot be kept in {self.cache_path} ({error.strerror}): every "
-                "start will take longer by compiling; make room there, or set XDG_CACHE_HOME"
+                f"compiled code cannot be stored in {self.cache_path} ({error.strerror}): every "
+                "start will take longer; free some space there,"
+                " or set XDG_CACHE_HOME"
             )

@@ -18,12 +18,13 @@ from hilrt.config.parse_toml import TomlError, parse_toml
 #: Dotted name of a key, and the reason for its removal.
 REMOVED: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "master.pacing.draft": "the macro step is always made at its tick, because in ten "
-        "pairs of whole sessions no fewer ticks were missed with drafts made before it",
-        "master.pacing.latch": "a tick takes in everything that has arrived by then, because "
-        "in ten pairs of whole sessions no fewer ticks were missed with drafts and a latch",
-        "master.pacing.same_layout": "subsystems' processes keep the random addresses that the "
-        "system gives them, which make faulty code harder to attack",
+        "master.pacing.draft": "the macro step is always computed at its tick, because in ten "
+        "pairs of whole sessions earlier drafts did not reduce missed ticks",
+        "master.pacing.latch": "a tick receives everything that has arrived by then, because in "
+        "ten pairs of whole sessions drafts and a latch did not reduce "
+        "missed ticks",
+        "master.pacing.same_layout": "subsystems' processes keep the system's address "
+        "randomisation, which makes faulty code harder to attack",
     }
 )
 
@@ -119,7 +120,7 @@ def _unknown(key: str, value: Any, fields: Iterable[str], label: str, inside: bo
     if inside:
         return f"{label} {key}: unknown key{nearest(key, fields)}"
     if not isinstance(value, (dict, list)):
-        return f"{key}: stands before the first table; move it into the one it belongs to"
+        return f"{key}: is before the first table; move it into the table that it belongs to"
     close = difflib.get_close_matches(key, list(fields), n=1)
     known = ", ".join(f"[{name}]" for name in sorted(fields))
     return f"[{key}]: unknown table, " + (
@@ -170,7 +171,7 @@ def _value(
         problems.append(f"{label} {key} = {value!r}: {_reason(error, hint, value)}")
         return None
     if Any not in get_args(hint) and not _is_finite(value):
-        problems.append(f"{label} {key} = {value!r}: is not finite; give a number, or leave it out")
+        problems.append(f"{label} {key} = {value!r}: is not finite; give a number, or remove it")
         return None
     return built
 
@@ -206,7 +207,10 @@ def _reason(error: msgspec.ValidationError, hint: Any, value: Any) -> str:
     text = re.sub(r"`([\w |]+)`", lambda types: _type_words(types[1]), str(error))
     if value == TO_CHOOSE:
         wanted = text.partition(",")[0].removeprefix("Expected ")
-        return f"is still to be chosen; put {' or '.join(choices) or f'a {wanted}'} in its place"
+        return (
+            f"is still to be chosen; replace it by {' or '.join(choices) or f'a {wanted}'} in "
+            "its place"
+        )
     if isinstance(value, str) and choices:
         numbers = "" if get_origin(hint) is Literal else " (or a number)"
         return f"is not a choice{nearest(value, choices)}{numbers}"
@@ -214,7 +218,7 @@ def _reason(error: msgspec.ValidationError, hint: Any, value: Any) -> str:
     if f"<= {sys.float_info.max!r}" in text:
         return "is not finite; give a number"
     if "matching regex" in text:
-        return "has characters that it may not have; use letters, digits, '_', '-' and '.'"
+        return "has forbidden characters; use letters, digits, '_', '-' and '.'"
     return f"{text[0].lower()}{text[1:]}; correct the value"
 
 

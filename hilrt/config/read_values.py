@@ -120,7 +120,7 @@ def executable(
     """
     where = f"[subsystems.{name}] spawn = {list(argv)!r}"
     if not argv:
-        raise ConfigError(f"{where}: is empty; give a command, or leave the key out")
+        raise ConfigError(f"{where}: is empty; give a command, or remove the key")
     program, *arguments = argv
     if program == "hilrt":
         return [sys.executable, "-P", "-m", "hilrt", *arguments]  # -P: not `cwd`'s modules first
@@ -129,7 +129,7 @@ def executable(
     found = shutil.which(program, path=path)
     if found is None:
         raise ConfigError(
-            f"{where}: command {argv[0]!r} is not found, or may not be executed; "
+            f"{where}: command {argv[0]!r} is not found, or is not executable; "
             "install it, or give its path relative to the session file"
         )
     return [found, *arguments]

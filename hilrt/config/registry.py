@@ -53,5 +53,5 @@ def link_class(name: str) -> Any:
     except ImportError as error:
         raise ConfigError(
             f"the adapter needs {error.name}, which is not installed; "
-            "install hilrt[all], or the extra that docs/adapters.md names for it"
+            "install hilrt[all], or the extra that docs/adapters.md gives for it"
         ) from None

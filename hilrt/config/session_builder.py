@@ -97,8 +97,8 @@ class SessionBuilder:
 
     def _named(self, kind: str, name: str, keys: dict[str, object]) -> SessionBuilder:
         if not name.isascii() or not name.replace("_", "").replace("-", "").isalnum():
-            raise ConfigError(f"{name!r} is no name; take letters, digits, '_' and '-'")
+            raise ConfigError(f"{name!r} is not a valid name; use letters, digits, '_' and '-'")
         if f"{kind}.{name}" in self._tables:
-            raise ConfigError(f"[{kind}.{name}] is there already; take another name")
+            raise ConfigError(f"[{kind}.{name}] already exists; use another name")
         self._tables[f"{kind}.{name}"] = keys
         return self

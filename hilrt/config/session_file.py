@@ -78,7 +78,7 @@ def load_session(
     """
     if isinstance(overrides, str):
         raise ConfigError(
-            f"overrides = {overrides!r}: is one string; give a mapping, {{'table.key': value}}"
+            f"overrides = {overrides!r}: is a string; give a mapping, {{'table.key': value}}"
         )
     items = _items(overrides) if isinstance(overrides, Mapping) else overrides
     return _without_problems(read_session(path, items))
@@ -96,7 +96,7 @@ def open_session(
     """
     if overrides is not None and not isinstance(overrides, Mapping):
         raise ConfigError(
-            f"overrides = {overrides!r}: is no mapping; write {{'table.key': value}}, and name "
+            f"overrides = {overrides!r}: is not a mapping; write {{'table.key': value}}, and name "
             "other arguments"
         )
     if isinstance(session, SessionFile):
@@ -104,8 +104,8 @@ def open_session(
     if isinstance(session, (str, os.PathLike)):
         return load_session(session, overrides or ())
     raise ConfigError(
-        f"session = {session!r}: is no session; give the path of a session file, or what "
-        "hilrt.load_session returns"
+        f"session = {session!r}: is not a session; give the path of a session file, or a session "
+        "from hilrt.load_session"
     )
 
 
@@ -277,7 +277,7 @@ def _build_groups(groups: Any, built: dict[str, SubsystemOptions], problems: lis
         struct = _group_struct(adapter)
         if struct is None:
             able = ", ".join(n for n in registry.names() if _group_struct(n) is not None)
-            text = f"carries no groups; choose one of {able}"
+            text = f"does not support groups; choose one of {able}"
             problems.append(f"[{where}] adapter = {adapter!r}: {text}")
             continue
         given = {"prefix": name, **table} if isinstance(table, dict) else table
@@ -316,7 +316,7 @@ def _build_subsystem(name: str, table: Any, problems: list[str]) -> SubsystemOpt
         return None
     adapter = table.get("adapter") if isinstance(table, dict) else None
     if not isinstance(adapter, str):
-        found = ": is missing" if adapter is None else f" = {adapter!r}: is no name"
+        found = ": is missing" if adapter is None else f" = {adapter!r}: is not a name"
         problems.append(f"[{where}] adapter{found}; choose one of {', '.join(registry.names())}")
         return None
     try:

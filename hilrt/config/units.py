@@ -95,7 +95,7 @@ def conversion(from_unit: str, to_unit: str) -> tuple[float, float]:
     if source.torque != target.torque:
         raise ConfigError(
             f"unit {_show(from_unit)} does not convert to {_show(to_unit)}: "
-            "a torque is not an energy; give both ports the unit that is meant"
+            "a torque is not an energy; give both ports the intended unit"
         )
     if source.radians != target.radians and not (source.plain_angle and target.plain_angle):
         raise ConfigError(
@@ -140,8 +140,8 @@ def product(unit_a: str, unit_b: str, power: float = 1.0) -> str:
     for text in (unit_a, unit_b):
         if has_own_zero(text):
             raise ConfigError(
-                f"values in {_show(text)} do not multiply: their zero is arbitrary; "
-                'convert them to one that counts from its own zero, such as convert(x, "K")'
+                f"values in {_show(text)} cannot be multiplied: their zero is arbitrary; "
+                'convert them to one with an absolute zero, such as convert(x, "K")'
             )
     if not unit_b:
         return unit_a

@@ -103,7 +103,7 @@ def expm(M: Floats) -> Floats:
     """
     norm = float(np.abs(M).sum(axis=0).max(initial=0.0))
     if not math.isfinite(norm):
-        raise ValueError("the matrix holds values that are not finite")
+        raise ValueError("the matrix contains values that are not finite")
     halvings = max(0, math.ceil(math.log2(2.0 * norm))) if norm > 0.0 else 0
     scaled = M / 2.0**halvings
     identity = np.eye(len(M))

@@ -125,7 +125,7 @@ def bond_mu(network: Network, b: int, physical: Bools) -> Mu:
     if reason:
         return Mu(None, reason)
     if physical[sides].any():
-        return Mu(None, "a bench takes part")
+        return Mu(None, "there is a bench")
     through = sorted({int(u) for y in effort for u in network.feedthrough.neighbours(y)})
     return derive_mu(
         residual=table.residual,

@@ -56,9 +56,9 @@ class Reason(enum.IntEnum):
 _TEXTS = {
     Reason.USED: "identified Jacobian in use",
     Reason.LEARNING: "identification has too few samples",
-    Reason.UNEXCITED: "inputs move too little on their own to tell what they do",
+    Reason.UNEXCITED: "inputs move too little independently to identify their effect",
     Reason.UNSURE: "identified Jacobian is too uncertain",
-    Reason.UNPROVEN: "identified Jacobian does not predict the answer to the inputs",
+    Reason.UNPROVEN: "identified Jacobian does not predict the response to the inputs",
     Reason.NOISY: "noise of the coupling variables outweighs the correction",
 }
 

@@ -21,7 +21,7 @@ INSTANT = 1e-6
 #: Coupling variables of a session with correction by feedthrough, whose matrices are dense.
 MAX_FEEDTHROUGH = 2048
 #: Why a trial has found no Jacobian.
-NOT_PROBED = "it cannot restore its state, or answers differently to the same step"
+NOT_PROBED = "it cannot restore its state, or responds differently to the same step"
 
 
 def bond_sides(network: Network, method: str) -> tuple[set[int], set[int]]:
@@ -101,9 +101,9 @@ async def _feedthrough_of(
     gamma = await link.probes.jacobian(source, 0.0, instant, 0, u0)
     if gamma is None:
         raise ConfigError(
-            f"{where}: bond correction 'feedthrough' needs D, and the solver neither knows it nor "
-            "can be probed: it cannot restore its state, takes steps of one length only, or "
-            "answers differently to the same step; give D here"
+            f"{where}: bond correction 'feedthrough' needs D, and the solver neither provides it "
+            "nor can be probed: it cannot restore its state, cannot vary its step, or responds "
+            "differently to the same step; give D here"
         )
     D: Floats = gamma[0]
     return D
@@ -140,7 +140,7 @@ async def find_jacobians(
         else:
             inputs = u0[network.inputs.slices[s]]
             part = await links[s].probes.jacobian(options.source, 0.0, h, order, inputs)
-            reason = {"solver": "the solver knows none", "probe": NOT_PROBED}
+            reason = {"solver": "the solver provides none", "probe": NOT_PROBED}
             given[s] = _required(part, links[s].name, reason[options.source])
     if not given and not identified:
         names = ", ".join(links[s].name for s in sorted(members))

@@ -86,7 +86,7 @@ class MissedSamples:
         row, name = self._table.rows[s], self._links[s].name
         self._reports.take()
         last = self._reports.last_of(name)
-        said = self._absent(s) or (f"; it said: {last}" if last else "") + self._dropped(s)
+        said = self._absent(s) or (f"; it reported: {last}" if last else "") + self._dropped(s)
         return PeerLost(
             name,
             f"no sample for {row.misses} ticks (late.max_misses is {row.max_misses}); "
@@ -106,7 +106,7 @@ class MissedSamples:
     def _absent(self, s: int) -> str:
         """Why a subsystem that may come back is away."""
         absent = self._links[s].absent
-        return f"; it has not come back: {absent}" if absent else ""
+        return f"; it has not returned: {absent}" if absent else ""
 
     def _dropped(self, s: int) -> str:
         """Name the messages of a subsystem that could not be used."""

@@ -205,9 +205,9 @@ async def _compare(trial: Trial, used: Floats, outputs: Ints, h: float) -> list[
             output, u = rows.start + i, columns.start + j
             if output in outputs:
                 remarks.append(
-                    f"the correction takes {used[m, output, u]:.4g} for the answer of "
+                    f"the correction assumes {used[m, output, u]:.4g} for the response of "
                     f"{network.outputs.names[output]} to {network.inputs.names[u]}"
-                    f"{f' (coefficient {m})' if m else ''}; tried out, it is {found[m, i, j]:.4g}"
+                    f"{f' (coefficient {m})' if m else ''}; probed, it is {found[m, i, j]:.4g}"
                 )
     return remarks
 

@@ -77,7 +77,7 @@ def read_expectation(table: Expect, of: str = "") -> Expectation:
         condition = _condition("when", table.when)
         if reach_ns(formula) is None:
             raise ConfigError(
-                "when: needs an expectation that ends; give `for` or `within` (s), or say `while` "
+                "when: needs an expectation that ends; give `for` or `within` (s), or use `while` "
                 "instead of when"
             )
     timing = JudgedTime(
@@ -118,20 +118,24 @@ def _forms(table: Expect) -> list[str]:
     if table.formula is not None:
         unused = ("until", "within", "for_", "after", "while_")
         problems += [
-            f"{key.rstrip('_')}: is not used with formula; write it into the formula"
+            f"{key.rstrip('_')}: cannot be combined with formula; write it in the formula"
             for key in unused
             if getattr(table, key) not in (None, 0.0)
         ]
     if table.until is not None and table.always is None:
         problems.append('until: needs always, which holds until then; write always = "…"')
     if table.until is not None and table.for_ is not None:
-        problems.append("for: is not used with until; give within, by when it must have come")
+        problems.append(
+            "for: cannot be combined with until; use within, the time limit of its occurrence"
+        )
     if table.within is not None and table.always is not None and table.until is None:
-        problems.append("within: is not used with always; give for, how long it must hold")
+        problems.append(
+            "within: cannot be combined with always; use for, the time that it must hold"
+        )
     if table.while_ is not None and (table.always is None or table.until is not None):
-        problems.append("while: belongs to always alone; take when, or a formula")
+        problems.append("while: only works with always; use when, or a formula")
     if table.to is not None and table.to < table.from_:
-        problems.append(f"to: is before from = {table.from_:g}; exchange them")
+        problems.append(f"to: is before from = {table.from_:g}; swap them")
     if table.within is not None and table.after > table.within:
         problems.append(f"after: is later than within = {table.within:g}; make it shorter")
     return problems
@@ -185,7 +189,7 @@ def read_spec(path: Path) -> list[Expectation]:
     _, tables = read_toml(path, MAX_BYTES)
     found = read_tables(tables, f"{path}: ")
     if not found:
-        raise ConfigError(f"{path}: expects nothing; add a table [[expect]]")
+        raise ConfigError(f"{path}: contains no expectation; add a table [[expect]]")
     return found
 
 

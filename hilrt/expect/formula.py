@@ -155,7 +155,8 @@ def read_condition(text: str) -> Formula:
     formula = read_formula(text)
     if any(isinstance(one, (Window, HoldsUntil)) for one in walk(formula)):
         raise ConfigError(
-            f"{text!r} has an operator over time; give a condition here, and the whole as formula"
+            f"{text!r} contains an operator over time; give a condition here, or the whole as "
+            "formula"
         )
     return formula
 
@@ -171,7 +172,7 @@ def read_formula(text: str) -> Formula:
         formula = _FormulaReader().read(body, negated=False)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         parse(text)  # which says what is wrong, and where
-        raise ConfigError(f"{text!r} cannot be read; write a condition such as a.x > 3") from None
+        raise ConfigError(f"{text!r} cannot be parsed; write a condition such as a.x > 3") from None
     _refuse_unbounded(formula)
     return formula
 
@@ -228,7 +229,9 @@ class _FormulaReader:
         begin_ns, end_ns = _window(name, node, count)
         if name == "until":
             if negated:
-                raise ConfigError("not until(...) is no formula here; say what is to hold instead")
+                raise ConfigError(
+                    "not until(...) is not allowed here; write the opposite condition instead"
+                )
             part, goal = (self.read(one, False) for one in conditions)
             return HoldsUntil(part, goal, begin_ns, end_ns)
         part = self.read(conditions[0], negated)
@@ -239,7 +242,7 @@ class _FormulaReader:
             what = "a condition" if count == 1 else "two conditions"
             raise ConfigError(f"{name}(...) needs {what}")
         if name == IMPLIES and (len(node.args) > count or node.keywords):
-            raise ConfigError("implies(...) takes two conditions, and nothing else")
+            raise ConfigError("implies(...) takes exactly two conditions")
         return node.args[:count]
 
 
@@ -248,15 +251,15 @@ def _window(name: str, node: ast.Call, count: int) -> tuple[int, int | None]:
     numbers = node.args[count:]
     if node.keywords or len(numbers) > 2:
         raise ConfigError(
-            f"{name}(...) takes its window as numbers of seconds: {name}(…, 2.0) for the next 2 s, "
-            f"{name}(…, 1.0, 2.0) from 1 s to 2 s on"
+            f"{name}(...) needs its window in seconds: {name}(…, 2.0) for the next 2 s, "
+            f"{name}(…, 1.0, 2.0) from 1 s to 2 s"
         )
     seconds = [_seconds(name, number) for number in numbers]
     if not seconds:
         return 0, None
     begin, end = seconds if len(seconds) == 2 else (0.0, seconds[0])
     if begin > end:
-        raise ConfigError(f"the window of {name}(...) ends before it begins; exchange its numbers")
+        raise ConfigError(f"the window of {name}(...) ends before it begins; swap its numbers")
     return seconds_ns(begin), seconds_ns(end)
 
 
@@ -283,13 +286,13 @@ def _refuse_unbounded(formula: Formula) -> None:
         if one is formula:
             continue
         if isinstance(one, HoldsUntil):
-            raise ConfigError("until(...) stands outermost; make an expectation of its own of it")
+            raise ConfigError("until(...) must be outermost; make it a separate expectation")
         if isinstance(one, Window) and one.end_ns is None:
             name = "always" if one.always else "eventually"
             raise ConfigError(
-                f"{name}(...) inside another operator needs a window, such as {name}(…, 2.0); "
-                "two that reach to the end are two expectations"
+                f"{name}(...) inside another operator needs a window, such as {name}(…, 2.0); two "
+                "that extend to the end are two expectations"
             )
     below = formula.parts if isinstance(formula, Junction) else ()
     if any(reach_ns(part) is None for part in below):
-        raise ConfigError("an operator that reaches to the end stands outermost")
+        raise ConfigError("only the outermost operator may extend to the end")

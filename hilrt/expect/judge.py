@@ -29,7 +29,7 @@ T = TypeVar("T")
 BATCH_ROWS = 64
 #: Bytes of rows that wait at most: of ten expectations with five signals each a minute at 1 kHz.
 MAX_WAITING: Final = 32 << 20
-NO_TIME: Final = "there was no time to judge them; `hilrt expect` does it with the log"
+NO_TIME: Final = "there was no time to check them; `hilrt expect` can do it with the log"
 #: What one batch of one expectation is taken to cost before it is known, ns; and how fast a longer
 #: time is forgotten.
 FIRST_COST_NS = 500_000
@@ -161,7 +161,7 @@ class Judge:
             turn.abandon(reason)
             self._look(turn)
         self._ended = True
-        text = "all that is expected is judged"
+        text = "all expectations are checked"
         self.measured(
             ResultEntry(name="expectations", result="inconclusive", text=text, reason=reason)
         )
@@ -300,5 +300,5 @@ class _Turn:
             try:
                 return act()
             except Exception as error:
-                self._defect = f"it could not be judged: {type(error).__name__}: {error}"
+                self._defect = f"it could not be checked: {type(error).__name__}: {error}"
         return None

@@ -125,7 +125,7 @@ def _refuse_ambiguous(topics: Sequence[Topic], wanted: set[str], source: Source)
     count = Counter(signal.name for topic in topics for signal in topic.signals)
     twice = sorted(name for name in wanted if count[name] > 1)
     if twice:
-        raise source.fail(f"holds several signals of the name {twice[0]!r}; import it first")
+        raise source.fail(f"has several signals named {twice[0]!r}; import it first")
 
 
 def _first_rows(rows: Iterator[JoinedTable]) -> tuple[JoinedTable | None, Iterator[JoinedTable]]:

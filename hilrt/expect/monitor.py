@@ -181,11 +181,11 @@ class Monitor:
 
     def _unjudged(self) -> Judgement:
         if not self._timing.triggered:
-            reason = "there is no sample in the time that it is judged for"
+            reason = "there is no sample in its time span"
         elif self.triggers:
             reason = "the log ends before the window of any trigger has passed"
         else:
-            reason = "its condition never became true, so that nothing was judged"
+            reason = "its condition never became true, so nothing was checked"
         reason = "; ".join(filter(None, [reason, self._unknown_condition()]))
         return Judgement("inconclusive", math.nan, math.nan, -1, -1, reason)
 
@@ -193,7 +193,8 @@ class Monitor:
         notes = [self._unknown_condition()]
         if self.unfinished:
             notes.append(
-                f"{self.unfinished} of {self.triggers} triggers are not judged: the log ends before"
+                f"{self.unfinished} of {self.triggers} triggers are not checked: the log ends "
+                "before"
             )
         return "; ".join(filter(None, notes))
 
@@ -236,7 +237,7 @@ def decide(
 
 def _why(found: Accumulator, low: float, high: float) -> str:
     if math.isnan(found.value):
-        return "its signals have no value that is known"
+        return "its signals have no known value"
     if math.isinf(low) or math.isinf(high):
         return "signals have no known value for a time, or the log ends before it is decided"
     if math.isnan(found.error):

@@ -95,7 +95,7 @@ def _node(formula: Formula, numbers: dict[Atom, int]) -> _Node:
             window = SlidingWindow(formula.always, formula.begin_ns, formula.end_ns)
             return _Window(_node(formula.part, numbers), window)
         case HoldsUntil():
-            raise TypeError("until stands outermost")
+            raise TypeError("until must be outermost")
 
 
 class Obligation:

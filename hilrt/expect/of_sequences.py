@@ -50,7 +50,7 @@ def take_told(judge: Judge, numerics: Numerics, name: str, cause: str, text: str
                 raise ConfigError(problems)
             judge.expect(read_expectation(table, name))
     except (ConfigError, msgspec.MsgspecError) as error:
-        raise PeerLost(name, f"what it expects cannot be judged: {error}") from None
+        raise PeerLost(name, f"its expectations cannot be checked: {error}") from None
 
 
 def outcome_of(
@@ -94,9 +94,9 @@ def error_of_reads(numerics: Numerics, name: str, unit: str) -> float:
 def not_at_its_end(name: str, step: str, t: float) -> ResultEntry:
     """Message that the session has ended at `t` [s], before a sequence had."""
     return ResultEntry(
-        name=f"{name} comes to its end",
+        name=f"{name} ends",
         result="inconclusive",
-        text="the sequence comes to its end before the session does",
+        text="the sequence ends before the session does",
         t=t,
         of=name,
         reason=f"the session was over at {t:g} s; the sequence stood at {step}",

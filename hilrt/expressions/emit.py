@@ -139,8 +139,8 @@ def _summands(code: int, units: Sequence[Unit]) -> list[Unit]:
         converted(b, of_differences(a))
         return [a, of_differences(a)]
     raise ConfigError(
-        f"{a!r} and {b!r} are not added: the zero of such a unit is arbitrary; convert both to one "
-        'that counts from its own zero, such as convert(x, "K")'
+        f"{a!r} and {b!r} cannot be added: the zero of such a unit is arbitrary; convert both to one "
+        'with an absolute zero, such as convert(x, "K")'
     )
 
 
@@ -156,7 +156,7 @@ def _power(unit: Unit, exponent: float | None) -> Unit:
 def _refuse_own_zero(unit: Unit) -> None:
     if unit is not None and has_own_zero(unit):
         raise ConfigError(
-            f"the zero of {unit!r} is arbitrary; convert the value to a unit that counts from its "
+            f"the zero of {unit!r} is arbitrary; convert the value to a unit with an "
             'own zero, such as convert(x, "K")'
         )
 

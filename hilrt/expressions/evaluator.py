@@ -100,7 +100,7 @@ class Evaluator:
         """Bring the state to what it was; `RecordError` if it is that of another program."""
         registers, memory = as_bytes(self._registers), as_bytes(self._memory)
         if len(state) != len(registers) + len(memory):
-            raise RecordError(f"{len(state)} bytes are no state of these expressions")
+            raise RecordError(f"{len(state)} bytes are not a state of these expressions")
         saved: NDArray[np.uint8] = np.frombuffer(state, np.uint8)
         registers[...], memory[...] = saved[: len(registers)], saved[len(registers) :]
 

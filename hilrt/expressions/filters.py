@@ -1,7 +1,7 @@
 """Operations with a memory.
 
 A filter steps when its operand has a new sample, over the time since the sample before; between two
-samples an operand is taken as a straight line. A sample that is no finite number makes the result
+samples an operand is taken as a straight line. A sample that is not finite makes the result
 unknown and leaves the memory as it was. Conditions are never unknown.
 """
 

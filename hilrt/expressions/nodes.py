@@ -95,7 +95,9 @@ def lookup_table(
     """
     for name, axis in (("x", x), ("y", y)):
         if any(not a < b for a, b in pairwise(axis)):
-            raise ValueError(f"the points of {name} must rise; sort them, each one once")
+            raise ValueError(
+                f"the points of {name} must be ascending; sort them, without repetition"
+            )
     if not len(x):
         raise ValueError("there are no points")
     rows = [row if isinstance(row, Sequence) else [row] for row in values]

@@ -30,11 +30,11 @@ MAX_LENGTH: Final = 4000
 _HINTS: Final = (
     (r"&&", "write `and`"),
     (r"\|\|", "write `or`"),
-    (r"\?", "a choice is written `a if condition else b`"),
-    (r":=", "a comparison is written =="),
-    (r"(?<![=<>!:])=(?!=)", "a comparison is written =="),
+    (r"\?", "write a choice as `a if condition else b`"),
+    (r":=", "write a comparison as =="),
+    (r"(?<![=<>!:])=(?!=)", "write a comparison as =="),
     (r"!(?!=)", "write `not`, or != for unequal"),
-    (r";", "an expression is one value"),
+    (r";", "an expression is a single value"),
 )
 
 
@@ -97,7 +97,7 @@ def _syntax_tree(source: str, before: int) -> ast.expr:
     """The tree of Python's parser for a text in one line, which `before` spaces precede."""
     if not source:
         raise ExpressionRefused(
-            "there is nothing; write a value, such as engine.speed, or leave the key out"
+            "it is empty; write a value, such as engine.speed, or remove the key"
         )
     if len(source) > MAX_LENGTH:
         raise ExpressionRefused(
@@ -114,7 +114,7 @@ def _syntax_tree(source: str, before: int) -> ast.expr:
         raise _in_words(source, before, error) from None
     except (ValueError, RecursionError, MemoryError):
         raise ExpressionRefused(
-            "it cannot be read: nested too deeply, or with characters that are no text; divide it "
+            "it cannot be parsed: nested too deeply, or with invalid characters; divide it "
             "into several calculated channels"
         ) from None
     return tree
@@ -126,9 +126,7 @@ def _refuse_comments(source: str, before: int) -> None:
         for token in tokenize.generate_tokens(io.StringIO(source).readline):
             if token.type == tokenize.COMMENT:
                 column = before + token.start[1]
-                raise ExpressionRefused(
-                    "a comment is no part of it; use the key description", column
-                )
+                raise ExpressionRefused("comments are not allowed; use the key description", column)
 
 
 def _in_words(source: str, before: int, error: SyntaxError) -> ExpressionRefused:
@@ -147,7 +145,7 @@ def _in_words(source: str, before: int, error: SyntaxError) -> ExpressionRefused
             return ExpressionRefused(f"{found[0]} is not known; {instead}", before + found.start())
     column = min(max((error.offset or 1) - 1, 0), len(source) - 1)
     return ExpressionRefused(
-        f"this is no expression ({error.msg}); write one value, such as "
+        f"this is not an expression ({error.msg}); write one value, such as "
         "`2 * engine.speed`, and names with other characters as signal('…')",
         before + column,
     )
@@ -202,8 +200,8 @@ class KnownSignals:
         except CycleError as error:
             path = " -> ".join(reversed(error.args[1]))
             raise ConfigError(
-                f"[[calculated]]: channels need one another: {path}; all of them are computed from "
-                "samples of the same tick, so take one out of the loop"
+                f"[[calculated]]: channels depend on one another: {path}; all are computed from "
+                "samples of the same tick, so break the loop"
             ) from None
 
 

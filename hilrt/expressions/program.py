@@ -92,7 +92,7 @@ class Program:
         values = [_emitted(emitter, expression, problems) for expression in expressions]
         if len(emitter.memory) > MAX_MEMORY:
             problems.append(
-                f"windows and delays of all expressions would take {len(emitter.memory)} numbers, "
+                f"windows and delays of all expressions would need {len(emitter.memory)} numbers, "
                 f"{MAX_MEMORY} at most; use fewer or shorter ones"
             )
         if problems:

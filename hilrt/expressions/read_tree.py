@@ -53,18 +53,18 @@ _COMPARISONS: Final[dict[type[ast.AST], tuple[int, bool]]] = {
 }
 #: What is written otherwise here.
 _INSTEAD: Final[dict[type[ast.AST], str]] = {
-    ast.FloorDiv: "// is not known; write floor(a / b)",
-    ast.BitAnd: "& is not known; write `and`",
-    ast.BitOr: "| is not known; write `or`",
-    ast.BitXor: "^ is not known; a power is written **",
-    ast.Invert: "~ is not known; write `not`",
-    ast.In: "`in` is not known; write comparisons, joined by `or`",
-    ast.NotIn: "`not in` is not known; write comparisons, joined by `and`",
-    ast.Is: "`is` is not known; write ==",
-    ast.IsNot: "`is not` is not known; write !=",
-    ast.NamedExpr: ":= is not known; a comparison is written ==",
-    ast.Tuple: "a comma separates arguments of functions alone; decimals have a point",
-    ast.List: "points in brackets belong into lookup(x, [...], [...])",
+    ast.FloorDiv: "// is unknown; write floor(a / b)",
+    ast.BitAnd: "& is unknown; write `and`",
+    ast.BitOr: "| is unknown; write `or`",
+    ast.BitXor: "^ is unknown; write a power as **",
+    ast.Invert: "~ is unknown; write `not`",
+    ast.In: "`in` is unknown; write comparisons, joined by `or`",
+    ast.NotIn: "`not in` is unknown; write comparisons, joined by `and`",
+    ast.Is: "`is` is unknown; write ==",
+    ast.IsNot: "`is not` is unknown; write !=",
+    ast.NamedExpr: ":= is unknown; write a comparison as ==",
+    ast.Tuple: "a comma only separates arguments of functions; write decimals with a point",
+    ast.List: "points in brackets are only allowed in lookup(x, [...], [...])",
     ast.Lambda: "`lambda` is a word of the syntax; write the whole name as signal('…')",
 }
 
@@ -106,7 +106,7 @@ class TreeReader:
         """The typed tree; `ExpressionRefused` says what is wrong with it."""
         read = self._kinds.get(type(tree))
         if read is None:
-            what = f"{type(tree).__name__} is no part of expressions"
+            what = f"{type(tree).__name__} is not allowed in expressions"
             raise self._refusal(_INSTEAD.get(type(tree), what), tree)
         self._parts += 1
         self._depth += 1
@@ -125,9 +125,9 @@ class TreeReader:
     def _constant(self, tree: ast.Constant) -> Node:
         value = tree.value
         if isinstance(value, str):
-            raise self._refusal(f"a text is no value; a signal is signal({value!r})", tree)
+            raise self._refusal(f"a text is not a value; write a signal as signal({value!r})", tree)
         if not isinstance(value, int | float):  # True and False are integers
-            raise self._refusal(f"{value!r} is no real number", tree)
+            raise self._refusal(f"{value!r} is not a real number", tree)
         try:
             return Number(float(value), column=self._column(tree))
         except OverflowError:
@@ -138,11 +138,11 @@ class TreeReader:
         while isinstance(base, ast.Attribute | ast.Subscript):
             if isinstance(base, ast.Subscript) and not _is_index(base.slice):
                 raise self._refusal(
-                    "an element of a vector is written engine.x[0], another name signal('…')", base
+                    "write an element of a vector as engine.x[0], another name as signal('…')", base
                 )
             base = base.value
         if not isinstance(base, ast.Name):
-            raise self._refusal("only signals have parts behind a dot or in brackets", tree)
+            raise self._refusal("only signals have parts after a dot or in brackets", tree)
         # As it is written: Python's own names are normalised, µ to μ.
         name = "".join(self._source(tree).split())
         if isinstance(tree, ast.Name) and name in RESERVED:
@@ -193,7 +193,7 @@ class TreeReader:
                 do.MODULO: lambda: a % b,
             }[code]()
         except (ArithmeticError, ValueError) as error:
-            raise self._refusal(f"these numbers have no such result ({error})", tree) from None
+            raise self._refusal(f"these numbers have no valid result ({error})", tree) from None
         return value
 
     def _logic(self, tree: ast.BoolOp) -> Node:
@@ -222,18 +222,21 @@ class TreeReader:
 
     def _call(self, tree: ast.Call) -> Node:
         if not isinstance(tree.func, ast.Name):
-            raise self._refusal("only functions are called; a name with (…) is signal('…')", tree)
+            raise self._refusal(
+                "only functions can be called; write a name with (…) as signal('…')", tree
+            )
         name = tree.func.id
         if name not in NAMES:
             raise self._refusal(
-                f"there is no function {name!r}{nearest(name, NAMES)}; a signal with brackets in "
-                "its name is written signal('…')",
+                f"there is no function {name!r}{nearest(name, NAMES)}; write a signal with "
+                "brackets in its name as signal("
+                "'…')",
                 tree,
             )
         if any(isinstance(argument, ast.Starred) for argument in tree.args) or any(
             keyword.arg is None for keyword in tree.keywords
         ):
-            raise self._refusal("arguments are given one by one", tree)
+            raise self._refusal("give arguments one by one", tree)
         if name in FUNCTIONS:
             return self._function(name, FUNCTIONS[name], tree)
         if tree.keywords:
@@ -313,16 +316,16 @@ class TreeReader:
         if axes == 1:
             return self._points(tree)
         if not isinstance(tree, ast.List):
-            raise self._refusal("values are given in brackets, row by row", tree)
+            raise self._refusal("give values in brackets, row by row", tree)
         return [self._points(row) for row in tree.elts]
 
     def _points(self, tree: ast.expr) -> list[float]:
         if not isinstance(tree, ast.List):
-            raise self._refusal("points are given in brackets, such as [0, 10, 20]", tree)
+            raise self._refusal("give points in brackets, such as [0, 10, 20]", tree)
         nodes = [self.node(element) for element in tree.elts]
         for node in nodes:
             if not isinstance(node, Number):
-                raise ExpressionRefused("points are numbers", node.column)
+                raise ExpressionRefused("points must be numbers", node.column)
         return [node.value for node in nodes if isinstance(node, Number)]
 
     # --- places -------------------------------------------------------------------------------

@@ -112,7 +112,7 @@ def unpack(path: Path, folder: Path) -> None:
             if total > allowed:
                 raise ArchiveError(
                     f"it unpacks to more than {allowed:,} bytes, "
-                    "which the disk does not have or no such archive needs"
+                    "more than the free disk space or any such archive needs"
                 )
 
 

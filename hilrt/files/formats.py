@@ -52,12 +52,12 @@ def parse_xml(data: bytes) -> Any:
     from lxml import etree  # an extra
 
     if b"<!DOCTYPE" in data:
-        raise XmlError("it declares a document type, which such files do not have")
+        raise XmlError("it declares a document type, which is not allowed here")
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
     try:
         root = etree.fromstring(data, parser)
     except etree.XMLSyntaxError as error:
         raise XmlError(error.msg) from None
     if root.getroottree().docinfo.internalDTD is not None:  # in another encoding
-        raise XmlError("it declares a document type, which such files do not have")
+        raise XmlError("it declares a document type, which is not allowed here")
     return root

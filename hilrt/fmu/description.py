@@ -95,9 +95,9 @@ class Fmu:
         needs = []
         if self.interface.needsExecutionTool:
             tool = f" ({self.model.generationTool})" if self.model.generationTool else ""
-            needs.append(f"needs the tool that made it{tool} on this machine")
+            needs.append(f"needs the tool that created it{tool} on this machine")
         if self.interface.canBeInstantiatedOnlyOncePerProcess:
-            needs.append("may be loaded once per process: host a second one with `hilrt solver`")
+            needs.append("can only be loaded once per process: host a second one with `hilrt solver`")
         return needs
 
     def named(self, causality: str) -> list[Any]:
@@ -108,7 +108,7 @@ class Fmu:
         """A binary for this host, if there is none: the problem with its remedy."""
         if self.runs_on_this_host:
             return []
-        there = ", ".join(self.platforms) or "none at all"
+        there = ", ".join(self.platforms) or "none"
         return [
             f"fmu = {str(self.path)!r}: has no binary for {self.platform} (it has: {there}); "
             "export it for this platform, or host it on a machine of that platform with "
@@ -135,7 +135,7 @@ def read_fmu(path: str | Path) -> Fmu:
     if path.is_dir():
         remedy = "name the .fmu file"
         if (path / "modelDescription.xml").is_file():
-            remedy = "it holds an FMU that was unpacked: name the archive, or pack it again as ZIP"
+            remedy = "it contains an unpacked FMU: name the archive, or pack it as ZIP"
         raise ConfigError(f"{where}: is a folder; {remedy}")
     if not path.is_file():
         others = [other.name for other in path.parent.glob("*.fmu")]
@@ -170,11 +170,11 @@ def _read_fmu(path: Path, changed_ns: int, size: int) -> Fmu:
     if model.coSimulation is None:
         raise ConfigError(
             f"{where}: has no co-simulation interface, only model exchange or scheduled execution; "
-            "export it for co-simulation, with a solver of its own"
+            "export it for co-simulation, including a solver"
         )
     identifier = model.coSimulation.modelIdentifier
     if not identifier:
-        raise ConfigError(f"{where}: does not say what its binary is called; export it again")
+        raise ConfigError(f"{where}: does not name its binary; export it again")
     platforms = _platforms(names, identifier)
     variables = {variable.name: variable for variable in model.modelVariables}
     for name, element in _updated_inside(root).items():
@@ -212,10 +212,10 @@ def _root(xml: bytes, where: str) -> Any:
         raise ConfigError(f"{where}: modelDescription.xml is not XML: {error}") from None
     version = root.get("fmiVersion")
     if root.tag != "fmiModelDescription" or version is None:
-        raise ConfigError(f"{where}: modelDescription.xml states no fmiVersion; export it again")
+        raise ConfigError(f"{where}: modelDescription.xml has no fmiVersion; export it again")
     if not re.fullmatch(r"2\.0|3\.\d+.*", version):
         raise ConfigError(
-            f"{where}: is of FMI {version}; hilrt runs FMI 2.0 and 3.0, so export it as one of them"
+            f"{where}: is of FMI {version}; hilrt runs FMI 2.0 and 3.0, export it as one of them"
         )
     return root
 
@@ -263,7 +263,7 @@ def _by_fmpy(xml: bytes, *, validate: bool) -> Any:
 
 def _one_line(error: BaseException) -> str:
     if isinstance(error, LookupError):  # an index or a value reference
-        return f"it refers to a variable that it does not have ({error})"
+        return f"it refers to a missing variable ({error})"
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
@@ -290,7 +290,7 @@ def why_not_driven(fmu: Fmu, clock: FmuClock, events: bool) -> str:
     if not events:
         return "events = false"
     if clock.timed and not fmu.variable_step:
-        return "its ticks may lie inside a step, and the FMU takes steps of one length only"
+        return "its ticks may lie inside a step, but the FMU cannot vary its step"
     return ""
 
 
@@ -302,8 +302,7 @@ def not_driven(fmu: Fmu, events: bool) -> list[str]:
         if clock.causality == "input"
     ]
     return [
-        f"{fmu.path.name}: clock {clock.name!r} is not driven: {reason}; what it clocks "
-        "keeps its start value"
+        f"{fmu.path.name}: clock {clock.name!r} is not driven: {reason}; its clocked variables keep their start values"
         for clock, reason in reasons
         if reason
     ]

@@ -311,7 +311,7 @@ class Instance3(Instance):
         try:
             return self.guard(call)
         except FmuError as error:
-            remedy = "with events = false the FMU is not asked to use event mode"
+            remedy = "with events = false the FMU does not use event mode"
             raise FmuError(f"{error}; {remedy}") from None
 
     def _intermediate_update(

@@ -62,6 +62,5 @@ def wrong_times(start: float, stop: float | None) -> list[str]:
     if stop is None or stop > start:
         return []
     return [
-        f"stop_time = {stop!r}: is not after start_time = {start!r} (both in the FMU's own time, "
-        "s); give a later one, or leave it out"
+        f"stop_time = {stop!r}: is not after start_time = {start!r} (both in FMU time, s); give a later one, or remove it"
     ]

@@ -90,7 +90,7 @@ def select(
 def unsupported_variables(fmu: Fmu) -> dict[str, str]:
     """Variables that a port cannot carry, by name, and why."""
     return {
-        name: f"is a {variable.type}, not a number, and ports carry numbers only"
+        name: f"is a {variable.type}, not a number, but ports only carry numbers"
         for name, variable in fmu.variables.items()
         if variable.type not in NUMERIC and variable.type != "Clock"
     }
@@ -110,7 +110,7 @@ def _remarks(fmu: Fmu, params: Mapping[str, Any]) -> list[str]:
     """Remarks on what the FMU does not get or cannot do, though it can be used."""
     name, kept = fmu.path.name, "keeps its start value"
     remarks = [
-        f"{name}: {v.type} input {v.name!r} gets nothing, for ports carry numbers only; it {kept}"
+        f"{name}: {v.type} input {v.name!r} gets no value, because ports only carry numbers; it {kept}"
         for v in fmu.named("input")
         if v.type not in NUMERIC and v.type != "Clock" and v.name not in params
     ]
@@ -171,8 +171,7 @@ def _why_no_output(fmu: Fmu, name: str, able: Mapping[str, Any]) -> str:
         return f"{which}{others[found[0]]}; leave it out"
     if name in fmu.variables:
         return (
-            "is a clock that is no output here; of clocks, those that the FMU triggers are outputs "
-            "where it has event mode (hasEventMode) and events are not switched off"
+            "is a clock that is not an output here; only clocks that the FMU triggers are outputs, if it has event mode (hasEventMode) and events are on"
         )
     return f"{fmu.path.name} has no such variable{nearest(name, able)}"
 
@@ -237,8 +236,8 @@ def _make_port(
     starts = starts_of(variable)
     if is_input and len(set(starts)) > 1:
         remarks.append(
-            f"{fmu.path.name}: the start values of the elements of {variable.name!r} differ, but "
-            f"all elements of a port start with one, {starts[0]:g}: connect it, or hold it with a "
+            f"{fmu.path.name}: the start values of the elements of {variable.name!r} differ, but all elements of a port have the same one,"
+            f" {starts[0]:g}: connect it, or hold it with a "
             "list in params"
         )
     return Port(
@@ -296,10 +295,9 @@ def unit_of(fmu: Fmu, variable: Any, remarks: list[str] | None = None) -> str:
             if _agrees(common, base):
                 return common
     if remarks is not None:
-        what = "defined otherwise in the FMU than here" if known else "unknown"
+        what = "defined differently in the FMU" if known else "unknown"
         remarks.append(
-            f"{fmu.path.name}: unit {unit!r} of {variable.name!r} is {what}, so it converts to "
-            "nothing: check its connections by hand"
+            f"{fmu.path.name}: unit {unit!r} of {variable.name!r} is {what}, so it converts to no other unit: check its connections by hand"
         )
     return units.UNSTATED
 

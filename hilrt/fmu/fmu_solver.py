@@ -83,7 +83,7 @@ class FmuSolver(Solver):
         if lags and not self._end_inputs:
             self.remarks.append(
                 f"{self.fmu.path.name}: with end_inputs = false its outputs of direct feedthrough "
-                f"({', '.join(direct[:10])}) lag by a step; leave it out"
+                f"({', '.join(direct[:10])}) lag by a step; remove it"
             )
         self._variable = self.any_step = self.fmu.variable_step
         self.tells_events = events and self.fmu.event_mode
@@ -361,7 +361,7 @@ class FmuSolver(Solver):
         except FmuError as error:
             if instance.is_dead:
                 raise
-            log.warning("its answers to its inputs are not known: %s", error)
+            log.warning("its responses to its inputs are unknown: %s", error)
             return None
         if linear is None:
             return None

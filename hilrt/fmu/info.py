@@ -38,7 +38,7 @@ def capabilities(fmu: Fmu) -> list[Capability]:
             "directional derivatives",
             fmu.directional,
             'jacobian source "solver": ' + ("A, B, C, D" if exposed else "the feedthrough D"),
-            "inputs of the step's end are set before feedthrough is read (end_inputs)",
+            "inputs at the end of the step are set before feedthrough is read (end_inputs)",
         ),
         _row(
             f"output derivatives (order {order})",
@@ -121,7 +121,7 @@ def _lines(fmu: Fmu, chosen: Selection) -> Iterator[str]:
     yield from _remarks(chosen)
     if fmu.notes:
         yield ""
-        yield "The model description breaks its standard:"
+        yield "The model description violates the standard:"
         for note in fmu.notes:
             yield f"  {note}"
 
@@ -157,7 +157,7 @@ def _ports(title: str, fmu: Fmu, variables: list[Any], ports: Any) -> Iterator[s
         if variable.causality == "input":
             words.append(f"start {port.start:g}")
         elif variable.name not in described and port.feedthrough:
-            words.append("direct from all inputs (a guess: the FMU does not say)")
+            words.append("direct from all inputs (a guess: the FMU does not declare it)")
         elif port.feedthrough:
             words.append(f"direct from {', '.join(port.feedthrough)}")
         if variable.variability not in ("continuous", None) and variable.type in CONTINUOUS:
@@ -201,19 +201,19 @@ def _clocks(fmu: Fmu) -> Iterator[str]:
 def _use_of(fmu: Fmu, clock: FmuClock) -> str:
     if clock.causality != "input":
         if not clock.is_output:
-            return "is the FMU's own affair"
+            return "is internal to the FMU"
         if not fmu.event_mode:
-            return "is not seen: the FMU has no event mode (hasEventMode)"
-        return "an output, the number of its ticks, which are events"
+            return "is not used: the FMU has no event mode (hasEventMode)"
+        return "an output: the number of its ticks, which are events"
     why = why_not_driven(fmu, clock, True)
     if why:
-        return f"is not driven: {why}; what it clocks keeps its start value"
+        return f"is not driven: {why}; its clocked variables keep their start values"
     if clock.triggered:
         return "an input, ticks whenever its number changes: connect a clock that is an output"
     if not clock.periodic:
-        return "ticks when the FMU says, driven from here"
+        return "ticks at times that the FMU gives, driven from here"
     if math.isnan(clock.interval):
-        return "ticks in an interval that the FMU tells when it starts, driven from here"
+        return "ticks in an interval that the FMU gives at its start, driven from here"
     shift = f", first after {clock.shift:g} s" if clock.shift else ""
     return f"ticks every {clock.interval:g} s{shift}, driven from here"
 
@@ -229,6 +229,6 @@ def _remarks(chosen: Selection) -> Iterator[str]:
     """Warnings, the same as those of `hilrt check`."""
     if chosen.remarks:
         yield ""
-        yield "To look at"
+        yield "To check"
         for remark in chosen.remarks:
             yield f"  {remark}"

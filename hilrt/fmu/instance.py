@@ -126,7 +126,7 @@ class Instance(abc.ABC):
                 f"{fmu.path.name} cannot be instantiated: {error}{self._log_hint()}"
                 + "".join(f"; it {need}" for need in fmu.needs)
                 + "".join(
-                    f"; its model description breaks its standard: {n}" for n in fmu.notes[:1]
+                    f"; its model description violates the standard: {n}" for n in fmu.notes[:1]
                 )
             ) from error
         # A pointer as ctypes passes it fastest.
@@ -235,7 +235,7 @@ class Instance(abc.ABC):
         """Error for a step to `end` [s] of which `MAX_PARTS` parts have reached `t` [s] only."""
         return FmuError(
             f"{self.fmu.path.name}: got to {t:.9g} s only in {MAX_PARTS} parts of its step to "
-            f"{end:.9g} s{self._log_hint()}; take shorter steps, or look at the model there"
+            f"{end:.9g} s{self._log_hint()}; use shorter steps, or check the model there"
         )
 
     def logged(self, status: int, category: bytes | None, message: bytes | None) -> None:

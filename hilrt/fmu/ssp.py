@@ -187,8 +187,7 @@ class _Reader:
         source, kind = element.get("source") or "", element.get("type") or ""
         if not source.lower().endswith(".fmu") and "fmu" not in kind:
             raise ConfigError(
-                f"{self.path}: component {'.'.join(path)!r} is {source!r}, which is no FMU; "
-                "replace it by an FMU, or leave it out and connect a subsystem of your own"
+                f"{self.path}: component {'.'.join(path)!r} is {source!r}, which is not an FMU; replace it by an FMU, or remove it and connect your own subsystem"
             )
         name, n = "_".join(path), 1
         taken = {component.name for component in self.found.components.values()}
@@ -257,7 +256,7 @@ class _Reader:
             unused.pop(name, None)
             if name not in values:
                 self.found.notes.append(
-                    f"{target!r} is to have the value of a parameter {name!r}, which the parameter "
+                    f"{target!r} should have the value of parameter {name!r}, which the parameter "
                     "set does not have"
                 )
                 continue
@@ -294,7 +293,7 @@ class _Reader:
         if self.looked_at > _CONNECTORS:
             raise ConfigError(f"{self.path}: its connectors branch to more than {_CONNECTORS:,}")
         if depth > _DEPTH:
-            raise ConfigError(f"{self.path}: the connections of {_show(node)} go in a circle")
+            raise ConfigError(f"{self.path}: the connections of {_show(node)} are circular")
         for link in self.incoming.get(node, ()):
             if link.start[0] in self.found.components:
                 yield [(link, node)]
@@ -329,7 +328,7 @@ def _number(element: Any, key: str, default: float | None = None) -> float:
         value = math.nan
     if not math.isfinite(value):
         where = f"{etree.QName(element).localname} (line {element.sourceline})"
-        raise _BadValue(f"{where}: {key} = {text!r} is not a number to compute with")
+        raise _BadValue(f"{where}: {key} = {text!r} is not a number")
     return value
 
 
@@ -345,7 +344,7 @@ def _typed(element: Any) -> float | int | bool | str:
             value = 1 << 64
         if abs(value) >= 1 << 64:
             where = f"Integer (line {element.sourceline})"
-            raise _BadValue(f"{where}: value = {text[:60]!r} is no whole number of 64 bits")
+            raise _BadValue(f"{where}: value = {text[:60]!r} is not an integer of 64 bits")
         return value
     if kind == "Boolean":
         return _text(element, "value") in ("true", "1")

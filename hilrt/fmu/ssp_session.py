@@ -37,7 +37,7 @@ def import_ssp(path: Path, out: Path, hosted: bool = False) -> list[str]:
     out : Path
         The session file to write; the FMUs go into a folder beside it.
     hosted : bool
-        Each FMU in a process of its own.
+        Each FMU in a separate process.
 
     Returns
     -------
@@ -50,7 +50,7 @@ def import_ssp(path: Path, out: Path, hosted: bool = False) -> list[str]:
         If the archive cannot be used, or `out` exists.
     """
     if not out.suffix:  # the FMUs' folder is named after it
-        raise ConfigError(f"{out}: is no name of a session file; call it {out}.toml")
+        raise ConfigError(f"{out}: is not a valid name of a session file; use {out}.toml")
     structure = read_ssp(path)
     if out.exists():
         raise ConfigError(f"{out}: exists; name another file, or remove it")
@@ -113,7 +113,7 @@ class _Writer:
 
     def lines(self) -> Iterator[str]:
         name = re.sub(r"[^A-Za-z0-9_.-]+", "-", self.structure.name).strip("-.") or "session"
-        yield "# Imported from an SSP; `hilrt check` says what is left to do."
+        yield "# Imported from an SSP; `hilrt check` lists the remaining choices."
         yield ""
         yield "[session]"
         yield f"name = {_toml(name)}"
@@ -179,7 +179,7 @@ class _Writer:
                 else:
                     self.notes.append(
                         f"{component.name}.{port.name} has {port.size} elements, but start values "
-                        f"for {len(values)}; the first one is written for all"
+                        f"for {len(values)}; the first one is used for all"
                     )
         start = max(self.structure.start_time, 0.0)
         file = f"{self.out.with_suffix('').name}/{fmu.path.name}"

@@ -53,7 +53,7 @@ def _value(fmu: Fmu, key: str, value: Any, problems: list[str]) -> Any:
     try:
         if isinstance(value, (list, tuple)):
             if not variable.dimensions:
-                raise ValueError("it is no array; give one value")
+                raise ValueError("it is not an array; give one value")
             return [typed(fmu.major, variable, item) for item in value]
         return typed(fmu.major, variable, value)
     except (TypeError, ValueError, OverflowError) as error:
@@ -69,7 +69,7 @@ def wrong_lengths(start: Mapping[str, Any], sizes: Mapping[str, int]) -> list[st
         if given != sizes[key]:
             problems.append(
                 f"params.{key} = {value!r}: has {given} of its {sizes[key]} elements; give a list "
-                f"of {sizes[key]}, rows one after the other"
+                f"of {sizes[key]}, row by row"
             )
     return problems
 

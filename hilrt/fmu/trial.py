@@ -56,8 +56,8 @@ class FmuTrial(NamedTuple):
 
     def remarks(self) -> list[str]:
         """The same in words."""
-        found = [f"{self.steps_final}: no step of it is repeated"] if self.steps_final else []
-        ignored = ["its outputs did not answer to its inputs in a trial"]
+        found = [f"{self.steps_final}: its steps are not repeated"] if self.steps_final else []
+        ignored = ["its outputs did not respond to its inputs in a trial"]
         return found + ignored if self.inputs_ignored else found
 
 
@@ -153,11 +153,11 @@ def _try_out(fresh: Make, u: Floats, moved: Floats, stepper: _Stepper) -> FmuTri
     if _apart(final, repeatable):
         if _apart(final, stepper.outputs(fresh(moved), moved)):
             return FmuTrial()  # it does not do the same twice
-        return FmuTrial("its results differ between steps that may be repeated and others")
+        return FmuTrial("its results change if its steps may be repeated")
     further = stepper.outputs(going_on, moved, STEPS, STEPS)
     if _apart(repeatable, again):  # by a generator of noise, unless it has gone on from there
         gone_on = not _apart(further, again)
-        return FmuTrial("it does not come back to a state that it has saved" if gone_on else "")
+        return FmuTrial("it does not return to a state that it has saved" if gone_on else "")
     first, ignored = STEPS, not np.array_equal(u, moved) and final.shape[1] > 0
     if ignored and np.array_equal(final, others):
         final, others = further, stepper.outputs(going_back, u, STEPS, STEPS)

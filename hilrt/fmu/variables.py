@@ -132,7 +132,7 @@ def typed(major: int, variable: Any, value: Any) -> Any:
         As the session file or the command line has it.
     """
     if isinstance(value, (list, tuple)):
-        raise ValueError("it is a list in a list; give all elements in one, row after row")
+        raise ValueError("it is a nested list; give all elements in one list, row by row")
     if variable.type == "String":
         return str(value)
     if variable.type == "Enumeration":

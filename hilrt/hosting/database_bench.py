@@ -1,4 +1,4 @@
-"""A bench in the place of a real one, made of a session's table: constants, or a user's solver.
+"""A bench in place of a real one, made of a session's table: constants, or a user's solver.
 
 It sends every message that the session measures, as often as the database says, with counters and
 checksums as the table has them, and confirms the enable request. Set-points are followed at their
@@ -134,8 +134,7 @@ class DatabaseBench:
         problems = list(wrong_ports(solver, bench.ports, Coupled(set(), set())))
         if not _names(solver.outputs) & set(bench.outputs):
             problems.append(
-                f"has none of the bench's outputs, which are {', '.join(bench.outputs)}; name its "
-                "outputs so"
+                f"has none of the bench's outputs, which are {', '.join(bench.outputs)}; name its outputs like these"
             )
         if problems:
             raise ConfigError([f"{type(solver).__name__} {problem}" for problem in problems])
@@ -216,7 +215,7 @@ def _unfit_values(bench: Bench, values: Mapping[str, Any]) -> list[str]:
 def _unsendable(bench: Bench) -> list[str]:
     return [
         f"message {message.name} cannot be emulated: it is a container or takes several frames; "
-        "leave its outputs out"
+        "remove its outputs"
         for message in bench.received
         if message.is_container or (message.length > CLASSIC_BYTES and not message.is_fd)
     ]
@@ -280,8 +279,7 @@ def bench_maker(
         return None
     if emulator != CONSTANTS and ":" not in emulator:
         raise ConfigError(
-            f"there is no such emulated bench{nearest(emulator, [*BENCHES, CONSTANTS])}; a solver "
-            "of your own is module:Class"
+            f"there is no such emulated bench{nearest(emulator, [*BENCHES, CONSTANTS])}; give your own solver as module:Class"
         )
 
     def make() -> EmulatedBench:

@@ -209,7 +209,7 @@ class DatabaseNode:
             raise ConfigError(f"--set {text}: write it as MESSAGE.SIGNAL=VALUE")
         message, signal_name = self._signal(name, self._sent, "--set ")
         if signal_name not in self._values[message]:
-            raise ConfigError(f"--set {text}: {signal_name} counts frames, or selects their form")
+            raise ConfigError(f"--set {text}: {signal_name} counts frames, or selects a form")
         signal = self._sent[message].get_signal_by_name(signal_name)
         if value.strip() == "time" or not _PLAIN.fullmatch(value):
             self._driven[message, signal_name] = value

@@ -69,7 +69,7 @@ class GroupOptions(SubsystemOptions, kw_only=True, dict=True):
         """Errors of the table beyond its types, a line each."""
         names, found = self.member_names, []
         for name in sorted({n for n in names if not n or "." in n or ":" in n}):
-            found.append(f"[{where}] members: {name!r} is no name; it cannot contain '.' or ':'")
+            found.append(f"[{where}] members: {name!r} is not a valid name; it cannot contain '.' or ':'")
         if len(set(names)) < len(names):
             twice = sorted({name for name in names if names.count(name) > 1})
             found.append(f"[{where}] members: {', '.join(twice)} more than once; rename")
@@ -103,7 +103,7 @@ class GroupOptions(SubsystemOptions, kw_only=True, dict=True):
             return Group(made)
         together = load_class(self.together, folders)
         if not issubclass(together, Group):
-            raise ConfigError(f"{self.together} is no group; make it a subclass of hilrt.Group")
+            raise ConfigError(f"{self.together} is not a group; make it a subclass of hilrt.Group")
         return make_instance(together, self.together, {"members": made})
 
     def _of_members(self, table: Mapping[str, Any], merged: Any) -> dict[str, Any]:

@@ -128,7 +128,7 @@ class HostedSolver:
         With other inputs, shape (order + 1, n_inputs), or else with the same.
         """
         if self._before is None:
-            raise SolverError("go_back without a step whose state before was kept")
+            raise SolverError("go_back without a step whose initial state was kept")
         state, t, coefficients = self._before
         with self._named("restore_state", t):
             self.solver.restore_state(state)
@@ -256,10 +256,10 @@ class HostedSolver:
                 name = "event_t"
                 sample.event_t = float(sample.event_t)
                 if not math.isfinite(sample.event_t):
-                    raise ValueError(f"is {sample.event_t}; it is a time, or None")
+                    raise ValueError(f"is {sample.event_t}; it must be a time, or None")
             if not isinstance(sample.ended, str):
                 name = "ended"
-                raise ValueError(f"is {sample.ended!r}; it is the reason, a text")
+                raise ValueError(f"is {sample.ended!r}; it must be the reason, a text")
             if sample.y_mid is not None:
                 name = "y_mid"
                 sample.y_mid = self._inside(sample.y_mid)
@@ -301,5 +301,5 @@ def _array(values: Any) -> Floats:
         return values
     given = np.asarray(values)
     if np.iscomplexobj(given):
-        raise TypeError("is complex; make real and imaginary part two outputs")
+        raise TypeError("is complex; use two outputs for real and imaginary part")
     return given.astype(np.float64, copy=False)

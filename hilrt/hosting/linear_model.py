@@ -192,7 +192,7 @@ def probe(hosted: HostedSolver, u: Floats, h: float, within: float = math.inf) -
         if model is not None:
             return model._replace(inside=_seen_inside(hosted, 0.0, u, h, SETTLES))
     if not hosted.can_go_back:
-        raise CannotLinearise("it does not save and restore its state, or not at any step")
+        raise CannotLinearise("it does not save and restore its state, or cannot vary its step")
     saved = solver.save_state()
     numbers = len(leaves(saved))
     if numbers > LARGEST_STATE:
@@ -211,7 +211,7 @@ def _restore(hosted: HostedSolver, saved: Any) -> None:
         hosted.solver.restore_state(saved)
     except (Exception, SystemExit) as error:
         raised = describe(error, type(hosted.solver))
-        raise CannotGoOn(f"restore_state, when it had been probed, raised {raised}") from error
+        raise CannotGoOn(f"restore_state raised after a probe: {raised}") from error
 
 
 def _differentiated(hosted: HostedSolver, u: Floats, h: float, within: float) -> LinearModel:
@@ -225,7 +225,7 @@ def _differentiated(hosted: HostedSolver, u: Floats, h: float, within: float) ->
     D[np.abs(D) < CLEAR_OF_NOISE * found.noise[:, None] / moved] = 0.0
     model = LinearModel(A, B, C, D, np.ones(nu), found.linear)
     if not all(np.isfinite(matrix).all() for matrix in model[:4]):
-        raise CannotLinearise("its answers to its inputs are not finite")
+        raise CannotLinearise("its responses to its inputs are not finite")
     fineness = _fineness(A, B, whole[:nx, nx + nu :], h)
     held = whole[:nx, : nx + nu]
     if model.linear:

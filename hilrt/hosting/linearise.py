@@ -28,7 +28,7 @@ from hilrt.solver import Floats, Port, Ports
 LINEAR = 1e-6
 #: How far states and inputs are moved to find out, relative to them, or absolute below 1.
 WIDE = (10.0, 1000.0)
-#: Perturbation in the place of `PERTURBATION` where a sensor's noise is on the outputs, and the
+#: Perturbation in place of `PERTURBATION` where a sensor's noise is on the outputs, and the
 #: share of an output's answers that the noise may be.
 NOISY_PERTURBATION, NOISE_SHARE = 1e-2, 0.01
 
@@ -121,7 +121,7 @@ class Differentiated(Dynamics):
     Raises
     ------
     CannotLinearise
-        If the solver cannot go back, or its saved state holds anything but numbers, or does not
+        If the solver cannot go back, or its saved state contains anything but numbers, or does not
         hold all of it, or the time is over; from `step_map`, too.
     """
 
@@ -148,7 +148,7 @@ class Differentiated(Dynamics):
         before = self._respond(h, 1, 0, self._point(1))
         if quick:
             if not np.array_equal(before, self._respond(h, 1, 0, self._point(1))):
-                raise CannotLinearise("the same step does not come out the same")
+                raise CannotLinearise("the same step gives different results")
             self.linear, self.source = False, "its solver's step differentiated"
             return
         near = self._differentiate(h, 1, 0, near=True)
@@ -180,8 +180,7 @@ class Differentiated(Dynamics):
         same_states = np.array_equal(before[: self.states], again[: self.states])
         if not same_states or (noise > NOISE_SHARE * answers).any():
             raise CannotLinearise(
-                "the same step from the same saved state does not come out the same: "
-                "the saved state does not hold all of it"
+                "the same step from the same saved state gives different results: the saved state is incomplete"
             )
         self.noise = noise[self.states :]
 
@@ -345,7 +344,7 @@ def leaves(state: Any) -> list[Any]:
     if state is None or isinstance(state, (bool, int, float, str, bytes)):
         return [state]
     raise CannotLinearise(
-        f"its saved state holds a {type(state).__name__}; save numbers and arrays of numbers"
+        f"its saved state contains a {type(state).__name__}; save numbers and arrays of numbers"
     )
 
 

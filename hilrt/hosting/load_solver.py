@@ -57,7 +57,7 @@ def load_class(target: str, folders: Sequence[Path]) -> type[Solver]:
     """Import the class of a ``"module:Class"``; parameters and errors as for `load_solver`."""
     module_name, colon, class_name = target.partition(":")
     if not (module_name and colon and class_name):
-        raise ConfigError(f"{target!r} does not name a solver; write it as module:Class")
+        raise ConfigError(f"{target!r} is not a solver; write it as module:Class")
     for folder in folders:
         if not folder.is_dir():
             raise ConfigError(f"path: {folder} is not a folder; name the one with the module")
@@ -115,7 +115,7 @@ def _check_ports(solver: Solver, target: str) -> None:
     if not isinstance(parameters, Sequence) or not all(
         isinstance(parameter, Parameter) for parameter in parameters
     ):
-        problems.append(f"{target}: parameters is {parameters!r}; make it of hilrt.Parameter")
+        problems.append(f"{target}: parameters is {parameters!r}; it must consist of hilrt.Parameter")
     if not problems:
         input_names = dict.fromkeys(port.name for port in inputs)
         for port in outputs:
@@ -248,7 +248,7 @@ def load_sequence(
     setting = setting or Setting(Path.cwd())
     place, colon, name = target.rpartition(":")
     if not (place and colon and name):
-        raise ConfigError(f"{target!r} does not name a sequence; write it as FILE.py:Class")
+        raise ConfigError(f"{target!r} is not a sequence; write it as FILE.py:Class")
     classes = sequences_of(place, setting.folder)
     if name not in classes:
         raise ConfigError(f"{place} has no sequence {name!r}{nearest(name, classes)}")

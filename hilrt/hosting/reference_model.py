@@ -77,7 +77,7 @@ def wrong_ports(solver: Solver, ports: Ports, coupled: Coupled) -> Iterator[str]
                 yield from _misfits(direction, port, wanted[name])
             elif direction == "input":
                 hint = nearest(name, wanted) or "; make it a parameter of the model"
-                yield f"has an input {name!r} that the subsystem has not{hint}"
+                yield f"has an input {name!r} that the subsystem lacks{hint}"
 
 
 def _misfits(direction: str, own: Port, wanted: Port) -> Iterator[str]:
@@ -89,7 +89,7 @@ def _misfits(direction: str, own: Port, wanted: Port) -> Iterator[str]:
     try:
         units.conversion(own.unit, wanted.unit)
     except ConfigError as error:
-        remedy = "give the model's port the unit of the subsystem's, or one that converts to it"
+        remedy = "give the model's port the unit of the subsystem's port, or a compatible one"
         yield f"its {direction} {own.name!r}: {error}; {remedy}"
 
 

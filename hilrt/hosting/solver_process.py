@@ -283,7 +283,7 @@ def _take(peer: Peer, solver: HostedSolver, relay: LogRelay, message: wire.Messa
     elif isinstance(message, wire.Error):
         raise MasterGone(f"the master reported an error: {message.text}")
     elif isinstance(message, wire.Reject):
-        raise MasterGone(f"the master does not take it back: {message.reason}")
+        raise MasterGone(f"the master does not readmit it: {message.reason}")
     elif not isinstance(message, wire.Heartbeat):
         peer.unexpected(message)
 

@@ -97,7 +97,7 @@ def _span(contents: Contents, start_s: float | None, end_s: float | None) -> tup
     low = contents.start_ns if start_s is None else round(start_s * 1e9)
     high = contents.end_ns if end_s is None else round(end_s * 1e9)
     if start_s is not None and end_s is not None and low > high:
-        raise ConfigError(f"--from {start_s:g} s is after --until {end_s:g} s; exchange them")
+        raise ConfigError(f"--from {start_s:g} s is after --until {end_s:g} s; swap them")
     if high < contents.start_ns or low > contents.end_ns:
         raise ConfigError(
             f"{contents.path}: lasts from {contents.start_ns / 1e9:g} s to "

@@ -81,7 +81,7 @@ class BusNumbers:
         if len(numbers) < 2 or all(bus == str(number) for bus, number in numbers.items()):
             return []
         named = ", ".join(f"{bus or 'unnamed'}: {n + count_from}" for bus, n in numbers.items())
-        return [f"names of the buses; they are the channels {named}"]
+        return [f"names of the buses; they became the channels {named}"]
 
 
 #: What a format that tells no data from zeros leaves out.
@@ -116,11 +116,10 @@ def export_can(
     result.notes += [f"{count} {what}" for what, count in left_out.items()]
     result.notes += buses.notes(count_from=1)
     if left_out and not result.frames:
-        raise source.fail(f"holds no frames that the format takes: {'; '.join(result.notes)}")
+        raise source.fail(f"has no frames that the format supports: {'; '.join(result.notes)}")
     if not result.frames:
         raise source.fail(
-            "holds no CAN frames in this time; sessions record them where a gateway owns a bus, "
-            "imports of CAN logs always"
+            "has no CAN frames in this time; sessions record them if a gateway owns a bus, imports of CAN logs always do"
         )
     return result
 

@@ -27,7 +27,7 @@ def export_csv(
     signals = [signal for topic in topics for signal in topic.signals]
     result = Exported(out, signals=len(signals))
     if not signals:
-        raise source.fail("holds no signals; frames need --database, or --to blf")
+        raise source.fail("has no signals; frames need --database, or --to blf")
     with out.open("w", encoding="utf-8", newline="") as file:
         write_head(file, signals)
         rows = hold(tables(between(source.blocks(wanted), *span), topics), topics)
@@ -95,7 +95,7 @@ def export_parquet(
     topics = wanted_topics(source.topics(), wanted)
     signals = [signal for topic in topics for signal in topic.signals]
     if not signals:
-        raise source.fail("holds no signals; frames need --database, or --to blf")
+        raise source.fail("has no signals; frames need --database, or --to blf")
     facts = {**source.metadata(), "epoch_ns": str(source.epoch_ns or 0)}
     fields = [pa.field("time", pa.float64(), nullable=False, metadata={"unit": "s"})]
     fields += [pa.field(s.name, pa.float64(), metadata=_notes(s)) for s in signals]

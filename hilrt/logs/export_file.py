@@ -69,7 +69,7 @@ def export_file(
         If something is wrong with the arguments or the files, with place and remedy.
     """
     if to not in FORMATS:
-        raise ConfigError(f"--to {to}: is no format; there is {', '.join(FORMATS)}")
+        raise ConfigError(f"--to {to}: is not a format; there is {', '.join(FORMATS)}")
     target = out or path.with_name(f"{path.stem}.{to}")
     source = open_source(path, databases=databases)
     try:
@@ -81,7 +81,7 @@ def export_file(
             result = _exporter(to)(source, wanted, (low, high), part)
             result.notes += source.notes
             if not (result.rows or result.frames):
-                why = "; ".join(["has nothing of what is asked for", *result.notes])
+                why = "; ".join(["has none of the requested data", *result.notes])
                 raise source.fail(why)
     finally:
         source.close()

@@ -68,7 +68,7 @@ def export_mf4(
                     mime=attachment.media_type,
                 )
         if not result.rows and not result.frames:
-            raise source.fail("holds neither signals nor CAN frames in this time")
+            raise source.fail("has neither signals nor CAN frames in this time")
         facts = [f"{key}: {text}" for key, text in source.metadata().items()]
         mdf.header.comment = "\n".join([f"written by hilrt {VERSION}", *facts])
         mdf.header.abs_time = source.epoch_ns or 0

@@ -57,7 +57,7 @@ class Service:
         except ImportError as error:
             answer = ForeignAnswer(missing=error.name or str(error))
         except MemoryError:
-            answer = self._refuse("needs more memory than a file of its size should")
+            answer = self._refuse("needs more memory than a file of this size should")
         except Exception as error:  # libraries raise all kinds for damaged files
             text = " ".join(str(error).split())[:300] or type(error).__name__
             answer = self._refuse(f"is damaged: {text}")

@@ -226,7 +226,7 @@ class ForeignSource(Source):
         except ChildDied as death:
             raise self._died(death) from None
         except msgspec.MsgspecError as error:
-            raise self.fail(f"cannot be read: its reader's answer is none: {error}") from None
+            raise self.fail(f"cannot be read: its reader's answer is invalid: {error}") from None
         self.notes += answer.notes
         if answer.kind:
             self.kind = answer.kind  # type: ignore[misc]
@@ -240,7 +240,7 @@ class ForeignSource(Source):
 
     def _died(self, death: ChildDied) -> ConfigError:
         return self.fail(
-            f"cannot be read: the reader of it {death}; it is damaged, or of another format"
+            f"cannot be read: its reader {death}; it is damaged, or has another format"
         )
 
     def _unpack(self, packed: PackedBlock) -> Block:
@@ -251,6 +251,6 @@ class ForeignSource(Source):
         values = np.frombuffer(packed.values, np.float64)
         if len(values) != len(times) * len(channel.signals):
             raise self.fail(
-                "cannot be read: its reader gave another number of values than of times"
+                "cannot be read: its reader returned different numbers of values and times"
             )
         return Block(channel, times, values.reshape(len(times), len(channel.signals)))

@@ -93,7 +93,7 @@ def _read_lines(
         except (ValueError, LookupError, OverflowError) as error:
             known = isinstance(error, FrameTextError)
             unread += 1
-            first = first or f"line {number} {error if known else 'has a number that is none'}"
+            first = first or f"line {number} {error if known else 'has an invalid number'}"
             if not found or unread > _PATIENCE + found:
                 raise source.fail(f"is no {name}: {first}; the suffix says the format") from None
             continue
@@ -150,7 +150,7 @@ def read_candump(line: str) -> LoggedFrame | None:
     found = _CANDUMP_LINE.match(line)
     if found is None:
         if line.strip():
-            raise FrameTextError("is no line of a candump log")
+            raise FrameTextError("is not a line of a candump log")
         return None
     body = _CANDUMP_BODY.match(found["body"])
     if body is None:
@@ -262,7 +262,7 @@ class AscReader:
             try:
                 at = date_ns(found["date"])
             except (ValueError, OverflowError):
-                note = f"the date {found['date']!r}: it is not understood, times count from 1970"
+                note = f"the date {found['date']!r}: it cannot be parsed, so times count from 1970"
                 if note not in self._notes:
                     self._notes.append(note)
                 return

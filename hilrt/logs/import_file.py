@@ -194,7 +194,7 @@ def _write(source: Source, part: Path, out: Path) -> Imported:
         raise
     writer.close()
     if not writer.rows and not writer.frames:
-        raise source.fail("holds neither signals nor CAN frames")
+        raise source.fail("has neither signals nor CAN frames")
     result.rows, result.frames = writer.rows, writer.frames
     result.signals = sum(signals.values())
     result.unknown_frames = source.unknown_frames

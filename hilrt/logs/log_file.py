@@ -147,7 +147,7 @@ class LogFile(RecordFile):
                 if inside:
                     _, _, channel, sequence, log_time, publish_time = unpack(data, position)
                     if channel not in self.channels:
-                        raise ValueError(f"a message of channel {channel}, which is not there")
+                        raise ValueError(f"a message of channel {channel}, which does not exist")
                     if low <= log_time <= high:
                         body = data[position + fixed : end]
                         messages.append(LogMessage(channel, sequence, log_time, publish_time, body))
@@ -304,7 +304,7 @@ def _by_reading(contents: Contents) -> None:
             contents.attachments.append((piece.name, piece.media_type, len(piece.data)))
     contents.start_ns, contents.end_ns = (first, last) if last else (0, 0)
     contents.chunks, contents.uncompressed = file.chunks, file.uncompressed
-    contents.damage = file.damage or "it has no index; it was not closed in order"
+    contents.damage = file.damage or "it has no index; it was not closed properly"
     schemas = {key: schema.name for key, schema in file.schemas.items()}
     contents.topics = list(_topics(file.channels, schemas, counts))
 

@@ -207,13 +207,12 @@ class MessageTopics:
             for bus, count in self._without_database.items()
         ]
         notes += [
-            f"{count:,} frames that may be message {' or '.join(names)}: the database does not "
-            "tell them apart by their identifiers, they stay frames"
+            f"{count:,} frames that may be message {' or '.join(names)}: the database does not distinguish them by their identifiers, so they stay frames"
             for names, count in self._ambiguous.items()
         ]
         notes += self._groups.notes()
         notes += [
-            f"{count:,} frames of container {name} whose messages go beyond them"
+            f"{count:,} frames of container {name} whose messages extend beyond them"
             for name, count in self._damaged.items()
         ]
         notes += [
@@ -267,7 +266,7 @@ class TopicDecoders:
             self._problems.append(text)
         twice = {signal.name for signal in message.signals} - set(distinct_names(message))
         self._problems += [
-            f"several signals {name} of message {message.name}, which cannot be told apart"
+            f"several signals {name} of message {message.name}, which cannot be distinguished"
             for name in sorted(twice)
         ]
         self._decoders[id(message)] = decoder

@@ -76,7 +76,7 @@ def open_source(
     where = f"{label}: " if label else ""
     if kind is None:
         known = ", ".join(SUFFIXES)
-        raise ConfigError(f"{where}{path}: the suffix says no known format; there is {known}")
+        raise ConfigError(f"{where}{path}: the suffix is not a known format; there is {known}")
     if not path.is_file():
         raise ConfigError(f"{where}{path}: there is no such file; check the path")
     try:

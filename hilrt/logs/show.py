@@ -105,7 +105,7 @@ def list_lines(contents: Contents, patterns: Sequence[str] = ()) -> Iterator[str
             topics = source.topics()
     names = [s.name for topic in topics for s in topic.signals]
     if not names:
-        raise ConfigError(f"{contents.path}: holds no signals; `hilrt log info` lists its topics")
+        raise ConfigError(f"{contents.path}: has no signals; `hilrt log info` lists its topics")
     wanted = set(chosen(names, patterns))
     for topic in topics:
         for s in topic.signals:
@@ -126,7 +126,7 @@ def cat(
     topics = source.topics()
     names = [signal.name for topic in topics for signal in topic.signals]
     if not names:
-        raise ConfigError(f"{source.path}: holds no signals; --frames shows CAN frames")
+        raise ConfigError(f"{source.path}: has no signals; --frames shows CAN frames")
     wanted = set(chosen(names, patterns))
     topics = wanted_topics(topics, wanted)
     write_head(file, [signal for topic in topics for signal in topic.signals])

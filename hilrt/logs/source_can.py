@@ -31,7 +31,7 @@ class LibraryFrames(FrameSource):
             text = " ".join(str(error).split()) or type(error).__name__
             raise self.fail(
                 f"is not a log that python-can reads: after {count} frames: {text}; "
-                "the suffix says the format (.log is candump's), and .mf4 needs hilrt[mdf]"
+                "the suffix gives the format (.log is candump's), and .mf4 needs hilrt[mdf]"
             ) from None
 
 

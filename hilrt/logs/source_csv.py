@@ -54,7 +54,7 @@ class CsvSource(Source):
         return [Topic(TOPIC, [s for i, s in enumerate(signals) if i != time])]
 
     def blocks(self, wanted: Collection[str] | None = None) -> Iterator[Block]:
-        """Rows in the order of the file; a cell that is no number is named with its line."""
+        """Rows in the order of the file; a cell that is not a number is named with its line."""
         signals, time, scale, skip = self._read_head()
         names = [s for i, s in enumerate(signals) if i != time]
         last = -np.inf
@@ -69,7 +69,7 @@ class CsvSource(Source):
                 if len(wrong):
                     line = batch[int(wrong[0])][0]
                     raise self.fail(
-                        f"line {line}: the time is missing or goes back; sort the rows by time"
+                        f"line {line}: the time is missing or decreases; sort the rows by time"
                     )
                 last = times[-1]
                 values = np.delete(numbers, time, axis=1)
@@ -152,7 +152,7 @@ class CsvSource(Source):
         for cell, signal in zip(row, signals, strict=True):
             value = _number(cell, self._comma)
             if value is None:
-                raise self.fail(f"line {line}: {signal.name} = {cell!r} is no number; correct it")
+                raise self.fail(f"line {line}: {signal.name} = {cell!r} is not a number; correct it")
             numbers.append(value)
         return numbers
 

@@ -63,7 +63,7 @@ class McapSource(Source):
             self._note_damage(log.damage)
 
     def _note_damage(self, damage: str) -> None:
-        note = f"its end: the log is not whole: {damage}"
+        note = f"its end: the log is incomplete: {damage}"
         if note not in self.notes:
             self.notes.append(note)
 
@@ -138,7 +138,7 @@ class ForeignMcapSource(Source):
         for name, row in self._rows(Counter()):
             if row[0] < done_ns:
                 raise self.fail(
-                    f"the times of topic {name!r} go back by more than {LAG_NS / 1e9:g} s; "
+                    f"the times of topic {name!r} decrease by more than {LAG_NS / 1e9:g} s; "
                     "sort the messages by log time"
                 )
             newest_ns = max(newest_ns, row[0])
@@ -159,7 +159,7 @@ class ForeignMcapSource(Source):
             first_ns = time_ns if first_ns is None else min(first_ns, time_ns)
             names.setdefault(name, {}).update(dict.fromkeys(values))
             if sum(map(len, names.values())) > MAX_SIGNALS:
-                raise self.fail(f"has more than {MAX_SIGNALS:,} numbers with names of their own")
+                raise self.fail(f"has more than {MAX_SIGNALS:,} numbers with different names")
         self.notes += [f"{what}: {n} messages left out" for what, n in skipped.items()]
         found = [
             Topic(name, [Signal(one, "", name) for one in signals])
@@ -169,8 +169,8 @@ class ForeignMcapSource(Source):
         if not found:
             left_out = "; ".join(self.notes) or "it has no messages"
             raise self.fail(
-                f"holds no signals that can be read ({left_out}); it is not of hilrt, and of other "
-                "tools' MCAP files numbers in JSON are read: convert it, or export it as MF4, CSV "
+                f"holds no signals that can be read ({left_out}); it was not written by hilrt; in MCAP files of other tools only numbers in JSON can be read: convert it, or export it"
+                " as MF4, CSV "
                 "or Parquet"
             )
         self.epoch_ns = first_ns
@@ -194,12 +194,12 @@ class ForeignMcapSource(Source):
                 try:
                     values = dict(_numbers(name, parse_json(message.data)))
                 except ValueError:
-                    skipped[f"topic {name!r}, no JSON though it should be"] += 1
+                    skipped[f"topic {name!r}, not JSON although it should be"] += 1
                     continue
                 yield name, (message.log_time, values)
         except RecordError as error:
             raise self.fail(str(error).removeprefix(f"{self.path}: ")) from None
-        note = f"its end: the file is not whole: {file.damage}"
+        note = f"its end: the file is incomplete: {file.damage}"
         if file.damage and note not in self.notes:
             self.notes.append(note)
 

@@ -127,7 +127,7 @@ class Mf4Source(Source):
         # The integer is local time where the file says so; whole seconds then come from the stamp.
         self.epoch_ns = round(stamp) * 10**9 if exact is None else _epoch_ns(exact, stamp)
         if abs(self.epoch_ns) > LATEST_NS:
-            raise self.fail(f"begins at {stamp:g} s since 1970, which is no time of a recording")
+            raise self.fail(f"begins at {stamp:g} s since 1970, which cannot be the time of a recording")
         self._groups: dict[str, tuple[int, list[int], list[Signal]]] | None = None
 
     def topics(self) -> list[Topic]:
@@ -182,7 +182,7 @@ class Mf4Source(Source):
                 if i == master:
                     continue
                 if not self._is_number(g, i):
-                    self.notes.append(f"channel {channel.name!r} holds no numbers")
+                    self.notes.append(f"channel {channel.name!r} has no numbers")
                     continue
                 name = _unique(channel.name, taken)
                 indices.append(i)
@@ -231,7 +231,7 @@ class Mf4Source(Source):
                 columns.append(values)
             at = self.nanoseconds(np.asarray(times, np.float64))
             if np.any(np.diff(at) < 0):
-                raise self.fail(f"group {topic}: the time goes back; the file is damaged")
+                raise self.fail(f"group {topic}: the time decreases; the file is damaged")
             yield Block(channel, at, np.column_stack(columns))
 
 

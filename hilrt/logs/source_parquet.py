@@ -54,7 +54,7 @@ class ParquetSource(Source):
         if known:
             if not known.isdecimal() or len(known) > 19 or int(known) > LATEST_NS:
                 raise self.fail(
-                    f"says epoch_ns = {known[:40]!r}, which is no time in ns since 1970"
+                    f"says epoch_ns = {known[:40]!r}, which is not a time in ns since 1970"
                 )
             self.epoch_ns = int(known)
 
@@ -80,7 +80,7 @@ class ParquetSource(Source):
             steps = np.diff(times, prepend=times[:1] if last is None else last)
             if np.any(steps < 0):
                 at = row + int(np.argmax(steps < 0))
-                raise self.fail(f"row {at}: the time goes back; sort the rows by time")
+                raise self.fail(f"row {at}: the time decreases; sort the rows by time")
             last, row = times[-1:], row + len(times)
             values = np.column_stack(
                 [

@@ -119,7 +119,7 @@ def _opened(
 
 def _without_values(segment: StimulusSegment, path: Path, label: str) -> ConfigError:
     name = segment.signal or ""
-    return ConfigError(f"{label}: {name!r} of {path} has no values after its beginning; see shift")
+    return ConfigError(f"{label}: {name!r} of {path} has no values after the start; see shift")
 
 
 def _column_of(block: Block, name: str) -> Floats | None:
@@ -170,5 +170,5 @@ def _in_words(points: Floats, name: str, path: Path, segment: StimulusSegment, s
     if spacing < step * (1.0 - 1e-6):
         passed = math.floor(100.0 * (1.0 - spacing / step))
         text += f"; they are {spacing:.3g} s apart, so that {passed} % lie between two steps"
-        text += " and are passed over, without a filter"
+        text += " and are skipped, without a filter"
     return text

@@ -164,8 +164,8 @@ def _outputs(data: VehicleData) -> tuple[Port, ...]:
         ),
         Port("brake", "%", min=0.0, max=100.0, description="Brake pedal position"),
         Port("acceleration", "m/s^2", min=-15.0, max=15.0, description="Of the vehicle"),
-        Port("load_torque", "N*m", description="What converter and lock-up take from the engine"),
-        Port("turbine_torque", "N*m", description="What they give to the gearbox"),
+        Port("load_torque", "N*m", description="Torque of converter and lock-up on the engine"),
+        Port("turbine_torque", "N*m", description="Torque of both on the gearbox"),
         Port("turbine_speed", "rad/s", min=0.0, description="Speed of the gearbox's input shaft"),
         Port("lockup", "%", min=0.0, max=100.0, description="Engagement of the lock-up clutch"),
     )

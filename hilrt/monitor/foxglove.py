@@ -1,7 +1,7 @@
 """The bridge to Foxglove and Lichtblick: the telemetry stream over their WebSocket protocol.
 
 ``python -m hilrt.monitor.foxglove``; needs the extra ``hilrt[foxglove]``. It is one more subscriber
-of the stream, in a process of its own, and read-only: it offers its clients nothing but channels,
+of the stream, in a separate process, and read-only: it offers its clients nothing but channels,
 and these only to clients that know the reading token.
 Topics and message types are those of the log, so that one layout serves the log and the live
 session (docs/telemetry.md).

@@ -47,7 +47,7 @@ class LimitedServer(HTTPServer):
         self._streams: dict[IOStream, None] = {}
 
     def handle_stream(self, stream: IOStream, address: tuple[Any, ...]) -> None:
-        """Serve a new connection, if need be in the place of another one."""
+        """Serve a new connection, if need be in place of another one."""
         self._streams = {one: None for one in self._streams if not one.closed()}
         if len(self._streams) >= MAX_CONNECTIONS:
             strangers = (one for one in self._streams if one not in _known)

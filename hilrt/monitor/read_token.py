@@ -165,6 +165,7 @@ def close(sockets: list[socket.socket]) -> None:
 
 def _refusal(key: str, address: str, error: OSError) -> ConfigError:
     return ConfigError(
-        f"[monitor] {key} = {address!r}: {(error.strerror or str(error)).lower()}; end what "
-        f"listens there (another session?), or give another address: --set monitor.{key}=…"
+        f"[monitor] {key} = {address!r}: {(error.strerror or str(error)).lower()}; end the "
+        "program that uses it (another session?), or give another address"
+        f": --set monitor.{key}=…"
     )

@@ -45,7 +45,7 @@ def make_keys(folder: Path, names: Sequence[str]) -> list[Path]:
         for name in (MASTER, *names):
             if not _NAME.match(name):
                 raise ConfigError(
-                    f"keys: {name!r} is no name of a subsystem; leave out '/' and ' '"
+                    f"keys: {name!r} is not a valid name of a subsystem; remove '/' and ' '"
                 )
             secret, public = folder / f"{name}.key", folder / f"{name}.pub"
             if secret.exists() or public.exists():
@@ -144,11 +144,11 @@ def refuse_unsafe(path: Path) -> None:
             f"sudo chown {account} {shlex.quote(str(path))}"
         )
     if secret and found.st_mode & _OTHERS:
-        what, mode = "may be read by others", SECRET_MODE
+        what, mode = "can be read by others", SECRET_MODE
     elif found.st_mode & _OTHERS_WRITE and folder:
-        what, mode = "others may add and exchange keys in it", FOLDER_MODE
+        what, mode = "others can add and replace keys in it", FOLDER_MODE
     elif found.st_mode & _OTHERS_WRITE:
-        what, mode = "others may put their own key in its place", PUBLIC_MODE
+        what, mode = "others can replace it with their own key", PUBLIC_MODE
     else:
         return
     raise ConfigError(f"{path}: {what}; chmod {mode:o} {shlex.quote(str(path))}")

@@ -269,7 +269,7 @@ def load_log(path: str | Path) -> Log:
     log.attachments, log.truncated = stream.attachments, stream.damage
     if log.truncated:
         logging.getLogger(__name__).warning(
-            "%s: is not whole: %s; what is before that has been read", log.path, log.truncated
+            "%s: is incomplete: %s; the part before that has been read", log.path, log.truncated
         )
     return log
 
@@ -362,7 +362,7 @@ class LogStream(RecordFile):
         yield from self.read(self._read_record)
         if not self.channels:
             raise RecordError(
-                f"{self.path}: holds no signals; it was not written by hilrt (`hilrt import` takes "
+                f"{self.path}: has no signals; it was not written by hilrt (`hilrt import` takes "
                 "files of other tools), or it was cut off before the first"
             )
 

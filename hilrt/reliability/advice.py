@@ -147,7 +147,7 @@ def _corrections(bonds: list[Bond], plan: Plan, state: State) -> list[Improvemen
 
 
 def _correction(bond: Bond, refuted: bool) -> Improvement:
-    """What was probed in the place of a D that it has refuted; else no correction."""
+    """What was probed in place of a D that it has refuted; else no correction."""
     if refuted and bond.correction.method == "feedthrough":
         givers = sorted({effort.partition(".")[0] for effort in bond.efforts})
         return Improvement(

@@ -249,7 +249,7 @@ def _lacks_evidence(error: Estimate) -> bool:
 
 
 def _share_of(error: Estimate) -> str:
-    share = f"{number(100.0 * error.relative, 2)} % of what it varies by"
+    share = f"{number(100.0 * error.relative, 2)} % of its variation"
     if error.how == OF_MODEL:
         return f"{share}, by a reference model that is unchecked"
     if error.how == GAIN_RANGE_LAG:

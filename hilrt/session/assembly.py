@@ -329,7 +329,7 @@ def _read_columns(file: SessionFile, network: Network, note: Callable[[str], Non
 
 
 class References:
-    """Reference models, probed in the place of subsystems that cannot be.
+    """Reference models, probed in place of subsystems that cannot be.
 
     What does not work with one is logged, which the session notes.
     """

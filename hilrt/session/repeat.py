@@ -121,7 +121,7 @@ def _why_not(order: float, d1: Floats, d2: Floats, values: Floats) -> str:
         return f"its differences are not alike: they correlate by {alike:.2f}"
     share = _rms(d1) / _spread(values)
     if share > LARGEST_DIFFERENCE:
-        return f"half the step changes it by {share:.0%} of what it varies by"
+        return f"half the step changes it by {share:.0%} of its variation"
     return ""
 
 
@@ -164,7 +164,7 @@ class Compared(NamedTuple):
     def line(self, name: str) -> str:
         """Text for people."""
         error = f"{self.error:.3g} {self.unit}".rstrip()
-        said = f"{name}: error {error} RMS, {self.relative:.2%} of what it varies by"
+        said = f"{name}: error {error} RMS, {self.relative:.2%} of its variation"
         if not self.converged:
             return f"{said}, NOT SETTLED: allow more steps, or a larger tolerance"
         value, how = self.estimate["value"], self.estimate["how"]

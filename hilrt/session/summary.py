@@ -74,7 +74,7 @@ class RunFacts(NamedTuple):
     alarms : sequence of mapping
         Alarms that came up; see `hilrt.reliability.alarms.AlarmHistory`.
     errors : mapping of str to Estimate, optional
-        Estimated errors in the place of those from the steps.
+        Estimated errors in place of those from the steps.
     """
 
     session: str

@@ -1,4 +1,4 @@
-"""Compile `assess` into the cache, in a process of its own: `load_step` starts it at a first start.
+"""Compile `assess` into the cache, in a separate process: `load_step` starts it at a first start.
 
 It ends at once when its standard input is closed, and so with the process that started it.
 """

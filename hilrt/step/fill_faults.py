@@ -177,7 +177,8 @@ def check_allowed(tables: Session, physical: Container[str]) -> None:
     """
     problems = [
         f"[faults.{fault.name}] acts on the bench {bench!r}, which does not allow it; "
-        f'write allow_faults = ["{fault.name}"] into [subsystems.{bench}] if its machine bears that'
+        f'write allow_faults = ["{fault.name}"] into [subsystems.{bench}] if the bench can '
+        "tolerate that"
         for fault in tables.faults
         for bench in benches_reached(tables, fault, physical)
     ]

@@ -181,7 +181,7 @@ def sweep(
         settings = [{LOG: log, **one} for log in logs for one in settings]
         file, basis = _of_logs(logs, overrides, options, settings[0])
     elif options.logs:
-        raise ConfigError("further logs: go with a recorded log in the place of the session")
+        raise ConfigError("further logs: go with a recorded log in place of the session")
     else:
         file = open_session(session, overrides)
         refuse_benches(file)
@@ -312,7 +312,7 @@ def refuse_benches(file: SessionFile) -> None:
     """`ConfigError` for a session with something physical, or with other processes."""
     problems = [
         f"[subsystems.{name}] adapter = {options.adapter!r}: is a bench, which no sweep runs "
-        'unattended; put a model in its place (adapter = "inprocess" or "fmu"), or ask its '
+        'unattended; replace it with a model (adapter = "inprocess" or "fmu"), or ask its '
         "recorded log (hilrt replay LOG --set KEY=VALUE)"
         for name, options in file.tables.subsystems.items()
         if called_link(options).physical

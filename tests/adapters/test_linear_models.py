@@ -206,7 +206,7 @@ async def test_a_solver_that_stays_where_it_was_tried_out_is_lost():
     link = InProcessLink("model", InProcessOptions(adapter="inprocess", model="-"), Path())
     link.host(Stuck())
     await link.initialize(0.0, np.zeros(2))
-    with pytest.raises(PeerLost, match=r"restore_state, when it had been probed, raised .*no way"):
+    with pytest.raises(PeerLost, match=r"restore_state raised after a probe: .*no way"):
         await link.probes.linear_model(H, np.zeros(2))
 
 

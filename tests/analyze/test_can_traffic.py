@@ -123,7 +123,7 @@ def test_the_page_has_them_and_events_come_before_the_long_tables(log: Path) -> 
     headings = re.findall(r"<h2>(.*?)</h2>", body)
     for heading in (
         "Load of the CAN bus motor",
-        "How evenly CAN messages came",
+        "Regularity of CAN messages",
         "CAN messages: count, cycle time, errors",
     ):
         assert heading in headings

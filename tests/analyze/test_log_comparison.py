@@ -71,7 +71,7 @@ def test_page_highlights_and_asks_nobody(tmp_path: Path) -> None:
         tmp_path / "c.html",
     )
     page = target.read_text(encoding="utf-8")
-    assert "The first to part is a.x, at 1.000 s" in page
+    assert "The first to differ is a.x, at 1.000 s" in page
     assert re.search(r'<td class="differs">[^<]*%</td>', page)
     assert "bonds.shaft.correction.mu" in page
     headings = re.findall(r"<h2>(.*?)</h2>", page)

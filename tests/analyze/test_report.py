@@ -207,7 +207,7 @@ def test_page_shows_what_an_engineer_keeps(page):
         "Set-point engine.speed_demand: demanded, sent and measured",
         "Bond shaft: power residual",
         "Bond shaft: energy ledger",
-        "Flags: when each cause was up",
+        "Flags: times at which each cause was up",
         "How late the inputs were: all ticks",
         "Energy at the power bonds, J",
         "Events",
@@ -348,7 +348,7 @@ def test_log_alone_gives_the_numbers_that_the_summary_has(tmp_path):
     assert target == tmp_path / "alone.html"
     page = target.read_text(encoding="utf-8")
     for heading in (
-        "The ten worst ticks: latest on the wire",
+        "The ten worst ticks: sent latest",
         "How late the inputs were: all ticks",
         "Energy at the power bonds, J",
     ):
@@ -371,7 +371,7 @@ def test_pictures_of_every_kind_of_figure(tmp_path):
         drawings["Bond shaft: effort, as measured and as sent"],
         drawings["How late the inputs were: all ticks"],
         drawings["How late the inputs were, over time"],
-        drawings["The ten worst ticks: what they were spent on"],
+        drawings["The ten worst ticks: where their time went"],
     ]
     pictures = write_pictures(chosen, tmp_path / "pictures")
     assert [p.name for p in pictures] == [

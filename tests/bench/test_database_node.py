@@ -150,7 +150,7 @@ def test_a_checksum_is_computed_as_it_is_told(tmp_path):
         ("Bench", {"values": ["EngineSlow.Stat=1"]}, "EngineSlow.Stat is no such signal"),
         ("Bench", {"values": ["EngineSlow.State"]}, "write it as MESSAGE.SIGNAL=VALUE"),
         ("Bench", {"values": ["Alive=1"]}, "is in several messages"),
-        ("Bench", {"values": ["EngineFast.Alive=1"]}, "counts frames, or selects their form"),
+        ("Bench", {"values": ["EngineFast.Alive=1"]}, "counts frames, or selects a form"),
         ("Bench", {"values": ["EngineSlow.State=ON"]}, "no number and no name of its values"),
         ("Bench", {"values": ["EngineSlow.State=1000"]}, "its bits carry 0 to"),
         ("Gateway", {"solver": Lagging()}, "port DynoDemand.Speed is no such signal"),

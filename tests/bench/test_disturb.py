@@ -243,7 +243,7 @@ def test_sensors_stick_drift_and_rattle(run: Run) -> None:
         (event("los"), "kind"),
         (event("loss", messages='["EngineFats"]'), "did you mean 'EngineFast'"),
         (event("stuck", signals='["ShaftSped"]'), "did you mean 'ShaftSpeed'"),
-        (event("stuck"), "name the signals that are affected"),
+        (event("stuck"), "name the affected signals"),
         (
             event("stuck", messages='["EngineSlow"]', signals='["ShaftSpeed"]'),
             r"\[\[events\]\] 1 .* signals: 'ShaftSpeed' is in EngineFast, not in EngineSlow",
@@ -254,7 +254,7 @@ def test_sensors_stick_drift_and_rattle(run: Run) -> None:
         ),
         (
             event("stuck", messages='["EngineSlow", "EngineFast"]', signals='["State"]'),
-            "messages: EngineFast has none of the signals; leave it out",
+            "messages: EngineFast has none of the signals; remove it",
         ),
         (
             event("loss") + event("noise", signals='["State"]'),
@@ -263,7 +263,7 @@ def test_sensors_stick_drift_and_rattle(run: Run) -> None:
         (event("offset", signals='["State"]'), "value: is missing or 0; give what is added"),
         (event("noise", signals='["State"]', value="inf"), "value = inf: is not finite"),
         (event("latency"), r"\(latency at 0.02 s\) delay: is missing or 0; give how long"),
-        (event("loss", signals='["State"]'), "signals: has no effect with the kind 'loss'"),
+        (event("loss", signals='["State"]'), "signals: has no effect for the kind 'loss'"),
         (event("stuck", signals='["State"]', share=0.5), "share: has no effect"),
         (event("dead", messages='["EngineSlow"]'), "messages: has no effect"),
         (event("wrong_checksum"), "there is no checksum in what the bench sends"),

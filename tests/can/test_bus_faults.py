@@ -77,8 +77,8 @@ def test_error_frames_are_told_once_a_second() -> None:
         texts += [change.text for change in watch.update(k * 100 * MS, False)]
     assert texts == [
         "error frame: protocol error",
-        "error frame: protocol error; 9 more since the last one that was told",
-        "error frame: protocol error; 9 more since the last one that was told",
+        "error frame: protocol error; 9 more since the last report",
+        "error frame: protocol error; 9 more since the last report",
     ]
     assert watch.counters["error_frames"] == 21
     assert watch.active == set()

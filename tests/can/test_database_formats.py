@@ -115,10 +115,10 @@ def test_overlapping_signals_are_read_each_for_itself(tmp_path: Path) -> None:
     ("suffix", "text", "fault"),
     [
         ("kcd", '<Message id="0x900" name="Odd">', "0x900, which does not fit into 11 bits"),
-        ("kcd", '<Message id="zz" name="Odd">', "'zz', which is no number"),
+        ("kcd", '<Message id="zz" name="Odd">', "'zz', which is not a number"),
         ("sym", "{SEND}\n\n[Odd]\nID=900h\nLen=8\n", "0x900, which does not fit into 11 bits"),
-        ("sym", "{SEND}\n\n[Odd]\nType=Extended\nID=zzh\n", "'zz', which is no number"),
-        ("dbc", "BO_ 0x100 Odd: 8 Bench\n", "'0x100', which is no number"),
+        ("sym", "{SEND}\n\n[Odd]\nType=Extended\nID=zzh\n", "'zz', which is not a number"),
+        ("dbc", "BO_ 0x100 Odd: 8 Bench\n", "'0x100', which is not a number"),
     ],
 )
 def test_a_bad_identifier_is_named_with_its_message(
@@ -195,11 +195,11 @@ def test_a_file_whose_declaration_is_wrong_is_read_as_utf_8(declared: str, tmp_p
 @pytest.mark.parametrize(
     ("name", "before", "after", "message"),
     [
-        ("drive.kcd", 'slope="0.5"', 'slope="inf"', "has a scale that is no finite number"),
+        ("drive.kcd", 'slope="0.5"', 'slope="inf"', "has a scale that is not finite"),
         ("drive.kcd", 'slope="0.5"', f'slope="{"9" * 400}"', "has a scale that is no finite"),
         ("drive.kcd", 'offset="0" length="16"', 'offset="-1" length="16"', "begins at bit -1"),
         ("drive.kcd", "<NetworkDefinition", "<!DOCTYPE x>\n<NetworkDefinition", "document type"),
-        ("drive.sym", "/f:0.5", "/f:1e308", "has values that are no finite numbers"),
+        ("drive.sym", "/f:0.5", "/f:1e308", "has values that are not finite"),
         ("drive.sym", "ID=200h", f"ID=200h\nLen={'9' * 200_000}", "line 17 has a number of more"),
         ("drive.arxml", "<AUTOSAR", "<!DOCTYPE x>\n<AUTOSAR", "it declares a document type"),
     ],
@@ -221,7 +221,7 @@ def test_a_scale_that_is_no_number_costs_a_dbc_file_that_message_alone(
     text = GOOD + '\nBO_ 1000 Endless: 8 A\n SG_ X : 0|8@1+ (1e400,0) [0|0] "" A\n'
     path.write_text(text)
     assert "Endless" not in [message.name for message in load_database(path, "t").messages]
-    assert "has a scale that is no finite number" in capsys.readouterr().err
+    assert "has a scale that is not finite" in capsys.readouterr().err
 
 
 def test_a_device_is_no_database() -> None:

@@ -190,7 +190,7 @@ BO_ 256 Other: 8 A
         (0x100, "", "controller restarted"),
         (0x80, "", "error on the bus"),
         (0x204, "0004000000000064",
-         "warning level of errors (error counters: 0 sending, 100 receiving)"),
+         "error warning level (error counters: 0 sending, 100 receiving)"),
         (0x2C, "0030090000000000",
          "no acknowledgement; error-passive; bit error, a dominant bit was not sent"),
     ],

@@ -46,7 +46,7 @@ def test_messages_come_out_as_cantools_packed_them(box: Message) -> None:
     assert unpack(box, b"") == unpack(box, bytes(64)) == []
     stranger = (0x777777).to_bytes(3, "little" if "little" in box.header_byte_order else "big")
     assert unpack(box, stranger + b"\x02xy" + data) == [(0x777777, b"xy"), *expected]
-    with pytest.raises(ValueError, match="of container Box goes beyond the frame"):
+    with pytest.raises(ValueError, match="of container Box extends beyond the frame"):
         unpack(box, data[:-1])
 
 
@@ -103,7 +103,9 @@ def test_messages_in_a_container_are_measurements_each_for_itself(box: Message) 
 
 
 def test_names_that_no_container_has(box: Message) -> None:
-    with pytest.raises(ConfigError, match="message Box contains others; choose one of Fast, Slow"):
+    with pytest.raises(
+        ConfigError, match="message Box contains other messages; choose one of Fast, Slow"
+    ):
         refs(box, "Box.Torque")
     with pytest.raises(ConfigError, match="no message 'Fats'; did you mean 'Fast'"):
         refs(box, "Fats.Torque")

@@ -73,7 +73,7 @@ def test_a_frozen_counter_looks_like_silence() -> None:
         assert not rx.take([fast(1)])
     ratio, text = rx.overdue(now + 35_000_000)
     assert ratio > 0.8
-    assert text == "no new frame of Fast for 35 ms: what came did not count (10 repeated)"
+    assert text == "no new frame of Fast for 35 ms: received frames were rejected (10 repeated)"
     assert rx.take([fast(2)])
     assert rx.overdue(rx.t_valid_ns[0] + 35_000_000)[1].endswith("for 35 ms: none came")
 
@@ -276,8 +276,8 @@ def test_a_frame_of_another_message_of_the_group_is_no_measurement() -> None:
     assert not rx.take([Frame(EXTENDED | 0x18EF0033, data)])
     assert rx.counters["unknown"] == 2
     assert rx.missing() == [
-        "Mine (0x18EF0001): frames 0x18EF0033 may be Mine or Other; messages.Mine.source says "
-        "whose they are"
+        "Mine (0x18EF0001): frames 0x18EF0033 may be Mine or Other; messages.Mine.source selects "
+        "their sender"
     ]
     assert rx.take([Frame(EXTENDED | 0x0CEF0001, data)])
     assert rx.y == [1000.0]

@@ -373,7 +373,7 @@ def test_what_the_kernel_says_of_a_controller(
         "error frame: no acknowledgement; protocol error",
         "the controller's buffer overflowed; frames are lost",
         "error frame: buffer overflow; protocol error",
-        "error frame: warning level of errors",
+        "error frame: error warning level",
     ]
     assert "error counters: 0 sending, 100 receiving" in told[4].text
     assert [change.cause for change in told[5:]] == ["error_passive", "bus_off"]

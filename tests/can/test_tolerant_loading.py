@@ -113,7 +113,7 @@ def test_statements_about_messages_that_are_not_there_are_one_line(
     text = GOOD + 'VAL_ 999 Gone 0 "off" ;\n' * (MAX_LEFT_OUT + 1)
     assert len(load_database(written(tmp_path, text), "t").messages) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "21 statements about messages that it does not have; the first is line 11" in line
+    assert "21 statements about messages that it does not contain; the first is line 11" in line
 
 
 def test_a_large_file_is_refused_without_being_read_many_times() -> None:

@@ -166,7 +166,7 @@ def test_the_same_connection_twice_and_one_that_carries_nothing(found):
     )
     assert (
         "[connections 3: engine.torque -> vehicle.torque] "
-        "gain = 0.0: the connection carries nothing" in lines[1]
+        "gain = 0.0: the connection transmits nothing" in lines[1]
     )
 
 
@@ -282,7 +282,7 @@ def test_each_energy_correction_tells_its_mu_or_that_it_runs_in_shadow(found, po
     energy = (BOND, BOND + '\ncorrection = { method = "energy" }')
     assert found(energy) == []
     (line,) = found(energy, level="warning")
-    assert "[bonds.shaft.correction] mu: is not given and not known (a bench takes part)" in line
+    assert "[bonds.shaft.correction] mu: is not given and not known (there is a bench)" in line
     assert "only runs in shadow; set mu" in line
     through = Port("torque", "N*m", feedthrough=("speed",))
     ports["engine"] = Ports(inputs=(SPEED,), outputs=(through,))
@@ -312,7 +312,7 @@ def test_a_correction_acts_on_a_bench_only_with_leave_and_bound(found):
     assert found(*flow_on_bench, overrides=[leave, "bonds.0.correction.cap_abs=5"]) == []
     uncapped = "bonds.shaft.correction.method=feedthrough"
     (line,) = found(*flow_on_bench, overrides=[leave, "bonds.0.correction.cap_abs=5", uncapped])
-    assert "without a bound of its own" in line
+    assert "without its own bound" in line
     on_virtual_side = (BOND, BOND + '\ncorrection = { method = "energy", mu = 0.5 }')
     assert found(on_virtual_side) == []
 
@@ -339,7 +339,8 @@ def test_feedthrough_from_no_input(found, ports):
 def test_a_bench_keeps_real_time(found, pace):
     (line,) = found(pace=pace)
     assert line == (
-        f"[session] pace = {pace!r}: 'engine' keeps real time and cannot be hurried or held; "
+        f"[session] pace = {pace!r}: 'engine' runs in real time and cannot be sped up or slowed "
+        "down; "
         'take "realtime"'
     )
     assert found(("bench", "model"), pace=pace) == []
@@ -431,7 +432,7 @@ def test_numbers_of_a_session_file_are_finite(tmp_path, key, place, value):
     path = tmp_path / "session.toml"
     path.write_text(SESSION, encoding="utf-8")
     (line, *_) = [str(p) for p in check_file(path, [f"{key}={value}"]) if p.level == "error"]
-    assert line == f"{place} = {value}: is not finite; give a number, or leave it out"
+    assert line == f"{place} = {value}: is not finite; give a number, or remove it"
 
 
 @pytest.mark.parametrize("step", ["0.001", "0.1", "0.0003", "0.005", "0.07", "1e-6", "2.5"])
@@ -574,7 +575,8 @@ def test_a_value_that_cannot_be_read_is_not_missing_as_well(tmp_path):
     path = tmp_path / "session.toml"
     path.write_text(text, encoding="utf-8")
     assert [str(problem) for problem in check_file(path) if problem.level == "error"] == [
-        "[subsystems.engine.inputs.speed] max_rate = 'choose': is still to be chosen; put a number "
+        "[subsystems.engine.inputs.speed] max_rate = 'choose': is still to be chosen; replace it "
+        "by a number "
         "in its place",
         "[subsystems.engine.inputs.speed] safe = 'low': expected number, got string; correct the "
         "value",

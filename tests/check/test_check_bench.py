@@ -62,7 +62,7 @@ STEP_TIMEOUT = f"{ENGINE}.safe_profile.step_timeout"
         (
             [f"{SPEED}.max_rate=10.0", "master.arm_timeout=100"],
             "[subsystems.engine.inputs.speed_demand] max_rate = 10.0: at that the way of 650 to "
-            "safe = 0 takes 65 s, but safe_profile.step_timeout = 2 s is over before, and the "
+            "safe = 0 takes 65 s, but safe_profile.step_timeout = 2 s is shorter, so the "
             "enable may be withdrawn on the way; raise step_timeout above that, or let",
         ),
         (
@@ -106,7 +106,7 @@ def test_a_safe_profile_that_can_end(overrides: list[str]) -> None:
     [
         (
             [f"{ENGINE}.enable.timeout=16.0"],
-            "[subsystems.engine.enable] timeout = 16.0: is never waited for: [master] arm_timeout "
+            "[subsystems.engine.enable] timeout = 16.0: is never reached: [master] arm_timeout "
             "= 15 ends arming before; shorten it, or raise arm_timeout",
         ),
         (
@@ -130,9 +130,9 @@ def test_arming_that_may_take_too_long(overrides: list[str], text: str) -> None:
 @pytest.mark.parametrize(
     ("level", "timeout", "every", "text"),
     [
-        ("error", 0.0008, 1, "is over before the next set-points are due, every 0.001 s; take 0.0"),
-        ("error", 0.001, 1, "is over before the next set-points are due, every 0.001 s; take 0.0"),
-        ("error", 0.01, 10, "is over before the next set-points are due, every 0.01 s; take 0.03"),
+        ("error", 0.0008, 1, "is shorter than the interval of set-points,  0.001 s; take 0.0"),
+        ("error", 0.001, 1, "is shorter than the interval of set-points,  0.001 s; take 0.0"),
+        ("error", 0.01, 10, "is shorter than the interval of set-points,  0.01 s; take 0.03"),
         ("warning", 0.002, 1, "is less than 3 set-points, 0.001 s apart: a late tick ends"),
         ("warning", 0.025, 10, "is less than 3 set-points, 0.01 s apart: a late tick ends"),
     ],

@@ -120,7 +120,7 @@ def errors(tmp_path: Path) -> Errors:
 @pytest.mark.parametrize(
     ("entry", "text"),
     [
-        ("max=nan", "max = nan: is not finite; give a number, or leave it out"),
+        ("max=nan", "max = nan: is not finite; give a number, or remove it"),
         ("max=9.0, min=inf", "min = inf: is not finite"),
         ("max=9.0, min=10.0", "min = 10.0: is not below max = 9"),
     ],
@@ -134,7 +134,7 @@ def test_alarms(errors: Errors, entry: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("entry", "text"),
     [
-        (f"{STEP}, min=nan", "min = nan: is not finite; give a number, or leave it out"),
+        (f"{STEP}, min=nan", "min = nan: is not finite; give a number, or remove it"),
         (f"{STEP}, min=1.0, hold=40.0", "hold = 40.0: is longer than timeout = 30: the wait can"),
         ('ramp={"engine.pedal"=0.0}, min=1.0', "min = 1.0: is of no use: the step waits for not"),
         ('ramp={"engine.pedal"=0.0}, max=1.0', "max = 1.0: is of no use: the step waits for not"),
@@ -150,7 +150,7 @@ def test_steps(errors: Errors, kind: str, entry: str, text: str) -> None:
     ("entry", "text"),
     [
         ('to="engine.torque"', "to = 'engine.torque': for signal 'engine.speed': unit 'N*m' does"),
-        ("to=nan", "to = nan: is not finite; give a number, or leave it out"),
+        ("to=nan", "to = nan: is not finite; give a number, or remove it"),
         ("to=1.0, hold=30.0", "hold = 30.0: is longer than timeout = 20: the wait can only fail"),
     ],
 )

@@ -65,12 +65,12 @@ def test_what_goes_together(tables):
         ),
         (
             {"step_control": {"method": "ecco", "rtol": 0.1}},
-            "[master.step_control] method = 'ecco': watches power bonds; there are none; "
+            "[master.step_control] method = 'ecco': uses power bonds; there are none; "
             "add [[bonds]]",
         ),
         (
             {"step_control": {"method": "ecco", "atol": {"a.y": 1.0}}, "bonds": [BOND]},
-            "[master.step_control] atol = {'a.y': 1.0}: is of energy here; give one number in J",
+            "[master.step_control] atol = {'a.y': 1.0}: is an energy here; give one number in J",
         ),
         (
             {"step_control": {**LOCAL, "atol": {"a.x": 1.0}}},
@@ -84,8 +84,9 @@ def test_what_goes_together(tables):
         ),
         (
             {"order_control": CONTROL, "extrapolation": {"source": "taylor"}},
-            "[master.order_control] method = 'derivatives': judges Lagrange polynomials, but the "
-            "session extrapolates with output derivatives; "
+            "[master.order_control] method = 'derivatives': evaluates Lagrange polynomials, but "
+            "the session extrapolates with output derivatives"
+            "; "
             'take [master] extrapolation.source = "lagrange", or fix the order',
         ),
         (
@@ -117,7 +118,7 @@ def test_names_are_not_judged_while_ports_are_unknown():
 
 def test_nothing_to_control_is_said():
     (line,) = found("warning", order=2, order_control=CONTROL)
-    assert "has nothing to control: every connection has an order of its own" in line
+    assert "has nothing to control: every connection has its own order" in line
 
 
 @pytest.mark.parametrize(
@@ -157,7 +158,7 @@ def test_prediction_needs_a_model_that_is_identified() -> None:
 def test_pi_control_beside_an_energy_correction_needs_a_minimum() -> None:
     energy = {**BOND, "correction": {"method": "energy"}}
     (line,) = found("warning", step_control={"method": "pi"}, bonds=[energy])
-    assert "minimum = 1e-09: lets the step shrink without end: the energy correction of sh" in line
+    assert "minimum = 1e-09: can shrink the step without end: the energy correction of sh" in line
     assert "give minimum = 1e-05 or more" in line
     held = {"method": "pi", "minimum": 1e-5}
     assert found("warning", step_control=held, bonds=[energy]) == []

@@ -54,7 +54,7 @@ def test_what_can_be_waited_for(session: Path, trigger: str) -> None:
         ('{signal = "mas1.x", above = 1.0}', "did you mean 'mass1'?"),
         (
             '{signal = "mass1.x", above = nan}',
-            "above = nan: is not finite; give a number, or leave it out",
+            "above = nan: is not finite; give a number, or remove it",
         ),
         ('{signal = "mass1.x", below = -inf}', "below = -inf: is not finite"),
         ('{event = "mark", above = 1.0}', "belongs to a signal"),

@@ -60,11 +60,10 @@ def test_ports_that_do_not_fit_are_named_with_a_remedy(session: Path) -> None:
     lines = found(session, "error", of("OtherPorts"))
     assert [line.partition("OtherPorts': ")[2] for line in lines] == [
         "has no input 'speed_demand' (rad/s), which is connected; did you mean 'speed_demnd'?",
-        "has an input 'speed_demnd' that the subsystem has not; did you mean 'speed_demand'?",
+        "has an input 'speed_demnd' that the subsystem lacks; did you mean 'speed_demand'?",
         "its input 'pedal' has 2 elements, the subsystem's 1; give it as many",
         "its output 'torque': unit 'J' does not convert to 'N*m': a torque is not an energy; "
-        "give both ports the unit that is meant; give the model's port the unit of the "
-        "subsystem's, or one that converts to it",
+        "give both ports the intended unit; give the model's port the unit of the subsystem's port, or a compatible one",
     ]
     assert all(line.startswith("[subsystems.engine] reference_model = ") for line in lines)
 
@@ -93,7 +92,7 @@ def test_it_is_code_which_a_check_without_code_does_not_run(session: Path) -> No
 def test_parameters_without_a_model_and_models_without_a_need() -> None:
     params = "subsystems.vehicle.reference_params.cycle=x"
     (line,) = found(CONFIGS / "engine_models.toml", "error", params)
-    assert "has no model that it is for; add reference_model, or leave it out" in line
+    assert "has no model to apply to; add reference_model, or leave it out" in line
     model = "subsystems.engine.reference_model=hilrt.models.engine_on_dyno:EngineOnDyno"
     (line,) = found(CONFIGS / "engine_models.toml", "warning", model)
     assert "is used only if the subsystem, a solver in the master's process" in line

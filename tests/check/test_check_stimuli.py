@@ -42,7 +42,7 @@ def test_a_sound_stimulus_has_no_findings():
     ("stimulus", "text"),
     [
         ({"input": "engine.pedall"}, "no input 'pedall'"),
-        ({"input": "engine.u"}, "2 elements, of which a stimulus takes one"),
+        ({"input": "engine.u"}, "2 elements; a stimulus drives one"),
         ({"input": "engine.pedal[0]"}, "has one element"),
         ({"unit": "rad/s"}, "their dimensions differ"),
         ({"end": 0.5, "start": 0.5}, "is not after its start"),
@@ -79,7 +79,7 @@ def test_a_jump_beyond_the_rate_is_a_warning():
 def test_two_that_replace_do_not_drive_one_input_at_a_time():
     first = {"mode": "replace", "segments": [STEP]}
     (found,) = findings(first, {**first, "start": 0.4})
-    assert "while stimulus 's0' does, too" in found
+    assert "while stimulus 's0' also does" in found
     assert findings(first, {**first, "start": 0.5}) == []
     assert findings(first, {"segments": [STEP]}) == []
     assert findings({**first, "then": "hold"}, {**first, "start": 0.5}) != []

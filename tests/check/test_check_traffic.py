@@ -42,4 +42,4 @@ def test_check_states_the_load(bitrate, level, share):
 def test_without_a_bit_rate_there_are_frames_alone():
     (line,) = [p for p in check_file(CONFIG) if "frames per s" in str(p)]
     assert line.level == "info"
-    assert "bus.bitrate would tell the load" in str(line)
+    assert "set bus.bitrate to compute the load" in str(line)

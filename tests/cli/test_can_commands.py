@@ -103,7 +103,7 @@ def test_a_frame_that_does_not_leave_says_so(monkeypatch: pytest.MonkeyPatch) ->
         raise ValueError("no CAN FD here")
 
     monkeypatch.setattr(CanBus, "send", fails)
-    with pytest.raises(ConfigError, match="0x123 did not leave: no CAN FD here; check"):
+    with pytest.raises(ConfigError, match="0x123 was not sent: no CAN FD here; check"):
         run("send", "123#00", "--bus", "interface=virtual")
 
 

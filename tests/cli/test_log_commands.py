@@ -83,7 +83,7 @@ def test_an_import_with_a_database_for_each_bus(
     wrong = f"--database=9={tmp_path / 'One'}.dbc"
     code, _, err = call(capsys, "export", log, "--to", "csv", wrong)
     assert code == 2
-    assert "has nothing of what is asked for; no frame is on bus '9'" in err
+    assert "has none of the requested data; there is no frame on bus '9'" in err
     assert not (tmp_path / "raw.csv").exists()
 
 
@@ -95,7 +95,7 @@ def test_an_import_with_a_database_for_each_bus(
         (["log", "ls", "session.mcap", "engin.torque"], "did you mean 'engine.torque'"),
         (["log", "cat", "session.mcap", "x*"], "no signal 'x*'"),
         (["log", "cut", "session.mcap", "--out", "session.mcap"], "exists already"),
-        (["export", "session.mcap", "--to", "xls"], "is no format; there is mf4"),
+        (["export", "session.mcap", "--to", "xls"], "is not a format; there is mf4"),
         (["import", "none.blf", "--out", "x.mcap"], "there is no such file"),
         (["import", "session.mcap", "--out", "new"], "a log's name ends in .mcap"),
         (["export", "session.mcap", "--to", "csv", "--from", "99"], "nothing of what is asked for"),

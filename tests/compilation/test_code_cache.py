@@ -119,7 +119,7 @@ def test_code_that_was_cut_off_is_made_anew(tmp_path, monkeypatch, caplog):
         again = compiled(doubled)
         assert isinstance(again._cache, TolerantCache)
         assert again(2.0) == 4.0
-        assert again.stats.cache_hits, "what was made anew is kept"
+        assert again.stats.cache_hits, "what was made again is kept"
     assert len(caplog.records) == 1
     shutil.rmtree(tmp_path)
     assert np.array_equal(compiled(doubled)(np.array([1])[0]), 2)

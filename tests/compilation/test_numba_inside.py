@@ -96,7 +96,7 @@ def test_tables_that_do_not_fit_are_refused_by_name() -> None:
     sparse = good._replace(inner=good.inner._replace(cube=np.zeros((2, 3, 8))[:, :, ::2]))
     with pytest.raises(TypeError, match=r"Outer\.inner\.cube is not contiguous"):
         bound(work, sparse, good.more)
-    with pytest.raises(TypeError, match=r"Outer\.more is no table but a list"):
+    with pytest.raises(TypeError, match=r"Outer\.more is not a table but a list"):
         bound(work, good._replace(more=[1.0]), good.more)
     flat = good._replace(inner=good.inner._replace(cube=np.zeros(4)))
     with pytest.raises(TypeError, match=r"work: inner\.cube is .* in argument 1"):

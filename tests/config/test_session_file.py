@@ -142,7 +142,7 @@ def test_unknown_keys_name_the_nearest(tmp_path, old, new, expected):
         (
             "[[connections]]",
             '[subsystems.two.jacobian]\nsource = "given"\nD = [[nan]]\n[[connections]]',
-            "[subsystems.two.jacobian] D = [[nan]]: is not finite; give a number, or leave it out",
+            "[subsystems.two.jacobian] D = [[nan]]: is not finite; give a number, or remove it",
         ),
         (
             "[[connections]]",

@@ -14,7 +14,7 @@ def compensated(
     """Outputs at `now`, of which three samples of ``t ** power`` are known, the newest at a time.
 
     No new sample arrives; the orders of the connections are `degree`. They are calculated channels;
-    if not `known`, a sample that is no number has come behind them.
+    if not `known`, a sample that is not a number has come behind them.
     """
     ports = tuple(Port(f"y{i}") for i in range(len(newest)))
     numerics = make_numerics({"s": Ports((), ports)})

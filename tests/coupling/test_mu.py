@@ -125,7 +125,7 @@ def test_beyond_two_subsystems_it_is_not_known():
     assert mu == (None, "more than two subsystems take part")
     idle = of_bond(ports={"load": LOAD})
     assert idle.value == 0.5
-    assert of_bond(bench=["one"]) == (None, "a bench takes part")
+    assert of_bond(bench=["one"]) == (None, "there is a bench")
     assert of_bond(bench=["one"], correction={"mu": 0.1}).value == 0.1
 
 

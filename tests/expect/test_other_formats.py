@@ -146,7 +146,7 @@ def test_messages_in_json_are_taken_however_they_are_written(tmp_path, spec, wri
 def test_messages_far_out_of_order_are_refused(tmp_path, spec, monkeypatch):
     monkeypatch.setattr("hilrt.logs.source_mcap.MESSAGES", 64)
     write_json(tmp_path / "a.mcap", late=300)
-    with pytest.raises(ConfigError, match="topic 'driver' go back by more than 1 s; sort"):
+    with pytest.raises(ConfigError, match="topic 'driver' decrease by more than 1 s; sort"):
         outcomes(tmp_path / "a.mcap", spec)
 
 
@@ -173,4 +173,4 @@ def test_a_cut_off_file_of_another_tool_is_judged_as_far_as_it_is_whole(tmp_path
     (tmp_path / "cut.mcap").write_bytes(data[: len(data) // 2])
     judged = judge_file(tmp_path / "cut.mcap", spec)
     assert 0.5 < judged.time_s < T[-1] * 1e-9
-    assert "the file is not whole: cut off after" in judged.notes[0]
+    assert "the file is incomplete: cut off after" in judged.notes[0]

@@ -61,7 +61,7 @@ def test_names_are_found_as_they_are_written(text, names):
         ("min(*a.x)", 1, "one by one"),
         ("lookup(a.x, [0, 1, 1], [1, 2, 3])", 1, "points of x must rise"),
         ("lookup(a.x, [0, 1], [1, 2, 3])", 1, "2 values"),
-        ("lookup(a.x, [0, b.x], [1, 2])", 17, "points are numbers"),
+        ("lookup(a.x, [0, b.x], [1, 2])", 17, "points must be numbers"),
         ("lookup(a.x, b.x, [0, 1], [0, 1], [[1, 2], [3]])", 1, "2 rows of 2 values"),
         ("convert(a.x, rpm)", 1, "convert(x,"),
         ("'a.x'", 1, "signal('a.x')"),

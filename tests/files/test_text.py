@@ -64,7 +64,7 @@ def test_a_pipe_a_device_and_a_folder_are_no_logs(tmp_path: Path) -> None:
         ("a.csv", "time,x\n-4e9,1\n0,2\n", r"holds a row .* s before 1970"),
         ("a.csv", "time,x\n0,1\ninf,2\n", r"has the time inf s, which is none"),
         ("a.csv", f'time,x\n0,"{"1" * 200_000}"\n', r"line 2: field larger than field limit"),
-        ("a.log", LINE + f"({'9' * 5000}.1) can0 100#00\n", "line 2 has a number that is none"),
+        ("a.log", LINE + f"({'9' * 5000}.1) can0 100#00\n", "line 2 has an invalid number"),
         ("a.log", LINE + f"({'9' * 30}.1) can0 100#00\n", "line 2 has a time that is centuries"),
         ("a.asc", "date\n0.1 1 100 Rx d 2 0A 00\n0.2 1 100 Rx d 999 0A\n", "announces more than"),
     ],
@@ -129,7 +129,7 @@ def test_a_kill_leaves_no_half_file_under_the_name(tmp_path):
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs POSIX pipes")
 def test_what_is_no_file_is_written_to_as_it_is(tmp_path):
-    """A rename would put a file in the place of ``/dev/null``."""
+    """A rename would put a file in place of ``/dev/null``."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)

@@ -182,7 +182,7 @@ def test_what_carries_no_number_is_said_to(tmp_path):
     connections = '[[connections]]\nfrom = "a.frame"\nto = "a.command"\n'
     table = held(single=0.0, array=0.0, command=0.0) + connections
     lines = found(tmp_path, mass(3, xml=xml), table)
-    assert sum("not a number, and ports carry numbers only" in line for line in lines) == 3
+    assert sum("not a number, but ports only carry numbers" in line for line in lines) == 3
     assert sum("gets nothing" in line for line in lines) == 1
 
 

@@ -323,9 +323,9 @@ def test_clocks_that_are_not_driven_are_named(tmp_path, sample, changed, options
 def test_the_page_says_what_clocks_do():
     text = page(read_fmu(mass(3, xml=clocked(EVERY))))
     assert "sample   ticks every 0.004 s, first after 0.003 s, driven from here" in text
-    assert "bounced  an output, the number of its ticks, which are events" in text
+    assert "bounced  an output: the number of its ticks, which are events" in text
     text = page(read_fmu(mass(3, xml=clocked(COUNTDOWN, trigger=True))))
-    assert "sample   ticks when the FMU says, driven from here" in text
+    assert "sample   ticks at times that the FMU gives, driven from here" in text
     assert "trigger  an input, ticks whenever its number changes" in text
     assert "trigger  Clock, a number of ticks, start 0" in text
     text = page(read_fmu(mass(3, xml=clocked(EVERY, hasEventMode="false"))))

@@ -24,10 +24,10 @@ def chosen(major, params, xml=None):
         ({"array": [1, 2, 3, 4]}, "has 4 of its 3 elements"),
         ({"array": 5}, "has 1 of its 3 elements"),
         ({"array": [1, 2, 3], "size": 2}, "has 3 of its 2 elements"),
-        ({"array": [[1, 2, 3]]}, "it is a list in a list; give all elements in one, row after row"),
+        ({"array": [[1, 2, 3]]}, "it is a nested list; give all elements in one list, row by row"),
         ({"array": []}, "has 0 of its 3 elements"),
-        ({"size": [2]}, "it is no array; give one value"),
-        ({"k": [1, 2]}, "it is no array; give one value"),
+        ({"size": [2]}, "it is not an array; give one value"),
+        ({"k": [1, 2]}, "it is not an array; give one value"),
     ],
 )
 def test_values_of_an_array_are_one_for_each_element(params, message):

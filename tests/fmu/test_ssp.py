@@ -285,7 +285,7 @@ def test_what_a_mapping_leaves_open_is_noted(tmp_path):
     start = PARAMETERS[: PARAMETERS.index("<ssv:ParameterSet")]
     found = read_ssp(archive(tmp_path, SYSTEM.replace(start, mapping, 1), fmu=False))
     assert [note for note in found.notes if "mapping" in note or "'mu'" in note] == [
-        "'left.c' is to have the value of a parameter 'mu', which the parameter set does not have",
+        "'left.c' should have the value of parameter 'mu', which the parameter set does not have",
         "parameter 'left.m' is not in its mapping and is left out",
         "parameter 'box.right.k' is not in its mapping and is left out",
     ]

@@ -12,8 +12,8 @@ from tests.fmu.driving import fmu_solver, made
 pytestmark = needs_compiler
 
 STATE = {2: {"canGetAndSetFMUstate": "true"}, 3: {"canGetAndSetFMUState": "true"}}
-DIFFERS = "its results differ between steps that may be repeated and others"
-FORGETS = "it does not come back to a state that it has saved"
+DIFFERS = "its results change if its steps may be repeated"
+FORGETS = "it does not return to a state that it has saved"
 
 
 @pytest.mark.parametrize("major", [2, 3])

@@ -248,7 +248,7 @@ def test_solver_computes_the_outputs_in_its_own_units(
     [
         ({"torq": 1.0}, None, "'torq' is no output; did you mean 'torque'"),
         ({"torque": "high"}, None, "torque = 'high': is no number"),
-        ({}, Stranger(), "has an input 'pressure' that the subsystem has not"),
+        ({}, Stranger(), "has an input 'pressure' that the subsystem lacks"),
         ({}, Stranger(), "has none of the bench's outputs"),
     ],
 )

@@ -54,7 +54,7 @@ def test_the_solvers_own_compute_time_is_kept():
         (np.zeros(3), "returned ndarray"),
         (Sample(np.zeros(2)), r"y has the shape \(2,\), its outputs need \(3,\)"),
         (Sample(1.0), r"y has the shape \(\)"),
-        (Sample(np.zeros(3) + 1j), "y is complex; make real and imaginary part two outputs"),
+        (Sample(np.zeros(3) + 1j), "y is complex; use two outputs for real and imaginary part"),
         (Sample([0.0, 1j, 0.0]), "y is complex"),
         (Sample(np.zeros(3), y_mid=np.zeros(3, complex)), "y_mid is complex"),
         (Sample("abc"), "y could not convert"),

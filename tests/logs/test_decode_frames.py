@@ -93,7 +93,7 @@ def test_what_is_marked_as_not_available_is_no_value(tmp_path: Path) -> None:
     assert (first, last) == (1.0, 2.0)
     assert all(map(math.isnan, missing))
     assert done.notes == [
-        "2 values of message EEC1 that J1939 marks as not available or an error are none"
+        "2 values of message EEC1 that J1939 marks as not available or an error are missing values"
     ]
 
 
@@ -131,7 +131,7 @@ def test_each_bus_has_its_database(tmp_path: Path) -> None:
         "Engine@can1.Speed": [3.0],
     }
     assert done.notes == [
-        "no frame is on bus 'y', for which a database was given; there is can0, can1, x",
+        "there is no frame on bus 'y', for which a database was given; there is can0, can1, x",
         "1 frames on bus 'x', for which no database was given",
     ]
     # One for a bus, another for the rest.
@@ -218,7 +218,7 @@ def test_a_multiplexer_value_without_a_form_costs_only_its_form(tmp_path: Path) 
         "Pages.Last": [30, 31, nan],
     }
     assert done.notes == [
-        "1 frames of message Pages that are shorter than its database says",
+        "1 frames of message Pages that are shorter than in its database",
         "1 frames of message Pages with a multiplexer value that its database does not know; "
         "signals that do not depend on it are kept",
     ]
@@ -285,6 +285,6 @@ def test_messages_of_a_container(tmp_path: Path) -> None:
         "Slow.Temp": [90.0], "Slow.Enabled": [1.0],
     }  # fmt: skip
     assert done.notes == [
-        "1 frames of container Box whose messages go beyond them",
+        "1 frames of container Box whose messages extend beyond them",
         "1 messages in container Box that the database does not know",
     ]

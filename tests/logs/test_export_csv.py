@@ -66,7 +66,7 @@ def test_rows_can_be_limited() -> None:
 
 def test_frames_alone_are_no_table(tmp_path: Path) -> None:
     log = frame_log(tmp_path / "log.mcap", some_frames(5))
-    with pytest.raises(ConfigError, match="holds no signals; frames need --database"):
+    with pytest.raises(ConfigError, match="has no signals; frames need --database"):
         export_file(log, "csv")
     assert [p.name for p in tmp_path.iterdir()] == ["log.mcap"]
 

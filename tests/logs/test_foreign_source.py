@@ -21,7 +21,7 @@ from hilrt_adapters.recorded_tracks import read_signals
 from tests.logs.made import two_rates
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits are those of Linux")
-CRASHED = r"[\w/.-]+: cannot be read: the reader of it crashed \(SIGSEGV\); it is damaged"
+CRASHED = r"[\w/.-]+: cannot be read: its reader crashed \(SIGSEGV\); it is damaged"
 
 
 @pytest.fixture(scope="module")

@@ -79,7 +79,7 @@ def test_lines_that_are_no_frames_are_counted(tmp_path: Path) -> None:
     frames, done = brought(tmp_path, "cut.log", good + xl + "\n(17000")
     assert len(frames) == 1
     assert done.notes == [
-        "1 lines that cannot be read; line 4 is no line of a candump log",
+        "1 lines that cannot be read; line 4 is not a line of a candump log",
         "1 CAN XL frames: they are not supported",
     ]
     with pytest.raises(ConfigError, match="is no candump log: line 1 is no line"):
@@ -155,7 +155,7 @@ def test_the_date_of_an_asc_log(tmp_path: Path, head: str, start_ns: int) -> Non
 def test_a_date_that_is_not_understood_is_said(tmp_path: Path) -> None:
     frames, done = brought(tmp_path, "drive.asc", "date yesterday\n" + LINES)
     assert [f.time_ns for f in frames] == [0, 5 * 10**9]
-    assert done.notes == ["the date 'yesterday': it is not understood, times count from 1970"]
+    assert done.notes == ["the date 'yesterday': it cannot be parsed, so times count from 1970"]
 
 
 def test_lines_of_an_asc_log(tmp_path: Path) -> None:

@@ -178,7 +178,7 @@ def test_tables_of_all_kinds(tmp_path: Path, text: str) -> None:
         ("t,a\n1,1\n,2\n", "line 3: the time is missing or goes back"),
         ("t,a,a\n1,1,1\n", "has several columns 'a'"),
         ("time [days],a\n1,1\n", "the time is in 'days'"),
-        ("t,a\n", "holds neither signals nor CAN frames"),
+        ("t,a\n", "has neither signals nor CAN frames"),
     ],
 )
 def test_what_is_wrong_with_a_table(tmp_path: Path, text: str, message: str) -> None:

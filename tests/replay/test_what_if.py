@@ -121,12 +121,12 @@ def test_a_comparison_says_what_was_set_and_what_came_of_it(path, tmp_path):
     assert (verdicts[1], verdicts[0] in ("good", "unverified")) == (recomputed.verdicts[1], True)
     page = write_comparison(found, tmp_path / "c.html").read_text()
     body = page[page.index("<header>") :]
-    assert "unknown" not in body[: body.index("What was set differently")]
+    assert "unknown" not in body[: body.index("Different settings")]
     assert CAVEAT in html.unescape(body)
     headings = re.findall(r"<h2>(.*?)</h2>", body)
     assert "The outputs are equal, but other signals differ" in body
     assert headings[1].endswith(":sent")
-    assert headings[0] == "What was set differently"
+    assert headings[0] == "Different settings"
     assert headings[2] == f"{headings[1]}: A − B"  # a plot of both, and one of the difference
     tables = headings.index(next(h for h in headings if h.startswith("Signals that differ")))
     assert 2 < tables < len(headings) - 1

@@ -1,4 +1,4 @@
-"""Parameters of a solver in a process of its own, changed while the session runs."""
+"""Parameters of a solver in a separate process, changed while the session runs."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ pytestmark = [LINUX, pytest.mark.real_time]
 
 
 def may_have_priority() -> bool:
-    """Whether this account may use SCHED_FIFO; tried in a process of its own."""
+    """Whether this account may use SCHED_FIFO; tried in a separate process."""
     trial = "import os; os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))"
     return subprocess.run([sys.executable, "-c", trial], capture_output=True).returncode == 0
 

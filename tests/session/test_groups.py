@@ -140,7 +140,7 @@ def test_limits_are_of_all_members_or_of_one(tmp_path):
             ('prefix = "m"', 'prefix = "m"\nparams = { w = 1 }'),
             "member m0: tests.chain:Link: unknown",
         ),
-        (('prefix = "m"', 'adapter = "can"'), "carries no groups; choose one of inprocess"),
+        (('prefix = "m"', 'adapter = "can"'), "does not support groups; choose one of inprocess"),
         (('"m0.push" = { start = 0.0 }\n', ""), "input m0.push is not connected"),
     ],
 )

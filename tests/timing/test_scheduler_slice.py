@@ -1,4 +1,4 @@
-"""What the kernel has granted, read back from it; each time in a process of its own."""
+"""What the kernel has granted, read back from it; each time in a separate process."""
 
 from __future__ import annotations
 

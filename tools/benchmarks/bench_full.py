@@ -1,6 +1,6 @@
 """The exchange of `bench_exchange.py` in a whole session: every stage, recording and telemetry on.
 
-A session in a process of its own, as fast as possible: a ring of solver processes with 4 inputs and
+A session in a separate process, as fast as possible: a ring of solver processes with 4 inputs and
 4 outputs each, first order, limits, an alarm, power bonds with energy correction and one with a
 learned model. The master has a processor of its own (`pacing.affinity`), the solvers share what is
 left. The first solver returns the monotonic clock beside its outputs, so the log tells how long

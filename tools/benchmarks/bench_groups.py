@@ -143,7 +143,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--sizes", default="191,1000,2399")
     parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)  # in a process of its own
+    parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)  # in a separate process
     arguments = parser.parse_args()
     if arguments.one:
         n, hosts, together = arguments.one

@@ -71,7 +71,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--sizes", default="200,1000,5000")
     parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--one", type=int, help=argparse.SUPPRESS)  # in a process of its own
+    parser.add_argument("--one", type=int, help=argparse.SUPPRESS)  # in a separate process
     arguments = parser.parse_args()
     if arguments.one:
         simulate(3, 3)

@@ -95,7 +95,7 @@ def bare_loop(master: MasterTable, work_ns: int, ticks: int) -> float:
 
 
 def measure_bare_loop(master: MasterTable, work_ns: int, duration: float) -> float:
-    """`bare_loop` for `duration` [s], in a process of its own."""
+    """`bare_loop` for `duration` [s], in a separate process."""
     ticks = round(duration / master.step)
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(bare_loop, master, work_ns, ticks).result()

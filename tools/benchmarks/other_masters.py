@@ -45,7 +45,7 @@ def missing(name: str) -> str:
 
 
 def measure(name: str, peers: int, exchanges: int) -> list[float]:
-    """Times of the exchanges [us], measured in a process of its own; empty if that failed."""
+    """Times of the exchanges [us], measured in a separate process; empty if that failed."""
     command = [sys.executable, __file__, name, "--peers", str(peers)]
     try:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Writes down every frame of a UDP multicast bus: an independent node, in a process of its own.
+"""Writes down every frame of a UDP multicast bus: an independent node, in a separate process.
 
     python -m tools.qualification.chaos_listener CHANNEL PORT FILE
 

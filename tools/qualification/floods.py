@@ -106,7 +106,7 @@ SETUPS = {
 }
 
 
-# --- the floods: each runs in a process of its own until it is ended ------------------------------
+# --- the floods: each runs in a separate process until it is ended ------------------------------
 
 
 def messages(address: str, folder: str) -> None:

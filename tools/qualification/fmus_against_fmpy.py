@@ -185,7 +185,7 @@ def difference(here: Floats, there: Floats) -> float:
 
 
 def half(name: str, path: Path, steps: int, step: float, limit: float) -> Floats | str:
-    """Outputs of one of the two runs, in a process of its own; or why there are none."""
+    """Outputs of one of the two runs, in a separate process; or why there are none."""
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "outputs.npy"
         command = [sys.executable, "-m", HERE, str(path.absolute()), "--half", name]

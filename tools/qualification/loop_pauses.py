@@ -50,7 +50,7 @@ SETTINGS = (
 
 
 def hosted_fmu() -> str:
-    """The table of a mass that is connected to nothing, in a process of its own."""
+    """The table of a mass that is connected to nothing, in a separate process."""
     argv = ["hilrt", "solver", str(mass(3)), "--param", "x2=0.0", "--param", "v2=0.0"]
     spawn = json.dumps([*argv, "--param", "F=0.0"])
     table = f'adapter = "zeromq", late = {{max_misses = 100000}}, spawn = {spawn}'

@@ -2,7 +2,7 @@
 
     python -m tools.qualification.soak_session [--json] [--duration 3600] [--set KEY=VALUE …]
 
-Runs `bench_configs/two_mass.toml` in real time, in a process of its own, with the recorder on and
+Runs `bench_configs/two_mass.toml` in real time, in a separate process, with the recorder on and
 without spin, and a witness beside it: a solver without inputs that returns the monotonic clock. By
 how much its readings are behind session time, at the least, is compared from the first minute to
 the last: the drift, seen from outside the master's own grid. The resident memory of every process

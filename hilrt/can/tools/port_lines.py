@@ -105,15 +105,18 @@ class PortLines:
         off = "# " if why else ""
         table = f"messages.{toml_key(message.name)}"
         if not message.cycle_time and message.signals:
-            hint = "s without a frame; the database tells no cycle time: several of them"
+            hint = "s without a frame; the database has no cycle time: use several of them"
             lines.append(f"{off}{table}.timeout = {self._choose(SILENCE_S)}  # {hint}")
         if message in self._doubtful:
-            hint = f"address of the sender: nothing else tells it from {self._doubtful[message]}"
+            hint = (
+                "address of the sender: nothing else distinguishes it from "
+                f"{self._doubtful[message]}"
+            )
             source = self._choose(message.frame_id & 0xFF)
             lines.append(f"{off}{table}.source = {source}  # {_plain(hint)}")
         ports = self.outputs(message)
         if any(signal.multiplexer_signal for signal in ports) and not why:
-            wait = "multiplexed: the session does not begin before each of these has come"
+            wait = "multiplexed: the session does not begin before each of these has arrived"
             lines.append(remark(f"{wait}; comment out those that never do"))
         for signal in message.signals:
             notes = [signal.unit, _meanings(signal), _form(signal)]
@@ -135,7 +138,7 @@ class PortLines:
         if message.cycle_time:
             lines.append(f'# {table}.send = "tick"  # left out: at the database\'s cycle time')
         if message in self._doubtful:
-            text = f"correct the database: no frame tells it from {self._doubtful[message]}"
+            text = f"correct the database: no frame distinguishes it from {self._doubtful[message]}"
             lines.append(remark(text))
         driven = self.inputs(message)
         guards: set[str] = set()
@@ -158,7 +161,7 @@ class PortLines:
                 hint = "crc8_j1850, crc8_h2f, sum, xor; or e2e… with data_id: docs/can.md"
                 lines.append(f"{table}.protection = {self._protection(signal)}  # {hint}")
             else:
-                text = f"{signal.name} goes out as it starts: a {kind} by its name"
+                text = f"{signal.name} keeps its start value: a {kind} by its name"
                 lines.append(
                     remark(f"{text}; {table}.values gives it a value, .protection a method")
                 )
@@ -178,8 +181,8 @@ class PortLines:
             f"min = {low!r}  # {unit}: what the database allows; narrow it to your bench",
             f"max = {high!r}",
             f"max_rate = {self._choose(float(f'{high - low:.2g}'))}  # {unit} per s",
-            f"safe = {safe}  # {unit}: where the safe profile brings it",
-            f"start = {safe}  # {unit}; or leave it out and connect the input",
+            f"safe = {safe}  # {unit}: target of the safe profile",
+            f"start = {safe}  # {unit}; or omit it and connect the input",
             self._realised(name, signal),
         ]
 
@@ -198,7 +201,7 @@ class PortLines:
 
         found = max(self._measured, key=likeness, default=None) if self._guess else None
         if found is None or not likeness(found):
-            return '# realised = "…"  # the output that measures what the bench made of it'
+            return '# realised = "…"  # the output that measures the realised value'
         return f"realised = {toml_string(found[0])}  # by its name: check it"
 
     def _protection(self, signal: Signal) -> str:
@@ -220,10 +223,10 @@ class PortLines:
         match guard_of(signal):
             case "counter":
                 name = toml_string(signal.name)
-                return [f"{off}{table}.counter = {name}  # a frame that repeats it is none"]
+                return [f"{off}{table}.counter = {name}  # a frame that repeats it does not count"]
             case "checksum" if _is_byte(signal) or not self._guess:
                 method = self._protection(signal)
-                return [f"{off}{table}.protection = {method}  # a damaged frame is none"]
+                return [f"{off}{table}.protection = {method}  # a damaged frame does not count"]
         return []
 
     def _reference(self, message: Message) -> str:
@@ -272,7 +275,7 @@ def _contained(boxes: Mapping[Message, Message]) -> Iterator[tuple[Message, Data
 def _defect(rivals: Database, message: Message, signal: Signal) -> str:
     """Objection of `hilrt check` to the signal; empty if there is none."""
     if [other.name for other in message.signals].count(signal.name) > 1:
-        return "several signals of the message have this name, which cannot be told apart"
+        return "several signals of the message have this name, which cannot be distinguished"
     try:
         find_signal(rivals, f"{message.name}.{signal.name}", "signal")
     except ConfigError as error:

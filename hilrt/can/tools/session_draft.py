@@ -25,14 +25,14 @@ def fault(message: Message, signal: Signal) -> str:
     if not signal.scale:
         return f"signal {signal.name} has the scale 0"
     if start_bit(signal) + signal.length > 8 * message.length:
-        return f"signal {signal.name} goes beyond the message's {message.length} bytes"
+        return f"signal {signal.name} extends beyond the message's {message.length} bytes"
     if signal.is_float and signal.length not in (16, 32, 64):
         return f"signal {signal.name} is a float of {signal.length} bits"
     return ""
 
 
 def reason(message: Message, error: Exception) -> str:
-    """Reason why a message cannot be coded: its signals' faults, else the `error`."""
+    """Reason why a message cannot be encoded: its signals' faults, else the `error`."""
     faults = [text for signal in message.signals if (text := fault(message, signal))]
     return ", ".join(faults) or str(error) or type(error).__name__
 
@@ -40,7 +40,7 @@ def reason(message: Message, error: Exception) -> str:
 __all__ = ["CHOOSE", "choices", "generate"]
 
 #: For a rehearsal, in which all processes share this machine.
-SHARED = f"{'dispatch_deadline = 0.5':36} # share of the step; 0.2 where nothing else runs"
+SHARED = f"{'dispatch_deadline = 0.5':36} # share of the step; 0.2 if nothing else runs"
 
 #: Words in the name of a node that drives a bench.
 _GATEWAYS = ("gateway", "hil", "tester", "master", "automation", "host")
@@ -115,15 +115,16 @@ def _step(measured: Sequence[Message]) -> float:
 
 
 def _head(database: Path, roles: _Roles, step: float, emulator: str | None) -> list[str]:
-    place = f"in the place of {roles.node} (--node)" if roles.node else "in no node's place"
+    place = f"in place of {roles.node} (--node)" if roles.node else "in place of no node"
     if not roles.sent:
-        place += ", and only listens: --send MESSAGE names what it is to send"
-    bench = f"is {', '.join(roles.bench)} (--bench)" if roles.bench else "is everybody else"
+        place += ", and only listens: name a message for it to send with --send MESSAGE"
+    bench = f"is {', '.join(roles.bench)} (--bench)" if roles.bench else "is all other nodes"
     others = f"; other nodes: {', '.join(roles.others)}" if roles.others else ""
     todo = (
         f"# Choose what is marked {CHOOSE}; uncomment the ports that you want; then: hilrt check"
         if emulator is None
-        else "# max_rate, safe, methods of checksums are guesses: decide them before a real bench."
+        else "# max_rate, safe, methods of checksums are guesses: check them before connecting a "
+        "real bench."
     )
     return [
         remark(f"A session with the bench of {database.name}. hilrt is {place}."),
@@ -220,7 +221,7 @@ def _sent(
             yield from ("", remark(f"{title(message)} is not sent: {why}"))
     if roles.unsent:
         names = ", ".join(message.name for message in roles.unsent)
-        yield from ("", remark(f"{roles.node} sends these too, choose with --send: {names}"))
+        yield from ("", remark(f"{roles.node} also sends these; choose with --send: {names}"))
     yield from ("", "[subsystems.bench.inputs]")
     for message in sent:
         for signal in ports.inputs(message):
@@ -233,7 +234,7 @@ def _unfit(message: Message, sent: bool = False) -> str:
     if message.is_container:
         inner = ", ".join(each.name for each in message.contained_messages)
         return (
-            f"it contains other messages ({inner}): they are received only"
+            f"it contains other messages ({inner}), which can only be received"
             if sent
             else f"it contains other messages ({inner}): outputs name those, as Message.Signal"
         )
@@ -243,11 +244,11 @@ def _unfit(message: Message, sent: bool = False) -> str:
         return ""  # it lies in a container, which has a frame for it
     if message.length > CLASSIC_BYTES and is_j1939(message):
         if sent:
-            return "it takes several frames of a transport protocol, which are received only"
+            return "it needs several frames of a transport protocol, which can only be received"
         return "" if message.length <= LONGEST else f"the longest J1939 group has {LONGEST} bytes"
     if message.length > CLASSIC_BYTES and not message.is_fd:
         frame = f"a frame of {CLASSIC_BYTES} bytes"
-        return f"it is longer than {frame}, and the database does not call it CAN FD"
+        return f"it is longer than {frame}, and the database does not mark it as CAN FD"
     if message.length > FD_BYTES:
         return f"it is longer than a frame of CAN FD, {FD_BYTES} bytes"
     return ""
@@ -260,7 +261,7 @@ def _left_out(message: Message, timed: bool) -> str:
     times, but none of this message, means one that comes when something happens.
     """
     rare = timed and not message.cycle_time
-    return _unfit(message) or ("without a cycle time, so it may never come" if rare else "")
+    return _unfit(message) or ("without a cycle time, so it may never arrive" if rare else "")
 
 
 def _session_name(text: str) -> str:
@@ -331,7 +332,7 @@ def _assign(
     _known("--bench", bench, nodes, f"{file} has no such sender")
     _known("--send", send, [m.name for m in messages], f"{file} has no such message")
     if node in bench:
-        raise ConfigError(f"--bench {node}: hilrt is in its place (--node); name another one")
+        raise ConfigError(f"--bench {node}: hilrt replaces it (--node); name another one")
     if node is None and not send:
         node = _guess(nodes, bench, file)
     of_node = [message for message in messages if node in message.senders]
@@ -346,7 +347,7 @@ def _assign(
     if not received:
         raise ConfigError(
             f"--{'node' if node else 'send'}: all messages of {file} would be set-points and none "
-            "measured; name with --send those that hilrt sends, the others are measured then"
+            "measured; name those that hilrt sends with --send, then the others are measured"
         )
     rest = [message for message in rest if message not in received]
     return _Roles(
@@ -380,7 +381,7 @@ def _guess(nodes: Sequence[str], bench: Sequence[str], file: str) -> str | None:
     if len(nodes) <= 1 or bench:
         return None
     raise ConfigError(
-        f"--node: {file} has messages of {', '.join(nodes)}; name the one in whose place hilrt is: "
+        f"--node: {file} has messages of {', '.join(nodes)}; name the one that hilrt replaces: "
         "its messages are the set-points"
     )
 
@@ -392,6 +393,7 @@ def _driven(sent: Sequence[Message], nodes: Sequence[str], file: str) -> list[st
     if found or len(nodes) == 1:
         return found or list(nodes)
     raise ConfigError(
-        f"--bench: {file} does not say for whom the set-points are; name the nodes to measure, one "
-        f"--bench each; there is {', '.join(nodes) or 'no other one'}"
+        f"--bench: {file} does not show who receives the set-points; name the nodes to measure, "
+        "one --bench each; there is "
+        f"{', '.join(nodes) or 'no other one'}"
     )

@@ -38,7 +38,7 @@ def frame_of(words: Sequence[str], database: Path | None) -> Frame:
     if "#" in words[0]:
         return _raw_frame(words)
     if database is None:
-        raise ConfigError("--database: is missing; messages by name need one")
+        raise ConfigError("--database: is missing; it is needed for messages by name")
     messages = load_database(database, "--database").messages
     named = [message for message in messages if message.name == words[0]]
     if not named:
@@ -70,7 +70,7 @@ def _raw_frame(words: Sequence[str]) -> Frame:
 
 def _named_frame(message: Message, items: Iterable[str]) -> Frame:
     if message.is_container:
-        raise ConfigError(f"{message.name}: contains other messages; such are not sent")
+        raise ConfigError(f"{message.name}: contains other messages; such messages cannot be sent")
     signals = {signal.name: signal for signal in message.signals}
     values: dict[str, float] = {}
     for item in items:
@@ -114,7 +114,7 @@ def _value(message: Message, signal: Signal, item: str, text: str) -> float:
         others = f" or one of {list(choices)}" if choices else ""
         raise ConfigError(f"{item}: give a number{others}") from None
     if not math.isfinite(value):
-        raise ConfigError(f"{item}: is no number that can be sent; give a finite one")
+        raise ConfigError(f"{item}: cannot be sent; give a finite number")
     low, high = _raw_limits(signal)
     raw = _raw(signal, value)
     if not low <= (raw if signal.is_float else round(raw)) <= high:
@@ -193,14 +193,14 @@ def _choice(
         )
     if possible is not None and not possible:
         raise ConfigError(
-            f"{place} puts the given signals into different frames; send them one after the "
-            f"other: {_values(message, switch, known)}"
+            f"{place} puts the given signals into different frames; send them separately: "
+            f"{_values(message, switch, known)}"
         )
     fitting = known if possible is None else possible
     if given is not None and given not in fitting:
         value = _shown(_physical(switch, given))
         raise ConfigError(
-            f"{place} is given as {value}, with which the frame lacks a given signal; "
+            f"{place} is given as {value}, for which the frame lacks a given signal; "
             f"give one of {_values(message, switch, fitting)}, or leave it out"
         )
     if given is not None:
@@ -237,7 +237,7 @@ def _encoded(message: Message, values: dict[str, float], fixed: dict[str, int]) 
         found = coder.decode(data)
     except Exception as error:  # what a database's mistakes lead to is of all kinds
         raise ConfigError(
-            f"{message.name}: cannot be coded: {reason(message, error)}; correct the database, "
+            f"{message.name}: cannot be encoded: {reason(message, error)}; correct the database, "
             "or send the frame raw"
         ) from None
     for (name, value), got in zip(values.items(), found, strict=True):
@@ -246,7 +246,7 @@ def _encoded(message: Message, values: dict[str, float], fixed: dict[str, int]) 
             would = "would be missing" if got is None else f"would be {got:.10g}"
             raise ConfigError(
                 f"{message.name}: {name} {would} instead of {value:.10g}, another signal overlaps "
-                "it; leave that one out, or send the frame raw"
+                "it; omit that one, or send the frame raw"
             )
     return data
 

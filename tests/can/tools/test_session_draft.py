@@ -78,7 +78,7 @@ def bench_of(folder: Path, content: str, name: str = "rig.dbc", **options: Any) 
     path.write_text(text, encoding="utf-8")
     said = errors(path)
     assert len(said) == choices(text)  # one line for each that is left
-    assert all(" = 'choose': is still to be chosen; put " in line for line in said), said
+    assert all(" = 'choose': is still to be chosen; replace it by " in line for line in said), said
     path.write_text(fill(text), encoding="utf-8")
     assert errors(path) == []
     return text, tomllib.loads(text)["subsystems"]["bench"]
@@ -90,7 +90,8 @@ def test_choices_are_named_and_suffice(tmp_path: Path) -> None:
     path.write_text(text)
     assert choices(text) == text.count(f"= {CHOOSE}") == 12
     assert errors(path) == [
-        f"[subsystems.bench.inputs.{port}] {key} = 'choose': is still to be chosen; put a number "
+        f"[subsystems.bench.inputs.{port}] {key} = 'choose': is still to be chosen; replace it by "
+        "a number "
         "in its place"
         for port in ("speed", "mode", "torque", "pedal")
         for key in ("max_rate", "safe", "start")
@@ -106,7 +107,7 @@ def test_messages_of_third_nodes_are_candidates(tmp_path: Path) -> None:
     content = HEADER + COMMAND + FAST + PLC
     text, bench = bench_of(tmp_path, content)
     assert list(bench["outputs"].values()) == ["Fast.Torque"]
-    assert "hilrt is in the place of Tester (--node)" in text
+    assert "hilrt is in place of Tester (--node)" in text
     assert "The bench is Rig (--bench); other nodes: PLC." in text
     assert '# outputs.door = "Plc.Door"' in text
     assert "of PLC, not of the bench" in text
@@ -151,7 +152,7 @@ def test_all_messages_of_one_node(tmp_path: Path) -> None:
     assert list(bench["inputs"]) == ["speed"]
     text, _ = bench_of(tmp_path, HEADER + COMMAND + COMMAND.replace("256 Cmd", "257 Other") + FAST,
                        node="Tester", send=["Cmd"])  # fmt: skip
-    assert "Tester sends these too, choose with --send: Other" in text
+    assert "Tester also sends these; choose with --send: Other" in text
 
 
 @pytest.mark.parametrize(
@@ -184,7 +185,7 @@ def test_message_without_a_cycle_time_is_a_candidate(tmp_path: Path) -> None:
     assert bench["bench_timeout"] == 0.05
     assert '# messages.Event.timeout = "choose"' in text
     assert '# outputs.fault = "Event.Fault"' in text
-    assert "without a cycle time, so it may never come" in text
+    assert "without a cycle time, so it may never arrive" in text
 
 
 def test_timeouts_are_chosen_where_no_cycle_time_is_known(tmp_path: Path) -> None:
@@ -238,7 +239,9 @@ def test_a_container_is_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("hilrt.can.tools.session_draft.load_database", lambda *_: whole)
     text = generate(tmp_path / "rig.arxml", "Tester", BUS, tmp_path)
     assert "# Box (0x300) is not sent: it contains other messages (Inner, Other): they are" in text
-    with pytest.raises(ConfigError, match="Box contains others; choose one of Inner, Other"):
+    with pytest.raises(
+        ConfigError, match="Box contains other messages; choose one of Inner, Other"
+    ):
         find_signal(whole, "Box.Torque", "outputs.torque")
 
 
@@ -312,7 +315,7 @@ def test_multiplexed_measurements(tmp_path: Path) -> None:
     assert bench["messages"] == {"Pages": {"counter": ""}}
     assert choices(text) == 3  # of the set-point
     for line in (
-        "# multiplexed: the session does not begin before each of these has come",
+        "# multiplexed: the session does not begin before each of these has arrived",
         'outputs.pressure = "Pages.Pressure"  # Nm\n',
         'outputs.oil = "Pages.Oil"  # degC; only in frames with Page = 3',
         'outputs.cell = "Pages.Cell"  # V; only in frames with Sub = 0, 1, 2, 3, 4, 5, 6, 7, …',
@@ -366,7 +369,7 @@ def test_counters_and_checksums_that_are_sent(tmp_path: Path) -> None:
         "counter": "CmdCounter",
         "protection": {"method": "choose", "signal": "CmdCrc"},
     }
-    assert "# OtherCrc goes out as it starts: a checksum by its name" in text
+    assert "# OtherCrc keeps its start value: a checksum by its name" in text
 
 
 def test_one_enable_is_the_handshake_and_others_are_inputs(tmp_path: Path) -> None:

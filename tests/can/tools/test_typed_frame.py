@@ -93,7 +93,7 @@ def test_a_frame_says_what_was_given(words: str, expected: object, database: Pat
         ("Drive SpeedSet", "SpeedSet: give a number$"),
         ("Drive SpeedSet=1 SpeedSet=2", "is given twice"),
         ("Mistakes Zero=5", "signal Zero has the scale 0; correct the database"),
-        ("Mistakes Beyond=5", "Beyond goes beyond the message's 2 bytes; correct the database"),
+        ("Mistakes Beyond=5", "Beyond extends beyond the message's 2 bytes; correct the database"),
         ("Short Odd=1", "signal Odd is a float of 24 bits; correct"),
         ("Overlap Wide=5 Narrow=3", "Wide would be 773 instead of 5, another signal overlaps"),
         ("-1#00", "one identifier of 3 or 8 digits"),
