@@ -17,11 +17,11 @@ PEER_TIMES = {
 #: Why a tick was missed: the part of it that took most of the time, in words.
 MISSED_BECAUSE = {
     "wake": "the host woke the master late",
-    "previous": "the tick before and its slack took too long",
+    "previous": "the previous tick and its slack took too long",
     "cut": "receiving samples took too long",
     "macro_step": "the macro step took too long",
     "dispatch": "sending the inputs took too long",
-    "skipped": "ticks that had wholly passed",
+    "skipped": "ticks that had passed completely",
 }
 
 #: Sources that an event's text need not name.
@@ -149,7 +149,7 @@ def gather_repeated(events: Iterable[Told]) -> list[RepeatedEvent]:
 
 
 def missed_ticks(summary: Mapping[str, Any]) -> str:
-    """``31 (0.10 %)``: ticks missed, and their share of all grid points, those skipped included."""
+    """``31 (0.10 %)``: ticks missed, and their share of all grid points, including skipped ones."""
     missed, steps = int(summary.get("missed_ticks") or 0), int(summary.get("steps") or 0)
     step_s = (summary.get("step_size_s") or {}).get("min") or 0.0
     points = max(steps, round((summary.get("time_s") or 0.0) / step_s) if step_s > 0 else 0)
@@ -269,8 +269,8 @@ def error_rows(summary: Mapping[str, Any]) -> list[list[str]]:
 OF_MODEL = "sensitivities of a model"
 #: What is said of estimates that do.
 UNCHECKED_MODEL = (
-    "The estimate rests on a reference model in place of a subsystem; nothing has held the "
-    "two against each other."
+    "The estimate uses a reference model of a subsystem, which has not been validated against "
+    "the subsystem."
 )
 
 

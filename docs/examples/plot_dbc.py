@@ -45,7 +45,7 @@ shutil.copy("drive.dbc", FOLDER)
 # Write the session
 # -----------------
 #
-# ``hilrt new`` takes the place of the node that is called like a gateway; ``--node`` names another
+# ``hilrt new`` replaces the node that is called like a gateway; ``--node`` names another
 # one. Here are the tables of the bench and of its set-point:
 
 print(run("new", "drive.toml", "--database", "drive.dbc"))

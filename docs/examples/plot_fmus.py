@@ -46,9 +46,9 @@ print(run("hilrt", "fmu", "info", "Wheel.fmu"))
 # %%
 # Two lines matter most:
 #
-# * *direct from all inputs (a guess: the FMU does not declare it)*: an output with direct feedthrough
-#   depends on an input at the same time. If the FMU does not state its dependencies, state them in
-#   the session file; else everything counts as feedthrough.
+# * *direct from all inputs (a guess: the FMU does not declare it)*: an output with direct
+#   feedthrough depends on an input at the same time. If the FMU does not declare its dependencies,
+#   declare them in the session file; otherwise everything counts as feedthrough.
 # * *directional derivatives* and *get and set state*: with them, the master can probe the FMU, and
 #   its estimate of the error is narrow. These FMUs have neither.
 #

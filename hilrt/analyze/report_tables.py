@@ -81,7 +81,7 @@ def _timing_table(summary: Mapping[str, Any]) -> str:
     learning = summary.get("identification") or {}
     if learning.get("skipped"):
         note += f"; turns of the identification: {learning['turns']:,}, and "
-        note += f"{learning['skipped']:,} left out for lack of time"
+        note += f"{learning['skipped']:,} skipped for lack of time"
     heading = "Lateness of inputs, and duration of ticks"
     return table(heading, ["", "median", "p99", "p99.9", "max"], rows, note=note)
 

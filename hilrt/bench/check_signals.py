@@ -40,7 +40,8 @@ def check_range(ref: SignalRef, entry: InputOptions, label: str) -> list[str]:
     declared = f"the database limits signal {name} to {least:g} to {most:g}"
     if high <= least or low >= most:
         return [
-            f"{label} min = {low}, max = {high}: {declared}, so that no value is possible; correct the"
+            f"{label} min = {low}, max = {high}: {declared}, so that no value is possible; "
+            "correct the"
             " limits, or the database"
         ]
     return [

@@ -141,12 +141,12 @@ def _check_endpoint(key: str, address: str, findings: Findings) -> None:
         if rest[:1] != "/" or rest[-1] == "/" or len(rest) > zmq.IPC_PATH_MAX_LEN:
             longest = zmq.IPC_PATH_MAX_LEN
             remedy = f"write it as ipc:///FOLDER/NAME, of at most {longest} characters"
-            findings.error("monitor", key, address, "is not an address of this machine", remedy)
+            findings.error("monitor", key, address, "is not an address to listen at", remedy)
         return
     host, colon, port = rest.rpartition(":")
     if scheme != "tcp" or not colon or not (port == "*" or is_port(port)):
         remedy = f'write it as tcp://ADDRESS:PORT, for example "{example}", with a port up to 65535'
-        findings.error("monitor", key, address, "is not an address of this machine", remedy)
+        findings.error("monitor", key, address, "is not an address to listen at", remedy)
     elif not _is_own(host):
         remedy = f'give it in numbers, or all with "{example}"'
         findings.error("monitor", key, address, "names no address of this machine", remedy)

@@ -105,7 +105,7 @@ def _check_master_timeout(name: str, options: Any, step: float, findings: Findin
     place = f"subsystems.{name}", "master_timeout", timeout
     remedy = f"take {FEW * step:g} or more"
     if timeout <= step:
-        message = f"is shorter than the interval of set-points,  {step:g} s"
+        message = f"is shorter than the interval of set-points, {step:g} s"
         findings.error(*place, message, remedy)
     else:
         message = f"is less than {FEW} set-points, {step:g} s apart: a late tick ends the session"

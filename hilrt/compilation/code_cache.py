@@ -1,8 +1,8 @@
 """Cache of compiled functions between two starts, also where it cannot be written.
 
-Compiled code is trusted like the package itself, so no folder is taken that other accounts can
-write to. Without a folder, and when one is full or damaged, functions are compiled again: that takes
-time, and is said in one line, but it stops no session.
+Compiled code is trusted like the package itself, so folders that other accounts can write to are
+never used. Without a folder, or if it is full or damaged, functions are compiled again: that takes
+time, and is reported in one line, but does not stop a session.
 """
 
 from __future__ import annotations

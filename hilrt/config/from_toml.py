@@ -207,10 +207,7 @@ def _reason(error: msgspec.ValidationError, hint: Any, value: Any) -> str:
     text = re.sub(r"`([\w |]+)`", lambda types: _type_words(types[1]), str(error))
     if value == TO_CHOOSE:
         wanted = text.partition(",")[0].removeprefix("Expected ")
-        return (
-            f"is still to be chosen; replace it by {' or '.join(choices) or f'a {wanted}'} in "
-            "its place"
-        )
+        return f"is still to be chosen; replace it by {' or '.join(choices) or f'a {wanted}'}"
     if isinstance(value, str) and choices:
         numbers = "" if get_origin(hint) is Literal else " (or a number)"
         return f"is not a choice{nearest(value, choices)}{numbers}"

@@ -163,7 +163,7 @@ def correct_by_jacobians(
     """Compute `corrected` and the offsets du_c from the outputs' `y`.
 
     Where the step had another length, or outputs are missing, nothing is corrected and the past
-    starts anew. So it does after values that are no finite numbers: one bad sample must not reach
+    starts anew. So it does after values that are not finite: one bad sample must not reach
     the outputs of other subsystems through the correction. `leaving` are the session's inputs, with
     the polynomials that left, `drives` what else acted on some of them; `now` is the record of the
     given session.

@@ -92,7 +92,7 @@ def measure_bonds(plan: Plan, state: State, given: StepInput) -> None:
     """Stage of the slack: ledger, transmitted power, and tracking power ``e (f_realised - f~)``.
 
     Tracking power is lost to what a bench made of its demand. Elements whose realised flow is not
-    measured (no finite number) count as perfectly realised.
+    measured (not a finite number) count as perfectly realised.
     """
     t, elapsed = given.session[0].t, given.session[0].elapsed
     coefficients = plan.session[0].coefficients

@@ -174,7 +174,7 @@ SAME_TIME = 0.5e-9
 
 @compiled
 def whole(number: float) -> int:
-    """The largest whole number that is not above it; 0 for what is no finite number."""
+    """The largest whole number that is not above it; 0 for what is not a finite number."""
     return math.floor(number) if abs(number) < 1e15 else 0
 
 

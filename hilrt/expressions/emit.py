@@ -139,7 +139,8 @@ def _summands(code: int, units: Sequence[Unit]) -> list[Unit]:
         converted(b, of_differences(a))
         return [a, of_differences(a)]
     raise ConfigError(
-        f"{a!r} and {b!r} cannot be added: the zero of such a unit is arbitrary; convert both to one "
+        f"{a!r} and {b!r} cannot be added: the zero of such a unit is arbitrary; convert both to "
+        "one "
         'with an absolute zero, such as convert(x, "K")'
     )
 

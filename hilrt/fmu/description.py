@@ -97,7 +97,9 @@ class Fmu:
             tool = f" ({self.model.generationTool})" if self.model.generationTool else ""
             needs.append(f"needs the tool that created it{tool} on this machine")
         if self.interface.canBeInstantiatedOnlyOncePerProcess:
-            needs.append("can only be loaded once per process: host a second one with `hilrt solver`")
+            needs.append(
+                "can only be loaded once per process: host a second one with `hilrt solver`"
+            )
         return needs
 
     def named(self, causality: str) -> list[Any]:
@@ -302,7 +304,8 @@ def not_driven(fmu: Fmu, events: bool) -> list[str]:
         if clock.causality == "input"
     ]
     return [
-        f"{fmu.path.name}: clock {clock.name!r} is not driven: {reason}; its clocked variables keep their start values"
+        f"{fmu.path.name}: clock {clock.name!r} is not driven: {reason}; its clocked variables "
+        "keep their start values"
         for clock, reason in reasons
         if reason
     ]

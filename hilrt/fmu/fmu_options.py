@@ -62,5 +62,6 @@ def wrong_times(start: float, stop: float | None) -> list[str]:
     if stop is None or stop > start:
         return []
     return [
-        f"stop_time = {stop!r}: is not after start_time = {start!r} (both in FMU time, s); give a later one, or remove it"
+        f"stop_time = {stop!r}: is not after start_time = {start!r} (both in FMU time, s); give a "
+        "later one, or remove it"
     ]

@@ -110,7 +110,8 @@ def _remarks(fmu: Fmu, params: Mapping[str, Any]) -> list[str]:
     """Remarks on what the FMU does not get or cannot do, though it can be used."""
     name, kept = fmu.path.name, "keeps its start value"
     remarks = [
-        f"{name}: {v.type} input {v.name!r} gets no value, because ports only carry numbers; it {kept}"
+        f"{name}: {v.type} input {v.name!r} gets no value, because ports only carry numbers; it "
+        f"{kept}"
         for v in fmu.named("input")
         if v.type not in NUMERIC and v.type != "Clock" and v.name not in params
     ]
@@ -171,7 +172,8 @@ def _why_no_output(fmu: Fmu, name: str, able: Mapping[str, Any]) -> str:
         return f"{which}{others[found[0]]}; leave it out"
     if name in fmu.variables:
         return (
-            "is a clock that is not an output here; only clocks that the FMU triggers are outputs, if it has event mode (hasEventMode) and events are on"
+            "is a clock that is not an output here; only clocks that the FMU triggers are "
+            "outputs, if it has event mode (hasEventMode) and events are on"
         )
     return f"{fmu.path.name} has no such variable{nearest(name, able)}"
 
@@ -236,7 +238,8 @@ def _make_port(
     starts = starts_of(variable)
     if is_input and len(set(starts)) > 1:
         remarks.append(
-            f"{fmu.path.name}: the start values of the elements of {variable.name!r} differ, but all elements of a port have the same one,"
+            f"{fmu.path.name}: the start values of the elements of {variable.name!r} differ, but "
+            "all elements of a port have the same one,"
             f" {starts[0]:g}: connect it, or hold it with a "
             "list in params"
         )
@@ -297,7 +300,8 @@ def unit_of(fmu: Fmu, variable: Any, remarks: list[str] | None = None) -> str:
     if remarks is not None:
         what = "defined differently in the FMU" if known else "unknown"
         remarks.append(
-            f"{fmu.path.name}: unit {unit!r} of {variable.name!r} is {what}, so it converts to no other unit: check its connections by hand"
+            f"{fmu.path.name}: unit {unit!r} of {variable.name!r} is {what}, so it converts to no "
+            "other unit: check its connections by hand"
         )
     return units.UNSTATED
 

@@ -187,7 +187,8 @@ class _Reader:
         source, kind = element.get("source") or "", element.get("type") or ""
         if not source.lower().endswith(".fmu") and "fmu" not in kind:
             raise ConfigError(
-                f"{self.path}: component {'.'.join(path)!r} is {source!r}, which is not an FMU; replace it by an FMU, or remove it and connect your own subsystem"
+                f"{self.path}: component {'.'.join(path)!r} is {source!r}, which is not an FMU; "
+                "replace it by an FMU, or remove it and connect your own subsystem"
             )
         name, n = "_".join(path), 1
         taken = {component.name for component in self.found.components.values()}

@@ -134,7 +134,8 @@ class DatabaseBench:
         problems = list(wrong_ports(solver, bench.ports, Coupled(set(), set())))
         if not _names(solver.outputs) & set(bench.outputs):
             problems.append(
-                f"has none of the bench's outputs, which are {', '.join(bench.outputs)}; name its outputs like these"
+                f"has none of the bench's outputs, which are {', '.join(bench.outputs)}; name its "
+                "outputs like these"
             )
         if problems:
             raise ConfigError([f"{type(solver).__name__} {problem}" for problem in problems])
@@ -279,7 +280,8 @@ def bench_maker(
         return None
     if emulator != CONSTANTS and ":" not in emulator:
         raise ConfigError(
-            f"there is no such emulated bench{nearest(emulator, [*BENCHES, CONSTANTS])}; give your own solver as module:Class"
+            f"there is no such emulated bench{nearest(emulator, [*BENCHES, CONSTANTS])}; give "
+            "your own solver as module:Class"
         )
 
     def make() -> EmulatedBench:

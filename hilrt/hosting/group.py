@@ -69,7 +69,9 @@ class GroupOptions(SubsystemOptions, kw_only=True, dict=True):
         """Errors of the table beyond its types, a line each."""
         names, found = self.member_names, []
         for name in sorted({n for n in names if not n or "." in n or ":" in n}):
-            found.append(f"[{where}] members: {name!r} is not a valid name; it cannot contain '.' or ':'")
+            found.append(
+                f"[{where}] members: {name!r} is not a valid name; it cannot contain '.' or ':'"
+            )
         if len(set(names)) < len(names):
             twice = sorted({name for name in names if names.count(name) > 1})
             found.append(f"[{where}] members: {', '.join(twice)} more than once; rename")

@@ -180,7 +180,8 @@ class Differentiated(Dynamics):
         same_states = np.array_equal(before[: self.states], again[: self.states])
         if not same_states or (noise > NOISE_SHARE * answers).any():
             raise CannotLinearise(
-                "the same step from the same saved state gives different results: the saved state is incomplete"
+                "the same step from the same saved state gives different results: the saved state "
+                "is incomplete"
             )
         self.noise = noise[self.states :]
 

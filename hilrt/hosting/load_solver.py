@@ -115,7 +115,9 @@ def _check_ports(solver: Solver, target: str) -> None:
     if not isinstance(parameters, Sequence) or not all(
         isinstance(parameter, Parameter) for parameter in parameters
     ):
-        problems.append(f"{target}: parameters is {parameters!r}; it must consist of hilrt.Parameter")
+        problems.append(
+            f"{target}: parameters is {parameters!r}; it must consist of hilrt.Parameter"
+        )
     if not problems:
         input_names = dict.fromkeys(port.name for port in inputs)
         for port in outputs:

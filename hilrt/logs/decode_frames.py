@@ -81,7 +81,8 @@ class LoadedDatabases:
     def lost(self, buses: Collection[str]) -> list[str]:
         """A line for each bus that a database was given for, and that the log does not have."""
         return [
-            f"there is no frame on bus {name!r}, for which a database was given{nearest(name, buses)}"
+            f"there is no frame on bus {name!r}, for which a database was "
+            f"given{nearest(name, buses)}"
             for name, _ in self._loaded
             if name is not None and name not in buses
         ]

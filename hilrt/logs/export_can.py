@@ -119,7 +119,8 @@ def export_can(
         raise source.fail(f"has no frames that the format supports: {'; '.join(result.notes)}")
     if not result.frames:
         raise source.fail(
-            "has no CAN frames in this time; sessions record them if a gateway owns a bus, imports of CAN logs always do"
+            "has no CAN frames in this time; sessions record them if a gateway owns a bus, "
+            "imports of CAN logs always do"
         )
     return result
 

@@ -207,7 +207,8 @@ class MessageTopics:
             for bus, count in self._without_database.items()
         ]
         notes += [
-            f"{count:,} frames that may be message {' or '.join(names)}: the database does not distinguish them by their identifiers, so they stay frames"
+            f"{count:,} frames that may be message {' or '.join(names)}: the database does not "
+            "distinguish them by their identifiers, so they stay frames"
             for names, count in self._ambiguous.items()
         ]
         notes += self._groups.notes()

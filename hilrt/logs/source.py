@@ -94,7 +94,9 @@ class Source(abc.ABC):
         wrong = ~(np.abs(seconds) < LATEST_NS / 1e9)
         if np.any(wrong):
             at = int(np.argmax(wrong))
-            raise self.fail(f"has the time {seconds[at]:g} s, which is invalid, or in another century")
+            raise self.fail(
+                f"has the time {seconds[at]:g} s, which is invalid, or in another century"
+            )
         return np.rint(np.asarray(seconds, np.float64) * 1e9).astype(np.int64)
 
     def fail(self, text: str) -> ConfigError:

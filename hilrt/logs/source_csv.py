@@ -152,7 +152,9 @@ class CsvSource(Source):
         for cell, signal in zip(row, signals, strict=True):
             value = _number(cell, self._comma)
             if value is None:
-                raise self.fail(f"line {line}: {signal.name} = {cell!r} is not a number; correct it")
+                raise self.fail(
+                    f"line {line}: {signal.name} = {cell!r} is not a number; correct it"
+                )
             numbers.append(value)
         return numbers
 

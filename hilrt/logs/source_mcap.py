@@ -169,7 +169,9 @@ class ForeignMcapSource(Source):
         if not found:
             left_out = "; ".join(self.notes) or "it has no messages"
             raise self.fail(
-                f"holds no signals that can be read ({left_out}); it was not written by hilrt; in MCAP files of other tools only numbers in JSON can be read: convert it, or export it"
+                f"holds no signals that can be read ({left_out}); it was not written by hilrt; in "
+                "MCAP files of other tools only numbers in JSON can be read: convert it, or "
+                "export it"
                 " as MF4, CSV "
                 "or Parquet"
             )

@@ -127,7 +127,9 @@ class Mf4Source(Source):
         # The integer is local time where the file says so; whole seconds then come from the stamp.
         self.epoch_ns = round(stamp) * 10**9 if exact is None else _epoch_ns(exact, stamp)
         if abs(self.epoch_ns) > LATEST_NS:
-            raise self.fail(f"begins at {stamp:g} s since 1970, which cannot be the time of a recording")
+            raise self.fail(
+                f"begins at {stamp:g} s since 1970, which cannot be the time of a recording"
+            )
         self._groups: dict[str, tuple[int, list[int], list[Signal]]] | None = None
 
     def topics(self) -> list[Topic]:

@@ -101,7 +101,7 @@ def _steps(summary: Mapping[str, Any]) -> Table:
         table.add_row("processors", shares)
     learning = summary.get("identification") or {}
     if learning.get("skipped"):
-        said = f"{learning['turns']:,} turns, {learning['skipped']:,} left out for lack of time"
+        said = f"{learning['turns']:,} turns, {learning['skipped']:,} skipped for lack of time"
         table.add_row("identification", said)
     return table
 

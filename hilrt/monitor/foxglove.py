@@ -226,7 +226,7 @@ class Bridge:
         elif self.asked[name] == 1 and change > 0:
             self._viewer.want_full(name)
             if len(self.asked) > MAX_FULL:
-                text = f"only {MAX_FULL} signals at full rate at a time: some stay without data"
+                text = f"only {MAX_FULL} signals at full rate at a time: some get no data"
                 self.server.publish_status(text, WARNING, "full")
 
     # -- messages ---------------------------------------------------------------------------------
@@ -305,7 +305,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="hilrt monitor", description="Bridge to Foxglove.")
     parser.add_argument("--connect", required=True, help="address of the telemetry stream")
     parser.add_argument("--foxglove", required=True, help="address and port to listen at")
-    parser.add_argument("--of-session", action="store_true", help="a session has printed the token")
+    parser.add_argument("--of-session", action="store_true", help="the session prints the token")
     options = parser.parse_args(arguments)
     try:
         host, port = parse_address(options.foxglove)

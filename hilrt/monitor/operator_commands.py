@@ -226,7 +226,7 @@ class CommandPort:
             return Reply(False, "refused: wrong key")
         age = self._clock() - command.at
         if age > ANSWER_S and command.action not in TO_REST:
-            return Reply(False, f"it came {age:.0f} s late; give it again if you still want it")
+            return Reply(False, f"it came {age:.0f} s late; repeat it if you still want it")
         return self._obey(command)
 
     def close(self) -> None:

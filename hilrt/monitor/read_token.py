@@ -52,7 +52,7 @@ def token_file() -> Path:
     else:
         parent = Path(os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state"))
     if not parent.is_absolute():
-        raise ValueError("no folder of this account is known")
+        raise ValueError("no private folder of this account was found")
     return parent / "hilrt" / "read_token"
 
 

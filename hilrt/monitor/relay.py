@@ -245,7 +245,7 @@ class Relay:
         if not same_key(command.key, self._settings.token):
             return WRONG_TOKEN
         if command.run != self._settings.head.run:
-            return "refused: it is meant for another session than the one that runs now"
+            return "refused: it is for another session than the current one"
         if command.action not in control:
             return f"refused: {command.action} is not allowed here; allowed: {', '.join(control)}"
         kind = command.action if command.action in TO_REST else ""
@@ -261,7 +261,7 @@ class Relay:
         newest, count = self._newest_wrong, self.wrong_tokens
         many = f"{count:,} commands" if count > 1 else "a command"
         text = f"{many} with a wrong token refused; newest: {newest.action}"
-        text += f", from somebody who gave the name {newest.who!r}, which proves nothing"
+        text += f", from somebody who gave the name {newest.who!r}, which is not verified"
         self.wrong_tokens = 0
         self._pass_on([], OperatorCommand(action="refused", who="relay", text=text, value=count))
 

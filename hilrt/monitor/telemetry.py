@@ -219,7 +219,7 @@ def alarm_words(alarm: AlarmStatus) -> str:
     """State of an alarm: ``active since 3.2 s, 4 times; acknowledged by ada at 5.0 s``."""
     said = f"active since {alarm.last_t:.1f} s"
     if alarm.cleared_t is not None:
-        said = f"cleared at {alarm.cleared_t:.1f} s, came up at {alarm.last_t:.1f} s"
+        said = f"cleared at {alarm.cleared_t:.1f} s, raised at {alarm.last_t:.1f} s"
     if alarm.count > 1:
         said += f", {alarm.count:,} times since {alarm.first_t:.1f} s"
     if not alarm.acknowledged_by:

@@ -51,7 +51,7 @@ def main(address: str, plain: bool = False) -> int:
         viewer.close()
     if watcher.status is None and not watcher.stop:
         sys.stderr.write(
-            f"{address}: nothing heard for {CONNECT_S:g} s; check the address, and that the "
+            f"{address}: nothing received for {CONNECT_S:g} s; check the address, and that the "
             "session runs with [monitor] listen\n"
         )
         return 3

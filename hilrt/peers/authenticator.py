@@ -153,7 +153,8 @@ class TokenAuthenticator(Authenticator):
     refused, missing = "unknown_token", "no_token"
     texts: ClassVar = {
         "unknown_token": "its token is not this session's",
-        "no_token": "it has no token of this session: only processes of the same account get in",
+        "no_token": "it has no token of this session: only processes of the same account are "
+        "admitted",
     }
     direct = True
 

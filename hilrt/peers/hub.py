@@ -351,7 +351,7 @@ class Hub:
             if until_ns is not None and taken >= turns and clock() >= until_ns:
                 self._unfinished += 1
                 if self._unfinished % FLOODED_LOOKS == 0:
-                    self._flooded("more messages than there is time to read, again and again")
+                    self._flooded("repeatedly more messages than there is time to read")
                 return taken
         return taken
 

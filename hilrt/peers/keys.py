@@ -1,6 +1,6 @@
 """Which peers may connect: CURVE keys of the master and its peers, in a folder of small text files.
 
-``hilrt keys FOLDER NAME…`` makes a pair for the master and one for each NAME: ``NAME.key`` is the
+``hilrt keys FOLDER NAME…`` creates a pair for the master and one for each NAME: ``NAME.key`` is the
 secret one and stays on the machine that uses it, ``NAME.pub`` is the public one. The master's
 machine has ``master.key`` and the ``.pub`` of every peer; a peer's machine has its ``.key`` and
 ``master.pub``. With keys every message between them is encrypted, and other peers are refused.
@@ -76,10 +76,10 @@ def read_key(path: Path) -> bytes:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not a key"
         raise ConfigError(
-            f"{path}: {reason}; `hilrt keys {path.parent} {path.stem}` makes a pair"
+            f"{path}: {reason}; `hilrt keys {path.parent} {path.stem}` creates a pair"
         ) from None
     if not _KEY.match(key):
-        raise ConfigError(f"{path}: is not a CURVE key of 40 characters; make a new pair")
+        raise ConfigError(f"{path}: is not a CURVE key of 40 characters; create a new pair")
     return key.encode()
 
 

@@ -49,7 +49,7 @@ def linear_model(
     nx = math.isqrt(len(answer.A) // 8)
     most = LARGEST_STATE * members
     if nx > most:
-        raise ProtocolError(f"Linearised: {nx} states; at most {most} are taken")
+        raise ProtocolError(f"Linearised: {nx} states; at most {most} are accepted")
     shapes = {"A": (nx, nx), "B": (nx, n_inputs), "C": (n_outputs, nx), "D": (n_outputs, n_inputs)}
     arrays = {}
     for key in _MATRICES:
@@ -66,7 +66,7 @@ def linear_model(
             raise ProtocolError(f"Linearised: {key}: {error}") from None
     for key, array in arrays.items():
         if not np.isfinite(array).all():
-            raise ProtocolError(f"Linearised: {key} holds values that are not finite")
+            raise ProtocolError(f"Linearised: {key} contains values that are not finite")
     for key, share in shares.items():
         if not ((share >= 0.0) & (share <= 1.0)).all():
             raise ProtocolError(f"Linearised: {key} holds values outside 0 to 1")

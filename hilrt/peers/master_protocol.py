@@ -165,7 +165,9 @@ class MasterProtocol:
         """Count a message that the peer's full queue did not take."""
         peer = self.connections.get(connection)
         if peer is not None:
-            self.count(peer.name, "send_lost", "its queue is full, it does not read", now_ns)
+            self.count(
+                peer.name, "send_lost", "its queue is full, because it does not read", now_ns
+            )
 
     def connection_lost(self, connection: Connection, reason: str) -> None:
         """A connection has ended; nothing happens if the peer has another one by now."""
@@ -184,7 +186,7 @@ class MasterProtocol:
             return self._reject(connection, hello, origin, str(error), now_ns)
         self._strange.pop(connection, None)
         if before is not None:
-            self._send(before, Error(text="another connection under its name took its place"))
+            self._send(before, Error(text="another connection with its name replaced it"))
         self._send(connection, Welcome(session=self.session, heartbeat_s=self.heartbeat_s))
         return True
 
@@ -194,7 +196,7 @@ class MasterProtocol:
         """Answer a hello that is not accepted; False as in `greet`."""
         peer = self.peers.get(hello.name)
         name = STRANGER if peer is None else peer.name
-        self.count(name, "rejected", f"{reason} (it came from {origin.where})", now_ns)
+        self.count(name, "rejected", f"{reason} (from {origin.where})", now_ns)
         if peer is not None:
             peer.contested(hello, origin, reason)
         self._send(connection, Reject(reason=reason))
@@ -212,7 +214,7 @@ class MasterProtocol:
         if origin.names is not None and hello.name not in origin.names:
             own = " and ".join(sorted(origin.names))
             raise ProtocolError(
-                f"a key admits the name of its file alone: that of {own}, not {hello.name!r}"
+                f"a key only admits the name of its file: that of {own}, not {hello.name!r}"
             )
         if hello.version != PROTOCOL_VERSION:
             raise ProtocolError(
@@ -226,7 +228,7 @@ class MasterProtocol:
             )
         if hello.role != peer.role:
             raise ProtocolError(
-                f"subsystem {hello.name!r} is to be a {peer.role}, not a {hello.role}"
+                f"subsystem {hello.name!r} must be a {peer.role}, not a {hello.role}"
             )
         if refused := peer.refusal():
             raise ProtocolError(refused)

@@ -184,10 +184,10 @@ class Peer:
     def _about_keys(self) -> str:
         if self._credentials is None:
             own = ", and one on this machine only processes of its own account" * self._too_early
-            return f"; a session with keys lets in only peers that have theirs ({VARIABLE}){own}"
+            return f"; a session with keys only admits peers that have theirs ({VARIABLE}){own}"
         if isinstance(self._credentials, TokenOfPeer):
-            return "; or its session has another token by now"
-        return "; the session may not know this peer's key, or have another one itself"
+            return "; or its session has a new token"
+        return "; the session may not know this peer's key, or may have another key itself"
 
     def send(self, message: Message) -> bool:
         """Send without waiting; False, and counted, when the queue to the master is full."""
@@ -281,7 +281,7 @@ def _largest(hello: Hello) -> int:
 
 def _check_size(hello: Hello) -> None:
     """Raise `ConfigError` for ports that no master takes, and of which it may not even hear."""
-    remedy = "couple only what other subsystems need, or make several subsystems of it"
+    remedy = "only couple the necessary ports, or split it into several subsystems"
     for direction, ports in (("inputs", hello.inputs), ("outputs", hello.outputs)):
         count = sum(port.size for port in ports)
         if count > MAX_CHANNELS:

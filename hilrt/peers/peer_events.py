@@ -38,7 +38,7 @@ class CameBack(NamedTuple):
 
 
 class Contested(NamedTuple):
-    """Another connection asked for the place of a peer; `text` says which, and what came of it."""
+    """Another connection requested the name of a peer; `text` says which, and what came of it."""
 
     name: str
     text: str
@@ -108,7 +108,7 @@ class UnusedMessages:
         # A peer of another version may send types that this one does not need.
         newest = self._newest(name, DROPPED_KINDS - {"unknown_type"}, now_ns)
         newest = newest or self._newest(name, {"unknown_type"}, now_ns)
-        return newest and f"the newest message of it that was dropped came {newest}"
+        return newest and f"its newest dropped message arrived {newest}"
 
     def why_refused(self, name: str, now_ns: int) -> str:
         """Why a peer that is waited for, or else some connection, was not let in; or empty."""

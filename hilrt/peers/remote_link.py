@@ -161,7 +161,7 @@ class RemoteLink(Link):
         if self.peer.connection is None or self._group == pid or unknown:
             self.gone(f"its process {text}")
             return
-        text = f"the process that the session started {text}; the connection is that of another: "
+        text = f"the process that the session started {text}; the connection belongs to another: "
         self._report(Event(level="warning", cause="process_ended", text=text + self._origin()))
 
     def arrival_time(self, at_ns: int) -> float:
@@ -183,7 +183,7 @@ class RemoteLink(Link):
         self.absent = ""
         self.hub.send(self.peer, self.peer.initialize_again(Initialize(t0=t0, u0=pack(u0))))
         text = f"is back, from {self._origin()}, and initializes again at t = {t0:g} s; "
-        text += "what it knew before is lost"
+        text += "its earlier state is lost"
         self._report(Event(level="warning", cause="peer_back", text=text))
 
     def _origin(self) -> str:
@@ -220,7 +220,7 @@ class RemoteLink(Link):
         try:
             return self.initialized(answer)
         except ProtocolError as error:
-            raise PeerLost(self.name, f"its answer to Initialize is unusable: {error}") from None
+            raise PeerLost(self.name, f"its answer to Initialize is invalid: {error}") from None
 
     def dispatch(self, tick: int, t: float, h: float, coefficients: Floats) -> None:
         """See `Link.dispatch`; the message leaves with `Hub.flush`.
@@ -276,7 +276,7 @@ class RemoteLink(Link):
         elif isinstance(event, (Left, Lost)):
             if isinstance(event, Left):
                 self.absent = event.reason
-                text = f"{event.reason}; it may come back until its samples have been missing for "
+                text = f"{event.reason}; it may return until its samples have been missing for "
                 text += "too long"
                 self._report(Event(level="warning", cause="peer_lost", text=text))
             else:
@@ -331,6 +331,6 @@ class RemoteLink(Link):
             return ""
         address = self.hub.address
         return (
-            f"it is waited for at {address}, and the session has no spawn for it: start it with "
+            f"the session waits for it at {address}, and has no spawn for it: start it with "
             f"`hilrt {self.role} MODULE:CLASS --connect {address} --name {self.name}`"
         )

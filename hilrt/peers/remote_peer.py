@@ -204,8 +204,8 @@ class RemotePeer:
             return ""
         if self.role == "gateway":
             return (
-                f"bench {self.name!r} is connected already, or was lost: one that comes back is "
-                "never armed by itself; end this session and start another one"
+                f"bench {self.name!r} is already connected, or was lost: a bench that returns "
+                "is never armed automatically; end this session and start another one"
             )
         if not self.lost:
             return (
@@ -213,8 +213,8 @@ class RemotePeer:
                 "end the other process or use another name"
             )
         return (
-            f"subsystem {self.name!r} was lost ({self.lost}) and is not taken back; with late = "
-            "{ rejoin = true } in its table one whose process or connection ended would be"
+            f"subsystem {self.name!r} was lost ({self.lost}) and is not readmitted; with late = "
+            "{ rejoin = true } in its table it would be"
         )
 
     @property
@@ -230,9 +230,9 @@ class RemotePeer:
         if self.hello is None or self._contests > CONTESTS_TOLD:
             return
         asked, held = origin.described(hello.pid), self.origin.described(self.hello.pid)
-        text = f"{asked} takes the place of {held}"
+        text = f"{asked} replaces {held}"
         if refused:
-            text = f"{asked} asked for the place of {held} and was refused: {refused}"
+            text = f"{asked} requested the name of {held} and was refused: {refused}"
         self._tell(Contested(self.name, text))
 
     def accept(self, connection: Connection, hello: Hello, origin: Origin, now_ns: int) -> None:
@@ -245,12 +245,12 @@ class RemotePeer:
             self._check_ports(inputs, outputs)
         elif (inputs, outputs) != (self.inputs, self.outputs):
             raise ProtocolError(
-                f"subsystem {self.name!r} has other ports than before; start the same model"
+                f"subsystem {self.name!r} has different ports than before; start the same model"
             )
         else:
             if self.connection is not None:
                 self.contested(hello, origin)
-            self._leave("another connection has taken its place")
+            self._leave("another connection has replaced it")
             self.clock, self.clock_exchanges = ClockOffset(), ClockExchanges()
         self.inputs, self.outputs, self.parameters = inputs, outputs, parameters
         self._n_inputs = sum(port.size for port in inputs)

@@ -364,7 +364,7 @@ def encode(message: Message) -> bytes:
 
 def _decode(decoder: msgspec.msgpack.Decoder[M], data: bytes) -> M:
     if len(data) > MAX_MESSAGE_BYTES:
-        text = f"message of {len(data)} bytes; at most {MAX_MESSAGE_BYTES} are taken"
+        text = f"message of {len(data)} bytes; at most {MAX_MESSAGE_BYTES} are accepted"
         raise ProtocolError(text, "oversized")
     try:
         return decoder.decode(data)

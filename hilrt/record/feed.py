@@ -88,7 +88,7 @@ class Feed:
             (self.events_dropped, "events are not in the log: summary.json has the newest"),
             (self.asides_dropped, "snapshots are not in the log: a replay cannot start there"),
         )
-        return [f"recorder: did not follow: {n} {text}" for n, text in lost if n]
+        return [f"recorder: did not keep up: {n} {text}" for n, text in lost if n]
 
     def close(self) -> None:
         """Release what it holds."""

@@ -68,7 +68,7 @@ def signals_in(text: str) -> list[Signal]:
         rows: list[tuple[str, ...]] = msgspec.convert(parse_json(text), list[tuple[str, ...]])
         return [Signal(*row) for row in rows]
     except (msgspec.ValidationError, TypeError) as error:
-        raise ValueError(f"a list of signals that is none: {error}") from None
+        raise ValueError(f"an invalid list of signals: {error}") from None
 
 
 class Topic(msgspec.Struct, frozen=True):

@@ -363,7 +363,7 @@ class LogStream(RecordFile):
         if not self.channels:
             raise RecordError(
                 f"{self.path}: has no signals; it was not written by hilrt (`hilrt import` takes "
-                "files of other tools), or it was cut off before the first"
+                "files of other tools), or it was truncated before the first"
             )
 
     def _read_record(self, kind: int, body: bytes | Chunk) -> list[Block]:

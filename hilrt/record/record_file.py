@@ -127,11 +127,11 @@ class RecordFile:
                 size = os.fstat(file.fileno()).st_size
             body = file.read(length) if length <= min(MAX_RECORD, size) else b""
             if len(body) < length:
-                self.damage = f"cut off after {start} bytes"
+                self.damage = f"truncated after {start} bytes"
                 return
             if kind == Opcode.DATA_END:
                 if int.from_bytes(body, "little") not in (0, checksum):
-                    self.damage = "does not match its checksum: some of it is wrong or missing"
+                    self.damage = "does not match its checksum: a part of it is wrong or missing"
                 return
             checksum = zlib.crc32(body, zlib.crc32(head, checksum))
             if kind == Opcode.MESSAGE_INDEX:

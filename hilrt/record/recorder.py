@@ -177,7 +177,7 @@ class Recorder:
                 self._progress.close()
             self._context.destroy(linger=0)
         if self._ignored:
-            say(f"ignored {self._ignored} messages that make no sense")
+            say(f"ignored {self._ignored} invalid messages")
         if self._recording is None and not self._connected:
             say(f"no master at {self._address}; nothing was recorded")
             return 1
@@ -336,4 +336,4 @@ class CappedLogs:
             file.truncate(FIRST)
             total = self.left_out.get(name, 0) + size - FIRST - len(last)
             self.left_out[name] = total
-            file.write(f"\n--- {total:,} bytes left out here: too many lines ---\n".encode() + last)
+            file.write(f"\n--- {total:,} bytes omitted here: too many lines ---\n".encode() + last)

@@ -191,7 +191,7 @@ class Recording:
             self.frames_missing += taken.lost
             text = (
                 f"{taken.lost} CAN frames of {taken.bus} from {taken.since_ns * 1e-9:.6f} s to "
-                f"{taken.until_ns * 1e-9:.6f} s are missing: the recorder did not follow"
+                f"{taken.until_ns * 1e-9:.6f} s are missing: the recorder did not keep up"
             )
             event = RecordEvent(
                 taken.since_ns, "warning", "frame_gap", "recorder", text, taken.lost
@@ -239,8 +239,8 @@ class Recording:
         self.missing += lost
         since = self._last_ns if self._next else 0
         text = (
-            f"{lost} rows from {since * 1e-9:.6f} s to {t_ns * 1e-9:.6f} s are missing: "
-            "the recorder did not follow"
+            f"{lost} rows from {since * 1e-9:.6f} s to {t_ns * 1e-9:.6f} s are missing: the "
+            "recorder did not keep up"
         )
         gap = RecordEvent(since, "warning", "record_gap", "recorder", text, lost)
         self.event(gap, until_ns=t_ns)
@@ -260,8 +260,8 @@ class Recording:
     def clock_step(self, step_ns: int) -> None:
         """Note that the wall clock was set; session times are of another clock and go on."""
         text = (
-            f"the system's clock was set by {step_ns * 1e-9:+.3f} s: the log's times go on, and "
-            "from here on they are as much apart from it"
+            f"the system clock was changed by {step_ns * 1e-9:+.3f} s: the log's times "
+            "continue, and differ from it by that much from here on"
         )
         self.event(RecordEvent(self._last_ns, "warning", "clock_step", "recorder", text))
 
@@ -295,7 +295,7 @@ class Recording:
     def finish(self, end: RecordEnd | None) -> None:
         """Write the summary and the index, and close; without `end` the session was cut off."""
         if end is None:
-            text = "the log was closed without a message from the master: it vanished or was killed"
+            text = "the log was closed without a message from the master: it crashed or was killed"
             self.event(RecordEvent(self._last_ns, "error", "master_lost", "recorder", text))
         elif end.rows > self._next:
             self._note_gap(end.rows, self._last_ns)
@@ -323,7 +323,7 @@ class Recording:
         if self._next > self._written:
             self._note_pause(self._next, self._last_ns)
         if gate.shortened:
-            text = "the buffer before a trigger was full; it reached back less than asked for"
+            text = "the buffer before a trigger was full; it reached back less than requested"
             self.event(RecordEvent(self._last_ns, "warning", "record_buffer", "recorder", text))
 
     def abandon(self) -> None:

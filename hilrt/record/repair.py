@@ -86,7 +86,9 @@ def repair(source: Path, target: Path) -> Repaired:
         name = error.filename or target
         raise RecordError(f"{name}: {error.strerror or error}; check the disk") from None
     if done.messages == 0:
-        raise RecordError(f"{source}: was cut off before its first message; nothing can be kept")
+        raise RecordError(
+            f"{source}: was truncated before its first message; nothing can be recovered"
+        )
     return done
 
 
@@ -101,7 +103,7 @@ def _scan(data: mmap.mmap, done: Repaired) -> Iterator[tuple[int, bytes]]:
                 body = data[at + HEAD.size : end]
                 if kind == Opcode.DATA_END:
                     if data[-len(MAGIC) :] != MAGIC:
-                        done.lost.append(f"cut off in its index, after {end} bytes")
+                        done.lost.append(f"truncated in its index, after {end} bytes")
                     done.whole = not done.lost
                     return
                 yield kind, body
@@ -109,9 +111,11 @@ def _scan(data: mmap.mmap, done: Repaired) -> Iterator[tuple[int, bytes]]:
                 continue
         following = _next_chunk(data, at + 1)
         if following is None:
-            done.lost.append(f"cut off after {at} bytes: {size - at} bytes are no whole record")
+            done.lost.append(
+                f"truncated after {at} bytes: {size - at} bytes are not a complete record"
+            )
             return
-        done.lost.append(f"{following - at} bytes from {at} on make no sense")
+        done.lost.append(f"{following - at} bytes from {at} on are invalid")
         at = following
 
 

@@ -107,13 +107,13 @@ def advice(
         return [*found, limit][:MOST]
     late = max(totals[name].affected_s for name in ("sample_late", "deadline_missed"))
     if late > OFTEN * time_s:
-        slow = "processors of their own or a higher priority for master and solvers"
+        slow = "dedicated processors or a higher priority for master and solvers"
         found.append(Improvement(f"{slow}: samples were late or ticks missed", {}))
     share = worst.value / worst.spread
     if worst.how == GAIN_RANGE_LAG:
-        text = "the lag of direct feedthrough is taken for a delay of one step: give the solver"
+        text = "the lag of direct feedthrough is treated as a delay of one step: give the solver"
         text += " save_state and restore_state, the FMU directional derivatives or a state that can"
-        text += " be saved, or name a reference_model; leave an FMU's end_inputs on"
+        text += " be saved, or name a reference_model; keep an FMU's end_inputs on"
         found.append(Improvement(text, {}))
     small = SMALL_UP_TO[calibrated_as(worst.how)]
     if energy:  # it falls with the disturbances, as the errors do
@@ -151,11 +151,11 @@ def _correction(bond: Bond, refuted: bool) -> Improvement:
     if refuted and bond.correction.method == "feedthrough":
         givers = sorted({effort.partition(".")[0] for effort in bond.efforts})
         return Improvement(
-            f"bond {bond.name}: correct it by the D of {', '.join(givers)} as it was probed",
+            f"bond {bond.name}: correct it by the D of {', '.join(givers)} as probed",
             {f"subsystems.{name}.jacobian.source": "probe" for name in givers},
         )
     return Improvement(
-        f"bond {bond.name}: correct what its correction rests on, or switch it off",
+        f"bond {bond.name}: fix the values that its correction uses, or turn it off",
         {f"bonds.{bond.name}.correction.method": "none"},
     )
 
@@ -175,7 +175,7 @@ def _limit(network: Network, plan: Plan, state: State) -> Improvement | None:
         return None
     return Improvement(
         f"input {network.inputs.names[worst]}: {' and '.join(limits)} limit how it follows its "
-        "sources: demand less, or allow more if what it drives bears that",
+        "sources: demand less, or raise it if the hardware can tolerate that",
         {},
     )
 

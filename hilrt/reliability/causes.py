@@ -139,8 +139,11 @@ CAUSES: Final[dict[str, Cause]] = {
         NEVER,
         places=_SUBSYSTEM,
     ),
+    "inputs_ignored": Cause("no output responded to its inputs in a trial", 0.0, NEVER),
     "sensitivities_changed": Cause(
-        "what passes the coupling's error on was another when it was tried out again", 0.05, NEVER
+        "a new trial found that the subsystems pass on the coupling's error differently",
+        0.05,
+        NEVER,
     ),
     "inside_unknown": Cause(
         "nothing shows the outputs of {} between communication points, where they may switch",

@@ -25,14 +25,14 @@ def describe_divergence(network: Network, given: StepInput) -> str:
     if not loop:
         subsystem = network.members[network.outputs.member[output]]
         return (
-            f"divergence: {what}; no connection leads back to {subsystem}, so look at its model "
-            "and at what it is given"
+            f"divergence: {what}; no connection leads back to {subsystem}, so check its model "
+            "and its inputs"
         )
     names = network.outputs.names, network.inputs.names
     path = ", ".join(f"{names[0][a]} -> {names[1][b]}" for a, b in loop)
     return (
         f"divergence: {what}, in the loop {path}; a smaller macro step or a lower order of "
-        "extrapolation may bear it, and `hilrt analyze stability` tells which do"
+        "extrapolation may be stable; `hilrt analyze stability` finds out"
     )
 
 

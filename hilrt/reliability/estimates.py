@@ -268,7 +268,7 @@ def _unknown(network: Network, ports: Table[InputState], inputs: Ints) -> str:
     never = inputs[~(ports["disturbance_seconds"][inputs] > 0.0)]
     if not len(never):
         return ""
-    return f"{network.inputs.names[never[0]]} was never held against its sources"
+    return f"{network.inputs.names[never[0]]} was never compared with its sources"
 
 
 def _reparametrised(network: Network, state: State) -> str:
@@ -277,7 +277,9 @@ def _reparametrised(network: Network, state: State) -> str:
     if not len(changed):
         return ""
     name = network.subsystems[changed[0]]
-    return f"a parameter of {name} was changed while it ran, after its answers had been probed"
+    return (
+        f"a parameter of {name} was changed during the session, after its responses had been probed"
+    )
 
 
 def _accumulated(network: Network, plan: Plan, state: State) -> Floats:

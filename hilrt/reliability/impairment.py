@@ -56,4 +56,4 @@ class Impairment:
         impaired = bool(self._reasons) or waiting
         if impaired != self._impaired and self.on_change is not None:
             self._impaired = impaired
-            self.on_change(impaired, "; ".join(sorted(self._reasons)) or "all is back")
+            self.on_change(impaired, "; ".join(sorted(self._reasons)) or "everything is back")

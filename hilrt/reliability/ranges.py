@@ -15,7 +15,7 @@ from hilrt.tables.ports import Bools
 from hilrt.tables.state import State
 
 #: What to do about a value that is not used.
-REMEDY = 'see to the sensor, correct the range, or set out_of_range = "use" for it'
+REMEDY = 'check the sensor, correct the range, or set out_of_range = "use" for it'
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Ranges:
         text = f"{outputs.names[i]} = {value:.6g} {outputs.units[i]}".rstrip()
         bounds = [f"below {low:g}"] if value < low else []
         bounds += [f"above {high:g}"] if value > high else []
-        text += f" is {bounds[0] if bounds else 'no finite number'}"
+        text += f" is {bounds[0] if bounds else 'not a finite number'}"
         if np.isfinite(low) and np.isfinite(high):
             return f"{text}: its declared range is {low:g} to {high:g}"
         return text + (", a declared limit" if bounds else "")

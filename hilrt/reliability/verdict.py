@@ -59,8 +59,8 @@ EVIDENCE = {
     GAIN_RANGE_MANY: 'repeat = "half" would show the error of models that run as fast as possible',
 }
 STILL = (
-    "no coupled signal has moved, so that nothing shows how the subsystems answer; drive an "
-    "input, with a stimulus for example"
+    "no coupled signal has moved, so nothing shows how the subsystems respond; drive an "
+    "input, for example with a stimulus"
 )
 #: Causes that are measures of what the estimated errors are made of.
 MEASURED = (
@@ -96,7 +96,7 @@ class SessionCourse(NamedTuple):
     fault : str or None
         Why the session ended early, if it did by a fault.
     missed, steps : int
-        Ticks missed, in real time, those skipped included; and steps made.
+        Ticks missed, in real time, including skipped ones; and steps made.
     unrecorded : int
         Steps that are missing in the log: nothing of them can be looked at again.
     secured : str
@@ -251,9 +251,12 @@ def _lacks_evidence(error: Estimate) -> bool:
 def _share_of(error: Estimate) -> str:
     share = f"{number(100.0 * error.relative, 2)} % of its variation"
     if error.how == OF_MODEL:
-        return f"{share}, by a reference model that is unchecked"
+        return f"{share}, by a reference model that was not validated"
     if error.how == GAIN_RANGE_LAG:
-        share += "; the lag of direct feedthrough is in it as a delay of one step, not tried out"
+        share += (
+            "; it includes the lag of direct feedthrough as a delay of one step, which was "
+            "not probed"
+        )
     return f"{share}; {EVIDENCE[error.how]}" if _lacks_evidence(error) else share
 
 

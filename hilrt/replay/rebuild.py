@@ -67,9 +67,9 @@ def read_recorded(
     facts = read_facts(dict(attachments), where)
     name = metadata.get("session_file", "")
     if name not in attachments:
-        raise RecordError(f"{where}: holds no session file; it cannot be replayed")
+        raise RecordError(f"{where}: has no session file; it cannot be replayed")
     if name != Path(name).name:  # it is written to a temporary folder, and nowhere else
-        raise RecordError(f"{where}: its session file is called {name!r}, which is no file's name")
+        raise RecordError(f"{where}: its session file is called {name!r}, which is not a file name")
     try:
         host = dict(parse_json(attachments.get("host.json", b"{}")))
         overrides = tuple(map(str, parse_json(metadata.get("overrides", "[]"))))
@@ -172,7 +172,7 @@ def _columns(recorded: Recorded, tables: Session) -> list[Floats]:
     columns = recorded.facts.stimulus_columns(recorded.where)
     shapes = [segment.shape for stimulus in tables.stimuli for segment in stimulus.segments]
     if shapes.count("column") != len(columns):
-        raise RecordError(f"{recorded.where}: holds {len(columns)} columns of stimuli, not these")
+        raise RecordError(f"{recorded.where}: holds {len(columns)} other columns of stimuli")
     return columns
 
 

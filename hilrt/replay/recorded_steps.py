@@ -60,7 +60,7 @@ class RecordedSteps:
             self.stream.attachments, self.stream.metadata, where
         )
         if self._first is None:
-            raise RecordError(f"{where}: holds no steps")
+            raise RecordError(f"{where}: has no steps")
         self.channels = list(self.stream.channels.values())
         self.signals: list[Signal] = [s for channel in self.channels for s in channel.signals]
         self.columns = {signal.name: i for i, signal in enumerate(self.signals)}
@@ -95,7 +95,7 @@ class RecordedSteps:
                 del waiting[topic]
         first = blocks[0]
         if any(not np.array_equal(block.rows, first.rows) for block in blocks):
-            raise RecordError(f"{self.stream.path}: its topics do not hold the same rows")
+            raise RecordError(f"{self.stream.path}: its topics have different rows")
         asides = list(self.stream.asides)
         self.stream.asides.clear()
         return RowChunk(

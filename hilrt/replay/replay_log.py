@@ -181,7 +181,7 @@ def _first_difference(
     if walk.strayed is None:
         return None
     row, t, fields = walk.strayed
-    stage = f"what the state remembers: {', '.join(fields[:6])}"
+    stage = f"memory of the state: {', '.join(fields[:6])}"
     return FirstDifference(row, row, t, stage, [], len(fields), why)
 
 
@@ -210,7 +210,7 @@ def causes(other: list[str]) -> list[str]:
         return [f"another build: {text}" for text in other]
     return [
         "the build is the same, so the log lacks an input of this step, or was changed; or the "
-        "step is not the function of its inputs that it should be: report it with the log"
+        "step depends on more than its inputs, which is a bug: report it with the log"
     ]
 
 
@@ -241,8 +241,8 @@ def describe(outcome: Outcome) -> list[str]:
 
 def _difference(difference: FirstDifference, steps: int) -> list[str]:
     lines = [
-        f"differs: step {difference.row} at {difference.t:.6f} s is the first that comes out "
-        f"otherwise, after {steps} that do not",
+        f"differs: step {difference.row} at {difference.t:.6f} s is the first that differs, after "
+        f"{steps} that do not",
         f"  first in the stage: {difference.stage}",
     ]
     width = max((len(value.name) for value in difference.values), default=0)
@@ -308,12 +308,12 @@ def describe_what_if(found: WhatIf) -> list[str]:
         lines += [f"{where}: {', '.join(names)}"] if names else []
     lines += [
         f"gap: {gap.missing} rows from {gap.begin:.6f} s to {gap.end:.6f} s are not in the log; "
-        "decisions after it lack what was learned there"
+        "decisions after it lack the data from there"
         for gap in found.gaps
     ]
     lines += [f"the log ends early: {found.damage}"] if found.damage else []
     lines.append(
-        f"{found.steps} steps made again in {found.wall_s:.2f} s, {found.compared} compared "
+        f"{found.steps} steps repeated in {found.wall_s:.2f} s, {found.compared} compared "
         f"({found.begin:.6f} s to {found.end:.6f} s)"
     )
     lines += [f"the recomputed decisions are in {found.written}"] if found.written else []

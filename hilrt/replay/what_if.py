@@ -216,18 +216,18 @@ def _refuse_other_grid(before: Plan, plan: Plan) -> None:
     step = float(before.session["step"][0])
     if plan.session["step"][0] != step:
         raise ConfigError(
-            f"--set master.step: the log was recorded with {step:g} s, and its samples are of that "
-            "grid; run the session again for another step"
+            f"--set master.step: the log was recorded with {step:g} s, and its samples belong to "
+            "that grid; run the session again for another step"
         )
     if not np.array_equal(plan.subsystems["every"], before.subsystems["every"]):
         raise ConfigError(
-            "--set subsystems.NAME.every: the samples in the log came at the recorded intervals; "
-            "run the session again for others"
+            "--set subsystems.NAME.every: the samples in the log arrived at the recorded "
+            "intervals; run the session again for others"
         )
 
 
 def _missed(chunk: RowChunk, made: NDArray[np.bool_], columns: dict[str, int]) -> int:
-    """Ticks missed at the rows that were made again, those skipped included."""
+    """Ticks missed at the rows that were made again, including skipped ones."""
     marks = [columns[name] for name in ("master:overdue", "master:skipped") if name in columns]
     return round(float(np.nansum(chunk.values[made][:, marks])))
 
@@ -380,7 +380,9 @@ class _WhatIfLog:
         try:
             self._recording = Recording(begin, ReportAccumulator.of)
         except FileExistsError:
-            raise ConfigError(f"--out {out}: holds a log already; choose another folder") from None
+            raise ConfigError(
+                f"--out {out}: already contains a log; choose another folder"
+            ) from None
         except OSError as error:
             raise ConfigError(f"--out {out}: {error.strerror}; choose another folder") from None
         self._stream = steps.stream

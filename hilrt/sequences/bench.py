@@ -182,7 +182,9 @@ class SequenceBench:
             holds, names = self._expression(condition)
             return Until(self, holds, condition, limit, stays, names)
         if not callable(condition):
-            raise TypeError(f"until: {condition!r} is no condition; write 'a.x > 1' or lambda: …")
+            raise TypeError(
+                f"until: {condition!r} is not a condition; write 'a.x > 1' or lambda: …"
+            )
         text = getattr(condition, "__name__", "a condition").replace("<lambda>", "a condition")
         return Until(self, lambda: _holds(condition()), text, limit, stays)
 
@@ -299,9 +301,7 @@ class SequenceBench:
                 f"{axis['name']} {axis['value']:g} {axis['unit']}".rstrip() for axis in coordinates
             )
         if name in self._measured:
-            raise ValueError(
-                f"measure: there is a result {name!r} already; name this one otherwise"
-            )
+            raise ValueError(f"measure: there is a result {name!r} already; choose another name")
         self._measured.add(name)
         number = math.nan if value is None else float(value)
         given = _limits(min, max)
@@ -345,7 +345,7 @@ class SequenceBench:
         if len(text) > MAX_TEXT and cause not in (MEASURE, EXPECT, ASK, SET):
             text = f"{text[:MAX_TEXT]} …"
         if not self.hand_on(cause, text):
-            raise BlockingIOError("the session does not take what the sequence tells")
+            raise BlockingIOError("the session does not accept reports of the sequence")
 
     def drive(self, port: str, value: float) -> None:
         """Set an output of the present interval."""
@@ -393,7 +393,7 @@ def _coordinates(at: Mapping[str, tuple[float, str]]) -> list[dict[str, Any]]:
             number, unit = math.nan, ""
         if not math.isfinite(number) or not isinstance(unit, str):
             raise ValueError(
-                f"measure: the coordinate {name} = {pair!r} is no value with its unit; write "
+                f"measure: the coordinate {name} = {pair!r} is not a value with a unit; write "
                 "(120.0, 'rad/s')"
             )
         found.append({"name": name, "value": number, "unit": unit})
@@ -408,7 +408,7 @@ def _limits(low: float | None, high: float | None) -> dict[str, float]:
             continue
         if not isinstance(limit, (int, float, np.number)) or not math.isfinite(limit):
             raise ValueError(
-                f"measure: {key} = {limit!r}: must be a finite number; leave it out for no limit"
+                f"measure: {key} = {limit!r}: must be a finite number; omit it for no limit"
             )
         given[key] = float(limit)
     if len(given) == 2 and given["min"] > given["max"]:

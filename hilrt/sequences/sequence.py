@@ -123,7 +123,9 @@ class SequenceStepper(Solver):
     def take_answer(self, number: int, answer: str, who: str) -> None:
         """An operator's answer to a prompt, between two steps; one that is too late is reported."""
         if not self.bench.prompts.take(number, answer, who):
-            self.bench.tell(LOG, f"the answer {answer!r} of {who} came when nothing waited for it")
+            self.bench.tell(
+                LOG, f"the answer {answer!r} of {who} arrived when nothing was waiting for it"
+            )
 
     def initialize(self, t0: float, u0: Floats) -> Sample:
         """Outputs at their start values; the coroutine begins with the first step."""

@@ -190,7 +190,7 @@ def refuse(run: Generator[Any, Any, Any] | Coroutine[Any, Any, Any], yielded: ob
 
 def not_a_step(yielded: object) -> TypeError:
     """Error for awaiting something other than a step."""
-    what = "something of another library" if yielded is None else f"{yielded!r:.80}"
+    what = "something from another library" if yielded is None else f"{yielded!r:.80}"
     return TypeError(
         f"awaits {what}; a sequence has no event loop, await only what bench returns: "
         "bench.wait(…) instead of asyncio.sleep(…)"

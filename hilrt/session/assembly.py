@@ -358,7 +358,7 @@ class References:
             return try_reference(solver, ports, coupled_ports(self._tables, link.name), u, h)
         except ConfigError as error:
             log.warning(
-                "the reference model %s of %s is not used, errors are estimated without it: %s",
+                "the reference model %s of %s is not used, so errors are estimated without it: %s",
                 options.reference_model,
                 link.name,
                 "; ".join(error.problems),

@@ -127,7 +127,7 @@ class Benches:
             await procedure.hold(u)
             await procedure.run(self._tables.stop, u, "stop")
         except CutShort:
-            self._tell("the stop sequence is cut short")
+            self._tell("the stop sequence was cut short")
         except HilrtError as error:
             self._events.note("error", "session", f"stop sequence: {error}", "stop_sequence")
             return [f"stop sequence: {error}"]

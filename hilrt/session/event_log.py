@@ -106,7 +106,7 @@ class EventLog:
         self.publisher.announce(str(self.state), f"recorder: {text}")
 
     def _losing(self) -> None:
-        text = "does not follow: steps are missing in the log; look at disk and load"
+        text = "does not keep up: steps are missing in the log; check disk and load"
         self.warn_of_recorder(text, "recorder_behind")
 
     def untold(self) -> list[str]:

@@ -94,7 +94,7 @@ class LiveSession(SessionReadings):
     def set(self, name: str, value: float | None) -> None:
         """Change a number that ``[monitor.adjust]`` lists, within its bounds.
 
-        ``inputs.SUBSYSTEM.PORT`` takes an input; None gives it back. `CommandRefused` otherwise, as
+        ``inputs.SUBSYSTEM.PORT`` takes an input; None releases it. `CommandRefused` otherwise, as
         for all that is set.
         """
         self._ask("adjust", name, math.nan if value is None else value)

@@ -116,7 +116,9 @@ class Operator:
 
     def _arm(self) -> Reply:
         if not self.waits_for_arming:
-            return Reply(False, f"nothing waits to be armed; the session is {self.events.state}")
+            return Reply(
+                False, f"nothing is waiting to be armed; the session is {self.events.state}"
+            )
         self.arm.set()
         return Reply(True, "arming the benches")
 
@@ -133,15 +135,15 @@ class Operator:
             self.end.set()
             return Reply(True, "ending the session")
         if self.held:
-            return Reply(False, "the session is safe already; stop ends it")
+            return Reply(False, "the session is already safe; stop ends it")
         if self.master is not None:
-            return Reply(False, f"the session is ending already; it is {self.events.state}")
+            return Reply(False, f"the session is already ending; it is {self.events.state}")
         self.interrupt(reason)
         return Reply(True, f"ending the session before its first tick ({self.events.state})")
 
     def _shadow(self, on: bool) -> Reply:
         if self.master is None:
-            return Reply(False, f"corrections act only while it runs; it is {self.events.state}")
+            return Reply(False, f"corrections only act while it runs; it is {self.events.state}")
         if self.master.numerics.plan.session["shadow"][0]:
             return Reply(False, "this run computes corrections and applies none (--shadow)")
         self.master.numerics.given.session["apply"] = not on
@@ -154,15 +156,17 @@ class Operator:
         prompts, t = self.events.publisher.prompts, self.master.progress.t_ns / 1e9
         prompt = prompts.find(command.value, t)
         if prompt is None:
-            return Reply(False, "that prompt no longer waits for an answer")
+            return Reply(False, "that prompt is no longer open")
         if command.text not in prompt.answers:
             known = ", ".join(prompt.answers)
-            return Reply(False, f"{command.text!r} is no answer to {prompt.text!r}; one of {known}")
+            return Reply(
+                False, f"{command.text!r} is not an answer to {prompt.text!r}; one of {known}"
+            )
         links = self.master.exchange.links
         link = next(link for link in links if link.name == prompt.sequence)
         asks = link.asks
         if asks is None or not asks.answer(prompts.own_number(prompt), command.text, command.who):
-            return Reply(False, f"{prompt.sequence} could not be told")
+            return Reply(False, f"{prompt.sequence} could not be delivered")
         prompts.close(prompt)
         return Reply(True, f"answers {prompt.text!r} of {prompt.sequence}: {command.text}")
 
@@ -183,8 +187,10 @@ class Operator:
         before = changes.present_number(self.master.numerics.state, what)
         changes.add(what, value)
         if is_fault:
-            does = {1.0: "begins", 0.0: "ends"}.get(value, "is left to its times and conditions")
+            does = {1.0: "begins", 0.0: "ends"}.get(
+                value, "is returned to its times and conditions"
+            )
             return Reply(True, f"fault {what.removeprefix(f'{FAULTS}.')} {does}")
         if gives_back:
-            return Reply(True, f"{what} is given back, was {before}")
+            return Reply(True, f"{what} is released, was {before}")
         return Reply(True, f"{what} = {value}, was {before}")  # with all digits

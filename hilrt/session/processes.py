@@ -30,7 +30,7 @@ IDLE_PRIORITY: Final = VIEWS | {"recorder"}
 
 #: What the end of a process means for its users.
 AFTERWARDS: Final = {
-    "relay": "; from now on viewers show nothing new and operators' commands do not arrive: "
+    "relay": "; from now on viewers show no new data and operators' commands are not received: "
     "Ctrl-C in the session's terminal ends it, with benches at rest"
 }
 
@@ -189,7 +189,7 @@ class Processes:
         told = child.tail(1).strip().removeprefix("recorder: ")
         if told and (child.returncode or 0) > 0:
             how = told
-        return [f"recorder: the log is not complete: {how}"]
+        return [f"recorder: the log is incomplete: {how}"]
 
     def _ended(self, name: str, returncode: int) -> None:
         """A process has ended."""

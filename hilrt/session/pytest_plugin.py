@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from hilrt.sequences.sequence import Sequence
     from hilrt.session.result import RunResult
 
-MARKER = "hilrt(session, overrides={}): session file of the fixture `bench`, and other values of it"
+MARKER = (
+    "hilrt(session, overrides={}): session file of the fixture `bench`, and overrides of its keys"
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:

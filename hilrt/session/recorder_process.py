@@ -23,10 +23,14 @@ def main(arguments: list[str] | None = None) -> int:
     """Entry point of the process."""
     parser = argparse.ArgumentParser(prog="hilrt recorder", description="Writes a session's log.")
     parser.add_argument("--connect", required=True, help="address of the master's feed")
-    parser.add_argument("--tap", default="", help="where the same messages go, for live views")
+    parser.add_argument(
+        "--tap", default="", help="where the same messages are forwarded, for live views"
+    )
     parser.add_argument("--frames", default="", help="where gateways hand over CAN frames")
     parser.add_argument("--progress", default="", help="where the master receives the progress")
-    parser.add_argument("--logs", type=Path, help="folder of the processes' logs, to be capped")
+    parser.add_argument(
+        "--logs", type=Path, help="folder of the processes' logs, whose size is limited"
+    )
     options = parser.parse_args(arguments)
     try:
         recorder = Recorder(

@@ -56,7 +56,7 @@ def require_room(folder: Path) -> None:
     if free < ROOM_TO_BEGIN:
         raise ConfigError(
             f"folder {folder}: {megabytes(free)} are free, and a recording needs at least "
-            f"{megabytes(ROOM_TO_BEGIN)}; choose another folder, or make room"
+            f"{megabytes(ROOM_TO_BEGIN)}; choose another folder, or free some space"
         )
 
 
@@ -74,13 +74,13 @@ def compare_room(folder: Path, rows: RowsToCome) -> str:
         least = min(FIRST_S, rows.duration)
         raise ConfigError(
             f"folder {folder}: {megabytes(free)} are free, and {least:g} s of {rows} need about "
-            f"{megabytes(first)}; choose another folder, or make room"
+            f"{megabytes(first)}; choose another folder, or free some space"
         )
     whole = rows.size(rows.duration)
     if room < whole:
         return (
             f"{megabytes(free)} are free, and the {rows.duration:g} s of the session need about "
-            f"{megabytes(whole)} ({rows}); make room, or record around triggers"
+            f"{megabytes(whole)} ({rows}); free some space, or record around triggers"
         )
     return ""
 
@@ -182,7 +182,7 @@ class RecordingWatch:
             self._tell(
                 "stall",
                 f"has written nothing for {(clock_ns - self._heard_ns) * 1e-9:.0f} s, and "
-                f"{waiting} steps wait for it; look at disk and load",
+                f"{waiting} steps wait for it; check disk and load",
                 "recorder_behind",
             )
 
@@ -195,8 +195,8 @@ class RecordingWatch:
             if left < self._duration - t:
                 self._tell(
                     "soon full",
-                    f"the disk will be full in {left / 60.0:.0f} min of session time, before "
-                    "the session's end; make room",
+                    f"the disk will be full in {left / 60.0:.0f} min of session time, before the "
+                    "session's end; free some space",
                     "disk_full",
                 )
 

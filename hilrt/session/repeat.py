@@ -118,7 +118,7 @@ def _why_not(order: float, d1: Floats, d2: Floats, values: Floats) -> str:
         return f"its observed order is {order:.2g}"
     alike = float(np.mean(d1 * d2)) / (_rms(d1) * _rms(d2))
     if alike < LEAST_CORRELATION:
-        return f"its differences are not alike: they correlate by {alike:.2f}"
+        return f"its differences have different courses: they correlate by {alike:.2f}"
     share = _rms(d1) / _spread(values)
     if share > LARGEST_DIFFERENCE:
         return f"half the step changes it by {share:.0%} of its variation"
@@ -166,7 +166,7 @@ class Compared(NamedTuple):
         error = f"{self.error:.3g} {self.unit}".rstrip()
         said = f"{name}: error {error} RMS, {self.relative:.2%} of its variation"
         if not self.converged:
-            return f"{said}, NOT SETTLED: allow more steps, or a larger tolerance"
+            return f"{said}, NOT CONVERGED: allow more steps, or a larger tolerance"
         value, how = self.estimate["value"], self.estimate["how"]
         if value is None:
             return f"{said}; no estimate ({how})"

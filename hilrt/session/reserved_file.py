@@ -46,14 +46,15 @@ class ReservedFile:
             self._reserve(size)
         except FileExistsError:
             raise ConfigError(
-                f"folder {path.parent}: holds {self._part.name}, of another session that writes "
-                "there, or of one that was killed; choose another folder, or remove that file"
+                f"folder {path.parent}: holds {self._part.name}, from another session that writes "
+                "there, or from one that was killed;"
+                " choose another folder, or remove that file"
             ) from None
         except OSError as error:
             self.discard()
             raise ConfigError(
                 f"folder {path.parent}: {error.strerror}: there is no room for {path.name}; "
-                "choose another folder, or make room"
+                "choose another folder, or free some space"
             ) from None
 
     def _open_part(self) -> int:

@@ -74,7 +74,7 @@ class Result:
         """Take a verdict that is no better than `fail_on` for a lack."""
         worse = VERDICTS[VERDICTS.index(fail_on) :] if fail_on else ()
         if self.verdict in worse:
-            self.lack([f"the verdict is {self.verdict}, which fails the run as was asked for"])
+            self.lack([f"the verdict is {self.verdict}, which fails the run, as requested"])
 
     @property
     def verdict(self) -> str:

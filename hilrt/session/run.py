@@ -165,14 +165,14 @@ def session_of_sequence(file: Path, name: str, session: Path | None) -> tuple[Pa
     """The session file, and what is to be set in it for the class `name` of `file`."""
     if session is None:
         raise ConfigError(
-            f"{file}:{name}: in which session? give --session, or the class an attribute `session`"
+            f"{file}:{name}: no session; give --session, or give the class an attribute `session`"
         )
     tables = read_session(session).session.tables
     places = [key for key, options in tables.subsystems.items() if options.is_sequence]
     if len(places) != 1:
         raise ConfigError(
-            f'{session}: has {len(places)} subsystems with adapter = "sequence"; it needs one, '
-            "which is the place for the test, with its connections"
+            f'{session}: has {len(places)} subsystems with adapter = "sequence"; it needs exactly '
+            "one, which the test replaces"
         )
     place = os.path.relpath(file.resolve(), session.resolve().parent)
     return session, [f"subsystems.{places[0]}.sequence={json.dumps(f'{place}:{name}')}"]

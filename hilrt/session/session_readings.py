@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 PROGRAM_S = 0.2
 #: Name of the program in the log.
 WHO = "program"
-_NOT_RUNNING = Reply(False, "the session does not run")
+_NOT_RUNNING = Reply(False, "the session is not running")
 
 
 class SessionReadings:

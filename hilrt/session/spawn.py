@@ -288,7 +288,7 @@ class Children:
         await self._until_gone(left, KILL_TIMEOUT_S)
         return [
             f"{child.name}: did not end within {timeout:g} s of SIGTERM; "
-            + ("it was killed" if child.gone() else f"process {child.pid} does not end at all")
+            + ("it was killed" if child.gone() else f"process {child.pid} cannot be killed")
             for child in left
         ]
 

@@ -112,7 +112,8 @@ def collapsed_step(numerics: Numerics, progress: Progress) -> str:
         return ""
     return (
         f"step control went down to {shortest:g} s, {progress.steps:,} steps in all: the error "
-        "that it follows does not fall with the step there, as behind outputs with feedthrough; "
+        "that it controls does not decrease with the step, for example behind outputs with "
+        "feedthrough; "
         f"give [master.step_control] minimum = {0.01 * session.step:g}, or another method"
     )
 
@@ -129,7 +130,7 @@ def _without_derivatives(numerics: Numerics) -> list[str]:
     if not names:
         return []
     return [
-        f"no derivatives came of {names}: what they feed was held, order 0, though the session "
+        f"no derivatives from {names}: inputs that use them were held, although the session "
         'extrapolates with source = "taylor"'
     ]
 
@@ -227,7 +228,7 @@ def _peers(exchange: Exchange) -> dict[str, Any]:
 
 
 def _identification(progress: Progress) -> dict[str, int]:
-    """Turns of the identification that were made, and left out for lack of time."""
+    """Turns of the identification that were made, and skipped for lack of time."""
     return {"turns": progress.learning.made, "skipped": progress.learning.skipped}
 
 

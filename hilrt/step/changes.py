@@ -53,7 +53,7 @@ class Changes:
 
     An operator's are ``reliability.KEY``, ``bonds.NAME.cap``, ``bonds.NAME.cap_abs``,
     ``bonds.NAME.share``, and ``inputs.SUBSYSTEM.PORT``: a value takes the input, so that the
-    operator drives it, and NaN gives it back; and ``faults.NAME``: 1 begins it, 0 ends it, NaN
+    operator drives it, and NaN releases it; and ``faults.NAME``: 1 begins it, 0 ends it, NaN
     leaves it to its times and conditions; and ``parameters.SUBSYSTEM.NAME``.
     ``bonds.NAME.contradicted`` is what a trial of the bond's correction found while the session
     runs. A change acts at the next cut, as part of what
@@ -142,7 +142,7 @@ class Changes:
             text = f"{text} is refused: {refused}"
             self.outcomes.append(("warning", "parameter_refused", own.subsystem, text))
             return False
-        withdrawn = "what was probed or identified of it before is withdrawn"
+        withdrawn = "earlier probed or identified responses of it are withdrawn"
         text = f"{text} from now on; {withdrawn}"
         self.outcomes.append(("info", "parameter_changed", own.subsystem, text))
         return True

@@ -61,7 +61,7 @@ def _place_of(network: Network, fault: FaultTable) -> tuple[int, list[int]]:
     where = f"[faults.{fault.name}]"
     if fault.output is not None:
         if fault.output.startswith(CALCULATED + "."):
-            raise ConfigError(f"{where}: {fault.output} is calculated; alter what it is made of")
+            raise ConfigError(f"{where}: {fault.output} is calculated; alter its inputs")
         return OUTPUT, _numbers(network.outputs, fault.output, f"{where} output")
     if fault.peer is not None:
         if fault.peer not in network.subsystems or fault.peer == CALCULATED:

@@ -110,7 +110,7 @@ class Observers:
                 self._handle_defect(observer, error)
 
     def _handle_defect(self, observer: Observer, error: Exception) -> None:
-        text = f"{observer.name}: a defect, {type(error).__name__}: {error}"
+        text = f"{observer.name}: a bug, {type(error).__name__}: {error}"
         if observer.required:
             raise SessionFault(text) from error
         self.present = tuple(one for one in self.present if one is not observer)

@@ -187,8 +187,8 @@ def read_facts(attachments: dict[str, bytes], where: str) -> Facts:
     """The facts in a log; `RecordError` if it has none that this version understands."""
     if REPLAY not in attachments:
         raise RecordError(
-            f"{where}: holds no {REPLAY}: it was recorded by an older version, which did not keep "
-            "what a replay needs"
+            f"{where}: holds no {REPLAY}: it was recorded by an older version, which did not "
+            "record the data for a replay"
         )
     try:
         if msgspec.msgpack.decode(attachments[REPLAY], type=_Head).format != FORMAT:

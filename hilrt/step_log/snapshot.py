@@ -33,7 +33,8 @@ def layout_version(tables: Iterable[tuple[str, NDArray[Any]]]) -> bytes:
 def other_version(where: str) -> RecordError:
     """Message about a log, or a part of one, whose tables differ from those here."""
     return RecordError(
-        f"{where}: recorded by another version: its decisions can be read, not made again; use the "
+        f"{where}: recorded by another version: its decisions can be read, but not repeated; use "
+        "the "
         "version of hilrt that recorded it"
     )
 

@@ -92,13 +92,13 @@ def check_wish(
     shares = {"target": target, "budget": budget, "missed": missed}
     shares |= {f"target of {name}": value for name, value in targets.items()}
     problems = [
-        f"{name} = {value:g}: is a share above 0, such as 0.01 for 1 %"
+        f"{name} = {value:g}: must be a share above 0, such as 0.01 for 1 %"
         for name, value in shares.items()
         if not 0.0 < value < np.inf
     ]
     known = ", ".join(run.signals)
     problems += [
-        f"target of {name}: is no coupling signal; choose of {known}"
+        f"target of {name}: is not a coupling signal; choose from {known}"
         for name in targets
         if not any(of_port(name, source) for source in run.signals)
     ]
@@ -170,15 +170,14 @@ def with_models(file: SessionFile, notes: list[str]) -> SessionFile:
         model = model_of(options)
         if model is None:
             problems.append(
-                f"[subsystems.{name}]: has no model to be tried with; name a reference_model that "
-                "responds about as it does"
+                f"[subsystems.{name}]: has no model to run; name an approximate reference_model"
             )
             continue
         made: Any = registry.link_class("inprocess").Options
         kept = {key: getattr(options, key) for key in KEPT_KEYS}
         subsystems[name] = made(adapter="inprocess", model=model[0], params=model[1], **kept)
         if link.physical:
-            notes.append(f"{name} is its reference model, without a bench's latency and noise")
+            notes.append(f"{name} is its reference model, without the latency and noise of a bench")
     if problems:
         raise ConfigError(problems)
     tables = file.tables

@@ -79,7 +79,7 @@ def parse_axis(key: str, given: str | Sequence[Any] | Floats) -> Axis:
     if not isinstance(given, str):
         values = tuple(v.item() if isinstance(v, np.generic) else v for v in given)
         if not values:
-            raise ConfigError(f"{key}: has no values to take; give at least one")
+            raise ConfigError(f"{key}: has no values; give at least one")
         return Axis(key, values)
     parts = given.split(":")
     if len(parts) in (2, 3) and not given.lstrip().startswith(("[", "{", '"', "'")):
@@ -92,7 +92,7 @@ def _range(key: str, given: str, low_text: str, high_text: str, count_text: str 
     try:
         low, high = float(low_text), float(high_text)
     except ValueError:
-        raise ConfigError(f"{where}: has bounds that are no numbers; {_GRAMMAR}") from None
+        raise ConfigError(f"{where}: has bounds that are not numbers; {_GRAMMAR}") from None
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise ConfigError(f"{where}: LOW must be below HIGH, both finite")
     if count_text == "int":
@@ -106,7 +106,9 @@ def _range(key: str, given: str, low_text: str, high_text: str, count_text: str 
     if not number:
         return Axis(key, (), low, high, scale)
     if not number.isdecimal() or not 2 <= int(number) <= MOST_CASES:
-        raise ConfigError(f"{where}: {number!r} is no number of values from 2 on; {_GRAMMAR}")
+        raise ConfigError(
+            f"{where}: {number!r} is not a number of values of at least 2; {_GRAMMAR}"
+        )
     space = np.geomspace if scale == "log" else np.linspace
     values = [rounded(key, value) for value in space(low, high, int(number)).tolist()]
     written_whole = low_text.strip("+- ").isdecimal() and high_text.strip("+- ").isdecimal()
@@ -142,7 +144,7 @@ def axes_of_items(items: Sequence[str]) -> dict[str, str]:
         if not equals or not given:
             raise ConfigError(f"--vary {item}: write it as table.key=VALUES; {_GRAMMAR}")
         if key in axes:
-            raise ConfigError(f"--vary {item}: {key} varies already; join its values in one")
+            raise ConfigError(f"--vary {item}: {key} already varies; join its values in one --vary")
         axes[key] = given
     return axes
 
@@ -175,7 +177,7 @@ def cases_of(axes: Sequence[Axis], design: Design, count: int | None, seed: int)
         If the design does not go with the axes, or has too many cases.
     """
     if design not in DESIGNS:
-        raise ConfigError(f"design = {design!r}: there is no such; choose of {', '.join(DESIGNS)}")
+        raise ConfigError(f"design = {design!r}: is not a design; choose from {', '.join(DESIGNS)}")
     if not axes:
         raise ConfigError("nothing varies; give --vary table.key=VALUES, or a CSV of cases")
     if design == "grid":
@@ -195,7 +197,7 @@ def _grid(axes: Sequence[Axis]) -> list[Settings]:
             "choose another design (--random N, --latin N, --sobol N)"
         )
     if math.prod(len(axis.values) for axis in axes) > MOST_CASES:
-        raise ConfigError(f"the grid has more than {MOST_CASES:,} cases; take fewer, or a design")
+        raise ConfigError(f"the grid has more than {MOST_CASES:,} cases; use fewer, or a design")
     keys = [axis.key for axis in axes]
     return [dict(zip(keys, v, strict=True)) for v in product(*(axis.values for axis in axes))]
 
@@ -248,10 +250,10 @@ def read_cases(path: Path) -> list[Settings]:
     if len(rows) < 2:
         raise ConfigError(f"{path}: has no cases; write a header of keys, and a row for each case")
     if len(rows) > MOST_CASES + 1:
-        raise ConfigError(f"{path}: has more than {MOST_CASES:,} cases; take several sweeps")
+        raise ConfigError(f"{path}: has more than {MOST_CASES:,} cases; use several sweeps")
     keys = [key.strip() for key in rows[0]]
     if "" in keys or len(set(keys)) < len(keys):
-        raise ConfigError(f"{path}: every column needs a key of its own in the first line")
+        raise ConfigError(f"{path}: every column needs a different key in the first line")
     for number, row in enumerate(rows[1:], 2):
         if len(row) != len(keys):
             raise ConfigError(f"{path}: row {number} has {len(row)} values for {len(keys)} keys")

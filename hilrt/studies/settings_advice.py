@@ -157,7 +157,7 @@ class Wish:
     budget : float
         Largest share of one processor, models included.
     lateness : ndarray or None
-        How late this host wakes a process, s; None where the session does not run in real time.
+        How late this host wakes a process, s; None where the session is not running in real time.
     deadline : float
         Share of a step within which inputs must be on the wire.
     missed : float
@@ -244,9 +244,9 @@ class SettingsSearch:
         for option in options:
             floor = 0 if best is None else self._at_least(CHEAPER * self.ladder[best.at])
             if time.monotonic() - self._began > self.wish.search_s:
-                rejected.append(f"{option.name}: not tried, as the time was up")
+                rejected.append(f"{option.name}: not tested, because the time was up")
             elif floor >= len(self.ladder):
-                rejected.append(f"{option.name}: not tried, as no step is longer")
+                rejected.append(f"{option.name}: not tested, because no step is longer")
             elif isinstance(found := self._longest(option, floor, best is None), str):
                 rejected.append(f"{option.name}: {found}")
             else:
@@ -255,11 +255,12 @@ class SettingsSearch:
                     rejected.append(f"{best.option.name}: needs a step of {needs}")
                 best = found
         notes = [
-            f"errors are against the models at a step of {in_ms(self.reference.step_s)}, which are "
+            f"errors are relative to the models at a step of {in_ms(self.reference.step_s)}, "
+            "which are "
             f"known to {percent(self.reference.share)} of the target"
         ]
         if best is None:
-            notes.append("nothing that was tried reaches the target; allow a larger error")
+            notes.append("nothing tested reaches the target; allow a larger error")
             return SettingsAdvice({}, rejected=rejected, notes=notes)
         advised = self._advice(best, rejected, notes)
         if self._fixed:
@@ -326,7 +327,7 @@ class SettingsSearch:
             if best is not None and best.share < 1.0:
                 return best
         raise HilrtError(
-            "the models agree with themselves at no step that was tried: name a larger target, "
+            "the models did not converge at any step tested: set a larger target, "
             f"or a shorter session{f' ({fault})' if fault else ''}"
         )
 
@@ -374,7 +375,7 @@ class SettingsSearch:
             at = min(known)
             error = known[at].error
             if not math.isfinite(error):
-                return f"does not reach its end, or runs away, at {in_ms(self.ladder[at])}"
+                return f"does not reach its end, or diverges, at {in_ms(self.ladder[at])}"
             return f"its error is {percent(error)} ({known[at].signal}) at {in_ms(self.ladder[at])}"
         worst = max((known[p] for p in (low, low - 1) if p in known), key=lambda m: m.share)
         return Reached(low, option, worst)

@@ -181,7 +181,7 @@ def sweep(
         settings = [{LOG: log, **one} for log in logs for one in settings]
         file, basis = _of_logs(logs, overrides, options, settings[0])
     elif options.logs:
-        raise ConfigError("further logs: go with a recorded log in place of the session")
+        raise ConfigError("further logs: only work with a recorded log instead of the session")
     else:
         file = open_session(session, overrides)
         refuse_benches(file)
@@ -311,8 +311,8 @@ def _progress(shown: bool, total: int, done: int) -> Iterator[Callable[[int], No
 def refuse_benches(file: SessionFile) -> None:
     """`ConfigError` for a session with something physical, or with other processes."""
     problems = [
-        f"[subsystems.{name}] adapter = {options.adapter!r}: is a bench, which no sweep runs "
-        'unattended; replace it with a model (adapter = "inprocess" or "fmu"), or ask its '
+        f"[subsystems.{name}] adapter = {options.adapter!r}: is a bench, which must not run "
+        'unattended; replace it with a model (adapter = "inprocess" or "fmu"), or use its '
         "recorded log (hilrt replay LOG --set KEY=VALUE)"
         for name, options in file.tables.subsystems.items()
         if called_link(options).physical

@@ -119,7 +119,7 @@ def load_sweep(folder: str | Path) -> pd.DataFrame:
     folder = Path(folder)
     about = read_about(folder)
     if about is None:
-        raise RecordError(f"{folder}: is no folder of a sweep: it has no {ABOUT}")
+        raise RecordError(f"{folder}: is not the folder of a sweep: it has no {ABOUT}")
     frame: pd.DataFrame = _joined(folder, about).to_pandas()
     frame.attrs = {name: getattr(about, name) for name in ("axes", "session", "design", "cases")}
     return frame
@@ -147,7 +147,7 @@ def _parts(folder: Path, columns: list[str] | None = None) -> list[pa.Table]:
             tables.append(pq.read_table(path, columns=columns))
         except (OSError, pa.ArrowException) as error:
             raise ConfigError(
-                f"{path}: cannot be read: {error}; delete it: its cases are run again"
+                f"{path}: cannot be read: {error}; delete it, and its cases are run again"
             ) from None
     return tables
 

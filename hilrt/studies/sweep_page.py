@@ -131,7 +131,7 @@ def _trade(frame: pd.DataFrame, keys: Sequence[str]) -> Drawing:
     front = pareto_front(cost, error)
     plot.line(cost[front], error[front], color=COLOURS[0], line_width=2, legend_label="front")
     legend_above(plot)
-    note = "No case on the front has another that is both cheaper and less wrong."
+    note = "For each case on the front, no other case is both cheaper and more accurate."
     return Drawing("Cost and error", note, plot)
 
 
@@ -209,8 +209,8 @@ def _sensitivities(found: Found) -> str:
     ]
     note = (
         "Of the logarithm of the output. Sobol': share of its variance, interactions included. "
-        "Morris: decades when the key alone changes. PAWN: 0 to 1, beside the range that a key "
-        "reaches that does nothing: within it, nothing is known."
+        "Morris: decades when the key alone changes. PAWN: 0 to 1, compared with the range of a "
+        "dummy key, within which nothing is known."
     )
     columns = ["output", "key", "method", "index", "95 % interval, or nothing"]
-    return table("Which key matters", columns, rows, note=note, text=[0, 1, 2])
+    return table("Keys that matter", columns, rows, note=note, text=[0, 1, 2])

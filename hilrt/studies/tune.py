@@ -101,9 +101,9 @@ def tune(
     file = open_session(session)
     refuse_benches(file)
     if objective not in OBJECTIVES:
-        raise ConfigError(f"objective = {objective!r}: choose of {', '.join(OBJECTIVES)}")
+        raise ConfigError(f"objective = {objective!r}: choose from {', '.join(OBJECTIVES)}")
     if objective == "energy" and not file.tables.bonds:
-        raise ConfigError("objective = 'energy': the session has no [[bonds]] to look at")
+        raise ConfigError("objective = 'energy': the session has no [[bonds]]")
     axes = [*axes_of_parts(file.tables, over), *axes_of(vary or {})]
     if not axes:
         raise ConfigError("nothing to tune: the session has no energy correction; give --vary")
@@ -122,7 +122,7 @@ def tune(
 def axes_of_parts(tables: Session, over: Sequence[Part]) -> list[Axis]:
     """Axes of the parts of a session that are to be tuned."""
     if unknown := [part for part in over if part not in PARTS_OF_TUNING]:
-        raise ConfigError(f"--over {','.join(unknown)}: choose of {', '.join(PARTS_OF_TUNING)}")
+        raise ConfigError(f"--over {','.join(unknown)}: choose from {', '.join(PARTS_OF_TUNING)}")
     axes: list[Axis] = []
     for bond in tables.bonds if "correction" in over else ():
         if bond.correction.method == "energy":
@@ -267,7 +267,7 @@ def _recommend(
 def _confidence(held: int, number: int) -> str:
     if not held:
         return (
-            "confidence: low, as it was tuned on one session and held against no other; give "
+            "confidence: low, because it was tuned on one session and validated on no other; give "
             "--validate with other initial values"
         )
     rank = "" if number == 1 else f", being number {number} of the trials"
@@ -279,7 +279,7 @@ def _unknown(objective: Objective) -> str:
     if objective == "error":
         text += "; the true error, of which the objective is an estimate"
     if objective == "energy":
-        text += "; errors that make no energy, such as delays"
+        text += "; errors that create no energy, such as delays"
     return text
 
 

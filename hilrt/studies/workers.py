@@ -104,7 +104,7 @@ def connected(cluster: str | None, count: int | None) -> Iterator[Client]:
         except (OSError, ValueError, TimeoutError) as error:
             raise ConfigError(
                 f"--cluster {cluster}: no Dask scheduler answers there ({error}); start one "
-                "(dask scheduler), or leave it out for this machine's processors"
+                "(dask scheduler), or omit it to use this machine's processors"
             ) from None
         yield stack.enter_context(client)
 
@@ -171,8 +171,8 @@ class CaseQueue:
             self._last_worker = now
         elif now - self._last_worker > NO_WORKER_S:
             raise HilrtError(
-                f"the cluster has had no worker for {NO_WORKER_S:g} s; start some, and call the "
-                "sweep again: it goes on with what is missing"
+                f"the cluster has had no worker for {NO_WORKER_S:g} s; start some, and run the "
+                "sweep again: it continues with the missing cases"
             )
 
     def _without_worker(self, addresses: Sequence[str]) -> list[Row]:

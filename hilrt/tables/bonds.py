@@ -172,7 +172,7 @@ def _summand(
         if ways[0] != ways[1]:
             raise ConfigError(
                 f"{where}: its flow {table.flow!r} does not arrive in the same unit and order "
-                f"as at {like}; make the [[connections]] alike"
+                f"as at {like}; make the [[connections]] equal"
             )
     return span(part)
 

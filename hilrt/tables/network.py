@@ -222,8 +222,9 @@ def _narrowed(
         return tuple(narrow(port, options.get(port.name)) for port in ports)
     except ValueError as error:
         raise ConfigError(
-            f"[subsystems.{subsystem}.inputs] {error}, the session file's and the subsystem's own "
-            "bounds taken together; change start, min or max"
+            f"[subsystems.{subsystem}.inputs] {error}, combining the bounds of the session file "
+            "and of the subsystem"
+            "; change start, min or max"
         ) from None
 
 

@@ -386,7 +386,7 @@ else:
 
     def _timerfd_create() -> int:
         if sys.platform != "linux":
-            raise OSError("only Linux has timerfd; take the plain timer")
+            raise OSError("only Linux has timerfd; use the plain timer")
         clock_monotonic = 1
         fd: int = _libc().timerfd_create(clock_monotonic, os.O_NONBLOCK | os.O_CLOEXEC)
         if fd < 0:

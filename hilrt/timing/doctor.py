@@ -92,9 +92,9 @@ def preemption_line(host: Host) -> Line:
                 for word in ("PREEMPT_RT", "PREEMPT_DYNAMIC", "PREEMPT")
                 if word in version
             ),
-            "not told: probably none or voluntary",
+            "unknown: probably none or voluntary",
         )
-    remedy = "boot with preempt=full, or a PREEMPT_RT kernel; pinning and spinning help without"
+    remedy = "boot with preempt=full, or a PREEMPT_RT kernel; pinning and spinning help without it"
     graded: Grade = "good" if model in ("full", "preempt", "preempt_rt") else "poor"
     return Line("kernel preemption", model, graded, "" if graded == "good" else remedy)
 
@@ -120,7 +120,7 @@ def governor_line(host: Host) -> Line:
     ]
     names = sorted({name for name in found if name is not None})
     if not names:
-        return Line("frequency governor", "not told (virtual machine or fixed frequency)", "good")
+        return Line("frequency governor", "unknown (virtual machine or fixed frequency)", "good")
     if names == ["performance"]:
         return Line("frequency governor", "performance", "good")
     remedy = "cpupower frequency-set -g performance"
@@ -200,7 +200,7 @@ def timer_line() -> Line:
     text = f"{found}, clock resolution {resolution * 1e9:.0f} ns"
     if sys.platform == "linux":
         return Line("timer", text, "good")
-    return Line("timer", text, "poor", "run on Linux; elsewhere take a longer step and pacing.spin")
+    return Line("timer", text, "poor", "run on Linux; elsewhere use a longer step and pacing.spin")
 
 
 # -- measured ------------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ def wake_lines() -> list[Line]:
     spin_ns = int(min(max(np.quantile(plain, 0.99), 50_000), 300_000))
     spun = asyncio.run(wake_up(spin_ns))
     p99, p99_spun = np.quantile(plain, 0.99) * 1e-3, np.quantile(spun, 0.99) * 1e-3
-    remedy = "pin the master (pacing.affinity), take a performance governor, close what else runs"
+    remedy = "pin the master (pacing.affinity), use the performance governor, close other programs"
     graded, graded_spun = grade(p99, 100, 500), grade(p99_spun, 20, 200)
     more = f"{remedy}; real-time priority"
     return [
@@ -249,7 +249,7 @@ def wake_lines() -> list[Line]:
 
 def loopback_line() -> Line:
     """A message to another thread of this process and back, by TCP on the loopback."""
-    remedy = "look for a firewall or a filter on the loopback interface, and for other load"
+    remedy = "check for a firewall or a filter on the loopback interface, and for other load"
     try:
         trips = loopback_trips()
     except OSError as error:
@@ -281,7 +281,7 @@ def can_line(host: Host) -> Line:
     try:
         trips = can_trips(virtual[0])
     except OSError as error:
-        return Line("CAN", f"{virtual[0]}: {error.strerror}", "bad", "look at the interface")
+        return Line("CAN", f"{virtual[0]}: {error.strerror}", "bad", "check the interface")
     graded = grade(float(np.median(trips)) * 1e-3, 150, 500)
     remedy = "" if graded == "good" else "close what else runs"
     return Line("CAN", f"{virtual[0]}: {_spread(trips)}; {stamps_text(up)}", graded, remedy)
@@ -320,7 +320,9 @@ def load_line() -> Line:
         return Line("load", "not told", "good")
     load, cpus = os.getloadavg()[0], len(available_cpus())
     graded = grade(load / cpus, 0.5, 1.0)
-    remedy = "" if graded == "good" else "close what else runs; the measurements below suffer, too"
+    remedy = (
+        "" if graded == "good" else "close other programs; they also affect the measurements below"
+    )
     return Line("load", f"{load:.1f} on {cpus} processors", graded, remedy)
 
 
@@ -333,7 +335,7 @@ def stolen_line(host: Host) -> Line:
     share = 100 * stolen / max(float(uptime.split()[0]), 1.0)
     graded = grade(share, 0.01, 0.1)
     remedy = (
-        "" if graded == "good" else "give this virtual machine processors of its own, or do without"
+        "" if graded == "good" else "give this virtual machine dedicated processors, or use another"
     )
     return Line(
         "stolen time", f"{share:.2f} % since the start, by the machine's host", graded, remedy

@@ -23,7 +23,7 @@ class SlackBudget:
     took_ns : int
         What a turn takes by experience: quick to rise, slow to fall, ns.
     made, skipped : int
-        Turns that were made, and that were left out for lack of time.
+        Turns that were made, and that were skipped for lack of time.
     """
 
     __slots__ = ("made", "skipped", "took_ns")
@@ -61,7 +61,7 @@ class Progress:
     t_ns : int
         Session time of the last communication point, ns.
     missed : int
-        Ticks whose inputs were not all dispatched within the deadline, those skipped included.
+        Ticks whose inputs were not all dispatched within the deadline, including skipped ones.
     stretched_ns : int
         By how much session time was held back to shift the grid, on the clock, ns.
     lateness : Distribution

@@ -135,7 +135,8 @@ def throttle_warning(busy_share: float, share: float | None) -> str | None:
         return None
     return (
         f"with real-time priority the master would be busy for {busy_share:.0%} of the time, and "
-        f"the kernel stops real-time processes at {share:.0%}: stalls of tens of milliseconds; "
+        "the kernel suspends real-time processes at"
+        f" {share:.0%}: stalls of tens of milliseconds; "
         "make [master.pacing] spin shorter or [master] step longer"
     )
 
@@ -181,7 +182,7 @@ def cpu_latency_limit(wanted: bool, device: Path = _LATENCY) -> Iterator[str | N
     except OSError as error:
         yield (
             f"awake is ignored: {device}: {error.strerror}; give the user the right to write it "
-            "(a udev rule), or leave pacing.awake out"
+            "(a udev rule), or remove pacing.awake"
         )
         return
     try:

@@ -156,7 +156,7 @@ class OperatorControls:
             said += f"from {plain(low)} to {plain(high)}; "
             said += f"now {plain(now)}" if now is not None else "only while the session runs"
             if self.what.value.startswith(OPERATED):
-                said += f"; “{GIVE_BACK}” gives it back"
+                said += f"; “{GIVE_BACK}” releases it"
             change(self.bounds, text=f'<p class="soft">{text(said)}</p>')
 
     def _offer_answers(self, asked: list[PromptStatus]) -> None:
@@ -188,7 +188,7 @@ class OperatorControls:
         who, key = self._typed["who"].text.strip() or "page", self._typed["token"].text
         command = OperatorCommand(action=action, who=who, value=value, text=text, key=key)
         if not self._source.send(command, partial(self._answer_later, answered)):
-            answered(Reply(False, "commands are not taken from here"))
+            answered(Reply(False, "commands are not accepted from here"))
 
     def _answer_later(self, answered: Callable[[Reply], None], reply: Reply) -> None:
         """Show an answer in this client's turn, unless its browser has disconnected."""
@@ -334,7 +334,7 @@ def typed_number(text: str, low: float, high: float) -> float:
     if "," in said:
         raise ValueError(f"{said!r} has a comma; write decimals with a point, as in 0.25")
     if not NUMBER.fullmatch(said.replace(MINUS, "-")):
-        raise ValueError(f"{said!r} is no number; write it as 0.25 or 2.5e-1")
+        raise ValueError(f"{said!r} is not a number; write it as 0.25 or 2.5e-1")
     value = float(said.replace(MINUS, "-"))
     if not math.isfinite(value) or not low <= value <= high:
         raise ValueError(f"{said} is outside {plain(low)} … {plain(high)}")
@@ -350,7 +350,7 @@ def plain(value: float) -> str:
 MOST = 12
 #: Room that the words of an alarm take beside its button, px; with less it goes below them.
 LEAST_WIDTH = 230
-NONE = '<p class="soft">No alarm has come up.</p>'
+NONE = '<p class="soft">No alarm has been raised.</p>'
 
 
 class AlarmList:

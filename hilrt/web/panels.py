@@ -74,7 +74,7 @@ def lamp(viewer: Viewer) -> Lamp:
     """
     status = viewer.status
     if status is None:
-        return Lamp("nothing", "NO DATA", ["the session has not been heard yet"])
+        return Lamp("nothing", "NO DATA", ["nothing has been received from the session yet"])
     if viewer.silent and not viewer.ended:
         age = viewer.now - viewer.heard_at
         return Lamp("nothing", "NO DATA", [f"the session has been silent for {age:.0f} s"])

@@ -44,7 +44,7 @@ LAST_LOOK_S = 0.6
 #: How often the lateness of the ticks is counted, ms: short enough that no ring overflows
 #: meanwhile.
 COUNT_MS = 5000
-FOR_ALL = "whoever reaches this machine's network and has the token can read it"
+FOR_ALL = "anyone who reaches this machine's network and has the token can read it"
 
 
 class Metrics(RequestHandler):
@@ -192,16 +192,16 @@ class SessionCollector(Collector):
         """All metrics with their present values."""
         viewer, status = self._viewer, self._viewer.status
         alive = status is not None and not viewer.silent
-        yield GaugeMetricFamily("hilrt_up", "Whether the session is heard.", float(alive))
+        yield GaugeMetricFamily("hilrt_up", "Whether the session is sending.", float(alive))
         yield CounterMetricFamily(
-            "hilrt_monitor_missed_messages", "Messages this page did not take.", viewer.missed
+            "hilrt_monitor_missed_messages", "Messages missed by this page.", viewer.missed
         )
         yield CounterMetricFamily(
             "hilrt_record_lost_rows", "Ticks missing in the telemetry.", self._history.lost
         )
         if status is None:
             return
-        state = GaugeMetricFamily("hilrt_state", "1 for the present state.", labels=["state"])
+        state = GaugeMetricFamily("hilrt_state", "1 for the current state.", labels=["state"])
         for name in SessionState:
             state.add_metric([str(name)], float(status.state == name))
         yield state
@@ -225,7 +225,9 @@ class SessionCollector(Collector):
         late = CounterMetricFamily("hilrt_late_samples", "Late ticks.", labels=["subsystem"])
         lost = CounterMetricFamily("hilrt_lost_samples", "Lost messages.", labels=["subsystem"])
         dropped = CounterMetricFamily(
-            "hilrt_dropped_samples", "Messages that came and did not count.", labels=["subsystem"]
+            "hilrt_dropped_samples",
+            "Messages that were received and rejected.",
+            labels=["subsystem"],
         )
         age = GaugeMetricFamily("hilrt_sample_age_seconds", "Newest sample.", labels=["subsystem"])
         for name, peer in peers.items():

@@ -63,7 +63,8 @@ def test_ports_that_do_not_fit_are_named_with_a_remedy(session: Path) -> None:
         "has an input 'speed_demnd' that the subsystem lacks; did you mean 'speed_demand'?",
         "its input 'pedal' has 2 elements, the subsystem's 1; give it as many",
         "its output 'torque': unit 'J' does not convert to 'N*m': a torque is not an energy; "
-        "give both ports the intended unit; give the model's port the unit of the subsystem's port, or a compatible one",
+        "give both ports the intended unit; give the model's port the unit of the subsystem's "
+        "port, or a compatible one",
     ]
     assert all(line.startswith("[subsystems.engine] reference_model = ") for line in lines)
 

@@ -147,9 +147,9 @@ def test_every_command_says_that_a_log_was_cut_off(
         out.mkdir(exist_ok=True)
         code, said, err = call(capsys, *arguments)
         assert code == 0, err
-        assert "cut off after" in (said if arguments[1] == "info" else err), arguments
+        assert "truncated after" in (said if arguments[1] == "info" else err), arguments
     assert load_log(rows).truncated
-    assert "is not whole: cut off after" in caplog.text
+    assert "is not whole: truncated after" in caplog.text
 
 
 def test_of_several_runs_the_newest_is_taken(

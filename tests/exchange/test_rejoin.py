@@ -239,7 +239,7 @@ def test_one_that_is_not_taken_back_is_told_why(hub, dealers, late, hello, words
     drain_until(hub, lambda: rig.link.events)
     [told] = rig.link.events
     assert told.cause == "takeover"
-    assert f"process {os.getpid()} of this account asked for the place of 127.0.0.1" in told.text
+    assert f"process {os.getpid()} of this account requested the name of 127.0.0.1" in told.text
     assert words in told.text
 
 

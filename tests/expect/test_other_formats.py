@@ -173,4 +173,4 @@ def test_a_cut_off_file_of_another_tool_is_judged_as_far_as_it_is_whole(tmp_path
     (tmp_path / "cut.mcap").write_bytes(data[: len(data) // 2])
     judged = judge_file(tmp_path / "cut.mcap", spec)
     assert 0.5 < judged.time_s < T[-1] * 1e-9
-    assert "the file is incomplete: cut off after" in judged.notes[0]
+    assert "the file is incomplete: truncated after" in judged.notes[0]

@@ -119,9 +119,7 @@ def test_a_description_against_the_schema_is_used_with_a_note():
 def test_no_binary_for_this_machine():
     path = mass(2, binary=False)
     assert not read_fmu(path).runs_on_this_host
-    with pytest.raises(
-        ConfigError, match=r"no binary for .* \(it has: none\).*hilrt solver"
-    ):
+    with pytest.raises(ConfigError, match=r"no binary for .* \(it has: none\).*hilrt solver"):
         fmu_solver(path).initialize(0.0, np.zeros(3))
 
 

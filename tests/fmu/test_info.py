@@ -25,7 +25,10 @@ def test_the_page_names_ports_parameters_and_what_follows():
 
 def test_what_is_guessed_is_said_and_how_large_parameters_are():
     text = page(read_fmu(oscillator("pythonfmu", "Mass1")))
-    assert "force  Real, no unit, direct from all inputs (a guess: the FMU does not declare it)" in text
+    assert (
+        "force  Real, no unit, direct from all inputs (a guess: the FMU does not declare it)"
+        in text
+    )
     text = page(read_fmu(linear()))
     assert "y  Float64, 2 elements, no unit, direct from u\n" in text
     assert "C  Float64 0, 6 elements\n" in text

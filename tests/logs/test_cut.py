@@ -69,7 +69,7 @@ def test_a_log_that_was_cut_off_can_be_cut(tmp_path: Path) -> None:
     log.write_bytes(log.read_bytes()[:-20000])
     done = cut(log, tmp_path / "part.mcap", end_s=0.01)
     assert len(load_log(tmp_path / "part.mcap").t) == 11
-    assert "cut off after" in done.notes[0]
+    assert "truncated after" in done.notes[0]
 
 
 def test_frames_can_be_cut(tmp_path: Path) -> None:

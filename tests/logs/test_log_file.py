@@ -33,7 +33,7 @@ def test_cut_off_log_is_read_as_far_as_it_is_whole(tmp_path: Path, share: float)
     whole = log.read_bytes()
     log.write_bytes(whole[: int(share * len(whole))])
     contents = read_contents(log)
-    assert "cut off after" in contents.damage
+    assert "truncated after" in contents.damage
     assert "whole        no" in "\n".join(info_lines(contents))
 
 

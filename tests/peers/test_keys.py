@@ -201,7 +201,7 @@ async def test_a_key_is_a_name(tmp_path, monkeypatch):
     try:
         hub.add(ZeroMQLink("a", ZeroMQOptions(adapter="zeromq"), tmp_path))
         said = await attempt(hub, tmp_path, monkeypatch)
-        assert "a key admits the name of its file alone: that of b, not 'a'" in said
+        assert "a key only admits the name of its file: that of b, not 'a'" in said
         assert "127.0.0.1 by TCP with the key of b" in hub.protocol.unused.why_refused("a", 0)
     finally:
         hub.close()

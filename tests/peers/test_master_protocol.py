@@ -245,7 +245,7 @@ def test_the_newest_message_that_was_dropped_is_named(greeted):
     greeted.now += SECOND // 2
     unused = greeted.protocol.unused
     said = unused.why_dropped("model", greeted.now)
-    assert said.startswith("the newest message of it that was dropped came 0.5 s ago: ")
+    assert said.startswith("its newest dropped message arrived 0.5 s ago: ")
     assert "field `tick`" in said
     greeted.hears_bytes(msgspec.msgpack.encode({"type": "save"}))  # explains less
     assert unused.why_dropped("model", greeted.now) == said
@@ -533,8 +533,10 @@ def test_another_key_does_not_evict_a_solver_that_may_come_back(returnable):
     returnable.origins["second"] = Origin("192.0.2.7 with the key of other", OTHERS)
     returnable.greeted("second", pid=4711)
     [contested] = returnable.told(Contested)
-    asked = "192.0.2.7 with the key of other (by its own words process 4711) asked for the place of"
-    assert contested.text.startswith(f"{asked} an unknown place and was refused: a key admits")
+    asked = (
+        "192.0.2.7 with the key of other (according to itself, process 4711) asked for the place of"
+    )
+    assert contested.text.startswith(f"{asked} an unknown address and was refused: a key admits")
     assert returnable.peer.connection == "first"
     assert not returnable.sent(wire.Error, "first")
 
@@ -543,7 +545,7 @@ def test_a_takeover_is_told_with_both_sides(returnable):
     returnable.origins["second"] = Origin("process 8 of this account", local=True, pid=8)
     returnable.greeted("second", pid=8)
     [contested] = returnable.told(Contested)
-    assert contested.text == "process 8 of this account takes the place of an unknown place"
+    assert contested.text == "process 8 of this account replaces an unknown address"
     returnable.peer.lose("its process ended", for_good=True)
     returnable.settle()
     returnable.greeted("third")

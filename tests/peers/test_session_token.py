@@ -118,7 +118,7 @@ def test_without_the_token_nothing_is_heard(make_hub, folder, monkeypatch):
 
 @pytest.mark.skipif(os.name != "posix", reason="locks are POSIX's")
 def test_the_token_of_a_session_that_was_killed_is_not_believed(folder):
-    """A solver that is started before the next session would show it for ever."""
+    """A solver that is started before the next session would show them for ever."""
     token = SessionToken()
     token.publish("tcp://127.0.0.1:5555")
     os.close(token._folder._lock)  # as the system does for a process that was killed

@@ -29,7 +29,7 @@ def test_begin_and_end_of_a_log_stay_and_what_is_left_out_is_counted(logs, tmp_p
     assert len(text) < 1100
     assert text.startswith(b"begin\nxxx")
     assert text.endswith(b"x\nlast line\n")
-    assert b"bytes left out here: too many lines" in text
+    assert b"bytes omitted here: too many lines" in text
     left = printed - text.count(b"x" * 9 + b"\n") * 10
     assert left - 200 <= logs.left_out["plant"] <= left + 400  # its own line was cut, too
 

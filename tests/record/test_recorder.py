@@ -450,7 +450,7 @@ def test_slow_disk_costs_rows_that_are_counted_and_named(opened, address, tmp_pa
     feed.close()
     assert feed.dropped > 0
     assert feed.losses() == [
-        f"recorder: did not follow: {feed.dropped} of {k} steps are not in the log"
+        f"recorder: did not keep up: {feed.dropped} of {k} steps are not in the log"
     ]
     log = load_log(tmp_path)
     assert log.metadata["rows_missing"] == str(feed.dropped)

@@ -135,7 +135,7 @@ def test_the_command_says_what_it_kept(whole, tmp_path):
     path.write_bytes(data[: sizes[3] + 50])
     result = CliRunner().invoke(app, ["log", "repair", str(tmp_path)])
     assert result.exit_code == 0, result.output
-    assert "left out: cut off after" in result.stdout
+    assert "left out: truncated after" in result.stdout
     assert "60 steps to 0.059000 s" in result.stdout
     assert len(load_log(tmp_path / "session.repaired.mcap").t) == 60
     again = CliRunner().invoke(app, ["log", "repair", str(path)])

@@ -199,7 +199,7 @@ def test_no_number_without_a_break_ends_as_silence_does_where_it_is_connected():
         cut.step(100.0, torque=np.nan)
     assert cut.level == SAFE
     assert value_fault(cut.numerics) == (
-        "bench.torque = nan N*m is no finite number "
+        "bench.torque = nan N*m is not a finite number "
         "(no usable sample for 4 ticks, late.max_misses is 3)"
     )
 

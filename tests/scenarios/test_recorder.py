@@ -144,5 +144,5 @@ def test_a_disk_that_fills_up_is_no_success(tmp_path):
     limit = ["bash", "-c", 'ulimit -f 100; exec "$@"', "limited", sys.executable]
     done = subprocess.run([*limit, *words], capture_output=True, text=True, timeout=120)
     assert done.returncode == 5, done.stderr
-    assert "recorder: the log is not complete: " in done.stderr
+    assert "recorder: the log is incomplete: " in done.stderr
     assert "session.mcap: cannot be written: File too large; recording ends after" in done.stderr

@@ -159,8 +159,8 @@ def test_stop_is_not_kept_for_the_next_session(watched: Watched) -> None:
 def test_stop_before_the_first_tick_is_written_down(watched: Watched) -> None:
     run = watched.start(more=NEVER)
     watched.until(watched.state("CONNECTING"), "that it waits for a subsystem")
-    watched.until(lambda: watched.viewer.client() is not None, "where commands are taken")
-    watched.until(watched.send_stop, "that commands are taken")
+    watched.until(lambda: watched.viewer.client() is not None, "where commands are accepted")
+    watched.until(watched.send_stop, "that commands are accepted")
     assert run.wait() == 130
     events = (run.folder / "events.txt").read_text(encoding="utf-8")
     assert "Ada asked for stop" in events

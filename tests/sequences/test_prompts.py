@@ -52,7 +52,7 @@ def test_without_an_answer_in_time_the_declared_one_counts_or_the_sequence_fails
     assert driven.told("prompt") == ["warm?: no (declared; nobody answered within 0.3 s)"]
     driven.stepper.take_answer(1, "yes", "Ada")
     assert driven.told("sequence_log") == [
-        "the answer 'yes' of Ada came when nothing waited for it"
+        "the answer 'yes' of Ada arrived when nothing was waiting for it"
     ]
     with pytest.raises(SolverError, match=r"'cold\?': nobody answered within 0.3 s.*test_prompts"):
         driven.step(5)

@@ -237,7 +237,7 @@ def bare():
     ("awaited", "text"),
     [
         (lambda: asyncio.sleep(1.0), "no running event loop"),
-        (lambda: asyncio.sleep(0), "awaits something of another library"),
+        (lambda: asyncio.sleep(0), "awaits something from another library"),
     ],
 )
 @pytest.mark.parametrize("inside", [False, True])
@@ -265,7 +265,7 @@ def test_an_error_that_the_sequence_swallows_ends_it_all_the_same(inside):
     async def run(bench):
         await (bench.together(swallows(bench)) if inside else swallows(bench))
 
-    with pytest.raises(SolverError, match="awaits something of another library"):
+    with pytest.raises(SolverError, match="awaits something from another library"):
         Driven(sequence(run)).step()
 
 

@@ -35,7 +35,7 @@ def test_a_required_one_ends_the_session(monkeypatch, observer, name):
     breaking(monkeypatch, observer)
     result = hilrt.simulate(TWO_MASS, SHORT)
     assert result.exit_status == 3
-    assert result.fault == f"{name}: a defect, ZeroDivisionError: oh"
+    assert result.fault == f"{name}: a bug, ZeroDivisionError: oh"
     assert result.summary["time_s"] == pytest.approx(0.02)
 
 

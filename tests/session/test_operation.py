@@ -268,7 +268,7 @@ def test_an_input_is_taken_within_its_bounds_and_given_back(operator):
     assert not obey(operator, "adjust", text=what, value=6.0).ok
     assert obey(operator, "adjust", text=what, value=-3.0).ok
     reply = obey(operator, "adjust", text=what, value=float("nan"))
-    assert reply.text == "inputs.a.u is given back, was -3.0"
+    assert reply.text == "inputs.a.u is released, was -3.0"
     assert changes.pending[0] == (what, -3.0)
     assert not obey(operator, "adjust", text="inputs.a.w", value=float("nan")).ok
 
@@ -310,12 +310,12 @@ def test_an_answer_goes_to_the_sequence_once_with_who(operator):
     assert not obey(operator, "answer", value=1.0, text="perhaps").ok
     assert obey(operator, "answer", value=1.0, text="no").ok
     again = obey(operator, "answer", value=1.0, text="yes")
-    assert again.text == "that prompt no longer waits for an answer"
+    assert again.text == "that prompt is no longer open"
     assert given == [(4, "no", "Ada")]
     refused, done, late = operator.recorded.notes
     assert done == ("info", "operator", "operator", "Ada: answers 'warm?' of test: no")
     assert refused[0] == late[0] == "warning"
-    assert "not done: 'perhaps' is no answer to 'warm?'; one of yes, no" in refused[3]
+    assert "not done: 'perhaps' is not an answer to 'warm?'; one of yes, no" in refused[3]
 
 
 @pytest.mark.parametrize(
@@ -344,7 +344,7 @@ def test_an_answer_to_another_prompt_does_nothing(operator, number):
 
 def test_an_answer_that_cannot_be_handed_on_may_be_given_again(operator):
     given = asking(operator, told=False)
-    assert obey(operator, "answer", value=1.0, text="no").text == "test could not be told"
+    assert obey(operator, "answer", value=1.0, text="no").text == "test could not be delivered"
     assert not obey(operator, "answer", value=1.0, text="no").ok
     assert len(given) == 2
     operator.master.progress.t_ns = 5_000_000_000

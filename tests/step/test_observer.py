@@ -59,7 +59,7 @@ def test_an_optional_one_with_a_defect_is_removed_and_reported():
     observers.stepped(TURN)
     observers.stepped(TURN)
     assert broken.calls == 1
-    text = "broken: a defect, ZeroDivisionError: oh; the session continues without it"
+    text = "broken: a bug, ZeroDivisionError: oh; the session continues without it"
     told = (3_000_000, "warning", "observer_removed", "broken", text)
     step = [("a", "stepped"), ("b", "stepped")]
     assert notes == [step[0], ("a", *told), ("b", *told), step[1], *step]
@@ -67,7 +67,7 @@ def test_an_optional_one_with_a_defect_is_removed_and_reported():
 
 def test_a_required_one_with_a_defect_ends_the_session():
     observers = Observers([Broken(ZeroDivisionError("oh"), required=True)])
-    with pytest.raises(SessionFault, match="broken: a defect, ZeroDivisionError: oh"):
+    with pytest.raises(SessionFault, match="broken: a bug, ZeroDivisionError: oh"):
         observers.stepped(TURN)
 
 

@@ -517,14 +517,14 @@ def alarms(page):
 
 
 def test_alarms_have_a_list_of_their_own(page):
-    assert "No alarm has come up." in page.alarms.area.children[-1].text
+    assert "No alarm has been raised." in page.alarms.area.children[-1].text
     hot, fast = AlarmStatus("hot <oil>", 1, 2.0, 2.0), AlarmStatus("fast", 3, 1.0, 9.0, 9.5)
     page.viewer.status = msgspec.structs.replace(RUNNING, alarms=[fast, hot])
     turn(page)
     (first, _), (second, button) = alarms(page)
     assert "hot &lt;oil&gt;" in first
     assert "active since 2.0 s; not acknowledged" in first
-    assert "cleared at 9.5 s, came up at 9.0 s, 3 times since 1.0 s; not acknowledged" in second
+    assert "cleared at 9.5 s, raised at 9.0 s, 3 times since 1.0 s; not acknowledged" in second
     assert not page.alarms.area.children[-1].visible
     seen = msgspec.structs.replace(hot, acknowledged_by="Ada", acknowledged_t=10.0)
     page.viewer.status = msgspec.structs.replace(RUNNING, alarms=[fast, seen])

@@ -40,7 +40,7 @@ def measure(room: str, data: Path, limit: float) -> str:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return f"cut off after {limit:g} s"
+        return f"truncated after {limit:g} s"
     return "" if done.returncode == 0 else done.stdout.rstrip().splitlines()[-1]
 
 

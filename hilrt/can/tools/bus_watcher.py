@@ -40,7 +40,7 @@ class Row:
     undecodable : bool
         The newest frame is not what the database says of it.
     bad_values : int
-        Values so far that are no finite number, or of a signal that the database describes wrongly.
+        Values so far that are not finite, or of a signal that the database describes wrongly.
     bits : float
         On the wire so far, about.
     """

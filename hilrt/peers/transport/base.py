@@ -139,10 +139,10 @@ class Origin(NamedTuple):
     def described(self, said_pid: int) -> str:
         """For people: where the message came from, and the process that it claims (0: none)."""
         claims = said_pid and not self.pid
-        return self.where + (f" (by its own words process {said_pid})" if claims else "")
+        return self.where + (f" (according to itself, process {said_pid})" if claims else "")
 
 
-UNKNOWN = Origin("an unknown place")
+UNKNOWN = Origin("an unknown address")
 
 
 def process_group(origin: Origin, said_pid: int) -> int | None:

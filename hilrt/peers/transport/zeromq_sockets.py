@@ -270,10 +270,10 @@ def _why_unusable(several: bool, size: int) -> ProtocolError:
     if several:
         return ProtocolError("a message of more than one frame")
     if size > MAX_MESSAGE_BYTES:  # not worth a copy
-        text = f"message of {size} bytes; at most {MAX_MESSAGE_BYTES} are taken"
+        text = f"message of {size} bytes; at most {MAX_MESSAGE_BYTES} are accepted"
         return ProtocolError(text, "oversized")
     # Another connection could have the same one after this one has ended.
-    return ProtocolError("it has set a routing id of its own; leave it unset", "rejected")
+    return ProtocolError("it has set a routing id; leave it unset", "rejected")
 
 
 def _bound_queues(socket: zmq.Socket[bytes]) -> None:
