@@ -1,7 +1,7 @@
 """Soft real-time hardware-in-the-loop co-simulation for test benches.
 
-What most programs need is here; it is imported on first use, so that a solver process does not
-load what only the master needs.
+The names that most programs need are here. They are imported on first use, so that a solver process
+does not load modules that only the master needs.
 """
 
 from __future__ import annotations

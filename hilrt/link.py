@@ -27,7 +27,7 @@ __all__ = [
 
 #: Subsystems with more numbers in their state are not probed: each costs a few steps.
 LARGEST_STATE = 48
-#: What may be found to be wrong with a subsystem before the start, by the names of the causes.
+#: Defects of a subsystem that can be found before the start, by the names of the causes.
 FINDINGS = ("steps_final", "inputs_ignored")
 
 
@@ -307,7 +307,7 @@ class SessionContext(NamedTuple):
     operated: bool = False
 
 
-# What only some connections can do. Such a connection sets the attribute of `Link` in `open`.
+# Optional abilities of connections. Such a connection sets the attribute of `Link` in `open`.
 
 
 class Probes:
@@ -433,7 +433,7 @@ class Link(abc.ABC):
     #: Class that runs the same in the master's process, where this one does not, for simulations.
     called: ClassVar[type[Link] | None] = None
 
-    # What is known of the subsystem after `open`.
+    # Facts about the subsystem, known after `open`.
 
     inputs: tuple[Port, ...] = ()
     outputs: tuple[Port, ...] = ()
@@ -446,7 +446,7 @@ class Link(abc.ABC):
     #: Session time at which there is nothing more to come [s]; the session then ends in order, at
     #: the first communication point at or after it.
     ends: float = math.inf
-    #: What was found to be wrong with it before the start: names of `FINDINGS`.
+    #: Defects found before the start: names of `FINDINGS`.
     findings: Sequence[str] = ()
     #: Whether samples may tell of discontinuities.
     tells_events: bool = False
@@ -454,7 +454,7 @@ class Link(abc.ABC):
     files: Sequence[Path] = ()
     #: Buses whose frames the subsystem's process hands to the recorder.
     buses: Sequence[str] = ()
-    #: What it shares with other connections, if it does; set by `prepare`.
+    #: Objects shared with other connections, if any; set by `prepare`.
     carrier: Carrier | None = None
     probes: Probes = Probes()
     rewinds: Rewinds | None = None
@@ -462,7 +462,7 @@ class Link(abc.ABC):
     asks: Asks | None = None
     returns: Returns | None = None
 
-    # What changes while the session runs.
+    # Values that change while the session runs.
 
     #: Where samples go; set once `inputs` and `outputs` are known.
     inbox: SampleSink = _Nowhere()
@@ -559,7 +559,7 @@ class Link(abc.ABC):
     def receive(self) -> None:
         """Put what has arrived since the last call into `inbox`; never blocks.
 
-        What is stepped puts one sample there for each dispatch. Samples may also be put there
+        A stepped subsystem puts one sample there for each dispatch. Samples may also be put there
         between two calls, as soon as they are known.
 
         Raises

@@ -175,7 +175,7 @@ class Sample:
     event_t : float, optional
         Session time of the first discontinuity inside the step, or at its end, s.
     realised : ndarray, shape (n_inputs,), optional
-        What a bench made of each input; NaN where it is not measured.
+        The bench's measurement of each input; NaN if not measured.
     compute_us : float
         Time the subsystem took for the step, µs.
     ended : str

@@ -267,7 +267,7 @@ def error_rows(summary: Mapping[str, Any]) -> list[list[str]]:
 
 #: Way of estimating, in words, that rests on a reference model; `hilrt.reliability.estimates`.
 OF_MODEL = "sensitivities of a model"
-#: What is said of estimates that do.
+#: Note about estimates that do.
 UNCHECKED_MODEL = (
     "The estimate uses a reference model of a subsystem, which has not been validated against "
     "the subsystem."

@@ -190,7 +190,7 @@ class GatewayLink(RemoteLink):
         await self.request(Arm(u0=pack(u0)), Armed, timeout)
 
     async def safe(self, reason: str) -> None:
-        """Run the safe profile and wait for it; what goes wrong is logged by the hub."""
+        """Run the safe profile and wait for it; the hub logs failures."""
         if self.peer.connection is None or self.hub.closed:
             return
         with self.peer.although_lost():  # a fault of the bench does not end the gateway

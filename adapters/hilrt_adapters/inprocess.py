@@ -29,7 +29,7 @@ class InProcessOptions(SubsystemOptions, kw_only=True):
 
 
 def load(options: InProcessOptions | GroupOptions, folder: Path) -> Solver:
-    """Solver of a table; `ConfigError` says what is wrong with it."""
+    """Solver of a table; `ConfigError` describes the problem."""
     if isinstance(options, GroupOptions):
         return options.make(folder)
     return load_solver(options.model, options.params, model_folders(options.path, folder))

@@ -56,7 +56,7 @@ class SequenceOptions(SubsystemOptions, kw_only=True):
 
 
 def _load(options: SubsystemOptions, folder: Path, step: float | None = None) -> SequenceStepper:
-    """Load the stepper of a table's sequence; `ConfigError` names what is wrong with it."""
+    """Load the stepper of a table's sequence; `ConfigError` describes the problem."""
     table = cast(SequenceOptions, options)
     setting = Setting(folder, table.answers, step, adjust=tuple(table.adjust))
     return load_sequence(table.sequence, table.params, setting)

@@ -94,7 +94,7 @@ def _verdict(found: LogComparison) -> str:
 
 
 def _of_ticks(signal: SignalDifference) -> bool:
-    """Whether it says how the session ran, and nothing of what it computed."""
+    """Whether the signal describes the run itself, not a computed value."""
     owner, _, kind = signal.name.rpartition(":")
     return owner in ("master", "cut") or kind in CIRCUMSTANCES
 

@@ -22,7 +22,7 @@ from hilrt.wording import words
 
 #: Intervals of a figure over time; of each the largest value is drawn.
 PEAKS = 300
-#: What is shorter is drawn as this, because the axis is logarithmic, µs.
+#: Lower limit of drawn values, because the axis is logarithmic, µs.
 SHORTEST_US = 0.1
 _PARTS = {
     "wake": "waking up",

@@ -20,7 +20,7 @@ from hilrt.solver import Floats
 from hilrt.timing.histogram import Distribution
 
 WORST = 10
-#: What a tick is slow by: in real time, and where no time has to be kept.
+#: Measures of a slow tick: in real time, and in virtual time.
 KEYS = ("master:lateness", "master:compute")
 
 

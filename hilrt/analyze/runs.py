@@ -58,7 +58,7 @@ class PastRun:
     passed, failed, inconclusive : int
         Outcomes of expectations and measures.
     worst_signal : str
-        Signal with the largest estimated error relative to what it varies by; empty: none is known.
+        Signal with the largest estimated error relative to its variation; empty: none is known.
     worst_error : float or None
         That error, upper end of its 95 % interval.
     """

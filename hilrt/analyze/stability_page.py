@@ -22,7 +22,7 @@ from hilrt.errors import RecordError
 from hilrt.files.text import write_whole
 from hilrt.solver import Floats
 
-#: What fits a terminal; a larger map is thinned out.
+#: Size that fits a terminal; a larger map is thinned out.
 MAX_COLUMNS, MAX_ROWS = 7, 24
 UNSTABLE = "bold red"
 

@@ -59,7 +59,7 @@ class BusTraffic:
     sender : Sender
     receiver : Receiver
     realised : list of float
-        What the bench made of each input, in the inputs' units; NaN where that is not measured.
+        The bench's measurement of each input, in the inputs' units; NaN if not measured.
     """
 
     def __init__(

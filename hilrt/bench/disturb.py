@@ -51,7 +51,7 @@ _KINDS_OF = {
     "burst": SHARED_KINDS,
     "value": ("noise", "offset"),
 }
-#: What a kind does nothing without: one of the keys, and how to say so.
+#: Keys without which a kind has no effect (one suffices), and the remedy.
 _NEEDED = {
     "latency": (("delay", "jitter"), "give the delay of frames, s"),
     "noise": (("value",), "give the standard deviation, in the signals' units"),

@@ -160,7 +160,7 @@ def _connect(address: str, name: str, inputs: Iterable[str], outputs: Iterable[s
 MAX_WAIT_MS = 20
 #: A pass that begins this long after the one before tells of a loop that was stalled, ns.
 STALL_NS = 30_000_000
-#: What nothing wakes the loop for (signals, the parent's end, heartbeats) is looked at that often.
+#: Interval of checks for which nothing wakes the loop (signals, the parent's end, heartbeats).
 HOUSEKEEPING_NS = 10_000_000
 #: A secured gateway that receives nothing from the master for that long ends, s.
 ABANDONED_S = 60.0
@@ -253,7 +253,7 @@ class Gateway:
 
     def wait(self, line: Any, fd: int) -> list[Any]:
         """Sleep until there is something to do; which of the two has something."""
-        # What is left of a master or an interface that is gone is readable for ever.
+        # The descriptor of a vanished master or interface stays readable for ever.
         sources = [] if self.dialogue.peer.transport.broken else [(line, int(zmq.POLLIN))]
         if not self.traffic.bus.down:
             sources.append((fd, int(zmq.POLLIN)))

@@ -74,7 +74,7 @@ class BenchView:
     Parameters
     ----------
     realised : sequence of float
-        What the bench made of each input, in its unit; NaN where that is not measured.
+        The bench's measurement of each input, in its unit; NaN if not measured.
     enabled : bool
         Whether it confirms the enable request (True for a bench that has no such signal).
     overdue : float

@@ -72,7 +72,7 @@ class RampedSetPoints:
         self._aimed = list(self.sent)  # the target of the move before
         self._took = 0.0  # and how long that was, s
         self._jerk = list(limits.max_jerk) or [math.inf] * len(self.sent)
-        # What the jitter of one cycle explains is no limitation worth counting.
+        # Limitation that the jitter of one cycle explains is not counted.
         self._behind = [rate * cycle for rate in limits.max_rate]
 
     def rest_at(self, realised: Values) -> None:

@@ -281,7 +281,7 @@ class CanBus:
 
     def _failed(self, error: Exception) -> None:
         self._errors += 1
-        # What a frame said is no failure of the interface, nor is a controller that is bus-off.
+        # An error frame is no failure of the interface, nor is a controller that is bus-off.
         self._failures += not (isinstance(error, ValueError) or self.bus_off())
 
     def _notify(self) -> None:

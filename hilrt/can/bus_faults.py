@@ -107,7 +107,7 @@ _OFF_TEXT = (
 
 
 class BusFaults(Table):
-    """``bus_faults``: what to do about faults of the bus.
+    """``bus_faults``: reactions to faults of the bus.
 
     "safe" runs the safe profile, "warn" tells, "ignore" does neither; all are counted.
     """

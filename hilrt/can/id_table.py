@@ -71,7 +71,7 @@ class _Member(NamedTuple, Generic[Entry]):
 def _distance(member: _Member[Entry], identifier: int) -> int | None:
     """Distance of a frame of a J1939 group from a message; None if it is another message.
 
-    What was asked for comes first, then what the database says.
+    Given values come first, then those of the database.
     """
     other_destination = bool((member.message.frame_id ^ identifier) & 0xFF00)  # groups to all: not
     address = identifier & 0xFF

@@ -107,7 +107,7 @@ def _no_number(name: str, number: str) -> str:
 _MOST_BITS = 8 << 16
 #: All signals and messages of a file together, bits: 200 MB of memory.
 _MOST_OF_ALL = 50_000_000
-#: What is compared: numbers of bits, of bytes, and others, which a file of a format gives.
+#: Compared numbers: bits, bytes, and others in a file of a format.
 _NUMBERS = {
     "dbc": re.compile(
         r"(?<!\d)(?P<a>\d+)\s*\|\s*(?P<b>\d+)\s*@|\bBO_\s+\d+\s+\w+\s*:\s*(?P<bytes>\d+)"
@@ -226,14 +226,14 @@ def _infinite(value: object) -> bool:
     return isinstance(value, float) and math.isinf(value)
 
 
-#: What an XML file says of its encoding.
+#: Encoding declaration of an XML file.
 _DECLARED = re.compile(rb"""^\s*<\?xml[^>]*encoding=["']([A-Za-z0-9._-]+)["']""")
 #: Files of these formats are written by tools of Windows, some of them in UTF-8 today.
 _WINDOWS = (".dbc", ".sym")
 # It warns of identifiers that several messages have, also on different buses. Which of them a frame
 # is, or that nothing says so, is told where frames are decoded.
 logging.getLogger("cantools.database.can.database").setLevel(logging.ERROR)
-#: What a file of a format has somewhere, in the order in which files of other suffixes are tried.
+#: Marks of a format within a file, in the order in which files with other suffixes are tried.
 _WORDS = {
     "arxml": "<AUTOSAR",
     "dbc": "BO_ ",

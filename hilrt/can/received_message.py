@@ -1,7 +1,7 @@
 """One message that is listened to, and which of its frames count.
 
 A frame counts only if it is whole (checksum), new (counter) and fresh (it was not held up on its
-way). What does not count is counted as such, and the message gets older as if nothing had come: a
+way). Rejected frames are counted as such, and the message gets older as if nothing had arrived: a
 sender that repeats its last frame, is disturbed or was held up ends like a silent one.
 """
 

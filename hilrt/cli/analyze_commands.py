@@ -1,4 +1,4 @@
-"""`hilrt analyze …` and `hilrt doctor`: what can be known before a session runs."""
+"""`hilrt analyze …` and `hilrt doctor`: checks before a session runs."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-#: What the system's loader says when a library finds no memory, in lower case.
+#: Messages of the system's loader when a library finds no memory, in lower case.
 NO_MEMORY = ("failed to map segment", "cannot allocate memory")
 MORE_MEMORY = (
     "a session takes up to 2 GB of address space: raise the limit (ulimit -v, the "
@@ -351,7 +351,7 @@ def main(command: Callable[[], Any] = app) -> None:
         raise SystemExit(ExitStatus.INTERNAL) from None
 
 
-# What Ctrl-C and SIGTERM do to a command from its first line to the end of its process.
+# Handling of Ctrl-C and SIGTERM by a command, from its first line to the end of its process.
 
 _BOTH = (signal.SIGINT, signal.SIGTERM)
 

@@ -104,7 +104,7 @@ class _Node:
     inside: dict[str, _Node] = field(default_factory=dict)
     #: Entries so far, of a list of tables.
     entries: int = 0
-    #: What its key `name` says, by which an entry of a list is found, too.
+    #: Value of its key `name`, which also identifies an entry of a list.
     name: str = ""
 
     @cached_property

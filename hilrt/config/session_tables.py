@@ -36,7 +36,7 @@ class TriggerTable(Table):
 
 
 class RecordTable(Table):
-    """``[record]``: what of a session goes into its log."""
+    """``[record]``: contents of a session's log."""
 
     #: Record only around these events; any one suffices.
     trigger: list[TriggerTable] = []
@@ -240,7 +240,7 @@ class StimulusSegment(Table):
 
 
 class Stimulus(Table):
-    """``[[stimuli]]``: adds to an input what its segments say, or drives the input with it."""
+    """``[[stimuli]]``: segments that are added to an input, or replace it."""
 
     #: Name in events, in the log and in `--set stimuli.NAME.key`.
     name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]

@@ -168,7 +168,7 @@ class MasterTable(Table):
 
 
 class Late(Table):
-    """``late``: what is used while a subsystem's samples are missing."""
+    """``late``: reaction to a subsystem's missing samples."""
 
     #: Extrapolate with the polynomial, hold the newest value, or use the identified model if it
     #: predicts better than the polynomial (`"predict"`; needs `jacobian.source = "identify"`).
@@ -182,7 +182,7 @@ class Late(Table):
     rejoin: bool = False
 
 
-#: What follows from a value outside the range that is declared for it.
+#: Reaction to a value outside its declared range.
 OutOfRange = Literal["use", "hold", "safe"]
 
 
@@ -438,7 +438,7 @@ class LookupEntry(Table):
 
 
 class Alarm(Table):
-    """``[[alarms]]``: limits on a measured value, and what happens when one is crossed."""
+    """``[[alarms]]``: limits on a measured value, and the reaction when one is crossed."""
 
     #: `"subsystem.output"` that is watched; a vector port element by element.
     signal: str
@@ -458,7 +458,7 @@ class Alarm(Table):
 
 
 class Expect(Table):
-    """``[[expect]]``: what must hold, over time; docs/expectations.md.
+    """``[[expect]]``: conditions over time; docs/expectations.md.
 
     One of `always`, `eventually`, `formula` says what; the others say when. All times in s.
     """

@@ -146,8 +146,8 @@ def expected_error(plan: Plan, state: State, h: float) -> float:
 def expected_difference(out: OutputState, order: int, h: float) -> float:
     """``P^{k+1} - P^k`` of an output at the end of a step `h` [s] ahead, of k = `order`.
 
-    What extrapolation with degree k will miss, known before the step is made (Multibody Syst. Dyn.
-    09817 (2022), eq. 31).
+    Expected error of extrapolation with degree k, known before the step (Multibody Syst. Dyn. 09817
+    (2022), eq. 31).
     """
     product = 1.0
     for j in range(order + 1):

@@ -27,8 +27,8 @@ def compensate(plan: Plan, state: State, given: StepInput) -> None:
     """Samples into the histories, Newton's form of the polynomials through them, outputs now.
 
     A sample that is not a finite number, beyond every quantity, or withheld for its declared range
-    does not act: the output counts as not arrived. What is withheld, and a calculated channel that
-    is unknown, are held at the sample before: the slope towards a fault would lead anywhere.
+    does not act: the output counts as not arrived. Withheld samples, and unknown calculated
+    channels, are held at the previous sample: the slope towards a fault would lead anywhere.
     """
     samples, now = plan.session[0].samples, given.session[0].t
     for i in range(len(state.outputs)):
@@ -95,9 +95,9 @@ def forget_before_jumps(plan: Plan, state: State, given: StepInput) -> None:
 
 # Stage: outputs of late subsystems as their identified models predict them.
 #
-# A model may predict well whose Jacobian is not to be trusted: it is asked all the same. What it
-# has to be better than is plain extrapolation, which remains where it is not, or where the past
-# that it rests on is not complete.
+# A model may predict well whose Jacobian is not to be trusted: it is asked all the same. It must be
+# better than plain extrapolation, which is used otherwise, or where the past that it rests on is
+# not complete.
 
 
 @stage

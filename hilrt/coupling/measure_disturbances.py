@@ -16,8 +16,8 @@ polynomial's change inside the interval a share acts, the `slope`.
 A source with direct feedthrough whose answers are not known is taken to answer with the inputs that
 it had at the interval's beginning: what it moves in an interval is then missing in all of it.
 
-What a bench does with a set-point it does later, by a dead time that its model does not have: the
-input is then wrong by what its source moves in that time.
+A bench reacts to a set-point after a dead time that its model lacks: the input is then wrong by the
+movement of its source in that time.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ def start_outputs(plan: Plan, state: State, given: StepInput) -> None:
 def source_value(plan: Plan, state: State, i: int, at_end: bool) -> float:
     """Value of input `i` by its sources, at the end of an interval or the next one's start.
 
-    Within the input's limits, which are the session's wish. What acts beside connections is
-    demanded, and left out here and of the input.
+    Within the input's limits, which are the session's wish. Contributions beside connections are
+    demands, and are excluded here and from the input.
     """
     at = plan.inputs[i]
     value = at.constant if at.drive < 0 else 0.0
@@ -278,7 +278,7 @@ def integrate_interface(plan: Plan, state: State, given: StepInput, b: int) -> N
         f_read = t - (1.0 - at_effort * of_flow.slope) * elapsed
         e_used = acted(plan, state, i, True, e_read) / ends.effort_gain
         f_used = acted(plan, state, i, False, f_read) / ends.flow_gain
-        # What their limits add to the inputs is asked for, and made in the coupled system, too.
+        # The effect of their limits on the inputs is intended, and part of the coupled system too.
         e_used -= beyond_limits(plan, state, ends.effort_input, at_flow) / ends.effort_gain
         f_used -= beyond_limits(plan, state, ends.flow_input, at_effort) / ends.flow_gain
         made = ends.watt * (e_used * flow - effort * f_used)

@@ -91,8 +91,8 @@ def transmitted_power(plan: Plan, state: State, b: int) -> float:
 def measure_bonds(plan: Plan, state: State, given: StepInput) -> None:
     """Stage of the slack: ledger, transmitted power, and tracking power ``e (f_realised - f~)``.
 
-    Tracking power is lost to what a bench made of its demand. Elements whose realised flow is not
-    measured (not a finite number) count as perfectly realised.
+    Tracking power is lost because the bench deviated from its demand. Elements whose realised flow
+    is not measured (not a finite number) count as perfectly realised.
     """
     t, elapsed = given.session[0].t, given.session[0].elapsed
     coefficients = plan.session[0].coefficients

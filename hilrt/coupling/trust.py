@@ -265,7 +265,7 @@ def has_jumped(at: Regression, outputs: Table[LearnedOutput], errors: Floats, ro
     return False
 
 
-# What is known of a bond's correction by another way than the one that it came from.
+# Independent evidence about a bond's correction.
 #
 # A given D, a solver's Jacobian and a μ are statements about a subsystem. Where it can be tried
 # out, the effort's answer to the inputs is known independently of them, and with it what the

@@ -99,7 +99,7 @@ class Exchange:
         self._inboxes = Inboxes(network.subsystems, slices, self.channels, self.given)
         self.age, self.compute_us = self._table.age, self._table.compute_us
         self.wire_us = self._table.wire_us
-        # What leaves the master, as views; the polynomials with shape (order + 1, nu).
+        # Inputs sent by the master, as views; polynomials of shape (order + 1, nu).
         inputs, subsystems = numerics.state.inputs, numerics.state.subsystems
         coefficients = int(numerics.plan.session["coefficients"][0])
         sent = self.sent = inputs["polynomial"][:, :coefficients].T

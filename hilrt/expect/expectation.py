@@ -211,7 +211,7 @@ def read_tables(tables: dict[str, Any], prefix: str = "") -> list[Expectation]:
 
 
 def read_all(tables: Iterable[tuple[int, Expect]], problems: list[str]) -> list[Expectation]:
-    """Expectations of tables, by their position; what is wrong with others goes to `problems`."""
+    """Expectations of tables, by their position; problems of others are added to `problems`."""
     found: list[Expectation] = []
     names: set[str] = set()
     for i, table in tables:

@@ -151,7 +151,7 @@ _SIGNS: dict[type[ast.cmpop], str] = {
 
 
 def read_condition(text: str) -> Formula:
-    """A formula without operators over time; `ConfigError` with what is wrong, and a remedy."""
+    """A formula without operators over time; `ConfigError` with the problem and a remedy."""
     formula = read_formula(text)
     if any(isinstance(one, (Window, HoldsUntil)) for one in walk(formula)):
         raise ConfigError(
@@ -162,7 +162,7 @@ def read_condition(text: str) -> Formula:
 
 
 def read_formula(text: str) -> Formula:
-    """A formula; `ConfigError` with what is wrong, and a remedy."""
+    """A formula; `ConfigError` with the problem and a remedy."""
     if len(text) > MAX_LENGTH:
         raise ConfigError(
             f"{len(text)} characters, {MAX_LENGTH} at most; divide it into several expectations"

@@ -30,8 +30,8 @@ BATCH_ROWS = 64
 #: Bytes of rows that wait at most: of ten expectations with five signals each a minute at 1 kHz.
 MAX_WAITING: Final = 32 << 20
 NO_TIME: Final = "there was no time to check them; `hilrt expect` can do it with the log"
-#: What one batch of one expectation is taken to cost before it is known, ns; and how fast a longer
-#: time is forgotten.
+#: Assumed cost of one batch of one expectation before it is known, ns; and how fast a longer time
+#: is forgotten.
 FIRST_COST_NS = 500_000
 FORGETTING = 0.9
 

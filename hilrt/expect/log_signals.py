@@ -44,7 +44,7 @@ class LogSignals:
         Every signal, with its unit.
     coupled : bool
         Whether they are of a co-simulation, in which what the coupling did to them is an error.
-        What another tool has measured has no such error.
+        Measurements of another tool have no such error.
     of_benches : frozenset of str
         Measured outputs of benches.
     channels : mapping of str

@@ -207,7 +207,7 @@ class Emitter:
         self._tables: dict[LookupTable, int] = {}
 
     def emit(self, node: Node) -> Value:
-        """Operations of a tree; `ExpressionRefused` says what is wrong with it."""
+        """Operations of a tree; `ExpressionRefused` describes the problem."""
         if isinstance(node, Number):
             return Value(self._constant(node.value), None)
         if isinstance(node, Reading):

@@ -1,7 +1,7 @@
 """Makes a program of expressions: flat tables of operations, registers and memory.
 
-What two expressions have in common is computed once. Calculated channels stand in the order in
-which they need one another.
+Common parts of expressions are computed once. Calculated channels stand in the order in which they
+need one another.
 """
 
 from __future__ import annotations

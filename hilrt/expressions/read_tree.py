@@ -51,7 +51,7 @@ _COMPARISONS: Final[dict[type[ast.AST], tuple[int, bool]]] = {
     ast.Eq: (do.EQUAL, False),
     ast.NotEq: (do.NOT_EQUAL, False),
 }
-#: What is written otherwise here.
+#: Syntax that differs here.
 _INSTEAD: Final[dict[type[ast.AST], str]] = {
     ast.FloorDiv: "// is unknown; write floor(a / b)",
     ast.BitAnd: "& is unknown; write `and`",
@@ -103,7 +103,7 @@ class TreeReader:
         }
 
     def node(self, tree: ast.expr) -> Node:
-        """The typed tree; `ExpressionRefused` says what is wrong with it."""
+        """The typed tree; `ExpressionRefused` describes the problem."""
         read = self._kinds.get(type(tree))
         if read is None:
             what = f"{type(tree).__name__} is not allowed in expressions"

@@ -62,7 +62,7 @@ def shortest_step(tables: Session) -> float:
 
 
 def channels_of(entries: Sequence[Calculated], problems: list[str]) -> dict[str, CalculatedChannel]:
-    """Channels of ``[[calculated]]`` by their names; what is wrong goes to `problems`."""
+    """Channels of ``[[calculated]]`` by their names; problems are added to `problems`."""
     found: dict[str, CalculatedChannel] = {}
     for i, entry in enumerate(entries):
         where = f"[calculated.{i}]"
@@ -74,7 +74,7 @@ def channels_of(entries: Sequence[Calculated], problems: list[str]) -> dict[str,
             expression = parse(entry.expression, f"{where} expression")
         except ConfigError as error:
             problems += error.problems
-            # What reads the channel is checked all the same.
+            # Readers of the channel are checked all the same.
             expression = parse("nan", where)
         found[entry.name] = CalculatedChannel(expression, entry.unit)
     return found
@@ -100,7 +100,7 @@ def _conditions(tables: Session, problems: list[str]) -> list[Expression]:
 
 
 def lookup_tables_of(entries: Sequence[LookupEntry], problems: list[str]) -> dict[str, LookupTable]:
-    """Tables of ``[[lookup_tables]]`` by their names; what is wrong goes to `problems`."""
+    """Tables of ``[[lookup_tables]]`` by their names; problems are added to `problems`."""
     found: dict[str, LookupTable] = {}
     for i, entry in enumerate(entries):
         where = f"[lookup_tables.{i}]"

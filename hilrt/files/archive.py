@@ -21,7 +21,7 @@ from hilrt.files.text import open_regular
 
 #: Members of an archive, and bytes of the directory that lists them.
 MAX_MEMBERS, MAX_DIRECTORY = 50_000, 32 << 20
-#: What all members may unpack to, bytes.
+#: Limit of the unpacked size of all members, bytes.
 MAX_TOTAL = 8 << 30
 #: How much larger than the archive that may be, once it is more than `RATIO_FROM` bytes: deflate
 #: reaches 1,032 with zeros; binaries and tables have ratios of 2 to 20.

@@ -31,7 +31,7 @@ def parse_json(data: str | bytes) -> Any:
 
 
 T = TypeVar("T")
-#: What decoding by msgspec itself may raise.
+#: Exceptions of msgspec's own decoding.
 NOT_MSGPACK = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
-#: What is read into memory as a whole, bytes: text that people or tools have written.
+#: Limit of files read into memory as a whole, bytes: text by people or tools.
 MAX_TEXT = 256 << 20
 _KINDS = (
     (stat.S_ISDIR, errno.EISDIR, os.strerror(errno.EISDIR)),
@@ -132,8 +132,8 @@ class _Unpacked(io.RawIOBase):
 def whole_file(path: Path) -> Iterator[Path]:
     """Path to write to inside the block; it is renamed to `path` when the block ends well.
 
-    Nothing is left of a block that fails; `OSError` if the disk does not take the file. What is no
-    file, such as ``/dev/stdout``, is the path to write to itself.
+    Nothing is left of a block that fails; `OSError` if the disk does not take the file. A path that
+    is not a file, such as ``/dev/stdout``, is written directly.
     """
     if path.exists() and not path.is_file():  # a device or a pipe is written to as it is
         yield path

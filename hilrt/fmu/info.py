@@ -1,4 +1,4 @@
-"""``hilrt fmu info``: an FMU's capabilities, and what each enables here."""
+"""``hilrt fmu info``: an FMU's capabilities, and their use here."""
 
 from __future__ import annotations
 

@@ -325,5 +325,5 @@ def _fineness(A: Floats, B: Floats, ramp: Floats, h: float) -> Floats:
             ratios = ramp[clear, i] / expected[clear, i]
             found[i] = min(max(float(np.median(ratios)), 0.0), 1.0)
     known = found[np.isfinite(found)]
-    # What moves no state is read as the other inputs are.
+    # Inputs that move no state are treated like the others.
     return np.where(np.isfinite(found), found, known.mean() if len(known) else 1.0)

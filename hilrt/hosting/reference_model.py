@@ -38,7 +38,7 @@ class SameChannels(NamedTuple):
 
 
 def load_reference(options: SubsystemOptions, folder: Path) -> Solver:
-    """Model that a table names; `ConfigError` says what is wrong with it."""
+    """Model that a table names; `ConfigError` describes the problem."""
     assert options.reference_model is not None
     return load_solver(options.reference_model, options.reference_params, [folder])
 

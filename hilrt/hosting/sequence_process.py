@@ -20,7 +20,7 @@ from hilrt.peers.wire import Event, PromptAnswer
 from hilrt.sequences.bench import STEP, SequenceBench, Setting
 from hilrt.solver import Solver
 
-#: What a sequence says of a step that takes long.
+#: Report of a sequence about a step that takes long.
 HANGS: Final = "has not waited for a communication point for"
 
 

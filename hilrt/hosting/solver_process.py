@@ -290,7 +290,7 @@ def _take(peer: Peer, solver: HostedSolver, relay: LogRelay, message: wire.Messa
 
 def _initialize(peer: Peer, solver: HostedSolver, message: wire.Initialize) -> None:
     sample = solver.initialize(message.t0, wire.unpack(message.u0, solver.n_inputs))
-    # What exists now lives as long as the process: the collector need not look at it at each step.
+    # Existing objects live as long as the process: the collector need not visit them at each step.
     gc.collect()
     gc.freeze()
     peer.send(wire.Initialized(y=wire.pack(sample.y)))

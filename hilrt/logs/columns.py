@@ -15,7 +15,7 @@ from hilrt.solver import Floats
 
 #: Topics that are read from different places advance together by this much, ns.
 WINDOW_NS = 1_000_000_000
-#: What the name of an output's time ends with; without a sample in a row it is NaN.
+#: Suffix of the name of an output's time; NaN in rows without a sample.
 MARK = ":t_valid"
 
 

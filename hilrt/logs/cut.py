@@ -18,7 +18,7 @@ from hilrt.record.mcap_writer import McapWriter
 from hilrt.record.messages import REPORT_STATISTICS
 from hilrt.version import VERSION
 
-#: What the recorder says of a whole session: untrue of a part of it, or of several.
+#: Statements of the recorder about a whole session: invalid for a part of it, or for several.
 SUMMARY = "summary.json"
 _END = "hilrt.end"
 

@@ -84,9 +84,9 @@ class BusNumbers:
         return [f"names of the buses; they became the channels {named}"]
 
 
-#: What a format that tells no data from zeros leaves out.
+#: Frames left out by a format that cannot distinguish missing data from zeros.
 NOT_RECORDED = "frames whose data were not recorded"
-#: What happens to a frame that is older than the first one, where times count from that.
+#: Treatment of a frame older than the first one, if times count from that.
 EARLIER = "frames earlier than the first: their times are its"
 _TRC_TYPE_OF = {int(flags): name for name, flags in TRC_TYPES.items()}
 _TRC_KIND = FrameFlag.FD | FrameFlag.BIT_RATE_SWITCH | FrameFlag.ERROR_STATE | FrameFlag.REMOTE
@@ -139,7 +139,7 @@ class FrameWriter(abc.ABC):
 
     #: A file that would start earlier starts at 0, µs since 1970.
     earliest_us: ClassVar[int | None] = None
-    #: What is lost of error frames; all of it where `skips_errors`.
+    #: Parts of error frames that are lost; everything if `skips_errors`.
     lost_of_errors: ClassVar[str] = ""
     skips_errors: ClassVar[bool] = False
     #: Whether each line has its date, so that no frame is earlier than the file.

@@ -29,7 +29,7 @@ from hilrt.version import VERSION
 FRAMES = 8192
 #: Longest data of a frame that the file can hold, bytes.
 DATA_BYTES = 64
-#: What a frame is that holds no data of a message.
+#: Kinds of frames that contain no data of a message.
 _OTHER_KINDS = FrameFlag.ERROR | FrameFlag.REMOTE
 _FIELDS = [
     ("BusChannel", "<u1"),

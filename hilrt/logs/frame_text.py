@@ -141,7 +141,7 @@ _CANDUMP_BODY = re.compile(
 )
 #: The identifier of an error frame: linux/can/error.h says what its other bits mean.
 CANDUMP_ERROR = 0x20000000
-#: What the digit after the second ``#`` says of a CAN FD frame.
+#: Meaning of the digit after the second ``#`` of a CAN FD frame.
 CANDUMP_BIT_RATE_SWITCH, CANDUMP_ERROR_STATE = 1, 2
 
 

@@ -1,4 +1,4 @@
-"""`hilrt log info`, `ls` and `cat`: what a log holds, as text, JSON or rows."""
+"""`hilrt log info`, `ls` and `cat`: the contents of a log, as text, JSON or rows."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Source(abc.ABC):
         CAN frames that no database knows; complete when everything was read.
     """
 
-    #: What the format is called.
+    #: Name of the format.
     kind: ClassVar[str]
 
     def __init__(self, path: Path, label: str = "") -> None:

@@ -32,7 +32,7 @@ FLAG_FIELDS = (
     ("BRS", FrameFlag.BIT_RATE_SWITCH),
     ("ESI", FrameFlag.ERROR_STATE),
 )
-#: What only frames of CAN FD have, and that they are such.
+#: Flags of CAN FD frames only, and the flag for CAN FD.
 _OF_FD = np.uint8(FrameFlag.FD | FrameFlag.BIT_RATE_SWITCH | FrameFlag.ERROR_STATE)
 _IDENTIFIER = 0x1FFFFFFF
 _LONG = 1 << 31

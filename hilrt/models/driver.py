@@ -154,7 +154,7 @@ class Driver:
         self.data = data
         self.state = DriverState()
         self._inertia = data.translating_mass
-        # What the engine gives at idle is what the converter takes at standstill.
+        # The engine's torque at idle equals the converter's at standstill.
         self._idle_torque = data.converter_capacity * data.idle_speed**2
 
     def save(self) -> tuple[float, ...]:

@@ -1,8 +1,8 @@
 """A server of Foxglove's WebSocket protocol that only sends, to clients that know a token.
 
-What a client is sent: what the server is, which channels there are (`advertise`), and the messages
-of those that it has subscribed to. What it may send: `subscribe` and `unsubscribe`. Foxglove's own
-library is not used, because it serves whoever reaches its port (docs/architecture.md).
+Messages to a client: a description of the server, its channels (`advertise`), and the messages of
+those that it has subscribed to. Its messages: `subscribe` and `unsubscribe`. Foxglove's own library
+is not used, because it serves whoever reaches its port (docs/architecture.md).
 """
 
 from __future__ import annotations

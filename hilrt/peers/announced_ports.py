@@ -44,7 +44,7 @@ def parameter_to_info(parameter: Parameter) -> ParameterInfo:
 
 
 def parameters_from_infos(infos: Sequence[ParameterInfo]) -> tuple[Parameter, ...]:
-    """Announced parameters, checked; `ProtocolError` names what is wrong."""
+    """Announced parameters, checked; `ProtocolError` describes the problem."""
     if len(infos) > MAX_CHANNELS:
         raise ProtocolError(f"more than {MAX_CHANNELS} parameters")
     if len({info.name for info in infos}) < len(infos):
@@ -68,7 +68,7 @@ def parameters_from_infos(infos: Sequence[ParameterInfo]) -> tuple[Parameter, ..
 
 
 def ports_from_infos(infos: Sequence[PortInfo], direction: str) -> tuple[Port, ...]:
-    """Announced ports, checked; `ProtocolError` names what is wrong.
+    """Announced ports, checked; `ProtocolError` describes the problem.
 
     Parameters
     ----------

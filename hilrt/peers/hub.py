@@ -188,7 +188,7 @@ class Hub:
         return self._fd
 
     def close(self) -> None:
-        """Close the transports; what was sent gets a moment to leave. May be called twice."""
+        """Close the transports; sent messages get a moment to leave. May be called twice."""
         if self.closed:
             return
         self.closed = True

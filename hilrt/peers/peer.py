@@ -266,7 +266,7 @@ class Peer:
         self.protocol.unexpected(message)
 
     def close(self) -> None:
-        """Close the connection; what was sent gets a moment to leave. May be called twice."""
+        """Close the connection; sent messages get a moment to leave. May be called twice."""
         self.transport.close(_LINGER_MS)
 
 

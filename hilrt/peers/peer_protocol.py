@@ -38,7 +38,7 @@ HELLO_AGAIN_HEARTBEATS = 5
 LOOKS_PER_HEARTBEAT = 8
 #: Without a call of `keep_alive` for this many heartbeats, the process was busy or suspended.
 _AWAY_HEARTBEATS = 4
-#: What is then left of the master's silence, in heartbeats: its messages may not be read yet.
+#: Remaining silence of the master, in heartbeats: its messages may not be read yet.
 _SILENCE_AFTER_AWAY = 2
 #: Until the welcome says another, s.
 FIRST_HEARTBEAT_S = 0.2

@@ -72,7 +72,7 @@ class RemoteLink(Link):
     """
 
     remote = True
-    #: What the peer must say it is.
+    #: Role that the peer must announce.
     role: ClassVar[Role]
     #: How long the peer may take to end in order, s.
     stop_timeout: float = 2.0

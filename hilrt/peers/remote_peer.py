@@ -68,7 +68,7 @@ log = logging.getLogger("hilrt.peers.hub")
 #: Connections that asked for a peer's place and are told of; more are only counted.
 CONTESTS_TOLD = 20
 
-#: What each request is answered with. Such an answer is used only while it is due.
+#: Answers to the requests. Such an answer is used only while it is due.
 ANSWERS: dict[type[Message], type[Message]] = {
     Initialize: Initialized,
     Advance: Advanced,
@@ -80,7 +80,7 @@ ANSWERS: dict[type[Message], type[Message]] = {
 }
 #: While one of these is due, a peer of one thread cannot send heartbeats: it computes.
 _COMPUTED = frozenset({Initialized, Advanced, Probed, Linearised})
-#: What a peer of each role sends of its own accord, for its link.
+#: Unsolicited messages of a peer, by role, for its link.
 _UNASKED: dict[Role, frozenset[type[Message]]] = {
     "solver": frozenset({PeerReport}),
     "gateway": frozenset({PeerReport, Measurements, Secured}),
@@ -288,7 +288,7 @@ class RemotePeer:
     def receive(self, data: bytes, now_ns: int) -> FromPeer | None:
         """Take one message, read at `now_ns`, and return it if it is for the peer's link.
 
-        What is no message, does not fit or makes no sense now is counted.
+        Invalid or unexpected messages are counted.
         """
         try:
             message = decode_from_peer(data)

@@ -219,8 +219,8 @@ class Measurements(Message):
     """Gateway → master: newest value of every output.
 
     `t_valid_ns` is when each value was received from the bench, on the gateway's monotonic clock;
-    `realised` is what the bench made of each input (NaN where it is not measured); `tick` is the
-    newest tick forwarded (-1 before the first); `counters` are totals since the start.
+    `realised` is the bench's measurement of each input (NaN if not measured); `tick` is the newest
+    tick forwarded (-1 before the first); `counters` are totals since the start.
     """
 
     seq: int

@@ -22,7 +22,7 @@ MARGIN_NS = 1_100_000_000
 #: Bounds of the two buffers, bytes.
 ROWS_BYTES = 256 << 20
 FRAMES_BYTES = 64 << 20
-#: What a frame takes beside its record, bytes.
+#: Overhead of a frame beside its record, bytes.
 _FRAME_OVERHEAD = 100
 _NEVER = -(1 << 62)
 

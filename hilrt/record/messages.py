@@ -32,7 +32,7 @@ ASIDES = (SNAPSHOTS, JACOBIANS, ADJUSTMENTS, SENSITIVITIES)
 
 #: The log in a run's folder, and the channel of its events.
 FILE_NAME = "session.mcap"
-#: What the recorder has kept of a long log's rows, an attachment; it is true of the whole log only.
+#: The recorder's digest of a long log's rows, an attachment; it is only valid for the whole log.
 REPORT_STATISTICS = "digest.msgpack"
 EVENTS = "/events"
 

@@ -41,7 +41,7 @@ MAX_RATIO, RATIO_FROM = 500, 1 << 30
 #: Facts of a log that are whole numbers.
 _NUMBERS = ("epoch_ns", "rows", "rows_missing", "rows_left_out", "frames_missing")
 _DECIMAL = re.compile(r"-?[0-9]{1,19}")
-#: What reading a damaged record may raise.
+#: Exceptions from reading a damaged record.
 DAMAGE = (
     McapError,
     CRCValidationError,

@@ -66,7 +66,7 @@ class ClockWatch:
         return self._wall() - self._steady()
 
 
-#: What is to be written reaches the file after this long: what kill -9 loses.
+#: Rows reach the file after this time, which is the loss on kill -9.
 CHUNK_S = 0.5
 #: How long a master may take to appear, and how long a lost connection may take to come back, s.
 CONNECT_S = 60.0

@@ -1,4 +1,4 @@
-"""What would make a verdict better: the changes with the greatest expected effect on the error.
+"""Advice for a better verdict: the changes with the greatest expected effect on the error.
 
 The error of a signal is proportional to the disturbances of the inputs, and these to the step to
 the power p + 1 for extrapolation of order p. At order 0 a disturbance is that of a value held for a
@@ -53,7 +53,7 @@ class Improvement(NamedTuple):
     settings : dict
         The same as keys of the session file, where it is one: ``table.key`` to a value.
     expected : float
-        Error of the worst signal after it, relative to what that varies by; NaN where unknown.
+        Error of the worst signal after it, relative to its variation; NaN where unknown.
     """
 
     text: str
@@ -147,7 +147,7 @@ def _corrections(bonds: list[Bond], plan: Plan, state: State) -> list[Improvemen
 
 
 def _correction(bond: Bond, refuted: bool) -> Improvement:
-    """What was probed in place of a D that it has refuted; else no correction."""
+    """The probed D in place of one that it refutes; otherwise no correction."""
     if refuted and bond.correction.method == "feedthrough":
         givers = sorted({effort.partition(".")[0] for effort in bond.efforts})
         return Improvement(
@@ -163,8 +163,8 @@ def _correction(bond: Bond, refuted: bool) -> Improvement:
 def _limit(network: Network, plan: Plan, state: State) -> Improvement | None:
     """Less demand for the input that is disturbed most, if it has a limit of rate or jerk.
 
-    What such a limit holds back stays so at any step. Where sources lead beyond `min` or `max`, the
-    limit is part of the system, and no disturbance.
+    The effect of such a limit is the same at any step. Where sources lead beyond `min` or `max`,
+    the limit is part of the system, and no disturbance.
     """
     connected = np.flatnonzero(plan.inputs["connected"])
     shares = np.nan_to_num(disturbed_shares(state.inputs[connected]))

@@ -18,7 +18,7 @@ from hilrt.tables.ports import Bools
 from hilrt.tables.record import Table, table
 from hilrt.tables.state import State
 
-#: What an alarm does, from the mildest on; the highest of those that are active counts.
+#: Actions of an alarm, mildest first; the highest of the active ones counts.
 ACTIONS: Final = ("log", "degrade", "stop", "safe")
 DEGRADE, STOP, SAFE = (ACTIONS.index(action) for action in ("degrade", "stop", "safe"))
 #: Two samples closer than this share of the step give no rate of change.

@@ -21,8 +21,7 @@ HIGH: Final[dict[str, float]] = {
     "sensitivities of a model": 10.2,
     "gain range": 10.4,
 }
-#: Estimates, relative to what the signal varies by, up to which
-#: nearly all true errors were below 5 %.
+#: Estimates, relative to the signal's variation, up to which nearly all true errors were below 5 %.
 GOOD: Final[dict[str, float]] = {
     "sensitivities": 0.04,
     "sensitivities of the start": 0.0384,

@@ -1,4 +1,4 @@
-"""What a session's checks watch: one check for every subject and cause.
+"""The checks of a session: one for every subject and cause.
 
 A subject is an output, an input, a bond, a subsystem, an alarm or the session. All checks stand in
 one table, grouped by their causes.
@@ -20,7 +20,7 @@ from hilrt.tables.plan import Plan
 
 @dataclass(frozen=True)
 class CheckNames:
-    """What the rows of `Plan.checks` and `Plan.causes` are called.
+    """Names of the rows of `Plan.checks` and `Plan.causes`.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class CheckNames:
         return len(self.where)
 
     def of(self, cause: str) -> list[str]:
-        """What the checks for a cause watch."""
+        """Subjects of the checks for a cause."""
         return self.where[self.groups[self.causes.index(cause)]]
 
     def cause_of(self, check: int) -> str:

@@ -1,8 +1,8 @@
 """Stage: how much of the session each cause has affected, over all of it and in its worst second.
 
 A step is affected by a cause while a measure is at its threshold or above, and counts with its own
-length. How long a flag stays up afterwards, so that it can be seen, does not matter here. What was
-measured after a gap counts for the gap, too.
+length. How long a flag stays up afterwards, so that it can be seen, does not matter here. A
+measurement after a gap also counts for the gap.
 """
 
 from __future__ import annotations

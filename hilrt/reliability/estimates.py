@@ -62,7 +62,7 @@ LARGE_ABOVE: Final = ChainMap(
     UNRELIABLE, dict.fromkeys((REPEATED, IRREGULAR, TRIED_ALONG, REFERENCE), 0.2)
 )
 #: For how many radians a loop that something outside drives is taken to remember an error: that of
-#: a damping ratio of 0.2. What keeps such a loop in motion does not tell its own damping.
+#: a damping ratio of 0.2. The cause of a loop's motion does not reveal its damping.
 MOST_RADIANS: Final = 5.0
 LACKING: Final = "unknown: its subsystem's reference model has no such output"
 #: Share of a signal's RMS that its spread counts as at least.
@@ -158,7 +158,8 @@ def estimates(network: Network, plan: Plan, state: State) -> dict[str, Estimate]
     else:
         value = np.sqrt(outputs["error_square"] / outputs["moment_seconds"])
         if how != TRIED:
-            # What does not answer about the start may do so later: a pedal that is not down yet.
+            # A signal that does not respond about the start may do so later: a pedal that is not
+            # pressed yet.
             worst = np.max(value / np.maximum(spread, TINY), initial=0.0)
             least = ROUNDING if how != TRIED_ALONG else ROUNDING_ALONG
             value = np.where(value <= least * outputs["peak"], worst * spread, value)
@@ -272,7 +273,7 @@ def _unknown(network: Network, ports: Table[InputState], inputs: Ints) -> str:
 
 
 def _reparametrised(network: Network, state: State) -> str:
-    """Why what was probed no longer holds; empty if it does."""
+    """Why probed responses are no longer valid; empty if they are."""
     changed = np.flatnonzero(state.subsystems["reparametrised"])
     if not len(changed):
         return ""

@@ -23,7 +23,7 @@ class FlagChange(NamedTuple):
 
 
 class FlagTotal(NamedTuple):
-    """What a cause came to.
+    """Totals of a cause.
 
     Attributes
     ----------

@@ -121,7 +121,7 @@ def measure_inputs(plan: Plan, state: State, given: StepInput, slack: Table[Slac
 def count_gap(check: CheckState, u: InputState, elapsed: float) -> None:
     """A measured defect speaks for the time before it that no flag has counted yet.
 
-    What has come since a sample that lies back is not measured yet.
+    The time since a sample in the past is not measured yet.
     """
     check.before = 0.0
     if u.measured:
@@ -238,11 +238,10 @@ def measure_bond(plan: Plan, state: State, given: StepInput, b: int) -> None:
 def follow_energy(bond: BondState, stays: float, elapsed: float) -> None:
     """Add the interval of `elapsed` [s] to a bond's energies, and what it has carried.
 
-    `stays` [J] is what the interface made in it and no correction took out. What it has carried is
-    the range of the energy that has gone through it, to and fro: for an oscillation about
-    what the system stores, for a drive what it has delivered. The sum of magnitudes was rejected
-    as a scale: in an oscillation it grows without end, and would hide that the energy stored has
-    doubled.
+    `stays` [J] is what the interface made in it and no correction took out. Its carried energy is
+    the range of the energy transmitted in both directions: for an oscillation about what the system
+    stores, for a drive what it has delivered. The sum of magnitudes was rejected as a scale: in an
+    oscillation it grows without end, and would hide that the energy stored has doubled.
     """
     bond.drift += stays
     bond.carried += bond.power * elapsed

@@ -14,7 +14,7 @@ from hilrt.tables.plan import RANGE_SAFE, RANGE_USE, Plan
 from hilrt.tables.ports import Bools
 from hilrt.tables.state import State
 
-#: What to do about a value that is not used.
+#: Remedy for a value that is not used.
 REMEDY = 'check the sensor, correct the range, or set out_of_range = "use" for it'
 
 
@@ -57,7 +57,7 @@ class Ranges:
             raise SessionFault(f"before the first tick: {'; '.join(texts)}; {REMEDY}")
 
     def ending(self, state: State, given: StepInput) -> list[str]:
-        """What is said of the samples that have ended the session."""
+        """Text about the samples that ended the session."""
         found = []
         for i in _rows(state.outputs["value_fault"] != 0):
             out, value = state.outputs[i], float(state.outputs["newest"][i])

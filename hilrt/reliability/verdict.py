@@ -48,7 +48,7 @@ MOST_CHANGED = 0.5
 #: From the best to the worst; `unverified` where all that was found is a lack of evidence.
 WORDS = ("good", "unverified", "degraded", "unreliable")
 GOOD, UNVERIFIED, DEGRADED, UNRELIABLE = range(4)
-#: What would give the evidence that an estimate lacks, by how it was made.
+#: Remedy for the missing evidence of an estimate, by how it was made.
 EVIDENCE = {
     GAIN_RANGE: "how the subsystems answer is not known: solvers that save and restore their "
     "state, and a reference_model of a bench, would show it",

@@ -1,4 +1,4 @@
-"""`SequenceBench`: what a sequence's `run` is given."""
+"""`SequenceBench`: the argument of a sequence's `run`."""
 
 from __future__ import annotations
 

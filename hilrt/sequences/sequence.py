@@ -47,7 +47,7 @@ class Sequence:
     #: Outputs of other subsystems, ``subsystem.port``: they are connected by these names, and come
     #: as they were sampled, never extrapolated or corrected.
     reads: Several[str] = ()
-    #: What the sequence sets. It is held between communication points.
+    #: Values set by the sequence. It is held between communication points.
     drives: Several[Port] = ()
     #: Session file in which ``hilrt test`` runs it, relative to the sequence's own file.
     session: str | None = None

@@ -116,8 +116,8 @@ Branch = Awaitable[Any]
 class Together(SequenceStep[list[Any]]):
     """Branches that go on at the same communication points; over when all are.
 
-    At each point the first branch goes on until it waits, then the second, and so on. What one
-    raises ends the others, in their order, and is raised.
+    At each point the first branch goes on until it waits, then the second, and so on. If one
+    raises, the others end, in their order, and the exception is re-raised.
     """
 
     def __init__(self, bench: BenchOfSteps, branches: tuple[Branch, ...]) -> None:

@@ -331,7 +331,7 @@ def _read_columns(file: SessionFile, network: Network, note: Callable[[str], Non
 class References:
     """Reference models, probed in place of subsystems that cannot be.
 
-    What does not work with one is logged, which the session notes.
+    Failures are logged, and the session notes them.
     """
 
     def __init__(self, tables: Session, links: Sequence[Link]) -> None:

@@ -190,7 +190,7 @@ class Benches:
                 wait.cancel()
 
 
-# What is done with benches before and after the ticks: sequences, and matching the two sides.
+# Work with benches before and after the ticks: sequences, and matching the two sides.
 #
 # Each step moves set-points through the gateway's own ramps and limits (`Link.arm`) and waits for a
 # condition on a measured value. Alarms that end sessions act here, too, and so does everything the

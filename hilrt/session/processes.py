@@ -28,7 +28,7 @@ LAST_LINE: Final = 0.5
 #: Processes that must not delay a tick.
 IDLE_PRIORITY: Final = VIEWS | {"recorder"}
 
-#: What the end of a process means for its users.
+#: Consequences of a process's end for its users.
 AFTERWARDS: Final = {
     "relay": "; from now on viewers show no new data and operators' commands are not received: "
     "Ctrl-C in the session's terminal ends it, with benches at rest"
@@ -161,7 +161,9 @@ class Processes:
         self._resume(["recorder"])
 
     async def end(self, told: Sequence[str]) -> list[str]:
-        """End all; those `told` that it is over may first end by themselves. What did not end."""
+        """End all; those `told` that it is over may first end by themselves. Processes that did not
+        end.
+        """
         try:
             if left := await self.children.wait(NOTICE, told):
                 longest = 2.0 * STOP_TIMEOUT + KILL_TIMEOUT_S - NOTICE

@@ -31,12 +31,12 @@ FACTORS = (1, 2, 4)
 LOWEST_ORDER, HIGHEST_ORDER = 0.5, 6.0
 #: Least correlation of the two differences over time, which are the same course but for a factor.
 LEAST_CORRELATION = 0.9
-#: Largest difference, relative to what the signal varies by.
+#: Largest difference, relative to the signal's variation.
 LARGEST_DIFFERENCE = 0.5
 #: Differences below this share of the largest value are rounding.
 ROUNDING = 1e-9
-#: An error is known if it is to this share of itself, or to `LEAST_ERROR` of what the signal varies
-#: by: adaptive integrators inside the models are no more exact than that.
+#: An error is known if it is to this share of itself, or to `LEAST_ERROR` of the signal's
+#: variation: adaptive integrators inside the models are no more exact than that.
 TOLERANCE, LEAST_ERROR = 0.01, 1e-6
 #: Steps of all runs together.
 MOST_STEPS = 2_000_000
@@ -57,13 +57,13 @@ class Repeated(NamedTuple):
     error : float
         RMS of the session's values less the limit, in `unit`; NaN outside the asymptotic range.
     relative : float
-        The same relative to what the limit varies by (standard deviation, or 5 % of its RMS).
+        The same relative to the limit's variation (standard deviation, or 5 % of its RMS).
     limit : ndarray, shape (n,)
         At the session's communication points; NaN outside the asymptotic range.
     change : float
         Largest RMS difference of the session's values from those at a shorter step, in `unit`.
     spread : float
-        What the values at the shortest step vary by, in `unit`.
+        Variation of the values at the shortest step, in `unit`.
     why_not : str
         Why it is not in the asymptotic range; empty if it is.
     """
@@ -134,11 +134,11 @@ class Compared(NamedTuple):
     error : float
         RMS of the session's values less the reference, in `unit`.
     relative : float
-        The same relative to what the reference varies by (standard deviation, or 5 % of its RMS).
+        The same relative to the reference's variation (standard deviation, or 5 % of its RMS).
     uncertainty : float
         How far `error` may be wrong, in `unit`; infinite where the runs do not tend to anything.
     spread : float
-        What the reference varies by, in `unit`.
+        Variation of the reference, in `unit`.
     converged : bool
         Whether `uncertainty` is within the tolerance.
     estimate : mapping

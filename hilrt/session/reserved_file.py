@@ -15,7 +15,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-#: What is written at once where the system reserves no room.
+#: Size of a write if the system cannot reserve space.
 _BLOCK = 1 << 16
 
 
@@ -91,7 +91,7 @@ class ReservedFile:
     def write(self, data: bytes) -> None:
         """Write it under its name; `OSError` if that fails.
 
-        What was reserved is for the first time; another one needs room and a descriptor.
+        The reservation is for the first write; another needs space and a descriptor.
         """
         if data == self._written:
             return

@@ -61,7 +61,7 @@ class SessionRun:
     ) -> None:
         self._file = read(file, pace=options.pace)
         self._options, self._on_change = options, on_change
-        #: What it waits for before its first tick.
+        #: Reason for waiting before its first tick.
         self.awaited: list[str] = []
         #: Once it runs.
         self.opened: Opened | None = None

@@ -325,8 +325,8 @@ def _fill_sensitivities(plan: Plan, known: Sensitivities | None) -> None:
 def _fill_estimates(plan: Plan, network: Network, tables: Session) -> None:
     """How the error of each output is estimated, and what its band is made with.
 
-    What test sequences set is demanded, and has none. Of a calculated channel that nothing takes
-    there is none either: it may be a small difference of large signals.
+    Values set by test sequences are demands, and have none. Of a calculated channel that nothing
+    takes there is none either: it may be a small difference of large signals.
     """
     owner, outputs = network.outputs.owner, plan.outputs
     taken, given = np.zeros((2, len(network.subsystems)), np.bool_)

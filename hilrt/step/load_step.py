@@ -18,7 +18,7 @@ from hilrt.tables.plan import Plan
 from hilrt.tables.record import Table, table
 from hilrt.tables.state import State
 
-#: What another process has not compiled by then is compiled here, s.
+#: Time after which this process compiles code that another has not finished, s.
 LONGEST_HELP_S: Final = 120.0
 HELPER: Final = "hilrt.step.compile_assess"
 

@@ -1,4 +1,4 @@
-"""`Numerics`: a session's tables, what their rows are called, and the two compiled calls."""
+"""`Numerics`: a session's tables, the names of their rows, and the two compiled calls."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class StateBytes:
     def differences(self, recorded: bytes, recomputed: bytes) -> list[str]:
         """Names ``table[row].field`` of what differs between two snapshots, bit for bit.
 
-        NaN equals NaN. What is not in a table of records is named as a whole.
+        NaN equals NaN. Values outside tables of records are named as a whole.
 
         Raises
         ------
@@ -128,7 +128,7 @@ def _apart(a: NDArray[np.void], b: NDArray[np.void]) -> NDArray[np.bool_]:
     return apart
 
 
-# What a replay needs beside the rows: the state once a second, changes, renewed Jacobians.
+# Records for a replay beside the rows: the state once a second, changes, updated Jacobians.
 
 #: Session time between two snapshots, ns.
 EVERY_NS = 1_000_000_000

@@ -50,7 +50,7 @@ def advise_session(
         Its subsystems are solvers or FMUs of this process, solvers that `spawn` starts, or have a
         `reference_model`.
     target : float
-        Error of every coupling signal, root mean square, relative to what it varies by.
+        Error of every coupling signal, root mean square, relative to its variation.
     targets : mapping of str to float, optional
         Of single signals, ``"subsystem.port"``, instead.
     budget : float

@@ -2,8 +2,8 @@
 
 The session's models are run at other settings and compared with themselves, coupled at so short a
 step that half of it changes nothing: the error is measured, not estimated. How fast it falls with
-the step says where to look next. What time a step needs comes from the same runs, and how late this
-host wakes a process from `hilrt.timing.doctor`; the bounds are those of the report's advice.
+the step says where to look next. The time of a step comes from the same runs, and the lateness of
+this host from `hilrt.timing.doctor`; the bounds are those of the report's advice.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class IdealRun:
     courses : dict of str to function
         From times, s, to values.
     scales : dict of str to float
-        What each signal varies by.
+        Variation of each signal.
     step_s : float
         Step at which it was run, s.
     share : float
@@ -101,7 +101,7 @@ class IdealRun:
 
 
 class TrialError(NamedTuple):
-    """Error of a run: relative to the target, relative to what the worst signal varies by."""
+    """Error of a run: relative to the target, relative to the worst signal's variation."""
 
     share: float
     error: float
@@ -118,7 +118,7 @@ class SettingsAdvice:
     settings : dict
         ``"table.key"`` to value; empty where nothing reaches the target in time.
     error : (float, float)
-        Interval of the predicted error of the worst signal, relative to what that varies by.
+        Interval of the predicted error of the worst signal, relative to its variation.
     signal : str
         The worst signal.
     processor : float
@@ -151,7 +151,7 @@ class Wish:
     Attributes
     ----------
     target : float
-        Error of every coupling signal, root mean square, relative to what it varies by.
+        Error of every coupling signal, root mean square, relative to its variation.
     targets : dict of str to float
         Of single signals, instead.
     budget : float
@@ -453,7 +453,7 @@ def reference_of(trial: ModelTrial, step: float) -> IdealRun:
 
 
 def errors_of(trial: ModelTrial, reference: IdealRun) -> dict[str, float]:
-    """Root mean square error of every signal, relative to what it varies by."""
+    """Root mean square error of every signal, relative to its variation."""
     found = {}
     for name, course in reference.courses.items():
         times, values = trial.signals[name]

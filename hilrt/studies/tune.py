@@ -37,7 +37,7 @@ CANDIDATES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """What a tuning has come to.
+    """Result of a tuning.
 
     Attributes
     ----------

@@ -73,7 +73,7 @@ class InboxRow(TableRow):
 
 
 class InboxTables(NamedTuple):
-    """What the cut reads besides `StepInput`; `outputs` and `inputs` are laid out as there.
+    """Further input of the cut beside `StepInput`; `outputs` and `inputs` have the same layout.
 
     `counts`, shape (n, 3, BINS), and `longest_ns`, shape (n, 3), are of the answers' times.
     """

@@ -1,4 +1,4 @@
-"""`StepInput`: all that one macro step decides by; and what the slack knows more."""
+"""`StepInput`: the input of one macro step's decisions; and further input of the slack."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from hilrt.solver import Floats
 from hilrt.tables.record import COEFFICIENTS, Table, TableRow, f8, i8, table
 
-#: What a change sets, in `Change.what`. All are an operator's but `contradicted`: that is what a
+#: Kinds of changes, in `Change.what`. All are an operator's but `contradicted`: that is what a
 #: trial found while the session runs.
 THRESHOLDS: Final = (
     "connection_defect",

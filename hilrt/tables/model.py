@@ -206,7 +206,7 @@ class LearnedRegression(TableRow):
 
 
 class Learning(NamedTuple):
-    """What the identification remembers; see the comments at the fields of each table.
+    """Memory of the identification; see the comments at the fields of each table.
 
     Attributes
     ----------
@@ -272,7 +272,7 @@ class Workspace(NamedTuple):
 
 
 class ModelState(NamedTuple):
-    """What the corrections remember; see the comments at the fields of each table.
+    """Memory of the corrections; see the comments at the fields of each table.
 
     Attributes
     ----------

@@ -385,7 +385,7 @@ def _feedthrough(tables: Session, outputs: Side, inputs: Side) -> Relation:
 def connect_reads(ports: Mapping[str, Ports], tables: Session) -> tuple[dict[str, Ports], Session]:
     """Ports with the units of what is read, and tables with a connection for each of it.
 
-    What is no output of the known `ports` is left as it is.
+    Names that are not outputs of the known `ports` stay unchanged.
     """
     found = dict(ports)
     connections = list(tables.connections)

@@ -20,12 +20,12 @@ PI: Final = 1
 LOCAL: Final = 2
 ECCO: Final = 3
 
-#: What became of a bond's correction when it was compared with its subsystems themselves.
+#: Result of comparing a bond's correction with its subsystems.
 UNVERIFIED: Final = 0
 VERIFIED: Final = 1
 WRONG: Final = 2
 
-#: What follows from a sample outside its port's declared range, by its number in `Plan.outputs`.
+#: Reaction to a sample outside its port's declared range, by its number in `Plan.outputs`.
 RANGE_POLICIES: Final = ("use", "hold", "safe")
 RANGE_USE, RANGE_HOLD, RANGE_SAFE = range(3)
 

@@ -1,4 +1,4 @@
-"""`State`: what the macro step remembers, one table per kind of thing."""
+"""`State`: the memory of the macro step, one table per kind of object."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from hilrt.tables.record import (
 #: Parts of the sliding window of a second in which affected time is counted.
 PARTS: Final = 10
 
-#: What drives an input, by its number in `State.drives`.
+#: Sources of an input, by their number in `State.drives`.
 SOURCES: Final = ("connection", "stimulus", "sequence", "operator")
 CONNECTION, STIMULUS, SEQUENCE, OPERATOR = range(4)
-#: What was limited of an input: what its sources make of it, or what something else asked.
+#: Limited part of an input: the value of its sources, or another demand.
 SOURCES_LIMITED, DEMAND_LIMITED = 1, 2
 #: Phases of a stimulus.
 WAITING, RUNNING, HOLDING, DONE = range(4)

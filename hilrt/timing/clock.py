@@ -63,7 +63,7 @@ class Clock(abc.ABC):
         stand_still : bool
             False where other tasks are to run until the end.
         reception : EarlyReception, optional
-            Receives what arrives while the event loop stands still. What it raises ends the sleep.
+            Receives what arrives while the event loop stands still. Its exceptions end the sleep.
 
         Returns
         -------

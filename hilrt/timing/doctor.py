@@ -1,4 +1,4 @@
-"""``hilrt doctor``: what this host can do for a session in real time, line by line.
+"""``hilrt doctor``: the real-time capabilities of this host, line by line.
 
 Each line has a value, a grade (good, poor, bad) and, unless it is good, a remedy. Everything is
 looked up or measured for a second or two; nothing of the host is changed.

@@ -107,9 +107,9 @@ def give_idle_priority(pid: int, cpus: Iterable[int]) -> None:
 def freeze_gc() -> Iterator[Callable[[int], bool]]:
     """Keep the garbage collector out of the ticks; as it was on leaving.
 
-    What exists is never collected, and the collector no longer runs by itself: a full collection
-    takes milliseconds, with the compiler loaded a tenth of a second. So there is none at the
-    beginning either: what was garbage then stays until the end.
+    Existing objects are never collected, and the collector no longer runs automatically: a full
+    collection takes milliseconds, with the compiler loaded a tenth of a second. So there is none at
+    the beginning either: what was garbage then stays until the end.
 
     Yields
     ------
@@ -212,7 +212,7 @@ def _versions() -> dict[str, str]:
     return versions
 
 
-# Which processes had the processors, as Linux counts it, and what the machine's host took.
+# Processor time of the processes, as Linux counts it, and time taken by the machine's host.
 #
 # While the host of a virtual machine has a processor, no process of the machine runs on it, and
 # none can foresee it: no setting of a session avoids the ticks that are missed for it.
@@ -318,7 +318,7 @@ if sys.platform != "win32":
 OF_A_SESSION: Final = 96
 #: Of one subsystem: connection, process, its output.
 OF_A_SUBSYSTEM: Final = 4
-#: What most systems give, and what is enough for a hundred subsystems.
+#: Common limit of systems, and enough for a hundred subsystems.
 COMMON: Final = 1024
 
 

@@ -28,8 +28,8 @@ QUIET_NS = 100_000
 
 #: Whether the loop is to end.
 Stopping = Callable[[], bool]
-#: What happens at a point that all solvers have reached, before its samples are taken; it may move
-#: the point.
+#: Work at a point that all solvers have reached, before its samples are used; it may move the
+#: point.
 BetweenSteps = Callable[[CommunicationPoint, Stopping], Awaitable[CommunicationPoint]]
 
 

@@ -203,7 +203,7 @@ def cpu_latency_limit(wanted: bool, device: Path = _LATENCY) -> Iterator[str | N
 # (10 alternating blocks of 500 turns): it is done 33 µs late (median) with the short slice and 323
 # µs with the usual one.
 
-#: What is asked for: the shortest that the kernel grants, ns.
+#: Requested slice: the shortest that the kernel grants, ns.
 SLICE_NS = 100_000
 #: Number of the system call ``sched_setattr``, which the C library does not offer before 2.41.
 _SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}

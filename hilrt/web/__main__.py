@@ -1,4 +1,4 @@
-"""``python -m hilrt.web``: what `hilrt run --web` starts.
+"""``python -m hilrt.web``: the process that `hilrt run --web` starts.
 
 A plain page answers at once, on the sockets that the session hands on, while Bokeh is loaded.
 """

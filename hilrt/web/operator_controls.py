@@ -298,7 +298,7 @@ def make_button(
     return button
 
 
-# What operators type into the page's fields: it is sent as it stands there, or refused.
+# Input of operators in the page's fields: it is sent exactly as typed, or refused.
 
 #: Numbers in the notation of the session file; a typographic minus is one, too.
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)

@@ -47,7 +47,7 @@ from hilrt.web.page_access import (
 REQUEST_S, ANSWER_S = 1.0, 5.0
 #: How often deadlines are checked, and how soon the server ends when asked to, s.
 END_S = 0.02
-#: What is being answered when the server is stopped may still leave, s.
+#: Time for answers in progress when the server is stopped, s.
 LAST_S = 0.2
 #: Connections at a time; for another one, that with the nearest deadline is closed.
 MAX_CONNECTIONS = 32
@@ -208,7 +208,7 @@ def _serve(
     return server, thread
 
 
-# What a browser sees until the page has loaded: that it will come, and what is waited for.
+# The page shown until the real one has loaded: a note that it will come, and what it waits for.
 
 #: How often the browser asks again, ms.
 RELOAD_MS = 400

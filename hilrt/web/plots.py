@@ -35,7 +35,7 @@ KEPT_WINDOWS, MIN_KEPT = 1.2, 1000
 #: labels must differ in digits that can be read.
 MIN_SPAN = 0.02
 TIMING_SIGNAL = "master:lateness"
-#: What the stream calls the half width of the band of a signal's estimated error.
+#: Name in the stream of the half width of a signal's error band.
 ERROR_OF = "{}:estimated_error"
 #: Samples in the live timing histogram, and its bins per decade.
 TIMING_SAMPLES, BINS_PER_DECADE = 10_000, 8

@@ -191,7 +191,7 @@ class PortLines:
         return toml_string(guess) if self._guess else CHOOSE
 
     def _realised(self, name: str, signal: Signal) -> str:
-        """The output that measures what the bench made of an input, guessed by name and unit."""
+        """The output that measures the realised value of an input, guessed by name and unit."""
         words = set(name.split("_"))
 
         def likeness(found: tuple[str, Signal]) -> int:

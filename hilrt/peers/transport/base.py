@@ -75,7 +75,7 @@ class ServerTransport(abc.ABC):
 
     @abc.abstractmethod
     def close(self, linger_ms: int) -> None:
-        """Close all connections; what was sent gets a moment to leave."""
+        """Close all connections; sent messages get a moment to leave."""
 
 
 class ClientTransport(abc.ABC):
@@ -113,7 +113,7 @@ class ClientTransport(abc.ABC):
 
     @abc.abstractmethod
     def close(self, linger_ms: int) -> None:
-        """Close; what was sent gets a moment to leave. May be called twice."""
+        """Close; sent messages get a moment to leave. May be called twice."""
 
 
 class Origin(NamedTuple):

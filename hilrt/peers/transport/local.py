@@ -148,7 +148,7 @@ class LocalServer(ServerTransport):
         _send(key, data)
 
     def close(self, linger_ms: int) -> None:
-        """See `ServerTransport.close`; what was sent can be received after it."""
+        """See `ServerTransport.close`; sent messages can still be received afterwards."""
         self._epoll.close()
         self._listener.close()
         for connection in self.connections.values():
@@ -206,7 +206,7 @@ class LocalClient(ClientTransport):
         _send(self._socket, data)
 
     def close(self, linger_ms: int) -> None:
-        """See `ClientTransport.close`; what was sent can be received after it."""
+        """See `ClientTransport.close`; sent messages can still be received afterwards."""
         self._socket.close()
 
 
