@@ -9,7 +9,7 @@
     │   └── SolverCannot     it lacks an optional ability
     ├── RecordError          a log cannot be written or read
     ├── CommandRefused       a session does not do what it was asked
-    └── SessionFault         the session cannot go on; the safe profile has run     exit 3
+    └── SessionFault         the session cannot continue; the safe profile has run     exit 3
         └── PeerLost         a subsystem died, fell silent or missed too often
             └── NoAnswer     it is connected, and has not answered in time
 
@@ -68,11 +68,11 @@ class RecordError(HilrtError):
 
 
 class CommandRefused(HilrtError):
-    """A session does not do what it was asked: it may not, or not in its present state."""
+    """A session refuses a command: it is not permitted, or not in the current state."""
 
 
 class SessionFault(HilrtError):
-    """The session cannot go on; its benches have been sent to their safe profile."""
+    """The session cannot continue; its benches have been sent to their safe profile."""
 
 
 class PeerLost(SessionFault):

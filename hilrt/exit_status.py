@@ -17,7 +17,7 @@ class ExitStatus(IntEnum):
     FAULT = 3
     #: It cannot be said whether an expectation holds.
     INCONCLUSIVE = 4
-    #: Finished with less than was asked for: rows are missing in the log, or the verdict is worse.
+    #: Finished with less than was requested: rows are missing in the log, or the verdict is worse.
     LESS = 5
     #: A defect of the program.
     INTERNAL = 70

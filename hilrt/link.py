@@ -258,8 +258,8 @@ class Carrier(Protocol):
     Attributes
     ----------
     changed, reporting : dict
-        Connections, as keys, whose peer was lost or has come back, and those with `events`, since
-        they were removed here.
+        Connections, as keys, whose peer was lost or has return, and those with `events`, since they
+        were removed here.
     """
 
     changed: dict[Any, None]

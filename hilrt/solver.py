@@ -180,7 +180,7 @@ class Sample:
         Time the subsystem took for the step, µs.
     ended : str
         Why the subsystem's simulation has ended with this sample, which is its last; empty while it
-        goes on. The session then ends, in the way that ``when_ended`` of its table says.
+        continues. The session then ends, in the way that ``when_ended`` of its table says.
     info : dict
         Anything a link wants to hand on (counters, state).
     """

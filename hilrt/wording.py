@@ -118,7 +118,7 @@ _NUMBER = re.compile(r"(?<![\w.])\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.]\
 def kind_of(level: str, cause: str, source: str, text: str) -> tuple[str, ...]:
     """The kind of an event: those of one kind differ in nothing but numbers.
 
-    Events that are no more than information differ in nothing, but for changes of the state.
+    Events that are no more than information differ in nothing, except for changes of the state.
     """
     numbered = level != "info" or cause == "session"
     return (level, cause, source, _NUMBER.sub("#", text) if numbered else text)
@@ -161,7 +161,7 @@ FLAG_COLUMNS = ("times", "of the time", "of its worst second")
 
 
 def flag_rows(summary: Mapping[str, Any]) -> list[list[str]]:
-    """Causes that came up, the most affecting first: how often, and what share each affected.
+    """Causes that were raised, the most affecting first: how often, and what share each affected.
 
     Summaries of older versions know how long the flags were up instead.
     """
@@ -183,7 +183,7 @@ def flag_rows(summary: Mapping[str, Any]) -> list[list[str]]:
 def columns_text(rows: Sequence[Sequence[str]]) -> str:
     """Rows in aligned columns, for a terminal or a pipe.
 
-    The first row is the heading; columns that are empty but for it are left out.
+    The first row is the heading; columns that are empty except for it are left out.
     """
     columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
     widths = [max(map(len, column)) for column in columns]
@@ -199,7 +199,7 @@ ALARM_COLUMNS = ("alarm", "times", "first at s", "cleared at s", "up for s", "ac
 
 
 def alarm_rows(summary: Mapping[str, Any]) -> list[list[str]]:
-    """Alarms that came up, in the order in which they did; "still up" where one has not cleared."""
+    """Alarms that were raised, in that order; "still up" if one has not cleared."""
     rows = []
     for alarm in summary.get("alarms") or ():
         cleared = alarm.get("cleared_t")

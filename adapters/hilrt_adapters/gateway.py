@@ -287,7 +287,7 @@ def _make_bench(name: str, options: BenchOptions, folder: Path) -> EmulatedBench
 def _check_emulator(name: str, options: BenchOptions, folder: Path, usable: bool) -> list[str]:
     """Problems of the emulated bench that the session starts, and of its scenario.
 
-    One that is made of the table is looked at only if that is `usable`.
+    One that is made of the table is checked only if that is `usable`.
     """
     table, emulator = f"[subsystems.{name}]", options.emulator
     if emulator is None or (emulator in BENCHES and options.scenario is None):

@@ -186,7 +186,7 @@ class _Reading:
 
 
 class _OnEveryBus:
-    """The messages that were asked for, and those that they could be taken for."""
+    """The messages that were requested, and those that they could be taken for."""
 
     def __init__(self, messages: Iterable[Message]) -> None:
         self._messages = list({id(message): message for message in messages}.values())

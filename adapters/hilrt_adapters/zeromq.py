@@ -65,7 +65,7 @@ class ZeroMQLink(RemoteLink, Probes):
     spawns = True
 
     _keep = False
-    #: Values of parameters that were changed: a solver that came back starts with others.
+    #: Values of parameters that were changed: a solver that returned starts with others.
     _changed: dict[str, float]
     _linearises = _linearises_again = False
 
@@ -206,10 +206,10 @@ class ZeroMQLink(RemoteLink, Probes):
         self.inbox.put(sample, self.arrival_time(at_ns), round_trip_us=round_trip_us, way_us=way_us)
 
     def _finite(self, y: Floats, *where: object) -> None:
-        """A solver that returns NaN cannot go on: `receive` raises `PeerLost` from now on."""
+        """A solver that returns NaN cannot continue: `receive` raises `PeerLost` from now on."""
         if math.isfinite(sum(y.tolist())) or np.isfinite(y).all():
             return
         channels = [name for port in self.outputs for name in port.channels()]
         bad = ", ".join(channels[i] for i in np.flatnonzero(~np.isfinite(y))[:5])
-        place = " ".join(map(str, where))  # not before: this is asked for every sample
+        place = " ".join(map(str, where))  # not before: this is requested every sample
         self.gone(f"{place}: its outputs {bad} are not finite", for_good=True)

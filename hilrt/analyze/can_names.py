@@ -47,7 +47,7 @@ class BusNames:
     options : mapping of str to MessageOptions
         What the session file says of single messages.
     alive : str
-        Name of the counter signal that is looked for.
+        Name of the counter signal that is searched for.
     bit_rates : (float, float), optional
         Nominal one, and that of the data, bit/s.
     """

@@ -55,7 +55,7 @@ class MessageTraffic:
     times_ns : array of int
         When the frames came, ns.
     checksum, counter, lost : int or None
-        Frames whose checksum is wrong, whose counter did not go on, and frames missing by the
+        Frames whose checksum is wrong, whose counter did not continue, and frames missing by the
         counter; None where the message has none.
     """
 
@@ -89,7 +89,7 @@ class MessageTraffic:
 
     @property
     def late(self) -> int:
-        """Frames that came after more than `LATE_CYCLES` cycle times."""
+        """Frames that arrived after more than `LATE_CYCLES` cycle times."""
         nominal = self.nominal_s
         return 0 if nominal is None else int((self.intervals_s() > LATE_CYCLES * nominal).sum())
 

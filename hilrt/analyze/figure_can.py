@@ -94,7 +94,7 @@ _WRONG = ("late", "checksum", "counter", "lost")
 
 
 def can_table(traffic: CanTraffic) -> str:
-    """A row per message and direction; what is wrong is highlighted."""
+    """A row per message and direction; errors are highlighted."""
     rows, marked = [], []
     for r, message in enumerate(traffic.messages):
         spread = message.quantiles_s() or {}

@@ -312,7 +312,7 @@ def _demanded(material: Material, shared: Range1d) -> list[Drawing]:
 def _bond_ends(
     material: Material, shared: Range1d, bond: str, ports: Mapping[str, str]
 ) -> list[Drawing]:
-    """Effort and flow of a bond, but for one that is a set-point and has its figure."""
+    """Effort and flow of a bond, except for one that is a set-point and has its figure."""
     drawings = []
     for role in ("effort", "flow"):
         signals = ports.get(role, "").split(" + ")

@@ -2,7 +2,7 @@
 
 With linear subsystems and a constant macro step, one cycle of the session (one macro step; with
 multi-rate subsystems as many as it takes until all communicate together again) is a linear map
-``z_{n+1} = Φ z_n`` of the states and of what the master remembers, but for constants. Here the
+``z_{n+1} = Φ z_n`` of the states and of what the master remembers, except for constants. Here the
 stages of `hilrt.step.macro_step` are followed one by one, each quantity being a matrix with one
 column per element of z. Nonlinear parts are left out, and named in `SessionScheme.left_out`.
 """

@@ -46,7 +46,7 @@ def short_tables(
 
 
 def alarm_table(summary: Mapping[str, Any]) -> str:
-    """Table of the alarms that came up; those that are still up are marked."""
+    """Table of the alarms that were raised; those that are still up are marked."""
     rows = alarm_rows(summary)
     marked = [(i, 3) for i, row in enumerate(rows) if row[3] == "still up"]
     return table("Alarms", ALARM_COLUMNS, rows, text=(0,), marked=marked)

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
 SUMMARY: Final = "summary.json"
-#: Folders below the one that is asked for.
+#: Folders below the one that is requested.
 DEPTH: Final = 3
-#: Verdict of a run that left no summary: it goes on, or was killed.
+#: Verdict of a run that left no summary: it continues, or was killed.
 UNFINISHED: Final = "no summary"
 COLUMNS: Final = (
     *("run", "began", "session", "lasted, s", "verdict", "alarms", "outcomes"),
@@ -42,7 +42,7 @@ class PastRun:
     Attributes
     ----------
     number : int
-        Place among the runs of the folder that was asked for, by time; the oldest is 1.
+        Place among the runs of the folder that was requested, by time; the oldest is 1.
     folder : Path
     began : datetime
         By the folder's name, else by when it was last written; local time.
@@ -52,7 +52,7 @@ class PastRun:
         Session time reached, and time on the clock, s.
     missed_ticks : int
     alarms : list of str
-        Alarms that came up, a line each.
+        Alarms that were raised, a line each.
     fault : str
         Why the session ended in a fault; else empty.
     passed, failed, inconclusive : int
@@ -173,7 +173,7 @@ def junit_suites(runs: Iterable[PastRun]) -> list[Element]:
 
 
 def _run_folders(folder: Path, depth: int) -> Iterator[Path]:
-    """Folders with a summary or a log; nothing below a run is looked at."""
+    """Folders with a summary or a log; nothing below a run is checked."""
     with os.scandir(folder) as entries:
         found = list(entries)
     if {SUMMARY, FILE_NAME} & {entry.name for entry in found}:

@@ -67,7 +67,7 @@ class StabilityStudy:
     step, radius : float
         The configured macro step [s], and the spectral radius there per macro step.
     verdict : str
-        "stable", "unstable", or "neutral" (1 but for rounding).
+        "stable", "unstable", or "neutral" (1 except for rounding).
     cycle : int
         Macro steps after which all subsystems communicate together again.
     subsystems : list of (name, number of states, where its matrices come from)

@@ -31,7 +31,7 @@ _NOTHING = 1e-12
 
 @dataclass(frozen=True)
 class Bound:
-    """A bound on the step, s, and what it comes from."""
+    """A bound on the step, s, and its origin."""
 
     step_s: float
     basis: str

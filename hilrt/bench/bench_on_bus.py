@@ -78,7 +78,8 @@ class AdjustableBench(Protocol):
 
 
 class _Layout(NamedTuple):
-    """A message of the bench in the database: its signals, and what shows that it is whole and new.
+    """A message of the bench in the database: its signals, and the checks that it is intact and
+    new.
 
     Parameters
     ----------
@@ -304,11 +305,11 @@ class BenchOnBus:
     disturbance : Disturbance, optional
         What goes wrong on purpose.
     again : callable, optional
-        Makes the bench anew, for when it has been without power.
+        Makes the bench again, for when it has been without power.
     options : mapping of str to MessageOptions, optional
         Counters and protection of single messages, by name, as the gateway has them.
     alive : str
-        Name of the counter signal looked for in each message.
+        Name of the counter signal searched for in each message.
 
     Attributes
     ----------
@@ -375,7 +376,7 @@ class BenchOnBus:
         self._transmit = send
 
     def cycle(self, now: float) -> None:
-        """Take what has come, integrate one cycle up to `now` [s], publish."""
+        """Take what has arrived, integrate one cycle up to `now` [s], publish."""
         disturbance = self.disturbance
         if disturbance is not None and not self._powered(disturbance, now):
             return
@@ -399,7 +400,7 @@ class BenchOnBus:
         self._cycle += 1
 
     def _powered(self, disturbance: Disturbance, now: float) -> bool:
-        """Whether the bench has power; when it comes back, the bench starts anew."""
+        """Whether the bench has power; when it returns, the bench restarts."""
         if disturbance.dead(now):
             self._dead = True
             for _ in self._drain():
@@ -454,5 +455,5 @@ class BenchOnBus:
         try:
             self._transmit(frame)
             self.sent += 1
-        except BUS_ERRORS:  # a full queue, a bus that is off: a bench goes on
+        except BUS_ERRORS:  # a full queue, a bus that is off: a bench continues
             self.send_errors += 1

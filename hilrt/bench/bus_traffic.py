@@ -17,9 +17,9 @@ from hilrt.can.receiver import Receiver
 from hilrt.can.sender import Sender
 from hilrt.record.frame_feed import FrameFeed
 
-#: An interface that is gone is looked for that often, ns.
+#: An interface that is gone is searched for that often, ns.
 REVIVE_EVERY_NS = NS // 2
-#: The controller is asked for its state that often, ns.
+#: The controller is requested its state that often, ns.
 ASK_EVERY_NS = NS // 10
 _RESTART_REMEDIES = {
     errno.EPERM: "the gateway needs the capability CAP_NET_ADMIN, or the interface restart-ms",
@@ -104,7 +104,7 @@ class BusTraffic:
         return BenchView(self.realised, self.receiver.enabled, ratio, text)
 
     def take(self) -> bool:
-        """Take the frames that have come; whether any output is new."""
+        """Take the frames that have arrived; whether any output is new."""
         frames = self.bus.drain()
         if frames and self.frames is not None:
             self.frames.received(frames if self.bus.system_clock else self.receiver.timed(frames))
@@ -136,12 +136,13 @@ class BusTraffic:
         return True
 
     def watch_bus(self, now: int) -> list[Change]:
-        """Look at the bus at `now` [ns]: its faults that came or went, ignored ones left out.
+        """Look at the bus at `now` [ns]: its faults that appeared or cleared, ignored ones left
+        out.
 
         An interface that is gone is opened again.
         """
         watch, frames = self._watch, self.receiver.frames
-        # Good frames first: those that came before a bus-off do not say that it is over.
+        # Good frames first: those that arrived before a bus-off do not say that it is over.
         if frames != self._frames_before:
             self._frames_before = frames
             watch.heard(now)

@@ -261,7 +261,7 @@ class Disturbance:
         return bool(self._now(now, "die"))
 
     def dead(self, now: float) -> bool:
-        """Whether the bench is without power: it does nothing, and starts anew afterwards."""
+        """Whether the bench is without power: it does nothing, and restarts afterwards."""
         return bool(self._now(now, "dead"))
 
     def off(self, now: float) -> bool:

@@ -30,10 +30,10 @@ from hilrt.timing.monotonic import monotonic_ns
 class EmulatorEnding:
     """End of a bench that was asked to end.
 
-    It goes on while enable is requested and demands still come, because it is being brought
-    down: at most `LIMIT_S`. In any case it publishes for `LINGER_S` more, so that the gateway sees
-    that it is disabled. A second request ends it at once; several within `ONE_S` are one, because
-    the kernel sends the signal of a parent's death anew for each of its threads.
+    It continues while enable is requested and demands still come, because it is being brought down:
+    at most `LIMIT_S`. In any case it publishes for `LINGER_S` more, so that the gateway sees that
+    it is disabled. A second request ends it at once; several within `ONE_S` are one, because the
+    kernel sends the signal of a parent's death again for each of its threads.
     """
 
     SILENCE_S = 0.5
@@ -253,7 +253,7 @@ class Emulation:
     messages : mapping of str to MessageOptions, optional
         Counters and protection of single messages, by name, as the gateway has them.
     alive : str
-        Name of the counter signal looked for in each message.
+        Name of the counter signal searched for in each message.
     label : str
         Where the bus was given, for messages.
     make : callable, optional

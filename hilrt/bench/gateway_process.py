@@ -152,7 +152,7 @@ def _connect(address: str, name: str, inputs: Iterable[str], outputs: Iterable[s
 
 # The loop of ``hilrt gateway``, which owns a bench's CAN bus, guards it, and serves the master.
 #
-# One thread, one loop: what the master sent, what the `Guardian` makes of it, frames out, frames
+# One thread, one loop: messages from the master, reactions of the `Guardian`, frames out, frames
 # in, measurements to the master. The safe profile needs no other process, so whatever happens to
 # the master, and on SIGTERM, it runs first and only then the process ends.
 
@@ -232,8 +232,8 @@ class Gateway:
                 # A system call that finds nothing costs as much as one that does.
                 self.cycle(line in ready, fd in ready)
             except Exception as error:
-                # A defect of this program must not leave the bench running: from here on only
-                # the safe profile, without what may raise again.
+                # A bug in this program must not leave the bench running: from here on only the safe
+                # profile runs, without code that may raise again.
                 traceback.print_exc()
                 return self.secure_blind(f"{type(error).__name__}: {error}")
         if self.frames is not None:
@@ -278,7 +278,7 @@ class Gateway:
         Parameters
         ----------
         master, bench : bool
-            Whether something has come from there.
+            Whether something has arrived from there.
         """
         # Set-points first, frames after: a bus that delivers own frames has them by then, and
         # one wake-up serves both.
@@ -346,7 +346,7 @@ class Gateway:
         self.guardian.leave_out(now, stall)
 
     def _watch_bus(self, now: int) -> None:
-        """Tell of faults of the bus that came or went, and act as the session file says."""
+        """Tell of faults of the bus that appeared or cleared, and act as the session file says."""
         for change in self.traffic.watch_bus(now):
             cause = f"can_{change.cause}"
             if (

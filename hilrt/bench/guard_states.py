@@ -155,7 +155,7 @@ class SafeProfileRun:
 
 #: The bench has settled when all inputs have been realised for this long …
 SETTLE_NS = NS // 5
-#: … and arming goes on without one, with a warning, after this long.
+#: … and arming continues without one, with a warning, after this long.
 SETTLE_TIMEOUT_NS = 5 * NS
 
 

@@ -8,7 +8,7 @@ from its own loop, sends the set-points that it returns and passes its notices o
                  └───────────┬──────┴────────────────┴────────────────┘
                           secure → SECURING → WITHDRAWING → SECURED ─arm→ ENABLING
 
-A bench that was secured for a fault stays so: only what the master asked for may be undone by it.
+A bench that was secured for a fault stays so: only what the master requested may be undone by it.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Guardian:
         """Newest set-points, in the inputs' units."""
         return self.points.sent
 
-    # ---- what the master asks for ----------------------------------------------------------
+    # ---- requests of the master -----------------------------------------------------------
 
     def master_seen(self, now: int) -> None:
         """Note that the master sent something at `now` [ns]."""
@@ -290,7 +290,7 @@ class Guardian:
         self.notices.append(Notice("armed"))
 
     def _bring_down(self, now: int, bench: BenchView) -> None:
-        """Go on with the safe profile; at its end withdraw the enable request."""
+        """Continue with the safe profile; at its end withdraw the enable request."""
         done = self._profile.advance(now, self.points, bench)
         for i in self._profile.given_up:
             self._complete = False

@@ -151,7 +151,7 @@ class MasterDialogue:
         self._seq += 1
 
     def answer(self, now: int, receiver: Receiver) -> None:
-        """Answer at `now` [ns] what the master has asked for, and pass the notices on."""
+        """Answer the master's requests at `now` [ns], and forward the notices."""
         if self._initialize_by is not None:
             self._initialized(now, receiver)
         for notice in self._guardian.notices:

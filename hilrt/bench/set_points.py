@@ -141,7 +141,7 @@ class RampedSetPoints:
 
         Going back to where it should have stopped would only lead it farther from the next demand.
         It brakes with half of its jerk: `rate` is the mean of the step before, and seen from there
-        anew in every cycle, the point of rest moves on as much as the braking curve allows.
+        again in every cycle, the point of rest moves on as much as the braking curve allows.
         """
         for i, (rate, jerk) in enumerate(zip(self._rate, self._jerk, strict=True)):
             if math.isinf(jerk):

@@ -46,7 +46,7 @@ class Direct(Protocol):
     errors: int
     #: The interface is down or gone, as the newest reading or sending said.
     down: bool
-    #: It is gone: this socket will not come back.
+    #: It is gone: this socket will not return.
     gone: bool
 
     def drain(self, limit: int) -> list[Frame]:
@@ -144,7 +144,7 @@ class CanBus:
     def revive(self) -> bool:
         """Open the bus again if its interface was gone; whether that succeeded.
 
-        The file descriptor stays the same number, so that what waits for it goes on.
+        The file descriptor stays the same number, so that what waits for it continues.
         """
         direct, make, again = self._direct, self._make_direct, self._again
         if direct is None and again is not None and self.down:
@@ -170,7 +170,7 @@ class CanBus:
         return controller_off(self._interface, self._bus)
 
     def restart(self) -> bool:
-        """Restart a controller that is bus-off; False where that goes on: call it again then.
+        """Restart a controller that is bus-off; False where that continues: call it again then.
 
         Raises
         ------

@@ -125,12 +125,12 @@ class BusFaults(Table):
     error_frames: Policy = "warn"
     #: No frame has left for 50 ms: the transmit buffer is full.
     not_sent: Policy = "safe"
-    #: The controller or the kernel lost frames that arrived too fast.
+    #: The controller or the kernel lost frames that came too fast.
     overflow: Policy = "warn"
 
 
 class Change(NamedTuple):
-    """A fault that came or went."""
+    """A fault that appeared or cleared."""
 
     cause: str
     raised: bool
@@ -159,7 +159,7 @@ class BusWatch:
         self._untold = 0
 
     def errors(self, now: int, frames: Iterable[Frame]) -> None:
-        """Take error frames that came by `now` [ns]."""
+        """Take error frames that arrived by `now` [ns]."""
         for frame in frames:
             self.counters["error_frames"] += 1
             kind, detail = frame.can_id, frame.data[1] if len(frame.data) > 1 else 0

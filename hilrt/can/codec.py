@@ -259,7 +259,7 @@ def _decoder(
     variables: dict[str, str] = {}
     for i, switch in enumerate(switches):
         field = _field(switch, size)
-        if not field.fits:  # no frame has it, nor what it selects; the others go on
+        if not field.fits:  # no frame has it, nor what it selects; the others continue
             variables[switch.name] = "None"
             continue
         variables[switch.name] = f"switch{i}"

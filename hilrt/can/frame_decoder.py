@@ -1,4 +1,4 @@
-"""All signals of a message from the frames of a recording: what a frame carries, and no more.
+"""All signals of a message from the frames of a recording: only those that a frame contains.
 
 A gateway takes a frame whole or not at all. A recording is read for what is in it: signals of a
 frame that is too short, and those that do not depend on a multiplexer value without a form.
@@ -40,7 +40,7 @@ class DecodeCounts:
     failures: int = 0
 
     def texts(self, name: str) -> list[str]:
-        """A line for each kind of what a message called `name` did not give."""
+        """A line for each kind of missing data of a message called `name`."""
         lines = (
             (self.failures, f"frames of message {name} that its database cannot decode"),
             (self.truncated, f"frames of message {name} that are shorter than in its database"),

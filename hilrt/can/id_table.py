@@ -148,7 +148,7 @@ class IdTable(Generic[Entry]):
         return [member.message for member in self._nearest(can_id)]
 
     def ambiguous(self) -> dict[int, list[Message]]:
-        """Frames looked for so far that may be several messages, by their `Frame.can_id`."""
+        """Frames searched for so far that may be several messages, by their `Frame.can_id`."""
         found = {
             can_id: self.candidates(can_id) for can_id, e in self.remembered.items() if e is None
         }

@@ -35,7 +35,7 @@ PACKET_S = 0.2
 
 
 class ParameterGroup(NamedTuple):
-    """A parameter group that came in several frames.
+    """A parameter group that arrived in several frames.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class GroupAssembler:
     Attributes
     ----------
     complete : int
-        Groups that came whole.
+        Groups that arrived whole.
     incomplete : int
         Groups of which a packet was lost, that were aborted, or that ended too early.
     strays : int

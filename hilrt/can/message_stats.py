@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-#: Intervals after which a message's mean one stands in for a cycle time of the database.
+#: Intervals after which a message's mean one replaces a cycle time of the database.
 LEARN_INTERVALS = 20
 #: From then on, a gap counts as that many mean intervals at most, but as this time at least, s.
 LONGEST_GAP = 4.0
@@ -33,7 +33,7 @@ class MessageStats:
     Attributes
     ----------
     frames : int
-        Frames that came, whatever was made of them.
+        Frames that arrived, whatever was made of them.
     checksum_errors, repeated, lost, out_of_order, held_up, not_available : int
         Damaged; with the counter of the one before; missing by the counter; with a counter that
         went back or too far ahead; let through only after a stall; with a value that says of itself
@@ -86,12 +86,12 @@ class MessageStats:
 
 #: Between two events of one kind about one message, ns.
 TELL_EVERY_NS = 1_000_000_000
-#: How often the counters are looked at, ns.
+#: How often the counters are checked, ns.
 LOOK_EVERY_NS = 50_000_000
 
 
 class FrameDefect(NamedTuple):
-    """Cause of the event, the counter of `MessageStats` behind it, and what is said of them."""
+    """Cause of the event, the counter of `MessageStats` behind it, and the text about them."""
 
     cause: str
     counter: str

@@ -54,7 +54,7 @@ class Form:
     heard : LastHeard
         Its newest frame that counted, as far as it has been looked at.
     timeout_ns : int
-        It is missed when the message has come without it for so long, ns.
+        It is missed when the message has arrived without it for so long, ns.
     """
 
     def __init__(self, name: str, output: int | None, timeout_ns: int) -> None:
@@ -68,7 +68,7 @@ class Form:
         self._longest_ns = 0.0
 
     def look(self, newest: int, message_ns: int) -> float:
-        """For how long its message has come without it, over its timeout.
+        """For how long its message has arrived without it, over its timeout.
 
         The message's own silence makes it no older: that is reported of the message.
 
@@ -143,7 +143,7 @@ class ReceivedMessage:
     ----------
     message : Message
     alive : str
-        Name of the counter signal looked for.
+        Name of the counter signal searched for.
     timeout : float
         Age at which it counts as silent, s; longer if the database says that it comes more rarely.
     options : MessageOptions
@@ -264,7 +264,7 @@ class ReceivedMessage:
         return f"received frames were rejected ({', '.join(parts)})" if parts else "none came"
 
     def _is_next(self, data: bytes, values: Sequence[float | None]) -> bool:
-        """Whether the counter goes on; what is missing before the frame counts as lost."""
+        """Whether the counter continues; what is missing before the frame counts as lost."""
         if self._header_counter:
             count = self._header_counter(data)
         else:
@@ -274,7 +274,7 @@ class ReceivedMessage:
             self._refuse("repeated")
             return False
         self._counter = count
-        if ahead > self._furthest:  # the next one tells whether the sender just started anew
+        if ahead > self._furthest:  # the next one tells whether the sender just restarted
             self._refuse("out_of_order")
             return False
         self.stats.lost += ahead - 1

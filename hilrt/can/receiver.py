@@ -31,7 +31,7 @@ class Receiver:
     state : SignalRef, optional
         The signal that confirms the enable request.
     alive : str
-        Name of the counter signal looked for in each message.
+        Name of the counter signal searched for in each message.
     timeout : float
         Age of a message at which it counts as silent, s; longer for one that the database says
         comes more rarely.
@@ -119,7 +119,7 @@ class Receiver:
 
     @property
     def frames(self) -> int:
-        """Frames of these messages that came, whatever was made of them."""
+        """Frames of these messages that arrived, whatever was made of them."""
         return sum(entry.stats.frames for entry in self._entries)
 
     @property

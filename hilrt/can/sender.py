@@ -116,7 +116,7 @@ class Sender:
     request : SignalRef, optional
         The signal that carries the enable request.
     alive : str
-        Name of the counter signal looked for in each message.
+        Name of the counter signal searched for in each message.
     options : mapping of str to MessageOptions, optional
         What is particular about single messages, by name.
 
@@ -169,7 +169,7 @@ class Sender:
         return [made.frame(u, enable) for made in self._entries]
 
     def due(self, now: int, u: Sequence[float], enable: bool, new: bool) -> list[Frame]:
-        """Frames to send at `now` [ns]: with new set-points, and those whose time has come.
+        """Frames to send at `now` [ns]: with new set-points, and those whose time has arrived.
 
         A change of the enable request goes out at once in every message.
         """

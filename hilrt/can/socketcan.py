@@ -84,7 +84,7 @@ class SocketCanFrames:
                 data, ancillary, _, _ = receive(_FD_BYTES, _ANCILLARY_BYTES, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 break
-            except OSError as error:  # told once; the next reading goes on
+            except OSError as error:  # told once; the next reading continues
                 self.errors += 1
                 self._note(error)
                 break

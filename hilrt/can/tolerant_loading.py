@@ -1,7 +1,7 @@
 """Tolerant reading of DBC files: the valid parts of one that has errors.
 
 A database of a bench is often an export of other people's tools, and one bad statement is no reason
-to do without the other thousand. Messages are left out whole, with what is said of them elsewhere,
+to do without the other thousand. Messages are left out whole, with everything about them elsewhere,
 so that no signal changes its meaning: what is left is as the file says.
 """
 
@@ -17,8 +17,8 @@ from cantools.database.can import Database
 
 #: Statements left out at most; a file with more is another format, or no database.
 MAX_LEFT_OUT = 20
-#: Statements that are tried together at first: of messages, and of what is said about them, which
-#: is tried with everything that it may need.
+#: Statements that are tried together at first: of messages, and of what is reported about them,
+#: which is tried with everything that it may need.
 _TOGETHER, _TOLD_TOGETHER = 32, 256
 #: Statements that all others are tried with.
 _FRAME = ("VERSION", "BU_")
@@ -55,7 +55,7 @@ class _Statement(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Name as it stands in the file."""
+        """Name as in the file."""
         first = self.text.partition("\n")[0]
         words = first.split()
         if self.keyword == "BO_" and len(words) > 2:

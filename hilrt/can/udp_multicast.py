@@ -2,7 +2,7 @@
 
 python-can spends a ``select``, a filter and a full message on every datagram. Here a datagram is
 read directly, and frames leave through a socket of their own, so that own frames are known by their
-source port and do not come back, as a CAN controller has it.
+source port and do not return, as a CAN controller has it.
 """
 
 from __future__ import annotations

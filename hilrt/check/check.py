@@ -259,7 +259,7 @@ def _check_subsystem(
     topology: Topology,
     findings: Findings,
 ) -> None:
-    """A subsystem's own table; what is known of its ports goes into the topology."""
+    """A subsystem's own table; known facts about its ports go into the topology."""
     options = session.tables.subsystems[name]
     topology.ports[name] = _ports(session, name, description, topology, findings)
     if options.spawn is not None and not link_class.spawns:
@@ -274,7 +274,7 @@ def _check_subsystem(
 
 
 def _check_late(name: str, late: Late, link_class: type[Link], findings: Findings) -> None:
-    """A bench misses no steps; only a solver in a separate process can come back."""
+    """A bench misses no steps; only a solver in a separate process can return."""
     if late.steps == "catch_up" and link_class.physical:
         reason = "is a bench, which is not stepped and has nothing to catch up on"
         findings.error(f"subsystems.{name}.late", "steps", late.steps, reason, "leave it out")

@@ -80,7 +80,7 @@ def check_pacing(master: MasterTable, findings: Findings) -> None:
 
 
 def check_pace(tables: Session, pace: str | float, physical: set[str], findings: Findings) -> None:
-    """A pace that a bench does not keep, and what a variable step does not go with."""
+    """A pace that a bench cannot follow, and settings that exclude a variable step."""
     method = tables.master.step_control.method
     if pace not in ("realtime", 1.0) and physical:
         findings.error(

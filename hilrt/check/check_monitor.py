@@ -33,7 +33,7 @@ def check_monitor(topology: Topology, findings: Findings) -> None:
     """List problems of ``[monitor]``."""
     tables = topology.tables
     for name in tables.monitor.values:
-        if not WILDCARDS & set(name.partition("[")[0]):  # patterns are looked at when it runs
+        if not WILDCARDS & set(name.partition("[")[0]):  # patterns are checked when it runs
             topology.find(name.partition("[")[0], "output", "monitor", "values", findings)
     check_addresses(tables.monitor, findings)
     _check_foxglove(tables.monitor.foxglove, findings)

@@ -151,7 +151,7 @@ def _check_points(segment: StimulusSegment, table: str, findings: Findings) -> b
 def _check_columns(
     topology: Topology, stimulus: Stimulus, port: Port, folder: Path, findings: Findings
 ) -> None:
-    """The files are there, with the signals and units that are asked for."""
+    """The files are there, with the signals and units that are requested."""
     for _, segment, label in column_segments([stimulus]):
         try:
             check_column(segment, stimulus, port.unit, folder, label)

@@ -166,7 +166,7 @@ def _check_delay(name: str, options: Any, step: float, findings: Findings) -> No
 
 
 def _check_safe_profile(name: str, options: Any, findings: Findings) -> None:
-    """Whether every input can be at its safe value before the profile goes on without it."""
+    """Whether every input can be at its safe value before the profile continues without it."""
     profile = getattr(options, "safe_profile", None)
     if profile is None:
         return
@@ -316,7 +316,7 @@ def check_references(
     ----------
     topology : Topology
     folder : Path
-        The session file's; models are looked for there first.
+        The session file's; models are searched for there first.
     classes : mapping of str
         Adapters of the subsystems.
     code : bool

@@ -1,4 +1,4 @@
-"""A first session file of models: subsystems, what is connected by name, inputs that are held."""
+"""A first session file of models: subsystems, connections by name, held inputs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def draft_session(name: str, models: Sequence[str], folder: Path) -> str:
     models : sequence of str
         ``FILE.fmu`` or ``module:Class``.
     folder : Path
-        Where the file will be; FMUs are named relative to it, modules looked for in it.
+        Where the file will be; FMUs are named relative to it, modules searched for in it.
 
     Raises
     ------

@@ -266,7 +266,7 @@ def _finish(result: RunResult, report: bool, quiet: bool, page: str) -> None:
 
 
 def _write_junit(path: Path, result: RunResult, session: str) -> None:
-    """The results as JUnit XML; without the file the run has less than was asked for."""
+    """The results as JUnit XML; without the file the run has less than was requested."""
     from hilrt.expect.outcome import write_junit
 
     try:
@@ -398,7 +398,7 @@ def single_thread() -> None:
 
     To be called before numpy is imported. The matrices here are small, and OpenBLAS's threads keep
     a processor busy while they wait for work: 0.1 s at the start of a command that reads a file,
-    0.25 s of a session. Solvers in processes of their own do not inherit it.
+    0.25 s of a session. Solvers in separate processes do not inherit it.
     """
     if not any(name in os.environ for name in _VARIABLES):
         set_for_this_process(_VARIABLES[0], "1")

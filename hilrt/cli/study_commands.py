@@ -62,10 +62,10 @@ def sweep(
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="no progress")] = False,
 ) -> None:
-    """Run a session once for each of many settings; called again, go on with what is missing.
+    """Run a session once for each of many settings; called again, continue with what is missing.
 
-    SESSION may be a recorded log, or the folder of a run: its decisions are then made again with
-    the settings of each case, from the recorded samples. The bench's reaction is not simulated.
+    SESSION may be a recorded log, or the folder of a run: its decisions are then repeated with the
+    settings of each case, from the recorded samples. The bench's reaction is not simulated.
 
     Exit status 0 finished, 2 bad input, 5 with cases that have no result, 130 stopped.
     """

@@ -130,7 +130,7 @@ def _temporary_folder() -> Path | None:
 
 
 def _say_once(text: str) -> None:
-    """A whole start has one line, about what was found first."""
+    """A start has one line, about the first finding."""
     if not problems:
         problems.append(text)
         log.warning("%s", text)

@@ -246,7 +246,7 @@ class _UniqueNames(caching.IndexDataCacheFile):
 
 
 class TolerantCache(caching.FunctionCache):
-    """numba's cache of one function; what it cannot read or write is compiled anew.
+    """numba's cache of one function; what it cannot read or write is compiled again.
 
     `say` is called with what goes wrong, in words.
     """

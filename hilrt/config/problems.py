@@ -74,11 +74,11 @@ class Findings:
         self.problems.append(Problem("warning", table, key, value, message, remedy))
 
     def info(self, table: str, message: str) -> None:
-        """Add a note, such as what could not be checked."""
+        """Add a note, for example about skipped checks."""
         self.problems.append(Problem("info", table, "", None, message))
 
     def unchecked(self, table: str, key: str, value: Any, why: str) -> None:
-        """Add what only code that the file names could tell, where none of it is to run."""
+        """Add notes about facts that only code named in the file provides, if no code may run."""
         self.problems.append(Problem("not checked", table, key, value, why))
 
     def line(self, line: str, table: str = "") -> None:
@@ -98,7 +98,7 @@ class Findings:
 
 @dataclass
 class _Node:
-    """A table, an entry of a list of tables, or a value, with its line and what is inside."""
+    """A table, an entry of a list of tables, or a value, with its line and content."""
 
     line: int
     inside: dict[str, _Node] = field(default_factory=dict)

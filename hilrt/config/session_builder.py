@@ -14,7 +14,7 @@ class SessionBuilder:
     """Builds a session without a file.
 
     Keys and values are those of the session file (docs/session.md); what is wrong with them is
-    said by `build` and by whatever runs the session, as for a file. Every method returns the
+    reported by `build` and by whatever runs the session, as for a file. Every method returns the
     builder.
 
     Parameters

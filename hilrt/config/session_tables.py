@@ -123,7 +123,7 @@ FaultKind = Literal[ValueKind, MessageKind, BenchKind]
 
 
 class FaultTable(Table):
-    """``[[faults]]``: a disturbance that is asked for; docs/faults.md. It begins once.
+    """``[[faults]]``: a disturbance that is requested; docs/faults.md. It begins once.
 
     Without a `start` and a condition it waits for an operator or a test sequence.
     """

@@ -23,7 +23,7 @@ from hilrt.tables.network import Network
 
 #: More states of the error are not followed: each step costs their square.
 MOST_STATES = 64
-#: Feedback of direct answers that is closer to singular than this is not solved.
+#: Feedback of direct responses that is closer to singular than this is not solved.
 _REGULAR = 1e-9
 #: A variable step is made up of lengths from 2^-FINER to 2^COARSER times the nominal one.
 FINER, COARSER = 10, 6
@@ -42,7 +42,7 @@ class Sensitivities(NamedTuple):
     direct : list of (int, int, float)
         Rows of `hilrt.tables.plan.DirectAnswer`, likewise.
     answers_known : list of int
-        Outputs whose direct answers are known, all of them.
+        Outputs whose direct responses are known, all of them.
     fineness : list of float
         By input: how finely its subsystem follows it inside a macro step.
     linear : bool

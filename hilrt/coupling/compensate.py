@@ -1,4 +1,4 @@
-"""Stage: from what has arrived to the outputs at the communication point.
+"""Stage: from what has come to the outputs at the communication point.
 
 A sample valid at the communication point is taken as it is; an older one is carried on by the
 polynomial through the newest samples, degree 0 being hold.

@@ -163,9 +163,9 @@ def correct_by_jacobians(
     """Compute `corrected` and the offsets du_c from the outputs' `y`.
 
     Where the step had another length, or outputs are missing, nothing is corrected and the past
-    starts anew. So it does after values that are not finite: one bad sample must not reach
-    the outputs of other subsystems through the correction. `leaving` are the session's inputs, with
-    the polynomials that left, `drives` what else acted on some of them; `now` is the record of the
+    restarts. So it does after values that are not finite: one bad sample must not reach the outputs
+    of other subsystems through the correction. `leaving` are the session's inputs, with the
+    polynomials that left, `drives` what else acted on some of them; `now` is the record of the
     given session.
     """
     settings, session = parts.settings[0], parts.session[0]

@@ -37,7 +37,7 @@ from hilrt.tables.state import (
 
 @stage
 def drive_inputs(plan: Plan, state: State, given: StepInput) -> None:
-    """Advance the stimuli, choose the sources, and fill what acts beside the connections."""
+    """Advance the stimuli, choose the sources, and fill contributions beside the connections."""
     state.session[0].turned = 0
     for d in range(len(plan.drives)):
         drive_input(plan, state, given, d)

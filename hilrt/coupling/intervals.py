@@ -1,10 +1,9 @@
 """Stages at both ends of a macro step: what left before, and from when to when inputs are used.
 
 A subsystem that is due gets the interval ``[t, t + H]`` of its own rate. A late solver that has
-just come back stands behind the communication point and gets one merged interval up to the same
-end. A bench acts `lead` after it receives an input (its actuation delay), so that what
-it is sent belongs to a time later by that. Polynomials leave about the start of the interval in
-which they act.
+just return stands behind the communication point and gets one merged interval up to the same end. A
+bench acts `lead` after it receives an input (its actuation delay), so that what it is sent belongs
+to a time later by that. Polynomials leave about the start of the interval in which they act.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def open_intervals(plan: Plan, state: State, given: StepInput) -> None:
 def move_to_starts(plan: Plan, state: State, given: StepInput) -> None:
     """Polynomials about now become such about the time when their interval begins to act.
 
-    Inputs of subsystems that are not dispatched go on with what they have, corrections included.
+    Inputs of subsystems that are not dispatched continue with what they have, corrections included.
     """
     t, coefficients = given.session[0].t, plan.session[0].coefficients
     for i in range(len(state.inputs)):

@@ -188,7 +188,7 @@ def straighten(c: Floats, coefficients: int, slope: float) -> None:
         c[m] = 0.0
 
 
-# Allowed values of an input: its limits are part of what the session asks for.
+# Allowed values of an input: its limits are part of the session's intent.
 #
 # The coupled system that a session stands for has them, too. What an input differs by from its
 # sources because of them is no error of the exchange, and makes no energy that a correction should

@@ -4,7 +4,7 @@ The connection defect is what extrapolation and corrections made different about
 and Kovačić 2023, eq. 17); the output defect says whether the step resolves what the subsystem does
 inside it (eqs. 30 and 32).
 
-An input can be compared with its sources when these have sent anew. Between two points of a slow
+An input can be compared with its sources when these have sent again. Between two points of a slow
 source it keeps the defect of the interval before. While a source is late the defect is unknown: it
 is bounded by what such inputs were wrong by before, growing with the time as the error of a
 polynomial of that order does. The next sample then measures the whole gap.
@@ -80,7 +80,7 @@ def measure_left_behind(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def look_at_sources(plan: Plan, state: State, given: StepInput, i: int) -> bool:
-    """Set whether all sources of input `i` have sent anew; returns whether one is late instead."""
+    """Set whether all sources of input `i` have sent again; returns whether one is late instead."""
     u, at, late = state.inputs[i], plan.inputs[i], False
     u.measured = 1
     for c in range(at.first_connection, at.first_connection + at.connections):
@@ -107,7 +107,7 @@ def measure_input(plan: Plan, state: State, given: StepInput, i: int) -> None:
     shift(u.difference, settings.coefficients, t - u.previous_t0)
     asked = allowed(plan.inputs[i], u.extrapolated[0])
     for m in range(settings.coefficients):
-        # At its limit an input stands still, whatever its sources go on to.
+        # At its limit an input stands still, whatever its sources continue to.
         u.difference[m] -= u.extrapolated[m] if asked == u.extrapolated[0] else 0.0
     u.difference[0] -= asked if asked != u.extrapolated[0] else 0.0
     u.defect = root_mean_square(u.difference, settings.coefficients, span, settings.gram_factor)

@@ -2,7 +2,7 @@
 
 ``Δu = ũ − L y``: the input polynomial as it acted, less the outputs inside the interval. These are
 known at its two ends, where their inputs jump: at its end before, and at its start after the jump,
-by the direct answers that were probed, or as corrected. Between the ends they are what the
+by the direct responses that were probed, or as corrected. Between the ends they are what the
 subsystem tells of its middle or its mean (`Sample.y_mid`, `y_mean`), else interpolated, with the
 curvature of the last three ends. So a value that is held is wrong between two communication points
 also where it is right at both.
@@ -142,7 +142,7 @@ def carried(plan: Plan, state: State, i: int, t: float, before: float) -> float:
 
 @stage
 def measure_disturbance(plan: Plan, state: State, given: StepInput, i: int) -> None:
-    """Disturbance of input `i`, if all of its sources have sent anew; else what bounds it."""
+    """Disturbance of input `i`, if all of its sources have sent again; else what bounds it."""
     u, elapsed = state.inputs[i], given.session[0].elapsed
     if plan.inputs[i].exact:
         take_course(u, 0.0, 0.0, 0.0, plan.inputs[i].fineness)

@@ -267,9 +267,9 @@ def has_jumped(at: Regression, outputs: Table[LearnedOutput], errors: Floats, ro
 
 # Independent evidence about a bond's correction.
 #
-# A given D, a solver's Jacobian and a μ are statements about a subsystem. Where it can be tried
-# out, the effort's answer to the inputs is known independently of them, and with it what the
-# correction should have added at every tick.
+# A given D, a solver's Jacobian and a μ are statements about a subsystem. Where it can be probed,
+# the effort's answer to the inputs is known independently of them, and with it what the correction
+# should have added at every tick.
 
 #: Share of an entry of a Jacobian by which it may differ from the one found independently, and
 #: share of the largest change of its output, by any input, below which a difference is that of
@@ -286,7 +286,7 @@ class Verification(NamedTuple):
     states : list of int
         By bond: `UNVERIFIED`, `VERIFIED` or `WRONG` of `hilrt.tables.plan`.
     sensitivities : list of (int, int, float)
-        Element, input, and the direct answer of the element's effort to the input, where it was
+        Element, input, and the direct response of the element's effort to the input, where it was
         found independently.
     """
 

@@ -122,7 +122,7 @@ class Channel:
         return self.link.returns is not None and self.link.returns.returned
 
     def restart(self, t0_ns: int, u0: Floats) -> None:
-        """Have a subsystem that came back begin anew, at `t0_ns`; it is late until it answers."""
+        """Have a subsystem that returned begin again, at `t0_ns`; it is late until it answers."""
         assert self.link.returns is not None
         self.link.returns.initialize_again(t0_ns / 1e9, u0)
         self._table.rows["restarting"][self.s] = 1
@@ -200,7 +200,7 @@ class PendingIntervals:
         self.end_ns = end_ns
 
     def restart(self, at_ns: int) -> None:
-        """Forget what waits: the solver starts anew at `at_ns`."""
+        """Forget what waits: the solver restarts at `at_ns`."""
         self.waiting.clear()
         self.settings.clear()
         self.end_ns = at_ns

@@ -1,6 +1,6 @@
 """Numbers of the channels, one record for each, and the compiled functions over all of them.
 
-At a communication point no Python object of a channel is looked at unless something has arrived for
+At a communication point no Python object of a channel is checked unless something has arrived for
 it or leaves over it: for four subsystems `look_at_channels` takes 0.1 us, for a thousand 1.6.
 """
 
@@ -63,7 +63,7 @@ def look_at_channels(
                 channel.age = 0.0
             given.busy = channel.busy
             missing = due and channel.busy != 0
-            # An answer that came after its tick is there, but still behind by that much.
+            # An answer that arrived after its tick is there, but still behind by that much.
             late = due and (missing or channel.newest != t)
         if not due or (channel.physical == 0 and (late or given.rejoined != 0)):
             regular = 0

@@ -57,7 +57,7 @@ class EventPoints:
         return tells and bool((plan.subsystems["every"] == 1).all())
 
     async def __call__(self, point: CommunicationPoint, stopping: Stopping) -> CommunicationPoint:
-        """Return the point to go on with: `point`, or one at a discontinuity before it.
+        """Return the point to continue with: `point`, or one at a discontinuity before it.
 
         All subsystems have answered for `point`; those that can have gone back to the other one.
         """

@@ -2,9 +2,9 @@
 
 Connections put samples into their subsystem's inbox whenever they arrive, and one compiled cut per
 tick makes the step input of them (`hilrt.exchange.inbox`). In real time no subsystem is waited for:
-`receive_early` receives what arrives while the master sleeps, and `cut` what has come since; a
-`Channel` brings the inputs to one subsystem. As fast as possible, `collect` waits until
-every stepped solver that is due has answered, with a timeout.
+`receive_early` receives what arrives while the master sleeps, and `cut` what has arrived since; a
+`Channel` brings the inputs to one subsystem. As fast as possible, `collect` waits until every
+stepped solver that is due has answered, with a timeout.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Exchange:
         self._local = [c for c in self._polled if c.link.fileno() is None]
         self._catching_up = [c for c in self._channels if c.pending is not None]
         self._goes_back = np.array([link.rewinds is not None for link in links], dtype=bool)
-        #: Channels of solvers that came back.
+        #: Channels of solvers that returned.
         self._returned: dict[int, Channel] = {}
         #: Shared by all that have one: one look at its socket serves them all.
         carriers = (link.carrier for link in links if link.carrier is not None)
@@ -282,12 +282,12 @@ class Exchange:
                 channel.compute_pending()
 
     def upkeep(self) -> None:
-        """Heartbeats, new connections and solvers that came back, in the slack."""
+        """Heartbeats, new connections and solvers that returned, in the slack."""
         if self._carrier is not None:
             self._carrier.upkeep(self._carrier.clock() + LOOK_NS)
             self.readmit()
 
-    # --- solvers that are behind, or came back ------------------------------------------------
+    # --- solvers that are behind, or returned ------------------------------------------------
 
     @property
     def behind(self) -> bool:
@@ -314,7 +314,7 @@ class Exchange:
             waiter.close()
 
     def send_on(self) -> None:
-        """Accept what has arrived, and send each solver that has answered its next interval."""
+        """Accept arrived samples, and send each solver that has answered its next interval."""
         self._receive(None)
         for channel in self._polled:
             channel.link.receive()
@@ -333,7 +333,7 @@ class Exchange:
             self._carrier.flush()
 
     def readmit(self) -> None:
-        """Have solvers that came back initialize at the next communication point; never waits.
+        """Have solvers that returned initialize at the next communication point; never waits.
 
         They begin from the inputs that the newest samples predict for it.
         """
@@ -395,7 +395,7 @@ class Exchange:
         for s in np.flatnonzero(self._goes_back & (self._table.answered != 0)).tolist():
             self._channels[s].go_back(int(self._tick[0]), t_ns, length_ns)
 
-    # --- steps that are made again -------------------------------------------------------------
+    # --- steps that are repeated -------------------------------------------------------------
 
     def keep_states(self, setting: str, instead: str) -> None:
         """Have all keep the state before each step; `ConfigError` where one cannot repeat a step.

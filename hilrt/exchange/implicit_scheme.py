@@ -34,7 +34,7 @@ LEFT_OF_TOLERANCE: Final = 1e-3
 MOST_CORRECTIONS: Final = 12
 #: Perturbation of an input for its differences, relative to its largest value.
 PERTURBATION: Final = 1e-6
-#: A Jacobian of an earlier step that needed more corrections than this is found anew.
+#: A Jacobian of an earlier step that needed more corrections than this is found again.
 MOST_OF_OLD: Final = 3
 
 

@@ -1,9 +1,9 @@
 """Inboxes: where connections put samples, and the compiled cut, which alone writes `StepInput`.
 
-A connection puts what it has decoded into the rows of its subsystem, whenever that arrives; nothing
-is decided there. A solver's answer waits, with the end of its interval in `CHANNELS.answer_ns`, for
-the cut at or after that end. A bench's samples are folded signal by signal: a signal keeps the
-newest value whose validity is known. `cut` decides once per tick what counts.
+A connection puts decoded samples into the rows of its subsystem whenever they arrive; it decides
+nothing. A solver's answer waits, with the end of its interval in `CHANNELS.answer_ns`, for the cut
+at or after that end. A bench's samples are folded signal by signal: a signal keeps the newest value
+whose validity is known. `cut` decides once per tick what counts.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def accept(inboxes: InboxTables, given: StepInput, t_ns: int) -> None:
 
 @compiled
 def _begin(inboxes: InboxTables, given: StepInput) -> None:
-    """Begin an interval: nothing has come in it."""
+    """Begin an interval: nothing has arrived in it."""
     inboxes.exchange[0].open, given.session[0].has_middle = 1, 0
     for i in range(len(given.outputs)):
         given.outputs[i].fresh = 0
@@ -235,7 +235,7 @@ class Inbox:
         return t_valid
 
     def discard(self) -> None:
-        """Empty it: the step was undone, or the subsystem begins anew."""
+        """Empty it: the step was undone, or the subsystem restarts."""
         for field in WAITING:
             self._row[field][0] = 0
         self._fresh.fill(0)

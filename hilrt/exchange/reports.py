@@ -39,7 +39,7 @@ class Reports:
         self._steps: dict[str, str] = {}
 
     def take(self) -> list[tuple[str, Event]]:
-        """Subsystem and report: what has come since the last call, some of it."""
+        """Subsystem and report: what has arrived since the last call, some of it."""
         found: list[tuple[str, Event]] = []
         for link in self._local:
             self._take(link.name, link.events or deque(), found)
@@ -104,7 +104,7 @@ class MissedSamples:
         )
 
     def _absent(self, s: int) -> str:
-        """Why a subsystem that may come back is away."""
+        """Why a subsystem that may return is away."""
         absent = self._links[s].absent
         return f"; it has not returned: {absent}" if absent else ""
 

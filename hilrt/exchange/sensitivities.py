@@ -1,4 +1,4 @@
-"""The subsystems are tried out, for the estimate of the coupling's error.
+"""The subsystems are probed, for the estimate of the coupling's error.
 
 All of them before the first tick; those that can go back also while the session runs, as fast as
 possible: products, switches and limit cycles have other answers there than about the start.
@@ -23,7 +23,7 @@ from hilrt.timing.grid import CommunicationPoint
 from hilrt.timing.pace import Stopping
 
 #: From the number of a subsystem, its macro step [s] and its inputs, shape (nu,), to the answers of
-#: its reference model; None where it has none that can be tried out.
+#: its reference model; None where it has none that can be probed.
 Reference = Callable[[int, float, Floats], LinearModel | None]
 
 
@@ -35,9 +35,9 @@ async def find_sensitivities(
     reference: Reference,
     renews: bool = False,
 ) -> Sensitivities:
-    """Try out what the subsystems answer to their inputs, as far as that is possible.
+    """Probe the responses of the subsystems to their inputs, as far as possible.
 
-    Beyond `MOST_TRIED` coupled outputs no subsystem is tried out.
+    Beyond `MOST_TRIED` coupled outputs no subsystem is probed.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ async def find_sensitivities(
     u0 : ndarray, shape (nu,)
         Inputs of the initialized subsystems.
     reference : callable
-        Asked for what cannot be tried out itself.
+        Asked for what cannot be probed itself.
     renews : bool
         The pace is one in which sensitivities can be renewed; they will be if
         every subsystem that has any can be tried out again.
@@ -97,9 +97,9 @@ class SensitivityRenewal:
     that what is found depends on the session alone, and not on the host.
 
     What it finds arrives with the next step's input, so that it is recorded and replayed. By how
-    much it is other than before is said of what becomes of the outputs' errors over the time since
-    the last trial, with the states' errors and the inputs' disturbances as they are: units have no
-    part in it. Where nothing can be found it is infinite, and what was known stays.
+    much it is other than before is reported of what becomes of the outputs' errors over the time
+    since the last trial, with the states' errors and the inputs' disturbances as they are: units
+    have no part in it. Where nothing can be found it is infinite, and what was known stays.
 
     Parameters
     ----------

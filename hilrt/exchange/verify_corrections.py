@@ -185,8 +185,8 @@ async def find_contradictions(
 def is_stated(options: JacobianOptions | None) -> bool:
     """Whether a subsystem's Jacobian is one that the session file or the solver states.
 
-    One that is tried out is found independently already, and one that is identified acts only
-    behind its own tests.
+    One that is probed is found independently already, and one that is identified acts only behind
+    its own tests.
     """
     return options is not None and options.source in ("given", "solver")
 

@@ -60,7 +60,7 @@ class Waiter:
     async def wait(self, nothing_yet: Callable[[], bool]) -> None:
         """Wait until `wake`, unless `nothing_yet` turns out false after watching began.
 
-        To be called after a look: a beginning that blocks sees what has come since.
+        To be called after a look: a beginning that blocks sees what has arrived since.
         """
         if self._poll is not None and self._blocks(self._poll):
             return

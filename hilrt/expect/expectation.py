@@ -1,4 +1,4 @@
-"""A table ``[[expect]]`` as what is judged: formula, condition, and when."""
+"""A table ``[[expect]]`` in checkable form: formula, condition, and time span."""
 
 from __future__ import annotations
 

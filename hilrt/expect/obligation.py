@@ -30,7 +30,7 @@ class Stream:
         self._node = _node(formula, numbers)
 
     def take(self, margins: Sequence[Robustness]) -> Robustness:
-        """Robustness at the samples that can be answered for, after these have come."""
+        """Robustness at the samples that can be answered for, after these have arrived."""
         return self._node.take(margins)
 
     def finish(self) -> Robustness:

@@ -22,7 +22,7 @@ from hilrt.step.numerics import Numerics
 class Measured(msgspec.Struct):
     """A value that was measured, with its limits; `value` is None where it is no number.
 
-    A value at coordinates has them in `at`, and what was measured there in `quantity`.
+    A value at coordinates has them in `at`, and the measured quantity in `quantity`.
     """
 
     name: str

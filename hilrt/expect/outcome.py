@@ -176,7 +176,7 @@ def junit_suite(
     fault : str, optional
         In which the session ended.
     alarms : sequence of str, optional
-        Alarms that came up, a line each; they are properties of the suite.
+        Alarms that were raised, a line each; they are properties of the suite.
     """
     count = {word: sum(o.result == word for o in outcomes) for word in ("failed", "inconclusive")}
     suite = ET.Element(

@@ -192,7 +192,7 @@ class SlidingWindow:
         self._newest_ns = 0
 
     def take(self, block: Robustness) -> Robustness:
-        """Robustness at the samples whose window has passed, after these have come."""
+        """Robustness at the samples whose window has passed, after these have arrived."""
         if not len(block.t_ns):
             return nothing()
         signed = (self._sign * column for column in (block.value, block.low, block.high))

@@ -70,7 +70,7 @@ def not_before(before: float, t: float) -> float:
     """The time `t`, or the one before it if that is later or the only one.
 
     A result that changes from one operand to another one with older samples does not go back in
-    time: it would be taken for old, and wait until its new operand's samples have come as far.
+    time: it would be taken for old, and wait until its new operand's samples have arrived as far.
     """
     return before if before > t or t != t else t
 

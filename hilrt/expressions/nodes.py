@@ -51,7 +51,7 @@ class Lookup(Node):
 
 @dataclass(frozen=True)
 class Conversion(Node):
-    """`operand` in another unit; `states`: its number is said to have that unit."""
+    """`operand` in another unit; `states`: its number is reported to have that unit."""
 
     operand: Node
     unit: str

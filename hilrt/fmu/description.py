@@ -230,7 +230,7 @@ def _updated_inside(root: Any) -> dict[str, bool]:
     }
 
 
-#: A description with more takes seconds to read, which is said.
+#: A description with more takes seconds to read, which is reported.
 _MANY_VARIABLES: Final = 100_000
 
 

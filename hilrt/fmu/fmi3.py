@@ -240,7 +240,7 @@ class Instance3(Instance):
                 if self.ended is not None:
                     return events
                 if found:
-                    continue  # the FMU may have set its clocks anew
+                    continue  # the FMU may have set its clocks again
             if not ticking:
                 return events
             self._to_event(u(at), ticking)

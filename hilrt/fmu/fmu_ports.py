@@ -307,7 +307,7 @@ def unit_of(fmu: Fmu, variable: Any, remarks: list[str] | None = None) -> str:
 
 
 def _agrees(unit: str, base: Any) -> bool:
-    """Whether a unit known here is the one that an FMU defines, but for rounded digits."""
+    """Whether a unit known here is the one that an FMU defines, except for rounded digits."""
     exponents = _exponents(base)
     defined, zero = float(base.factor or 1.0), float(base.offset or 0.0)
     offset = 0.0

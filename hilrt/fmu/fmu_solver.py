@@ -297,7 +297,7 @@ class FmuSolver(Solver):
     def trial(self) -> FmuTrial:
         """Trial of other instances, made at the first access; empty where none may be made.
 
-        Only an FMU that can save its state is tried out.
+        Only an FMU that can save its state is probed.
         """
         found = try_out(
             self.fmu,

@@ -83,7 +83,7 @@ class Instance(abc.ABC):
     Slave: ClassVar[Any]
     fmi: Any  #: FMPy's object
     #: Saved states that still exist. While there are none, steps are made with the promise not to
-    #: go back before them (`noSetFMUStatePriorToCurrentPoint`), which some FMUs need to go on.
+    #: go back before them (`noSetFMUStatePriorToCurrentPoint`), which some FMUs need to continue.
     states_kept: int = 0
     #: FMI 3: whether inputs are set, and outputs read, inside a step; what was read, by time [s].
     sets_inside: bool = False

@@ -58,7 +58,7 @@ class SspValue(NamedTuple):
 
 @dataclass
 class Component:
-    """An FMU in the system: its path inside the archive, and what its parameters are set to."""
+    """An FMU in the system: its path inside the archive, and the values of its parameters."""
 
     name: str
     source: str

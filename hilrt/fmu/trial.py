@@ -2,9 +2,9 @@
 
 Some FMUs go wrong in steps that lack the promise not to go back before them
 (`noSetFMUStatePriorToCurrentPoint`): they stand still, or repeat their first step. Some do not
-come back to a state that they saved. Neither may have its steps repeated. It is found out with
-instances made for the purpose, before a session begins: one that saves its state steps without
-the promise, goes back, and steps again; another one steps with the promise.
+return to a state that they saved. Neither may have its steps repeated. It is found out with
+instances made for the purpose, before a session begins: one that saves its state steps without the
+promise, goes back, and steps again; another one steps with the promise.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def try_out(
     Parameters
     ----------
     fmu : Fmu
-        Of which nothing is tried out if it cannot save its state, or may not be made twice.
+        Of which nothing is probed if it cannot save its state, or may not be made twice.
     initializing : callable
         Makes an instance in its initialization.
     ports : sequence of Port

@@ -267,7 +267,7 @@ def bench_maker(
     emulator : str
         One of `BENCHES`, `CONSTANTS`, or ``module:Class``.
     folder : Path
-        The session file's, where a module is looked for first.
+        The session file's, where a module is searched for first.
 
     Raises
     ------

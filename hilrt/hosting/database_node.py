@@ -147,7 +147,7 @@ class DatabaseNode:
         """Signals of a message, without its counter."""
         return dict(self._values[message])
 
-    # -- what the database tells ------------------------------------------------------------------
+    # -- facts of the database ------------------------------------------------------------------
 
     def _is_sent(self, message: Message) -> bool:
         """Whether its frames can be sent; if not, that is remarked."""
@@ -253,7 +253,7 @@ class DatabaseNode:
 
 
 def node_emulation(options: NodeOptions, bus: dict[str, Any], database: Path) -> Emulation:
-    """A node of a database to run; what the database does not tell goes to standard error.
+    """A node of a database to run; gaps of the database are reported on standard error.
 
     `ConfigError` as for `DatabaseNode`.
     """

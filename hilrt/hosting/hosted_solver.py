@@ -1,4 +1,4 @@
-"""A user's solver, called safely: what it returns is checked, and what fails is named.
+"""A user's solver, called safely: results are checked, and failures are named.
 
 Shared by the solver process and the in-process link, so that a solver behaves the same in both.
 """
@@ -37,7 +37,7 @@ class HasMembers(Protocol):
 
 
 class HostedSolver:
-    """A solver whose every failure becomes a `SolverError` that says what to look at.
+    """A solver all of whose failures become a `SolverError` that says what to check.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class HostedSolver:
 
     @property
     def can_go_back(self) -> bool:
-        """Whether a step can be undone and made again, shorter."""
+        """Whether a step can be undone and repeated, shorter."""
         return self.solver.can_restore() and self.solver.any_step
 
     @property

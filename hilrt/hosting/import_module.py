@@ -163,7 +163,7 @@ def _search_last(folder: Path) -> None:
     for module in pkgutil.iter_modules([text]):
         there = getattr(sys.modules.get(module.name), "__file__", None)
         if there is not None and str(Path(there).parent) in {*_folders} - {text}:
-            del sys.modules[module.name]  # what uses it goes on to do so
+            del sys.modules[module.name]  # what uses it continues to do so
     sys.path[:] = [place for place in sys.path if place not in _folders]
     if text in _folders:
         _folders.remove(text)

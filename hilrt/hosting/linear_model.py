@@ -32,7 +32,7 @@ log = logging.getLogger("hilrt.solver")
 #: Answers to a ramp below this share of the largest say nothing of how finely it is followed.
 _CLEAR = 1e-3
 #: A step is exact where it is off by less than this share of what one explicit Euler step is off
-#: by; and the rounding of what was tried out, relative to the largest answer.
+#: by; and the rounding of what was probed, relative to the largest answer.
 EXACT, _ROUNDING = 0.1, 1e-7
 #: Steps in which a nonlinear solver makes a macro step, to see whether it gains by it.
 PARTS = 3
@@ -54,7 +54,7 @@ class KnowsItsMatrices(Protocol):
     def linear_model(self, h: float) -> LinearModel | None:
         """A, B, C, D about the present state, for macro steps `h` [s]; None where unknown.
 
-        `SolverError` if it cannot go on.
+        `SolverError` if it cannot continue.
         """
 
 
@@ -110,7 +110,7 @@ def renew_linear_model(
     """A, B, C, D about the solver's present state at `t` [s]; None where they cannot be had.
 
     As `find_linear_model`, in ``2 (nx + nu) + 3`` steps instead of some ten times as many. How
-    finely inputs are followed is not tried out, and a solver with noise is not renewed: its trials
+    finely inputs are followed is not probed, and a solver with noise is not renewed: its trials
     would take numbers from a generator that is not saved. Nor is one that tells its matrices.
     """
     if isinstance(hosted.solver, Group):
@@ -268,7 +268,7 @@ def _rates(short: Floats, double: Floats, nx: int, h: float) -> tuple[Floats, Fl
 
 def _outputs(short: Floats, nx: int) -> tuple[Floats, Floats]:
     """C and D from the outputs at the end of a step, which follow from the state there."""
-    # A step may set a state anew, whatever it was: then the least that explains the outputs.
+    # A step may set a state again, whatever it was: then the least that explains the outputs.
     C = np.linalg.lstsq(short[:nx, :nx].T, short[nx:, :nx].T, rcond=None)[0].T
     D = short[nx:, nx:] - C @ short[:nx, nx:]
     D[np.abs(D) < 1e-6 * np.abs(short[nx:, nx:]).max(initial=0.0)] = 0.0

@@ -47,7 +47,7 @@ class Dynamics(abc.ABC):
     source : str
         Origin of the matrix, as text.
     linear : bool
-        Whether it holds for any state, but for rounding.
+        Whether it holds for any state, except for rounding.
     """
 
     states: int = 0
@@ -166,7 +166,7 @@ class Differentiated(Dynamics):
         self.source = f"its solver's step differentiated ({about})"
 
     def _measure_noise(self, before: Floats, again: Floats, h: float) -> None:
-        """Go on with larger perturbations where all that differs is little noise on the outputs.
+        """Continue with larger perturbations where all that differs is little noise on the outputs.
 
         Of two trials, the second perturbs in the opposite order: what a state that is not saved
         counts on from step to step would else be in both alike.
@@ -316,7 +316,7 @@ class Differentiated(Dynamics):
 
 
 def _agree(near: Floats, far: Floats, seen: NDArray[np.bool_]) -> bool:
-    """Whether two maps are the same in the rows `seen`, but for rounding."""
+    """Whether two maps are the same in the rows `seen`, except for rounding."""
     size = np.abs(near).max(axis=1, keepdims=True, initial=0.0)
     return bool((np.abs(near - far) <= LINEAR * size)[seen].all())
 
@@ -324,7 +324,7 @@ def _agree(near: Floats, far: Floats, seen: NDArray[np.bool_]) -> bool:
 def seen_outside(step: Floats, states: int) -> NDArray[np.bool_]:
     """Rows of a step's map from which outputs follow, shape (rows,); the others only keep count.
 
-    A solver may save what it has added up beside its motion: energy, fuel, distance.
+    A solver may save accumulated values beside its motion: energy, fuel, distance.
     """
     seen = np.arange(len(step)) >= states
     for _ in range(states):

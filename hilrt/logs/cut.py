@@ -24,7 +24,7 @@ _END = "hilrt.end"
 
 
 class Written(NamedTuple):
-    """A new log: its messages, and what must be said about it."""
+    """A new log: its messages, and notes about it."""
 
     path: Path
     messages: int

@@ -113,7 +113,7 @@ class Decoded(Source):
     def topics(self) -> list[Topic]:
         """Topics of the source, then those of the messages, each sender's for itself.
 
-        All frames are looked at for it, because the senders show in them alone.
+        All frames are checked for it, because the senders show in them alone.
         """
         if self._topics is None:
             own = self.read_head()

@@ -97,7 +97,7 @@ _FIRST_DATE_US = 631_152_000_000_000
 def export_can(
     source: Source, wanted: Collection[str] | None, span: tuple[int, int], out: Path
 ) -> Exported:
-    """All frames between the times, in the order of the log; what is left out is noted."""
+    """All frames between the times, in the order of the log; frames left out are noted."""
     result = Exported(out)
     named = out.suffix == ".log"
     buses = BusNumbers()

@@ -193,7 +193,7 @@ class ForeignSource(Source):
         give_back(_CHILD, self.child)
 
     def _stream(self, start: Start) -> Iterator[ForeignAnswer]:
-        """Parts of a stream, one asked for ahead."""
+        """Parts of a stream, one requested ahead."""
         self._streams += 1
         number = start.stream = self._streams
         self._send(start)
@@ -210,7 +210,7 @@ class ForeignSource(Source):
 
     def _ask(self, request: Request) -> ForeignAnswer:
         self._send(request)
-        while (answer := self._receive()).stream >= 0:  # a part that was asked for ahead
+        while (answer := self._receive()).stream >= 0:  # a part that was requested ahead
             self._early[answer.stream] = answer
         return answer
 

@@ -289,7 +289,7 @@ class AscReader:
             return None
         identifier, flags = self._identifier(words[1], words[2])
         if words[2].lower() == "txrq":
-            return None  # asked for; the line of what was sent follows
+            return None  # requested; the line of what was sent follows
         if words[3].lower() == "r":
             has = len(words) > 4 and words[4].isalnum() and len(words[4]) == 1
             dlc = int(words[4], self._base) if has else 0

@@ -1,7 +1,7 @@
 """A log record by record, whatever its channels hold, for files larger than memory.
 
-`hilrt.record.reader` gives the signals; this gives everything, as it stands in the file: for
-cutting, joining and looking. A file that was cut off is read as far as it is whole.
+`hilrt.record.reader` gives the signals; this gives everything, as in the file: for cutting, joining
+and looking. A file that was cut off is read as far as it is whole.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MESSAGE = struct.Struct("<BQHIQQ")
 
 
 class LogMessage(NamedTuple):
-    """One message as it stands in the file; times are wall clock, ns."""
+    """One message as in the file; times are wall clock, ns."""
 
     channel: int
     sequence: int

@@ -57,7 +57,7 @@ _EXTENDED = int(FrameFlag.EXTENDED)  # a number: enumerations cost more than the
 
 
 class MessageTopic(NamedTuple):
-    """A message of one sender on one bus, with the identifier that came first."""
+    """A message of one sender on one bus, with the identifier that arrived first."""
 
     message: Message
     topic: Topic

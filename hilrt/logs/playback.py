@@ -72,7 +72,7 @@ class Played:
     due_s, took_s : float
         From the first frame to the last: as recorded (over the speed), and on the clock, s.
     warnings : tuple of str
-        What was asked for and did not take effect.
+        What was requested and did not take effect.
     """
 
     sent: int

@@ -34,7 +34,7 @@ class Source(abc.ABC):
     Attributes
     ----------
     epoch_ns : int or None
-        Wall clock (ns since 1970, UTC) at time 0 of the blocks; known once it was asked for topics.
+        Wall clock (ns since 1970, UTC) at time 0 of the blocks; known once it was requested topics.
         None: the file says none, and time 0 is that of its first frame (see `since_start`).
     notes : list of str
         What could not be taken, in words; complete when everything was read.
@@ -71,7 +71,7 @@ class Source(abc.ABC):
     def since_start(self, frame: LoggedFrame) -> int:
         """Time of a frame since time 0 of the blocks, ns.
 
-        Where the file has no such time, it is that of the first frame asked for, and kept: also
+        Where the file has no such time, it is that of the first frame requested, and kept: also
         where that is 0, as in logs whose times are relative.
         """
         if self.epoch_ns is None:

@@ -3,7 +3,7 @@
 Multibody Syst. Dyn. 09817 (2022), section 6.2. A chain is cut into segments. Each segment owns its
 masses and the elements between them, and evaluates the elements to its neighbours itself, from the
 neighbours' motion: its outputs are states, without feedthrough, so that the local error of the
-inputs can be estimated. (The paper exchanges the forces of the cut elements and computes them anew
+inputs can be estimated. (The paper exchanges the forces of the cut elements and computes them again
 at every communication point, which a master without the elements cannot.) Integration inside a
 macro step is accurate: what is wrong with a coupled run comes from the coupling.
 """

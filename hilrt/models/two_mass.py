@@ -2,8 +2,8 @@
 
 Rodríguez et al. (2022), section 3.3. Mass 1 owns the coupling spring and damper and outputs the
 force that acts on mass 2; mass 2 outputs its motion. Both integrate by symplectic Euler, which
-conserves the energy of the undamped oscillator but for a small ripple, so that an energy error is
-the coupling's; or exactly.
+conserves the energy of the undamped oscillator except for a small ripple, so that an energy error
+is the coupling's; or exactly.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def micro_steps(h: float, longest: float) -> int:
 
 
 class Mass(Solver):
-    """A mass on a wall spring; what acts on it beside the wall is left to its subclasses.
+    """A mass on a wall spring; subclasses add further forces.
 
     Parameters
     ----------

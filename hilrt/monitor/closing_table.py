@@ -132,7 +132,7 @@ def _results(summary: Mapping[str, Any]) -> Table | None:
 
 
 def _alarms(summary: Mapping[str, Any]) -> Table | None:
-    """Alarms that came up, by name."""
+    """Alarms that were raised, by name."""
     rows = alarm_rows(summary)
     if not rows:
         return None

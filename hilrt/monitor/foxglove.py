@@ -38,7 +38,7 @@ from hilrt.peers.addresses import parse_address
 from hilrt.record import cdr
 from hilrt.record.messages import EVENTS, Topic
 
-#: How often the stream is looked at, s.
+#: How often the stream is checked, s.
 POLL_S = 0.01
 STATE = "/state"
 #: Time between a session's end and the server's, s.
@@ -337,7 +337,7 @@ async def _serve(viewer: Viewer, host: str, port: int, own: bool) -> int:
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
     where = f"ws://[{host}]:{bridge.port}" if ":" in host else f"ws://{host}:{bridge.port}"
-    # A session prints the token itself: what is printed here is in its log folder.
+    # A session prints the token itself, because output of this process goes to its log folder.
     print(f"foxglove: {where if own else with_token(where, read_token())}", flush=True)
     await bridge.run()
     bridge.close()

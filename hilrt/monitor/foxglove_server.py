@@ -29,7 +29,7 @@ PROTOCOLS = ("foxglove.sdk.v1", "foxglove.websocket.v1")
 #: Levels of a status.
 WARNING, ERROR = 1, 2
 #: Messages that wait for a slow client; older ones are dropped for it alone. A batch of full rate
-#: has one for every tick of every signal that is asked for.
+#: has one for every tick of every signal that is requested.
 BACKLOG = 16_384
 #: Clients at a time, and the longest message of one.
 MAX_CLIENTS = 32
@@ -164,7 +164,7 @@ class FoxgloveServer:
         self.tell(op="unadvertise", channelIds=[channel.number])
 
     def changes(self) -> list[tuple[int, str, int]]:
-        """Client, topic and +1 or -1 for each subscription that has come or gone, once."""
+        """Client, topic and +1 or -1 for each subscription that has appeared or gone, once."""
         found = list(self.changed)
         self.changed.clear()
         return found

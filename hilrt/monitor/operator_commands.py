@@ -203,7 +203,7 @@ class CommandPort:
         self.look()
 
     def look(self) -> None:
-        """Answer what has arrived, a few at once."""
+        """Answer arrived requests, a few at once."""
         for _ in range(COMMANDS_AT_ONCE):
             try:
                 frames = self._socket.recv_multipart(zmq.NOBLOCK)

@@ -159,7 +159,7 @@ def operator_name() -> str:
 
 @contextlib.contextmanager
 def typing() -> Iterator[Callable[[], str] | None]:
-    """A function that returns what was typed since its last call; None without a terminal."""
+    """A function that returns the keys typed since its last call; None without a terminal."""
     try:
         import termios
         import tty

@@ -26,9 +26,9 @@ _GONE: Final = (errno.EPIPE, errno.EIO, errno.ENXIO, errno.EBADF, errno.ECONNRES
 
 
 class PatientFile(io.FileIO):
-    """A stream that drops what nobody takes within `patience_s` [s].
+    """A stream that discards output that nobody reads within `patience_s` [s].
 
-    After that it drops at once what finds no room, until there is room again.
+    After that it discards output at once until there is room again.
 
     Attributes
     ----------

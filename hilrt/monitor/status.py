@@ -113,7 +113,7 @@ class StatusPublisher:
         self.state, self._message = "CONFIGURED", ""
         #: Outputs in the order in which views show them, as numbers; without it, the network's.
         self.order: Sequence[int] | None = None
-        #: Alarms that came up.
+        #: Alarms that were raised.
         self.alarms = AlarmHistory()
         self._next_ns = 0
         self._since_ns: int | None = None  # the last announcement that began a wait

@@ -30,7 +30,7 @@ EACH = b"each/"
 
 
 class SubsystemNode(msgspec.Struct, frozen=True):
-    """A subsystem: its adapter, and what is done while its samples are late."""
+    """A subsystem: its adapter, and the policy while its samples are late."""
 
     name: str
     adapter: str
@@ -243,7 +243,7 @@ class FlagSpans:
         return self._spans.get(flag)
 
     def clear(self) -> None:
-        """Begin anew, with another run."""
+        """Begin again, with another run."""
         self._spans.clear()
 
 

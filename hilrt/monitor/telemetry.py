@@ -47,7 +47,7 @@ class BondStatus(msgspec.Struct):
 
 
 class SetPointStatus(msgspec.Struct):
-    """A bench's input: what its source demands, what was sent, what is measured, in its `unit`.
+    """A bench's input: the demanded, sent and measured value, in its `unit`.
 
     `by`: what drives it now, its connections' outputs, a stimulus, a sequence, an operator or its
     start value. `measured` is NaN where no output measures it.
@@ -73,7 +73,7 @@ class PeerStatus(msgspec.Struct):
 
 
 class AlarmStatus(msgspec.Struct, frozen=True):
-    """An alarm that came up: how often, when first and last, when it cleared; times in s.
+    """An alarm that were raised: how often, when first and last, when it cleared; times in s.
 
     `cleared_t` is None while it is up. `acknowledged_by` is the operator who has seen it since it
     last came up, at `acknowledged_t`; empty if none has.
@@ -131,13 +131,12 @@ class Status(msgspec.Struct, kw_only=True):
     the first tick. `run` tells this run of the session from every other. `events` are the newest of
     the session's own. `verdict` is that of the session so far, for `reasons`; `flags` are
     those that are up now. `waited_s`: how long the session has waited for what `message` says, s; 0
-    where it waits for nothing. `sequences`: the step of each test sequence, with its
-    line, what it waits for and since when. `sources`: inputs that a stimulus, a sequence or an
-    operator drives now, and by which. `adjustable`: what operators may change, as it is now.
-    `prompts`: questions of test sequences that wait for an operator, the oldest first.
-    `results` are the newest of expectations and measures, `result_counts` how many there are of
-    each kind. `set_points` are the benches' inputs. `alarms` are those that came up, the first one
-    first.
+    where it waits for nothing. `sequences`: the step of each test sequence, with its line, what it
+    waits for and since when. `sources`: inputs that a stimulus, a sequence or an operator drives
+    now, and by which. `adjustable`: what operators may change, as it is now. `prompts`: questions
+    of test sequences that wait for an operator, the oldest first. `results` are the newest of
+    expectations and measures, `result_counts` how many there are of each kind. `set_points` are the
+    benches' inputs. `alarms` are those that were raised, the first one first.
     """
 
     session: str
@@ -186,7 +185,7 @@ def decode(frame: bytes) -> Status:
 
 
 def merged(before: Status | None, now: Status) -> Status:
-    """An announcement changes the state and the message of what was shown before."""
+    """An announcement changes the state and the message shown before."""
     if before is None or now.values or now.run != before.run:
         return now
     return msgspec.structs.replace(
@@ -228,14 +227,14 @@ def alarm_words(alarm: AlarmStatus) -> str:
 
 
 def doing(status: Status) -> list[str]:
-    """Activity of test sequences, and what drives inputs beside their connections."""
+    """Activity of test sequences, and sources of inputs beside their connections."""
     lines = [f"{name}: {step}" for name, step in status.sequences.items()]
     driven = ", ".join(f"{name} by {source}" for name, source in status.sources.items())
     return [*lines, f"driven: {driven}"] if driven else lines
 
 
 def prompt_words(prompt: PromptStatus) -> str:
-    """A question, until when it waits, and what follows then."""
+    """A question, its deadline, and the consequence when that passes."""
     declared = prompt.declared
     then = "the sequence fails" if declared is None else f"the answer “{declared}” counts"
     return f"{prompt.sequence} asks: {prompt.text} (until {prompt.until:.1f} s, then {then})"

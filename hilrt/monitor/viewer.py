@@ -1,4 +1,4 @@
-"""A subscriber to the telemetry stream: holds what views show, and counts missed messages.
+"""A subscriber to the telemetry stream: keeps the data of views, and counts missed messages.
 
 `take` is called often and never blocks. A view that is too slow loses messages; the session is
 not affected.
@@ -56,7 +56,7 @@ class Viewer:
     run : str
         Identifies the run; with the next one it changes, and everything else is reset.
     wanted : dict of str to int
-        Signals at full rate, and how many times each is asked for.
+        Signals at full rate, and how many times each is requested.
     on_signals, on_full : callable, optional
         Called with every message of signals.
     on_event : callable, optional

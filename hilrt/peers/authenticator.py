@@ -1,4 +1,4 @@
-"""Which connections of ZeroMQ the master lets in: those with a known key, or the session's token.
+"""Which connections of ZeroMQ the master admits: those with a known key, or the session's token.
 
 ZeroMQ asks before a connection is made (ZAP, RFC 27 of ZeroMQ); what is refused never sends a
 message to the master. The questions are answered when the hub looks for them, a few at a time: a
@@ -147,7 +147,7 @@ class KeyAuthenticator(Authenticator):
 
 
 class TokenAuthenticator(Authenticator):
-    """Lets in what has the session's token, which only processes of this account can know."""
+    """Admits what has the session's token, which only processes of this account can know."""
 
     mechanism = b"PLAIN"
     refused, missing = "unknown_token", "no_token"

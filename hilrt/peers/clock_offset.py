@@ -161,7 +161,7 @@ class ClockExchanges:
         return Heartbeat(sent_ns=now_ns)
 
     def is_answer(self, message: Heartbeat) -> bool:
-        """Whether it was asked for; an answer counts once."""
+        """Whether it was requested; an answer counts once."""
         if message.echo_ns not in self._questions:
             return False
         self._questions.remove(message.echo_ns)

@@ -111,7 +111,7 @@ class Hub:
     protocol : MasterProtocol
         What the peers are, and what their messages mean.
     changed, reporting : dict
-        Links, as keys, whose peer was lost or has come back since they were removed here; and those
+        Links, as keys, whose peer was lost or has return since they were removed here; and those
         with `events` that were not taken.
     """
 
@@ -238,7 +238,7 @@ class Hub:
     def flush(self) -> None:
         """Send the steps that are held, and note when.
 
-        Together: each message would wake the thread that sends it, or the peer, anew.
+        Together: each message would wake the thread that sends it, or the peer, again.
         """
         if not self._held:
             return
@@ -272,12 +272,12 @@ class Hub:
         self._hand_over()
 
     def drain(self) -> None:
-        """Hand all that has arrived to the links; heartbeats and connections too; never blocks."""
+        """Hand all that has come to the links; heartbeats and connections too; never blocks."""
         if not self.closed:
             self._drain(self.clock(), None)
 
     def receive(self, until_ns: int) -> int:
-        """Hand what has arrived to the links, and do nothing else; never blocks.
+        """Hand what has come to the links, and do nothing else; never blocks.
 
         Connections take turns, and each has at least one; beyond that it ends by `until_ns`, on the
         hub's clock, or after `MAX_PER_DRAIN` messages. Returns how many messages there were.
@@ -386,7 +386,7 @@ class Hub:
         return False
 
     def _find_used(self) -> None:
-        """Find the transports that peers use: others are looked at with the heartbeats only.
+        """Find the transports that peers use: others are checked with the heartbeats only.
 
         Each look costs a system call.
         """

@@ -1,4 +1,4 @@
-"""A subsystem's matrices as a message, `Linearised`, and back; what makes no sense is refused."""
+"""A subsystem's matrices as a message, `Linearised`, and back; invalid ones are refused."""
 
 from __future__ import annotations
 

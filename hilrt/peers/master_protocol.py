@@ -5,7 +5,7 @@ knows connections by keys that its I/O (`hilrt.peers.hub`) chooses, and reads no
 
 * `greet` takes what came over a new connection, `RemotePeer.receive` what a peer of `connections`
   has sent, and `connection_lost` notes the end of one;
-* `keep_alive` is called when `due_ns` has come, for heartbeats and silence;
+* `keep_alive` is called when `due_ns` has arrived, for heartbeats and silence;
 * after each of these, `events` says what has happened and `data_to_send` what is to be sent.
 
 A `RemotePeer` is one peer; this class is the handshake, and what peers share.
@@ -90,7 +90,7 @@ class MasterProtocol:
 
     @property
     def running(self) -> bool:
-        """Whether session time has begun: only then may a lost peer come back."""
+        """Whether session time has begun: only then may a lost peer return."""
         return self._shared.running
 
     @running.setter
@@ -264,6 +264,6 @@ class MasterProtocol:
             peer.measure_offset(now_ns)
 
     def compare_clocks_again(self) -> None:
-        """Measure all peers' clocks anew: so far the master was busy and read answers late."""
+        """Measure all peers' clocks again: so far the master was busy and read answers late."""
         for peer in self.peers.values():
             peer.clock_exchanges.begin_again()

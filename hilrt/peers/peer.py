@@ -129,7 +129,7 @@ class Peer:
         return Dealer(self.address, self._credentials)
 
     def _look_for_master(self) -> None:
-        """The master may have come after this process: only now can it be known what it asks."""
+        """The master may have arrived after this process: only now can it be known what it asks."""
         transport = self._admitted()
         if transport is not None:
             self.transport.close(0)
@@ -138,7 +138,7 @@ class Peer:
 
     @property
     def heartbeat_s(self) -> float:
-        """Longest interval between two messages, as the master asked for, s."""
+        """Longest interval between two messages, as the master requested, s."""
         return self.protocol.heartbeat_s
 
     @property

@@ -23,7 +23,7 @@ class Accepted(NamedTuple):
 
 
 class Left(NamedTuple):
-    """A peer is lost and may come back."""
+    """A peer is lost and may return."""
 
     name: str
     reason: str
@@ -38,7 +38,7 @@ class CameBack(NamedTuple):
 
 
 class Contested(NamedTuple):
-    """Another connection requested the name of a peer; `text` says which, and what came of it."""
+    """Another connection requested the name of a peer; `text` gives the name and the result."""
 
     name: str
     text: str
@@ -111,14 +111,14 @@ class UnusedMessages:
         return newest and f"its newest dropped message arrived {newest}"
 
     def why_refused(self, name: str, now_ns: int) -> str:
-        """Why a peer that is waited for, or else some connection, was not let in; or empty."""
+        """Why a peer that is waited for, or else some connection, was not admitted; or empty."""
         if newest := self._newest(name, {"rejected"}, now_ns):
             return f"its hello was rejected {newest}"
         newest = self._newest(STRANGER, REFUSED_KINDS, now_ns)
         return newest and f"a connection was refused {newest}"
 
     def strangers(self) -> dict[str, int]:
-        """Counts of connections that were not let in, by kind."""
+        """Counts of connections that were not admitted, by kind."""
         found: Counter[str] = Counter()
         for (name, kind), number in self.counters.items():
             if name == STRANGER or kind == "rejected":

@@ -59,7 +59,7 @@ class PeerProtocol:
     welcome : Welcome or None
         The master's acceptance.
     heartbeat_s : float
-        Longest interval between two messages, as the master asked for, s.
+        Longest interval between two messages, as the master requested, s.
     heard_ns : int
         When the newest message was received, ns.
     look_ns : int

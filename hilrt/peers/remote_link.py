@@ -106,7 +106,7 @@ class RemoteLink(Link):
             return
         if isinstance(message, Event):
             self._report(message)
-        elif isinstance(message, Initialized):  # of a peer that came back
+        elif isinstance(message, Initialized):  # of a peer that returned
             self.inbox.put(self.initialized(message), self.arrival_time(at_ns))
         else:
             self.peer.unexpected(message, self.hub.clock())
@@ -176,7 +176,7 @@ class RemoteLink(Link):
         return self.peer.state is ConnectionState.RETURNED
 
     def initialize_again(self, t0: float, u0: Floats) -> None:
-        """Have a peer that came back initialize at `t0` [s]; its answer goes to `inbox`.
+        """Have a peer that returned initialize at `t0` [s]; its answer goes to `inbox`.
 
         Never waits. `u0` has the shape (n_inputs,).
         """
@@ -235,7 +235,7 @@ class RemoteLink(Link):
         """Message that `dispatch` sends."""
 
     def receive(self) -> None:
-        """See `Link.receive`; the hub, which all links share, hands over what has come for any."""
+        """See `Link.receive`; the hub, shared by all links, passes on messages for any of them."""
         self.hub.drain()
         if self.peer.lost:
             raise PeerLost(self.name, self.peer.lost)
@@ -317,7 +317,7 @@ class RemoteLink(Link):
             self._pending.pop(answer, None)
 
     def _hint(self, answer: type[Message]) -> str:
-        """Why an awaited answer may not have come, and where to look."""
+        """Why an awaited answer may not have arrived, and where to look."""
         now_ns = self.hub.clock()
         if answer is not Hello:
             return self.peer.where_to_look(now_ns)

@@ -65,7 +65,7 @@ from hilrt.solver import Parameter, Port
 
 log = logging.getLogger("hilrt.peers.hub")
 
-#: Connections that asked for a peer's place and are told of; more are only counted.
+#: Connections that requested a peer's place and are told of; more are only counted.
 CONTESTS_TOLD = 20
 
 #: Answers to the requests. Such an answer is used only while it is due.
@@ -114,7 +114,7 @@ class SharedByPeers:
         What has happened, for the I/O.
     unused : UnusedMessages
     running : bool
-        Whether session time has begun: only then may a lost peer come back.
+        Whether session time has begun: only then may a lost peer return.
     """
 
     peers: dict[Connection, RemotePeer] = field(default_factory=dict)
@@ -164,7 +164,7 @@ class RemotePeer:
     heard_ns : int
         When the newest message was read, master's clock, ns.
     lost : str
-        Why the peer cannot go on at all; empty while it can.
+        Why the peer cannot continue at all; empty while it can.
     stopping : bool
         Whether the peer was told to stop: its end is no fault then.
     """
@@ -225,7 +225,7 @@ class RemotePeer:
         return self._readmits and self.role == "solver" and not self.lost
 
     def contested(self, hello: Hello, origin: Origin, refused: str = "") -> None:
-        """Tell that another connection asked for this peer's place; why it was refused, if so."""
+        """Tell that another connection requested this peer's place; why it was refused, if so."""
         self._contests += 1
         if self.hello is None or self._contests > CONTESTS_TOLD:
             return
@@ -361,7 +361,7 @@ class RemotePeer:
     def may_return(self) -> bool:
         """Whether the peer, if it is lost now, may take its place again: a solver, on request.
 
-        Never a bench: one that comes back must not be armed by itself.
+        Never a bench: one that returns must not be armed by itself.
         """
         return self._readmits and self.role == "solver" and self._shared.running
 
@@ -389,7 +389,7 @@ class RemotePeer:
             self.lost = lost or self.lost
 
     def initialize_again(self, message: Initialize) -> bytes:
-        """Bytes that have a peer that came back start anew; its answer will be an event."""
+        """Bytes that have a peer that returned restart; its answer will be an event."""
         self.state = ConnectionState.RESTARTING
         return self.send(message)
 

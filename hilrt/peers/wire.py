@@ -109,9 +109,9 @@ class Initialized(Message):
 class Probe(Message):
     """Master → solver, between steps: interface Jacobians for a macro step `h`.
 
-    `source` is ``solver`` (what the solver knows) or ``probe`` (tried out around the inputs `u`
-    from the present state, which is restored). With a `direction`, shape (order + 1, n_inputs), in
-    the normalised power basis, only the change of the outputs along it is asked for.
+    `source` is ``solver`` (what the solver knows) or ``probe`` (probed around the inputs `u` from
+    the present state, which is restored). With a `direction`, shape (order + 1, n_inputs), in the
+    normalised power basis, only the change of the outputs along it is requested.
     """
 
     source: Literal["solver", "probe"]
@@ -248,7 +248,7 @@ class Safe(Message):
 
 
 class Secured(Message):
-    """Gateway → master: the safe profile has run (asked for or by the gateway's own decision)."""
+    """Gateway → master: the safe profile has run (requested or by the gateway's own decision)."""
 
     reason: str
     complete: bool = True
@@ -308,9 +308,9 @@ class Event(Message):
 
 
 class Error(Message):
-    """Either way: the sender cannot go on; the session ends in the safe state.
+    """Either way: the sender cannot continue; the session ends in the safe state.
 
-    `leaving`: a peer was told from outside to end; one that takes its place may go on.
+    `leaving`: a peer was told from outside to end; one that takes its place may continue.
     """
 
     text: str

@@ -146,7 +146,7 @@ class ProgressSender:
     def tell(
         self, path: Path, rows: int, missing: int, events: int, cut: Sequence[str] = ()
     ) -> None:
-        """Tell that the log at `path` holds all rows before number `rows`, but for `missing`.
+        """Tell that the log at `path` holds all rows before number `rows`, except for `missing`.
 
         So it does the first `events` of those that the master sent. The logs of the processes `cut`
         were cut.

@@ -82,7 +82,7 @@ class Gate:
         self.held_bytes = 0
         self._snapshots: deque[int] = deque([0])  # the first state is known, too
         self._released = 0  # number of the row after the newest one let through
-        self._moments: list[int] = []  # of events, until rows have come so far
+        self._moments: list[int] = []  # of events, until rows have arrived so far
         self._active: set[str] = set()  # alarms
         self._windows: deque[tuple[int, int]] = deque()  # newest last, session times [ns]
         self._moved = False  # the windows, since frames were looked at
@@ -91,7 +91,7 @@ class Gate:
         self._frames: deque[HeldFrame] = deque()
         self._frames_bytes = 0
 
-    # -- what comes in ----------------------------------------------------------------------------
+    # -- input -----------------------------------------------------------------------------------
 
     def rows(self, rows: Rows) -> list[Rows]:
         """Take rows; those that are to be written now, in their order."""

@@ -19,7 +19,7 @@ uint8 dlc  # bytes that the frame announces
 uint8[] data
 """
 TOPIC = "/can/"
-#: Bus of a frame that came without a name.
+#: Bus of a frame that arrived without a name.
 UNNAMED = "bus"
 
 #: Bytes of a frame without CAN FD.

@@ -254,7 +254,7 @@ class McapWriter:
                 summary += group
         starts = begin, begin + len(summary)
         summary += offsets
-        # The footer's checksum covers the footer itself, but for the checksum.
+        # The footer's checksum covers the footer itself, except for the checksum.
         head = _encoded(records.Footer(*starts, 0))[:-4]
         checksum = zlib.crc32(head, zlib.crc32(summary))
         self._put(summary + _encoded(records.Footer(*starts, checksum)) + MAGIC)

@@ -66,7 +66,7 @@ class Chunk(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A record that begins after `start` bytes of the file; what it holds, without its head."""
+    """A record that begins after `start` bytes of the file; its content without the head."""
 
     start: int
     kind: int
@@ -307,7 +307,7 @@ def _head_bytes(starts: tuple[int, ...]) -> NDArray[np.intp]:
 
 @functools.cache
 def record_type(signals: int) -> np.dtype[Any]:
-    """A message with that many float64, as it stands in a chunk."""
+    """A message with that many float64, as in a chunk."""
     return np.dtype(
         [
             ("kind", "u1"),

@@ -68,7 +68,7 @@ class ClockWatch:
 
 #: Rows reach the file after this time, which is the loss on kill -9.
 CHUNK_S = 0.5
-#: How long a master may take to appear, and how long a lost connection may take to come back, s.
+#: How long a master may take to appear, and how long a lost connection may take to return, s.
 CONNECT_S = 60.0
 GONE_S = 0.5
 #: A master that has said nothing for that long has nothing more to say, s.
@@ -290,14 +290,14 @@ def say(text: str) -> None:
 LARGEST: Final = 16_000_000
 FIRST: Final = 1_000_000
 LAST: Final = 100_000
-#: How often sizes are looked at, s: a process that prints as fast as it can writes 10 MB meanwhile.
+#: How often sizes are checked, s: a process that prints as fast as it can writes 10 MB meanwhile.
 PERIOD_S: Final = 0.1
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 _BINARY = getattr(os, "O_BINARY", 0)
 
 
 class CappedLogs:
-    """Cuts logs that have become too large; their writers append, and go on undisturbed.
+    """Cuts logs that have become too large; their writers append, and continue undisturbed.
 
     Parameters
     ----------

@@ -82,7 +82,7 @@ class Recording:
         self._written_ns = 0
         self._syncing: threading.Thread | None = None
         self.missing = 0
-        self.arrived = self.rows = 0  # rows that came, and those in the file
+        self.arrived = self.rows = 0  # rows that arrived, and those in the file
         self.events = 0
         self.frames = self.frames_missing = 0
         self.clock = SessionClock(begin.clock_ns)
@@ -167,7 +167,7 @@ class Recording:
         self.rows += len(times)
 
     def _follow(self, use: Callable[[Follower], T]) -> T | None:
-        """Use the follower; if it fails, reports take longer, and the log goes on."""
+        """Use the follower; if it fails, reports take longer, and the log continues."""
         if self._follower is None:
             return None
         try:
@@ -258,7 +258,7 @@ class Recording:
         self.events += 1
 
     def clock_step(self, step_ns: int) -> None:
-        """Note that the wall clock was set; session times are of another clock and go on."""
+        """Note that the wall clock was set; session times are of another clock and continue."""
         text = (
             f"the system clock was changed by {step_ns * 1e-9:+.3f} s: the log's times "
             "continue, and differ from it by that much from here on"

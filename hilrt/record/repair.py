@@ -1,7 +1,7 @@
 """Repair: what is whole in a log that was cut off or damaged, as a log that every reader takes.
 
 The file is read record by record. A chunk that does not match its checksum is left out; where not
-even the length of a record can be right, the next chunk that is whole is looked for. What is kept
+even the length of a record can be right, the next chunk that is whole is searched for. What is kept
 is copied message by message, bit for bit, and gets the index and the summary that the cut-off log
 lacks.
 """
@@ -230,7 +230,7 @@ class _RepairCopy:
             self._last = max(self._last, message.sequence)
 
     def _note(self) -> None:
-        """An event at the end of the log: that it was repaired, and what it lost."""
+        """An event at the end of the log about its repair and losses."""
         if self._events_on is None:
             return
         lost = "; ".join(self._done.lost) or "its end"

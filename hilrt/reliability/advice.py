@@ -45,7 +45,7 @@ LARGE: Final = 1.0
 
 
 class Improvement(NamedTuple):
-    """A change and what it would do.
+    """A change and its expected effect.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Alarms of a session: limits on measured values, their names, and what follows from them."""
+"""Alarms of a session: limits on measured values, their names, and their actions."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class AlarmRecord:
 
 
 class AlarmHistory:
-    """History of the alarms that came up, from the changes of their flags."""
+    """History of the alarms that were raised, from the changes of their flags."""
 
     def __init__(self) -> None:
         self.records: dict[str, AlarmRecord] = {}
@@ -177,7 +177,7 @@ def fill_alarms(plan: Plan, alarms: AlarmNames, step: float) -> None:
 
 
 def describe(alarm: Alarm, channel: str) -> str:
-    """An alarm for people: its name if it has one, what is watched, and the limits."""
+    """An alarm as text: its name if it has one, the watched signal, and the limits."""
     limits = []
     if alarm.min is not None:
         limits.append(f"below {alarm.min:g}")

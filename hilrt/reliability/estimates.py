@@ -25,7 +25,7 @@ TRIED_AT_START: Final = "sensitivities of the start"
 TRIED_ALONG: Final = "sensitivities along the way"
 GAIN_RANGE: Final = "gain range"
 #: A subsystem with direct feedthrough answers with what its inputs were at the step's beginning, or
-#: were extrapolated to. Where that was not tried out it is taken for a delay of one step.
+#: were extrapolated to. Where that was not probed it is taken for a delay of one step.
 GAIN_RANGE_LAG: Final = "gain range, lag of feedthrough as a delay"
 #: No subsystem was tried out, because there are more coupled outputs than `MOST_TRIED`.
 GAIN_RANGE_MANY: Final = "gain range, more outputs than are tried out"

@@ -1,7 +1,7 @@
 """Stage: alarms, evaluated on what was measured before it can act.
 
 At the tick that brings a value outside its limits nothing more is sent to a bench, if the alarm
-says so. A value that is not a finite number is outside every limit; one that has not arrived anew
+says so. A value that is not a finite number is outside every limit; one that has not arrived again
 keeps its alarm as it was. A solver's value beyond every quantity comes from a loop that diverges,
 and is no input for anything.
 """

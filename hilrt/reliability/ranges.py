@@ -72,7 +72,7 @@ class Ranges:
         return found
 
     def text(self, i: int, value: float) -> str:
-        """A value of output `i` for people: what it is, and what it would have to be."""
+        """A value of output `i` as text: its value, and the range required."""
         outputs = self.network.outputs
         ports = outputs.ports.values()
         low, high = next((p.min, p.max) for part, p in ports if part.start <= i < part.stop)

@@ -236,7 +236,7 @@ def _as_it_ran(model: Model | None, facts: Facts) -> Model | None:
 
 
 class _Absent(Link, Probes):
-    """A subsystem in a replay, of which there is only what the log recorded."""
+    """A subsystem in a replay, of which only the log's data exist."""
 
     def __init__(
         self,

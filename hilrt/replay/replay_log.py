@@ -1,4 +1,4 @@
-"""Replay: every decision of a recorded session is made again, and compared.
+"""Replay: every decision of a recorded session is repeated, and compared.
 
 The step is a function of its state and its input, and the log holds every input. On the same build
 the decisions are therefore equal bit for bit. Where they are not, the log is damaged, the code is
@@ -39,15 +39,15 @@ class Outcome:
     ----------
     path : Path
     steps, skipped : int
-        Steps that came out as recorded, and rows that were not made again (before the
-        start, after a gap).
+        Steps that came out as recorded, and rows that were not repeated (before the start, after a
+        gap).
     begin, end : float
         Session time that was replayed, s.
     snapshots : int
         Snapshots that equalled the state.
     gaps : list of Gap
     resumed : list of float
-        Session times of the snapshots that the replay started or went on from, s.
+        Session times of the snapshots that the replay started or continued from, s.
     difference : FirstDifference or None
     tolerance : float
         0: bit for bit.

@@ -79,7 +79,7 @@ class Engine:
             self._answers = moved, change, since, factors, switches
 
     def step(self, i: int, t_ns: int, row: Floats) -> None:
-        """Row `i` of the chunk, at `t_ns` [ns], made again into `row`, shape (signals,)."""
+        """Row `i` of the chunk, at `t_ns` [ns], repeated into `row`, shape (signals,)."""
         numerics, given = self.numerics, self.numerics.given
         self._inputs.put(i, t_ns)
         self.changes.put_into(given)
@@ -107,7 +107,7 @@ class Engine:
 
 @dataclass(frozen=True)
 class Gap:
-    """Rows that the log lacks, and where the replay went on.
+    """Rows that the log lacks, and where the replay continued.
 
     Attributes
     ----------
@@ -145,12 +145,12 @@ class Walk:
     Attributes
     ----------
     made, skipped : int
-        Steps made again, and rows that were not.
+        Steps repeated, and rows that were not.
     begin, end : float
         Session time walked, s.
     gaps : list of Gap
     resumed : list of float
-        Session times of the snapshots that the walk went on from, s.
+        Session times of the snapshots that the walk continued from, s.
     compared : int
         Snapshots that the state was compared with.
     strayed : tuple of (int, float, list of str) or None

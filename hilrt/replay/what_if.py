@@ -1,9 +1,9 @@
 """Counterfactual replay: the decisions that other settings would have made of the same samples.
 
 Caps, orders, correctors or thresholds of a recorded session are changed, and every decision is
-made again from the session's beginning. The subsystems' answers stay as recorded: a bench would
-have reacted to other inputs, and that is not simulated. The result therefore says what the master
-would have decided at each step from the recorded samples, and nothing about later samples.
+repeated from the session's beginning. The subsystems' answers stay as recorded: a bench would have
+reacted to other inputs, and that is not simulated. The result therefore says what the master would
+have decided at each step from the recorded samples, and nothing about later samples.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class WhatIf:
     changes : list of str
         ``table.key=value``.
     steps : int
-        Steps made again; those between `begin` and `end` [s] are compared.
+        Steps repeated; those between `begin` and `end` [s] are compared.
     compared : int
     signals : list of ChangedSignal
         Signals that differ, in the order of the step's stages.
@@ -227,13 +227,13 @@ def _refuse_other_grid(before: Plan, plan: Plan) -> None:
 
 
 def _missed(chunk: RowChunk, made: NDArray[np.bool_], columns: dict[str, int]) -> int:
-    """Ticks missed at the rows that were made again, including skipped ones."""
+    """Ticks missed at the rows that were repeated, including skipped ones."""
     marks = [columns[name] for name in ("master:overdue", "master:skipped") if name in columns]
     return round(float(np.nansum(chunk.values[made][:, marks])))
 
 
 def _verdict(walk: Walk, steps: RecordedSteps, missed: int) -> str:
-    """Verdict of the decisions made again; ticks that were missed and a fault stay as they were."""
+    """Verdict of the decisions repeated; ticks that were missed and a fault stay as they were."""
     numerics = walk.engine.numerics
     events = [event for event in steps.stream.events if event.t <= walk.end]
     errors, made = errors_of(numerics.network, numerics.plan, numerics.state)
@@ -251,7 +251,7 @@ def _verdict(walk: Walk, steps: RecordedSteps, missed: int) -> str:
 
 
 class DecidedAgain(NamedTuple):
-    """Decisions made again over a whole log, from its samples: their verdict, and where they end.
+    """Decisions repeated over a whole log, from its samples: their verdict, and where they end.
 
     `steps` were made, up to `t` [s]; `numerics` has what they came to.
     """
@@ -311,7 +311,7 @@ class _DifferenceSums:
         self._up = np.zeros((2, int(self._flag.sum())))
 
     def add(self, chunk: RowChunk, made: NDArray[np.bool_], values: Floats) -> None:
-        """Take the rows of a chunk that were made again, as `values` (n, signals)."""
+        """Take the rows of a chunk that were repeated, as `values` (n, signals)."""
         late = made & (chunk.times_ns >= self._start_ns)
         times_ns, recorded = chunk.times_ns[late], chunk.values[late]
         if not len(times_ns):
@@ -393,7 +393,7 @@ class _WhatIfLog:
         self._theirs = np.array([steps.columns[name] for name in copied], dtype=np.intp)
 
     def write(self, chunk: RowChunk, made: NDArray[np.bool_], values: Floats) -> None:
-        """Take the rows of a chunk that were made again, as `values` (n, signals)."""
+        """Take the rows of a chunk that were repeated, as `values` (n, signals)."""
         rows, numbers, times = values[made], chunk.rows[made], chunk.times_ns[made]
         rows[:, self._mine] = chunk.values[made][:, self._theirs]
         for part in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(numbers) != 1) + 1):

@@ -318,7 +318,7 @@ class SequenceBench:
         """Expect something from here on: the keys of ``[[expect]]``, such as ``always="a.x > 1"``.
 
         Python's own words end with a low line: ``for_=2.0``, ``while_="a.x > 1"``. It is judged
-        with the session's rows while the sequence goes on.
+        with the session's rows while the sequence continues.
         """
         table = {"from": self.now, **{key.rstrip("_"): value for key, value in keys.items()}}
         problems: list[str] = []

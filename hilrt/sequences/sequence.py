@@ -38,10 +38,10 @@ DRIVEN = ".driven"
 class Sequence:
     """A test sequence. Subclass it, and write `run`.
 
-    The class is made with the session file's `params` as keyword arguments. `run` goes on at every
-    communication point, with the samples of that point; what it drives acts from the next one on.
-    When it returns, the session ends in order. Whatever it raises ends the session with the stop
-    sequence of the benches.
+    The class is made with the session file's `params` as keyword arguments. `run` continues at
+    every communication point, with the samples of that point; what it drives acts from the next one
+    on. When it returns, the session ends in order. Whatever it raises ends the session with the
+    stop sequence of the benches.
     """
 
     #: Outputs of other subsystems, ``subsystem.port``: they are connected by these names, and come
@@ -92,7 +92,7 @@ log = logging.getLogger("hilrt.sequence")
 class SequenceStepper(Solver):
     """A sequence as something that is stepped.
 
-    In the step from `t` to ``t + h`` the coroutine goes on with the samples of `t`; what it sets
+    In the step from `t` to ``t + h`` the coroutine continues with the samples of `t`; what it sets
     are the outputs at ``t + h``.
 
     Parameters
@@ -105,7 +105,7 @@ class SequenceStepper(Solver):
     bench : SequenceBench
         What `run` is given.
     on_step : callable
-        Called with True before the coroutine goes on, and with False when it waits again.
+        Called with True before the coroutine continues, and with False when it waits again.
     """
 
     def __init__(self, sequence: Sequence, setting: Setting = Setting()) -> None:  # noqa: B008
@@ -136,7 +136,7 @@ class SequenceStepper(Solver):
         return Sample(np.array(self.bench.outputs()))
 
     def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
-        """Let the coroutine go on until it waits for the next communication point.
+        """Let the coroutine continue until it waits for the next communication point.
 
         After ticks that were late, the interval is longer, and the samples are those of the
         beginning of its last part.

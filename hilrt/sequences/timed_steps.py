@@ -114,9 +114,9 @@ Branch = Awaitable[Any]
 
 
 class Together(SequenceStep[list[Any]]):
-    """Branches that go on at the same communication points; over when all are.
+    """Branches that continue at the same communication points; over when all are.
 
-    At each point the first branch goes on until it waits, then the second, and so on. If one
+    At each point the first branch continues until it waits, then the second, and so on. If one
     raises, the others end, in their order, and the exception is re-raised.
     """
 

@@ -252,7 +252,7 @@ async def assemble(
     note: Callable[[str], None] = lambda text: None,
     known: KnownSensitivities | None = None,
 ) -> Assembled:
-    """Tables before the first tick, and exchange; Jacobians are asked for where needed.
+    """Tables before the first tick, and exchange; Jacobians are requested where needed.
 
     Direct feedthrough that ports do not declare is found here, and the subsystems are initialized
     again in its order.

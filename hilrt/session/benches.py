@@ -99,7 +99,7 @@ class Benches:
         )
 
     async def hold_safe(self, reason: str, ended: Callable[[], object]) -> None:
-        """An operator asked for the safe state: stay in it until one ends the session."""
+        """An operator requested the safe state: stay in it until one ends the session."""
         await asyncio.gather(*(link.safe(reason) for link in self._links))
         self._publisher.announce(str(SessionState.SAFE), f"{reason}; stop ends the session")
         while not ended() and not self._operator.end.is_set():
@@ -113,7 +113,7 @@ class Benches:
         """The session file's ``[[stop]]``; what failed: the safe profile follows anyway.
 
         It is cut short when an end is requested, which `unwanted` returns. Alarms act as in the
-        start sequence, but for those that are active already: they have had their effect.
+        start sequence, except for those that are active already: they have had their effect.
         """
         if not self._tables.stop or not self.armed:
             return []
@@ -196,7 +196,7 @@ class Benches:
 # condition on a measured value. Alarms that end sessions act here, too, and so does everything the
 # gateway guards; whatever fails ends in the safe profile, as anywhere.
 
-#: How often measured values are looked at, s.
+#: How often measured values are checked, s.
 LOOK_S = 0.01
 
 
@@ -248,7 +248,7 @@ class Procedure:
     def measure(self) -> Floats:
         """Newest outputs, shape (ny,); `SessionFault` when one of them or a bench ends the session.
 
-        Alarms judge what was measured, whatever its declared range.
+        Alarms check the measured value, whatever its declared range.
         """
         if self.unwanted():
             raise CutShort("cut short")
@@ -270,7 +270,7 @@ class Procedure:
             await self._arm([s], u)
 
     async def hold(self, u: Floats) -> None:
-        """After the last tick: let all benches wait at `u`, shape (nu,), for what comes.
+        """After the last tick: let all benches wait at `u`, shape (nu,).
 
         All at once: a gateway that is fed by ticks takes their end for that of the master.
         """

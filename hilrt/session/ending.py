@@ -1,7 +1,7 @@
 """The last stages of every session: prepare, run, summarise; and its end with benches.
 
 They follow `hilrt.session.assembly`: `prepare` makes the loop with its observers, `run` ticks to
-the end, and `summarise` puts what has come of it into the result. In between, a session with
+the end, and `summarise` puts what has arrived of it into the result. In between, a session with
 benches brings these to rest (`Ending`).
 """
 

@@ -19,7 +19,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def main(arguments: list[str]) -> None:
-    """Prepare, then exec; whatever does not work is said on stderr, which is the log."""
+    """Prepare, then exec; whatever does not work is reported on stderr, which is the log."""
     if sys.platform != "linux":
         sys.exit("launch.py is for Linux")
     # Held back since before this process had a group of its own: ignoring it drops it.

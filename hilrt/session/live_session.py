@@ -18,7 +18,7 @@ from hilrt.monitor.operator_commands import Action, Reply
 from hilrt.session.result import RunResult
 from hilrt.session.session_readings import SessionReadings
 
-#: How often a condition is looked at, s.
+#: How often a condition is checked, s.
 LOOK_S = 0.01
 
 
@@ -29,7 +29,7 @@ def _check(reply: Reply) -> None:
 
 
 class LiveSession(SessionReadings):
-    """A session that runs while the program goes on; its methods wait.
+    """A session that runs while the program continues; its methods wait.
 
     ::
 
@@ -70,7 +70,7 @@ class LiveSession(SessionReadings):
     def wait_until(
         self, condition: Callable[[LiveSession], object], timeout: float | None = None
     ) -> None:
-        """Wait for a condition on what can be read; it is looked at every 10 ms.
+        """Wait for a condition on what can be read; it is checked every 10 ms.
 
         Raises
         ------

@@ -77,7 +77,7 @@ class RecordingObserver(Observer):
         """Fill and commit the row; a snapshot or a change that belongs to it comes before."""
         t_ns, marks = turn.point.t_ns, turn.marks
         if self._needs_rows():
-            if self._row is None:  # an expectation that came during a session without a log
+            if self._row is None:  # an expectation that arrived during a session without a log
                 self._row = self._make_row()
             self._row.fill(turn.h_ns / 1e9, marks.late_ns, marks.compute_ns, self._timeline.newest)
         self._snapshots.look(t_ns)
@@ -382,6 +382,6 @@ def make_judge(tables: Session, links: Sequence[Link], feed: Feed, events: Event
 
 
 def results_of(judge: Judge) -> list[dict[str, Any]]:
-    """Every outcome, as it stands in the summary; no more rows come."""
+    """Every outcome, as in the summary; no more rows come."""
     found: list[dict[str, Any]] = msgspec.to_builtins(judge.finish())
     return found

@@ -115,7 +115,7 @@ class TimingSetup:
         return enter_real_time(self._pacing, self.clock.spin_ns * 1e-9 / self._step)
 
     def release(self) -> None:
-        """Undo everything: the program that ran the session may go on."""
+        """Undo everything: the program that ran the session may continue."""
         if self.clock is not None:
             self.clock.close()
             leave_real_time()
@@ -188,7 +188,7 @@ class SessionRecording:
             await self.log.end(summary)
 
     async def close(self, failed: bool) -> list[str]:
-        """After the recorder's end: what was lost, in words."""
+        """After the recorder's end: a description of the losses."""
         return [] if self.log is None else await self.log.close(failed=failed)
 
 

@@ -19,7 +19,7 @@ from hilrt.session.spawn import KILL_TIMEOUT_S, SINGLE_THREAD, Child, Children, 
 
 #: How long children may take to end, s.
 STOP_TIMEOUT: Final = 5.0
-#: After that long it is said what is waited for, s.
+#: After that long it is reported what is waited for, s.
 NOTICE: Final = 2.0
 #: How long after its connection the end of a process may show, s.
 PROCESS_END: Final = 0.3
@@ -154,9 +154,10 @@ class Processes:
         await asyncio.gather(*self._reports)
 
     def resume_recorder(self) -> None:
-        """Let a recorder that was stopped (SIGSTOP) go on: it cannot close the log otherwise.
+        """Let a recorder that was stopped (SIGSTOP) continue: it cannot close the log otherwise.
 
-        A gateway is not resumed so: what stopped it may be that somebody is at the bench.
+        A gateway is not resumed like this: it may have been stopped because somebody is at the
+        bench.
         """
         self._resume(["recorder"])
 
@@ -176,7 +177,7 @@ class Processes:
         return problems
 
     def _resume(self, names: Sequence[str]) -> None:
-        """Let processes that were stopped (SIGSTOP) go on; not on Windows, which stops none."""
+        """Let processes that were stopped (SIGSTOP) continue; not on Windows, which stops none."""
         if hasattr(signal, "SIGCONT"):
             for child in self.children:
                 if child.name in names:

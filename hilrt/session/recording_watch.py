@@ -28,7 +28,7 @@ FIRST_S = 60.0
 PACKED = 0.5
 #: A recorder that writes nothing for so long, though there is something to write, is reported, ns.
 STALL_NS = 3_000_000_000
-#: How often the recorder's progress is looked at, s.
+#: How often the recorder's progress is checked, s.
 LOOK_S = 0.5
 #: Session time after which the log's growth says how much room it will need, s.
 KNOWN_AFTER_S = 10.0

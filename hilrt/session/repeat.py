@@ -1,4 +1,4 @@
-"""A session repeated at shorter steps: what its signals tend to, and how far it is from that.
+"""A session repeated at shorter steps: the limits of its signals, and its distance from them.
 
 Where the error is a power of the step, ``y(H) = y + c H^p``, three steps tell all of it (L. F.
 Richardson 1911, "The approximate arithmetical solution by finite differences"): with
@@ -29,7 +29,8 @@ from hilrt.solver import Floats
 FACTORS = (1, 2, 4)
 #: Observed orders outside these are no power of the step: extrapolation is of order 4 at most.
 LOWEST_ORDER, HIGHEST_ORDER = 0.5, 6.0
-#: Least correlation of the two differences over time, which are the same course but for a factor.
+#: Least correlation of the two differences over time, which are the same course except for a
+#: factor.
 LEAST_CORRELATION = 0.9
 #: Largest difference, relative to the signal's variation.
 LARGEST_DIFFERENCE = 0.5

@@ -39,7 +39,7 @@ class Result:
     summary : dict
         Contents of ``summary.json``.
     exit_status : int
-        0 finished, 3 ended by a fault in the safe state, 5 finished with less than was asked for,
+        0 finished, 3 ended by a fault in the safe state, 5 finished with less than was requested,
         130 interrupted.
     fault : str, optional
         What went wrong.
@@ -65,7 +65,7 @@ class Result:
         self.exit_status = int(gravest(self.exit_status, status))
 
     def lack(self, problems: Iterable[str]) -> None:
-        """Note what was asked for and is not there."""
+        """Note what was requested and is not there."""
         for problem in problems:
             self.warnings.append(problem)
             self.end_with(ExitStatus.LESS)

@@ -105,7 +105,7 @@ def make_folder(out: Path, name: str) -> Path:
 def route_signals(interrupt: Callable[[str], None]) -> Iterator[None]:
     """Route SIGINT and SIGTERM to `interrupt` while the session runs in this thread's loop.
 
-    Afterwards they do what they did before.
+    Afterwards their previous handling is restored.
     """
     loop = asyncio.get_running_loop()
     before = {}

@@ -1,4 +1,4 @@
-"""The summary of a run, whenever it is asked for: before its first tick, or after its last."""
+"""The summary of a run, whenever it is requested: before its first tick, or after its last."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class SessionRun:
         return result
 
     async def _run(self, opened: Opened) -> None:
-        """All stages; each puts on the stack what is to be undone."""
+        """All stages; each pushes its clean-up on the stack."""
         summary, benches = RunSummary(opened), None
         async with contextlib.AsyncExitStack() as undo:
             alive = asyncio.ensure_future(opened.publisher.keep_alive())
@@ -258,8 +258,8 @@ def run_session(
 
 # The end of a session, whatever led to it: benches at rest, whole files, no process left.
 #
-# What is to be done is on one stack, on which each stage puts its own: the last one is done first.
-# Each is done, whatever the ones before it came to; an error is raised after the last.
+# Clean-up is on one stack, on which each stage pushes its own: the last one runs first. Each is
+# done, whatever the ones before it came to; an error is raised after the last.
 
 
 def close_opened(

@@ -39,7 +39,7 @@ END_S = 5.0
 
 
 async def wait_for_room(feed: RecorderFeed, stopping: Stopping) -> None:
-    """Wait until the recorder has taken what is held back; the event loop goes on meanwhile.
+    """Wait until the recorder has taken what is held back; the event loop continues meanwhile.
 
     A recorder that has ended, or takes nothing for `PATIENCE_S`, is waited for no longer, and rows
     are lost.
@@ -67,7 +67,7 @@ class SessionLog:
     opened : zmq.Socket
         From `open_feed_socket`: where the recorder takes rows and events.
     progress : str
-        Address where the recorder tells how far the log has come.
+        Address where the recorder tells how far the log has arrived.
     real_time : bool
         Whether rows that the recorder cannot take are dropped, and counted, at once.
 

@@ -87,7 +87,7 @@ def simulate_again(
     known: KnownSensitivities | None,
     only: Collection[str] | None = None,
 ) -> Result:
-    """As `simulate`; what sessions before have found out, and what does not change, is reused.
+    """Like `simulate`; results of earlier sessions that do not change are reused.
 
     With `only`, the log has the signals of these ports alone.
     """

@@ -72,7 +72,7 @@ class RunFacts(NamedTuple):
     columns : sequence of str
         How columns of stimuli were read at the steps.
     alarms : sequence of mapping
-        Alarms that came up; see `hilrt.reliability.alarms.AlarmHistory`.
+        Alarms that were raised; see `hilrt.reliability.alarms.AlarmHistory`.
     errors : mapping of str to Estimate, optional
         Estimated errors in place of those from the steps.
     """

@@ -47,7 +47,7 @@ class Platform(NamedTuple):
     """Facts about the subsystems from their links, arrays of shape (n subsystems,).
 
     `physical`: benches and what else runs by itself; `lead`: actuation delay, s; `verification`:
-    what was found of the bonds' corrections, if it was looked for; `sensitivities`: how the
+    what was found of the bonds' corrections, if it was searched for; `sensitivities`: how the
     coupled system answers to disturbances, likewise; `findings`, `parameters`: those of each link.
     """
 
@@ -282,7 +282,7 @@ def _fill_bonds(plan: Plan, network: Network, physical: Bools, shadow: bool) -> 
 
 
 def _fill_verification(plan: Plan, verification: Verification | None) -> None:
-    """Nothing is verified where nothing was looked for."""
+    """Nothing is verified where nothing was searched for."""
     if verification is None:
         return
     plan.bonds["verification"] = verification.states
@@ -318,7 +318,7 @@ def _fill_sensitivities(plan: Plan, known: Sensitivities | None) -> None:
     efforts += [(row.output, of_element[row.element]) for row in plan.summands]
     missing = {b for output, b in efforts if not plan.outputs["answers_known"][output]}
     for b, bond in enumerate(plan.bonds):
-        # A corrected effort is what the interval begins with, also without a trial.
+        # The interval begins with the corrected effort, even without a trial.
         bond.integrated = b not in missing or bond.corrected_elsewhere
 
 

@@ -49,7 +49,7 @@ class OwnParameter(NamedTuple):
 
 
 class Changes:
-    """Changes of numbers, from when they are asked for until they act.
+    """Changes of numbers, from when they are requested until they act.
 
     An operator's are ``reliability.KEY``, ``bonds.NAME.cap``, ``bonds.NAME.cap_abs``,
     ``bonds.NAME.share``, and ``inputs.SUBSYSTEM.PORT``: a value takes the input, so that the

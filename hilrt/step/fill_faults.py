@@ -187,7 +187,7 @@ def check_allowed(tables: Session, physical: Container[str]) -> None:
 
 
 def fill_faults(plan: Plan, network: Network, tables: Session, rows: Sequence[Altered]) -> None:
-    """Fill the tables of faults and of what they alter, but for the registers of conditions.
+    """Fill the tables of faults and of what they alter, except for the registers of conditions.
 
     Raises
     ------

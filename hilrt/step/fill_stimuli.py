@@ -290,7 +290,7 @@ def maximum_length_sequence(bits: int, seed: int) -> Floats:
 def _fill_segment(
     row: rows.SegmentPlan, segment: StimulusSegment, factor: float, shift: float, points: Floats
 ) -> None:
-    """A row of `Plan.segments`, but for where its points begin."""
+    """A row of `Plan.segments`, except for where its points begin."""
     shape = {"step": "hold", "column": "points"}.get(segment.shape, segment.shape)
 
     def value(given: float | None) -> float:

@@ -62,9 +62,8 @@ class Facts(msgspec.Struct):
     `layout` is the version of the tables' layout, in hexadecimal digits. `y0` (ny,) and `u0` (nu,)
     are the initialized outputs and inputs; `feedthrough` the two matrices of that correction;
     `gamma` (order + 1, ny, nu) the Jacobians of the model-based one. `verification` and
-    `sensitivities` are those of `hilrt.coupling.trust`, `answers` the subsystems' as tried
-    out for the error estimate. `columns` holds times and values of the columns that stimuli consist
-    of.
+    `sensitivities` are those of `hilrt.coupling.trust`, `answers` the subsystems' as probed for the
+    error estimate. `columns` holds times and values of the columns that stimuli consist of.
     """
 
     format: int

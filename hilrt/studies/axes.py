@@ -129,7 +129,7 @@ def _listed(key: str, given: str) -> tuple[Any, ...]:
 
 
 def toml_or_word(text: str) -> Any:
-    """A value in TOML; what is none is a bare word, a string without its quotes."""
+    """A value in TOML; anything else is a bare word, a string without quotes."""
     try:
         return parse_toml(f"value = {text}")["value"]
     except TomlError:

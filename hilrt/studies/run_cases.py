@@ -1,6 +1,6 @@
 """A worker's part of a sweep: some cases one after the other, and the row of each.
 
-A worker needs nothing but hilrt and what the session's models need.
+A worker only needs hilrt and the requirements of the session's models.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class SweptSession(NamedTuple):
     as_text : tuple of str
         Keys whose values are not of one kind; their cells have TOML.
     of_logs : bool
-        The cases are decisions of recorded logs, made again; the path of its log is a setting of
+        The cases are decisions of recorded logs, repeated; the path of its log is a setting of
         each, `LOG`.
     """
 
@@ -169,7 +169,7 @@ def run_case(swept: SweptSession, case: StudyCase) -> Row:
 def decide_case(swept: SweptSession, case: StudyCase) -> Row:
     """Make the decisions of a recorded log again with the settings of a case.
 
-    Its row is that of `run_case` but for what the subsystems' reaction would have changed: their
+    Its row is that of `run_case` except for what the subsystems' reaction would have changed: their
     samples are the recorded ones.
     """
     from hilrt.replay.what_if import decide_again

@@ -72,7 +72,7 @@ Run = Callable[[Settings, bool], ModelTrial]
 
 
 class Coupling(NamedTuple):
-    """A way to couple: what it is called, and its settings but for the step."""
+    """A way to couple: its name, and its settings except for the step."""
 
     name: str
     settings: Settings
@@ -146,7 +146,7 @@ class SettingsAdvice:
 
 @dataclass(frozen=True)
 class Wish:
-    """Targets and limits that are asked for.
+    """Targets and limits that are requested.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Sweeps: many cases of a session, each once, in a folder that a killed sweep goes on with."""
+"""Sweeps: many cases of a session, each once, in a folder that a killed sweep continues with."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class SweepOptions:
         Signals whose samples, or whose min, max, mean, rms and last value, are kept; ``*`` and
         ``?`` match.
     recycle : int
-        A worker is started anew after so many cases; 0: never.
+        A worker is restarted after so many cases; 0: never.
     timeout : float, optional
         A case that takes longer is given up, after a second try, s.
     logs : sequence of str or Path
@@ -148,7 +148,7 @@ def sweep(
     ----------
     session : str, Path or SessionFile
         A session without benches and other processes, as `simulate` takes it; or a recorded log, of
-        any session: its decisions are made again with the settings of each case.
+        any session: its decisions are repeated with the settings of each case.
     vary : mapping, str or Path
         ``"table.key"`` to its values, or to a range as after ``--vary``
         (``"0.5e-3:5e-3:log10"``); or the path of a CSV with a column per key and a row per case.

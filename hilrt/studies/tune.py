@@ -1,7 +1,7 @@
 """Tuning: the settings of a session that make an objective smallest, held against other sessions.
 
 Optuna (Akiba et al. 2019) proposes trials by its tree-structured Parzen estimator, and keeps them
-in a file journal: a tuning that is called again goes on, and several may work at one at a time.
+in a file journal: a tuning that is called again continues, and several may work at one at a time.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ class CaseQueue:
     client : Client
     swept : SweptSession
     recycle : int
-        A worker is started anew after so many cases; 0: never.
+        A worker is restarted after so many cases; 0: never.
     timeout : float, optional
         A case that takes longer loses its worker, s.
 
@@ -237,7 +237,7 @@ class CaseQueue:
         from distributed import wait
 
         if not self._running:
-            time.sleep(0.1)  # no worker is free: one starts anew
+            time.sleep(0.1)  # no worker is free: one restarts
             return
         futures = [task.future for task in self._running.values()]
         with contextlib.suppress(TimeoutError):
@@ -275,7 +275,7 @@ class CaseQueue:
         return rows
 
     def _restart(self, address: str) -> None:
-        """Start a worker anew, beside everything else; it comes back under another address."""
+        """Start a worker again, beside everything else; it returns under another address."""
 
         def restart() -> None:
             try:

@@ -29,7 +29,7 @@ from hilrt.tables.bonds import Bonds, build_bonds, span
 from hilrt.tables.ports import Bools, Connections, Ints, Side
 from hilrt.tables.relation import Relation
 
-#: Coupled outputs of a session whose subsystems are tried out before the first tick. A trial costs
+#: Coupled outputs of a session whose subsystems are probed before the first tick. A trial costs
 #: steps of every subsystem, and the coupled system's answers a matrix of all ports.
 MOST_TRIED: Final = 256
 #: Before the name of an input in ``[monitor.adjust]``: an operator may take it.

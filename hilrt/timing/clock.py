@@ -343,7 +343,7 @@ class TimerFd:
     def _expired(self) -> None:
         try:
             os.read(self._fd, 8)
-        except BlockingIOError:  # set anew since the loop saw it
+        except BlockingIOError:  # set again since the loop saw it
             return
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)

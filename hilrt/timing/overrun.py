@@ -45,11 +45,11 @@ class Overrun(abc.ABC):
         self._end_ns = 0
 
     def begin(self, grid: Grid, end_ns: int) -> None:
-        """Start anew on `grid`; nothing is left out beyond `end_ns`."""
+        """Start again on `grid`; nothing is left out beyond `end_ns`."""
         self.grid, self._end_ns, self.overran = grid, end_ns, False
 
     def wake(self, t_ns: int, now_ns: int) -> int:
-        """Communication point to go on with when the master has woken for `t_ns` at `now_ns`."""
+        """Communication point to continue with when the master has woken for `t_ns` at `now_ns`."""
         return t_ns
 
     def after_step(self, t_ns: int, now_ns: int) -> int:

@@ -1,6 +1,6 @@
 """Pace of session time: by a clock, in real time or at a factor, or as fast as possible.
 
-The master's loop asks its `Pace` when a communication point has come, which is the next one, and
+The master's loop asks its `Pace` when a communication point has arrived, which is the next one, and
 whether a tick was late. In real time the answers come from a clock and its grid, and no solver is
 waited for; as fast as possible they come from the solvers, which are waited for.
 """
@@ -78,7 +78,7 @@ class Pace(abc.ABC):
 
     @abc.abstractmethod
     async def reach(self, point: CommunicationPoint, stopping: Stopping) -> CommunicationPoint:
-        """Wait for `point`; return the one to go on with, which may be another."""
+        """Wait for `point`; return the one to continue with, which may be another."""
 
     @abc.abstractmethod
     def judge(self, point: CommunicationPoint, marks: TickMarks) -> bool:
@@ -194,7 +194,7 @@ class RealTime(Pace):
 
 
 class AsFastAsPossible(Pace):
-    """Pace by the solvers: a point has come when all of them have reached it.
+    """Pace by the solvers: a point has arrived when all of them have reached it.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ from hilrt.timing.timeline import Timeline
 
 # Work that can wait: done in the slack of a tick only if it fits into what is left of it.
 
-#: A turn begins only if this many times what one usually takes is left.
+#: A turn begins only if this many times its usual duration is left.
 MARGIN = 1.5
 
 

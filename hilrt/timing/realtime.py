@@ -157,7 +157,7 @@ def cpu_latency_limit(wanted: bool, device: Path = _LATENCY) -> Iterator[str | N
     """Keep the host's processors out of idle states that take long to wake up from.
 
     A processor that has gone to sleep, or a virtual one that has been given back to its host, takes
-    tens to hundreds of microseconds to come back; `cyclictest` sets the same limit.
+    tens to hundreds of microseconds to return; `cyclictest` sets the same limit.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ _ATTRIBUTES = struct.Struct("=IIQiIQQQ")
 
 
 def request_short_slice() -> None:
-    """Ask for this process, and for what it starts from now on.
+    """Ask for this process, and for processes that it starts from now on.
 
     Threads with a real-time priority keep it, and a kernel that does not know the request changes
     nothing.

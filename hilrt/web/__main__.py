@@ -12,7 +12,7 @@ from hilrt.web.plain_server import parse
 
 
 def wait_for_the_page() -> Callable[[], None]:
-    """Answer on the page's sockets; returns what ends that."""
+    """Answer on the page's sockets; returns an object that ends this."""
     options = parse()
     if not options.sockets:
         return lambda: None

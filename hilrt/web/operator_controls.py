@@ -87,7 +87,7 @@ class OperatorControls:
         self._build(self._sheets)
 
     def _build(self, sheets: list[Any]) -> None:
-        # Bokeh draws a field anew when its title changes, and what was typed would no longer stand
+        # Bokeh draws a field again when its title changes, and what was typed would no longer stand
         # in it: titles stay as they are.
         self.who = TextInput(
             title="your name", name="who", max_length=MAX_WHO, stylesheets=sheets, width=120
@@ -119,7 +119,7 @@ class OperatorControls:
         parts = (self.prompts, actions, self._adjust_row)
         self.area = column(*parts, sizing_mode="stretch_width", name="control")
 
-    # -- what changes -----------------------------------------------------------------------------
+    # -- changes ----------------------------------------------------------------------------------
 
     def update(self) -> None:
         """Enable the commands that the session takes now; called with every update of the page."""
@@ -354,7 +354,7 @@ NONE = '<p class="soft">No alarm has been raised.</p>'
 
 
 class AlarmList:
-    """One client's list of the alarms that came up, the most urgent first.
+    """One client's list of the alarms that were raised, the most urgent first.
 
     A row belongs to an alarm, not to a place in the list: its button acknowledges that alarm,
     wherever the row has moved meanwhile.

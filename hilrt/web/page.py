@@ -235,7 +235,7 @@ class Page:
         tools.styles = {"flex-wrap": "wrap"}
         return column(tools, self.table, sizing_mode="stretch_width", name="events")
 
-    # -- what changes -----------------------------------------------------------------------------
+    # -- changes ----------------------------------------------------------------------------------
 
     def update(self) -> None:
         """Show how things stand; the slower parts once in `SLOW` calls."""
@@ -277,7 +277,7 @@ class Page:
             chosen = self.choice.value if same else first_signals(head.topology, names)
             self.choice.options = names
             if self.choice.value == chosen:
-                self._choose()  # with the same names nothing else would choose anew
+                self._choose()  # with the same names nothing else would choose again
             self.choice.value = chosen
 
     def _choose(self) -> None:

@@ -54,7 +54,7 @@ MAX_CONNECTIONS = 32
 
 
 class Answer(NamedTuple):
-    """Answer to a request: the content, its type, and what the browser may do with it."""
+    """Answer to a request: the content, its type, and its policy for the browser."""
 
     content: bytes
     kind: str = "text/html; charset=utf-8"
@@ -284,7 +284,7 @@ POLL_S = 0.02
 
 
 class EndedPage:
-    """Answers at the page's address; a context, at whose end pages have got what they asked for.
+    """Answers at the page's address; a context, at whose end pages have received their requests.
 
     Nothing answers where the address has been taken meanwhile: by the next session.
 
@@ -340,7 +340,7 @@ class EndedPage:
         close(self._sockets)
 
     def _awaited(self) -> bool:
-        """Whether a page may still ask, or has not got what it asked for."""
+        """Whether a page may still ask, or has not got what it requested."""
         with self._lock:
             if not self._asked:
                 return time.monotonic() < self._began + QUIET_S

@@ -75,7 +75,7 @@ class PlotLine:
     def __init__(self, name: str, history: SignalHistory, full: Ring | None) -> None:
         self.name, self.history, self.full = name, history, full
         error = history.column.get(ERROR_OF.format(name))
-        self.error = error if full is None else None  # at full rate it is not asked for
+        self.error = error if full is None else None  # at full rate it is not requested
         columns = ["t", "last", "low", "high"]
         if self.error is not None:
             columns += ["least", "most"]

@@ -134,7 +134,7 @@ def main(arguments: list[str] | None = None, take_over: Callable[[], None] = lam
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, signal.SIG_IGN if options.commands else stop)
-    # A session prints the token itself: what is printed here is in its log folder.
+    # A session prints the token itself, because output of this process goes to its log folder.
     page = url(host, port) if options.commands else with_token(url(host, port), read_token())
     print(f"page: {page}{'' if is_loopback(host) else f' ({FOR_ALL})'}", flush=True)
     server.start()

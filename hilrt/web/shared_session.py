@@ -128,7 +128,7 @@ class Ring:
 
 
 class SignalHistory:
-    """Decimated signals, and those that were asked for at full rate.
+    """Decimated signals, and those that were requested at full rate.
 
     Attributes
     ----------

@@ -189,7 +189,7 @@ class BusWatcher:
         Returns
         -------
         list of Frame
-            The same, and each J1939 group that came in several frames, behind the last of them.
+            The same, and each J1939 group that arrived in several frames, behind the last of them.
         """
         seen: list[Frame] = []
         for frame in frames:

@@ -210,7 +210,7 @@ class PortLines:
     def _checks(self, signal: Signal, table: str, off: str) -> list[str]:
         """Checks of the bench's messages that the signal permits.
 
-        Comments, unless guesses are asked for: a signal that is no counter, in spite of its name,
+        Comments, unless guesses are requested: a signal that is no counter, in spite of its name,
         would look like a frozen sender.
         """
         if signal.name == ALIVE:

@@ -42,7 +42,7 @@ class ServerTransport(abc.ABC):
 
     @abc.abstractmethod
     def origin(self) -> Origin:
-        """Where the message that was taken last has come from."""
+        """Where the message that was taken last has arrived from."""
 
     @abc.abstractmethod
     def end(self, key: Any) -> None:

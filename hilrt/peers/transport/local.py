@@ -101,7 +101,7 @@ class LocalServer(ServerTransport):
                     asked += 1
                     if asked <= MAX_ACCEPTED:
                         self._accept()
-                    elif len(ready) == 1:  # whatever else has come was taken
+                    elif len(ready) == 1:  # whatever else has arrived was taken
                         return
                 elif (message := _receive(connection, self._buffer, _NOWAIT)) is not None:
                     if isinstance(message, BrokenPipeError):
