@@ -275,10 +275,10 @@ class Carrier(Protocol):
         """Descriptor that is readable when something has arrived for any of the connections."""
 
     def receive(self, until_ns: int) -> int:
-        """Hand over what has arrived, until then; the number of messages. Never blocks."""
+        """Pass on arrived messages, until then; returns their number. Never blocks."""
 
     def drain(self) -> None:
-        """Hand over all that has arrived, and do what `upkeep` does; never blocks."""
+        """Pass on all arrived messages, and do the work of `upkeep`; never blocks."""
 
     def flush(self) -> None:
         """Send what connections have dispatched since the last call, together; never blocks."""
@@ -439,7 +439,8 @@ class Link(abc.ABC):
     outputs: tuple[Port, ...] = ()
     #: Numbers that `set_parameter` may change.
     parameters: Sequence[Parameter] = ()
-    #: Delay from a set-point on the wire to its effect [s]; the master sends what is due by then.
+    #: Delay from a set-point on the wire to its effect [s]; the master sends set-points that much
+    #: earlier.
     actuation_delay: float = 0.0
     #: How often a bench sends new values, as far as that is known beforehand, s; else 0.
     sending_interval: float = 0.0

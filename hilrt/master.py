@@ -135,7 +135,7 @@ class Master:
         return [names[s] for s in np.flatnonzero(self.numerics.given.subsystems["late"])]
 
     def _slack(self, turn: Turn) -> None:
-        """Do what need not be done before the inputs are on the wire."""
+        """Do the work that can wait until the inputs are sent."""
         t_ns = turn.point.t_ns
         self._assess(t_ns + turn.h_ns)
         self.observers.stepped(turn)

@@ -241,7 +241,7 @@ class GatewayLink(RemoteLink):
                 self._secure(message)
 
     def _count(self, message: Measurements) -> None:
-        """Count what the gateway has lost or dropped, and measurements that are missing."""
+        """Count lost and dropped messages of the gateway, and missing measurements."""
         if self._seq >= 0:
             self.lost += max(0, message.seq - self._seq - 1)
         self._seq = max(self._seq, message.seq)

@@ -36,7 +36,7 @@ def load(options: InProcessOptions | GroupOptions, folder: Path) -> Solver:
 
 
 def model_folders(path: str | None, folder: Path) -> list[Path]:
-    """Folders searched for a model before what is installed: `path`, and the session file's."""
+    """Folders searched for a model before installed packages: `path`, and the session file's."""
     return [folder] if path is None else [folder / path, folder]
 
 

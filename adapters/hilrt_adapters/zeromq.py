@@ -73,7 +73,7 @@ class ZeroMQLink(RemoteLink, Probes):
     def describe(
         cls, name: str, options: SubsystemOptions, folder: Path, run_code: bool = True
     ) -> Description:
-        """Describe what the session hosts, if it knows; others tell their ports on connecting."""
+        """Describe a solver that the session hosts; others announce their ports on connecting."""
         spawn = options.spawn
         if isinstance(options, GroupOptions) and spawn is not None:
             if not run_code:

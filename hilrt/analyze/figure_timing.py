@@ -1,4 +1,4 @@
-"""Figures of the ticks' time: how late the inputs were, and what took it."""
+"""Figures of the ticks' time: lateness of the inputs, and its causes."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def correction_share(statistics: LogStatistics, bond: str, effort: str) -> float
 
 
 def _error_table(summary: Mapping[str, Any]) -> str:
-    """Estimated error of every coupling signal, and what would make it smaller."""
+    """Estimated error of every coupling signal, and advice to reduce it."""
     changes = [str(change["text"]) for change in summary.get("advice") or ()]
     note = f"What would help: {'; '.join(changes)}." if changes else ""
     note = f"{note} {about_errors(summary)}".strip()

@@ -70,7 +70,7 @@ def _subsystems(study: StabilityStudy) -> Table:
 
 
 def crossing_lines(study: StabilityStudy) -> list[tuple[str, str]]:
-    """Every crossing and what lies above it, as text."""
+    """Every crossing and the state above it, as text."""
     return [
         (f"{step:.6g}", "unstable above" if above else "stable above")
         for step, above in study.crossings

@@ -45,7 +45,7 @@ REPORT_AGAIN_NS = NS
 
 
 class Guardian:
-    """The state machine. Call `step` often; it says what to send.
+    """The state machine. Call `step` often; it returns the frames to send.
 
     Parameters
     ----------

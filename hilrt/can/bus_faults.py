@@ -1,4 +1,4 @@
-"""Faults of the bus itself: what is wrong, since when, and what is done about it. No I/O.
+"""Faults of the bus itself: the fault, since when, and the reaction. No I/O.
 
 A `BusWatch` is given error frames, the fate of sent frames, and the state of the interface; it says
 which fault came and which went. Where an interface reports no errors, a fault shows by its effect:

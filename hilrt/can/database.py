@@ -1,4 +1,4 @@
-"""CAN databases: signals by name, and what their bits can carry."""
+"""CAN databases: signals by name, and the range of their bits."""
 
 from __future__ import annotations
 

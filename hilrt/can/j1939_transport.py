@@ -19,7 +19,7 @@ _MANAGEMENT_ID = EXTENDED | MANAGEMENT << 16
 _TRANSFER_ID = EXTENDED | TRANSFER << 16
 #: Control bytes of TP.CM.
 _RTS, _CTS, _ACKNOWLEDGED, _BROADCAST, _ABORT = 16, 17, 19, 32, 255
-#: Destination of what is for all.
+#: Destination of messages for all.
 _ALL = 0xFF
 #: Bytes of a group that one frame carries, and of the longest group.
 ONE_FRAME, LONGEST = 8, 1785

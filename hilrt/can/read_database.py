@@ -1,4 +1,4 @@
-"""Database files as cantools reads them, or a refusal that says what is wrong with the file."""
+"""Database files as cantools reads them, or a refusal that describes the fault."""
 
 from __future__ import annotations
 
@@ -311,7 +311,7 @@ def _kind(text: str, suffix: str) -> str:
 
 
 def encoding_of(data: bytes, suffix: str) -> str:
-    """Encoding of a file: what it says, else UTF-8 if it can be that, else that of Windows."""
+    """Encoding of a file: as declared, otherwise UTF-8 if valid, otherwise that of Windows."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     declared = _DECLARED.match(data.removeprefix(codecs.BOM_UTF8))

@@ -177,7 +177,7 @@ class _Search:
     Attributes
     ----------
     left_out : list of str
-        What they are, and why.
+        The parts left out, and why.
     """
 
     def __init__(self, load: Callable[[str], Database]) -> None:

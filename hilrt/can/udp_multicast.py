@@ -175,7 +175,7 @@ class UdpFrames:
 
 
 def _sending_socket(like: socket.socket, group: str, hop_limit: int) -> socket.socket:
-    """Connected, non-blocking; what it sends is delivered on this machine too."""
+    """Connected, non-blocking; its messages are delivered on this machine too."""
     family, port = like.family, like.getsockname()[1]
     made = socket.socket(family, socket.SOCK_DGRAM)
     try:

@@ -122,7 +122,7 @@ def check(
     here: bool = False,
     code: bool = True,
 ) -> list[Problem]:
-    """Find what is wrong with a session before anything is started.
+    """Find mistakes in a session before anything is started.
 
     Parameters
     ----------

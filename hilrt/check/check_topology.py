@@ -43,7 +43,7 @@ def worded_line(problem: Problem, tables: Mapping[str, Any]) -> Problem:
 
 
 def located(problems: Iterable[Problem], session: SessionFile) -> list[Problem]:
-    """Findings with their line in the file; what was set beside it (``--set``) has none."""
+    """Findings with their line in the file; settings beside it (``--set``) have none."""
     lines = TomlLines(session.text)
     set_beside = [item.partition("=")[0] for item in session.overrides]
     found = []

@@ -1,4 +1,4 @@
-"""The commands. Each imports what it needs when called: a solver process needs no report."""
+"""The commands. Each imports its modules when called: a solver process needs no report."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ def _field(context: Any, builder: Any, kind: Any, value: Any, name: str) -> Any:
     return array._getvalue()
 
 
-# Compiled functions, and what is kept of them between two starts.
+# Compiled functions, and their storage between two starts.
 
 
 def jit(function: Callable[..., Any], cache: Any | None, *, forceinline: bool) -> Any:
@@ -209,7 +209,7 @@ def jit(function: Callable[..., Any], cache: Any | None, *, forceinline: bool) -
 
 
 def code_for(dispatcher: Any, signature: tuple[Any, ...]) -> Callable[..., Any]:
-    """Compile for these types, or load what is kept; the code without the dispatcher around it."""
+    """Compile for these types, or load stored code; returns the code without its dispatcher."""
     dispatcher.compile(signature)
     return cast(Callable[..., Any], dispatcher.get_overload(signature))
 

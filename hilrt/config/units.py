@@ -207,7 +207,7 @@ def power_factor(unit_a: str, unit_b: str) -> float:
 def _registry() -> pint.UnitRegistry[Any]:
     import pint  # 0.2 s, for sessions that convert units only
 
-    # Decimal keeps what is exact on paper exact: °C to K is 1 and 273.15, kPa to bar 0.01.
+    # Decimal keeps exact factors exact: °C to K is 1 and 273.15, kPa to bar 0.01.
     return pint.UnitRegistry(non_int_type=Decimal)
 
 

@@ -157,7 +157,7 @@ def expected_difference(out: OutputState, order: int, h: float) -> float:
 
 @stage
 def worst_energy_error(plan: Plan, state: State, given: StepInput) -> float:
-    """Energy error of the worst bond over what is tolerated, with its sign."""
+    """Energy error of the worst bond relative to the tolerance, with its sign."""
     settings, now = plan.session[0], given.session[0]
     worst = 0.0
     for b in range(len(state.bonds)):
@@ -264,7 +264,8 @@ def mean_power(mean: float, now: float, elapsed: float, t: float, window: float)
 
 @compiled
 def energy_error(residual: float, mean: float, h: float, atol: float, rtol: float) -> float:
-    """Energy that a bond's power residual [W] made in a step of `h` [s], over what is tolerated.
+    """Energy created by a bond's power residual [W] in a step of `h` [s], relative to the
+    tolerance.
 
     ``atol + rtol E`` is tolerated, with E the energy [J] that the bond transmits at its `mean`
     power [W], not the residual's own (Sadjina et al. 2017, step size control). The sign stays:

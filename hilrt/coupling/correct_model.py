@@ -1,4 +1,4 @@
-"""Correction by Jacobians: what the extrapolated inputs did wrong, taken out of the outputs.
+"""Correction by Jacobians: removes the effect of the inputs' extrapolation error from the outputs.
 
 Haid et al. (2022), eqs. 14 and 22, here for any order, with every connection at its own order, and
 against the inputs *as sent* (limits, dither, energy correction and late policy included), so that
@@ -63,7 +63,7 @@ def correction_of(plan: Plan, state: State) -> CorrectionTables:
 
 @compiled
 def prepare_correction(parts: CorrectionTables) -> None:
-    """Compute what depends on the Jacobians alone; call it when they change."""
+    """Compute values that only depend on the Jacobians; call it when they change."""
     session, settings = parts.session[0], parts.settings[0]
     triangles, pivots = parts.triangles, parts.pivots
     session.prepared = 1
@@ -242,7 +242,7 @@ def are_finite(outputs: Table[CorrectedOutput], inputs: Table[CorrectedInput], t
 
 @stage
 def solve_outputs(parts: CorrectionTables) -> None:
-    """Corrected outputs: the answers to what is known of the input errors, and the solution."""
+    """Corrected outputs: the responses to the known input errors, and the solution."""
     subsystems, outputs, inputs = parts.subsystems, parts.outputs, parts.inputs
     x, gamma, samples = parts.solution, parts.gamma, parts.session[0].samples
     for s in range(len(subsystems)):

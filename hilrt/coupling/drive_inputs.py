@@ -5,7 +5,7 @@ connections (without any, the start value), in this order. Stimuli that add do s
 connections drive it. ``u = L y + s(t)``: what stands in `own` is what was demanded, and no error of
 the coupling.
 
-Faults change what comes out of that, whatever drives the input.
+Faults change the result, whatever drives the input.
 
 Where the source changes, the input starts from where it is: the difference to the new source fades
 at the input's rate limit, or in its blend time. Sources change at communication points of the
@@ -108,7 +108,7 @@ def condition_holds(state: State, register: int) -> bool:
 
 @stage
 def degree_of(plan: Plan, state: State, d: int) -> int:
-    """Degree of what stimuli put into an input: the highest of its connections."""
+    """Degree of the stimuli of an input: the highest of its connections."""
     at, degree = plan.drives[d], plan.drives[d].degree
     port = plan.inputs[at.input]
     for c in range(port.first_connection, port.first_connection + port.connections):

@@ -143,7 +143,7 @@ def altered(kept: float, added: float, x: float) -> float:
 
 @stage
 def follow(plan: Plan, state: State, k: int, kept: float, added: float, rate: float) -> None:
-    """Begin alteration `k` with what the one before it at its place, or its source, has left."""
+    """Begin alteration `k` with the output of the previous one at its place, or of its source."""
     now = state.alterations[k]
     if plan.alterations[k].first:
         now.kept, now.added, now.added_rate = kept, added, rate
@@ -196,7 +196,7 @@ def carry_alterations(plan: Plan, state: State) -> None:
 
 @stage
 def alter_input(plan: Plan, state: State, given: StepInput, d: int, now: float) -> None:
-    """Gains in force of an input's connections, and what faults add to it at `now` [s].
+    """Effective gains of an input's connections, and the addition by faults at `now` [s].
 
     Its own part and which connections act are those of the interval to come.
     """

@@ -52,7 +52,7 @@ def open_intervals(plan: Plan, state: State, given: StepInput) -> None:
 def move_to_starts(plan: Plan, state: State, given: StepInput) -> None:
     """Polynomials about now become such about the time when their interval begins to act.
 
-    Inputs of subsystems that are not dispatched continue with what they have, corrections included.
+    Inputs of subsystems that are not dispatched keep their polynomials, corrections included.
     """
     t, coefficients = given.session[0].t, plan.session[0].coefficients
     for i in range(len(state.inputs)):

@@ -95,7 +95,7 @@ def look_at_sources(plan: Plan, state: State, given: StepInput, i: int) -> bool:
 
 @stage
 def measure_input(plan: Plan, state: State, given: StepInput, i: int) -> None:
-    """Difference of what input `i` was and what it now turns out that it should have been.
+    """Difference between input `i` as sent and the value that it should have had, as now known.
 
     With one source the polynomial in force has been the same ever since its sample before. With
     several it has not: the gap is then taken as wrong by as much as its last step, which is the

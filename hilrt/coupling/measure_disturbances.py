@@ -142,7 +142,7 @@ def carried(plan: Plan, state: State, i: int, t: float, before: float) -> float:
 
 @stage
 def measure_disturbance(plan: Plan, state: State, given: StepInput, i: int) -> None:
-    """Disturbance of input `i`, if all of its sources have sent again; else what bounds it."""
+    """Disturbance of input `i`, if all of its sources have sent again; otherwise its bound."""
     u, elapsed = state.inputs[i], given.session[0].elapsed
     if plan.inputs[i].exact:
         take_course(u, 0.0, 0.0, 0.0, plan.inputs[i].fineness)

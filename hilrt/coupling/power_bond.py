@@ -163,7 +163,7 @@ def correct_energy(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def close_interval(plan: Plan, state: State, given: StepInput, b: int) -> None:
-    """Energy that the interval made, and what its correction did with the flow now known."""
+    """Energy created in the interval, and the work of its correction with the flow now known."""
     bond, settings, t = state.bonds[b], plan.bonds[b], given.session[0].t
     residual, done = 0.0, 0.0
     for i in range(settings.first, settings.first + settings.elements):
@@ -224,7 +224,7 @@ MU_STEP = 0.02
 
 @stage
 def follow_corrections(plan: Plan, state: State, given: StepInput) -> None:
-    """Energies of the interval that ended; what is added to the efforts from now on."""
+    """Energies of the last interval; additions to the efforts from now on."""
     elapsed = given.session[0].elapsed
     for b in range(len(state.bonds)):
         state.bonds[b].error_energy = state.bonds[b].added_lately = 0.0

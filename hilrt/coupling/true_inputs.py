@@ -67,7 +67,7 @@ def basis_by_degree(order: int, nodes: Floats | None = None) -> tuple[Floats, Fl
 def start_errors(parts: CorrectionTables) -> None:
     """True inputs less inputs as sent, as far as past outputs make the true ones.
 
-    Inputs without connection are what they should be: their error stays zero.
+    Inputs without connection are exact: their error stays zero.
     """
     connections, ports, settings = parts.connections, parts.ports, parts.settings[0]
     outputs, inputs, samples = parts.outputs, parts.inputs, parts.session[0].samples

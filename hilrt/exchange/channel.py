@@ -200,7 +200,7 @@ class PendingIntervals:
         self.end_ns = end_ns
 
     def restart(self, at_ns: int) -> None:
-        """Forget what waits: the solver restarts at `at_ns`."""
+        """Forget waiting intervals: the solver restarts at `at_ns`."""
         self.waiting.clear()
         self.settings.clear()
         self.end_ns = at_ns

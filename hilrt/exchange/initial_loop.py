@@ -22,7 +22,7 @@ _DIFFERENCE = 1e-6
 #: Condition from which differences of this size tell nothing.
 _SINGULAR = 1e9
 
-#: From the inputs of the loop to what the connections then make of the outputs, both (n,).
+#: Map the inputs of the loop to those that the connections then compute, both (n,).
 Evaluate = Callable[[Floats], Awaitable[Floats]]
 
 

@@ -19,7 +19,7 @@ class PeerTimes:
     Attributes
     ----------
     compute : Distribution
-        What the solver says it took.
+        Time reported by the solver.
     wire : Distribution
         On the wire: as fast as possible the round trip less the computing. In real time the way to
         the solver, by its own clock: the master does not look at the moment an answer arrives.
@@ -73,6 +73,6 @@ def count_answer(
 
 
 def peer_times(counts: NDArray[np.int64], longest_ns: NDArray[np.int64]) -> PeerTimes:
-    """Distributions from what `count_answer` has counted of one solver."""
+    """Distributions of the counts by `count_answer` for one solver."""
     found = zip(counts.tolist(), longest_ns.tolist(), strict=True)
     return PeerTimes(*(Distribution(counts, max_ns) for counts, max_ns in found))

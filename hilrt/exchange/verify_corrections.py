@@ -29,7 +29,7 @@ log = logging.getLogger("hilrt.corrections")
 async def verify_corrections(
     network: Network, tables: Session, links: Sequence[Link], u0: Floats, model: Model | None
 ) -> Verification:
-    """Compare every bond's correction with what its subsystems answer; contradictions are logged.
+    """Compare every bond's correction with the responses of its subsystems; log contradictions.
 
     Parameters
     ----------
@@ -230,7 +230,7 @@ ALWAYS_EVERY = 100
 
 
 class RecheckCorrections:
-    """Holds what the session file or a solver states against a trial, every `refresh` steps.
+    """Compares statements of the session file or a solver with a trial, every `refresh` steps.
 
     One of the things to do between two steps, as fast as possible, after Jacobians were renewed.
     Bonds that were wrong before the first tick stay so. What it finds arrives with the next step's
@@ -275,7 +275,7 @@ class RecheckCorrections:
         return min(found, default=0)
 
     async def __call__(self, point: CommunicationPoint, stopping: Stopping) -> CommunicationPoint:
-        """Compare what is due; returns `point`."""
+        """Compare the corrections that are due; returns `point`."""
         due = [b for b, every in self._every.items() if point.tick and point.tick % every == 0]
         if due:
             await self._compare(due, point.t_ns / 1e9)

@@ -79,7 +79,7 @@ class Judge:
         self.on_loss: Callable[[str], None] | None = None
         self.lost = self._waiting = 0
         self._cases: list[_Turn] = []
-        #: In the order in which they were requested: cases, and what was made elsewhere.
+        #: In the order of the requests: cases, and results from elsewhere.
         self._entries: list[_Turn | ResultEntry] = []
         self._ended = False
         self._columns: list[int] = []
@@ -267,7 +267,7 @@ class _Turn:
         self._try(lambda: self.case.take(t_ns, rows))
 
     def lose(self, gap: _Gap) -> None:
-        """Continue without some rows; what was decided before stands."""
+        """Continue without some rows; earlier decisions stand."""
         if not self._lost.rows:
             self._stands, self._lost = self.outcome is not None, gap
         else:

@@ -71,7 +71,7 @@ class LogSignals:
     ) -> LogSignals:
         """Signals of a session, with its benches and the tables of its calculated channels.
 
-        Channels for which `units` lacks what they are computed from are taken as they are.
+        Channels whose inputs `units` lacks are taken as they are.
         """
         channels = computable(channels_of(calculated, []), units)
         tables = lookup_tables_of(lookup_tables, [])
@@ -147,7 +147,7 @@ def computable(
         found = left
 
 
-#: Functions by which an expression says itself what it does about values that are unknown.
+#: Functions with which an expression handles unknown values itself.
 _ASKS = re.compile(r"\b(known|default)\s*\(")
 
 

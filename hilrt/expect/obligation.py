@@ -115,7 +115,7 @@ class Obligation:
     Attributes
     ----------
     found : Accumulator
-        What it has come to so far.
+        Result so far.
     complete : bool
         No sample to come changes it.
     """

@@ -36,7 +36,7 @@ class Measured(msgspec.Struct):
 
 
 def take_told(judge: Judge, numerics: Numerics, name: str, cause: str, text: str) -> None:
-    """Give the judge what the sequence `name` has told, if that is for it.
+    """Pass reports of the sequence `name` to the judge, if they are for it.
 
     `PeerLost` for what is no measure and no expectation.
     """

@@ -97,7 +97,7 @@ class Evaluator:
         return bytes(as_bytes(self._registers)) + bytes(as_bytes(self._memory))
 
     def restore(self, state: bytes) -> None:
-        """Bring the state to what it was; `RecordError` if it is that of another program."""
+        """Restore the state; `RecordError` if it is that of another program."""
         registers, memory = as_bytes(self._registers), as_bytes(self._memory)
         if len(state) != len(registers) + len(memory):
             raise RecordError(f"{len(state)} bytes are not a state of these expressions")

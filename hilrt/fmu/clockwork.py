@@ -221,7 +221,7 @@ class Clockwork:
         return copy.deepcopy(self._state)
 
     def restore(self, state: ClockState) -> None:
-        """Go back to what `save` gave."""
+        """Restore a state from `save`."""
         self._state = copy.deepcopy(state)
 
     def report(self) -> None:

@@ -253,7 +253,7 @@ class _Writer:
         return f"{self.structure.components[node[0]].name}.{node[1]}"
 
     def _transformation(self, route: Route) -> tuple[float, float]:
-        """Gain and offset that, after the master's own unit conversion, give what the SSP says."""
+        """Gain and offset that, with the master's own unit conversion, equal those of the SSP."""
         factor, offset = 1.0, 0.0
         ends = {node: self._unit(node) for node in (route.source, route.target)}
         for link, end in route.links:

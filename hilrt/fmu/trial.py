@@ -35,7 +35,7 @@ MORE_STEPS: Final = 100
 PATIENCE: Final = 2.0
 #: How far inputs of real types are moved, relative to them, or absolute below 1.
 MOVED: Final = 0.1
-#: Differences below this share of what an output moves by are those of an inexact integration.
+#: Differences below this share of an output's movement come from inexact integration.
 ALIKE: Final = 0.05
 ROUNDING: Final = 1e-9
 

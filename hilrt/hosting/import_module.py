@@ -1,4 +1,4 @@
-"""Import a user's module: the file in a given folder first, then what is installed.
+"""Import a user's module: first a file in a given folder, then an installed one.
 
 A module in the folder is loaded by its file's path, and nothing is put before `sys.path`: files
 beside a session that are named like installed modules (``numpy.py``) are found by no other import.
@@ -22,7 +22,7 @@ from typing import Any
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError
 
-#: Folders with models, in `sys.path` behind all others: for what the models import.
+#: Folders with models, at the end of `sys.path`: for the models' own imports.
 _folders: list[str] = []
 #: Loaded modules by their file, with the file's time and size at that time.
 _loaded: dict[Path, tuple[tuple[int, int], ModuleType]] = {}

@@ -253,7 +253,7 @@ def serve(peer: Peer, solver: HostedSolver, relay: LogRelay | None = None) -> st
 
 
 def _take(peer: Peer, solver: HostedSolver, relay: LogRelay, message: wire.Message) -> None:
-    """Do what one message asks for, and answer it."""
+    """Execute a message, and answer it."""
     if isinstance(message, wire.Advance):
         received_ns = peer.heard_ns
         u = wire.unpack(message.coefficients, -1, solver.n_inputs)

@@ -79,7 +79,7 @@ class LimitedProcess:
     Attributes
     ----------
     limits : ProcessLimits
-        What it has been told to keep to, for the texts of its end and the time for an answer.
+        Its limits, for the texts of its end and the time for an answer.
     unanswered : int
         Messages without an answer so far.
     """
@@ -162,7 +162,7 @@ class LimitedProcess:
 
 
 def limit_this_process(memory: int, processor_s: int) -> None:
-    """Bound what the calling process may take from now on, where the platform can.
+    """Limit the resources of the calling process from now on, if the platform can.
 
     Memory is what can be written and is not shared: a large file that is mapped costs nothing.
     """

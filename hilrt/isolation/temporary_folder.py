@@ -119,7 +119,7 @@ class LocalAddresses:
     Attributes
     ----------
     environment : mapping
-        What a process needs to use them.
+        Environment variables for a process to use them.
     """
 
     def __init__(self, unix: bool = UNIX) -> None:

@@ -45,7 +45,7 @@ class Close(msgspec.Struct, tag="close"):
 
 
 class Ask(msgspec.Struct, tag="ask"):
-    """Give what the file has at once."""
+    """Return the file's data at once."""
 
     what: Literal["topics", "attachments", "metadata"]
 

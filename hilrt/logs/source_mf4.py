@@ -25,7 +25,7 @@ KINDS = {
     "CAN_RemoteFrame": FrameFlag.REMOTE,
     "CAN_ErrorFrame": FrameFlag.ERROR,
 }
-#: Fields that say what kind of frame it is.
+#: Fields that give the kind of frame.
 FLAG_FIELDS = (
     ("IDE", FrameFlag.EXTENDED),
     ("EDL", FrameFlag.FD),

@@ -132,7 +132,7 @@ def _column_of(block: Block, name: str) -> Floats | None:
 def _conversion(
     segment: StimulusSegment, stimulus: Stimulus, signal: Signal, unit: str, label: str
 ) -> tuple[float, float]:
-    """Factor and offset from the column's values to the input's unit; what is added has none."""
+    """Factor and offset from the column's unit to the input's; for additions without offset."""
     own = segment.unit or signal.unit.strip("?") or stimulus.unit or unit
     try:
         factor, offset = units.conversion(own, unit)

@@ -108,7 +108,7 @@ class Dynamometer:
     torque : float
         Air-gap torque, positive when it accelerates the shaft, N m.
     mode : DynoMode
-        What the drive controls.
+        Controlled quantity of the drive.
     """
 
     def __init__(self, data: DynoData) -> None:

@@ -148,7 +148,7 @@ class AxisControl:
     Attributes
     ----------
     mode : AxisMode
-        What the axis controls.
+        Controlled quantity of the axis.
     """
 
     def __init__(self, axis: HydraulicAxis) -> None:

@@ -134,7 +134,7 @@ class Vehicle(Solver):
 
 
 def _outputs(data: VehicleData) -> tuple[Port, ...]:
-    # Bounds are for plausibility, so they are wider than what the driver does on purpose.
+    # Bounds are for plausibility, so they are wider than the driver's intended actions.
     return (
         Port(
             "engine_speed",

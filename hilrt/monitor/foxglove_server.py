@@ -86,7 +86,7 @@ class FoxgloveChannel:
     def __init__(self, server: FoxgloveServer, number: int, advertised: dict[str, Any]) -> None:
         self.number, self.topic, self.advertised = number, advertised["topic"], advertised
         self._server = server
-        #: Clients and what they call their subscriptions.
+        #: Clients and the names of their subscriptions.
         self.subscribers: dict[tuple[FoxgloveClient, int], None] = {}
 
     def log(self, payload: bytes, log_time: int, client: int | None = None) -> None:
@@ -310,7 +310,7 @@ class FoxgloveClient(WebSocketHandler):
         self._wake.set()
 
     async def _write(self) -> None:
-        """Hand over what waits, many messages at once, as fast as the client takes them."""
+        """Send waiting messages, many at once, as fast as the client reads them."""
         stream = None if self.ws_connection is None else self.ws_connection.stream
         if stream is None:
             return

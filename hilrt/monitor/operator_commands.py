@@ -49,7 +49,7 @@ ALL_BEFORE = "and all before it"
 #: Actions whose value counts or numbers something, and the largest number.
 NUMBERED = ("acknowledge", "answer", "refused", "shadow")
 MAX_NUMBER = 2**53
-#: Commands handled in one turn of the event loop: what a flood may cost a tick.
+#: Commands handled in one turn of the event loop, which limits the cost of a flood to a tick.
 COMMANDS_AT_ONCE = 4
 QUEUE_LENGTH = 32
 #: How long a client waits for an answer, s; a command that is older is not carried out.

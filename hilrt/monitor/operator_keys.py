@@ -37,7 +37,7 @@ class OperatorKeys:
     Attributes
     ----------
     line : str
-        What the view shows below the session.
+        Line that the view shows below the session.
     """
 
     def __init__(

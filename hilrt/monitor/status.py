@@ -87,7 +87,7 @@ class Shown(Protocol):
 
     @property
     def exchange(self) -> Exchanged:
-        """Counts of what was received from the subsystems."""
+        """Counts of messages received from the subsystems."""
         ...
 
 
@@ -285,7 +285,7 @@ class StatusPublisher:
 
 
 def set_points_of(numerics: Numerics, sources: dict[str, str]) -> dict[str, SetPointStatus]:
-    """Demand, value sent and measurement of the benches' inputs, with what drives each.
+    """Demand, value sent and measurement of the benches' inputs, with the source of each.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ __all__ = ["Watcher", "flag_words", "main"]
 
 #: How long the session may take until its first status, s.
 CONNECT_S = 60.0
-#: How long the view waits for who reads what it prints, s; then it drops lines.
+#: Time that the view waits for the reader of its output, s; then it drops lines.
 PATIENCE_S = 0.5
 
 

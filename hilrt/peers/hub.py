@@ -313,7 +313,7 @@ class Hub:
     def _take(
         self, servers: Sequence[ServerTransport], until_ns: int | None, *, accept: bool
     ) -> int:
-        """Give the protocol what the transports have received; how many messages that was."""
+        """Pass received messages to the protocol; returns their number."""
         self._draining, unfinished = True, self._unfinished
         taken = sum([self._take_from(server, until_ns, accept) for server in servers])
         self._draining = False
@@ -445,7 +445,7 @@ class Hub:
         if self.closed:
             return
         self.drain()
-        # Each is asked: that alone makes the descriptor report what comes next.
+        # Each is polled: only this makes the descriptor report later messages.
         more = [server.waiting() for server in self._servers]
         if any(more) and self._watching_fd and self._loop is not None:
             self._loop.call_soon(self._readable)

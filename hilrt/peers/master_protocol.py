@@ -149,7 +149,7 @@ class MasterProtocol:
         return self._bears(connection)
 
     def unusable(self, connection: Connection, error: ProtocolError, now_ns: int) -> bool:
-        """Count what came over a connection and is no message, or none that fits.
+        """Count an invalid or unexpected message of a connection.
 
         False as in `greet`: the connection is none of a peer.
         """

@@ -62,7 +62,7 @@ class RemoteLink(Link):
     Attributes
     ----------
     hub, peer : Hub, RemotePeer
-        Set by `Hub.add`, before `open`; the peer is what the protocol knows of the subsystem.
+        Set by `Hub.add`, before `open`; the peer is the protocol's view of the subsystem.
     events : deque of Event
         What the peer reported for people; the session takes and logs them.
     sent_ns : int

@@ -61,7 +61,7 @@ class Feed:
         self.rows += 1
 
     def flush(self) -> None:
-        """Hand over what is waiting, without blocking."""
+        """Send waiting messages, without blocking."""
 
     def event(
         self,
@@ -157,7 +157,7 @@ class ProgressSender:
             self._socket.send(_encoder.encode(progress), zmq.NOBLOCK)
 
     def close(self) -> None:
-        """Free the socket; what was told last still leaves."""
+        """Free the socket; the last messages are still sent."""
         self._socket.close(linger=LINGER_MS)
 
 

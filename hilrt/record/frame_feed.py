@@ -144,7 +144,7 @@ class FrameFeed:
             self.flush()
 
     def flush(self) -> None:
-        """Hand over what there is, without waiting."""
+        """Send available messages, without waiting."""
         self._flushed_ns = self._clock()
         batch = encode(self._bus, self.frames, self._passes)
         self.frames += self._waiting

@@ -53,7 +53,7 @@ class HeldFrame(NamedTuple):
 
 
 class Gate:
-    """Decides what is recorded.
+    """Decides which rows are recorded.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ class Gate:
         return found
 
     def _let_go(self) -> None:
-        """Forget what no window can reach any more."""
+        """Forget samples that no window can reach any more."""
         oldest = self._newest_ns - self._reach_ns
         while self._held and (self._held[0].times[-1] < oldest or self.held_bytes > ROWS_BYTES):
             self.shortened |= self._held[0].times[-1] >= oldest

@@ -17,8 +17,8 @@ from hilrt.files.formats import decode_by, parse_json
 ROWS = b"rows"
 BATCH = struct.Struct("<q")
 
-#: First frame of what is recorded beside the rows. It is followed by the topic, `ASIDE` (number of
-#: the row that it comes before, session time [ns]) and the data, msgpack.
+#: First frame recorded beside the rows. It is followed by the topic, `ASIDE` (number of the row
+#: that it comes before, session time [ns]) and the data, msgpack.
 BESIDE = b"beside"
 ASIDE = struct.Struct("<qq")
 #: What a replay needs: the state once a second, and what was changed at the step of that row:

@@ -110,7 +110,7 @@ class Recorder:
     Attributes
     ----------
     stop : bool
-        Set by a signal handler: the loop ends when what has arrived is written.
+        Set by a signal handler: the loop ends when everything that has arrived is written.
     """
 
     def __init__(
@@ -316,7 +316,7 @@ class CappedLogs:
         self._due = 0.0
 
     def check(self) -> None:
-        """Cut what is too large, if the last look was a while ago."""
+        """Cut files that are too large, if the last check was a while ago."""
         now = time.monotonic()
         if now < self._due:
             return

@@ -123,7 +123,7 @@ def open_feed_socket(address: str) -> zmq.Socket[bytes]:
 
 
 def close_feed_socket(opened: zmq.Socket[bytes]) -> None:
-    """Free the socket and what belongs to it, and drop what the recorder has not read."""
+    """Free the socket and its resources, and discard messages that the recorder has not read."""
     opened.close()
     opened.context.term()
 
@@ -210,7 +210,7 @@ class RecorderFeed(Feed):
 
         `epoch_ns` is the wall clock (ns since 1970, UTC) at session time 0, `clock_ns` the
         monotonic clock then. Gateways hand the recorder frames of the `buses`; with a `trigger`
-        only what is around one is recorded.
+        only the time around one is recorded.
         """
         head = Begin(
             out_dir=str(out_dir),
@@ -313,7 +313,7 @@ class RecorderFeed(Feed):
         self._held.clear()
 
     def flush(self) -> None:
-        """Hand over what is waiting and the rows since the last time, without blocking."""
+        """Send waiting messages and the rows since the last time, without blocking."""
         has_room = self.hand_over()
         n, self._count = self._count, 0
         if n == 0:

@@ -278,7 +278,7 @@ class Recording:
         self._writer.flush()
 
     def sync(self) -> None:
-        """Bring what was flushed to the disk itself, so that a power cut does not take it.
+        """Synchronise flushed data to the disk, so that a power failure does not lose it.
 
         In a thread: a disk may take seconds for it, and rows keep coming. At most one at a time.
         """
@@ -327,7 +327,7 @@ class Recording:
             self.event(RecordEvent(self._last_ns, "warning", "record_buffer", "recorder", text))
 
     def abandon(self) -> None:
-        """Give up after an `OSError`: keep what is whole, and close."""
+        """Give up after an `OSError`: keep the complete part, and close."""
         self._wait_for_sync()
         with contextlib.suppress(OSError):  # it tries to write what is buffered
             self._file.close()

@@ -1,9 +1,9 @@
 """Why results are less reliable: the causes of flags, and when they make a verdict.
 
-Consequences decide: what an input, an output or a bond was wrong by. Late samples, missed ticks,
-capped corrections and the shortest step bring these about; they are named beside them, and decide
-nothing. Nor do limits that the signals of the session itself reach: they are part of the system.
-A cause that says what nobody could find out leaves a session `unverified`, never `degraded`.
+Consequences decide: the error of an input, an output or a bond. Late samples, missed ticks, capped
+corrections and the shortest step bring these about; they are named beside them, and decide nothing.
+Nor do limits that the signals of the session itself reach: they are part of the system. A cause
+that says what nobody could find out leaves a session `unverified`, never `degraded`.
 """
 
 from __future__ import annotations

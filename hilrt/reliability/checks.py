@@ -105,7 +105,7 @@ def check_rows(
 
 
 def _estimates(network: Network, acting: bool) -> list[str]:
-    """Inputs whose error is estimated, with what the estimate is worth."""
+    """Inputs whose error is estimated, with the reliability of the estimate."""
     through = network.feedthrough.in_row.copy()
     if acting:  # with its feedthrough known, an output is as if evaluated with the true inputs
         through &= ~network.corrected_efforts("feedthrough")

@@ -1,4 +1,4 @@
-"""Estimated error of every coupling signal over a session, and what it is worth."""
+"""Estimated error of every coupling signal over a session, and its reliability."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class Estimate(NamedTuple):
 
 
 class BondError(NamedTuple):
-    """Energy that a bond's interface has made, and what the bond has carried, J."""
+    """Energy that a bond's interface has created, and energy that the bond has carried, J."""
 
     made: float
     carried: float

@@ -1,4 +1,4 @@
-"""Declared ranges of a session's outputs in words, and what follows from them between the ticks."""
+"""Declared ranges of a session's outputs as text, and their consequences between the ticks."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def judged(course: SessionCourse, totals: Mapping[str, FlagTotal]) -> dict[str, 
 
 
 def _flag(total: FlagTotal) -> dict[str, float]:
-    """How often and how long a cause was up, and what it affected, where that is known."""
+    """Duration and number of a cause's flags, and the affected steps, where known."""
     found: dict[str, float] = {"count": total.raised, "seconds": total.seconds}
     if not math.isnan(total.worst_second):
         found |= {"affected_s": total.affected_s, "worst_second": total.worst_second}

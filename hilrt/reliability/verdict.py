@@ -31,7 +31,8 @@ from hilrt.wording import OF_MODEL, number, width
 MISSED_DEGRADED, MISSED_SHARE = 0.05, 0.2
 #: Share of one second from which a cause that decides nothing is named beside the reasons.
 BAD_SECOND = 0.1
-#: Energy made at a bond's interface over what it has carried: counts like 5 % and 20 % of a signal.
+#: Energy created at a bond's interface relative to the energy carried: counts like 5 % and 20 % of
+#: a signal.
 BOND_DEGRADED = 0.1
 BOND_UNRELIABLE = 0.5
 #: Where every estimate is below this share, what was measured beside it is not grave enough for
@@ -119,7 +120,7 @@ class SessionCourse(NamedTuple):
 
 
 def verdict(totals: Mapping[str, FlagTotal], course: SessionCourse) -> Verdict:
-    """How far the session's results can be trusted, from what each cause has affected.
+    """Reliability of the session's results, from the steps affected by each cause.
 
     Parameters
     ----------

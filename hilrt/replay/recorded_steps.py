@@ -154,6 +154,6 @@ class StepInputs:
         self._values = np.ascontiguousarray(values)
 
     def put(self, i: int, t_ns: int) -> None:
-        """Give the step what row `i` of the chunk says, at session time `t_ns` [ns]."""
+        """Set the step's input to row `i` of the chunk, at session time `t_ns` [ns]."""
         self._scatter.put(self._values[i])
         self._t[0] = t_ns / 1e9

@@ -209,7 +209,7 @@ class SequenceBench:
             self._expression(f"known({next(iter(self._inputs))})")
 
     def together(self, *branches: Branch) -> Together:
-        """Await: several steps or coroutines at the same time; the list of what they return."""
+        """Await: several steps or coroutines at the same time; returns a list of their results."""
         return Together(self, branches)
 
     def prompt(

@@ -53,7 +53,7 @@ class Sequence:
     session: str | None = None
 
     async def run(self, bench: SequenceBench) -> None:
-        """Do the test; see `SequenceBench` for what there is to await and to call."""
+        """Run the test; see `SequenceBench` for what to await and call."""
         raise NotImplementedError(f"{type(self).__name__} has no run; write `async def run`")
 
 

@@ -150,7 +150,7 @@ def loop_runs() -> bool:
 
 
 async def in_left_thread(work: Callable[[], None]) -> None:
-    """Await the end of `work`; what it raises is raised. Cancelled, this leaves the work alone.
+    """Await the end of `work`; re-raise its exception. Cancelled, this leaves the work alone.
 
     The process waits for it at its end, as ending beside a compiler may crash; but see
     `leave_threads`.

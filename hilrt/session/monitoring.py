@@ -145,7 +145,7 @@ class Monitoring:
             self._start_relay(children, self._telemetry.address)
 
     def close(self) -> None:
-        """Free the sockets, and what was made for the addresses."""
+        """Free the sockets, and the files of the addresses."""
         close(self._page)
         if self._port is not None:
             self._port.close()

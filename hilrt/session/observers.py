@@ -227,7 +227,7 @@ class StatusObserver(Observer):
 
 
 class ExpectationObserver(Observer):
-    """Has the judge read rows and what sequences report, and judge in the time that is left.
+    """Passes rows and reports of sequences to the judge, which checks them in the remaining time.
 
     A sequence's expectation that cannot be judged is raised as its `PeerLost`.
 

@@ -87,7 +87,7 @@ class TimingSetup:
             request_short_slice()
 
     async def take_place(self) -> list[str]:
-        """Go to the master's processors and measure their timer; what did not take effect."""
+        """Move to the master's processors, measure their timer; return settings without effect."""
         problem = set_affinity(self._pacing.affinity)
         if self._pacing.affinity:
             move_other_threads(self.cpus_for_children)

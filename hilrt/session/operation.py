@@ -1,7 +1,7 @@
 """Commands of operators to a running session, and their effects.
 
 Commands arrive between two ticks (hilrt/monitor/operator_commands.py); each is an event in the log
-with the operator and what was done, also when it was refused.
+with the operator and the result, even if it was refused.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def megabytes(size: int) -> str:
 
 
 class LogsWatch:
-    """Bounds what processes print where no recorder does it, and tells of it, once each.
+    """Limits the output of processes if no recorder does, and reports it, once each.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ class LogsWatch:
             self.look()
 
     def look(self) -> None:
-        """Cut what is too large."""
+        """Cut files that are too large."""
         self._logs.check()
         self.tell(self._logs.left_out)
 

@@ -115,7 +115,7 @@ class ReservedFile:
         self._close()  # Windows renames no file that is open
 
     def discard(self) -> None:
-        """Give up what was not written."""
+        """Discard what was not written."""
         self._close()
         with contextlib.suppress(OSError):
             self._part.unlink(missing_ok=True)

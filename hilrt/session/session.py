@@ -168,7 +168,7 @@ class SessionRun:
 
 
 def _start_views(opened: Opened) -> None:
-    """First what shows that something happens."""
+    """First an output that shows progress."""
     opened.timing.shorten_slices()
     opened.monitoring.start(opened.processes.children, opened.operator)
     opened.events.go(SessionState.CONNECTING, "starting subsystems")
@@ -204,7 +204,8 @@ def may_expect(tables: Session) -> bool:
 
 
 def _load_numerics(expects: bool) -> None:
-    """Import what needs the compiler, and have compiled code ready; this takes the time of a start.
+    """Import modules that need the compiler, and prepare compiled code; this is most of the start's
+    time.
 
     Where nothing is cached yet, this compiles.
     """
@@ -297,7 +298,7 @@ async def _secure(opened: Opened, benches: Benches) -> None:
 
 
 async def _end_log(opened: Opened, summary: RunSummary) -> None:
-    """Hand the end of the log over, or keep what no log has taken."""
+    """Hand over the end of the log, or keep it if there is no log."""
     result = opened.result
     await opened.processes.report_ends()
     summary.make()

@@ -145,12 +145,14 @@ class SessionLog:
         return point
 
     async def end(self, summary: dict[str, Any]) -> None:
-        """Have the recorder close the file: what was handed over is with it when it has ended."""
+        """Make the recorder close the file: when it has ended, it has received everything sent
+        before.
+        """
         text = json_bytes(summary)
         self._ended_whole = await asyncio.to_thread(self.feed.end, text, END_S)
 
     async def close(self, failed: bool) -> list[str]:
-        """Free the sockets, after the recorder has ended; what was lost, in words.
+        """Free the sockets, after the recorder has ended; returns a description of the losses.
 
         A recorder that has `failed` has lost everything that it had not reported as written.
         """

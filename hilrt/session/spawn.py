@@ -1,9 +1,9 @@
 """The processes of a session: started, watched, and all ended with it.
 
 Each child leads a session and process group of its own, so that Ctrl-C in a terminal reaches only
-the master, and a signal to the group also reaches what the child started. On Linux the kernel sends
-every child a signal when the master ends without having stopped it (``kill -9``); processes that a
-child itself forked are the child's to end in that case.
+the master, and a signal to the group also reaches processes that the child started. On Linux the
+kernel sends every child a signal when the master ends without having stopped it (``kill -9``);
+processes that a child itself forked are the child's to end in that case.
 """
 
 from __future__ import annotations
@@ -266,7 +266,8 @@ class Children:
         return [child.name for child in chosen if not self._check(child)]
 
     async def stop(self, timeout: float, names: Iterable[str] | None = None) -> list[str]:
-        """End children (default: all) and what they started: SIGTERM, SIGKILL after `timeout` [s].
+        """End children (default: all) and the processes that they started: SIGTERM, SIGKILL after
+        `timeout` [s].
 
         Never takes longer than `timeout` [s] and `KILL_TIMEOUT_S`. When cancelled, kills at once.
 

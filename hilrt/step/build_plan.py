@@ -70,7 +70,7 @@ def build_plan(
     columns: Sequence[Floats] = (),
     parameters: Sequence[OwnParameter] = (),
 ) -> tuple[Plan, CheckNames, AlarmNames]:
-    """Constants of the macro step, and what its checks and alarms are called.
+    """Constants of the macro step, and the names of its checks and alarms.
 
     Parameters
     ----------
@@ -323,7 +323,7 @@ def _fill_sensitivities(plan: Plan, known: Sensitivities | None) -> None:
 
 
 def _fill_estimates(plan: Plan, network: Network, tables: Session) -> None:
-    """How the error of each output is estimated, and what its band is made with.
+    """Method of each output's error estimate, and the factors of its band.
 
     Values set by test sequences are demands, and have none. Of a calculated channel that nothing
     takes there is none either: it may be a small difference of large signals.

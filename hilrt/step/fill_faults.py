@@ -97,7 +97,7 @@ def _numbers(side: Side, name: str, where: str) -> list[int]:
 
 
 def faulted_inputs(network: Network, rows: Sequence[Altered]) -> set[int]:
-    """Inputs that faults alter, directly or by what they are connected to."""
+    """Inputs that faults alter, directly or through their connections."""
     targets, found = network.connections.targets(), set[int]()
     for row in rows:
         if row.side == INPUT:
@@ -187,7 +187,7 @@ def check_allowed(tables: Session, physical: Container[str]) -> None:
 
 
 def fill_faults(plan: Plan, network: Network, tables: Session, rows: Sequence[Altered]) -> None:
-    """Fill the tables of faults and of what they alter, except for the registers of conditions.
+    """Fill the tables of faults and of altered values, except for the registers of conditions.
 
     Raises
     ------

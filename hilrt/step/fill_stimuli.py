@@ -157,7 +157,8 @@ def fill_conditions(plan: Plan, network: Network, tables: Session, program: Prog
 
 
 def conversion_of(stimulus: Stimulus, unit: str) -> tuple[float, float]:
-    """Factor and offset from a stimulus' values to the input's `unit`; what is added has no offset.
+    """Factor and offset from a stimulus' values to the input's `unit`; for additions without
+    offset.
 
     Raises
     ------

@@ -54,7 +54,7 @@ class Observer:
         """
 
     def idle(self, left_ns: float) -> None:
-        """Do what can wait; the next point needs the processor in `left_ns` [ns]."""
+        """Do deferred work; the next point needs the processor in `left_ns` [ns]."""
 
     def closing(self, finished: bool) -> None:
         """Handle the end of the loop: a regular one, or any other."""

@@ -57,7 +57,9 @@ def mu_changes(numerics: Numerics) -> list[tuple[str, str]]:
 
 
 def present_sources(numerics: Numerics) -> dict[str, str]:
-    """Inputs that something else than their connections drives now, or stimuli add to; and what."""
+    """Inputs that something other than their connections drives now, or stimuli add to; with the
+    source.
+    """
     plan, state, names = numerics.plan, numerics.state, numerics.network.inputs.names
     found = {}
     for at, drive in zip(plan.drives, state.drives, strict=True):

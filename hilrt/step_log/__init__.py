@@ -1,4 +1,4 @@
-"""Content of a session's log about its macro steps, and what a replay needs.
+"""Content of a session's log about its macro steps, and data for a replay.
 
 Read in this order: `signals` (the columns of a row) and `gather` (a row from the tables),
 `snapshot` (the tables' bytes, and when they are written), `facts` (everything else

@@ -1,4 +1,4 @@
-"""Facts in a log beside the session file: what a replay needs, the models, the host."""
+"""Facts in a log beside the session file: data for a replay, the models, the host."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class _Head(msgspec.Struct):
 def collect_facts(
     links: Sequence[Link], numerics: Numerics, samples: Sequence[Sample], u0: Floats
 ) -> Facts:
-    """Collect what a replay needs of a session that is about to run."""
+    """Collect the data for a replay of a session that is about to run."""
     plan, gamma = numerics.plan, numerics.state.model.gamma
     correction = feedthrough_matrices(plan.model, len(plan.outputs), len(plan.inputs))
     return Facts(

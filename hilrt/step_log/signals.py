@@ -315,7 +315,7 @@ def _of(owners: Sequence[str], signals: Sequence[tuple[str, str, str, str]]) -> 
 
 
 def given_columns(numerics: Numerics) -> list[Column]:
-    """Columns of what the step is given: its input, and what is known in the slack."""
+    """Columns of the step's input, and of further input in the slack."""
     columns = (column for of in build_columns(numerics).values() for column in of)
     return [c for c in columns if c.place.table == "slack" or c.place.table.startswith("given.")]
 

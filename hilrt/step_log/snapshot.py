@@ -64,7 +64,7 @@ class StateBytes:
         return b"".join((self.version, *map(bytes, self._views)))
 
     def restore(self, snapshot: bytes) -> None:
-        """Bring the state to what it was when `snapshot` was taken.
+        """Restore the state of `snapshot`.
 
         Raises
         ------

@@ -53,7 +53,7 @@ class SweptSession(NamedTuple):
     Attributes
     ----------
     path : str
-        The session file; workers on other machines need what it names at the same place.
+        The session file; workers on other machines need the files that it names at the same place.
     text : str
         Its content when the sweep began.
     overrides : tuple of str

@@ -25,7 +25,7 @@ FORMAT: Final = "hilrt-sweep-1"
 
 
 class AboutSweep(msgspec.Struct, frozen=True):
-    """Content of ``sweep.json``: what the cases of a folder have in common.
+    """Content of ``sweep.json``: data common to the cases of a folder.
 
     Attributes
     ----------

@@ -1,8 +1,9 @@
 """Cases on Dask's workers: one task at a time for each, and none lost with a worker.
 
-Dask starts the workers, carries tasks and results, and restarts what dies. Which case runs where is
-chosen here, so that it is known which cases a worker died with: one that dies with several gives
-them back to be run one by one, and a case whose workers died twice is given up with its reason.
+Dask starts the workers, carries tasks and results, and restarts workers that die. Which case runs
+where is chosen here, so that it is known which cases a worker died with: one that dies with several
+gives them back to be run one by one, and a case whose workers died twice is given up with its
+reason.
 """
 
 from __future__ import annotations

@@ -183,7 +183,7 @@ def _others(
     more: Sequence[int],
     more_of: Sequence[int],
 ) -> Relation:
-    """Gains (nc, 2 ne) of what arrives at a bond's inputs without belonging to it."""
+    """Gains (nc, 2 ne) of contributions to a bond's inputs that do not belong to it."""
     ne = len(index["effort"])
     nc, nu = len(connections.source), int(connections.target.max(initial=-1)) + 1
     at = np.concatenate((index["ein"], index["fin"]))

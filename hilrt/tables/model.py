@@ -357,7 +357,7 @@ def workspace(outputs: int = 0, n: int = 0, w: int = 0, g: int = 0) -> Workspace
 
 
 class Model(NamedTuple):
-    """Constants of the corrections, and what they remember before the first step."""
+    """Constants of the corrections, and their memory before the first step."""
 
     plan: ModelPlan
     state: ModelState

@@ -231,7 +231,7 @@ class WallClock(Clock):
             self.timer.block_until(wake_ns)
 
     def _receive_until(self, wake_ns: int, reception: EarlyReception) -> None:
-        """Block for the timer and the descriptor together; take in what arrives meanwhile.
+        """Block for the timer and the descriptor together; receive messages meanwhile.
 
         The event loop's own timer cannot be waited for with a descriptor: it has one look.
         """

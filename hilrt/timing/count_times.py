@@ -12,7 +12,7 @@ from hilrt.compilation.compiled import compiled, entry_point
 from hilrt.solver import Floats
 from hilrt.timing.histogram import BINS, LONGEST_NS, PER_DECADE
 
-#: Eleven days: what is longer counts as that.
+#: Eleven days: longer times count as that.
 _MOST_US = 1e12
 
 

@@ -21,7 +21,7 @@ class SlackBudget:
     Attributes
     ----------
     took_ns : int
-        What a turn takes by experience: quick to rise, slow to fall, ns.
+        Typical duration of a turn: quick to rise, slow to fall, ns.
     made, skipped : int
         Turns that were made, and that were skipped for lack of time.
     """

@@ -117,7 +117,7 @@ def lock_memory() -> str | None:
     import resource
 
     unlimited = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] == resource.RLIM_INFINITY
-    # Below a limit, locking what is allocated later would let allocations fail.
+    # Below a limit, locking later allocations would make them fail.
     flags = _MCL_CURRENT | (_MCL_FUTURE if unlimited else 0)
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.mlockall(flags) == 0:

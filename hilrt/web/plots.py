@@ -124,7 +124,7 @@ class PlotLine:
 
 
 def draw(plot: Any, line: PlotLine, colour: str, dash: str) -> list[Any]:
-    """Draw a signal; what its axis has to show of it, the line itself at last."""
+    """Draw a signal; returns the values that its axis must show, the line itself last."""
     drawn, source = [], line.source
     if line.full is None:
         drawn.append(

@@ -94,7 +94,7 @@ def test_check_names_what_is_wrong(table, source, message, tmp_path):
     ("times", "level", "message"),
     [
         ({"start_time": 5.0, "stop_time": 1.0}, "error", "is not after start_time = 5.0"),
-        ({"start_time": 1.0, "stop_time": 1.0}, "error", "give a later one, or leave it out"),
+        ({"start_time": 1.0, "stop_time": 1.0}, "error", "give a later one, or remove it"),
         ({"stop_time": 0.5}, "warning", "its stop_time is at 0.5 s of session time"),
         ({"start_time": 1.0, "stop_time": 1.5}, "warning", "its stop_time is at 0.5 s"),
         ({"start_time": 1.0, "stop_time": 2.0}, None, None),

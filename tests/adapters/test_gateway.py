@@ -145,7 +145,7 @@ def test_a_key_that_an_interface_may_know_is_only_doubted(folder: Path) -> None:
     description = GatewayLink.describe("engine", options, folder)
     assert not description.problems
     (remark,) = description.remarks
-    assert remark.startswith("bus.bitrat = 500000: is no named argument")
+    assert remark.startswith("bus.bitrat = 500000: is not a named argument")
     assert "'bitrate'" in remark
 
 
@@ -268,7 +268,7 @@ async def test_a_gateway_that_comes_back_is_refused_with_the_reason(hub: Hub, fo
     again = Peer(hub.address, "engine", "gateway", *ports)
     connecting = asyncio.create_task(asyncio.to_thread(again.connect, DEADLINE))
     await until(lambda: hub.counters["engine", "rejected"], scripted.link)
-    with pytest.raises(Exception, match="comes back is never armed by itself; end this session"):
+    with pytest.raises(Exception, match="returns is never armed automatically; end this session"):
         await connecting
     again.close()
 

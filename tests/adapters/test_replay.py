@@ -309,7 +309,7 @@ async def test_remote_error_and_extended_frames_are_no_samples(tmp_path: Path) -
     ("changes", "message"),
     [
         ({"log": "none.log"}, "[subsystems.pedal] log: "),
-        ({"log": "log.dbc"}, "the suffix says no known format"),
+        ({"log": "log.dbc"}, "the suffix is not a known format"),
         ({"log": "wrong.mf4"}, "is not an MDF file"),
         ({"log": "broken.log"}, "is no candump log"),
         ({"log": "empty.log"}, "contains no frames"),
@@ -458,7 +458,7 @@ def test_ports_and_files(tmp_path: Path) -> None:
     ("log", "message"),
     [
         ("none.log", "there is no such file"),
-        ("log.dbc", "the suffix says no known format"),
+        ("log.dbc", "the suffix is not a known format"),
         ("empty.log", "contains no frames"),
         ("broken.log", "is no candump log"),
         ("broken.db", "is not a log that python-can reads"),

@@ -127,7 +127,7 @@ def test_the_page_has_them_and_events_come_before_the_long_tables(log: Path) -> 
         "CAN messages: count, cycle time, errors",
     ):
         assert heading in headings
-    assert body.index("<h2>How evenly CAN") < body.index("<h2>CAN messages")
+    assert body.index("<h2>Regularity of CAN") < body.index("<h2>CAN messages")
     numbers = json.loads(log.with_name("report.json").read_text())["can"]
     assert {entry["message"]: entry["late"] for entry in numbers}["MotorFast"] == 2
 

@@ -301,7 +301,7 @@ def test_page_without_summary_says_so(tmp_path):
     log.write_bytes(log.read_bytes()[:-9000])
     page = write_report(run).read_text(encoding="utf-8")
     assert "There is no summary" in page
-    assert "The log is not whole" in page
+    assert "The log is incomplete" in page
     assert "Bond shaft: effort" in page
 
 

@@ -74,7 +74,7 @@ adapter = "zeromq"
         find_subsystem_models(load_session(file))
     first, second = caught.value.problems
     assert first.startswith("[subsystems.one]: module 'hilrt.models.two_mass' has no solver")
-    assert "[subsystems.two]: its ports are known only when it is running" in second
+    assert "[subsystems.two]: its ports are only known while it runs; use" in second
 
 
 def test_matrices_of_the_session_file_are_checked_against_the_ports() -> None:

@@ -143,7 +143,7 @@ def test_a_database_may_describe_the_header(tmp_path: Path) -> None:
         (
             "EngineFast",
             {"protection": {"method": "e2e1", "data_id": 1, "offset": 2}},
-            "signal 'ShaftSpeed' lies where its protection writes",
+            "signal 'ShaftSpeed' overlaps its protection",
         ),
         ("EngineDemand", {"counter": ""}, "message EngineDemand has no counter"),
         ("EngineDemand", {}, "name its signal in messages.EngineDemand.counter"),

@@ -265,7 +265,7 @@ def test_initialize_names_the_form_of_a_message_that_never_comes(tmp_path: Path)
     assert missing == (
         "not received within 10 s: EngineTemps with Page = 2 (0x112), which carries Water"
     )
-    assert "leave their outputs out" in remedy
+    assert "remove their outputs" in remedy
     assert "bit rate" not in remedy
 
 

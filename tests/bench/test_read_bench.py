@@ -190,7 +190,7 @@ def test_realised_outputs_are_converted(tmp_path: Path) -> None:
         ({"inputs.pedal.max": 130.0}, r"max = 130\.0: signal Demand\.Pedal carries only 0 to 127"),
         (
             {"inputs.pedal.min": 101.0, "inputs.pedal.max": 120.0, "inputs.pedal.safe": 110.0},
-            r"the database limits signal Demand\.Pedal to 0 to 101, where no value is left",
+            r"the database limits signal Demand\.Pedal to 0 to 101, so that no value is possible",
         ),
         (
             {"inputs.pedal.max": 120.0, "inputs.pedal.start": 110.0},
@@ -198,16 +198,19 @@ def test_realised_outputs_are_converted(tmp_path: Path) -> None:
         ),
         (
             {"inputs.pedal.signal": "Long.Pressure"},
-            "message Long has 20 bytes; .* transport protocol .* is received, but not sent",
+            "message Long has 20 bytes; .* transport protocol .* can be received but not sent",
         ),
-        ({"outputs.p": "Wide.Pressure"}, "Wide has 20 bytes and the database does not call it CAN"),
+        (
+            {"outputs.p": "Wide.Pressure"},
+            "Wide has 20 bytes and the database does not mark it as CAN",
+        ),
         (
             {"outputs.p": "Endless.Pressure", "bus.fd": True},
             "Endless has 100 bytes; a frame of CAN FD carries 64; correct the database",
         ),
         (
             {"outputs.w": "Temps.Water"},
-            r"Temps\.Water is only in frames that the multiplexer Page selects, which goes beyond"
+            r"Temps\.Water is only in frames that the multiplexer Page selects, which extends beyond"
             " the message's 7 bytes; correct the database",
         ),
         ({"inputs.pedal.signal": "Pages.Level"}, r"Pages\.Level is only in frames that the mult"),
@@ -281,7 +284,7 @@ def test_j1939_messages_that_no_frame_tells_apart_are_both_named(tmp_path: Path)
         read(tmp_path, {"outputs": outputs})
     (problem,) = caught.value.problems
     assert "message Group1 (0x18EF0001) or Urgent1 (0xCEF0001)" in problem
-    assert "messages.NAME.source says which sender" in problem
+    assert "set messages.NAME.source to the sender" in problem
     assert read(tmp_path, {"outputs": outputs, "messages": {"Group1": {"source": 7}}})
 
 
@@ -359,7 +362,7 @@ def test_messages_in_containers_are_measured_and_not_sent(tmp_path: Path) -> Non
     bench = read(tmp_path, listening)
     assert [message.name for message in bench.received] == ["Box"]
     assert list(bench.outputs) == ["torque", "temp"]
-    with pytest.raises(ConfigError, match=r"bus: Box is of CAN FD; add fd = true"):
+    with pytest.raises(ConfigError, match=r"bus: Box is a CAN FD message; add fd = true"):
         read(tmp_path, {**listening, "bus.fd": False})
     pedal = {**TABLE["inputs"]["pedal"], "signal": "Slow.Temp"}
     with pytest.raises(ConfigError, match=r"Slow would be sent in container Box; .* received only"):

@@ -35,13 +35,15 @@ def test_databases_that_cannot_be_read_say_why(tmp_path: Path) -> None:
         load_database(bad, "t")
     large = tmp_path / "drive.dbc"  # a log: it would take seconds to parse
     large.write_text("(1672772651.866910) can0 260#000000000000006A\n" * 3000)
-    with pytest.raises(ConfigError, match=r"drive\.dbc is not a CAN database: it has nothing of"):
+    with pytest.raises(
+        ConfigError, match=r"drive\.dbc is not a CAN database: it does not look like"
+    ):
         load_database(large, "t")
     text = tmp_path / "database.txt"
     text.write_text(DBC)
     assert load_database(text, "t").messages
     text.write_text("this is no database")
-    with pytest.raises(ConfigError, match=r"database\.txt is not a CAN database: it has nothing"):
+    with pytest.raises(ConfigError, match=r"database\.txt is not a CAN database: it does not"):
         load_database(text, "t")
     good = tmp_path / "good.dbc"
     good.write_text(DBC)

@@ -86,8 +86,8 @@ def test_broken_files_of_every_format_are_named(suffix: str, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("old", "new", "text"),
     [
-        ("16|16@1-", "56|16@1-", "goes beyond the message's 8 bytes"),
-        ("16|16@1-", "56|16@0-", "goes beyond the message's 8 bytes"),
+        ("16|16@1-", "56|16@1-", "extends beyond the message's 8 bytes"),
+        ("16|16@1-", "56|16@0-", "extends beyond the message's 8 bytes"),
         ("16|16@1- (0.1", "16|16@1- (0", "signal Torque of its message has the scale 0"),
         ("BO_ 512 Slow", "BO_ 512 Fast", "has several messages Fast"),
         ("BO_ 512 Slow", "BO_ 256 Slow", "Fast and Slow have the same identifier 0x100"),
@@ -196,7 +196,7 @@ def test_a_file_whose_declaration_is_wrong_is_read_as_utf_8(declared: str, tmp_p
     ("name", "before", "after", "message"),
     [
         ("drive.kcd", 'slope="0.5"', 'slope="inf"', "has a scale that is not finite"),
-        ("drive.kcd", 'slope="0.5"', f'slope="{"9" * 400}"', "has a scale that is no finite"),
+        ("drive.kcd", 'slope="0.5"', f'slope="{"9" * 400}"', "has a scale that is not finite"),
         ("drive.kcd", 'offset="0" length="16"', 'offset="-1" length="16"', "begins at bit -1"),
         ("drive.kcd", "<NetworkDefinition", "<!DOCTYPE x>\n<NetworkDefinition", "document type"),
         ("drive.sym", "/f:0.5", "/f:1e308", "has values that are not finite"),

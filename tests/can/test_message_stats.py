@@ -12,7 +12,7 @@ SECOND = 1_000_000_000
     [
         ("checksum_errors", "can_bad_checksum", "with a wrong checksum"),
         ("out_of_order", "can_bad_sequence", "whose counter went back or too far ahead"),
-        ("repeated", "can_stale", "the sender repeats an old one"),
+        ("repeated", "can_stale", "the sender repeats an old frame"),
     ],
 )
 def test_forged_frames_are_told_apart_from_old_ones(counter, cause, words):

@@ -222,7 +222,7 @@ def test_good_tables_have_no_problems() -> None:
         ("Demand", {"send": "cyclic"}, "cycle: is missing"),
         ("Demand", {"timeout": 1}, "timeout: is for messages that are received"),
         ("Fast", {"send": "change"}, "send: is for messages that are sent"),
-        ("Slow", {"source": 3}, "is no J1939 message"),
+        ("Slow", {"source": 3}, "is not a J1939 message"),
         ("Fast", {"protection": {"method": "e2e1"}}, "protection data_id: is missing"),
     ],
 )

@@ -275,7 +275,7 @@ def test_a_bond_whose_effort_is_a_flow_is_doubted(found, ports, speed, warned):
 def test_a_bond_without_units_cannot_be_checked(found, ports):
     ports["engine"] = Ports(inputs=(SPEED,), outputs=(Port("torque", "?"),))
     assert found() == []
-    assert "[bonds.shaft]: a unit is not stated" in found(level="warning")[0]
+    assert "[bonds.shaft]: a unit is missing" in found(level="warning")[0]
 
 
 def test_each_energy_correction_tells_its_mu_or_that_it_runs_in_shadow(found, ports):
@@ -296,7 +296,7 @@ def test_each_energy_correction_tells_its_mu_or_that_it_runs_in_shadow(found, po
         (line,) = found(*virtual, level="info", overrides=overrides)
         assert expected in line
     ports["vehicle"] = None
-    assert "mu is settled when" in found(*virtual, level="info")[-1]
+    assert "mu is determined when" in found(*virtual, level="info")[-1]
 
 
 def test_a_correction_acts_on_a_bench_only_with_leave_and_bound(found):
@@ -502,7 +502,7 @@ def test_ports_that_are_known_only_later_are_not_checked(found, ports):
     ports["vehicle"] = None
     assert found() == []
     (line,) = found(level="info")
-    assert line.startswith("[subsystems.vehicle]: tells its ports when it connects")
+    assert line.startswith("[subsystems.vehicle]: announces its ports when it connects")
     assert "'engin'" in found(('from = "engine.torque"', 'from = "engin.torque"'))[0]
 
 
@@ -563,7 +563,7 @@ def test_structure_and_meaning_are_said_together(tmp_path):
         "[session] duraton: unknown key; did you mean 'duration'?",
         "[session] duration: is missing; add it",
         "[bonds.shaft] flw: unknown key; did you mean 'flow'?",
-        "[session] pace = 'asap': 'engine' keeps real time",
+        "[session] pace = 'asap': 'engine' runs in real time",
         "[connections 2: vehicle.speed -> engine.x] to = 'engine.x': 'engine' has no input 'x'",
         "[subsystems.engine.inputs.speed] start: input engine.speed is not connected",
     ):

@@ -136,9 +136,15 @@ def test_alarms(errors: Errors, entry: str, text: str) -> None:
     [
         (f"{STEP}, min=nan", "min = nan: is not finite; give a number, or remove it"),
         (f"{STEP}, min=1.0, hold=40.0", "hold = 40.0: is longer than timeout = 30: the wait can"),
-        ('ramp={"engine.pedal"=0.0}, min=1.0', "min = 1.0: is of no use: the step waits for not"),
-        ('ramp={"engine.pedal"=0.0}, max=1.0', "max = 1.0: is of no use: the step waits for not"),
-        ('ramp={"engine.pedal"=0.0}, hold=1.0', "hold = 1.0: is of no use"),
+        (
+            'ramp={"engine.pedal"=0.0}, min=1.0',
+            "min = 1.0: has no effect: the step waits for nothing",
+        ),
+        (
+            'ramp={"engine.pedal"=0.0}, max=1.0',
+            "max = 1.0: has no effect: the step waits for nothing",
+        ),
+        ('ramp={"engine.pedal"=0.0}, hold=1.0', "hold = 1.0: has no effect"),
     ],
 )
 def test_steps(errors: Errors, kind: str, entry: str, text: str) -> None:

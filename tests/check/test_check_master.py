@@ -180,4 +180,4 @@ def test_what_refresh_does_not_renew_is_said(method, told):
     bond = BOND | {"correction": {"method": method}}
     probe = {"jacobian": {"source": "probe", "refresh": 10}}
     lines = found("warning", subsystems={"a": probe, "b": {}}, bonds=[bond])
-    assert any("refresh = 10: renews nothing for a feedthrough" in one for one in lines) == told
+    assert any("refresh = 10: updates nothing for a feedthrough" in one for one in lines) == told

@@ -57,7 +57,7 @@ def test_what_can_be_waited_for(session: Path, trigger: str) -> None:
             "above = nan: is not finite; give a number, or remove it",
         ),
         ('{signal = "mass1.x", below = -inf}', "below = -inf: is not finite"),
-        ('{event = "mark", above = 1.0}', "belongs to a signal"),
+        ('{event = "mark", above = 1.0}', "applies to a signal"),
         ('{alarm = "near"}', "is the name of no alarm"),
         ('{signal = "mass1.x", above = 1.0, over = 2.0}', "unknown key"),
     ],

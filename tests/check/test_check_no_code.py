@@ -122,7 +122,9 @@ def test_nothing_that_the_file_names_is_run_and_what_is_left_out_is_listed(hosti
         f"{hostile}:10: not checked: [subsystems.model] model = 'hostile_model:Model': " in output
     )
     assert f"{hostile}:12: not checked: [subsystems.foreign] adapter = 'hostile': " in output
-    assert f"{hostile}:14: info: [subsystems.spawned]: tells its ports when it conn" in output
+    assert (
+        f"{hostile}:14: info: [subsystems.spawned]: announces its ports when it connects" in output
+    )
 
 
 def test_a_plain_check_says_whose_code_it_runs(hostile):

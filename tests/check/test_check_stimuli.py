@@ -49,17 +49,17 @@ def test_a_sound_stimulus_has_no_findings():
         ({"start": 2.0}, "it never begins"),
         ({"segments": [{"shape": "sine", "amplitude": 1.0}]}, "frequency: is missing"),
         ({"segments": [{**STEP, "frequency": 1.0}]}, "is no key of shape 'step'"),
-        ({"segments": [{"shape": "ramp", "to": 1.0}]}, "takes a duration or goes at a rate"),
+        ({"segments": [{"shape": "ramp", "to": 1.0}]}, "needs a duration or a rate"),
         ({"segments": [{"shape": "points", "points": [[0.0, 1.0]]}]}, "has no length"),
         ({"segments": [{"shape": "points", "points": [[1.0, 1.0], [1.0, 2.0]]}]}, "must ascend"),
         ({"segments": [{"shape": "points", "points": [[1.0]]}]}, "a time and a value"),
-        ({"segments": [{"shape": "hold"}, STEP]}, "nothing comes after this segment"),
-        ({"segments": [{"shape": "hold"}], "repeat": 2}, "nothing comes after this segment"),
+        ({"segments": [{"shape": "hold"}, STEP]}, "the next segments never begin"),
+        ({"segments": [{"shape": "hold"}], "repeat": 2}, "the next segments never begin"),
         ({"segments": [{**STEP, "duration": 1e-4}], "repeat": 9}, "less than a step"),
         ({"mode": "replace", "segments": [{**STEP, "to": 150.0}]}, "limited to 0 to 100"),
         (
             {"segments": [{"shape": "sine", "amplitude": 1.0, "frequency": 900.0}]},
-            "more than one swing in two steps",
+            "more than one period in two steps",
         ),
     ],
 )
@@ -95,12 +95,12 @@ def test_files_of_columns_are_looked_into(tmp_path):
     assert told() == []
     assert "has no signal 'pedall'" in told(signal="pedall")[0]
     assert "does not convert" in told(signal="n")[0]
-    assert "no values after its beginning" in told(shift=-5.0)[0]
+    assert "no values after the start" in told(shift=-5.0)[0]
     assert "is missing" in findings({"segments": [{"shape": "column", "file": "a.csv"}]})[0]
 
 
 def test_names_are_there_once():
-    assert "is there twice" in findings({"segments": [STEP]}, {"name": "s0", "segments": [STEP]})[0]
+    assert "exists twice" in findings({"segments": [STEP]}, {"name": "s0", "segments": [STEP]})[0]
 
 
 def test_a_condition_may_let_two_drive_at_a_time():

@@ -98,7 +98,7 @@ def test_an_import_with_a_database_for_each_bus(
         (["export", "session.mcap", "--to", "xls"], "is not a format; there is mf4"),
         (["import", "none.blf", "--out", "x.mcap"], "there is no such file"),
         (["import", "session.mcap", "--out", "new"], "a log's name ends in .mcap"),
-        (["export", "session.mcap", "--to", "csv", "--from", "99"], "nothing of what is asked for"),
+        (["export", "session.mcap", "--to", "csv", "--from", "99"], "none of the requested data"),
         (["play", "session.mcap", "--bus", "virtual"], "write it as interface=…"),
         (["play", "session.mcap", "--bus", "interface=virtual"], "no CAN frames to play"),
         (["play", "session.mcap", "--bus", "interface=virtual", "--id", "x"], "write it as 0x123"),
@@ -149,7 +149,7 @@ def test_every_command_says_that_a_log_was_cut_off(
         assert code == 0, err
         assert "truncated after" in (said if arguments[1] == "info" else err), arguments
     assert load_log(rows).truncated
-    assert "is not whole: truncated after" in caplog.text
+    assert "is incomplete: truncated after" in caplog.text
 
 
 def test_of_several_runs_the_newest_is_taken(

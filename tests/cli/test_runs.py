@@ -101,12 +101,12 @@ def test_report_takes_a_number(folder, monkeypatch):
     result = CliRunner().invoke(app, ["report", "1", "--json"])
     assert "runs/rig-20260301-120000" in result.output  # it is not a log, and said to be none
     result = CliRunner().invoke(app, ["report", "2"])
-    assert "no run of that number, it has 1" in str(result.exception)
+    assert "no run of that number; it has 1" in str(result.exception)
 
 
 def test_what_is_no_folder_is_said(tmp_path):
     result = CliRunner().invoke(app, ["runs", str(tmp_path / "none")])
-    assert "is no folder" in str(result.exception)
+    assert "is not a folder" in str(result.exception)
 
 
 def test_a_summary_that_is_cut_off_counts_as_missing(tmp_path):

@@ -36,9 +36,9 @@ def test_what_is_wrong_is_named_with_its_place():
     assert "[subsystems.a] lat: unknown key" in text
     assert "connections 1: a.y -> b.u" in text
     assert "gian" in text
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="already exists; use"):
         builder.subsystem("a", "inprocess")
-    with pytest.raises(ConfigError, match="is no name"):
+    with pytest.raises(ConfigError, match="is not a valid name"):
         builder.group("a.b", "m:A", 3)
     builder.set("session", arm=object())
     with pytest.raises(ConfigError, match="holds no object"):

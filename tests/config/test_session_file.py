@@ -147,7 +147,7 @@ def test_unknown_keys_name_the_nearest(tmp_path, old, new, expected):
         (
             "[[connections]]",
             '[subsystems.two.jacobian]\nsource = "given"\ngamma = [[[nan]]]\n[[connections]]',
-            "[subsystems.two.jacobian] gamma = [[[nan]]]: is not finite; give a number, or leave",
+            "[subsystems.two.jacobian] gamma = [[[nan]]]: is not finite; give a number, or remove",
         ),
         ("order = 1", "order = 9", "[master.extrapolation] order = 9: expected whole number <= 5"),
         ("order = 1", "order = 1.5", "[master.extrapolation] order = 1.5: expected whole number"),
@@ -158,7 +158,7 @@ def test_unknown_keys_name_the_nearest(tmp_path, old, new, expected):
             '"enrgy"',
             "[bonds.spring.correction] method = 'enrgy': is not a choice; did you",
         ),
-        ('"two-mass"', '"two mass"', "[session] name = 'two mass': has characters"),
+        ('"two-mass"', '"two mass"', "[session] name = 'two mass': has forbidden"),
         ("order = 1 }", "order = 1 }\nlisten = 5", "[master] listen = 5: expected string, got"),
         ('"models:One"', '"m:C"\nspawn = "hilrt"', "spawn = 'hilrt': expected list"),
         (
@@ -220,7 +220,7 @@ def test_everything_wrong_is_said_at_once(tmp_path):
     """
     found = "\n".join(problems(tmp_path, text))
     for expected in (
-        "nonsense: stands before the first table",
+        "nonsense: is before the first table",
         "[subsystems.plant] adapter = 'no'",
         "[subsystems.other] adapter: is missing",
         "[session] name: is missing",

@@ -137,7 +137,7 @@ def test_the_end_of_an_old_process_is_not_the_end_of_a_new_connection(rig):
     takeover, lost, ended, left = rig.link.events
     assert (takeover.cause, lost.cause) == ("takeover", "peer_lost")
     assert (ended.cause, left.cause) == ("process_ended", "peer_lost")
-    assert f"is that of another: process {os.getpid()} of this account" in ended.text
+    assert f"belongs to another: process {os.getpid()} of this account" in ended.text
 
 
 def test_a_process_that_was_not_let_in_does_not_end_the_one_that_was(hub):
@@ -177,7 +177,7 @@ def test_another_connection_takes_the_place_of_one_that_lives(rig):
     """A supervisor may be quicker than the master's notice of the end; or the network was away."""
     rig.turn(0)
     second = rig.connect()
-    assert "took its place" in rig.dealer.receive(wire.Error).text
+    assert "replaced it" in rig.dealer.receive(wire.Error).text
     rig.turn(1)
     second.receive(wire.Initialize)
     rig.dealer.send(wire.Advanced(tick=0, y=wire.pack(np.ones(1))))  # too late
@@ -227,7 +227,7 @@ async def test_as_fast_as_possible_the_session_waits_for_it(rig):
 @pytest.mark.parametrize(
     ("late", "hello", "words"),
     [
-        ({}, {"outputs": [wire.PortInfo(name="z")]}, "has other ports than before"),
+        ({}, {"outputs": [wire.PortInfo(name="z")]}, "has different ports than before"),
         ({"rejoin": False}, {}, "already connected"),
     ],
 )

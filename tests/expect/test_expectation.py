@@ -62,12 +62,12 @@ def test_a_text_is_its_formula(text, meaning):
         ("until(a.x > 1)", "needs two conditions"),
         ("always(a.x > 1, b.y)", "needs a number of seconds"),
         ("always(a.x > 1, -1)", "0 s or later"),
-        ("always(a.x > 1, 3, 2)", "exchange its numbers"),
-        ("always(a.x > 1, within=2)", "as numbers of seconds"),
+        ("always(a.x > 1, 3, 2)", "swap its numbers"),
+        ("always(a.x > 1, within=2)", "in seconds"),
         ("always(eventually(a.x > 1))", "needs a window"),
         ("always(a.x > 1) and eventually(b.y > 1)", "needs a window"),
         ("always(until(a.x > 1, b.y > 1, 2))", "stands outermost"),
-        ("not until(a.x > 1, b.y > 1)", "what is to hold instead"),
+        ("not until(a.x > 1, b.y > 1)", "the opposite condition instead"),
         ("always(a.x > 1) + 1", "always"),
         ("__import__('os')", "__import__"),
         ("a.x > " + "1 + " * 2000 + "1", "characters"),
@@ -118,10 +118,10 @@ def test_a_trigger_and_its_times():
         ({}, "give one of always, eventually, formula"),
         ({"always": "a.x > 1", "eventually": "a.x > 1"}, "give one of"),
         ({"always": "a.x > 1", "within": 1.0}, "give for"),
-        ({"always": "a.x > 1", "when": "b.y > 1"}, "say `while`"),
+        ({"always": "a.x > 1", "when": "b.y > 1"}, "use `while`"),
         ({"eventually": "a.x > 1", "until": "b.y > 1"}, "needs always"),
-        ({"eventually": "a.x > 1", "while": "b.y > 1"}, "belongs to always"),
-        ({"formula": "always(a.x > 1)", "within": 1.0}, "write it into the formula"),
+        ({"eventually": "a.x > 1", "while": "b.y > 1"}, "only works with"),
+        ({"formula": "always(a.x > 1)", "within": 1.0}, "write it in the formula"),
         ({"always": "eventually(a.x > 1)"}, "an operator over time"),
         ({"always": "a.x > 1", "from": 3.0, "to": 2.0}, "exchange"),
         ({"eventually": "a.x > 1", "within": 1.0, "after": 2.0}, "later than within"),
@@ -153,7 +153,7 @@ def test_a_specification_tells_everything_that_is_wrong_with_its_place(tmp_path)
     assert any("whithin" in line and "within" in line for line in said)
     assert any("name" in line and "is missing" in line for line in said)
     path.write_text("[session]\n")
-    with pytest.raises(ConfigError, match="expects nothing"):
+    with pytest.raises(ConfigError, match="contains no expectation"):
         read_spec(path)
     with pytest.raises(ConfigError, match=r"\[\[expect\]\]"):
         read_tables({"expect": {"name": "x"}})

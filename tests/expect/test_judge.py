@@ -182,7 +182,7 @@ def test_rows_that_there_is_no_time_for_are_lost_in_bounded_memory_and_make_no_o
     words = ["passed", "inconclusive", "failed", "inconclusive"]
     assert [one.result for one in found.values()] == words
     assert found["while"].reason.startswith(f"{judge.lost:,} rows from ")
-    assert "`hilrt expect` does it with the log" in found["while"].reason
+    assert "`hilrt expect` can do it with the log" in found["while"].reason
     assert len(said) == 1
 
 

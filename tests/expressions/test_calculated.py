@@ -239,10 +239,10 @@ def push(condition: str) -> str:
     ("more", "said"),
     [
         (push("start_when = 'mass1.forse > 1'"), ("push] start_when", "mass1.force")),
-        (push("end_when = 'mass1.force >'"), ("push] end_when", "no expression")),
+        (push("end_when = 'mass1.force >'"), ("push] end_when", "not an expression")),
         (push("end_when = 'mass1.force > unit(1, \"rad\")'"), ("push] end_when", "'N'", "'rad'")),
         (channel("a", "mass1.forse"), ("[calculated 1: a] expression", "mass1.force")),
-        (channel("a", "mass1.force +", "N"), ("[calculated 1: a] expression", "no expression")),
+        (channel("a", "mass1.force +", "N"), ("[calculated 1: a] expression", "not an expression")),
         (channel("a", "mass1.force"), ("'N'", "plain number")),
         (channel("a", "mass1.force + mass2.v", "N"), ("'m/s'", "'N'", "column 15")),
         (channel("a", "b") + channel("b", "delay(a, 1)"), ("a -> b -> a",)),

@@ -158,7 +158,7 @@ def test_an_integer_of_a_system_has_64_bits(value: str, tmp_path: Path) -> None:
     )
     path = packed(tmp_path / "a.ssp", ("SystemStructure.ssd", text.encode()))
     with pytest.raises(
-        ConfigError, match=r"Integer \(line 2\): value = .* is no whole number of 64"
+        ConfigError, match=r"Integer \(line 2\): value = .* is not an integer of 64"
     ):
         read_ssp(path)
 

@@ -65,14 +65,14 @@ def test_no_description(tmp_path):
     ("change", "message"),
     [
         (lambda x: x[: len(x) // 2], "is not XML"),
-        (lambda x: x.replace("fmiModelDescription", "html"), "states no fmiVersion"),
+        (lambda x: x.replace("fmiModelDescription", "html"), "has no fmiVersion"),
         (lambda x: x.replace('fmiVersion="2.0"', 'fmiVersion="1.0"'), "is of FMI 1.0; hilrt runs"),
         (lambda x: x.replace("CoSimulation", "ModelExchange"), "has no co-simulation interface"),
         (
             lambda x: x.replace('index="4"', 'index="99"'),
-            "to a variable that it does not have",
+            "to a missing variable",
         ),
-        (lambda x: x.replace('modelIdentifier="mass"', ""), "does not say what its binary is"),
+        (lambda x: x.replace('modelIdentifier="mass"', ""), "does not name its binary"),
         (lambda x: x.replace('declaredType="Mode"', ""), None),
     ],
 )
@@ -127,7 +127,7 @@ def test_a_folder_is_no_missing_file(tmp_path):
     with pytest.raises(ConfigError, match=r"is a folder; name the \.fmu file"):
         read_fmu(tmp_path)
     (tmp_path / "modelDescription.xml").write_text(description(2))
-    with pytest.raises(ConfigError, match=r"is a folder; it holds an FMU that was unpacked"):
+    with pytest.raises(ConfigError, match=r"is a folder; it contains an unpacked FMU"):
         read_fmu(tmp_path)
 
 
@@ -149,7 +149,7 @@ def test_one_that_is_not_instantiated_says_what_its_description_does(tmp_path):
     with pytest.raises(SolverError, match="cannot be instantiated") as caught:
         hosted(3, xml=xml.replace("<CoSimulation ", f"<CoSimulation {more}"))
     assert "it needs the tool that created it (Maker 2.1) on this machine" in str(caught.value)
-    assert "it may be loaded once per process" in str(caught.value)
+    assert "it can only be loaded once per process" in str(caught.value)
 
 
 @needs_compiler

@@ -330,8 +330,8 @@ def test_the_page_says_what_clocks_do():
     assert "trigger  Clock, a number of ticks, start 0" in text
     text = page(read_fmu(mass(3, xml=clocked(EVERY, hasEventMode="false"))))
     assert "sample   is not driven: the FMU has no event mode" in text
-    assert "bounced  is not seen" in text
+    assert "bounced  is not used" in text
     text = page(read_fmu(mass(3, xml=clocked('intervalVariability="fixed"'))))
-    assert "ticks in an interval that the FMU tells when it starts" in text
+    assert "ticks in an interval that the FMU gives at its start" in text
     fraction = 'intervalVariability="constant" intervalCounter="1" resolution="250"'
     assert "ticks every 0.004 s" in page(read_fmu(mass(3, xml=clocked(fraction))))

@@ -42,7 +42,7 @@ def test_arrays_of_the_right_length():
 
 
 def test_fmi_2_has_no_arrays():
-    with pytest.raises(ConfigError, match=r"params\.k = \[1, 2\].*it is no array"):
+    with pytest.raises(ConfigError, match=r"params\.k = \[1, 2\].*it is not an array"):
         chosen(2, {"k": [1, 2]})
 
 

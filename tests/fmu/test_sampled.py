@@ -216,11 +216,11 @@ def test_binaries_are_refused_and_the_rest_of_the_fmu_runs(tmp_path):
     assert read_fmu(path).notes == []
     found = check_file(written(tmp_path))
     assert [problem.level for problem in found] == ["warning", "warning"]
-    assert all("Binary input 'command' gets nothing" in str(problem) for problem in found)
+    assert all("Binary input 'command' gets no" in str(problem) for problem in found)
     more = '[[connections]]\nfrom = "leader.echo"\nto = "follower.command"\n'
     wrong = [problem for problem in check_file(written(tmp_path, more)) if problem.level == "error"]
     assert [(problem.table, problem.key) for problem in wrong] == [
         ("connections.2", "from"),
         ("connections.2", "to"),
     ]
-    assert all("is a Binary, not a number, and ports carry numbers" in str(p) for p in wrong)
+    assert all("is a Binary, not a number, but ports only carry numbers" in str(p) for p in wrong)

@@ -33,7 +33,7 @@ def test_what_goes_wrong_when_steps_may_be_repeated_is_found(major, flag, expect
     assert solver.trial == expected
     assert solver.can_restore() == (not expected.steps_final)
     assert solver.findings == [n for n, is_so in zip(FINDINGS, expected, strict=True) if is_so]
-    found = "its outputs did not answer" if expected.inputs_ignored else expected.steps_final
+    found = "its outputs did not respond" if expected.inputs_ignored else expected.steps_final
     assert [text.partition(": ")[2].startswith(found) for text in solver.remarks] == (
         [True] if found else []
     )
@@ -119,4 +119,4 @@ def test_one_that_ignores_its_inputs_is_named(tmp_path):
     result = run(tmp_path, 2, "-DIGNORES", state=True)
     assert result.verdict == "degraded"
     (reason,) = [r for r in result.summary["reasons"] if r.startswith("inputs_ignored")]
-    assert "no output answered to its inputs" in reason
+    assert "no output responded to its inputs" in reason

@@ -225,7 +225,7 @@ class Stays(Mass1):
 @pytest.mark.parametrize(
     ("solver", "reason"),
     [
-        (Hidden(), "does not hold all of it"),
+        (Hidden(), "is incomplete"),
         (Handle(), "holds a object"),
         (Growing(), "changes from step to step"),
         (Stays(), "does not save and restore"),
@@ -298,5 +298,5 @@ def test_little_noise_of_a_sensor_leaves_the_map() -> None:
     ],
 )
 def test_what_is_not_saved_and_decides_the_map_is_refused(offset: Callable[[int], float]) -> None:
-    with pytest.raises(CannotLinearise, match="does not hold all of it"):
+    with pytest.raises(CannotLinearise, match="is incomplete"):
         differentiated(Sensed(offset))

@@ -36,7 +36,7 @@ def test_formats_of_relative_times(tmp_path: Path, suffix: str, resolution_ns: i
 
 
 def test_log_without_frames(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="holds no CAN frames"):
+    with pytest.raises(ConfigError, match="has no CAN frames"):
         export_file(session_log(tmp_path), "blf")
 
 

@@ -82,7 +82,7 @@ def test_lines_that_are_no_frames_are_counted(tmp_path: Path) -> None:
         "1 lines that cannot be read; line 4 is not a line of a candump log",
         "1 CAN XL frames: they are not supported",
     ]
-    with pytest.raises(ConfigError, match="is no candump log: line 1 is no line"):
+    with pytest.raises(ConfigError, match="is no candump log: line 1 is not a line"):
         brought(tmp_path, "other.log", "nothing of the kind\n" + good)
 
 

@@ -89,7 +89,7 @@ def test_a_check_reads_no_further_than_to_the_first_value(tmp_path):
     with pytest.raises(ConfigError, match="line 200001"):
         check(tmp_path, "a.csv", shift=-300.0)
     (tmp_path / "b.csv").write_text("time [s],speed [rpm]\n0,1\n1,\n")
-    with pytest.raises(ConfigError, match="no values after its beginning"):
+    with pytest.raises(ConfigError, match="no values after the start"):
         check(tmp_path, "b.csv")
     with pytest.raises(ConfigError, match="unit"):
         check(tmp_path, "a.csv", unit="N*m")
@@ -100,7 +100,7 @@ def test_times_are_shifted_and_the_value_at_the_beginning_is_between_rows(tmp_pa
     (tmp_path / "a.csv").write_text(rows)
     found = read(tmp_path, "a.csv", unit="rpm", shift=-0.25)
     np.testing.assert_allclose(found.points, [[0.0, 950.0], [0.25, 1300.0], [0.75, 900.0]])
-    with pytest.raises(ConfigError, match="no values after its beginning"):
+    with pytest.raises(ConfigError, match="no values after the start"):
         read(tmp_path, "a.csv", unit="rpm", shift=-1.0)
 
 

@@ -507,7 +507,7 @@ def test_another_connection_takes_the_place_of_one_that_lives(returnable):
     """A supervisor may be quicker than the master's notice of the end."""
     returnable.greeted("second")
     [error] = returnable.sent(wire.Error, "first")
-    assert "took its place" in error.text
+    assert "replaced it" in error.text
     assert [type(event) for event in returnable.told(object)] == [Contested, Left, CameBack]
     returnable.hears(advanced(0, 1.0), "first")
     assert returnable.protocol.counters == {(STRANGER, "unknown_sender"): 1}
@@ -534,9 +534,11 @@ def test_another_key_does_not_evict_a_solver_that_may_come_back(returnable):
     returnable.greeted("second", pid=4711)
     [contested] = returnable.told(Contested)
     asked = (
-        "192.0.2.7 with the key of other (according to itself, process 4711) asked for the place of"
+        "192.0.2.7 with the key of other (according to itself, process 4711) requested the name of"
     )
-    assert contested.text.startswith(f"{asked} an unknown address and was refused: a key admits")
+    assert contested.text.startswith(
+        f"{asked} an unknown address and was refused: a key only admits"
+    )
     assert returnable.peer.connection == "first"
     assert not returnable.sent(wire.Error, "first")
 
@@ -550,7 +552,7 @@ def test_a_takeover_is_told_with_both_sides(returnable):
     returnable.settle()
     returnable.greeted("third")
     [contested] = returnable.told(Contested)
-    assert "asked for the place of process 8 of this account and was refused" in contested.text
+    assert "requested the name of process 8 of this account and was refused" in contested.text
 
 
 def test_takeovers_without_end_are_told_only_so_often(greeted):
@@ -599,7 +601,7 @@ def test_the_clock_of_one_that_came_back_is_measured_anew(returnable):
 def test_one_with_other_ports_is_not_taken_back(returnable):
     returnable.greeted("second", outputs=[wire.PortInfo(name="z")])
     [reject] = returnable.sent(connection="second")
-    assert "has other ports than before" in reject.reason
+    assert "has different ports than before" in reject.reason
     assert returnable.peer.connection == "first"
 
 
@@ -636,7 +638,7 @@ def test_a_bench_is_never_taken_back_whatever_is_asked():
     assert session.told(Lost)
     session.greeted("second", role="gateway")
     [reject] = session.sent(connection="second")
-    assert "never armed by itself; end this session" in reject.reason
+    assert "never armed automatically; end this session" in reject.reason
 
 
 def test_a_lost_bench_is_spoken_to_until_it_rests():

@@ -475,7 +475,7 @@ def test_a_clock_that_is_set_is_noted_and_moves_no_time(master, tmp_path, monkey
     assert log.metadata["epoch_ns"] == str(EPOCH_NS)
     (event,) = [event for event in log.events if event.cause == "clock_step"]
     assert event.level == "warning"
-    assert "was set by -3600.000 s" in event.text
+    assert "was changed by -3600.000 s" in event.text
 
 
 def test_recorder_without_a_master_gives_up(capsys):

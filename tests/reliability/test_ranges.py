@@ -141,7 +141,7 @@ def test_outside_without_a_break_it_ends_as_silence_does():
     cut.step(900.0)
     assert cut.level == SAFE
     text = value_fault(cut.numerics)
-    assert "(no usable sample for 4 ticks, late.max_misses is 3; see to the sensor, correct" in text
+    assert "(no usable sample for 4 ticks, late.max_misses is 3; check the sensor, correct" in text
 
 
 def test_one_sample_outside_ends_nothing_however_late_the_next_one_is():

@@ -287,7 +287,9 @@ def with_facts(path, **changes):
 )
 def test_a_log_with_other_tables_can_be_read_and_not_replayed(tmp_path, other):
     path = with_facts(record_file("two_mass.toml", tmp_path, duration=0.03), **other)
-    with pytest.raises(RecordError, match="another version: its decisions can be read, not made"):
+    with pytest.raises(
+        RecordError, match="another version: its decisions can be read, but not repeated"
+    ):
         replay(path)
     with pytest.raises(RecordError, match="another version"):
         what_if(path, ["bonds.spring.correction.cap=0.5"])
@@ -303,7 +305,7 @@ def test_a_session_file_of_a_log_is_written_to_no_folder_of_its_choice(tmp_path,
     list(stream.blocks())
     name = f"{folder or tmp_path}/hostile.toml"
     metadata = {**stream.metadata, "session_file": name}
-    with pytest.raises(RecordError, match="which is no file's name"):
+    with pytest.raises(RecordError, match="which is not a file name"):
         read_recorded({**stream.attachments, name: b""}, metadata, "log")
 
 

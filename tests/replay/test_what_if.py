@@ -94,7 +94,7 @@ def test_the_recomputed_decisions_are_a_log_of_their_own(path, tmp_path):
         np.testing.assert_array_equal(after[name], before[name])
     assert np.abs(after["spring:correction"] - before["spring:correction"]).max() > 0.0
     assert json.loads(after.metadata["what_if"]) == [f"{CAP}=0.01"]
-    with pytest.raises(ConfigError, match="holds a log already"):
+    with pytest.raises(ConfigError, match="already contains a log"):
         what_if(path, [f"{CAP}=0.02"], out=tmp_path / "new")
 
 

@@ -78,7 +78,7 @@ REFUSED = {
     ),
     "unknown reference": (
         lambda: described('<Unknown index="4"', '<Unknown index="99"'),
-        r"refers to a variable that it does not have",
+        r"refers to a missing variable",
     ),
     "no binary": (
         lambda: mass(3, binary=False),

@@ -180,4 +180,4 @@ def test_strangers_and_second_sessions_are_refused_and_disturb_nobody(
     assert any("no_token" in text for text in texts)
     takeover, *_ = [event for event in log.events if event.cause == "takeover"]
     assert takeover.source == "mass2"
-    assert f"process {os.getpid()} of this account asked for the place of" in takeover.text
+    assert f"process {os.getpid()} of this account requested the name of" in takeover.text

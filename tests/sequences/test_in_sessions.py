@@ -126,7 +126,7 @@ def test_a_hang_ends_with_the_line_at_which_it_hangs(tmp_path):
         ({"subsystems.test.params.falt": 1}, "unknown parameter 'falt'; did you mean 'fault'"),
         ({"subsystems.test.params.reads": "plant.sped"}, "no output 'sped'; did you mean 'speed'"),
         ({"connections.0.order": 1}, "whose outputs are held"),
-        ({"subsystems.test.late.rejoin": True}, "cannot go on in the middle"),
+        ({"subsystems.test.late.rejoin": True}, "cannot resume in the middle"),
     ],
 )
 def test_what_is_wrong_with_its_table_is_told_by_the_check(changes, text):
@@ -173,7 +173,7 @@ def test_the_command_runs_each_sequence_of_a_file_in_the_place_of_the_sessions_o
     assert (done.exit_code, ran) == (1, ["tip_in_sequence.py:TipIn"]), done.output
     assert "failed: rise time: 0.5 s" in done.output
     assert '<failure message="0.5 s"' in junit.read_text()
-    with pytest.raises(ConfigError, match="in which session"):
+    with pytest.raises(ConfigError, match="no session"):
         session_of_sequence(file, "TipIn", None)
     with pytest.raises(ConfigError, match="has no sequence 'Other'"):
         named_sequences(file, "Other")

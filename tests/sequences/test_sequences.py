@@ -294,7 +294,7 @@ def test_a_step_that_is_not_awaited_is_an_error():
         (lambda bench: bench.until("e.n > 1", timeout=math.inf), "timeout = inf: must be a finite"),
         (lambda bench: bench.until("e.n > 1", timeout=1.0, stays=2.0), "from 0 to timeout = 1"),
         (lambda bench: bench.until("e.n > 1", timeout=1.0, stays=math.nan), "stays = nan"),
-        (lambda bench: bench.until(True, timeout=1.0), "until: True is no condition"),
+        (lambda bench: bench.until(True, timeout=1.0), "until: True is not a condition"),
         (lambda bench: bench.until("e.m > 1", timeout=1.0), "e.m"),
         (lambda bench: bench.until("e.n >", timeout=1.0), "e.n >"),
         (lambda bench: bench.measure("x", 1.0, max=math.nan), "max = nan: must be a finite"),

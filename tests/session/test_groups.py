@@ -64,7 +64,7 @@ def test_members_in_one_call_have_the_same_signals(simulated):
 def test_what_steps_the_members_together_is_a_group(tmp_path):
     text = group(2).replace("[groups.chain]\n", '[groups.chain]\ntogether = "tests.chain:Link"\n')
     (tmp_path / "session.toml").write_text(text, encoding="utf-8")
-    with pytest.raises(ConfigError, match="Link is no group"):
+    with pytest.raises(ConfigError, match="Link is not a group"):
         hilrt.simulate(tmp_path / "session.toml")
 
 
@@ -130,7 +130,7 @@ def test_limits_are_of_all_members_or_of_one(tmp_path):
         (('"m0.force"', '"m0.forse"'), "'m0' has no output 'forse'; did you mean"),
         (('"m1.push"', '"m9.push"'), "there is no subsystem 'm9'"),
         (("members = 3", 'members = ["m0", "m1", "m1"]'), "m1 more than once"),
-        (("members = 3", 'members = ["m0", "m.1", "m2"]'), "'m.1' is no name"),
+        (("members = 3", 'members = ["m0", "m.1", "m2"]'), "'m.1' is not a valid name"),
         (("each = { m = [1.0, ", "each = { m = ["), "has 2 values for 3 members"),
         (
             ('prefix = "m"', 'prefix = "m"\nown = { m7 = {} }'),

@@ -49,7 +49,7 @@ def test_with_blocking_calls(options):
             session.set("bonds.spring.cap", 2.0)
         with pytest.raises(CommandRefused, match="may not be adjusted"):
             session.set("bonds.spring.mu", 0.5)
-        with pytest.raises(CommandRefused, match="nothing waits to be armed"):
+        with pytest.raises(CommandRefused, match="nothing is waiting to be armed"):
             session.arm()
         with pytest.raises(TimeoutError, match=r"within 0 s"):
             session.wait_until(lambda s: s.t < 0.0, timeout=0.0)
@@ -188,9 +188,9 @@ async def test_a_signal_ends_it_in_order_there(options, number, monkeypatch):
 
 def test_what_is_no_session_is_said(tmp_path):
     for call in (hilrt.run_session, hilrt.simulate, LiveSession):
-        with pytest.raises(ConfigError, match=r"is no session; give the path of a session file"):
+        with pytest.raises(ConfigError, match=r"is not a session; give the path of a session file"):
             call(["two_mass.toml"])
-        with pytest.raises(ConfigError, match=r"overrides = .* is no mapping"):
+        with pytest.raises(ConfigError, match=r"overrides = .* is not a mapping"):
             call(TWO_MASS, ["session.duration=1.0"])
         with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
             call(tmp_path)

@@ -133,7 +133,7 @@ def test_nothing_is_promised_to_who_asks_after_a_fault(operator):
     stops = running(operator)
     operator.events.state = SessionState.SAFE
     assert not obey(operator, "safe").ok
-    assert "ending already" in obey(operator, "stop").text
+    assert "already ending" in obey(operator, "stop").text
     assert (operator.held, stops) == (False, [])
 
 
@@ -320,7 +320,13 @@ def test_an_answer_goes_to_the_sequence_once_with_who(operator):
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(1.0, "begins"), (0.0, "ends"), (math.nan, "is left to its times"), (0.5, None), (2.0, None)],
+    [
+        (1.0, "begins"),
+        (0.0, "ends"),
+        (math.nan, "is returned to its times"),
+        (0.5, None),
+        (2.0, None),
+    ],
 )
 def test_a_fault_is_begun_and_ended(operator, value, text):
     running(operator)
@@ -348,7 +354,7 @@ def test_an_answer_that_cannot_be_handed_on_may_be_given_again(operator):
     assert not obey(operator, "answer", value=1.0, text="no").ok
     assert len(given) == 2
     operator.master.progress.t_ns = 5_000_000_000
-    assert "no longer waits" in obey(operator, "answer", value=1.0, text="no").text
+    assert "no longer open" in obey(operator, "answer", value=1.0, text="no").text
 
 
 def test_an_answer_before_the_first_tick_is_refused(operator):

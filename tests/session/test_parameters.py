@@ -113,7 +113,7 @@ def test_the_summary_says_why_the_error_is_not_known(tmp_path):
             session.set("parameters.body.stiffness", 5.0)
         result = session.wait()
     how = result.summary["estimated_error"]["body.x"]["how"]
-    assert how.startswith("unknown: a parameter of body was changed while it ran")
+    assert how.startswith("unknown: a parameter of body was changed during the session")
     causes = [event.cause for event in result.log.events]
     assert causes.count("parameter_changed") == 1
 

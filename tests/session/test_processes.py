@@ -116,7 +116,7 @@ async def test_the_end_of_the_relay_says_what_it_means_and_what_is_left(tmp_path
     processes.children = {"relay": dead}
     processes._ended("relay", 2)
     await processes.report_ends()
-    assert "operators' commands do not arrive" in notes.texts[0]
+    assert "operators' commands are not received" in notes.texts[0]
     assert "Ctrl-C in the session's terminal ends it" in warnings[0]
 
 

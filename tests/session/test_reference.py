@@ -172,7 +172,7 @@ def test_the_command_prints_the_error_beside_the_estimate() -> None:
     few = [*short, "--most-steps", "1000"]
     said = CliRunner().invoke(cli.app, ["analyze", "reference", session, *few])
     assert said.exit_code == 4
-    assert "NOT SETTLED" in said.output
+    assert "NOT CONVERGED" in said.output
 
 
 def test_a_step_that_is_too_long_for_stability_has_an_error_too() -> None:
@@ -216,7 +216,7 @@ def test_what_has_no_reference_is_refused() -> None:
     for change, said in (
         ("session.pace='realtime'", "against the clock"),
         ("subsystems.mass2.adapter='zeromq'", "mass2 does not run in this process"),
-        ("reliability.repeat='half'", "one of repeat and reference"),
+        ("reliability.repeat='half'", "repeat or on reference, not on both"),
     ):
         found = [str(p) for p in check_file(session, [asked, change]) if "re" in str(p)]
         assert any(said in problem for problem in found), found

@@ -142,7 +142,7 @@ def test_a_disk_without_room_is_refused_before_anything_starts(small_disk):
 def test_what_a_killed_session_left_is_taken_over_and_what_another_writes_is_not(tmp_path):
     (tmp_path / ".summary.part.json").write_bytes(b"left by a session that was killed" * 10_000)
     file = ReservedFile(tmp_path / "summary.json", 1 << 16)
-    with pytest.raises(ConfigError, match=r"holds \.summary\.part\.json, of another session"):
+    with pytest.raises(ConfigError, match=r"holds \.summary\.part\.json, from another session"):
         ReservedFile(tmp_path / "summary.json", 1 << 16)
     file.write(b"{}")  # the other one has removed nothing
     assert (tmp_path / "summary.json").read_bytes() == b"{}"

@@ -33,8 +33,8 @@ def test_a_logarithmic_range_of_steps_is_in_whole_nanoseconds():
     [
         ("1:0:3", "LOW must be below HIGH"),
         ("0:1:log3", "starts above 0"),
-        ("0:1:x", "is no number of values"),
-        ("0:1:1", "is no number of values"),
+        ("0:1:x", "is not a number of values"),
+        ("0:1:1", "is not a number of values"),
         ("a:b:3", "no numbers"),
         ("0:inf:3", "both finite"),
         ("0:1.5:int", "whole numbers"),
@@ -91,7 +91,7 @@ def test_designs_that_do_not_go_with_their_axes_are_refused():
         cases_of(axes_of({"a.x": "0:1"}), "latin", 0, 0)
     with pytest.raises(ConfigError, match="more than"):
         cases_of(axes_of({f"a.{i}": "0:1:101" for i in range(4)}), "grid", None, 0)
-    with pytest.raises(ConfigError, match="varies already"):
+    with pytest.raises(ConfigError, match="already varies"):
         axes_of_items(["a.x=1,2", "a.x=3"])
     with pytest.raises(ConfigError, match="write it as"):
         axes_of_items(["a.x"])

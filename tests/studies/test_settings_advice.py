@@ -124,7 +124,7 @@ def test_a_solver_of_another_process_is_tried_in_this_one(tmp_path, file, table)
 
 
 def test_wishes_that_nothing_meets_are_refused(file):
-    with pytest.raises(ConfigError, match=r"target = 0: is a share above 0"):
+    with pytest.raises(ConfigError, match=r"target = 0: must be a share above 0"):
         advise_session(file, 0.0)
     with pytest.raises(
         ConfigError, match=r"mass1.speed: is not a coupling signal; choose from mass1"

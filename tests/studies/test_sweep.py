@@ -220,14 +220,14 @@ def test_a_session_with_a_bench_is_refused_with_the_remedy():
     )
     assert isinstance(done.exception, ConfigError)
     assert "is a bench" in str(done.exception)
-    assert "put a model in its place" in str(done.exception)
+    assert "replace it with a model" in str(done.exception)
 
 
 def test_what_cannot_be_swept_is_refused_before_anything_starts(tmp_path):
     refuse_benches(hilrt.load_session(TWO_MASS))
     with pytest.raises(ConfigError, match="corection"):
         hilrt.sweep(TWO_MASS, {"bonds.spring.corection.mu": [0.1]}, out=tmp_path)
-    with pytest.raises(RecordError, match="no folder of a sweep"):
+    with pytest.raises(RecordError, match="not the folder of a sweep"):
         hilrt.load_sweep(tmp_path)
     command = ["sweep", str(TWO_MASS), "--vary", f"{MU}=0:1:2"]
     assert CliRunner().invoke(app, [*command, "--random", "3", "--latin", "3"]).exit_code == 2

@@ -50,7 +50,7 @@ def test_other_settings_are_those_of_a_what_if(logs):
 def test_what_a_log_cannot_answer_is_the_row_s_reason(logs):
     row = decided(logs[0], {"master.step": 0.002})
     assert row["verdict"] == ""
-    assert "its samples are of that grid" in row["failure"]
+    assert "its samples belong to that grid" in row["failure"]
 
 
 def test_logs_and_settings_are_crossed_and_the_page_says_what_is_not_known(logs, tmp_path):
@@ -76,7 +76,7 @@ def test_a_wrong_key_or_a_wish_for_signals_fails_before_anything_starts(logs, tm
         hilrt.sweep(logs[0], {MU: ["wide"]}, out=tmp_path)
     with pytest.raises(ConfigError, match="keeps no signals"):
         hilrt.sweep(logs[0], {MU: [0.1]}, out=tmp_path, options=SweepOptions(signals=["mass1.x"]))
-    with pytest.raises(ConfigError, match="go with a recorded log"):
+    with pytest.raises(ConfigError, match="only work with a recorded log"):
         hilrt.sweep(TWO_MASS, {MU: [0.1]}, out=tmp_path, options=SweepOptions(logs=[logs[0]]))
     command = ["sweep", str(logs[0]), "--vary", f"{MU}=0:1", "--out", str(tmp_path)]
     done = CliRunner().invoke(app, command)

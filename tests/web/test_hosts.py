@@ -40,7 +40,7 @@ def test_what_is_no_address_is_said_with_a_remedy(text, capsys):
     ("host", "said"),
     [
         ("", "http://127.0.0.1:{port}/?token=read-token\n"),
-        ("0.0.0.0:", "http://0.0.0.0:{port}/?token=read-token (whoever reaches"),
+        ("0.0.0.0:", "http://0.0.0.0:{port}/?token=read-token (anyone who reaches"),
     ],
 )
 def test_start_says_where_and_to_whom(host, said, unused_tcp_port, monkeypatch, capsys):

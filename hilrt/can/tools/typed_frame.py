@@ -230,7 +230,7 @@ def _values(message: Message, switch: Signal, ids: Iterable[int]) -> str:
 
 
 def _encoded(message: Message, values: dict[str, float], fixed: dict[str, int]) -> bytes:
-    """Bytes that were read again and say what was given."""
+    """Round-trip check of a number's bytes."""
     try:
         coder = codec(message, list(values), fixed)
         data = coder.encode(list(values.values()))

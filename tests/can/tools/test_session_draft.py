@@ -128,7 +128,7 @@ def test_database_without_senders(name: str, tmp_path: Path) -> None:
     if database is None:
         pytest.skip("the recordings are not there")
     text = generate(database, None, BUS, tmp_path)
-    assert "only listens: --send MESSAGE names what it is to send" in text
+    assert "only listens: name a message for it to send" in text
     path = tmp_path / "session.toml"
     path.write_text(fill(text))
     assert errors(path) == []
@@ -145,7 +145,7 @@ def test_messages_to_send_without_senders(tmp_path: Path) -> None:
 
 def test_all_messages_of_one_node(tmp_path: Path) -> None:
     content = (HEADER + COMMAND + FAST).replace("8 Tester", "8 Rig")
-    with pytest.raises(ConfigError, match=r"none measured; name with --send"):
+    with pytest.raises(ConfigError, match=r"none measured; name"):
         bench_of(tmp_path, content, node="Rig")
     text, bench = bench_of(tmp_path, content, send=["Cmd"])
     assert list(bench["outputs"].values()) == ["Fast.Torque"]
@@ -161,7 +161,7 @@ def test_all_messages_of_one_node(tmp_path: Path) -> None:
         ({"node": "Tster"}, r"--node Tster: .* did you mean 'Tester'"),
         ({"bench": ["Rug"]}, r"--bench Rug: .* did you mean 'Rig'"),
         ({"send": ["Cmt"]}, r"--send Cmt: .* did you mean 'Cmd'"),
-        ({"node": "Rig", "bench": ["Rig"]}, r"--bench Rig: hilrt is in its place"),
+        ({"node": "Rig", "bench": ["Rig"]}, r"--bench Rig: hilrt replaces it"),
     ],
 )
 def test_names_that_are_not_there(options: dict[str, Any], says: str, tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_names_that_are_not_there(options: dict[str, Any], says: str, tmp_path: 
 
 def test_nobody_is_called_like_a_gateway(tmp_path: Path) -> None:
     content = (HEADER + COMMAND + FAST).replace("Tester", "Box")
-    with pytest.raises(ConfigError, match=r"--node: .* Box, Rig; name the one in whose place"):
+    with pytest.raises(ConfigError, match=r"--node: .* Box, Rig; name the one that"):
         bench_of(tmp_path, content)
 
 
@@ -238,7 +238,10 @@ def test_a_container_is_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     whole = Database([*base.messages, box])
     monkeypatch.setattr("hilrt.can.tools.session_draft.load_database", lambda *_: whole)
     text = generate(tmp_path / "rig.arxml", "Tester", BUS, tmp_path)
-    assert "# Box (0x300) is not sent: it contains other messages (Inner, Other): they are" in text
+    assert (
+        "# Box (0x300) is not sent: it contains other messages (Inner, Other), which can only be"
+        in text
+    )
     with pytest.raises(
         ConfigError, match="Box contains other messages; choose one of Inner, Other"
     ):
@@ -263,7 +266,7 @@ def test_a_message_that_no_frame_tells_from_another_needs_its_sender(tmp_path: P
     (tmp_path / "rig.dbc").write_text(content)
     text = generate(tmp_path / "rig.dbc", "Tester", BUS, tmp_path, bench=["Rig"])
     assert "messages.Fast.source = " in text
-    assert "nothing else tells it from Plc" in text
+    assert "nothing else distinguishes it from Plc" in text
     path = tmp_path / "session.toml"
     path.write_text(text)
     assert any("message Fast (0x18EF0001) or Plc (0xCEF0001)" in line for line in errors(path))
@@ -291,7 +294,7 @@ def test_no_signal_is_dropped(tmp_path: Path) -> None:
         '# outputs.fast_crc = "Fast.FastCrc"  # a checksum by its name',
         '# messages.Fast.protection = { method = "choose", signal = "FastCrc" }',
         '# outputs.alive = "Fast.Alive"',
-        '# outputs.beyond = "Fast.Beyond"  # the signal goes beyond',
+        '# outputs.beyond = "Fast.Beyond"  # the signal extends beyond',
     ):
         assert line in text, line
 
@@ -428,7 +431,7 @@ def test_folder_that_is_not_there(tmp_path: Path) -> None:
     words = ["generate", str(tmp_path / "none" / "rig.toml"), "--database", str(DATABASE)]
     result = CliRunner().invoke(can_app, words)
     assert isinstance(result.exception, ConfigError)
-    assert "No such file or directory; make its folder first" in str(result.exception)
+    assert "No such file or directory; create its folder first" in str(result.exception)
 
 
 def test_options_of_the_command(tmp_path: Path) -> None:
