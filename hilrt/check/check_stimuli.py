@@ -256,7 +256,7 @@ def _check_values(
             jumps = [abs(b - a) for a, b in itertools.pairwise(y)]
             jump = max(jump, abs(factor) * max(jumps, default=0.0))
         if jump > port.max_rate * step * subsystem.every:
-            text = f"jumps by {jump:g}, which max_rate = {port.max_rate:g} turns into a ramp"
+            text = f"jumps by {jump:g}, which max_rate = {port.max_rate:g} turns into a ramp of"
             findings.warn(where, "", None, f"{text} {jump / port.max_rate:g} s", "")
         fastest = max(segment.frequency or 0.0, segment.to_frequency or 0.0)
         if fastest * step * subsystem.every > 0.5:

@@ -423,7 +423,7 @@ def test_frames_that_do_not_count_are_told_apart_from_silence(
     assert rig.gateway.guardian.state is GuardState.SECURED
     reason = rig.peer.all(wire.Secured)[0].reason
     assert re.search(
-        rf"no new frame of Fast for \d+ ms: what came did not count \(\d+ {refused}", reason
+        rf"no new frame of Fast for \d+ ms: received frames were rejected \(\d+ {refused}", reason
     )
 
 

@@ -190,7 +190,7 @@ def test_a_serial_adapter_that_was_unplugged_is_used_again(tmp_path: Path) -> No
             assert not bus.revive()
             time.sleep(0.02)
             assert bus.drain() == []
-        with pytest.raises(OSError, match="gone"):
+        with pytest.raises(OSError, match="missing"):
             bus.send(Frame(0x100, b""))
         ends = plug_in()
         while not bus.revive():

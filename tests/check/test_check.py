@@ -576,8 +576,7 @@ def test_a_value_that_cannot_be_read_is_not_missing_as_well(tmp_path):
     path.write_text(text, encoding="utf-8")
     assert [str(problem) for problem in check_file(path) if problem.level == "error"] == [
         "[subsystems.engine.inputs.speed] max_rate = 'choose': is still to be chosen; replace it "
-        "by a number "
-        "in its place",
+        "by a number",
         "[subsystems.engine.inputs.speed] safe = 'low': expected number, got string; correct the "
         "value",
     ]
@@ -588,7 +587,7 @@ def test_a_subsystem_that_cannot_be_read_does_not_spoil_the_rest(tmp_path):
     path = tmp_path / "session.toml"
     path.write_text(text, encoding="utf-8")
     lines = [str(problem) for problem in check_file(path)]
-    assert lines[0].startswith("[subsystems.vehicle] adapter = 3: is no name; choose one of")
+    assert lines[0].startswith("[subsystems.vehicle] adapter = 3: is not a name; choose one of")
     assert any("'engine' has no output 'torqe'" in line for line in lines)
     assert not any("no subsystem" in line for line in lines)
 

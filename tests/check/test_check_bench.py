@@ -107,7 +107,7 @@ def test_a_safe_profile_that_can_end(overrides: list[str]) -> None:
         (
             [f"{ENGINE}.enable.timeout=16.0"],
             "[subsystems.engine.enable] timeout = 16.0: is never reached: [master] arm_timeout "
-            "= 15 ends arming before; shorten it, or raise arm_timeout",
+            "= 15 ends arming first; shorten it, or raise arm_timeout",
         ),
         (
             ["master.arm_timeout=6.0"],

@@ -73,7 +73,7 @@ def test_what_is_wrong_is_named(stimulus, text):
 def test_a_jump_beyond_the_rate_is_a_warning():
     (found,) = findings({"segments": [STEP]}, bounds={"max_rate": 100.0})
     assert found.startswith("warning")
-    assert "jumps by 60, which max_rate = 100 makes a ramp of 0.6 s" in found
+    assert "jumps by 60, which max_rate = 100 turns into a ramp of 0.6 s" in found
 
 
 def test_two_that_replace_do_not_drive_one_input_at_a_time():

@@ -106,7 +106,7 @@ def test_new_wants_one_of_the_two(folder: Path) -> None:
 
 def test_a_file_is_not_written_over(folder: Path) -> None:
     (folder / "s.toml").write_text("")
-    with pytest.raises(ConfigError, match="exists already"):
+    with pytest.raises(ConfigError, match="already exists"):
         CliRunner().invoke(
             app,
             ["new", str(folder / "s.toml"), "--model", "quarter_car:Body"],

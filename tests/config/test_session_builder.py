@@ -41,5 +41,5 @@ def test_what_is_wrong_is_named_with_its_place():
     with pytest.raises(ConfigError, match="is not a valid name"):
         builder.group("a.b", "m:A", 3)
     builder.set("session", arm=object())
-    with pytest.raises(ConfigError, match="holds no object"):
+    with pytest.raises(ConfigError, match="type object"):
         builder.text()

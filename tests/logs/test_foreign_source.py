@@ -101,7 +101,7 @@ def test_the_time_for_an_answer_is_limited(table: Path) -> None:
     source = opened(table)
     os.kill(pid_of(source), signal.SIGSTOP)
     source.child.limits = source.child.limits._replace(answer_s=0.01)
-    with pytest.raises(ConfigError, match=r"table\.parquet: .*the reader of it gave no answer for"):
+    with pytest.raises(ConfigError, match=r"table\.parquet: .*its reader gave no answer for"):
         source.topics()
     source.close()
 
@@ -166,5 +166,5 @@ def test_values_that_do_not_fit_their_times_are_refused(
         return answer
 
     monkeypatch.setattr(ForeignSource, "_receive", shortened)
-    with pytest.raises(ConfigError, match=r"table\.parquet: .* another number of values"):
+    with pytest.raises(ConfigError, match=r"table\.parquet: .* different numbers of values"):
         read(table)

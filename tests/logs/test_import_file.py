@@ -172,7 +172,7 @@ def test_tables_of_all_kinds(tmp_path: Path, text: str) -> None:
     [
         ("", "is empty"),
         ("1,2\n3,4\n", "has no line of names"),
-        ("t,a\n0,1\n1,x\n", "line 3: a = 'x' is no number"),
+        ("t,a\n0,1\n1,x\n", "line 3: a = 'x' is not a number"),
         ("t,a\n0,1\n1\n", "line 3: has 1 cells instead of 2"),
         ("t,a\n1,1\n0,2\n", "line 3: the time is missing or decreases"),
         ("t,a\n1,1\n,2\n", "line 3: the time is missing or decreases"),

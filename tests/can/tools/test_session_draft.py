@@ -91,8 +91,7 @@ def test_choices_are_named_and_suffice(tmp_path: Path) -> None:
     assert choices(text) == text.count(f"= {CHOOSE}") == 12
     assert errors(path) == [
         f"[subsystems.bench.inputs.{port}] {key} = 'choose': is still to be chosen; replace it by "
-        "a number "
-        "in its place"
+        "a number"
         for port in ("speed", "mode", "torque", "pedal")
         for key in ("max_rate", "safe", "start")
     ]
