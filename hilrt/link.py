@@ -479,7 +479,7 @@ class Link(abc.ABC):
     events: deque[Any] | None = None
     #: Numbers of the session that a test sequence changes, and their values, for the next cut.
     demands: deque[tuple[str, float]] | None = None
-    #: Why the subsystem cannot be given steps, if it was lost and may come back.
+    #: Why the subsystem cannot be given steps, if it was lost and may return.
     absent: str = ""
     #: Sends a line to the process whose `Command` is `told`, without waiting.
     tell: Callable[[str], None] | None = None

@@ -256,7 +256,7 @@ class _Outgoing:
             self._modulus = 1 << layout.message.get_signal_by_name(layout.counter).length
 
     def frame(self, measured: Mapping[str, float], step: int = 1, backwards: bool = False) -> Frame:
-        """Frame of the measured values; the counter goes on by `step` afterwards.
+        """Frame of the measured values; the counter continues by `step` afterwards.
 
         `backwards`: this frame has the counter before that of the newest one, all the same.
         """

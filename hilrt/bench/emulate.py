@@ -339,8 +339,8 @@ class SessionLines:
         self._rest = b""
 
     def read(self) -> None:
-        """Carry out the lines that have come; after the end of the session none come."""
-        with contextlib.suppress(OSError):  # nothing has come
+        """Carry out the lines that have arrived; after the end of the session none come."""
+        with contextlib.suppress(OSError):  # nothing has arrived
             *lines, self._rest = (self._rest + os.read(self._descriptor, 4096)).split(b"\n")
             for line in lines:
                 words = line.decode(errors="replace").split(" ")

@@ -226,7 +226,7 @@ def _check_scheme(
     pace: str | float,
     findings: Findings,
 ) -> None:
-    """Whether steps can be made again, with other inputs, where the session needs that."""
+    """Whether steps can be repeated, with other inputs, where the session needs that."""
     control, demands = tables.master.step_control, []
     if tables.master.scheme == "implicit":
         demands.append(("master", "scheme", "implicit", '"explicit"'))
@@ -243,11 +243,11 @@ def _check_scheme(
         (final, "{} does not save and restore its state, or cannot vary its step"),
         (slow, "{} communicates less often than at every macro step"),
         (corrected, "bond {} has a correction, which belongs to the inputs that left first"),
-        ([pace] if pace != "asap" else [], 'the pace is {}: take [session] pace = "asap"'),
+        ([pace] if pace != "asap" else [], 'the pace is {}: set [session] pace = "asap"'),
     ):
         for table, key, value, instead in demands if names else ():
             said = reason.format(", ".join(map(str, names)))
-            text = f"no step can be made again, as {said}"
+            text = f"no step can be repeated, because {said}"
             findings.error(table, key, value, text, f"or take {instead}")
 
 

@@ -77,7 +77,7 @@ def _check_value(fault: FaultTable, table: str, findings: Findings) -> None:
         text = f"is no key of the kind {fault.kind!r}"
         findings.error(table, "value", fault.value, text, "leave it out")
     elif fault.kind in POSITIVE and not fault.value > 0.0:
-        text = f"makes no fault of kind {fault.kind!r}"
+        text = f"has no effect for a fault of kind {fault.kind!r}"
         findings.error(table, "value", fault.value, text, "give more than 0")
     elif fault.kind in SHARES and not fault.value <= 1.0:
         findings.error(table, "value", fault.value, "is no share", "give 1 at most")

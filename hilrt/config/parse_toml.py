@@ -135,4 +135,6 @@ def toml_value(value: object, key: str = "value") -> str:
         return f"[{', '.join(toml_value(entry, key) for entry in value)}]"
     if isinstance(value, (np.generic, np.ndarray)):
         return toml_value(value.tolist(), key)
-    raise ConfigError(f"{key} = {value!r}: a session file cannot contain values of type {type(value).__name__}")
+    raise ConfigError(
+        f"{key} = {value!r}: a session file cannot contain values of type {type(value).__name__}"
+    )

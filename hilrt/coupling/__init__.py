@@ -5,7 +5,7 @@ In reading order:
 * from samples to inputs: `intervals` (what left before, and over which intervals inputs act),
   `compensate` (and predict late ones), `extrapolate`, `sum_inputs` (and dither), `limit`
   with `ramp`;
-* what is asked for beside the connections: `drive_inputs`, `stimulate`, `inject_faults`;
+* what is requested beside the connections: `drive_inputs`, `stimulate`, `inject_faults`;
 * defects and control: `measure_defects`, `control_order`, `choose_step`, `repeat_step`;
 * estimated errors: `measure_disturbances`, `estimate_signals`, `closed_loop`;
 * energy: `power_bond`, `mu`;

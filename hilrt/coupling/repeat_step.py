@@ -1,4 +1,4 @@
-"""Order and length of a step that is made again, because its error test failed.
+"""Order and length of a step that is repeated, because its error test failed.
 
 Multibody Syst. Dyn. 09817 (2022), sections 5.2 and 5.3. The test comes before the samples of a step
 are taken (`hilrt.exchange.repeated_steps`): the macro step only ever sees the step that passed, and
@@ -25,7 +25,7 @@ CAUTION = 0.9
 
 @stage
 def shorten_step(plan: Plan, state: State, given: StepInput) -> None:
-    """After a failed test: order and inputs of the step to be made again, and its length.
+    """After a failed test: order and inputs of the step to be repeated, and its length.
 
     `state` is a copy that stands at the beginning of the step; `given` has the length of the step
     that failed, and the scaling factor that follows from its error (eq. 32); NaN: no corrector has

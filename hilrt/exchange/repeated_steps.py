@@ -1,7 +1,7 @@
-"""Steps that are made again, shorter, where their error is too large; as fast as possible.
+"""Steps that are repeated, shorter, where their error is too large; as fast as possible.
 
 The error is estimated when all subsystems have made the step, before its samples are taken. Where
-it fails its test, the order is chosen anew, all go back and make a shorter step (*Multibody Syst.
+it fails its test, the order is chosen again, all go back and make a shorter step (*Multibody Syst.
 Dyn.* 09817 (2022), section 5, Figs. 6 to 8). The macro step is told the estimate, and with which
 order the step was made that passed.
 """

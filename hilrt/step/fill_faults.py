@@ -74,7 +74,7 @@ def _place_of(network: Network, fault: FaultTable) -> tuple[int, list[int]]:
     source, arrow, target = (fault.connection or "").partition(ARROW)
     if not arrow:
         text = 'give an output, an input, a peer, or a connection as "a.output -> b.input"'
-        raise ConfigError(f"{where}: is nowhere; {text}")
+        raise ConfigError(f"{where}: has no place; {text}")
     sources = _numbers(network.outputs, source.strip(), f"{where} connection")
     targets = _numbers(network.inputs, target.strip(), f"{where} connection")
     connections = network.connections

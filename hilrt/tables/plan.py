@@ -34,7 +34,7 @@ RANGE_USE, RANGE_HOLD, RANGE_SAFE = range(3)
 SHAPES: Final = ("hold", "ramp", "sine", "chirp", "prbs", "noise", "points")
 HOLD, RAMP, SINE, CHIRP, PRBS, NOISE, POINTS_SHAPE = range(7)
 
-#: What a fault does to a value, by its number in `Plan.alterations`.
+#: Effect of a fault on a value, by its number in `Plan.alterations`.
 FAULT_KINDS: Final[tuple[str, ...]] = get_args(ValueKind)
 CONSTANT, STUCK, OFFSET, GAIN, NOISY, DRIFT, QUANTISE, DELAY, JITTER, LOSS, DUPLICATE = range(11)
 

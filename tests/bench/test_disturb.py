@@ -267,7 +267,7 @@ def test_sensors_stick_drift_and_rattle(run: Run) -> None:
         (event("stuck", signals='["State"]', share=0.5), "share: has no effect"),
         (event("dead", messages='["EngineSlow"]'), "messages: has no effect"),
         (event("wrong_checksum"), "there is no checksum in what the bench sends"),
-        (event("duplicate", value=0.5), "value: has no effect with the kind 'duplicate'"),
+        (event("duplicate", value=0.5), "value: has no effect for the kind 'duplicate'"),
     ],
 )
 def test_bad_scenarios_say_why(text: str, expected: str, run: Run) -> None:

@@ -365,5 +365,7 @@ def test_messages_in_containers_are_measured_and_not_sent(tmp_path: Path) -> Non
     with pytest.raises(ConfigError, match=r"bus: Box is a CAN FD message; add fd = true"):
         read(tmp_path, {**listening, "bus.fd": False})
     pedal = {**TABLE["inputs"]["pedal"], "signal": "Slow.Temp"}
-    with pytest.raises(ConfigError, match=r"Slow would be sent in container Box; .* only be received"):
+    with pytest.raises(
+        ConfigError, match=r"Slow would be sent in container Box; .* only be received"
+    ):
         read(tmp_path, {**listening, "inputs": {"pedal": pedal}, "outputs": {"t": "Fast.Torque"}})
