@@ -169,7 +169,7 @@ def test_one_that_stays_away_ends_the_session_and_the_reason_is_told(rig):
     rig.lose()
     for tick in (1, 2, 3):
         assert rig.turn(tick).subsystems["late"][0]
-    with pytest.raises(PeerLost, match=r"no sample for 4 ticks.*not come back: its connection"):
+    with pytest.raises(PeerLost, match=r"no sample for 4 ticks.*not returned: its connection"):
         rig.turn(4)
 
 

@@ -327,7 +327,7 @@ def test_nothing_is_overwritten(tmp_path):
         ),
         (
             SYSTEM.replace("mass.fmu", "mass.xyz").replace("x-fmu-sharedlibrary", "x-other"),
-            "is no FMU",
+            "is not an FMU",
         ),
     ],
 )

@@ -194,7 +194,7 @@ def test_a_jacobian_of_the_wrong_sign_is_named(
     raised = "correction_wrong" in result.summary["flags"]
     assert raised == (sign < 0.0)
     assert result.verdict == ("degraded" if raised else "good")
-    assert ("tried out" in caplog.text) == raised
+    assert ("probed, it is" in caplog.text) == raised
 
 
 class HardeningMass1(Mass1):

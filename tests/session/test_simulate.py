@@ -249,7 +249,7 @@ def test_a_channel_that_reads_nothing_has_its_value_from_the_start(tmp_path: Pat
 def test_derivatives_that_never_came_are_said() -> None:
     taylor = {"master.extrapolation": {"order": 1, "source": "taylor"}, "session.duration": 0.1}
     (warning,) = hilrt.simulate(TWO_MASS, taylor).warnings
-    assert warning.startswith("no derivatives came of mass1.")
+    assert warning.startswith("no derivatives from mass1.")
     assert hilrt.simulate(TWO_MASS, {**taylor, "master.extrapolation.order": 0}).warnings == []
 
 

@@ -94,9 +94,9 @@ def test_parts_of_a_session_become_axes(tmp_path):
     keys = [axis.key for axis in axes_of_parts(tables, ["correction", "step", "order"])]
     cap = "bonds.spring.correction.cap"
     assert keys == [MU, cap, "master.step", "master.extrapolation.order"]
-    with pytest.raises(ConfigError, match="choose of correction, step, order"):
+    with pytest.raises(ConfigError, match="choose from correction, step, order"):
         axes_of_parts(tables, ["speed"])
-    with pytest.raises(ConfigError, match="choose of error, energy, cost"):
+    with pytest.raises(ConfigError, match="choose from error, energy, cost"):
         tune(TWO_MASS, "speed", out=tmp_path)
     with pytest.raises(ConfigError, match="nothing to tune"):
         tune(TWO_MASS, "error", (), out=tmp_path)
