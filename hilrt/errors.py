@@ -45,7 +45,7 @@ class ProtocolError(HilrtError):
     Parameters
     ----------
     text : str
-        What is wrong with it.
+        The problem.
     kind : str
         What it is counted as: ``malformed``, ``unknown_type`` or ``oversized``.
     """

@@ -242,7 +242,7 @@ class Description:
         return cls(ports=ports, tells_events=solver.tells_events, restores=restores)
 
 
-#: Names that earlier versions of `Link` had, and what took their place.
+#: Names in earlier versions of `Link`, and their replacements.
 _REPLACED = {
     **dict.fromkeys(("poll", "take"), "receive"),
     **dict.fromkeys(("learn", "commands", "operated"), "prepare"),
@@ -338,7 +338,7 @@ class Probes:
     async def linear_model(self, h: float, u: Floats) -> LinearModel | None:
         """The subsystem about its state before the first step; None where it cannot be probed.
 
-        It is for an estimate alone: what cannot be found out in time, or makes no sense, is None.
+        It is for an estimate alone: values that are late or invalid are None.
         """
         return None
 
@@ -558,7 +558,7 @@ class Link(abc.ABC):
 
     @abc.abstractmethod
     def receive(self) -> None:
-        """Put what has arrived since the last call into `inbox`; never blocks.
+        """Put samples that arrived since the last call into `inbox`; never blocks.
 
         A stepped subsystem puts one sample there for each dispatch. Samples may also be put there
         between two calls, as soon as they are known.

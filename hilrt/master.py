@@ -145,7 +145,7 @@ class Master:
         self.observers.idle(self.pace.time_left_ns(t_ns + turn.h_ns))
 
     def _assess(self, next_ns: int) -> None:
-        """Judge the step; what is to be identified learns if that fits before the next tick."""
+        """Assess the step; identification learns if that fits before the next tick."""
         if not self._identifies:
             self.numerics.assess()
             return
@@ -156,7 +156,7 @@ class Master:
             budget.add(self.pace.now_ns() - begun_ns)
 
     def report_events(self) -> None:
-        """Pass on what the subsystems have reported."""
+        """Pass on reports of the subsystems."""
         if self.exchange.reports.any:
             for name, event in self.exchange.reports.take():
                 told = event.level, event.cause, name, event.text, event.value

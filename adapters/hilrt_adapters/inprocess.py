@@ -184,7 +184,7 @@ class InProcessLink(Link, Probes):
             raise self._lose(error) from error
 
     async def stop(self, reason: str) -> None:
-        """Let the solver release what it holds."""
+        """Let the solver release its resources."""
         if hasattr(self, "_hosted"):
             self._job = None
             self._hosted.stop(reason)

@@ -58,7 +58,7 @@ def _head(found: LogComparison) -> str:
 
 
 def _one(letter: str, log: LogAnalysis) -> str:
-    """One of the sessions: its name, file, verdict and what must be known of its figures."""
+    """One of the sessions: its name, file, verdict and notes about its figures."""
     verdict = str(log.summary.get("verdict") or "unknown")
     session = log.summary.get("session") or log.stream.metadata.get("session", "")
     reasons = [*map(reason_text, log.summary.get("reasons") or ()), *notes_of(log)]

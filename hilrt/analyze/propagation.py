@@ -74,7 +74,7 @@ class SessionScheme:
     Raises
     ------
     ConfigError
-        Naming every subsystem that cannot be linearised, or what else does not fit.
+        Names every subsystem that cannot be linearised, and other problems.
     """
 
     def __init__(self, tables: Session, subsystems: list[SubsystemModel]) -> None:

@@ -1,7 +1,7 @@
 """``report.html``: one self-contained page about a session, readable without a network.
 
-It is written from the log alone; a ``summary.json`` beside it or inside it adds what the rows do
-not hold. Every curve is reduced to its smallest and largest value per interval; the log keeps the
+It is written from the log alone; a ``summary.json`` beside it or inside it adds values that the
+rows lack. Every curve is reduced to its smallest and largest value per interval; the log keeps the
 full resolution.
 """
 

@@ -68,7 +68,7 @@ class ReportAccumulator:
     Parameters
     ----------
     topics : sequence of Topic
-        What a row holds.
+        Contents of a row.
     """
 
     def __init__(self, topics: Sequence[Topic]) -> None:

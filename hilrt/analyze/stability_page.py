@@ -262,7 +262,7 @@ def draw_surface(drawn: StabilityMap, step: float) -> Any:
 def shade(radius: Floats) -> Floats:
     """Position on the colour scale: the square root of the distance from 1, its sign kept.
 
-    Most of what matters happens within a thousandth of 1.
+    Most interesting values are within a thousandth of 1.
     """
     distance = radius - 1.0
     bent = np.sign(distance) * np.sqrt(np.abs(distance) * STRONGEST)

@@ -16,7 +16,7 @@ from hilrt.can.j1939_transport import LONGEST
 from hilrt.can.protection import MessageOptions, protection_of
 from hilrt.config.structs import InputOptions
 
-#: Key in the table, and what it drives.
+#: Key in the table, and the driven value.
 Driven = tuple[str, SignalRef]
 
 

@@ -335,7 +335,7 @@ class Gateway:
             self._ending = True
 
     def _leave_out(self, now: int, stall: int) -> None:
-        """Leave the time in which this process was stalled out of the ages of what it receives.
+        """Exclude time in which this process was stalled from the ages of received messages.
 
         A peer that is silent all the same is found out one timeout later. What the bench sent
         meanwhile is still in the socket, but the master's messages come through a thread that was

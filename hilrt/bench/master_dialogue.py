@@ -28,7 +28,7 @@ MASTER_READS_NS = NS // 2
 
 
 class MasterDialogue:
-    """Messages of the master to the guardian, and what goes back.
+    """Messages of the master to the guardian, and replies.
 
     Parameters
     ----------

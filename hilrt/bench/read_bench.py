@@ -203,7 +203,7 @@ def read_bench(name: str, options: BenchOptions, folder: Path) -> Bench:
 
 
 class _Signals(NamedTuple):
-    """Messages and signals of the table, from the database; None for what it lacks.
+    """Messages and signals of the table, from the database; None for missing ones.
 
     `complete` says that everything was found.
     """

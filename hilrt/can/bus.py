@@ -72,7 +72,7 @@ class CanBus:
     ----------
     bus : can.BusABC
     direct : callable, optional
-        Makes what reads and sends instead of the bus, from a file descriptor.
+        Makes a replacement for the bus that reads and sends, from a file descriptor.
     again : callable, optional
         Opens the bus another time, for when its interface has been away.
     interface : str

@@ -186,7 +186,7 @@ class BusWatch:
                 self._tell(now, frame)
 
     def _tell(self, now: int, frame: Frame) -> None:
-        """Note what an error frame says, with the number of those that were not told."""
+        """Note the content of an error frame, with the number of unreported ones."""
         if self._told_at is not None and now - self._told_at < WINDOW_NS:
             self._untold += 1
             return
@@ -197,7 +197,7 @@ class BusWatch:
         self._changes.append(Change("error_frames", True, text))
 
     def controller(self, off: bool | None) -> None:
-        """Note what the controller says of itself; None where it says nothing."""
+        """Note the reported state of the controller; None if there is none."""
         if off:
             self._raise("bus_off", _OFF_TEXT)
         elif off is False:
@@ -210,7 +210,7 @@ class BusWatch:
             self._clear("bus_off", "frames are received again")
 
     def sent(self, now: int, ok: bool) -> None:
-        """Note what became of a frame at `now` [ns]."""
+        """Note the result for a frame at `now` [ns]."""
         if ok:
             self._blocked_since = None
             if self.active:

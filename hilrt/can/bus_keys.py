@@ -1,4 +1,4 @@
-"""Keys of a ``bus`` table against what python-can's bus of that interface takes.
+"""Compare the keys of a ``bus`` table with the arguments of python-can's bus of that interface.
 
 python-can ignores an argument that its bus does not read: a misspelt key silently means the default
 of the right one.

@@ -194,7 +194,7 @@ def check_distinct(
     Parameters
     ----------
     refs : sequence of SignalRef
-        What is to be received.
+        Signals to receive.
     label : str
         Table that names them, for the message.
     remedy : str

@@ -133,7 +133,7 @@ class RefusedFrames:
     Parameters
     ----------
     stats : mapping of str to MessageStats
-        What has been seen of each message; the objects are counted on.
+        Statistics of each message so far; the objects are updated.
     """
 
     def __init__(self, stats: Mapping[str, MessageStats]) -> None:

@@ -200,7 +200,7 @@ class Receiver:
         return all(self.t_valid_ns) and not self.missing() and not self.missing_forms()
 
     def missing(self) -> list[str]:
-        """Messages of which no frame has counted, with their identifiers and what came of them."""
+        """Messages without an accepted frame, with their identifiers and the frames received."""
         found = []
         for entry in self._entries:
             if not entry.heard.at:

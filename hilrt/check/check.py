@@ -136,7 +136,7 @@ def check(
         a warning, for it may be another host's session.
     code : bool
         Run what the file names and only running tells: models are imported and constructed, CAN
-        drivers imported. Otherwise what they would tell is listed as "not checked".
+        drivers imported. Otherwise their facts are listed as "not checked".
 
     Returns
     -------

@@ -17,7 +17,7 @@ from hilrt.peers.keys import MASTER, is_local, read_key, refuse_unsafe
 def check_host(
     session: SessionFile, descriptions: Mapping[str, Description], here: bool, findings: Findings
 ) -> None:
-    """List what this host lacks for the session.
+    """List requirements of the session that this host lacks.
 
     Parameters
     ----------

@@ -274,7 +274,7 @@ def _check_inputs(
 
 
 def _check_alarms(topology: Topology, findings: Findings) -> None:
-    """Limits beyond what the signal is declared to reach."""
+    """Limits beyond the declared range of the signal."""
     for i, alarm in enumerate(topology.tables.alarms):
         place = topology.find(alarm.signal, "output", f"alarms.{i}", "signal", Findings())
         port = None if place is None else place.port

@@ -148,7 +148,7 @@ def _key(name: str) -> str:
 
 
 def _connections(drafted: Sequence[Drafted]) -> Iterator[tuple[str, str, str]]:
-    """Output, input, and what to remark of the pair."""
+    """Output, input, and a remark about the pair."""
     pairs = [
         (_likeness(port, other, output), f"{other.name}.{output.name}", f"{model.name}.{port.name}")
         for model in drafted

@@ -263,7 +263,7 @@ def _about() -> None:
 
 @fmu_app.command()
 def info(model: Annotated[Path, typer.Argument(help="FMU", metavar="MODEL.fmu")]) -> None:
-    """Ports and capabilities of an FMU, and what each capability enables."""
+    """Ports and capabilities of an FMU, and the use of each capability."""
     try:
         from hilrt.fmu.description import read_fmu
         from hilrt.fmu.info import page

@@ -92,7 +92,8 @@ def open_session(
     Raises
     ------
     ConfigError
-        With every problem at once; for what is no session, and for overrides that are no mapping.
+        With every problem at once; also for objects that are not a session, and overrides that are
+        not a mapping.
     """
     if overrides is not None and not isinstance(overrides, Mapping):
         raise ConfigError(

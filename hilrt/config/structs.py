@@ -460,7 +460,8 @@ class Alarm(Table):
 class Expect(Table):
     """``[[expect]]``: conditions over time; docs/expectations.md.
 
-    One of `always`, `eventually`, `formula` says what; the others say when. All times in s.
+    One of `always`, `eventually`, `formula` gives the condition; the others the time span. All
+    times in s.
     """
 
     #: A name that no other expectation has.

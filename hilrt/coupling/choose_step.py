@@ -230,7 +230,7 @@ def scaling_factor(error: float, order: int, safety: float) -> float:
     Parameters
     ----------
     error : float
-        Weighted RMS of the estimated error: 1 is what is tolerated.
+        Weighted RMS of the estimated error: 1 is the tolerance.
     order : int
         Power of the step that the error is proportional to.
     safety : float

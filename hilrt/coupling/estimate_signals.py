@@ -5,8 +5,8 @@ the coupled system's own answers (`hilrt.coupling.closed_loop`): the error accum
 dies out as it would. Elsewhere the disturbances, relative to their inputs, are multiplied by the
 gain that sessions of the calibration had (`hilrt.reliability.calibrated`).
 
-Outputs that nothing takes are estimated likewise: they are what a test looks at. Outputs of a
-subsystem without connected inputs have no error.
+Unconnected outputs are estimated too, because tests look at them. Outputs of a subsystem without
+connected inputs have no error.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def identify(plan: Plan, state: State, given: StepInput, slack: Table[Slack]) ->
 
 @stage
 def take_step(plan: Plan, state: State, given: StepInput, terms: int) -> None:
-    """Outputs and inputs of the step that ended, with what benches realised of these."""
+    """Outputs and inputs of the last step, with values realised by benches."""
     outputs, inputs, learning = state.model.outputs, state.model.inputs, state.model.learning
     learned_outputs, learned_inputs = learning.outputs, learning.inputs
     for i in range(len(outputs)):

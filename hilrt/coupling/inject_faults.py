@@ -64,7 +64,7 @@ def move_faults(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def alter(plan: Plan, state: State, k: int, x: float, t: float, tick: int) -> None:
-    """Let alteration `k` change what those before it at its place leave of `x` at `t` [s].
+    """Apply alteration `k` to the result of the previous ones at its place, from `x` at `t` [s].
 
     Its row of the state holds that when this is called, and the outcome afterwards.
     """
@@ -240,7 +240,7 @@ def alter_input(plan: Plan, state: State, given: StepInput, d: int, now: float) 
 
 @stage
 def use_gains(plan: Plan, state: State, d: int, kept: float) -> None:
-    """Put the gains of an input's connections in force; `kept`: what its own faults keep of it."""
+    """Set the effective gains of an input's connections; `kept`: the share left by its own faults."""
     drive, port = state.drives[d], plan.inputs[plan.drives[d].input]
     drive.altered = kept != 1.0
     for c in range(port.first_connection, port.first_connection + port.connections):

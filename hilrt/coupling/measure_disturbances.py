@@ -109,7 +109,7 @@ def source_value(plan: Plan, state: State, i: int, at_end: bool) -> float:
 def told_inside(
     plan: Plan, state: State, given: StepInput, i: int, span: float, expected: float
 ) -> float:
-    """Middle of a parabola through what the sources of input `i` had in the last `span` [s].
+    """Middle of a parabola through the values of the sources of input `i` in the last `span` [s].
 
     Of one that tells its mean, the parabola has that mean. `expected` where no source tells any.
     """

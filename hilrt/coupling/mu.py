@@ -112,7 +112,7 @@ def bond_mu(network: Network, b: int, physical: Bools) -> Mu:
     Parameters
     ----------
     physical : ndarray of bool, shape (n subsystems,)
-        Benches: what they depend on directly is not known.
+        Benches: their direct dependencies are unknown.
     """
     bonds, connections = network.bonds, network.connections
     table = bonds.tables[b].correction

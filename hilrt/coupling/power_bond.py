@@ -304,8 +304,8 @@ def judge_harm(
 ) -> None:
     """Find a correction harmful that has lately made more energy than none would have made.
 
-    More by `energy_drift` of what the bond has carried. `settings` and `session` are the records of
-    the plan's session and of the state's, `now` that of the given one.
+    More by `energy_drift` of the energy that the bond has carried. `settings` and `session` are the
+    records of the plan's session and of the state's, `now` that of the given one.
     """
     if bond.harmful or now.t < settings.warm_up:
         return

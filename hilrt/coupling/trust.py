@@ -165,7 +165,7 @@ def sum_motion(
 def note_errors(
     at: Regression, learning: Learning, innovation: Floats, r: int, i: int, row: int
 ) -> None:
-    """Prediction error of output `i`, and what it is without the answer to the innovation."""
+    """Prediction error of output `i`, with and without the response to the innovation."""
     out, theta, y = learning.outputs[i], learning.parameters[r], i - at.first_output
     without = out.error
     for k in range(at.coefficients):

@@ -153,7 +153,7 @@ class Exchange:
         return self._inboxes.taken
 
     def cut(self, tick: int, t_ns: int, elapsed_ns: int) -> None:
-        """Make the `StepInput` of this tick of what has arrived.
+        """Fill the `StepInput` of this tick with arrived samples.
 
         Parameters
         ----------

@@ -64,7 +64,7 @@ def cut(
 
 @compiled
 def accept(inboxes: InboxTables, given: StepInput, t_ns: int) -> None:
-    """Move what waits and is valid by `t_ns` into the step input; begin it if that is the first."""
+    """Move waiting samples valid by `t_ns` into the step input; begin it with the first."""
     if inboxes.exchange[0].open == 0:
         _begin(inboxes, given)
     for s in range(len(inboxes.channels)):

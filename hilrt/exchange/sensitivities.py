@@ -81,7 +81,7 @@ def _moving(network: Network, models: Sequence[LinearModel | None]) -> list[int]
 def _without_demands(network: Network, tables: Session) -> Network:
     """The network through which errors pass: what test sequences set is demanded, by definition.
 
-    Neither does an error of what they read go round through them.
+    Nor do errors of the signals that they read pass through them.
     """
     of_sequence = np.array([tables.subsystems[name].is_sequence for name in network.subsystems])
     inputs, outputs = ~of_sequence[network.inputs.owner], ~of_sequence[network.outputs.owner]

@@ -62,7 +62,7 @@ async def verify_corrections(
 
 
 class Trial:
-    """Jacobians of the subsystems, found independently of what the corrections use.
+    """Jacobians of the subsystems, found independently of the corrections.
 
     Parameters
     ----------

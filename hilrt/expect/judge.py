@@ -131,7 +131,7 @@ class Judge:
             self._look(turn)
 
     def work(self, time_left_ns: float) -> None:
-        """Judge what waits, as far as that has time."""
+        """Check waiting rows, as far as there is time."""
         while self._todo and self._cost_ns < time_left_ns:
             begun_ns = self._now_ns()
             self._judge(self._todo.popleft())
@@ -154,7 +154,7 @@ class Judge:
         return self.outcomes
 
     def abandon(self, reason: str) -> None:
-        """Judge nothing more, for a defect; what is not decided yet is inconclusive."""
+        """Check nothing more, because of a bug; undecided expectations are inconclusive."""
         self._todo.clear()
         self._count = 0
         for turn in self._cases:

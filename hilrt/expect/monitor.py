@@ -213,7 +213,7 @@ def decide(
     ----------
     found : Accumulator
     low, high : float
-        What the robustness lies between.
+        Bounds of the robustness.
     complete : bool
         Whether no sample to come counts.
     notes : str

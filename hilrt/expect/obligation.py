@@ -50,7 +50,7 @@ class _Comparison:
 
 
 class _Junction:
-    """Parts answer at different times: what is ahead waits."""
+    """Parts answer at different times: early ones wait."""
 
     def __init__(self, parts: Sequence[_Node], least: bool) -> None:
         self._parts, self._least = parts, least
@@ -104,7 +104,7 @@ class Obligation:
     Parameters
     ----------
     formula : Formula
-        What is below its outermost operator is bounded.
+        Everything below its outermost operator is bounded.
     numbers : dict of Atom to int
         Where the margins of each comparison stand.
     at_ns : int

@@ -179,7 +179,7 @@ class Emitter:
     Parameters
     ----------
     signals : KnownSignals
-        What trees may name.
+        Signals that trees may name.
     read : sequence of str
         Signals whose newest samples the first registers hold.
     step : float

@@ -26,7 +26,7 @@ class Evaluator:
     ----------
     texts : sequence of str or Expression, or Program
     signals : mapping of str, or KnownSignals
-        What they may name, with the units; a `Program` has them already.
+        Signals that they may name, with the units; a `Program` has them already.
     step : float
         Shortest time between two samples, s.
 

@@ -26,7 +26,7 @@ from hilrt.expressions.read_tree import TreeReader
 #: Longest text, in characters.
 MAX_LENGTH: Final = 4000
 
-#: Patterns of what other languages have, and what is written here.
+#: Patterns of other languages' syntax, and the replacement here.
 _HINTS: Final = (
     (r"&&", "write `and`"),
     (r"\|\|", "write `or`"),

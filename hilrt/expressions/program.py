@@ -63,7 +63,7 @@ class Program:
         ----------
         texts : sequence of str or Expression
         signals : mapping of str, or KnownSignals
-            What they may name, with the units.
+            Signals that they may name, with the units.
         step : float
             Shortest time between two samples of a signal, s. Windows and delays are sized by it.
 

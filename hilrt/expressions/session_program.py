@@ -81,7 +81,7 @@ def channels_of(entries: Sequence[Calculated], problems: list[str]) -> dict[str,
 
 
 def conditional(tables: Session) -> list[tuple[str, int, Stimulus | FaultTable]]:
-    """List what conditions may start and end, with its table and its position there."""
+    """List the objects that conditions may start and end, with table and position."""
     stimuli = [("stimuli", i, entry) for i, entry in enumerate(tables.stimuli)]
     return [*stimuli, *(("faults", i, entry) for i, entry in enumerate(tables.faults))]
 

@@ -73,7 +73,7 @@ MAX_RATIO, RATIO_FROM = 200, 256 << 20
 def open_lines(
     path: Path, *, newline: str | None = None, longest: int = MAX_LINE
 ) -> Iterator[Iterator[str]]:
-    """Lines with their ends, of UTF-8 text; what is not UTF-8 becomes U+FFFD.
+    """Lines with their ends, of UTF-8 text; invalid bytes become U+FFFD.
 
     Parameters
     ----------

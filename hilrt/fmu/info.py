@@ -14,7 +14,7 @@ from hilrt.fmu.variables import CONTINUOUS, NUMERIC, flows, items_of, size_of
 
 
 class Capability(NamedTuple):
-    """One capability: its name in FMI, whether it is there, and what that means here."""
+    """One capability: its name in FMI, whether it is present, and its meaning here."""
 
     name: str
     there: bool

@@ -187,7 +187,7 @@ def _moved(u: Floats, ports: Sequence[Port], real: NDArray[np.bool_]) -> Floats:
 
 @contextlib.contextmanager
 def _unlogged() -> Iterator[None]:
-    """Keep what the instances say out of the log: the session's own will say it again."""
+    """Keep messages of the instances out of the log: the session's instance will repeat them."""
     before, log.disabled = log.disabled, True
     try:
         yield

@@ -122,7 +122,7 @@ class GroupOptions(SubsystemOptions, kw_only=True, dict=True):
 
 
 def _merged(common: InputOptions, own: InputOptions) -> InputOptions:
-    """One table over another: what it does not give is taken from there."""
+    """One table over another, from which missing keys are taken."""
     fields = msgspec.structs.fields(InputOptions)
     given = {f.name: getattr(own, f.name) for f in fields}
     changed = {name: value for name, value in given.items() if value != _default(fields, name)}

@@ -199,7 +199,7 @@ class HostedSolver:
         return ""
 
     def stop(self, reason: str) -> None:
-        """Let the solver release what it holds, once; what it raises is only logged."""
+        """Let the solver release its resources, once; exceptions are only logged."""
         if self._stopped:
             return
         self._stopped = True

@@ -237,7 +237,7 @@ def load_sequence(
     ----------
     target : str
         ``"tests/tip_in.py:TipIn"``, a file relative to the folder of the `setting`, and a class in
-        it; or ``"module:Class"`` of what is beside it, or installed.
+        it; or ``"module:Class"``, beside it or installed.
     params : mapping
         Keyword arguments of the class.
     setting : Setting, optional

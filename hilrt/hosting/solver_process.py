@@ -367,7 +367,7 @@ PAUSE_S = 1.0
 
 
 class LogRelay(logging.Handler):
-    """Keeps what is logged, from any thread, until the thread that owns the peer tells it.
+    """Keeps log messages, from any thread, until the thread that owns the peer sends them.
 
     Parameters
     ----------

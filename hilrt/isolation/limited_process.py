@@ -74,7 +74,7 @@ class LimitedProcess:
     Parameters
     ----------
     module : str
-        What it runs, as ``python -m``: it takes `own_pipes`, and answers every message with one.
+        Module to run, as ``python -m``: it takes `own_pipes`, and answers every message with one.
 
     Attributes
     ----------

@@ -62,7 +62,7 @@ def _line_reader(path: Path, notes: list[str]) -> tuple[str, Callable[[str], Log
     """Name of a file's format, and the function that reads a line of it.
 
     That function returns None for a line without a frame. It raises `NotAFrame` for a kind of frame
-    that is not supported, and `FrameTextError` for what is no line of such a log.
+    that is not supported, and `FrameTextError` for an invalid line of such a log.
     """
     match format_suffix(path):
         case ".log":
@@ -225,7 +225,7 @@ class AscReader:
     Parameters
     ----------
     notes : list of str
-        Extended by what is doubtful.
+        Extended by doubtful points.
     """
 
     def __init__(self, notes: list[str]) -> None:

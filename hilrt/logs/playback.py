@@ -243,7 +243,7 @@ def play_on_bus(
     passes: int = 1,
     priority: int = 0,
 ) -> Played:
-    """Play a tape on the wall clock; Ctrl-C ends it early, with what was sent so far.
+    """Play a tape on the wall clock; Ctrl-C ends it early, with a report of the part sent.
 
     With a `priority` (1 to 99), under ``SCHED_FIFO``: for a host that has other things to do.
     """

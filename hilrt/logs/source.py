@@ -29,7 +29,7 @@ class Source(abc.ABC):
     ----------
     path : Path
     label : str
-        What names the file in messages: a table and key, or the file itself.
+        Name of the file in messages: a table and key, or the file itself.
 
     Attributes
     ----------

@@ -151,7 +151,7 @@ class ForeignMcapSource(Source):
         yield from _blocks(pending, channels, epoch_ns, wanted)
 
     def _look(self) -> list[Topic]:
-        """Names of the numbers in all messages, and what is left out."""
+        """Names of the numbers in all messages, and the parts left out."""
         names: dict[str, dict[str, None]] = {}
         skipped: Counter[str] = Counter()
         first_ns = None
@@ -207,7 +207,7 @@ class ForeignMcapSource(Source):
 
 
 def _numbers(name: str, value: Any, depth: int = 0) -> Iterator[tuple[str, float]]:
-    """Numbers and truth values in what JSON says, with their names; text and null are left out."""
+    """Numbers and booleans in JSON data, with their names; text and null are left out."""
     if isinstance(value, (int, float)):
         try:
             yield name, float(value)

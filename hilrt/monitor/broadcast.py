@@ -37,7 +37,7 @@ class Broadcast:
     Parameters
     ----------
     head : Head
-        What is known before the log begins; the log's first message completes it.
+        Facts known before the log begins; the log's first message completes them.
 
     Attributes
     ----------

@@ -45,7 +45,7 @@ def closing_table(summary: Mapping[str, Any]) -> RenderableType:
     Parameters
     ----------
     summary : mapping
-        Contents of ``summary.json``; ``files`` may list what was written.
+        Contents of ``summary.json``; ``files`` may list the files written.
     """
     parts: list[RenderableType] = [_steps(summary)]
     tables = (_alarms, _results, _ledger, _answers, _flag_times, _errors, _losses)

@@ -150,7 +150,7 @@ class Bridge:
                 end = time.monotonic() + LAST_LOOK_S
 
     def turn(self) -> None:
-        """Process what has arrived, and pass it on."""
+        """Process received messages, and pass them on."""
         self._viewer.take()
         self._follow_head()
         for client, topic, change in self.server.changes():

@@ -203,7 +203,7 @@ class FoxgloveServer:
 
 
 class FoxgloveClient(WebSocketHandler):
-    """One client: what it has subscribed to, and what waits for it."""
+    """One client: its subscriptions, and its waiting messages."""
 
     def initialize(self, server: FoxgloveServer) -> None:
         """Keep the server."""

@@ -4,7 +4,7 @@
 keys. It takes rows and events from the recorder and the status from the master, and publishes the
 telemetry stream; it takes operators' commands, and passes on those that a token and the session
 file allow. Number and speed of the watchers do not matter to the session: the master has one peer
-here, and the recorder drops what this process does not take.
+here, and the recorder drops messages that this process does not read.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class Screen:
     source : StatusSource
     console : rich.console.Console
     typed : callable, optional
-        What has been typed since its last call.
+        Keys typed since its last call.
     plain : bool
         Lines even on a terminal that has room for the panel.
     clock : callable
@@ -101,7 +101,7 @@ class Screen:
         self._line = self._told = ""
 
     def turn(self) -> bool:
-        """Pass on what has been typed; whether the display must be redrawn."""
+        """Pass on typed keys; returns whether the display must be redrawn."""
         line, self._line = self._line, self._type()
         return line != self._line or self._console.size != self._size or self._silent_s > 0.0
 
@@ -151,7 +151,7 @@ class Screen:
         return age if age > NO_DATA_S and not ended else 0.0
 
     def _type(self) -> str:
-        """Pass on what has been typed; returns the line below the session, if there are keys."""
+        """Pass on typed keys; returns the line below the session, if keys are enabled."""
         client = self._source.client() if self._typed is not None else None
         if client is None or self._typed is None:
             return ""

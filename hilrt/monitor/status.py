@@ -137,7 +137,7 @@ class StatusPublisher:
         self._results.append(result)
 
     def announce(self, state: str, message: str = "", *, still: bool = False) -> None:
-        """Publish a change of the session's state, or of what it waits for, at once.
+        """Publish a change of the session's state, or of its reason for waiting, at once.
 
         With `still` it is the same wait, of which less is left.
         """
@@ -291,7 +291,7 @@ def set_points_of(numerics: Numerics, sources: dict[str, str]) -> dict[str, SetP
     ----------
     numerics : Numerics
     sources : dict
-        Inputs that something beside their connections drives, and what.
+        Inputs driven by something other than connections, and their sources.
     """
     plan, state, network = numerics.plan, numerics.state, numerics.network
     inputs, outputs, found = network.inputs, network.outputs, {}

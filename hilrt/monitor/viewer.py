@@ -123,7 +123,7 @@ class Viewer:
         return list(self._flags)
 
     def take(self, wait_ms: int = 0) -> int:
-        """Process what has arrived; returns how many messages."""
+        """Process received messages; returns their number."""
         count = 0
         while count < AT_ONCE and self._socket.poll(wait_ms if count == 0 else 0):
             self.receive(self._socket.recv_multipart())

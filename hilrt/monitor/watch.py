@@ -27,7 +27,7 @@ def main(address: str, plain: bool = False) -> int:
     Parameters
     ----------
     address : str
-        What the session file gives as ``[monitor] listen``, with the machine's name.
+        Address in ``[monitor] listen``, with the machine's name.
     plain : bool
         Lines instead of the live view.
     """

@@ -147,7 +147,7 @@ class KeyAuthenticator(Authenticator):
 
 
 class TokenAuthenticator(Authenticator):
-    """Admits what has the session's token, which only processes of this account can know."""
+    """Admits connections with the session's token, known only to processes of this account."""
 
     mechanism = b"PLAIN"
     refused, missing = "unknown_token", "no_token"

@@ -50,7 +50,7 @@ class PeerProtocol:
     Parameters
     ----------
     hello : Hello
-        What the peer says of itself.
+        The peer's description of itself.
     now_ns : int
         This process's monotonic clock, ns.
 

@@ -288,7 +288,7 @@ class RemoteLink(Link):
     # --- inside -------------------------------------------------------------------------------
 
     def _report(self, event: Event) -> None:
-        """Keep what the session is to log."""
+        """Keep messages for the session's log."""
         self.events.append(event)
         self.hub.reporting[self] = None
 

@@ -151,7 +151,7 @@ class RemotePeer:
     connection : Connection or None
         The accepted connection; None before the hello and while the peer is away.
     hello : Hello or None
-        What the peer said of itself.
+        The peer's description of itself.
     origin : Origin
         Where its connection comes from, as its transport knows it.
     inputs, outputs : tuple of Port

@@ -66,7 +66,7 @@ class ParameterInfo(msgspec.Struct, omit_defaults=True):
 
 
 class Hello(Message):
-    """Peer → master, first: what the peer is and what it offers."""
+    """Peer → master, first: description of the peer and its abilities."""
 
     version: int
     role: Role

@@ -23,7 +23,7 @@ class Feed:
     Parameters
     ----------
     topics : sequence of Topic
-        What a row holds: the topics' signals one after the other.
+        Contents of a row: the topics' signals in sequence.
 
     Attributes
     ----------
@@ -171,7 +171,7 @@ class ProgressReceiver:
     Attributes
     ----------
     newest : LogProgress
-        What the recorder told last.
+        The recorder's last report.
     """
 
     def __init__(self, address: str) -> None:

@@ -59,7 +59,7 @@ class Gate:
     ----------
     trigger : Trigger
     topics : sequence of Topic
-        What a row holds.
+        Contents of a row.
 
     Attributes
     ----------

@@ -47,7 +47,7 @@ class RowLayout:
     ----------
     channels : sequence of int
     columns : sequence of slice
-        What of the row is in each one's message; float64.
+        Columns of the row in each one's message; float64.
     """
 
     def __init__(self, channels: Sequence[int], columns: Sequence[slice]) -> None:

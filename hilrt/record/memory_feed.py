@@ -25,7 +25,7 @@ class MemoryFeed(Feed):
     Parameters
     ----------
     topics : sequence of Topic
-        What a row holds: the topics' signals one after the other.
+        Contents of a row: the topics' signals in sequence.
     only : collection of str, optional
         Ports whose signals are kept of a row; all signals by default.
     """

@@ -282,7 +282,7 @@ def make_log(
     events: Iterable[LogEvent],
     metadata: dict[str, str],
 ) -> Log:
-    """Log of what was read, or kept in memory.
+    """Log of data that were read, or kept in memory.
 
     Parameters
     ----------

@@ -134,7 +134,7 @@ class RecorderFeed(Feed):
     Parameters
     ----------
     topics : sequence of Topic
-        What a row holds: the topics' signals one after the other. Names are unique over all topics.
+        Contents of a row: the topics' signals in sequence. Names are unique over all topics.
     opened : zmq.Socket
         From `open_feed_socket`; the feed closes it.
     holds_back : bool

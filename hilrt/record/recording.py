@@ -1,4 +1,4 @@
-"""One log file: rows, events, CAN frames and what comes beside them, as MCAP."""
+"""One log file: rows, events, CAN frames and further records, as MCAP."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Recording:
     Parameters
     ----------
     begin : Begin
-        Where it goes, and what a row holds.
+        Its destination, and the contents of a row.
     follow : callable, optional
         Makes what follows the log.
     """

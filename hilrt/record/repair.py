@@ -93,7 +93,7 @@ def repair(source: Path, target: Path) -> Repaired:
 
 
 def _scan(data: mmap.mmap, done: Repaired) -> Iterator[tuple[int, bytes]]:
-    """Kind and body of every record up to the end of the data; notes what is damaged."""
+    """Kind and body of every record up to the end of the data; notes damage."""
     at, size = len(MAGIC), len(data)
     while at < size:
         if size - at >= HEAD.size:

@@ -23,7 +23,7 @@ DIVERGED = 4
 
 @stage
 def guard(plan: Plan, state: State, given: StepInput) -> None:
-    """Look at the samples in the cut; afterwards `alarm_level` says what is to be done."""
+    """Check the samples in the cut; afterwards `alarm_level` gives the action."""
     t, spacing = given.session[0].t, plan.session[0].sample_spacing
     gravest = -1
     for a in range(len(plan.alarms)):

@@ -255,8 +255,8 @@ def follow_energy(bond: BondState, stays: float, elapsed: float) -> None:
 def gap_energy(plan: Plan, state: State, given: StepInput, b: int) -> float:
     """Energy that a bond's interface made while an end was late, beyond that of the last step, J.
 
-    Until a sample comes the prediction shows no residual. It is taken to have risen from nothing to
-    what it turns out to be. A variable step has no late samples.
+    Until a sample comes the prediction shows no residual. It is assumed to have risen linearly from
+    zero to its final value. A variable step has no late samples.
     """
     bond, at = state.bonds[b], plan.bonds[b]
     bond.unmeasured += given.session[0].elapsed

@@ -117,7 +117,7 @@ def _part(block: Block, rows: slice) -> Block:
 
 
 class StepInputs:
-    """Puts rows of a log back into what the step is given.
+    """Puts rows of a log back into the step's input.
 
     Parameters
     ----------

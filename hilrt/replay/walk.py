@@ -128,7 +128,7 @@ class Walk:
     Parameters
     ----------
     steps, numerics
-        The log, and what to walk it with.
+        The log, and the tables to walk it with.
     columns : sequence of str
         Signals of the engine to keep of every row.
     start_ns, until_ns : int

@@ -267,7 +267,7 @@ def decide_again(
 ) -> DecidedAgain:
     """Make the decisions of a log again, under its own settings or with changes.
 
-    Parameters, errors and what is not in the answer as for `what_if`.
+    Parameters, errors and limitations as for `what_if`.
     """
     steps = RecordedSteps(find_log(path))
     numerics = rebuild(steps.recorded, changes, as_changed=True)

@@ -135,7 +135,7 @@ class SequenceStep(abc.ABC, Generic[T]):
     ----------
     bench : BenchOfSteps
     text : str
-        What it does or waits for, told before it begins.
+        Its action or condition, reported before it begins.
     timeout : float, optional
         Session time that it may take, s: its end is reported with it.
     """
@@ -160,7 +160,7 @@ class SequenceStep(abc.ABC, Generic[T]):
         """The step itself, which begins at the sample of `began` [s]."""
 
     def taken(self) -> None:
-        """Note that it will be begun, by what it was given to."""
+        """Note that it will be begun, by its new owner."""
         self._begun = True
 
     def waited(self, began: float) -> Waited:

@@ -204,7 +204,7 @@ class SequenceBench:
         return holds, tuple(evaluator.signals)
 
     def prepare(self) -> None:
-        """Load what evaluates conditions; a step in real time has no time for that."""
+        """Load the evaluator of conditions in advance; a step in real time has no time for that."""
         if self._inputs:
             self._expression(f"known({next(iter(self._inputs))})")
 
@@ -352,7 +352,7 @@ class SequenceBench:
         self._values[port], self._driven[port] = value, True
 
     def take(self, now: float, end: float, u: Floats) -> None:
-        """New samples, shape (n_inputs,), of the time `now`; what is driven acts from `end` [s]."""
+        """New samples, shape (n_inputs,), of the time `now`; driven values act from `end` [s]."""
         self.now, self.end, self._u = now, end, u.tolist()
 
     def outputs(self) -> list[float]:
@@ -401,7 +401,7 @@ def _coordinates(at: Mapping[str, tuple[float, str]]) -> list[dict[str, Any]]:
 
 
 def _limits(low: float | None, high: float | None) -> dict[str, float]:
-    """Limits of a measure that are given; what is no limit would let every value pass, or none."""
+    """Given limits of a measurement; an invalid limit would let every value pass, or none."""
     given = {}
     for key, limit in (("min", low), ("max", high)):
         if limit is None:

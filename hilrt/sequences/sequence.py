@@ -103,7 +103,7 @@ class SequenceStepper(Solver):
     Attributes
     ----------
     bench : SequenceBench
-        What `run` is given.
+        Argument of `run`.
     on_step : callable
         Called with True before the coroutine continues, and with False when it waits again.
     """

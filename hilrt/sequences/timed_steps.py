@@ -170,7 +170,7 @@ class Together(SequenceStep[list[Any]]):
 
 
 def _close(branch: Generator[Any, None, Any]) -> Exception | SystemExit | None:
-    """Let a branch clean up; what it raises."""
+    """Let a branch clean up; returns its exception."""
     try:
         branch.close()
     except SequenceStopped:

@@ -145,7 +145,7 @@ class Benches:
         return [f"bench {name} was NOT brought to rest: {why}" for name, why in told if why]
 
     def note_reports(self, exchange: Exchange) -> None:
-        """Log what the subsystems told while the master's loop did not run."""
+        """Log reports of the subsystems from before the master's loop."""
         while reports := exchange.reports.take():
             for name, event in reports:
                 self._events.note(event.level, name, event.text, event.cause)

@@ -145,7 +145,7 @@ def summarise(
     processor_share: Mapping[str, float] = MappingProxyType({}),
     strangers: Mapping[str, int] = MappingProxyType({}),
 ) -> None:
-    """Put the summary as things stand, and the exit status of what was expected, into the result.
+    """Put the current summary, and the exit status of the expectations, into the result.
 
     Parameters other than the first two are those of `RunFacts`.
     """

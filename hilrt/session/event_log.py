@@ -33,7 +33,7 @@ class Note(NamedTuple):
 
 
 class EventLog:
-    """Keeps the session's state, and passes on what is to be told.
+    """Keeps the session's state, and forwards messages.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class EventLog:
         self._kept.clear()
 
     def warn_of_recorder(self, text: str, cause: str) -> None:
-        """Note and show at once what is wrong with the recording."""
+        """Note and show problems of the recording at once."""
         self.note("warning", "recorder", text, cause)
         self.publisher.announce(str(self.state), f"recorder: {text}")
 
@@ -135,7 +135,7 @@ class EventLog:
 
     @contextlib.contextmanager
     def take_log_records(self) -> Iterator[None]:
-        """Note what the package logs, instead of letting it write across the live view."""
+        """Capture the package's log messages, instead of letting it write across the live view."""
         events = self
 
         class ToEvents(logging.Handler):

@@ -134,7 +134,7 @@ class FlagObserver(Observer):
         self._mus_turned = numerics.state.session["mus_turned"]
 
     def stepped(self, turn: Turn) -> None:
-        """Log what has changed in this step."""
+        """Log changes in this step."""
         t_ns = turn.point.t_ns
         if self._moved[0]:
             self._report_flags(t_ns)

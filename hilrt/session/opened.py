@@ -109,7 +109,7 @@ class TimingSetup:
                 give_idle_priority(pid, self.cpus_for_children)
 
     def enter_real_time(self) -> list[str]:
-        """Priority and memory; what this host refuses."""
+        """Priority and memory; returns settings that this host refuses."""
         if self.clock is None:
             return []
         return enter_real_time(self._pacing, self.clock.spin_ns * 1e-9 / self._step)
@@ -258,7 +258,7 @@ class Opened:
         return self.real_time if required is None else required
 
     def note_host(self, problems: list[str]) -> None:
-        """Note what did not take effect on this host."""
+        """Note settings without effect on this host."""
         for problem in problems:
             self.events.note("warning", "host", problem, "host")
             self.result.warnings.append(problem)
@@ -272,7 +272,7 @@ def pace_of(tables: Session, options: RunOptions) -> str | float:
 def open_parts(
     file: SessionFile, options: RunOptions, on_change: Callable[[], None] | None = None
 ) -> Opened:
-    """Open what a session needs before its first process.
+    """Open resources of a session before its first process.
 
     Parameters
     ----------

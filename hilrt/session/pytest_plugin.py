@@ -51,7 +51,7 @@ class SequenceRunner:
     Parameters
     ----------
     item : pytest.Item
-        The test; it gets what its report is to show.
+        The test; it gets the data for its report.
     folder : Path
         For the runs.
     session : Path or None

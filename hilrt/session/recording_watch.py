@@ -128,7 +128,7 @@ class LogsWatch:
 
 
 class RecordingWatch:
-    """Looks at the recorder's progress twice a second, and tells what is wrong, once each.
+    """Checks the recorder's progress twice a second, and reports problems, once each.
 
     Parameters
     ----------

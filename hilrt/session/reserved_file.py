@@ -58,7 +58,7 @@ class ReservedFile:
             ) from None
 
     def _open_part(self) -> int:
-        """Open it new, or take over what a killed session has left; `FileExistsError` otherwise.
+        """Create it, or take over the file of a killed session; `FileExistsError` otherwise.
 
         A session that writes there holds a lock, which ends with its process.
         """

@@ -65,7 +65,7 @@ class Result:
         self.exit_status = int(gravest(self.exit_status, status))
 
     def lack(self, problems: Iterable[str]) -> None:
-        """Note what was requested and is not there."""
+        """Note requests that cannot be fulfilled."""
         for problem in problems:
             self.warnings.append(problem)
             self.end_with(ExitStatus.LESS)

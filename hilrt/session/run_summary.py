@@ -36,7 +36,7 @@ class RunSummary:
         return self._steps
 
     def make(self, losses: Sequence[str] = ()) -> None:
-        """Put what is known of the steps, and `losses` of the log, into the result.
+        """Put the facts about the steps, and `losses` of the log, into the result.
 
         A defect here must not cost the rest of the session's end.
         """

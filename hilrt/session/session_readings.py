@@ -179,7 +179,7 @@ class SessionReadings:
         self._thread.start()
 
     def _check_start(self) -> None:
-        """Raise what kept the session from its first tick."""
+        """Raise the error that prevented the first tick."""
         if self.ended:
             result = self._thread.ended.result()
             if not result.summary:

@@ -1,4 +1,4 @@
-"""Observers of the loop: what they are notified of, and what a defect in one comes to."""
+"""Observers of the loop: their notifications, and the consequences of a bug in one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Turn(NamedTuple):
 
 
 class Observer:
-    """Notified in the slack of what happened; the methods do nothing unless overridden.
+    """Notified of events in the slack; the methods do nothing unless overridden.
 
     A `HilrtError` that a method raises ends the session: it is a finding, such as a lost subsystem.
     Any other exception is a defect. It ends the session safely if the observer is `required`;

@@ -68,7 +68,7 @@ MASTER_SIGNALS: Final = (
     ("skipped", "", "timing", "skipped"),
     ("longest", "", "timing", "longest"),  # number in `hilrt.timing.timeline.LONGEST`
 )
-#: Only where step or order are controlled, or the error is tested: what was acted on, and how.
+#: Only if step or order are controlled, or the error is tested: input and result of the control.
 CONTROL_SIGNALS: Final = (
     ("error", "", "state.session", "error"),
     ("order", "", "timing", "order"),

@@ -75,7 +75,7 @@ class StateBytes:
             view[...] = recorded
 
     def differences(self, recorded: bytes, recomputed: bytes) -> list[str]:
-        """Names ``table[row].field`` of what differs between two snapshots, bit for bit.
+        """Names ``table[row].field`` of the differences between two snapshots, bit for bit.
 
         NaN equals NaN. Values outside tables of records are named as a whole.
 

@@ -104,7 +104,7 @@ def run_cases(swept: SweptSession, cases: Sequence[StudyCase], task_s: float = T
 
 @functools.cache
 def _freeze() -> None:
-    """Leave what is loaded out of all collections of garbage, which take 5 % of a case else."""
+    """Exclude loaded objects from garbage collections, which otherwise take 5 % of a case."""
     prepare_worker()
     gc.collect()
     gc.freeze()
@@ -169,8 +169,8 @@ def run_case(swept: SweptSession, case: StudyCase) -> Row:
 def decide_case(swept: SweptSession, case: StudyCase) -> Row:
     """Make the decisions of a recorded log again with the settings of a case.
 
-    Its row is that of `run_case` except for what the subsystems' reaction would have changed: their
-    samples are the recorded ones.
+    Its row is like that of `run_case`, without the reaction of the subsystems: their samples are
+    the recorded ones.
     """
     from hilrt.replay.what_if import decide_again
 
@@ -242,7 +242,7 @@ def worst_error(summary: Mapping[str, Any]) -> float:
 
 
 def flat(tree: Mapping[str, Any], prefix: str = "") -> Row:
-    """Numbers and words of a tree of tables, by their dotted names; nothing for what is null."""
+    """Numbers and words of a tree of tables, by their dotted names; null values are omitted."""
     row: Row = {}
     for name, value in tree.items():
         if isinstance(value, Mapping):

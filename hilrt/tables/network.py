@@ -383,7 +383,7 @@ def _feedthrough(tables: Session, outputs: Side, inputs: Side) -> Relation:
 
 
 def connect_reads(ports: Mapping[str, Ports], tables: Session) -> tuple[dict[str, Ports], Session]:
-    """Ports with the units of what is read, and tables with a connection for each of it.
+    """Ports with the units of the signals read, and tables with a connection for each.
 
     Names that are not outputs of the known `ports` stay unchanged.
     """

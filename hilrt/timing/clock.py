@@ -101,7 +101,7 @@ class VirtualClock(Clock):
         return self._now
 
     def advance(self, duration_ns: int) -> None:
-        """Let time pass without sleeping: what a computation would have taken."""
+        """Let time pass without sleeping, like a computation."""
         self._now += duration_ns
 
     async def sleep_until(

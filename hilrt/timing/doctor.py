@@ -31,7 +31,7 @@ Grade = Literal["good", "poor", "bad"]
 
 
 class Line(NamedTuple):
-    """One line of the report: what was looked at, what was found, and what to do about it."""
+    """One line of the report: the item, the finding, and the remedy."""
 
     what: str
     found: str

@@ -94,7 +94,7 @@ class Distribution:
 
 
 class Recent:
-    """Quantiles of what a `Distribution` has counted since the look before."""
+    """Quantiles of the counts of a `Distribution` since the last call."""
 
     def __init__(self) -> None:
         self._seen = np.zeros(BINS, dtype=np.int64)

@@ -142,7 +142,7 @@ def freeze_gc() -> Iterator[Callable[[int], bool]]:
 
 @contextlib.contextmanager
 def load_without_gc() -> Iterator[None]:
-    """Keep the garbage collector away from what is being loaded, also afterwards.
+    """Keep the garbage collector away from loaded objects, also afterwards.
 
     It would look through it again and again: a tenth of the processor time of a session's start.
     """
@@ -231,7 +231,7 @@ def stolen_s(stat: str, cpus: Collection[int]) -> float | None:
     Parameters
     ----------
     stat : str
-        What ``/proc/stat`` says.
+        Content of ``/proc/stat``.
     cpus : collection of int
         Processors.
 

@@ -107,7 +107,7 @@ class RealTime(Pace):
     ----------
     clock : Clock
     overrun : Overrun
-        What happens to ticks that have passed.
+        Treatment of ticks that have passed.
     samples : Samples
         Solvers that are behind are sent what they missed while the master sleeps.
     step_ns, variable_step, progress

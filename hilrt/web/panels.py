@@ -316,7 +316,7 @@ class EventRow(NamedTuple):
 
 
 def event_rows(viewer: Viewer, alarms_only: bool, limit: int = MAX_ROWS) -> list[EventRow]:
-    """Newest first; with `alarms_only` what is more than information and not acknowledged."""
+    """Newest first; with `alarms_only` unacknowledged ones above level info."""
     flags: dict[RaisedFlag, list[Happening]] = {}
     kinds: dict[tuple[str, ...], list[Happening]] = {}
     for event in viewer.events.values():

@@ -30,7 +30,7 @@ class SharedSession:
         self._asked: dict[int, Callable[[Reply], None]] = {}
 
     def poll(self) -> None:
-        """Process what has arrived; called from the server's loop."""
+        """Process received messages; called from the server's loop."""
         self.viewer.take()
         head = self.viewer.head
         if head is not None and head.signals:

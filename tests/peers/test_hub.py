@@ -318,7 +318,10 @@ async def test_an_answer_that_was_dropped_is_named_when_it_is_missed(hub, link, 
         dropped = link.dropped
         drain_until(hub, lambda before=dropped: link.dropped == before + 2)
         clock.ns += SECOND // 2
-        expected = f"no answer to Stop within 0.02 s; .* dropped message arrived 0.5 s ago: .*{why}.*; see its"
+        expected = (
+            "no answer to Stop within 0.02 s; .* dropped message arrived 0.5 s ago: "
+            f".*{why}.*; see its"
+        )
         with pytest.raises(PeerLost, match=expected):
             await link.request(wire.Stop(reason=""), wire.Stopped, 0.02)
 

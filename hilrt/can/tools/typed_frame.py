@@ -33,7 +33,7 @@ def frame_of(words: Sequence[str], database: Path | None) -> Frame:
     Raises
     ------
     ConfigError
-        If the words are not exactly what a frame can carry, with the reason and a remedy.
+        If a frame cannot carry exactly these words, with the reason and a remedy.
     """
     if "#" in words[0]:
         return _raw_frame(words)
@@ -103,7 +103,7 @@ def _raw(signal: Signal, value: float) -> float:
 
 
 def _value(message: Message, signal: Signal, item: str, text: str) -> float:
-    """Physical value of what was given for a signal, which its bits can carry."""
+    """Physical value given for a signal, within the range of its bits."""
     wrong = fault(message, signal)
     if wrong:
         raise ConfigError(f"{item}: {wrong}; correct the database")
