@@ -134,7 +134,7 @@ class CodeRun(NamedTuple):
     key : str
         The table's key that names it.
     does : str
-        What is done with it, in words.
+        What is done with it, as text.
     tells : str
         What only that tells.
     """
@@ -281,7 +281,7 @@ class Carrier(Protocol):
         """Pass on all arrived messages, and do the work of `upkeep`; never blocks."""
 
     def flush(self) -> None:
-        """Send what connections have dispatched since the last call, together; never blocks."""
+        """Send the messages dispatched since the last call, together; never blocks."""
 
     def upkeep(self, until_ns: int) -> None:
         """Send heartbeats that are due and accept connections, until then; never blocks."""
@@ -474,7 +474,7 @@ class Link(abc.ABC):
     #: Messages that arrived and could not be used: malformed, too large or of an unknown type; of a
     #: bench or a log also frames that do not count, such as damaged ones.
     dropped: int = 0
-    #: What the subsystem reports in words, and is to be logged; with a `carrier`, which then lists
+    #: What the subsystem reports as text, and is to be logged; with a `carrier`, which then lists
     #: it in `reporting`, or without.
     events: deque[Any] | None = None
     #: Numbers of the session that a test sequence changes, and their values, for the next cut.
@@ -521,7 +521,7 @@ class Link(abc.ABC):
         return Description()
 
     def prepare(self, context: SessionContext) -> Sequence[Command]:
-        """Take what the session says, before `open`; return the processes to start, in order.
+        """Read settings of the session, before `open`; return the processes to start, in order.
 
         They end in the opposite order.
         """

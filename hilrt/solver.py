@@ -254,7 +254,7 @@ class Solver(abc.ABC):
         setattr(self, name, value)
 
     def stop(self, reason: str) -> None:
-        """Release what the solver holds; called once, on every exit path."""
+        """Release the solver's resources; called once, on every exit path."""
 
     def can_restore(self) -> bool:
         """Whether the class overrides both `save_state` and `restore_state`."""

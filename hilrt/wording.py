@@ -7,14 +7,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-#: Times of a subsystem's answers, keys of `summary.json`, in words.
+#: Times of a subsystem's answers, keys of `summary.json`, as text.
 PEER_TIMES = {
     "compute_us": "computing",
     "wire_us": "on the wire",
     "collect_wait_us": "waited for",
 }
 
-#: Why a tick was missed: the part of it that took most of the time, in words.
+#: Why a tick was missed: the part of it that took most of the time, as text.
 MISSED_BECAUSE = {
     "wake": "the host woke the master late",
     "previous": "the previous tick and its slack took too long",
@@ -265,7 +265,7 @@ def error_rows(summary: Mapping[str, Any]) -> list[list[str]]:
     return rows
 
 
-#: Way of estimating, in words, that rests on a reference model; `hilrt.reliability.estimates`.
+#: Way of estimating, as text, that rests on a reference model; `hilrt.reliability.estimates`.
 OF_MODEL = "sensitivities of a model"
 #: Note about estimates that do.
 UNCHECKED_MODEL = (

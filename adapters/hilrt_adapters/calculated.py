@@ -66,7 +66,7 @@ class CalculatedLink(Link):
             self._end = None
 
     def keep_states(self) -> None:
-        """There are none: what filters remember is in the step's own state."""
+        """There are none: the filters' memory is in the step's own state."""
 
     def go_back(self, tick: int, h: float) -> None:
         """A shorter interval is answered likewise."""

@@ -111,7 +111,7 @@ class CalledSequenceLink(InProcessLink):
         return _load(options, folder)
 
     def host(self, solver: Solver) -> None:
-        """Take a sequence that has been made, and what it tells."""
+        """Take a sequence that has been made, and its reports."""
         super().host(solver)
         assert isinstance(solver, SequenceStepper)
         self.events, self.demands = deque(), deque()

@@ -85,7 +85,7 @@ class ZeroMQLink(RemoteLink, Probes):
         return replace(found, problems=[f"spawn: {problem}" for problem in found.problems])
 
     def commands(self, session: SessionFile) -> list[Command]:
-        """See `RemoteLink.commands`; a group's process is told what was set beside the file."""
+        """See `RemoteLink.commands`; a group's process also gets overrides of the file."""
         found = super().commands(session)
         if not isinstance(self.options, GroupOptions):
             return found
@@ -144,7 +144,7 @@ class ZeroMQLink(RemoteLink, Probes):
         return Advance(tick=tick, t=t, h=h, coefficients=coefficients, keep=self._keep)
 
     def accepted(self, hello: Hello) -> None:
-        """See `RemoteLink.accepted`; and what else the solver can do."""
+        """See `RemoteLink.accepted`; also notes the solver's capabilities."""
         super().accepted(hello)
         self.probes = self
         self.parameters, self._changed = self.peer.parameters, {}

@@ -52,7 +52,7 @@ def write_comparison(found: LogComparison, out: Path, *, png: bool = False) -> P
 
 
 def _head(found: LogComparison) -> str:
-    """The verdicts with their reasons, and what the comparison comes to."""
+    """The verdicts with their reasons, and the result of the comparison."""
     both = "".join(_one(letter, log) for letter, log in (("A", found.a), ("B", found.b)))
     return f'<h1>Comparison</h1>{both}<p class="advice">{escape(_verdict(found))}</p>'
 
@@ -189,7 +189,7 @@ def _change(a: float | None, b: float | None) -> str:
 MOST = 6
 #: Signals that are drawn after the tables.
 REST = 18
-#: Topics of what the session is about, not of how it ran; the first are values of ports.
+#: Topics about the session's signals, not about its run; the first are values of ports.
 _TOPICS = (*QUANTITIES, "bonds", "defects")
 #: Marks of a tick are no curves.
 _MARKS = ("capped", "communicates")

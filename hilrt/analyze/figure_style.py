@@ -50,7 +50,7 @@ def time_figure(shared: Range1d, unit: str, height: int = 230, **options: Any) -
 
 
 def literal(text: str) -> str:
-    """Text that is shown as it is; Bokeh typesets what stands between double dollar signs."""
+    """Text that is shown unchanged; Bokeh typesets text between double dollar signs."""
     return text.replace("$", "＄")
 
 

@@ -261,7 +261,7 @@ class _LastRow(NamedTuple):
 class LogStatistics:
     """Statistics of all signals, gathered in one pass over a log.
 
-    Rows that are missing in the log leave no interval: what lasted is counted over recorded rows.
+    Missing rows of the log count for no interval: durations are counted over recorded rows.
 
     Attributes
     ----------

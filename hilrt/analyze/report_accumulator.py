@@ -1,8 +1,8 @@
 """Statistics and curves of a log, gathered while it is written, so that a report need not read it.
 
-The recorder passes every row to `ReportAccumulator`, which computes what a reader of the log would;
-the result is attached to the log when it is closed. A log that was cut off has no attachment, and
-the report reads all of its rows.
+The recorder passes every row to `ReportAccumulator`, which computes the same as a reader of the
+log; the result is attached to the log when it is closed. A log that was cut off has no attachment,
+and the report reads all of its rows.
 """
 
 from __future__ import annotations

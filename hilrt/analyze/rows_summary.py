@@ -43,7 +43,9 @@ _ENERGIES = ("residual", "tracking", "corrected", "shadow", "drift")
 def summarise_rows(
     statistics: LogStatistics, metadata: Mapping[str, str], events: Iterable[LogEvent]
 ) -> dict[str, Any]:
-    """The figures of the rows, in the layout of ``summary.json``; None for what is not finite."""
+    """The figures of the rows, in the layout of ``summary.json``; None for values that are not
+    finite.
+    """
     stats, intervals = statistics.stats, statistics.intervals
     time_s = intervals.together * 1e-9 if intervals.number else statistics.duration_s
     timing = _timing(statistics, _is_real_time(stats, metadata))
@@ -112,7 +114,7 @@ def _flags(
 
 
 def _judgeable(totals: Mapping[str, FlagTotal]) -> dict[str, FlagTotal]:
-    """Totals of known causes; the time that a flag was up stands for what is not known."""
+    """Totals of known causes; the time that a flag was up replaces unknown values."""
     return {
         cause: total._replace(affected_s=total.seconds, worst_second=0.0)
         if math.isnan(total.worst_second)

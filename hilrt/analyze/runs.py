@@ -1,4 +1,4 @@
-"""Table of runs: what each run's folder says of it, without opening a log."""
+"""Table of runs: facts in each run's folder, without opening a log."""
 
 from __future__ import annotations
 

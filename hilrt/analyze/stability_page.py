@@ -78,7 +78,7 @@ def crossing_lines(study: StabilityStudy) -> list[tuple[str, str]]:
 
 
 def range_line(study: StabilityStudy) -> str:
-    """The searched range, and what holds in it where nothing crosses."""
+    """The searched range, and its state if nothing crosses."""
     low, high = study.steps[0], study.steps[-1]
     between = f"between {low:.4g} s and {high:.4g} s"
     if study.crossings:

@@ -376,7 +376,7 @@ class BenchOnBus:
         self._transmit = send
 
     def cycle(self, now: float) -> None:
-        """Take what has arrived, integrate one cycle up to `now` [s], publish."""
+        """Receive demands, integrate one cycle up to `now` [s], publish."""
         disturbance = self.disturbance
         if disturbance is not None and not self._powered(disturbance, now):
             return

@@ -1,4 +1,4 @@
-"""Whether a bench's signals can carry what its table asks of them, and in which frames."""
+"""Whether a bench's signals can carry the values of its table, and in which frames."""
 
 from __future__ import annotations
 

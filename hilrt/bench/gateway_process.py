@@ -307,7 +307,7 @@ class Gateway:
             self.collect(COLLECT_WITHIN_NS)
 
     def _demand(self, now: int) -> None:
-        """Send what the guardian says, when each message is due."""
+        """Send the guardian's set-points, when each message is due."""
         guardian, sender, before = self.guardian, self.traffic.sender, self.guardian.state
         u = guardian.step(now, self.traffic.view(now))
         if guardian.state in SILENT:
@@ -364,7 +364,7 @@ class Gateway:
             self._withdraw_again()
 
     def _withdraw_again(self) -> None:
-        """Send what the bench could not hear: the enable withdrawn, at the safe values."""
+        """Send the frames that the bench missed: the enable withdrawn, at the safe values."""
         guardian, traffic = self.guardian, self.traffic
         if guardian.state is not GuardState.SECURED:
             return

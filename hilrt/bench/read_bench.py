@@ -1,4 +1,4 @@
-"""The table of a bench on CAN with its database: checked, and what the two come to."""
+"""The table of a bench on CAN with its database: checked, and their combination."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Bench:
     order : tuple of int
         Inputs in the order of the safe profile.
     narrower : tuple of str
-        Inputs whose limits the database makes narrower than the table, and how, in words.
+        Inputs whose limits the database makes narrower than the table, and how, as text.
     """
 
     options: BenchOptions

@@ -1,4 +1,4 @@
-"""Set-points of a bench on their way to what is demanded, limited in value, rate and jerk."""
+"""Set-points of a bench on their way to the demand, limited in value, rate and jerk."""
 
 from __future__ import annotations
 

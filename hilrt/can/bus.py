@@ -58,7 +58,7 @@ class Direct(Protocol):
         ...
 
     def close(self) -> None:
-        """Release what it holds; the bus stays open."""
+        """Release its resources; the bus stays open."""
         ...
 
 
@@ -144,7 +144,7 @@ class CanBus:
     def revive(self) -> bool:
         """Open the bus again if its interface was gone; whether that succeeded.
 
-        The file descriptor stays the same number, so that what waits for it continues.
+        The file descriptor keeps its number, so that waiting for it continues.
         """
         direct, make, again = self._direct, self._make_direct, self._again
         if direct is None and again is not None and self.down:

@@ -80,7 +80,7 @@ class RestartSchedule:
         return True
 
     def text(self) -> str:
-        """Number of the last attempt, in words."""
+        """Number of the last attempt, as text."""
         options = self._options
         return f"{self.attempts} of {options.attempts}" if options is not None else ""
 
@@ -244,7 +244,7 @@ class BusWatch:
         return changes
 
     def _disturbed(self, now: int) -> str:
-        """Likely causes of the error frames, in words."""
+        """Likely causes of the error frames, as text."""
         text = f"more than {DISTURBED} error frames per second"
         if self._heard_at is None or now - self._heard_at > WINDOW_NS:
             return (

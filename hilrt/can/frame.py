@@ -131,7 +131,7 @@ def as_socketcan(interface: str, frame: Frame) -> Frame:
 
 
 def error_text(frame: Frame) -> str:
-    """Meaning of an error frame, in words."""
+    """Meaning of an error frame, as text."""
     data = frame.data.ljust(8, b"\0")
     parts = [text for kind, text in _CLASSES.items() if frame.can_id & kind]
     if frame.can_id & CONTROLLER:

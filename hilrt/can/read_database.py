@@ -251,7 +251,7 @@ _LARGE = 100_000
 
 
 def read_database(path: Path, label: str) -> Database:
-    """Read a CAN database (DBC, ARXML, KCD, SYM); of a broken DBC file what can be read of it.
+    """Read a CAN database (DBC, ARXML, KCD, SYM); of a broken DBC file the readable part.
 
     Raises
     ------

@@ -259,12 +259,12 @@ class ReceivedMessage:
         self._refused[reason] = self._refused.get(reason, 0) + 1
 
     def silence(self) -> str:
-        """Frames refused since the newest one that counted, in words."""
+        """Frames refused since the newest one that counted, as text."""
         parts = [f"{n:,} {reason.replace('_', ' ')}" for reason, n in self._refused.items()]
         return f"received frames were rejected ({', '.join(parts)})" if parts else "none came"
 
     def _is_next(self, data: bytes, values: Sequence[float | None]) -> bool:
-        """Whether the counter continues; what is missing before the frame counts as lost."""
+        """Whether the counter continues; frames missing before this one count as lost."""
         if self._header_counter:
             count = self._header_counter(data)
         else:

@@ -159,7 +159,7 @@ class Receiver:
         return new
 
     def _take(self, entry: ReceivedMessage | ReceivedContainer, data: bytes, t: int) -> bool:
-        """Take what came of a message, or of several in a container; whether any output is new."""
+        """Accept a frame of a message, or of several in a container; whether any output is new."""
         if isinstance(entry, ReceivedContainer):
             new = [self._take(inner, part, t) for inner, part in entry.parts(data)]
             return any(new)

@@ -80,7 +80,7 @@ class _TooBroken(Exception):
 def load_tolerantly(
     text: str, load: Callable[[str], Database]
 ) -> tuple[Database, list[str], list[str]] | None:
-    """The database without the statements that cannot be read, and what these are.
+    """The database without unreadable statements, and a list of these.
 
     A statement that only lacks its closing semicolon is closed, and ``.25`` read as ``0.25``.
 

@@ -297,7 +297,7 @@ def _has_range(port: Port) -> bool:
 
 
 def range_text(port: Port) -> str:
-    """Declared range of a port, in words."""
+    """Declared range of a port, as text."""
     if math.isinf(port.min):
         return f"up to {port.max:g}"
     return f"from {port.min:g}" + ("" if math.isinf(port.max) else f" to {port.max:g}")
@@ -381,7 +381,7 @@ def _known(topology: Topology, name: str, ports: Ports) -> Ports:
 
 
 def check_sequences(topology: Topology, findings: Findings) -> Topology:
-    """Report what is wrong, and connect what the sequences read."""
+    """Report problems, and connect the signals that the sequences read."""
     tables, ports = topology.tables, topology.ports
     sequences = {name for name, options in tables.subsystems.items() if options.is_sequence}
     if not sequences:

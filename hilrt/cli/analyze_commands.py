@@ -120,7 +120,9 @@ def reference(
 def doctor(
     json_: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """Report what this host can do in real time, with remedies; exit status 1 if a line is bad."""
+    """Report the real-time capabilities of this host, with remedies; exit status 1 if a line is
+    bad.
+    """
     from hilrt.timing.doctor import as_text, examine
 
     lines = examine()

@@ -85,7 +85,7 @@ def sniff(
         bool, typer.Option("--lines", help="a line per frame instead of a table")
     ] = False,
 ) -> None:
-    """Show what is on the bus, decoded."""
+    """Show the frames on the bus, decoded."""
     from rich.console import Console
     from rich.live import Live
 

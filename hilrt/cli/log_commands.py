@@ -46,7 +46,7 @@ Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
 def _log_name(path: Path | None) -> Path | None:
-    """The name of a new log, by which other commands will know what it is."""
+    """Check the name of a new log, whose suffix tells other commands its format."""
     if path is not None and path.suffix != ".mcap":
         raise typer.BadParameter(f"{path}: a log's name ends in .mcap")
     return path

@@ -62,7 +62,7 @@ def sweep(
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="no progress")] = False,
 ) -> None:
-    """Run a session once for each of many settings; called again, continue with what is missing.
+    """Run a session once for each of many settings; called again, continue with the missing cases.
 
     SESSION may be a recorded log, or the folder of a run: its decisions are then repeated with the
     settings of each case, from the recorded samples. The bench's reaction is not simulated.

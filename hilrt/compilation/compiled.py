@@ -109,7 +109,7 @@ def bound(
 
 
 def is_kept(function: Callable[..., Any], *tables: Any) -> bool:
-    """Whether nothing is to be compiled for `bound`, or what is could not be kept."""
+    """Whether `bound` needs no compilation, or its code could not be stored."""
     if _numba.config.DISABLE_JIT:
         return True
     dispatcher: Any = function

@@ -123,7 +123,7 @@ def _tables_type(name: str, fields: tuple[tuple[str, Any, int], ...]) -> TablesT
 
 
 def difference(kind: Any, other: Any, name: str = "") -> str:
-    """First field in which two types of arguments differ, in words."""
+    """First field in which two types of arguments differ, as text."""
     if isinstance(kind, TablesType) and isinstance(other, TablesType):
         if kind.fields.keys() != other.fields.keys():
             return f"{name or 'a namedtuple'} has other fields"
@@ -248,7 +248,7 @@ class _UniqueNames(caching.IndexDataCacheFile):
 class TolerantCache(caching.FunctionCache):
     """numba's cache of one function; what it cannot read or write is compiled again.
 
-    `say` is called with what goes wrong, in words.
+    `say` is called with what goes wrong, as text.
     """
 
     _impl_class = _InOurFolder

@@ -258,7 +258,7 @@ def parse_params(params: Mapping[str, str]) -> dict[str, Any]:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """``"; did you mean 'x'?"`` with the closest known word, or the list of what there is."""
+    """``"; did you mean 'x'?"`` with the closest known word, or the list of known words."""
     known = sorted(known)
     close = difflib.get_close_matches(word, known, n=1)
     if close:

@@ -36,7 +36,7 @@ _DIGITS = re.compile(r"[0-9_]{4000,}")
 
 
 class TomlError(ValueError):
-    """Text that is no TOML, or none that is taken; says what is wrong and in which line."""
+    """Text that is not valid or not acceptable TOML; gives the problem and the line."""
 
 
 def read_toml(path: Path, limit: int = MAX_TEXT) -> tuple[str, dict[str, Any]]:
@@ -102,7 +102,7 @@ def _check_nesting(text: str) -> None:
 
 
 def _check_values(tables: dict[str, Any]) -> None:
-    """Refuse what headers and keys nest together, and integers that no reader can hold."""
+    """Refuse excessive nesting of headers and keys, and integers that no reader can hold."""
     waiting: list[tuple[str, int, Any]] = [("", 0, tables)]
     while waiting:
         path, depth, value = waiting.pop()

@@ -29,7 +29,7 @@ def connection_place(i: int, source: str, target: str) -> str:
 
 
 def in_words(line: str, tables: Mapping[str, Any]) -> str:
-    """A message whose place may be an entry of a list, ``[connections.0] …``, with it in words.
+    """A message whose place may be an entry of a list, ``[connections.0] …``, with it as text.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The mathematics of the stages, what belongs together in one file.
+"""The mathematics of the stages, one topic per file.
 
 In reading order:
 

@@ -1,7 +1,7 @@
 """Stage of a variable step: length, and with order control the order, of the step that begins.
 
-The rules are in `hilrt.coupling.choose_step` and `control_order`; here is what they are given and
-what follows from their answer.
+The rules are in `hilrt.coupling.choose_step` and `control_order`; this file has their input and the
+consequences of their result.
 """
 
 from __future__ import annotations

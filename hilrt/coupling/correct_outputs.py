@@ -1,4 +1,4 @@
-"""Stage: what extrapolated inputs did to the outputs, taken out before the outputs are used.
+"""Stage: removes the effect of extrapolated inputs from the outputs before these are used.
 
 First by feedthrough, then by Jacobians: each where the session file asks for it.
 """

@@ -1,4 +1,4 @@
-"""Stage: which source drives each input, and what acts on it beside its connections.
+"""Stage: source of each input, and contributions beside its connections.
 
 One source drives an input at a time: an operator, a sequence, a stimulus that replaces, or the
 connections (without any, the start value), in this order. Stimuli that add do so while the

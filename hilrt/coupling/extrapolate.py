@@ -51,7 +51,7 @@ def extrapolate(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def sum_connections(plan: Plan, state: State, i: int, u: Floats) -> None:
-    """Sum what active connections carry to input `i`, into its polynomial `u`."""
+    """Sum the values of active connections to input `i` into its polynomial `u`."""
     at, coefficients = plan.inputs[i], plan.session[0].coefficients
     for m in range(coefficients):
         u[m] = 0.0

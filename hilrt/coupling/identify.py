@@ -144,7 +144,7 @@ def take_sample(
     weight: Floats,
     learns: int,
 ) -> bool:
-    """Take in a sample of a subsystem; whether it was learned from, and what is learned judged."""
+    """Receive a sample of a subsystem; learn from it, and assess the result."""
     memory, outputs, errors = learning.regressions[r], learning.outputs, learning.errors
     if learns and memory.unbroken >= at.output_lags:
         follow_extrapolation(at, outputs, learning.past_outputs, settings.window)

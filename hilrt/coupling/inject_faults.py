@@ -240,7 +240,7 @@ def alter_input(plan: Plan, state: State, given: StepInput, d: int, now: float) 
 
 @stage
 def use_gains(plan: Plan, state: State, d: int, kept: float) -> None:
-    """Set the effective gains of an input's connections; `kept`: the share left by its own faults."""
+    """Set the effective gains of an input's connections; `kept`: share left by its own faults."""
     drive, port = state.drives[d], plan.inputs[plan.drives[d].input]
     drive.altered = kept != 1.0
     for c in range(port.first_connection, port.first_connection + port.connections):

@@ -1,4 +1,4 @@
-"""Stages at both ends of a macro step: what left before, and from when to when inputs are used.
+"""Stages at both ends of a macro step: previous inputs, and the intervals in which inputs act.
 
 A subsystem that is due gets the interval ``[t, t + H]`` of its own rate. A late solver that has
 just return stands behind the communication point and gets one merged interval up to the same end. A

@@ -1,8 +1,8 @@
 """Stage: connection and output defects of the interval that ended.
 
-The connection defect is what extrapolation and corrections made different about an input (Glumac
-and Kovačić 2023, eq. 17); the output defect says whether the step resolves what the subsystem does
-inside it (eqs. 30 and 32).
+The connection defect is the effect of extrapolation and corrections on an input (Glumac and Kovačić
+2023, eq. 17); the output defect says whether the step resolves what the subsystem does inside it
+(eqs. 30 and 32).
 
 An input can be compared with its sources when these have sent again. Between two points of a slow
 source it keeps the defect of the interval before. While a source is late the defect is unknown: it

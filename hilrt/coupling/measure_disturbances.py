@@ -1,4 +1,4 @@
-"""Stage of the slack: how the inputs of the interval that ended differed from what they stood for.
+"""Stage of the slack: difference of the last interval's inputs from the outputs they represent.
 
 ``Δu = ũ − L y``: the input polynomial as it acted, less the outputs inside the interval. These are
 known at its two ends, where their inputs jump: at its end before, and at its start after the jump,
@@ -203,7 +203,7 @@ def add_disturbance(u: InputState, span: float) -> None:
 
 @stage
 def stands_behind(plan: Plan, state: State, given: StepInput, s: int) -> bool:
-    """Whether a solver has not used what was sent for the interval that ended.
+    """Whether a solver has not used the inputs sent for the last interval.
 
     One that stood still makes up for it in one step with the inputs of its return; what was sent
     meanwhile never acts.

@@ -33,7 +33,7 @@ SINGLE_RATE = 0.5
 
 
 class Mu(NamedTuple):
-    """A value, or None where it is not known, and the reason in words."""
+    """A value, or None where it is not known, and the reason as text."""
 
     value: float | None
     why: str

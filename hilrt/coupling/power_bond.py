@@ -116,7 +116,7 @@ def measure_bonds(plan: Plan, state: State, given: StepInput) -> None:
         bond.tracking_energy += bond.tracking * elapsed
 
 
-# Stage: the effort is changed so that it takes back what the interface created.
+# Stage: changes the effort so that it returns the energy created by the interface.
 #
 # Rodríguez et al. (2022), eqs. 11 to 17. With ``s = mu H dP`` and U the energy not yet corrected::
 #
@@ -209,12 +209,12 @@ def choose_effort(plan: Plan, state: State, given: StepInput, b: int) -> None:
             element.correction = 0.0
 
 
-# Stage of the slack: what corrections add to the bonds' efforts, and what they should add.
+# Stage of the slack: additions of corrections to the bonds' efforts, and the right additions.
 #
 # An effort was evaluated with the inputs as sent; with those now known it answers ``D du`` to the
-# difference, at once. Where D was probed, independently of what the correction uses, the
-# effort's error in force is ``added - D du``, and over the interval it makes the energy ``H f
-# (added - D du)`` (docs/reliability.md, "Corrections are verified").
+# difference, at once. Where D was probed, independently of what the correction uses, the effort's
+# error in force is ``added - D du``, and over the interval it makes the energy ``H f (added - D
+# du)`` (docs/reliability.md, "Corrections are verified").
 
 #: Time in which a correction is faded out or in, s.
 FADE_S = 0.2
@@ -331,7 +331,7 @@ def by_outputs(state: State, given: StepInput, i: int) -> float:
 
 @stage
 def answer_to_inputs(plan: Plan, state: State, given: StepInput) -> None:
-    """Take from the errors what the efforts would have answered to the inputs now known."""
+    """Subtract the efforts' responses to the inputs now known from the errors."""
     count, now = plan.session[0].coefficients, given.session[0].t
     for k in range(len(plan.sensitivities)):
         part = plan.sensitivities[k]

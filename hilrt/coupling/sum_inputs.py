@@ -1,4 +1,4 @@
-"""Stage: what acts on the inputs beside the extrapolated outputs, added to them."""
+"""Stage: adds contributions beside the extrapolated outputs to the inputs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def begin_others(plan: Plan, state: State, i: int, others: Floats) -> None:
 
 @stage
 def add_contributions(plan: Plan, state: State, given: StepInput) -> None:
-    """Sum what arrives at the inputs of each bond's elements from outside the bond."""
+    """Sum the contributions to the inputs of each bond's elements from outside the bond."""
     coefficients = plan.session[0].coefficients
     for i in range(len(state.elements)):
         element = state.elements[i]

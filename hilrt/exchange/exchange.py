@@ -142,7 +142,7 @@ class Exchange:
         self.calculated: CalculatedAnswers
 
     def start(self, samples: Sequence[Sample]) -> None:
-        """Take the initialized samples as what tick 0 finds."""
+        """Use the initialized samples as those of tick 0."""
         self._inboxes.begin(samples)
 
     # --- the cut ------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ class Exchange:
         return None if self._carrier is None else self._carrier.fileno()
 
     def receive_early(self, until_ns: int, *, first: bool) -> int:
-        """Receive what has arrived for the coming cut, while the master sleeps.
+        """Receive messages for the coming cut, while the master sleeps.
 
         Never computes a step, sends a heartbeat or accepts a connection.
 
@@ -233,7 +233,7 @@ class Exchange:
         return messages
 
     def receive_reports(self) -> None:
-        """Receive what remote subsystems have sent, however long that takes."""
+        """Receive messages of remote subsystems, however long that takes."""
         if self._carrier is not None:
             self._carrier.drain()
 
@@ -295,7 +295,8 @@ class Exchange:
         return any(c.pending is not None and c.pending.waiting for c in self._catching_up)
 
     async def catch_up(self, until_ns: int) -> None:
-        """Send solvers that are `behind` what waits as fast as they answer, until `until_ns`.
+        """Send waiting intervals to solvers that are `behind`, as fast as they answer, until
+        `until_ns`.
 
         A reading of the monotonic clock; for the time in which the master sleeps.
         """

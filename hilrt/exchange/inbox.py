@@ -327,7 +327,7 @@ class Inboxes:
         return values
 
     def first_event(self, among: NDArray[np.bool_]) -> float:
-        """Session time of the first discontinuity told by what waits, s; infinite if none is."""
+        """First discontinuity in waiting samples, session time in s; infinite without any."""
         rows = self._tables.subsystems
         told = (self._tables.channels["answered"] != 0) & (rows["event"] != 0) & among
         return float(rows["event_t"][told].min(initial=math.inf))

@@ -16,7 +16,7 @@ REPORTS_AT_ONCE = 20
 
 
 class Reports:
-    """Takes what subsystems report.
+    """Receives reports of subsystems.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class Reports:
         self._steps: dict[str, str] = {}
 
     def take(self) -> list[tuple[str, Event]]:
-        """Subsystem and report: what has arrived since the last call, some of it."""
+        """Subsystem and report: some of the reports since the last call."""
         found: list[tuple[str, Event]] = []
         for link in self._local:
             self._take(link.name, link.events or deque(), found)

@@ -79,7 +79,8 @@ def _moving(network: Network, models: Sequence[LinearModel | None]) -> list[int]
 
 
 def _without_demands(network: Network, tables: Session) -> Network:
-    """The network through which errors pass: what test sequences set is demanded, by definition.
+    """The network through which errors pass: values set by test sequences are demands, without
+    error.
 
     Nor do errors of the signals that they read pass through them.
     """
@@ -114,7 +115,7 @@ class SensitivityRenewal:
         Trials so far.
     """
 
-    #: Steps that what follows from a trial takes as long as.
+    #: Number of steps that take as long as evaluating a trial.
     OVERHEAD = 20
     #: Steps of trials per step of the session: at most, and where nothing changes.
     MOST, LEAST = 4.0, 1.0 / 16.0
@@ -150,7 +151,7 @@ class SensitivityRenewal:
         self.count = 0
 
     async def __call__(self, point: CommunicationPoint, stopping: Stopping) -> CommunicationPoint:
-        """Renew what is due at `point`, and return it."""
+        """Update the Jacobians due at `point`, and return it."""
         session = self._numerics.given.session[0]
         session.answers_renewed = 0
         self._left -= 1
@@ -160,7 +161,7 @@ class SensitivityRenewal:
         return point
 
     async def _try(self, t: float) -> None:
-        """Renew what is another at `t` [s], and choose when to try the next time."""
+        """Update changed responses at `t` [s], and choose the time of the next trial."""
         plan, state = self._numerics.plan, self._numerics.state
         session = self._numerics.given.session[0]
         change = await self._renew(t)

@@ -1,4 +1,4 @@
-"""Trials of what corrections rest on: before the first tick, and while the session runs."""
+"""Trials that verify corrections: before the first tick, and while the session runs."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Waiter:
     async def wait(self, nothing_yet: Callable[[], bool]) -> None:
         """Wait until `wake`, unless `nothing_yet` turns out false after watching began.
 
-        To be called after a look: a beginning that blocks sees what has arrived since.
+        Call it after a look: the start of blocking then sees later messages.
         """
         if self._poll is not None and self._blocks(self._poll):
             return

@@ -35,7 +35,7 @@ class Expectation:
     ----------
     name : str
     text : str
-        In words.
+        As text.
     formula : Formula
     condition : Formula or None
         Of the trigger.

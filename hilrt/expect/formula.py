@@ -100,7 +100,7 @@ def atoms(formula: Formula) -> list[Atom]:
 
 
 def is_limit(formula: Formula) -> bool:
-    """Whether it only says what must hold all the time, so that one sample can break it."""
+    """Whether it must hold all the time, so that one sample can break it."""
     return all(
         one.always if isinstance(one, Window) else not isinstance(one, HoldsUntil)
         for one in walk(formula)

@@ -55,7 +55,7 @@ class Judge:
     on_outcome : callable, optional
         Told of each outcome as soon as it is known.
     on_loss : callable, optional
-        Told in words when rows are lost for the first time.
+        Told as text when rows are lost for the first time.
     lost : int
         Rows that there was no time to judge, and no room to keep.
 

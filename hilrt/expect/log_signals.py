@@ -108,11 +108,11 @@ class LogSignals:
         return found
 
     def raw(self, names: Iterable[str]) -> frozenset[str]:
-        """Signals that names in a condition are made of: of a channel, what it is computed from."""
+        """Signals behind the names in a condition: for a channel, its inputs."""
         return frozenset(map(self.column_of, self._traced(names)[0]))
 
     def known(self, names: Iterable[str]) -> KnownSignals:
-        """Signals of a condition; channels as expressions over what they are computed from."""
+        """Signals of a condition; channels as expressions over their inputs."""
         raw, channels = self._traced(names)
         units = self.named(raw)
         return KnownSignals({name: units[name] for name in raw}, channels, self.tables)

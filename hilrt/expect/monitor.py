@@ -1,7 +1,7 @@
 """One expectation over the samples of a session or a log, from batches of margins.
 
-The result does not depend on how the samples are cut into batches: what is judged while a session
-runs and what is judged from its log agree bit for bit.
+The result does not depend on how the samples are cut into batches: checking during a session and
+checking its log agree bit for bit.
 """
 
 from __future__ import annotations

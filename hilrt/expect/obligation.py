@@ -189,7 +189,7 @@ class Obligation:
         self.found.add(part.part(part.t_ns >= self._begin_ns))
 
     def _aligned(self, *blocks: Robustness) -> list[Robustness]:
-        """Return what all parts have judged so far; keep the rest for the next call."""
+        """Return the results that all parts have so far; keep the rest for the next call."""
         pairs = zip(self._waiting, blocks, strict=True)
         waiting = [joined(pair) for pair in pairs]
         ready = min(len(one.t_ns) for one in waiting)

@@ -38,7 +38,7 @@ class Measured(msgspec.Struct):
 def take_told(judge: Judge, numerics: Numerics, name: str, cause: str, text: str) -> None:
     """Pass reports of the sequence `name` to the judge, if they are for it.
 
-    `PeerLost` for what is no measure and no expectation.
+    `PeerLost` for a report that is neither a measurement nor an expectation.
     """
     try:
         if cause == MEASURE:

@@ -1,4 +1,4 @@
-"""Robustness of a formula at consecutive samples, with what is known of its error.
+"""Robustness of a formula at consecutive samples, with bounds of its error.
 
 Robustness is the signed distance to the limit (Fainekos and Pappas 2009; Donzé and Maler 2010):
 comparisons give their margin, "all" and "always" the least, "any" and "eventually" the greatest.

@@ -1,4 +1,4 @@
-"""The functions that expressions may call: their parameters, and what they give."""
+"""The functions that expressions may call: their parameters and results."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def lookup_table(
 
 
 def at(text: str, column: int) -> str:
-    """Place in an expression, in words."""
+    """Place in an expression, as text."""
     flat = " ".join(text.split("\n"))
     if len(flat) <= SHOWN:
         return f"expression {flat!r}, column {column + 1}"

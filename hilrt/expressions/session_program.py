@@ -132,7 +132,8 @@ class StartValues:
 
     def __init__(self, network: Network, tables: Session) -> None:
         number = network.outputs.numbers
-        # Stimuli and faults have not begun: what their conditions read is not waited for.
+        # Stimuli and faults have not begun: the session does not wait for signals in their
+        # conditions.
         without = replace(tables, stimuli=[], faults=[])
         program = self._program = session_program(network, without)
         self._read: Ints = np.array([number[n] for n in program.signals], dtype=np.intp)

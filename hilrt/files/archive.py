@@ -1,4 +1,4 @@
-"""ZIP archives by what comes out of them: their directory says what their maker likes.
+"""ZIP archives, limited by their unpacked contents, because their directory may lie.
 
 Sizes are counted while members are unpacked. Names that leave the folder, links, and methods of
 compression besides deflate are refused: others reach ratios of thousands to one in a single step.

@@ -107,7 +107,7 @@ def _unusable(fmu: Fmu, variables: Sequence[Any]) -> list[str]:
 
 
 def _remarks(fmu: Fmu, params: Mapping[str, Any]) -> list[str]:
-    """Remarks on what the FMU does not get or cannot do, though it can be used."""
+    """Remarks on limitations of an FMU that can be used."""
     name, kept = fmu.path.name, "keeps its start value"
     remarks = [
         f"{name}: {v.type} input {v.name!r} gets no value, because ports only carry numbers; it "

@@ -22,7 +22,7 @@ class Capability(NamedTuple):
 
 
 def capabilities(fmu: Fmu) -> list[Capability]:
-    """The capabilities that change what can be done with an FMU."""
+    """The capabilities that affect the use of an FMU."""
     co, three = fmu.interface, fmu.major == 3
     order = int(co.maxOutputDerivativeOrder or 0)
     exposed = bool(fmu.model.derivatives)

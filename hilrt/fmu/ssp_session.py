@@ -213,7 +213,7 @@ class _Writer:
                 yield f"start = {_toml(port.start)}"
 
     def _params(self, fmu: Fmu, component: Component) -> tuple[dict[str, Any], list[str]]:
-        """The component's parameters, and what is wrong with those that are left out."""
+        """The component's parameters, and problems of those left out."""
         params: dict[str, Any] = {}
         problems: list[str] = []
         for name, given in component.params.items():

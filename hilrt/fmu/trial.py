@@ -55,7 +55,7 @@ class FmuTrial(NamedTuple):
     inputs_ignored: bool = False
 
     def remarks(self) -> list[str]:
-        """The same in words."""
+        """The same as text."""
         found = [f"{self.steps_final}: its steps are not repeated"] if self.steps_final else []
         ignored = ["its outputs did not respond to its inputs in a trial"]
         return found + ignored if self.inputs_ignored else found
@@ -94,7 +94,7 @@ def try_out(
     real: NDArray[np.bool_],
     start: float,
 ) -> FmuTrial:
-    """Step instances both ways; what goes wrong on the way leaves the FMU as it describes itself.
+    """Step instances both ways; after a failure the FMU's own description counts.
 
     Parameters
     ----------

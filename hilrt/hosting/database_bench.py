@@ -257,7 +257,7 @@ def _followed(bench: Bench, computed: set[str]) -> list[tuple[int, tuple[str, st
 def bench_maker(
     name: str, table: BenchOptions, emulator: str, folder: Path
 ) -> Callable[[], EmulatedBench] | None:
-    """Return what makes the bench that `emulator` names; None for one that the program has.
+    """Return the factory of the bench that `emulator` names; None for a built-in one.
 
     Parameters
     ----------

@@ -210,7 +210,7 @@ class HostedSolver:
 
     @contextlib.contextmanager
     def _named(self, what: str, t: float) -> Iterator[None]:
-        """Turn what the solver raises into a `SolverError` that names the method."""
+        """Convert the solver's exceptions to a `SolverError` that names the method."""
         try:
             yield
         except SolverError:

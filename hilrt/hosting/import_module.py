@@ -111,7 +111,7 @@ def _load(name: str, file: Path, folder: Path) -> ModuleType:
 
 
 def _is_free(name: str, found: ModuleSpec) -> bool:
-    """Whether an import of that name finds nothing, or what was `found`."""
+    """Whether an import of that name finds nothing, or the module `found`."""
     there = sys.modules.get(name)
     try:
         other = importlib.util.find_spec(name) if there is None else there.__spec__

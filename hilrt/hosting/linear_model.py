@@ -306,7 +306,7 @@ def _gains_nothing(model: LinearModel, step: Floats, shorter: Floats, h: float) 
 
 
 def _agrees(found: Floats, exact: Floats, euler: Floats) -> bool:
-    """Whether it is off by little, beside what one explicit Euler step is off by."""
+    """Whether its error is small relative to that of one explicit Euler step."""
     noise = _ROUNDING * np.abs(exact).max(initial=0.0)
     most = EXACT * np.abs(exact - euler).max(initial=0.0) + noise
     return bool(np.abs(found - exact).max(initial=0.0) <= most)

@@ -403,7 +403,7 @@ class LogRelay(logging.Handler):
             self.lost += 1
 
     def tell(self, peer: Peer) -> None:
-        """Send what was kept, and how much was not."""
+        """Send the buffered messages, and the number discarded."""
         self._told_at = self._now()
         for _ in range(len(self._kept)):
             peer.send(self._kept.popleft())

@@ -191,7 +191,7 @@ def _memory_now() -> int:
 
 
 def own_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """The child's side of requests and answers; what libraries print goes to standard error."""
+    """The child's side of requests and answers; output of libraries goes to standard error."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C: the parent ends, and with it the pipe
     requests = os.fdopen(os.dup(0), "rb")
     answers = os.fdopen(os.dup(1), "wb")

@@ -150,7 +150,7 @@ class FrameWriter(abc.ABC):
         self._start_us: int | None = None
 
     def write(self, frame: LoggedFrame) -> str:
-        """Write a frame; return what the format cannot hold of it, empty if it holds all."""
+        """Write a frame; return the parts that the format cannot hold, empty if it holds all."""
         lost = ""
         if frame.flags & FrameFlag.ERROR:
             lost = self.lost_of_errors if frame.identifier or frame.data else ""
@@ -179,7 +179,7 @@ class FrameWriter(abc.ABC):
         """Write a frame, `offset_us` after the start."""
 
     def finish(self) -> None:
-        """Write what stands at the end."""
+        """Write the end of the file."""
 
 
 class _BlfWriter(FrameWriter):

@@ -286,7 +286,7 @@ def play_on_bus(
 
 
 def describe(played: Played) -> list[str]:
-    """Summary of what was sent, in words."""
+    """Summary of the frames sent, as text."""
     found = played.as_json()
     error = found["error_us"]
     off = played.took_s - played.due_s

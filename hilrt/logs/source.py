@@ -37,7 +37,7 @@ class Source(abc.ABC):
         Wall clock (ns since 1970, UTC) at time 0 of the blocks; known once it was requested topics.
         None: the file says none, and time 0 is that of its first frame (see `since_start`).
     notes : list of str
-        What could not be taken, in words; complete when everything was read.
+        What could not be taken, as text; complete when everything was read.
     unknown_frames : int
         CAN frames that no database knows; complete when everything was read.
     """
@@ -164,7 +164,7 @@ def new_file(path: Path, *, replace: bool = False) -> Iterator[Path]:
 
 @dataclass
 class Exported:
-    """Result of an export, and what it left out."""
+    """Result of an export, and the parts left out."""
 
     path: Path
     rows: int = 0

@@ -179,7 +179,7 @@ class ForeignMcapSource(Source):
         return found
 
     def _rows(self, skipped: Counter[str]) -> Iterator[tuple[str, _Row]]:
-        """Topic and numbers of each message; what cannot be read is counted by what it is."""
+        """Topic and numbers of each message; unreadable ones are counted by kind."""
         file = LogFile(self.path)
         try:
             for message in file.messages():

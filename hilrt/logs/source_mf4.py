@@ -100,7 +100,7 @@ def _frames(read: Any, kind: str, epoch_ns: int) -> Iterator[LoggedFrame]:
 
 
 def _sent(direction: Any) -> Any:
-    """Whether frames were sent by the recorder; some tools write it in words."""
+    """Whether frames were sent by the recorder; some tools write it as text."""
     return direction == b"Tx" if direction.dtype.kind == "S" else direction != 0
 
 

@@ -26,7 +26,7 @@ MAX_ROWS = 30_000_000
 class StimulusColumn(NamedTuple):
     """Times since a segment's beginning [s] and values in the input's unit, shape (n, 2).
 
-    `note` says in words how it is read between its rows.
+    `note` says as text how it is read between its rows.
     """
 
     points: Floats

@@ -33,9 +33,9 @@ INDICATED_EFFICIENCY = 0.36
 
 # ---- shaft and dynamometer ---------------------------------------------------------------------
 
-# A rubber coupling: 16.8 Hz between the two inertias, a fifth of critical damping. The damping is
-# what keeps the loop through a virtual inertia of 0.15 kg m² stable with 5 ms in the exchange; a
-# steel shaft of 25 Hz would oscillate there from 2 ms on.
+# A rubber coupling: 16.8 Hz between the two inertias, a fifth of critical damping. The damping
+# keeps the loop through a virtual inertia of 0.15 kg m² stable with 5 ms in the exchange; a steel
+# shaft of 25 Hz would oscillate there from 2 ms on.
 SHAFT_STIFFNESS = 900.0  # N m/rad
 SHAFT_DAMPING = 3.5  # N m s/rad
 DYNO_INERTIA = 0.25  # kg m²

@@ -133,7 +133,7 @@ class NonlinearCoupling(Solver):
         return self.s, self.v, self._v1
 
     def restore_state(self, state: tuple[float, float, float]) -> None:
-        """Set what `save_state` returned."""
+        """Restore a state from `save_state`."""
         self.s, self.v, self._v1 = state
 
     def jacobian(self, h: float, order: int) -> Floats:

@@ -114,7 +114,7 @@ class Broadcast:
         return next(changes, 0)
 
     def tick(self, now: float) -> None:
-        """Send what is due at `now` [s, monotonic]."""
+        """Send frames due at `now` [s, monotonic]."""
         if now >= self._head_due:
             self._head_due = now + HEAD_PERIOD_S
             self._send(stream.HEAD, self.head)

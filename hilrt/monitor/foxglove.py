@@ -106,7 +106,7 @@ def json_schema(struct: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 class Bridge:
-    """Serves what a `Viewer` receives, on the loop that runs; `OSError` for an unusable address.
+    """Serves the data of a `Viewer`, on the running loop; `OSError` for an unusable address.
 
     Attributes
     ----------
@@ -141,7 +141,7 @@ class Bridge:
         self._width = self._lost = 0
 
     async def run(self) -> None:
-        """Serve until `stop`; what has arrived by then is still passed on."""
+        """Serve until `stop`; messages received by then are still passed on."""
         end = math.inf
         while time.monotonic() < end:
             self.turn()

@@ -178,7 +178,7 @@ class FoxgloveServer:
         self.tell(op="removeStatus", statusIds=[status])
 
     def greet(self, client: FoxgloveClient) -> None:
-        """Tell a new client what there is."""
+        """Tell a new client the available channels."""
         client.tell(
             op="serverInfo",
             name="hilrt",
@@ -245,7 +245,7 @@ class FoxgloveClient(WebSocketHandler):
         return next((name for name in subprotocols if name in PROTOCOLS), None)
 
     def open(self, *args: str, **kwargs: str) -> None:
-        """Tell the client what there is, and send from now on."""
+        """Tell the client the available channels, and send from now on."""
         self.number = next(self._server.numbers)
         self._server.clients.add(self)
         self._server.greet(self)

@@ -177,7 +177,7 @@ def plain_line(status: Status, silent_s: float = 0.0) -> str:
 
 
 def flag_words(flags: Sequence[RaisedFlag]) -> str:
-    """Flags in words, one cause once: ``sample late (engine.torque, engine.speed)``."""
+    """Flags as text, one cause once: ``sample late (engine.torque, engine.speed)``."""
     places: dict[str, list[str]] = {}
     for flag in flags:
         places.setdefault(flag.cause, []).append(flag.where)

@@ -57,7 +57,7 @@ def token_file() -> Path:
 
 
 def with_token(url: str, token: str) -> str:
-    """The address that opens what is served at `url`."""
+    """The address that opens the page served at `url`."""
     return f"{url}/?{PARAMETER}={quote(token, safe='')}"
 
 

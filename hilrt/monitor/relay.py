@@ -156,7 +156,7 @@ class Relay:
             self._limiters.append(limiter)
 
     def run(self) -> None:
-        """Relay until stopped; what has arrived by then is still sent."""
+        """Relay until stopped; messages received by then are still sent."""
         poller = zmq.Poller()
         handlers = {
             self._rows: self._take_rows,

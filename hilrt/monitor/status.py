@@ -323,7 +323,7 @@ _decoder = msgspec.json.Decoder(Question)
 
 
 class OpenPrompts:
-    """Takes what sequences ask; an answer, or its time, ends that."""
+    """Keeps questions of sequences until an answer or their deadline."""
 
     def __init__(self) -> None:
         self._count = 0

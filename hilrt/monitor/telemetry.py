@@ -1,6 +1,7 @@
 """Live status of a session, published a few times per second.
 
-Watchers cannot delay the session: the socket drops what a slow or dead watcher does not take.
+Viewers cannot delay the session: the socket drops messages that a slow or dead viewer does not
+read.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class Viewer:
 
     @property
     def silent(self) -> bool:
-        """Whether the last message is so old that what is shown may be wrong."""
+        """Whether the last message is so old that the display may be wrong."""
         return self._clock() - self.heard_at > SILENCE_S
 
     @property

@@ -1,7 +1,7 @@
 """The master's end of the wire: where all remote subsystems of a session connect.
 
-The `Hub` moves bytes between its transports and the `MasterProtocol`, which knows what they mean,
-and hands messages and the protocol's events to the remote links. During the session nothing runs by
+The `Hub` moves bytes between its transports and the `MasterProtocol`, which interprets them, and
+passes messages and the protocol's events to the remote links. During the session nothing runs by
 itself: `Hub.receive` and `RemoteLink.dispatch` move the messages, in the master's own time. While a
 reply is awaited (open, initialize, arm, stop) the event loop watches the transports' descriptor.
 
@@ -359,7 +359,7 @@ class Hub:
         self.protocol.count(STRANGER, "flood", text, self.clock())
 
     def _hand_over(self) -> None:
-        """Send what the protocol has to send, and give its events to the links."""
+        """Send the protocol's messages, and pass its events to the links."""
         for connection, data in self.protocol.data_to_send():
             if not self.closed:
                 self._transmit(connection, data)

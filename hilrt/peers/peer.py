@@ -1,10 +1,9 @@
 """A peer's end of the wire: the connection of a solver or gateway process.
 
-The `Peer` moves bytes between its transport and the `PeerProtocol`, which knows what they mean.
-Messages are moved only inside `receive` and `wait`, which also answer the master's heartbeats and
-send own ones when nothing else was sent for a while: call one of them at least every
-`heartbeat_s`. The silence of a solver that computes for longer does not count, see
-docs/protocol.md.
+The `Peer` moves bytes between its transport and the `PeerProtocol`, which interprets them. Messages
+are moved only inside `receive` and `wait`, which also answer the master's heartbeats and send own
+ones when nothing else was sent for a while: call one of them at least every `heartbeat_s`. The
+silence of a solver that computes for longer does not count, see docs/protocol.md.
 """
 
 from __future__ import annotations
@@ -129,7 +128,7 @@ class Peer:
         return Dealer(self.address, self._credentials)
 
     def _look_for_master(self) -> None:
-        """The master may have arrived after this process: only now can it be known what it asks."""
+        """The master may have started after this process: only now are its requirements known."""
         transport = self._admitted()
         if transport is not None:
             self.transport.close(0)

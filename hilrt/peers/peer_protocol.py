@@ -154,8 +154,8 @@ class PeerProtocol:
     def silence(self, now_ns: int) -> float:
         """How long nothing has been heard from the master, s.
 
-        Time that this process spent elsewhere (computing, suspended) does not count in full: what
-        the master sent meanwhile may not have been read yet.
+        Time that this process spent elsewhere (computing, suspended) does not count in full:
+        messages of the master may not have been read yet.
         """
         return (now_ns - self.heard_ns) * 1e-9
 

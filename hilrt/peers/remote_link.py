@@ -120,7 +120,7 @@ class RemoteLink(Link):
         """Raise `ProtocolError` to reject a peer with these ports."""
 
     def accepted(self, hello: Hello) -> None:
-        """Take over what an accepted peer says of itself."""
+        """Copy the description of an accepted peer."""
         self.inputs, self.outputs = self.peer.inputs, self.peer.outputs
         self.n_inputs = sum(port.size for port in self.inputs)
         self.n_outputs = sum(port.size for port in self.outputs)

@@ -372,7 +372,7 @@ def _decode(decoder: msgspec.msgpack.Decoder[M], data: bytes) -> M:
         text = str(error)
         unknown = text.startswith("Invalid value") and text.endswith("`$.type`")
         kind = "unknown_type" if unknown else "malformed"
-        # Shortened: it quotes what the peer has sent.
+        # Shortened, because it quotes the peer.
         raise ProtocolError(f"not a message of the protocol: {text:.300}", kind) from None
 
 

@@ -40,7 +40,7 @@ class Feed:
     on_first_loss : callable, optional
         Called when the first rows are lost.
     max_gap_ns : float
-        Session time without a row, ns, after which `on_gap` is called with what is lost, in words.
+        Session time without a row, ns, after which `on_gap` is called with what is lost, as text.
     on_gap : callable, optional
     """
 
@@ -82,7 +82,7 @@ class Feed:
         """The grid was shifted by `shift_ns` at the reading `since_ns` of the monotonic clock."""
 
     def losses(self) -> list[str]:
-        """Losses in words; empty if there were none."""
+        """Losses as text; empty if there were none."""
         lost = (
             (self.dropped, f"of {self.rows} steps are not in the log"),
             (self.events_dropped, "events are not in the log: summary.json has the newest"),
@@ -91,7 +91,7 @@ class Feed:
         return [f"recorder: did not keep up: {n} {text}" for n, text in lost if n]
 
     def close(self) -> None:
-        """Release what it holds."""
+        """Release its resources."""
 
 
 #: Messages that may wait. (CONFLATE, which keeps the newest alone, loses it when the sender ends.)

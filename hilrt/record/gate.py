@@ -1,4 +1,4 @@
-"""Recording around triggers: what is kept until it is known whether it is wanted.
+"""Recording around triggers: buffers rows until it is known whether to write them.
 
 Rows and CAN frames wait in bounded buffers. Around a trigger they pass, in their order;
 what grows older than the time before a trigger is dropped. A window of rows begins where the step's
@@ -167,7 +167,7 @@ class Gate:
         return any(source.startswith(f"{name}: ") for name in self._trigger.alarms)
 
     def _hits(self, rows: Rows) -> list[int]:
-        """Session times [ns] of what triggers up to the newest row."""
+        """Session times [ns] of triggers up to the newest row."""
         times = rows.times
         due = [t for t in self._moments if t <= times[-1]]
         self._moments = [t for t in self._moments if t > times[-1]]

@@ -242,7 +242,7 @@ class McapWriter:
         self.whole = start + length + index_length
 
     def finish(self) -> None:
-        """Write what waits, the summary and the index; the file is not closed."""
+        """Write waiting chunks, the summary and the index; the file is not closed."""
         self.flush()
         self._put(_encoded(records.DataEnd(self._crc)))
         summary, offsets = bytearray(), bytearray()

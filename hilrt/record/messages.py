@@ -51,9 +51,9 @@ class Signal(msgspec.Struct, frozen=True):
     unit : str
         Unit of the values; empty for dimensionless.
     source : str
-        Where it comes from (a DBC signal, an FMU variable), in words.
+        Where it comes from (a DBC signal, an FMU variable), as text.
     comment : str
-        What it is, in words.
+        What it is, as text.
     """
 
     name: str

@@ -30,7 +30,7 @@ _PLOT_WIDTH, _PLOT_HEIGHT = 9.0, 2.6
 
 
 class RecordedSignals(Protocol):
-    """Signals with their times, units and topics, and what is known of the session: a `Log`."""
+    """Signals with their times, units and topics, and facts about the session: a `Log`."""
 
     path: Path
     names: list[str]

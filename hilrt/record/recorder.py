@@ -226,7 +226,7 @@ class Recorder:
             self._progress.tell(*recording.progress, self._events, cut)
 
     def _take_last_frames(self) -> None:
-        """Receive what gateways sent before they ended, as far as it arrives within a moment."""
+        """Receive messages that gateways sent before they ended, if they arrive within a moment."""
         until = time.monotonic() + FRAMES_END_S
         while time.monotonic() < until and self._frames.poll(FRAMES_QUIET_MS):
             self._take_frames(self._frames.recv())
@@ -281,10 +281,10 @@ def say(text: str) -> None:
     print(f"recorder: {text}", file=sys.stderr, flush=True)
 
 
-# Upper bound for what the processes of a session print into its folder `logs`.
+# Upper bound of the processes' output in the folder `logs` of a session.
 #
 # A solver that prints at every step would fill the disk, and with it the session's own log, in
-# minutes. The beginning of a log stays, and what was printed last.
+# minutes. The beginning and the end of a log are kept.
 
 #: A log above `LARGEST` is cut down to its first `FIRST` and its newest `LAST` bytes.
 LARGEST: Final = 16_000_000

@@ -109,7 +109,7 @@ LOOK_MS = 20
 
 
 def open_feed_socket(address: str) -> zmq.Socket[bytes]:
-    """Socket at `address`, to which a recorder can connect before it is known what it will record.
+    """Socket at `address`, to which a recorder can connect before its contents are known.
 
     It queues `LEAST_BATCHES`, until it is known how many fit. Its background thread inherits
     the processor affinity and scheduling of the caller's, so open it before the master pins itself.
@@ -284,7 +284,7 @@ class RecorderFeed(Feed):
         return bool(self._held)
 
     def hand_over(self) -> bool:
-        """Send what waits, in its order, without blocking; False if the queue is full."""
+        """Send waiting messages, in order, without blocking; False if the queue is full."""
         if self._head is not None:  # nothing overtakes the head of the log
             if not self._send([self._head]):
                 return False
@@ -300,7 +300,7 @@ class RecorderFeed(Feed):
         return True
 
     def give_up(self) -> None:
-        """Stop waiting for the recorder: what is held back is lost, and so is what has no room.
+        """Stop waiting for the recorder: rows held back, or without room, are lost.
 
         Rows are taken again as soon as there is room.
         """

@@ -218,7 +218,7 @@ class Recording:
         self.batch(BATCH.unpack(index)[0], t, np.frombuffer(rows, "<f8").reshape(shape))
 
     def aside(self, topic: bytes, stamp: bytes, data: bytes) -> None:
-        """Write what comes beside the rows; `ValueError` if it is none of ours."""
+        """Write records beside the rows; `ValueError` for a foreign one."""
         if topic not in self._asides or len(stamp) != ASIDE.size:
             raise ValueError(f"data for {topic!r}")
         index, t_ns = ASIDE.unpack(stamp)

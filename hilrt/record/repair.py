@@ -1,4 +1,4 @@
-"""Repair: what is whole in a log that was cut off or damaged, as a log that every reader takes.
+"""Repair: write the intact part of a truncated or damaged log as a log for every reader.
 
 The file is read record by record. A chunk that does not match its checksum is left out; where not
 even the length of a record can be right, the next chunk that is whole is searched for. What is kept
@@ -38,7 +38,7 @@ _OPCODES = {int(code) for code in Opcode}
 
 @dataclass
 class Repaired:
-    """Result of a repair: what was kept, and what was not.
+    """Result of a repair: the parts kept and lost.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Repaired:
 
 
 def repair(source: Path, target: Path) -> Repaired:
-    """Write what is whole in `source` to `target`, which must not be the same file.
+    """Write the intact part of `source` to `target`, which must not be the same file.
 
     Raises
     ------

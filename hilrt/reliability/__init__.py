@@ -5,8 +5,7 @@ In reading order:
 * what is watched, and why: `causes`, `checks`, `alarms`;
 * the stages: `guard` and `judge_ranges` (before a sample acts), `measure`, `move_flags` and
   `count_affected` (in the slack);
-* in words: `flags`, `ranges`, `verdict`, `divergence`, `impairment`; as numbers:
-  `summary_figures`;
+* as text: `flags`, `ranges`, `verdict`, `divergence`, `impairment`; as numbers: `summary_figures`;
 * errors in the signals' units: `estimates`, with the constants of `calibrated`; what would help:
   `advice`.
 """

@@ -44,7 +44,7 @@ MOST_DOUBTED: Final = 0.05
 #: step, and without.
 REPEATED: Final = "repeated at shorter steps"
 IRREGULAR: Final = "repeated at shorter steps, not in the asymptotic range"
-#: The step was halved until what the session tends to was known to 1 % of its error.
+#: The step was halved until the session's limit was known to 1 % of its error.
 REFERENCE: Final = "against a converged reference"
 #: Factors from the estimate to the ends of its interval, by how it was made, and estimates that are
 #: small and large; views, as the calibration tries other constants. Of repeated sessions: P. J.

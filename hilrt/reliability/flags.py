@@ -1,4 +1,4 @@
-"""Flags in words, from the tables of checks and causes."""
+"""Flags as text, from the tables of checks and causes."""
 
 from __future__ import annotations
 

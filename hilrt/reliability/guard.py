@@ -1,4 +1,4 @@
-"""Stage: alarms, evaluated on what was measured before it can act.
+"""Stage: alarms, evaluated on measurements before they can act.
 
 At the tick that brings a value outside its limits nothing more is sent to a bench, if the alarm
 says so. A value that is not a finite number is outside every limit; one that has not arrived again

@@ -53,7 +53,8 @@ SCALE_FLOOR = 0.02
 LEAST_STEPS = 50.0
 #: Silence of a subsystem from which nothing is known of it any more, s.
 SILENCE_S = 0.2
-#: Sensitivities that pass on what differs by that share from one trial to the next have changed.
+#: Sensitivities have changed if the errors that they pass on differ by this share between two
+#: trials.
 CHANGED = 0.5
 #: Keeps ratios of signals that were never other than zero finite.
 TINY = 1e-200

@@ -32,7 +32,7 @@ class Ranges:
     plan: Plan
 
     def outside(self, y: Floats) -> Bools:
-        """Which values of `y`, shape (ny,), are outside; what is no number always is."""
+        """Which values of `y`, shape (ny,), are outside; NaN always is."""
         low, high = self.plan.outputs["low"], self.plan.outputs["high"]
         declared = np.isfinite(low) | np.isfinite(high)
         found: Bools = declared & ~((low <= y) & (y <= high))

@@ -109,7 +109,7 @@ def replay(
     Raises
     ------
     RecordError
-        If there is no log, or it does not hold what a replay needs.
+        If there is no log, or it lacks data for a replay.
     """
     begun = time.monotonic()
     steps = RecordedSteps(find_log(path))

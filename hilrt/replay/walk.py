@@ -1,4 +1,4 @@
-"""Walking through a log: where to start, what is missing, and the step driven by its rows."""
+"""Walking through a log: starting points, gaps, and the step driven by its rows."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ def what_if(
     ConfigError
         If a change makes no sense, or cannot be answered from the log.
     RecordError
-        If there is no log, or it does not hold what a replay needs.
+        If there is no log, or it lacks data for a replay.
     """
     begun = time.monotonic()
     steps = RecordedSteps(find_log(path))

@@ -1,4 +1,4 @@
-"""Test sequences: subsystems that are written as what happens one after another.
+"""Test sequences: subsystems written as a sequence of steps.
 
 Read in this order: `sequence` (what a user writes, and its stepper), `bench` (what it calls),
 `awaited_step` with `timed_steps` and `prompts` (what it awaits).

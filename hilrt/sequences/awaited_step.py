@@ -105,7 +105,7 @@ class Waited:
 
 
 class BenchOfSteps(Protocol):
-    """The bench as its steps see it; see `SequenceBench` for what these are."""
+    """The bench as its steps see it; see `SequenceBench` for the methods."""
 
     now: float
     end: float
@@ -124,7 +124,7 @@ class BenchOfSteps(Protocol):
         """Set an output of the present interval."""
 
     def readings(self, names: Collection[str] = ()) -> str:
-        """Current readings in words; of these signals, or of the first ones."""
+        """Current readings as text; of these signals, or of the first ones."""
         ...
 
 

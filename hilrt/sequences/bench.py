@@ -360,7 +360,7 @@ class SequenceBench:
         return [*self._values.values(), *map(float, self._driven.values())]
 
     def readings(self, names: Collection[str] = ()) -> str:
-        """Current readings in words; of these signals, or of the first ones."""
+        """Current readings as text; of these signals, or of the first ones."""
         shown = {name: self.read(name) for name in [*(names or self._inputs)][:MAX_READINGS]}
         return ", ".join(
             f"{name} is unknown" if math.isnan(value) else f"{name} = {value:g}"

@@ -60,7 +60,7 @@ class BenchOfPrompts(BenchOfSteps, Protocol):
 
 
 class Prompts:
-    """The questions of a sequence that wait, and what operators have answered.
+    """The open questions of a sequence, and the operators' answers.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ def _remedy(answers: Collection[str]) -> str:
 
 
 def checked(text: str, answers: Collection[str], declared: str | None) -> list[str]:
-    """The answers to a question; `ValueError` for what cannot be asked or is no answer."""
+    """The answers to a question; `ValueError` for an invalid question or answer."""
     if not text or len(text) > MAX_QUESTION or not text.isprintable():
         raise ValueError(f"prompt: {text!r}: must be one line of 1 to {MAX_QUESTION} characters")
     found = [] if isinstance(answers, str) else list(answers)

@@ -145,7 +145,7 @@ def _couple(
 ) -> None:
     """Set calculated channels and the connected inputs from the outputs, within their bounds.
 
-    Those of all subsystems, or what one of them needs.
+    Those of all subsystems, or the requirement of one.
     """
     part = slice(0, len(u0)) if of is None else network.inputs.slices[of]
     L = network.L.part(part)

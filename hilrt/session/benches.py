@@ -110,7 +110,7 @@ class Benches:
     async def run_stop_sequence(
         self, assembled: Assembled, unwanted: Callable[[], bool]
     ) -> list[str]:
-        """The session file's ``[[stop]]``; what failed: the safe profile follows anyway.
+        """Run the session file's ``[[stop]]``; returns failures: the safe profile follows anyway.
 
         It is cut short when an end is requested, which `unwanted` returns. Alarms act as in the
         start sequence, except for those that are active already: they have had their effect.

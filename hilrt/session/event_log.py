@@ -46,7 +46,7 @@ class EventLog:
         self.state = SessionState.CONFIGURED
         #: Called when the state, or what the session waits for, has changed.
         self.on_change: Callable[[], None] | None = None
-        #: How columns of stimuli are read at the steps, in words.
+        #: How columns of stimuli are read at the steps, as text.
         self.columns: list[str] = []
         self.alarms = publisher.alarms
         self._kept: list[Note] = []
@@ -118,7 +118,7 @@ class EventLog:
         ]
 
     def keep(self, path: Path) -> list[str]:
-        """Write what no log has taken, because no tick ran, with the time; returns problems."""
+        """Write events that are in no log, because no tick ran, with the time; returns problems."""
         if not self._kept:
             return []
         lines = []

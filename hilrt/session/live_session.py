@@ -70,7 +70,7 @@ class LiveSession(SessionReadings):
     def wait_until(
         self, condition: Callable[[LiveSession], object], timeout: float | None = None
     ) -> None:
-        """Wait for a condition on what can be read; it is checked every 10 ms.
+        """Wait for a condition on readable values; it is checked every 10 ms.
 
         Raises
         ------

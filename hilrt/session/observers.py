@@ -277,7 +277,7 @@ class ExpectationObserver(Observer):
         self._judge.abandon(reason)
 
     def closing(self, finished: bool) -> None:
-        """Take for inconclusive what sequences have not come to."""
+        """Mark measurements that sequences did not reach as inconclusive."""
         exchange = self._exchange
         for link in exchange.links if finished else ():
             if link.stops_in_order and link.name not in exchange.ended:

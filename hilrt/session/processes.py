@@ -1,4 +1,4 @@
-"""The processes of a session: how they are started, and what the end of one means for it."""
+"""The processes of a session: their start, and the consequences of their end."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Processes:
         keys: Mapping[str, str],
         frames: Mapping[str, str],
     ) -> None:
-        """Start what the links need, on the processors `cpus`.
+        """Start the processes of the links, on the processors `cpus`.
 
         What connects to the master gets the variables `keys`; of that, what has a bus to record,
         also the variables `frames`, which say where CAN frames are taken.
@@ -184,7 +184,7 @@ class Processes:
                     child.signal(signal.SIGCONT)
 
     def recorder_failure(self) -> list[str]:
-        """Failure of a recorder that has ended, in words; empty if it kept the whole log."""
+        """Failure of a recorder that has ended, as text; empty if it kept the whole log."""
         child = self.children["recorder"]
         if child.returncode == 0:
             return []

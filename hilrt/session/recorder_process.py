@@ -1,8 +1,8 @@
 """The recorder process, which a session starts: ``python -m hilrt.session.recorder_process``.
 
 It ends when the master says so, on SIGTERM, or when the connection to the master is gone. SIGINT is
-ignored: Ctrl-C reaches the whole process group, and the master decides what it means. While it
-writes, statistics for the report accumulate, and are attached to the log.
+ignored: Ctrl-C reaches the whole process group, and the master handles it. While it writes,
+statistics for the report accumulate, and are attached to the log.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def compare_room(folder: Path, rows: RowsToCome) -> str:
 
 
 def megabytes(size: int) -> str:
-    """A size in words."""
+    """A size as text."""
     return f"{size / 1e6:,.0f} MB"
 
 

@@ -20,7 +20,7 @@ _BLOCK = 1 << 16
 
 
 class ReservedFile:
-    """Room on the disk and a descriptor, taken now for what is to be written in the end.
+    """Disk space and a descriptor, reserved for the file written at the end.
 
     Until then the file has another, hidden name: one that has its own name is whole.
 

@@ -162,7 +162,7 @@ def named_sequences(file: Path, only: str | None = None) -> dict[str, Path | Non
 
 
 def session_of_sequence(file: Path, name: str, session: Path | None) -> tuple[Path, list[str]]:
-    """The session file, and what is to be set in it for the class `name` of `file`."""
+    """The session file, and its overrides for the class `name` of `file`."""
     if session is None:
         raise ConfigError(
             f"{file}:{name}: no session; give --session, or give the class an attribute `session`"

@@ -54,7 +54,7 @@ class RunSummary:
             summary["reasons"] = [*summary["reasons"], *losses]
 
     def write(self) -> None:
-        """Write what is known; again where that has changed since the last time."""
+        """Write the known facts; again if they have changed since the last time."""
         file, result = self._opened.summary_file, self._opened.result
         try:
             file.write(json_bytes(result.summary or self._without_steps()))

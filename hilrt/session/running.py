@@ -186,7 +186,7 @@ async def _tick(
 def _watched(
     opened: Opened, log: SessionLog | None, prepared: Prepared, now_ns: Callable[[], int]
 ) -> Iterator[None]:
-    """The recording is watched while the loop runs, and what processes print."""
+    """The recording and the processes' output are watched while the loop runs."""
     logs = LogsWatch(opened.processes.children.log_dir, opened.events)
     if log is None:
         task = asyncio.ensure_future(logs.run())

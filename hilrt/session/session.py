@@ -1,8 +1,8 @@
 """A session's life: from the session file to a closed log, whatever happens on the way.
 
-The states, and what leads from one to the next, are drawn in docs/session_life.md. Every exit path
-(end, Ctrl-C, SIGTERM, exception, dead peer) goes through the stack of `hilrt.session.session`:
-benches run their safe profile, every process that was started ends, every file is closed.
+The states and their transitions are drawn in docs/session_life.md. Every exit path (end, Ctrl-C,
+SIGTERM, exception, dead peer) goes through the stack of `hilrt.session.session`: benches run their
+safe profile, every process that was started ends, every file is closed.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class SessionRun:
             self.opened.operator.interrupt(reason)
 
     async def run(self) -> RunResult:
-        """Run the session to its end and return what is left of it.
+        """Run the session to its end and return its result.
 
         Faults end in the result (exit status 3), an interruption (130) and what is missing (5) too;
         `ConfigError` and programming errors are raised, after everything was closed.
@@ -179,7 +179,7 @@ def _start_views(opened: Opened) -> None:
 
 
 def _start_processes(opened: Opened, described: Described) -> None:
-    """Then what takes long to start."""
+    """Then the processes that start slowly."""
     cpus, recording = opened.timing.cpus_for_children, opened.recording
     frames = {} if recording is None else recording.frames
     opened.processes.start_subsystems(described, cpus, opened.environment, frames)

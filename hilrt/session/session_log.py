@@ -1,4 +1,4 @@
-"""The log of a session that runs: where its rows go, and what it says of the session."""
+"""The log of a running session: the destination of its rows, and facts about the session."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ END_S = 5.0
 
 
 async def wait_for_room(feed: RecorderFeed, stopping: Stopping) -> None:
-    """Wait until the recorder has taken what is held back; the event loop continues meanwhile.
+    """Wait until the recorder has accepted rows held back; the event loop continues meanwhile.
 
     A recorder that has ended, or takes nothing for `PATIENCE_S`, is waited for no longer, and rows
     are lost.
@@ -139,7 +139,7 @@ class SessionLog:
     async def wait_for_room(
         self, point: CommunicationPoint, stopping: Stopping
     ) -> CommunicationPoint:
-        """Wait between two steps until the recorder has taken what the last one made."""
+        """Wait between two steps until the recorder has accepted the rows of the last one."""
         if self.feed.behind:
             await wait_for_room(self.feed, stopping)
         return point

@@ -199,7 +199,7 @@ class SessionReadings:
         return self._thread.call(carry_out, _NOT_RUNNING)
 
     def _must_have_begun(self) -> None:
-        """`CommandRefused` for what would wait for ever."""
+        """`CommandRefused` for a wait without end."""
         if not self._begun:
             raise CommandRefused("the session has not been started; use `with`, or call start")
 

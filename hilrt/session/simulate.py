@@ -143,7 +143,7 @@ async def _simulate(
     return result
 
 
-# The same session at other steps: `hilrt.session.repeat` has what follows from that.
+# The same session at other steps: `hilrt.session.repeat` draws the conclusions.
 
 
 def repeat(

@@ -3,6 +3,6 @@
 In reading order: `macro_step` (the order, and its only place), `numerics` (a session's tables and
 the two compiled calls), `load_step` with `compile_assess` (how these are loaded, or compiled),
 `build_plan` with `fill_controls`, `fill_stimuli` and `fill_faults`, `changes` and `apply_changes`
-(what operators change while a session runs), `source_changes` (what drives inputs, in words),
+(what operators change while a session runs), `source_changes` (what drives inputs, as text),
 `observer` (who is notified of a step).
 """

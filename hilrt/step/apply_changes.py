@@ -1,4 +1,4 @@
-"""Stage: what operators change, of bonds, inputs, faults and parameters; and sensitivities."""
+"""Stage: changes by operators, of bonds, inputs, faults and parameters; and of sensitivities."""
 
 from __future__ import annotations
 

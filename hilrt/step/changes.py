@@ -129,7 +129,7 @@ class Changes:
         given.session["changes"], self._acting = count, count > 0
 
     def _is_set(self, row: int, value: float) -> bool:
-        """Whether a parameter was changed; what became of it is noted."""
+        """Whether a parameter was changed; the result is noted."""
         own = self._parameters[row]
         unit = f" {own.parameter.unit}" if own.parameter.unit else ""
         text = f"parameter {own.name} = {value:g}{unit}"

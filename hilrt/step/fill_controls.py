@@ -102,8 +102,8 @@ def _per_channel(given: float | Mapping[str, float], side: Side) -> Floats:
     return values
 
 
-#: Share of a range by which a value may be outside: what is computed comes to rest at a bound with
-#: the errors of rounding.
+#: Share of a range by which a value may be outside: computed values settle at a bound only within
+#: rounding errors.
 ROUNDING_SHARE = 1e-6
 
 

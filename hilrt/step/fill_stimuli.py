@@ -1,4 +1,4 @@
-"""Stimuli, and what else may drive inputs, from the session file into the plan's tables."""
+"""Stimuli, and other sources of inputs, from the session file into the plan's tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sources that drive inputs, in words: what they are, and what changed at a point."""
+"""The sources that drive inputs, as text: their state, and changes at a point."""
 
 from __future__ import annotations
 

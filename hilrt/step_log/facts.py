@@ -36,7 +36,7 @@ REPLAY, MODELS, HOST = "replay.msgpack", "models.json", "host.json"
 FORMAT = 2
 #: Packages that the last bit of a decision depends on.
 _NUMERICAL = ("numpy", "numba", "llvmlite")
-#: Rooms whose sources decide what a macro step does.
+#: Rooms whose sources determine a macro step.
 _DECIDING = ("compilation", "coupling", "expressions", "reliability", "step", "tables")
 _TARGET = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 

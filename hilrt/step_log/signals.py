@@ -79,7 +79,7 @@ PEER_SIGNALS: Final = (
     ("wire", "us", "channels", "wire_us"),
     ("late", "", "given.subsystems", "late"),
 )
-#: The rest of what a step is given, so that a replay can make every decision again.
+#: The rest of a step's input, so that a replay can repeat every decision.
 PEER_CUT_SIGNALS: Final = tuple(
     (name, unit, "given.subsystems", name)
     for name, unit in (

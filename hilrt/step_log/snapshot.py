@@ -135,7 +135,7 @@ EVERY_NS = 1_000_000_000
 
 
 class Snapshots:
-    """Records the state once a second, so that a replay can start there, and what was changed.
+    """Records changes, and the state once a second, so that a replay can start there.
 
     Parameters
     ----------

@@ -88,7 +88,7 @@ def advise_session(
 def check_wish(
     run: ModelRun, target: float, targets: Mapping[str, float], budget: float, missed: float
 ) -> None:
-    """`ConfigError` for what nothing could meet."""
+    """`ConfigError` for a target that nothing could meet."""
     shares = {"target": target, "budget": budget, "missed": missed}
     shares |= {f"target of {name}": value for name, value in targets.items()}
     problems = [

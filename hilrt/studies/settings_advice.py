@@ -43,7 +43,7 @@ SERIES: Final = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)
 MOST_RUNS: Final = 9
 #: An alternative must be cheaper by this factor to be taken before a simpler one.
 CHEAPER: Final = 1.15
-#: The interval of the predicted error reaches by this factor beyond what was measured.
+#: The interval of the predicted error extends by this factor beyond the measured values.
 SPREAD: Final = 1.3
 #: A signal's scale is no less than this share of its root mean square.
 LEAST_SCALE: Final = 0.05

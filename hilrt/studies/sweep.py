@@ -288,7 +288,7 @@ def _run(
 
 @contextmanager
 def _progress(shown: bool, total: int, done: int) -> Iterator[Callable[[int], None]]:
-    """Show how many cases are done and the time that remains, and give what counts them up."""
+    """Show the number of finished cases and the remaining time; yields the counter."""
     if not shown:
         yield lambda count: None
         return

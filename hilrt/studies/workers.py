@@ -177,7 +177,7 @@ class CaseQueue:
             )
 
     def _without_worker(self, addresses: Sequence[str]) -> list[Row]:
-        """Take back what ran on workers that are gone, and have those end that take too long."""
+        """Take back cases of lost workers, and end those that take too long."""
         lost: list[Row] = []
         for address in [one for one in self._running if one not in addresses]:
             if not self._running[address].future.done():

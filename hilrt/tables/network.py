@@ -62,7 +62,7 @@ class Network:
     feedthrough: Relation  #: (ny, nu): the output depends directly on that input
 
     def initialization_order(self, needed: Iterable[tuple[int, int]] = ()) -> list[int]:
-        """Subsystems so that an output with feedthrough follows what it depends on.
+        """Subsystems ordered so that an output with feedthrough follows its inputs.
 
         `needed` has further pairs of a subsystem and one that it follows.
 

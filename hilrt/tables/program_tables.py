@@ -1,4 +1,4 @@
-"""Tables of a program: what expressions of a session are translated into.
+"""Tables of a program: the translation of a session's expressions.
 
 Operations stand in the order in which they are done; each one reads registers and writes one of its
 own. Every number is a register: signals first, then constants and results.

@@ -34,7 +34,7 @@ class EarlyReceiver(Protocol):
         """Descriptor that becomes readable when something arrives; None where nothing can."""
 
     def receive_early(self, until_ns: int, *, first: bool) -> int:
-        """Receive what has arrived; stop by `until_ns` on the clock.
+        """Receive messages; stop by `until_ns` on the clock.
 
         `first` marks the first look of a sleep. Returns the number of messages.
         """
@@ -99,12 +99,12 @@ class EarlyReception:
             self.receive()
 
     def look(self, by_ns: int) -> None:
-        """Receive what may have arrived if that usually ends by `by_ns`."""
+        """Receive messages if that usually ends by `by_ns`."""
         if self._now_ns() + self.usual_ns <= by_ns:
             self.receive()
 
     def receive(self) -> None:
-        """Receive what has arrived, until the tick at most.
+        """Receive messages, until the tick at most.
 
         A message that comes shortly before the tick is not left to it: the cut would receive it
         later, and take longer over it.

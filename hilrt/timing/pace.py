@@ -162,7 +162,7 @@ class RealTime(Pace):
             point = CommunicationPoint(tick + ticks, t_ns + later_ns, elapsed_ns + later_ns)
 
     async def _sleep_until(self, target_ns: int) -> None:
-        """Sleep and receive; solvers that are behind get what they missed meanwhile."""
+        """Sleep and receive; meanwhile solvers that are behind get their missed intervals."""
         if not self.samples.behind:
             self.reception.begin(target_ns)
             await self.clock.sleep_until(target_ns, reception=self.reception)
@@ -228,7 +228,7 @@ class AsFastAsPossible(Pace):
         """See `Pace.begin`: nothing depends on it."""
 
     async def reach(self, point: CommunicationPoint, stopping: Stopping) -> CommunicationPoint:
-        """Wait for the solvers, and do what is to be done between two steps."""
+        """Wait for the solvers, and do the work between two steps."""
         await self.samples.collect(point.t_ns, self.step_timeout, stopping)
         for happens in self.between_steps:
             if not stopping():

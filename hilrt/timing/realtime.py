@@ -3,7 +3,7 @@
 Under ``SCHED_FIFO`` a process runs before all ordinary ones and until it gives way by itself. The
 kernel therefore stops all real-time processes together when they have used their share of a period
 (``kernel.sched_rt_runtime_us`` of ``sched_rt_period_us``): a stall of tens of milliseconds. The
-master sleeps in every tick, so it stays below; `throttle_share` says what the limit is.
+master sleeps in every tick, so it stays below; `throttle_share` gives the limit.
 
 Measured as the lateness of a ``timerfd`` at 1 kHz, in alternating blocks of 1000 wake-ups with and
 without. Real-time priority beside a busy process on the same processor: p99 36 µs instead of 2.7 ms
@@ -40,7 +40,7 @@ def enter_real_time(pacing: Pacing, busy_share: float) -> list[str]:
     Returns
     -------
     list of str
-        What did not take effect, and what may go wrong.
+        Settings without effect, and possible problems.
     """
     problems = [lock_memory() if pacing.lock_memory else None]
     if pacing.priority:

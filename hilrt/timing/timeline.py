@@ -1,4 +1,4 @@
-"""Timeline of every tick on the wall clock: where its time went, and what made it late.
+"""Timeline of every tick on the wall clock: where its time went, and why it was late.
 
     target ── wake ──▸ begun ── cut ──▸ ── macro_step ──▸ ── dispatch ──▸ done ── slack ──▸ rested
 

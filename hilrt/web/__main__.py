@@ -32,7 +32,7 @@ def wait_for_the_page() -> Callable[[], None]:
 
 
 def main() -> int:
-    """Serve the plain page, then the page itself; exit status 1 where what it needs is missing."""
+    """Serve the plain page, then the page itself; exit status 1 if a requirement is missing."""
     take_over = wait_for_the_page()
     try:
         from hilrt.web.server import main as serve

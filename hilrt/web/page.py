@@ -62,7 +62,7 @@ FIRST_SIGNALS = 4
 CHOICES_SHOWN = 40
 SIGNALS_TITLE = f"signals (type to search, at most {MAX_SIGNALS})"
 
-#: Two lines in a row of the events' table; what does not fit shows under the pointer.
+#: Two lines in a row of the events' table; the rest shows under the pointer.
 ROW_HEIGHT = 42
 WHOLE_TEXT = '<span title="<%- value %>"><%- value %></span>'
 
@@ -295,7 +295,7 @@ class Page:
             self.figures.children = figures
 
     def _paint(self, looks: list[Any]) -> None:
-        """Take the page's colours from the browser, for what is drawn on a canvas."""
+        """Take the page's colours from the browser, for drawings on a canvas."""
         colour = INKS.get(str(looks[0]) if looks else "", INKS["light"])
         self.plots.paint(colour)
         if self.timing is not None:

@@ -1,4 +1,4 @@
-"""Who is served the page, and what browsers may do with it. Standard library only.
+"""Access to the page, and its policy for browsers. Standard library only.
 
 It is served under names of this machine. Scripts run only from this server or with the answer's own
 nonce, so that text of a session which came to be HTML by a defect could start none, and no other

@@ -90,7 +90,7 @@ def lamp(viewer: Viewer) -> Lamp:
 
 
 def end_in_words(viewer: Viewer) -> str:
-    """End of the session in words; empty while it runs."""
+    """End of the session as text; empty while it runs."""
     status = viewer.status
     if status is None or not viewer.ended:
         return ""
@@ -127,7 +127,7 @@ def causes_in_words(flags: Sequence[RaisedFlag]) -> str:
 
 
 def lamp_html(viewer: Viewer) -> str:
-    """The lamp, large, and what is up now, below it."""
+    """The lamp, large, and the current flags below it."""
     kind, word, reasons = lamp(viewer)
     span = " so far" if kind in LEVELS and not viewer.ended and word == kind.upper() else ""
     lines = "".join(f"<span>{text(reason)}</span>" for reason in reasons if reason)
@@ -190,7 +190,7 @@ def _lines(said: Sequence[str]) -> str:
 
 
 def set_points_html(status: Status) -> str:
-    """Table of the benches' inputs: demanded, sent and measured, and what drives each."""
+    """Table of the benches' inputs: demanded, sent and measured, and the source of each."""
     if not status.set_points:
         return ""
     rows = "".join(
@@ -356,7 +356,7 @@ def _row(events: Sequence[Happening], said: str, key: str) -> EventRow:
 
 
 def flag_in_words(viewer: Viewer, flag: RaisedFlag) -> str:
-    """Count and duration of a flag, and whether it is up, in words."""
+    """Count and duration of a flag, and whether it is up, as text."""
     spans = viewer.flag_spans.of(flag)
     name = f"{words(flag.cause)}: {flag.where}" if flag.where else words(flag.cause)
     if spans is None:

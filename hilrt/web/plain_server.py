@@ -1,7 +1,7 @@
 """A small HTTP server for the time before and after the page's own, without Bokeh.
 
-Bokeh takes a second to load, and ends with the session. Requests before are answered with what the
-session waits for, requests afterwards with how it ended.
+Bokeh takes a second to load, and ends with the session. Requests before are answered with the
+session's reason for waiting, requests afterwards with its end.
 """
 
 from __future__ import annotations
@@ -340,7 +340,7 @@ class EndedPage:
         close(self._sockets)
 
     def _awaited(self) -> bool:
-        """Whether a page may still ask, or has not got what it requested."""
+        """Whether a page may still send requests, or waits for an answer."""
         with self._lock:
             if not self._asked:
                 return time.monotonic() < self._began + QUIET_S
@@ -372,14 +372,14 @@ class EndedPage:
 
 
 def how_it_ended(summary: Mapping[str, Any], fault: str | None) -> str:
-    """The end of a session in words, as the page says it."""
+    """The end of a session as text, as the page says it."""
     if fault:
         return f"ended: fault, {fault}"
     verdict = summary.get("verdict")
     return "ended: stopped" + (f", {verdict}" if verdict else "")
 
 
-# The arguments of the page's process; it reads them before it loads what takes long.
+# The arguments of the page's process; it reads them before slow imports.
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:

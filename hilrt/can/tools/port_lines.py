@@ -79,7 +79,7 @@ class PortLines:
         ]
 
     def enable(self, sent: Iterable[Message], measured: Iterable[Message]) -> list[str]:
-        """Request and state of the handshake by their names; what is not found is left out."""
+        """Request and state of the handshake by their names; missing ones are omitted."""
         requests = [(m, s) for m in sent for s in self.inputs(m) if _enables(s)]
         states = [(m, s) for m in measured for s in self.outputs(m) if _enables(s)]
         if not requests:

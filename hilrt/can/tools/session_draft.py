@@ -273,7 +273,7 @@ def _session_name(text: str) -> str:
 
 
 class _Roles(NamedTuple):
-    """The messages of a database by what a session does with them.
+    """The messages of a database by their use in a session.
 
     Parameters
     ----------
@@ -387,7 +387,7 @@ def _guess(nodes: Sequence[str], bench: Sequence[str], file: str) -> str | None:
 
 
 def _driven(sent: Sequence[Message], nodes: Sequence[str], file: str) -> list[str]:
-    """The bench: what the set-points are for."""
+    """The bench that the set-points are for."""
     receivers = {name for message in sent for s in message.signals for name in s.receivers}
     found = [name for name in nodes if name in receivers]
     if found or len(nodes) == 1:

@@ -32,7 +32,7 @@ class ServerTransport(abc.ABC):
 
     @abc.abstractmethod
     def take(self, accept: bool = True) -> Iterator[tuple[Hashable, bytes | Exception]]:
-        """Yield what has arrived, with its connection's key, until there is no more.
+        """Yield received messages, with their connections' keys, until there are no more.
 
         Connections take turns. Without `accept`, new ones stay where they are.
 
@@ -50,7 +50,7 @@ class ServerTransport(abc.ABC):
 
     @abc.abstractmethod
     def expect(self, expected: bool, peers: int) -> None:
-        """Say whether a peer is missing, and how many the session has: both bound what comes in."""
+        """Say whether a peer is missing, and how many the session has: both limit connections."""
 
     @abc.abstractmethod
     def look(self) -> list[ProtocolError]:

@@ -110,7 +110,7 @@ class LocalServer(ServerTransport):
                     yield connection, message
 
     def origin(self) -> Origin:
-        """See `ServerTransport.origin`: what the kernel says of the process."""
+        """See `ServerTransport.origin`: the kernel's data about the process."""
         if self._newest is None or self._newest.fileno() < 0:
             return Origin("a process of this machine that has ended", local=True)
         pid, user = _process_and_user(self._newest)

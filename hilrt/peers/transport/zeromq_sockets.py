@@ -105,7 +105,7 @@ class Router(ServerTransport):
         return bool(zmq_poll(self._readables, 0))
 
     def take(self, accept: bool = True) -> Iterator[tuple[bytes, bytes | Exception]]:
-        """See `ServerTransport.take`; ZeroMQ accepts, and only `send` tells of what closed."""
+        """See `ServerTransport.take`; ZeroMQ accepts, only `send` reports closed ones."""
         while zmq_poll(self._readables, 0):
             identity = self._socket.recv(_NOBLOCK)
             frame = self._socket.recv(_NOBLOCK, copy=False)
@@ -121,7 +121,7 @@ class Router(ServerTransport):
                 yield identity, frame.bytes
 
     def origin(self) -> Origin:
-        """See `ServerTransport.origin`: the address, and what its key or token stands for."""
+        """See `ServerTransport.origin`: the address, and the owner of its key or token."""
         address, user = self._said("Peer-Address"), self._said("User-Id")
         names, where = None, f"{address or 'this machine'} by TCP"
         if self._authenticator is not None and user:
