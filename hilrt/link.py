@@ -32,7 +32,7 @@ FINDINGS = ("steps_final", "inputs_ignored")
 
 
 class SampleSink(Protocol):
-    """Where a link puts the samples of its subsystem."""
+    """Receives the samples of a subsystem from its link."""
 
     def put(
         self,

@@ -75,7 +75,7 @@ class Master:
         """Run from session time 0, which is `epoch_ns` on the clock, to `duration_ns` or beyond.
 
         The run ends at the first communication point at or after its duration. `PeerLost` and
-        whatever else goes wrong is raised to the caller, which brings the benches to safety.
+        whatever else fails is raised to the caller, which brings the benches to safety.
         """
         self.pace.begin(epoch_ns, duration_ns)
         end: End | None = None

@@ -211,5 +211,5 @@ class ZeroMQLink(RemoteLink, Probes):
             return
         channels = [name for port in self.outputs for name in port.channels()]
         bad = ", ".join(channels[i] for i in np.flatnonzero(~np.isfinite(y))[:5])
-        place = " ".join(map(str, where))  # not before: this is requested every sample
+        place = " ".join(map(str, where))  # not before: this runs for every sample
         self.gone(f"{place}: its outputs {bad} are not finite", for_good=True)

@@ -45,7 +45,7 @@ class BusNames:
     messages : list of Message
         Of its database.
     options : mapping of str to MessageOptions
-        What the session file says of single messages.
+        Settings of single messages in the session file.
     alive : str
         Name of the counter signal that is searched for.
     bit_rates : (float, float), optional
@@ -67,7 +67,7 @@ class BusNames:
     def of(self, can_id: int, *, sent: bool) -> tuple[str, float | None]:
         """Name and cycle time [s] of a message; empty and None for one that is not known.
 
-        One that is sent with every set-point has the cycle of those.
+        A message sent with every set-point has the cycle of the set-points.
         """
         message = self._table.find(can_id)
         if message is None:

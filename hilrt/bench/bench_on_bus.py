@@ -303,7 +303,7 @@ class BenchOnBus:
     database : Path
         CAN database with every message that the bench sends and receives.
     disturbance : Disturbance, optional
-        What goes wrong on purpose.
+        Deliberate fault.
     again : callable, optional
         Makes the bench again, for when it has been without power.
     options : mapping of str to MessageOptions, optional

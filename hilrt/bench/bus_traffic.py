@@ -19,7 +19,7 @@ from hilrt.record.frame_feed import FrameFeed
 
 #: An interface that is gone is searched for that often, ns.
 REVIVE_EVERY_NS = NS // 2
-#: The controller is requested its state that often, ns.
+#: Interval at which the controller's state is polled, ns.
 ASK_EVERY_NS = NS // 10
 _RESTART_REMEDIES = {
     errno.EPERM: "the gateway needs the capability CAP_NET_ADMIN, or the interface restart-ms",

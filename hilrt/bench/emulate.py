@@ -133,7 +133,7 @@ HOUSEKEEPING_CYCLES = 100
 
 
 class Fault(NamedTuple):
-    """Something that goes wrong on purpose at `at` [s]: ``silent`` or ``die``."""
+    """A deliberate fault at `at` [s]: ``silent`` or ``die``."""
 
     kind: str
     at: float
@@ -176,7 +176,7 @@ def run_loop(
     duration : float, optional
         The end is requested after that long, s.
     fault : callable
-        What goes wrong on purpose at a time [s]: ``silent``, ``die`` or nothing.
+        Deliberate fault at a time [s]: ``silent``, ``die`` or nothing.
     housekeeping : callable
         Called every `HOUSEKEEPING_CYCLES` cycles.
     now_ns, sleep, die : callable
@@ -249,7 +249,7 @@ class Emulation:
     fault : str, optional
         ``silent@SECONDS``: publishes nothing any more; ``die@SECONDS``: ends without notice.
     scenario : Path, optional
-        What goes wrong, and when: see `hilrt.bench.disturb`.
+        Faults and their times: see `hilrt.bench.disturb`.
     messages : mapping of str to MessageOptions, optional
         Counters and protection of single messages, by name, as the gateway has them.
     alive : str

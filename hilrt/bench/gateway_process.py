@@ -158,7 +158,7 @@ def _connect(address: str, name: str, inputs: Iterable[str], outputs: Iterable[s
 
 #: Longest sleep: signals, the parent's end and silence are noticed at least that often, ms.
 MAX_WAIT_MS = 20
-#: A pass that begins this long after the one before tells of a loop that was stalled, ns.
+#: A pass that begins this long after the previous one tells of a loop that was stalled, ns.
 STALL_NS = 30_000_000
 #: Interval of checks for which nothing wakes the loop (signals, the parent's end, heartbeats).
 HOUSEKEEPING_NS = 10_000_000

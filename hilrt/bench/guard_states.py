@@ -127,7 +127,7 @@ class SafeProfileRun:
         self.given_up: list[int] = []
 
     def advance(self, now: int, points: RampedSetPoints, bench: BenchView) -> bool:
-        """Start the next inputs when the one before has arrived or timed out; True at the end.
+        """Start the next inputs when the previous one has arrived or timed out; True at the end.
 
         Parameters
         ----------

@@ -16,14 +16,14 @@ from hilrt.peers import wire
 from hilrt.peers.peer import Peer
 from hilrt.timing.early_reception import LOOK_NS
 
-#: How long the bench may take to be heard completely before the first exchange, s.
+#: Time for the bench to send all its messages before the first exchange, s.
 FIRST_FRAMES_TIMEOUT = 10.0
 #: Late set-points are answered at most that often, ns.
 ANSWER_AGAIN_NS = 20_000_000
 #: Counters go with every so many measurements.
 COUNTERS_EVERY = 20
 #: Measurements are not sent to a master that has been silent for longer, ns: they would be stale
-#: when it reads them, and bury what matters.
+#: when it reads them, and hide important messages.
 MASTER_READS_NS = NS // 2
 
 
@@ -47,9 +47,9 @@ class MasterDialogue:
     ends : bool
         The master has told the gateway to end, or has given up.
     stop_asked : bool
-        It waits for the confirmation of that.
+        The master waits for the confirmation of that.
     malformed : int
-        Messages of the master that could not be used.
+        Invalid messages of the master.
     """
 
     def __init__(
@@ -144,7 +144,8 @@ class MasterDialogue:
                 y=self._pack_y(*receiver.y),
                 t_valid_ns=receiver.t_valid_ns,
                 realised=self._pack_u(*traffic.realised),
-                # Totals, and the master decodes this in its critical path: now and then will do.
+                # Totals; the master decodes them in its critical path, so they are only sent now
+                # and then.
                 counters=counters() if self._seq % COUNTERS_EVERY == 0 else {},
             )
         )
@@ -185,7 +186,7 @@ class MasterDialogue:
         self.peer.send(message)
 
     def _write_down(self, notice: Notice) -> None:
-        """Write a notice to the process's own log, too: there may be no master left."""
+        """Write a notice to the process's own log too: the master may be gone."""
         text = notice.text
         if notice.kind == "secured":
             text = f"bench secured{'' if notice.complete else ', but not completely'}: {text}"

@@ -189,7 +189,7 @@ def check_distinct(
     remedy: str,
     source: Callable[[Message], int | None] = lambda message: None,
 ) -> list[str]:
-    """J1939 messages whose frames cannot be told from those of another one.
+    """J1939 messages whose frames cannot be distinguished from those of another one.
 
     Parameters
     ----------

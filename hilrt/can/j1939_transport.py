@@ -1,6 +1,6 @@
-"""Parameter groups of J1939 that come in several frames, put together (SAE J1939-21, 5.10).
+"""Parameter groups of J1939 in several frames, reassembled (SAE J1939-21, 5.10).
 
-The transport protocol is heard from outside, whether a group is broadcast (BAM) or sent to one node
+The transport protocol is only observed, whether a group is broadcast (BAM) or sent to one node
 (RTS/CTS): nothing is sent, neither a clear-to-send nor an acknowledgement or an abort. No I/O.
 """
 
@@ -13,7 +13,7 @@ from hilrt.can.frame import ERROR, EXTENDED, REMOTE
 
 #: PDU formats of connection management (TP.CM) and of data transfer (TP.DT).
 MANAGEMENT, TRANSFER = 0xEC, 0xEB
-#: Bits of an identifier that say that a frame is of the transport protocol.
+#: Bits of an identifier that mark a frame of the transport protocol.
 _FORMAT_BITS = EXTENDED | REMOTE | ERROR | 0x03FF0000
 _MANAGEMENT_ID = EXTENDED | MANAGEMENT << 16
 _TRANSFER_ID = EXTENDED | TRANSFER << 16
@@ -25,8 +25,8 @@ _ALL = 0xFF
 ONE_FRAME, LONGEST = 8, 1785
 #: Bytes of a group in each packet.
 _PACKET = 7
-#: A broadcast is given up when its next packet stays away for so long (T1), one to a node when it
-#: is silent in both directions (T2, T3), ns.
+#: Silence after which a transfer is abandoned: of the sender of a broadcast (T1), in both
+#: directions for one to a node (T2, T3), ns.
 BROADCAST_NS, CONNECTION_NS = 750_000_000, 1_250_000_000
 #: Transfers that may be under way; noise must not fill the memory.
 _MOST = 256
@@ -91,9 +91,9 @@ class GroupAssembler:
     complete : int
         Groups that arrived whole.
     incomplete : int
-        Groups of which a packet was lost, that were aborted, or that ended too early.
+        Groups with a lost packet, aborted groups, and groups that ended too early.
     strays : int
-        Packets of groups whose beginning was not heard, and frames that contradict the protocol.
+        Packets of groups whose beginning was missed, and frames that violate the protocol.
     """
 
     def __init__(self, wanted: Callable[[int], object] = lambda can_id: True) -> None:

@@ -35,7 +35,7 @@ class MessageStats:
     frames : int
         Frames that arrived, whatever was made of them.
     checksum_errors, repeated, lost, out_of_order, held_up, not_available : int
-        Damaged; with the counter of the one before; missing by the counter; with a counter that
+        Damaged; with the counter of the previous one; missing by the counter; with a counter that
         went back or too far ahead; let through only after a stall; with a value that says of itself
         that it is none.
     shortest, longest, mean : float
@@ -56,7 +56,7 @@ class MessageStats:
     _last: int | None = None
 
     def seen(self, t: int) -> float:
-        """Count a frame at `t` [ns]; time since the one before, s, infinite for the first."""
+        """Count a frame at `t` [ns]; time since the previous one, s, infinite for the first."""
         self.frames += 1
         last, self._last = self._last, t
         if last is None:

@@ -285,7 +285,7 @@ class ReceivedMessage:
 
         After a silence, what comes at less than the pace of the message is what has piled up on the
         way; the first frame that comes at its pace is fresh again. The first one of all cannot be
-        told apart, so it does not count either.
+        distinguished, so it does not count either.
         """
         cycle = self._cycle or (self.stats.mean if self.stats.frames > LEARN_INTERVALS else 0.0)
         if not self.heard.at or not cycle:

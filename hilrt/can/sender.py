@@ -169,7 +169,7 @@ class Sender:
         return [made.frame(u, enable) for made in self._entries]
 
     def due(self, now: int, u: Sequence[float], enable: bool, new: bool) -> list[Frame]:
-        """Frames to send at `now` [ns]: with new set-points, and those whose time has arrived.
+        """Frames to send at `now` [ns]: with new set-points, and those that are due.
 
         A change of the enable request goes out at once in every message.
         """

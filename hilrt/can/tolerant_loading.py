@@ -17,12 +17,12 @@ from cantools.database.can import Database
 
 #: Statements left out at most; a file with more is another format, or no database.
 MAX_LEFT_OUT = 20
-#: Statements that are tried together at first: of messages, and of what is reported about them,
-#: which is tried with everything that it may need.
+#: Number of statements tried together at first: message definitions, and statements about messages,
+#: which are tried with everything that they may need.
 _TOGETHER, _TOLD_TOGETHER = 32, 256
-#: Statements that all others are tried with.
+#: Statements that are added to every trial.
 _FRAME = ("VERSION", "BU_")
-#: Of those that belong to no message, the ones that need a definition.
+#: Statements that belong to no message, but need a definition.
 _USES = ("BA_DEF_DEF_", "BA_DEF_DEF_REL_", "BA_", "BA_REL_", "BA_SGTYPE_")
 _START = re.compile(
     r"^(VERSION|NS_|BS_|BU_|VAL_TABLE_|BO_TX_BU_|BO_|EV_|ENVVAR_DATA_|SGTYPE_|SIG_GROUP_|CM_|"
@@ -33,7 +33,7 @@ _START = re.compile(
 _ABOUT = re.compile(
     r'(?:CM_\s+(?:BO_|SG_)|BA_\s+"[^"]*"\s+(?:BO_|SG_)|[A-Z_]+)\s+(-?\d[0-9A-Za-z]*)'
 )
-#: Of the part that was tried, not of the file.
+#: Line numbers of the part that was tried, not of the file.
 _PLACE = re.compile(r" at line \d+, column \d+")
 #: Statements that end with a semicolon. Where it is missing the parser names a later line.
 _CLOSED = (
@@ -121,7 +121,7 @@ def load_tolerantly(
         return database, search.left_out, closed
     except _TooBroken:
         return None
-    except Exception:  # readable each for itself, and not together
+    except Exception:  # readable separately, but not together
         return None
 
 
@@ -172,7 +172,7 @@ class _Search:
     """Finds the statements that cannot be read, each among its neighbours.
 
     A statement takes a fraction of a millisecond and a whole file seconds: so parts are tried with
-    what they need of the others, and not with all that stands before them.
+    what they need of the others, and not with everything before them.
 
     Attributes
     ----------
@@ -185,7 +185,7 @@ class _Search:
         self.left_out: list[str] = []
 
     def strays(self, some: Sequence[_Statement], there: Collection[str | None]) -> None:
-        """Name, in one line, statements that say something of messages the file does not have."""
+        """Name, in one line, statements about messages that the file does not have."""
         lost = [s for s in some if s.message not in there]
         if lost:
             self.left_out.append(

@@ -201,7 +201,7 @@ def _check_step(topology: Topology, findings: Findings) -> None:
 
 
 def _check_estimator(topology: Topology, findings: Findings) -> None:
-    """What estimates and repeats is for "local", and needs polynomials through samples."""
+    """Check keys of estimates and repetitions, which need "local" and sampled polynomials."""
     master, step = topology.tables.master, topology.tables.master.step_control
     if step.method != "local":
         for key in ("estimator", "repeat", "positions"):

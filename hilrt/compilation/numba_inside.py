@@ -248,7 +248,7 @@ class _UniqueNames(caching.IndexDataCacheFile):
 class TolerantCache(caching.FunctionCache):
     """numba's cache of one function; what it cannot read or write is compiled again.
 
-    `say` is called with what goes wrong, as text.
+    `say` is called with failures, as text.
     """
 
     _impl_class = _InOurFolder

@@ -110,7 +110,7 @@ def build_partly(
 def _fields(
     cls: type[msgspec.Struct],
 ) -> tuple[dict[str, Any], dict[str, msgspec.structs.FieldInfo]]:
-    """Types of a struct's fields by name, and the fields by key: requested at every table."""
+    """Types of a struct's fields by name, and the fields by key: needed for every table."""
     hints = get_type_hints(cls, include_extras=True)
     return hints, {field.encode_name: field for field in msgspec.structs.fields(cls)}
 

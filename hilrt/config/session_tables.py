@@ -164,7 +164,7 @@ class FaultTable(Table):
 
     @property
     def place(self) -> str:
-        """Where it is, as text."""
+        """Its place, as text."""
         given = self.output or self.input or self.connection or self.peer or self.message
         return given or "nowhere"
 

@@ -19,7 +19,7 @@ from hilrt.tables.state import SessionStateRow, State
 
 #: So many failed steps in a row bring the order to at most 1, and to 0.
 FAILURES_TO_ONE, FAILURES_TO_ZERO = 3, 5
-#: A step shorter than this share of the one before counts as reduced.
+#: A step shorter than this share of the previous one counts as reduced.
 REDUCED = 0.95
 
 
@@ -123,7 +123,7 @@ def next_order(
         Number of norms that the samples suffice for; an order is not raised without
         ``SDN(order + 2)``.
     reduced : bool
-        The step that ended was shorter than the one before.
+        The step that ended was shorter than the previous one.
     minimum, maximum : int
         Bounds of the order.
     """

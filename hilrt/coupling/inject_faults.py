@@ -115,9 +115,9 @@ def alter(plan: Plan, state: State, k: int, x: float, t: float, tick: int) -> No
 def deliver(plan: Plan, state: State, k: int, value: float, t: float, after: float) -> None:
     """Send `value` at `t` [s] on a way that takes `after` [s]; hold what has come through by `t`.
 
-    That is the newest value sent, as one that is overtaken is of no use. The first one is held
-    until another has come through. Of steps so short that they would not fit into the ring, some
-    values are left out.
+    That is the newest value sent, as one that is overtaken is useless. The first one is held until
+    another has come through. Of steps so short that they would not fit into the ring, some values
+    are left out.
     """
     at, now = plan.alterations[k], state.alterations[k]
     spacing = at.amount / (at.slots - 2)

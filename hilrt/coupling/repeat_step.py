@@ -49,7 +49,7 @@ def shorten_step(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def take_repetitions(plan: Plan, state: State, given: StepInput) -> None:
-    """What a step that ended was made with, where that is not what left at first."""
+    """Inputs of a finished step, if they differ from those first sent."""
     session, now = state.session[0], given.session[0]
     if now.repetitions == 0:
         return

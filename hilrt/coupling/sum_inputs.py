@@ -96,7 +96,7 @@ def excite(plan: Plan, state: State, given: StepInput) -> None:
     """Add dither to the inputs about now: a pure function of the tick and the running scales.
 
     Each coefficient has a random sign of its own, since coefficients that always move together
-    cannot be told apart; over a step their sum stays within the amplitude.
+    cannot be distinguished; over a step their sum stays within the amplitude.
     """
     terms, n = plan.model.settings[0].order + 1, len(plan.inputs)
     first = given.session[0].tick * (terms * n) + 1

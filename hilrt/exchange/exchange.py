@@ -291,7 +291,7 @@ class Exchange:
 
     @property
     def behind(self) -> bool:
-        """Whether intervals wait for a solver to answer the one before."""
+        """Whether intervals wait for a solver to answer the previous one."""
         return any(c.pending is not None and c.pending.waiting for c in self._catching_up)
 
     async def catch_up(self, until_ns: int) -> None:

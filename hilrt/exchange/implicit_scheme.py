@@ -42,7 +42,7 @@ def basis(degree: int, times: Floats, h: float) -> Floats:
     """Taylor coefficients about now of the polynomial that is 1 at `h` and 0 at `times`.
 
     ``L^k(t) = prod_{j<k} (t - T_{N-j}) / (T_{N+1} - T_{N-j})`` (eq. 17): what an interpolation
-    polynomial through another value at the step's end has beside the one before.
+    polynomial through another value at the step's end has beside the previous one.
 
     Parameters
     ----------

@@ -132,7 +132,7 @@ def _note_times(inboxes: InboxTables, row: GivenSubsystem, s: int) -> None:
 
 
 class Inbox:
-    """Where the connection of one subsystem puts its samples.
+    """Receives the samples of one subsystem from its connection.
 
     Parameters
     ----------

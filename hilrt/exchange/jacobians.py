@@ -1,4 +1,4 @@
-"""Where the corrections of outputs get their Jacobians from, before a session starts."""
+"""Sources of the Jacobians for corrections of outputs, before a session starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the time of a remote solver's answers goes: computing, on the wire, and waited for."""
+"""Breakdown of the time of a remote solver's answers: computing, transmission, waiting."""
 
 from __future__ import annotations
 

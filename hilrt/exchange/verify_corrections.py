@@ -164,7 +164,7 @@ async def _find_sensitivities(trial: Trial, b: int, found: Verification) -> bool
 async def find_contradictions(
     trial: Trial, b: int, bond: Bond, model: Model | None
 ) -> list[str] | None:
-    """Where the Jacobians of a correction are not what was found; None if nothing was found."""
+    """Entries of a correction's Jacobians that differ from the probed ones; None without any."""
     if model is None or bond.correction.method == "energy":
         return []
     network, owner = trial.network, trial.network.outputs.owner

@@ -157,7 +157,7 @@ def log_files(paths: Iterable[Path]) -> list[Path]:
     """Logs among files and folders, in their order; of a run's folder its log.
 
     A path that does not exist may be a pattern with ``*``, ``?``, ``[…]`` and ``**``, whose matches
-    are taken in alphabetical order.
+    are in alphabetical order.
 
     Raises
     ------

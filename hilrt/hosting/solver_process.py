@@ -49,7 +49,7 @@ log = logging.getLogger("hilrt.solver")
 
 #: How long the master may take to answer the hello, s.
 CONNECT_TIMEOUT_S = 30.0
-#: After that long, SIGTERM is tried once more that arrived where nothing can be raised, s.
+#: After that long, a SIGTERM that arrived where nothing can be raised is tried once more, s.
 AGAIN_S = 0.01
 
 EXIT_OK = 0

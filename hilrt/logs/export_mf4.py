@@ -86,7 +86,7 @@ class _HeldGroup(NamedTuple):
 
 
 def _add(mdf: Any, groups: dict[str, _HeldGroup], block: Block) -> None:
-    """Append rows: where a signal has no number the one before is held, and marked as invalid."""
+    """Append rows: where a signal has no number, the previous one is held and marked as invalid."""
     topic, times = block.channel.topic, block.times_ns / 1e9
     held = groups[topic].last if topic in groups else np.full(block.values.shape[1], np.nan)
     invalid = np.isnan(block.values)

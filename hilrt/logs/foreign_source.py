@@ -28,7 +28,7 @@ Kind = Literal["mf4", "parquet", "frames"]
 
 
 class Open(msgspec.Struct, tag="open"):
-    """Open a file, the one before is closed; from then on, memory [bytes] and processor time [s]
+    """Open a file, the previous one is closed; from then on, memory [bytes] and processor time [s]
     are limited.
     """
 

@@ -134,7 +134,7 @@ class LogFile(RecordFile):
         return []
 
     def _batch(self, data: bytes, inside: bool) -> list[Piece]:
-        """Messages of a chunk; schemas and channels are noted also where none is wanted."""
+        """Messages of a chunk; schemas and channels are noted also where none is requested."""
         messages: list[LogMessage] = []
         position, low, high = 0, self._start, self._end
         unpack, fixed, header = _MESSAGE.unpack_from, _MESSAGE.size, HEAD.size

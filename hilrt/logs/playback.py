@@ -173,7 +173,7 @@ async def play(
         Recorded seconds per second on the clock.
     passes : int
         How often the tape is played; each pass begins the mean distance of frames after the end of
-        the one before.
+        the previous one.
     stopping : callable
         Looked at before every frame.
     """

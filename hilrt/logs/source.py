@@ -34,7 +34,7 @@ class Source(abc.ABC):
     Attributes
     ----------
     epoch_ns : int or None
-        Wall clock (ns since 1970, UTC) at time 0 of the blocks; known once it was requested topics.
+        Wall clock (ns since 1970, UTC) at time 0 of the blocks; known once `topics` was called.
         None: the file says none, and time 0 is that of its first frame (see `since_start`).
     notes : list of str
         What could not be taken, as text; complete when everything was read.

@@ -80,7 +80,7 @@ class McapSource(Source):
         return read_contents(self.path).metadata
 
 
-#: Numbers of a file that can be told apart; further ones mean keys that are data.
+#: Numbers of a file that can be distinguished; further ones mean keys that are data.
 MAX_SIGNALS = 10_000
 #: Longer lists are images, scans and the like.
 MAX_ELEMENTS = 64

@@ -131,9 +131,9 @@ class DriverState:
 class Driver:
     """Follows a drive cycle with the accelerator and the brake, never with both.
 
-    The wanted traction force is the one for the acceleration ahead and the road load, plus a PI
+    The demanded traction force is that of the coming acceleration and of the road load, plus a PI
     correction of the speed error. What the closed accelerator gives by itself (creep at idle,
-    engine braking above) is where accelerating ends and braking begins.
+    engine braking above) separates accelerating from braking.
     """
 
     PREVIEW = 0.7  # s, the acceleration wanted is the cycle's mean slope over this time

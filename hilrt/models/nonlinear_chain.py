@@ -89,7 +89,7 @@ class Segment(Solver):
 
     def impulse(self, t: float) -> float:
         """Force of the impulses at `t` [s], N."""
-        # The one that begins nearest still counts before it begins, and the one before after it.
+        # The one that begins nearest still counts before it begins, and the previous one after it.
         nearest = round((t - self.first) / self.period)
         total = 0.0
         for i in range(max(nearest - 1, 0), max(nearest, 0) + 1):

@@ -29,7 +29,7 @@ PROTOCOLS = ("foxglove.sdk.v1", "foxglove.websocket.v1")
 #: Levels of a status.
 WARNING, ERROR = 1, 2
 #: Messages that wait for a slow client; older ones are dropped for it alone. A batch of full rate
-#: has one for every tick of every signal that is requested.
+#: has one for every tick of every requested signal.
 BACKLOG = 16_384
 #: Clients at a time, and the longest message of one.
 MAX_CLIENTS = 32

@@ -347,7 +347,7 @@ def _tail(name: str, width: int) -> str:
 
 
 def _distinguished(group: Sequence[str], width: int) -> dict[str, str]:
-    """Names with equal ends, told apart by their parts between the equal ones, or by numbers."""
+    """Names with equal ends, distinguished by their parts between the equal ones, or by numbers."""
     before = _common(group)
     after = _common([name[before:][::-1] for name in group])
     for kept in range(1, width - 2):

@@ -2,8 +2,8 @@
 
 The panel needs a terminal that is large enough; anywhere else (a pipe, a log file, a small window)
 a line is printed every two seconds, and where a state begins that is no stretch of a running
-session. Without a terminal that line has the events since the one before. Keys work in both, and a
-terminal may change its size.
+session. Without a terminal that line has the events since the previous one. Keys work in both, and
+a terminal may change its size.
 """
 
 from __future__ import annotations

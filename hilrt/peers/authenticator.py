@@ -63,7 +63,7 @@ class Authenticator(ABC):
 
     @abstractmethod
     def user(self, credentials: list[bytes]) -> str | None:
-        """For whom these credentials stand, as the connection's messages will tell; None: none."""
+        """User id of the credentials, as in the connection's messages; None without one."""
 
     def names(self, user: str) -> frozenset[str] | None:
         """Names of subsystems that a user may take; None: any."""

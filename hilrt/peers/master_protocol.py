@@ -5,7 +5,7 @@ knows connections by keys that its I/O (`hilrt.peers.hub`) chooses, and reads no
 
 * `greet` takes what came over a new connection, `RemotePeer.receive` what a peer of `connections`
   has sent, and `connection_lost` notes the end of one;
-* `keep_alive` is called when `due_ns` has arrived, for heartbeats and silence;
+* `keep_alive` is called when `due_ns` has passed, for heartbeats and silence;
 * after each of these, `events` says what has happened and `data_to_send` what is to be sent.
 
 A `RemotePeer` is one peer; this class is the handshake, and what peers share.

@@ -245,7 +245,7 @@ class Peer:
         return self.protocol.heard_ns
 
     def silence(self) -> float:
-        """How long nothing has been heard from the master, s; see `PeerProtocol.silence`."""
+        """Time since the last message of the master, s; see `PeerProtocol.silence`."""
         return self.protocol.silence(self.clock())
 
     def master_lost(self) -> str | None:

@@ -152,7 +152,7 @@ class PeerProtocol:
             self._send(Heartbeat(sent_ns=now_ns))
 
     def silence(self, now_ns: int) -> float:
-        """How long nothing has been heard from the master, s.
+        """Time since the last message of the master, s.
 
         Time that this process spent elsewhere (computing, suspended) does not count in full:
         messages of the master may not have been read yet.

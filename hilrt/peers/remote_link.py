@@ -187,7 +187,7 @@ class RemoteLink(Link):
         self._report(Event(level="warning", cause="peer_back", text=text))
 
     def _origin(self) -> str:
-        """Where the connection comes from."""
+        """Origin of the connection."""
         return self.peer.origin.where
 
     # --- Link ---------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ class RemoteLink(Link):
         return self.hub.fileno()
 
     async def stop(self, reason: str) -> None:
-        """End the peer in order; whatever goes wrong is logged."""
+        """End the peer in order; whatever fails is logged."""
         peer = self.peer
         if peer.connection is None or peer.lost or peer.stopping or self.hub.closed:
             return
@@ -326,7 +326,7 @@ class RemoteLink(Link):
         return f"{refused}; {start}" if refused else start
 
     def _how_to_start(self) -> str:
-        """Where a peer that the session does not start is waited for, and the command for it."""
+        """Address for a peer that the session does not start, and the command for it."""
         if self._started:
             return ""
         address = self.hub.address

@@ -65,7 +65,7 @@ from hilrt.solver import Parameter, Port
 
 log = logging.getLogger("hilrt.peers.hub")
 
-#: Connections that requested a peer's place and are told of; more are only counted.
+#: Connections that requested a peer's place and are notified of; more are only counted.
 CONTESTS_TOLD = 20
 
 #: Answers to the requests. Such an answer is used only while it is due.
@@ -91,7 +91,7 @@ CheckPorts = Callable[[tuple[Port, ...], tuple[Port, ...]], None]
 
 
 class ConnectionState(Enum):
-    """Where a peer stands; see the module's docstring."""
+    """State of a peer; see the module's docstring."""
 
     EXPECTED = auto()
     CONNECTED = auto()

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hilrt.record.messages import RecordEvent, Topic, Trigger
 from hilrt.solver import Floats
 
-#: Time beyond the one before a trigger that is kept, ns: snapshots are a second apart.
+#: Time kept beyond the span before a trigger, ns: snapshots are a second apart.
 MARGIN_NS = 1_100_000_000
 #: Bounds of the two buffers, bytes.
 ROWS_BYTES = 256 << 20
@@ -128,7 +128,7 @@ class Gate:
     # -- frames -----------------------------------------------------------------------------------
 
     def covers(self, t_ns: int) -> bool:
-        """Whether frames of this session time [ns] are wanted, as far as is known."""
+        """Whether frames of this session time [ns] are requested, as far as is known."""
         return any(start <= t_ns <= end for start, end in self._windows)
 
     def hold(self, frame: HeldFrame) -> None:
@@ -140,7 +140,7 @@ class Gate:
             self._drop_frame()
 
     def frames(self) -> Iterator[HeldFrame]:
-        """Kept frames that are wanted by now; older ones are dropped."""
+        """Kept frames that are requested by now; older ones are dropped."""
         if self._moved:
             self._moved = False
             kept, self._frames, self._frames_bytes = self._frames, deque(), 0

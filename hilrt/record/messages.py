@@ -117,7 +117,7 @@ class Begin(msgspec.Struct, tag="begin"):
     """Start a log. `epoch_ns` is the wall clock (ns since 1970, UTC) at session time 0.
 
     `clock_ns` is the monotonic clock then; `buses` are those that gateways hand frames of, and
-    `trigger` says which rows and frames are wanted, if not all.
+    `trigger` says which rows and frames are requested, if not all.
     """
 
     out_dir: str

@@ -149,7 +149,7 @@ class RecordFile:
 
 
 def _one_ahead(items: Iterator[T]) -> Iterator[T]:
-    """The items, each made in a thread while the one before is in use."""
+    """The items, each made in a thread while the previous one is in use."""
     from concurrent.futures import ThreadPoolExecutor  # a recorder, which reads nothing, needs none
 
     with ThreadPoolExecutor(1) as thread:

@@ -179,7 +179,7 @@ class Recording:
             return None
 
     def _write_held(self) -> None:
-        """Write frames that waited and are wanted now."""
+        """Write frames that waited and are requested now."""
         assert self._gate is not None
         for t_ns, channel, data in self._gate.frames():
             self._write_frame(t_ns, channel, data)

@@ -61,7 +61,7 @@ def active_flags(names: CheckNames, state: State) -> list[tuple[str, str]]:
 
 
 def flag_totals(names: CheckNames, state: State) -> dict[str, FlagTotal]:
-    """Of every cause, over the session so far."""
+    """Totals of every cause, over the session so far."""
     fields = ("count", "seconds", "affected", "worst_second")
     totals = map(FlagTotal, *(state.causes[name].tolist() for name in fields))
     seconds = state.checks["seconds"]

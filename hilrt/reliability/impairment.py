@@ -49,7 +49,7 @@ class Impairment:
             self._reasons.discard(reason)
 
     def look(self, t_ns: int) -> None:
-        """How it is at session time `t_ns`, ns; once per tick."""
+        """Update the state at session time `t_ns`, ns; once per tick."""
         if self._reasons:
             self._calm_since = t_ns
         waiting = self._impaired and t_ns - self._calm_since < RECOVER_NS

@@ -179,7 +179,7 @@ def measure_subsystems(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def follow_silence(plan: Plan, state: State, given: StepInput, s: int) -> float:
-    """How long nothing has been taken in from a subsystem that should have been there, s."""
+    """Time without a sample from a subsystem that should have sent one, s."""
     subsystem, ports, elapsed = state.subsystems[s], plan.subsystems[s], given.session[0].elapsed
     if ports.calculated:
         return 0.0

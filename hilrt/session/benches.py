@@ -289,7 +289,7 @@ class Procedure:
                     self.measure()
                     done, pending = await asyncio.wait(pending, timeout=LOOK_S)
                     for task in done:
-                        task.result()  # raises what went wrong
+                        task.result()  # raises what failed
         except TimeoutError:
             late = [s for task, s in arming.items() if not task.done()] or benches
             raise PeerLost(

@@ -1,8 +1,8 @@
 """The last stages of every session: prepare, run, summarise; and its end with benches.
 
 They follow `hilrt.session.assembly`: `prepare` makes the loop with its observers, `run` ticks to
-the end, and `summarise` puts what has arrived of it into the result. In between, a session with
-benches brings these to rest (`Ending`).
+the end, and `summarise` puts the outcome into the result. In between, a session with benches brings
+these to rest (`Ending`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The first stages of every session: read, describe, connect.
 
-Each stage takes the result of the one before as an immutable value, and returns its own.
+Each stage takes the result of the previous one as an immutable value, and returns its own.
 `initialize` and `assemble` follow in `hilrt.session.assembly`, which imports the numerics; these do
 not.
 """

@@ -275,7 +275,7 @@ class _Settling:
         self._truth, self._uncertainty = own, math.inf
 
     def take(self, course: Floats) -> None:
-        """Enter the course at half the step of the one before, shape (n,)."""
+        """Enter the course at half the step of the previous one, shape (n,)."""
         before, self._courses = self._truth, [*self._courses[-2:], course]
         self._truth, self._uncertainty = course, math.inf
         if len(self._courses) < len(FACTORS):

@@ -42,7 +42,7 @@ class Result:
         0 finished, 3 ended by a fault in the safe state, 5 finished with less than was requested,
         130 interrupted.
     fault : str, optional
-        What went wrong.
+        The failure.
     warnings : list of str
         What else should be known: processes that ended by themselves, or not at all.
     stopped : str

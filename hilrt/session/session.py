@@ -260,7 +260,7 @@ def run_session(
 # The end of a session, whatever led to it: benches at rest, whole files, no process left.
 #
 # Clean-up is on one stack, on which each stage pushes its own: the last one runs first. Each is
-# done, whatever the ones before it came to; an error is raised after the last.
+# done, whatever the outcome of those before it; an error is raised after the last.
 
 
 def close_opened(

@@ -67,7 +67,7 @@ class SessionLog:
     opened : zmq.Socket
         From `open_feed_socket`: where the recorder takes rows and events.
     progress : str
-        Address where the recorder tells how far the log has arrived.
+        Address at which the recorder reports its progress.
     real_time : bool
         Whether rows that the recorder cannot take are dropped, and counted, at once.
 

@@ -132,9 +132,9 @@ def set_parameter(plan: Plan, state: State, row: int, value: float) -> None:
 
 @stage
 def withdraw(plan: Plan, state: State, s: int) -> None:
-    """Use nothing more that was found out of subsystem `s` before a parameter of it changed.
+    """Discard the responses of subsystem `s` that were found before a parameter of it changed.
 
-    Its Jacobian is zero until it is renewed, or identified again.
+    Its Jacobian is zero until it is updated, or identified again.
     """
     state.subsystems[s].reparametrised = 1
     state.session[0].reparametrised = 1

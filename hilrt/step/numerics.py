@@ -121,7 +121,7 @@ class Numerics:
         self._macro_step()
 
     def assess(self) -> None:
-        """How good the interval that ended was."""
+        """Assess the last interval."""
         self._assess()
 
     @property

@@ -56,7 +56,9 @@ class Axis(NamedTuple):
 
 
 def rounded(key: str, value: float) -> float:
-    """Value of a range in six digits; a step in whole nanoseconds, as a session takes no other."""
+    """Value of a range in six digits; a step in whole nanoseconds, because sessions accept no
+    other.
+    """
     value = float(f"{value:.6g}")
     return round(value, 9) if key == "master.step" else value
 
@@ -74,7 +76,7 @@ def parse_axis(key: str, given: str | Sequence[Any] | Floats) -> Axis:
     Raises
     ------
     ConfigError
-        If it cannot be read so.
+        If it cannot be parsed.
     """
     if not isinstance(given, str):
         values = tuple(v.item() if isinstance(v, np.generic) else v for v in given)

@@ -233,7 +233,7 @@ class WallClock(Clock):
     def _receive_until(self, wake_ns: int, reception: EarlyReception) -> None:
         """Block for the timer and the descriptor together; receive messages meanwhile.
 
-        The event loop's own timer cannot be waited for with a descriptor: it has one look.
+        The event loop's own timer cannot be combined with a descriptor: it gets one look.
         """
         reception.look(wake_ns)
         while self.timer is not None and reception.watches:
@@ -279,8 +279,8 @@ async def measure_spin_ns(
 
 # A timer of the Linux kernel as a file descriptor (``timerfd``).
 #
-# Watched by the event loop it wakes a sleeper 42 µs late (median), the loop's own timers 545 µs; a
-# blocking wait for it is what `hilrt.timing.clock.WallClock` ends each sleep with.
+# Watched by the event loop it wakes a sleeper 42 µs late (median), the loop's own timers 545 µs;
+# `hilrt.timing.clock.WallClock` ends each sleep with a blocking wait for it.
 
 
 class TimerFd:

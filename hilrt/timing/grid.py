@@ -57,7 +57,7 @@ class Grid:
         return k * self.step_ns / 1_000_000_000
 
     def index(self, now_ns: int) -> int:
-        """Newest grid point that has arrived at the clock reading `now_ns`; negative before 0."""
+        """Newest grid point reached at the clock reading `now_ns`; negative before 0."""
         numerator, denominator = self.pace.as_integer_ratio()
         k = (now_ns - self.epoch_ns) * numerator // (self.step_ns * denominator)
         while self.time(k + 1) <= now_ns:  # rounding down puts a few points on the same ns

@@ -1,6 +1,6 @@
 """Pace of session time: by a clock, in real time or at a factor, or as fast as possible.
 
-The master's loop asks its `Pace` when a communication point has arrived, which is the next one, and
+The master's loop asks its `Pace` when a communication point has come, which is the next one, and
 whether a tick was late. In real time the answers come from a clock and its grid, and no solver is
 waited for; as fast as possible they come from the solvers, which are waited for.
 """
@@ -38,7 +38,7 @@ class Samples(EarlyReceiver, Protocol):
 
     @property
     def behind(self) -> bool:
-        """Whether intervals wait for a solver to answer the one before."""
+        """Whether intervals wait for a solver to answer the previous one."""
 
     async def catch_up(self, until_ns: int) -> None:
         """Send them as fast as the solver answers, until that reading of the monotonic clock."""
@@ -194,7 +194,7 @@ class RealTime(Pace):
 
 
 class AsFastAsPossible(Pace):
-    """Pace by the solvers: a point has arrived when all of them have reached it.
+    """Pace by the solvers: a point has come when all of them have reached it.
 
     Parameters
     ----------

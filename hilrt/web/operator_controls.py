@@ -266,7 +266,7 @@ class OperatorControls:
     def _acknowledge_next(self) -> None:
         if not self._waiting:
             return
-        if self._asked_at:  # the one before is still under way
+        if self._asked_at:  # the previous one is still under way
             if time.monotonic() - self._asked_at > ANSWER_S:
                 self._acknowledged(Reply(False, "no answer"))
             return

@@ -39,7 +39,7 @@ from hilrt.web.plain_server import parse
 from hilrt.web.plots import TIMING_SIGNAL
 from hilrt.web.shared_session import FULL_SAMPLES, POLL_MS, Ring, SharedSession, SignalHistory
 
-#: How long the clients get to see a session's end, s.
+#: Time for the clients to see a session's end, s.
 LAST_LOOK_S = 0.6
 #: How often the lateness of the ticks is counted, ms: short enough that no ring overflows
 #: meanwhile.

@@ -17,7 +17,7 @@ SPARE_CONNECTIONS = 64
 
 
 class ServerTransport(abc.ABC):
-    """Where peers connect, and what they send there; never blocks.
+    """Server side of a transport: accepts peers and receives their messages; never blocks.
 
     A connection is known by a key of the transport's choice, which is never used again for another.
     """
@@ -42,7 +42,7 @@ class ServerTransport(abc.ABC):
 
     @abc.abstractmethod
     def origin(self) -> Origin:
-        """Where the message that was taken last has arrived from."""
+        """Origin of the last message taken."""
 
     @abc.abstractmethod
     def end(self, key: Any) -> None:
@@ -117,7 +117,7 @@ class ClientTransport(abc.ABC):
 
 
 class Origin(NamedTuple):
-    """Where a message came from.
+    """Origin of a message.
 
     Attributes
     ----------

@@ -170,7 +170,7 @@ class Router(ServerTransport):
         if authenticator is None:
             return []
         kinds = [authenticator.refused] * authenticator.look()
-        # A wrong secret is told by ZeroMQ, too, after the answer.
+        # A wrong secret is reported by ZeroMQ, too, after the answer.
         kinds += [authenticator.missing for event in events if event != REFUSED]
         return [ProtocolError(f"refused: {authenticator.texts[k]}", k) for k in kinds]
 
