@@ -153,9 +153,9 @@ class FrameTime(NamedTuple):
     sent : bool
         By the session; else by the bench.
     interval : float
-        From one frame to the next, s; 0: at every communication point; NaN where it is not known.
+        From one frame to the next, s; 0: at every communication point; NaN if it is not known.
     bits : int
-        Of the longest frame, with all stuff bits that it can have; 0 where it is not known.
+        Of the longest frame, with all stuff bits that it can have; 0 if it is not known.
     """
 
     message: str
@@ -188,7 +188,7 @@ class Description:
     Attributes
     ----------
     ports : Ports or None
-        None where they are known only after connecting. With `problems`, every port that the table
+        None if they are known only after connecting. With `problems`, every port that the table
         names; their limits may be unknown.
     unclear : frozenset of str
         Ports of which nothing but the name is known.
@@ -207,7 +207,7 @@ class Description:
     tells_events : bool
         Whether `Link.tells_events` is known to be true after `open`.
     restores : bool or None
-        Whether it can make a step again; None where that is known only after `Link.open`.
+        Whether it can make a step again; None if that is known only after `Link.open`.
     end_time : float
         Last session time that the table allows the subsystem, s.
     frames : sequence of FrameTime
@@ -331,19 +331,19 @@ class Probes:
         """Change of the outputs, shape (n_outputs,), when the inputs change by `direction`.
 
         At `t` [s]; `direction`, shape (order + 1, n_inputs), is in the normalised power basis. None
-        where the subsystem cannot restore its state.
+        if the subsystem cannot restore its state.
         """
         return None
 
     async def linear_model(self, h: float, u: Floats) -> LinearModel | None:
-        """The subsystem about its state before the first step; None where it cannot be probed.
+        """The subsystem about its state before the first step; None if it cannot be probed.
 
         It is for an estimate alone: values that are late or invalid are None.
         """
         return None
 
     async def renewed_model(self, t: float, h: float, u: Floats) -> LinearModel | None:
-        """The same at `t` [s], while the session runs: A, B, C and D; None where there are none.
+        """The same at `t` [s], while the session runs: A, B, C and D; None if there are none.
 
         The subsystem's steps from there on are those that it would have made without.
         """
@@ -420,7 +420,7 @@ class Link(abc.ABC):
     # Facts of the adapter, known before any connection is made.
 
     Options: ClassVar[type[SubsystemOptions]]
-    #: Struct of a ``[groups.NAME]`` table; None where the adapter carries no groups.
+    #: Struct of a ``[groups.NAME]`` table; None if the adapter carries no groups.
     GroupOptions: ClassVar[type[SubsystemOptions] | None] = None
     #: A physical bench, or one that runs by itself: it cannot wait and cannot be stepped.
     physical: ClassVar[bool] = False
@@ -467,7 +467,7 @@ class Link(abc.ABC):
 
     #: Where samples go; set once `inputs` and `outputs` are known.
     inbox: SampleSink = _Nowhere()
-    #: Newest outputs of a bench, also while no session runs; None where they are not known.
+    #: Newest outputs of a bench, also while no session runs; None if they are not known.
     latest: Floats | None = None
     #: Messages that never arrived, as far as the connection can tell.
     lost: int = 0
@@ -483,8 +483,8 @@ class Link(abc.ABC):
     absent: str = ""
     #: Sends a line to the process whose `Command` is `told`, without waiting.
     tell: Callable[[str], None] | None = None
-    #: Why a bench that was enabled is not known to be at rest after `safe` or `stop`; empty where
-    #: it is, and for models.
+    #: Why a bench that was enabled is not known to be at rest after `safe` or `stop`; empty if it
+    #: is, and for models.
     not_at_rest: str = ""
 
     def __init__(self, name: str, options: SubsystemOptions, folder: Path) -> None:

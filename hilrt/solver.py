@@ -242,7 +242,7 @@ class Solver(abc.ABC):
         Returns
         -------
         ndarray, shape (order + 1, n_outputs, n_inputs), or None
-            ``Γ_m = (m!/h^m) C B_dm + D`` (Haid et al. 2022, eq. 14); None where they are not known.
+            ``Γ_m = (m!/h^m) C B_dm + D`` (Haid et al. 2022, eq. 14); None if they are not known.
         """
         return None
 

@@ -40,7 +40,7 @@ class FmuLink(InProcessLink):
         return describe_fmu(lambda: cls.make(options, folder), options)
 
     async def open(self) -> None:
-        """Read the model description; `ConfigError` where it cannot be used, or not here."""
+        """Read the model description; `ConfigError` if it cannot be used, or not here."""
         solver = self.make(self.options, self.folder)
         solver.fmu.need_binary()
         self.host(solver)

@@ -74,7 +74,7 @@ def _demand(options: SubsystemOptions, text: str) -> tuple[str, float]:
 
 
 def step_of(session: SessionFile, options: SubsystemOptions) -> float | None:
-    """Distance of a sequence's communication points, s; None where it varies."""
+    """Distance of a sequence's communication points, s; None if it varies."""
     master = session.tables.master
     return master.step * options.every if master.step_control.method == "fixed" else None
 

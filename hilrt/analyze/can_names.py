@@ -96,7 +96,7 @@ class BusNames:
             received.take(data, t_ns)
 
     def stats(self, can_id: int) -> MessageStats | None:
-        """Results of the checks; None where there are none."""
+        """Results of the checks; None if there are none."""
         received = self._checked.get(can_id)
         return None if received is None else received.stats
 

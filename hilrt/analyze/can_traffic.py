@@ -46,7 +46,7 @@ class MessageTraffic:
     Attributes
     ----------
     bus, name : str
-        `name` is empty where no database of the log knows it.
+        `name` is empty if no database of the log knows it.
     identifier : int
     extended, sent : bool
         `sent`: by the gateway.
@@ -56,7 +56,7 @@ class MessageTraffic:
         When the frames came, ns.
     checksum, counter, lost : int or None
         Frames whose checksum is wrong, whose counter did not continue, and frames missing by the
-        counter; None where the message has none.
+        counter; None if the message has none.
     """
 
     bus: str
@@ -264,7 +264,7 @@ def read_traffic(
     attachments: Mapping[str, bytes],
     span_ns: tuple[int, int],
 ) -> CanTraffic | None:
-    """Count the CAN frames of a log; None where it has none.
+    """Count the CAN frames of a log; None if it has none.
 
     Parameters
     ----------

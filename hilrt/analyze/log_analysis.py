@@ -35,7 +35,7 @@ def changes_of(metadata: Mapping[str, str], key: str) -> list[str]:
 def recorded_settings(
     metadata: Mapping[str, str], attachments: Mapping[str, bytes]
 ) -> dict[str, Any]:
-    """Tables of the session file in a log, as they acted; empty where there is none."""
+    """Tables of the session file in a log, as they acted; empty if there is none."""
     files = [name for name in attachments if name.endswith(".toml")]
     named = metadata.get("session_file", "")
     for name in [named] * (named in files) + files:
@@ -95,7 +95,7 @@ class LogAnalysis:
             return None
 
     def can_traffic(self) -> CanTraffic | None:
-        """The CAN frames of the log, which are read for it; None where there are none."""
+        """The CAN frames of the log, which are read for it; None if there are none."""
         span_ns = (self.statistics.start_ns, self.statistics.end_ns)
         metadata, attachments = self.stream.metadata, self.stream.attachments
         return read_traffic(self.file, metadata, self.settings, attachments, span_ns)
@@ -174,7 +174,7 @@ def bonds_of(stream: LogStream) -> dict[str, dict[str, str]]:
 
 
 def _summary(file: Path, stream: LogStream) -> dict[str, Any]:
-    """The summary in the log or beside it; empty where there is none."""
+    """The summary in the log or beside it; empty if there is none."""
     beside = file.parent / "summary.json"
     try:
         data = stream.attachments.get("summary.json", b"")

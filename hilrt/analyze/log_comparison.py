@@ -66,7 +66,7 @@ class SignalDifference:
 
     @property
     def relative(self) -> float:
-        """RMS of the difference over that of A; infinite where A is zero and B is not."""
+        """RMS of the difference over that of A; infinite if A is zero and B is not."""
         if not self.rows or self.rms == 0.0:
             return 0.0
         return self.rms / self.scale if self.scale > 0.0 else math.inf

@@ -28,7 +28,7 @@ KEYS = ("master:lateness", "master:compute")
 class WorstStep:
     """A tick with one of the largest values of `key`; times in µs, `t` in s.
 
-    `tick` is its number, -1 where the log does not say; `values` its row of the topic "timing".
+    `tick` is its number, -1 if the log does not say; `values` its row of the topic "timing".
     """
 
     t: float
@@ -329,7 +329,7 @@ class LogStatistics:
         self._slowest.add(block)
 
     def _follow(self, block: Block) -> tuple[Block, NDArray[np.int64]]:
-        """The rows that are new, and the interval before each, ns; 0 where rows are missing.
+        """The rows that are new, and the interval before each, ns; 0 if rows are missing.
 
         Logs that were cut at a row and merged again hold that row twice.
         """

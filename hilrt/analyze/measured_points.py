@@ -35,7 +35,7 @@ class MeasuredPoints:
     at : ndarray, shape (n, n_axes)
         Coordinates, in their units.
     values : ndarray, shape (n,)
-        NaN where there was none.
+        NaN if there was none.
     times : ndarray, shape (n,)
         Session time of each measure, s.
     results : list of str

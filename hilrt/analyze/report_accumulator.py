@@ -115,7 +115,7 @@ class ReportAccumulator:
             self._statistics.add(block)
 
     def attachment(self) -> bytes:
-        """The attachment; empty where none is needed."""
+        """The attachment; empty if none is needed."""
         if self._rows + self._number < LEAST_ROWS or len(self._events) > MOST_EVENTS:
             return b""
         if self._waiting:
@@ -140,7 +140,7 @@ class ReportAccumulator:
 def read_accumulated(file: Path) -> tuple[LogStream, dict[str, Curve], LogStatistics] | None:
     """The log without its rows, and the attached curves and statistics.
 
-    None where nothing is attached, or by another version.
+    None if nothing is attached, or by another version.
     """
     contents = read_index(file)
     if contents is None or REPORT_STATISTICS not in (name for name, _, _ in contents.attachments):

@@ -32,7 +32,7 @@ def table(
     text: Iterable[int] = (),
     marked: Iterable[tuple[int, int]] = (),
 ) -> str:
-    """A table with a heading; empty where there is no row.
+    """A table with a heading; empty if there is no row.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def table(
 
 
 def tables_html(tables: Iterable[str]) -> str:
-    """Tables beside each other as far as there is room; empty where there is none."""
+    """Tables beside each other as far as there is room; empty if there is none."""
     text = "".join(tables)
     return f'<div class="tables">{text}</div>' if text else ""
 

@@ -126,7 +126,7 @@ def _ledger_table(
 
 
 def correction_share(statistics: LogStatistics, bond: str, effort: str) -> float | None:
-    """RMS of the bond's correction over that of its effort; None where the log lacks either."""
+    """RMS of the bond's correction over that of its effort; None if the log lacks either."""
     correction = statistics.stats.get(f"{bond}:correction")
     efforts = [statistics.stats.get(f"{name}:corrected") for name in effort.split(" + ")]
     squares = [stats.rms**2 for stats in efforts if stats is not None and stats.count]

@@ -229,7 +229,7 @@ def _read(number: int, folder: Path, began: datetime) -> PastRun:
 
 
 def _worst(errors: Mapping[str, Mapping[str, Any] | None]) -> tuple[str, float | None]:
-    """Signal with the largest estimated error and the error, relative; none where none is known."""
+    """Signal with the largest estimated error and the error, relative; none if none is known."""
     known = [
         (error["relative"], name)
         for name, error in errors.items()

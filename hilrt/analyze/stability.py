@@ -32,7 +32,7 @@ class CorrectorMatrices:
     means : tuple of ndarray, shape (nu, (p + 2) ny)
         From the stacked y*_{n+1}, y*_n, ... to the mean true input over the step.
     alpha : ndarray, shape (nu,)
-        Share of the accumulated input error that the offset makes up; 0 where none may act.
+        Share of the accumulated input error that the offset makes up; 0 if none may act.
     """
 
     outputs: tuple[Floats, ...]

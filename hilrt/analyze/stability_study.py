@@ -142,8 +142,8 @@ def _finite(value: float) -> float | None:
 def find_scheme(file: SessionFile) -> SessionScheme:
     """The coupling scheme of a session file.
 
-    `ConfigError` where a connection leads through a calculated channel: what it does to its signals
-    is not known to the analysis, and left out it would open the loop.
+    `ConfigError` if a connection leads through a calculated channel: what it does to its signals is
+    not known to the analysis, and left out it would open the loop.
     """
     for connection in file.tables.connections:
         if connection.source.startswith(CALCULATED + "."):

@@ -48,7 +48,7 @@ class Advice:
     above, below : Bound or None
         Longest step by accuracy, shortest by time.
     recommended_s : float or None
-        A step within both; None where there is none.
+        A step within both; None if there is none.
     text : str
         The same as text.
     """
@@ -80,7 +80,7 @@ def advise(
     named_s: float | None = None,
     sends_s: Mapping[str, float] = MappingProxyType({}),
 ) -> Advice | None:
-    """Recommend a macro step; None where the log lacks the figures for it.
+    """Recommend a macro step; None if the log lacks the figures for it.
 
     Parameters
     ----------

@@ -160,7 +160,7 @@ def _subsystem_model(name: str, options: SubsystemOptions, folder: Path) -> Subs
 
 
 def _maker(options: SubsystemOptions, folder: Path) -> Callable[[], Solver] | None:
-    """A function that makes the solver in this process; None where its table has no model."""
+    """A function that makes the solver in this process; None if its table has no model."""
     model = getattr(options, "model", None)
     if isinstance(model, str):
         params, path = getattr(options, "params", {}), getattr(options, "path", None)

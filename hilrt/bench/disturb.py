@@ -33,11 +33,11 @@ from hilrt.errors import ConfigError
 
 #: Kinds that change values, and therefore need `signals`.
 VALUE_KINDS = ("stuck", "noise", "offset")
-#: Kinds that make a frame of its own kind wrong.
+#: Kinds that damage a frame in a specific way.
 WRONG_KINDS = ("wrong_counter", "wrong_checksum", "wrong_length", "wrong_identifier")
 #: Kinds that happen to a share of the frames.
 SHARED_KINDS = ("loss", "counter_jump", "damage", "duplicate", *WRONG_KINDS)
-#: Keys that say something of some kinds only, and of which.
+#: Keys that apply only to some kinds, and these kinds.
 _KINDS_OF = {
     "messages": (
         *("latency", "loss", "silent", "frozen_counter", "counter_jump", "damage", "duplicate"),
@@ -101,7 +101,7 @@ class ScenarioEvent(Table, kw_only=True, rename={"duration": "for"}):
     value: float = 0.0
 
 
-#: With the values of keys that are not given.
+#: Values of omitted keys.
 _PLAIN = ScenarioEvent(at=0.0, kind="silent")
 
 
@@ -234,7 +234,7 @@ class Disturbance:
         self._count = 0
 
     def switch(self, name: str, on: bool) -> None:
-        """Begin or end a fault of the session; one of another place is none of this bench."""
+        """Begin or end a fault of the session; ignore one at another place."""
         i = self._numbers.get(name)
         if i is None:
             return
@@ -310,7 +310,7 @@ class Disturbance:
         return frame
 
     def hold(self, message: str, frame: Frame, now: float) -> bool:
-        """Keep the frame back if there is latency now; whether that was done."""
+        """Keep the frame back if there is latency now; returns whether that was done."""
         events = self._of(message, now, "latency")
         if not events:
             return False

@@ -48,15 +48,15 @@ class GuardSettings:
     order : sequence of int
         Inputs in the order in which the safe profile takes them.
     step_timeout : float
-        How long one input of the safe profile is waited for, s.
+        Time limit for one input of the safe profile, s.
     master_timeout : float
         Age of the newest set-points at which the master counts as silent, s.
     idle_timeout : float
         Age of the newest message of any kind for that while no set-points are due, s.
     enable_timeout : float
-        How long the bench may take to confirm the enable request, s.
+        Time limit for the bench to confirm the enable request, s.
     enable_text : str
-        What confirms it, for texts.
+        Signal that confirms it, for texts.
     """
 
     order: Sequence[int]
@@ -91,7 +91,7 @@ class BenchView:
 
 
 class Notice(NamedTuple):
-    """Something that the master should be told."""
+    """A message for the master."""
 
     kind: Literal["armed", "secured", "failed", "event"]
     text: str = ""

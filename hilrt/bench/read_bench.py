@@ -128,7 +128,7 @@ class Bench:
     def realised(self, y: Sequence[float]) -> list[float]:
         """Realised value of each input, from the values of the outputs.
 
-        In the inputs' units; NaN where that is not measured.
+        In the inputs' units; NaN if that is not measured.
         """
         values = [math.nan] * len(self.inputs)
         for i, j, factor, offset in self._realised:

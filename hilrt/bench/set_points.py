@@ -76,7 +76,7 @@ class RampedSetPoints:
         self._behind = [rate * cycle for rate in limits.max_rate]
 
     def rest_at(self, realised: Values) -> None:
-        """Begin where the bench is; at the safe value where that is not known (NaN)."""
+        """Begin where the bench is; at the safe value if that is not known (NaN)."""
         pairs = zip(realised, self.limits.safe, strict=True)
         self.sent = self.limits.clip([r if math.isfinite(r) else s for r, s in pairs])
         self._rate = [0.0] * len(self.sent)

@@ -34,7 +34,7 @@ SEND_TIMEOUT = 0.001
 RECEIVE_BUFFER_BYTES = 4 << 20
 #: An interface counts as gone after so many readings in a row that failed.
 GONE_AFTER = 5
-#: A bus that is being opened is waited for so long at the end, s.
+#: A bus that is being opened is awaited so long at the end, s.
 CLOSE_TIMEOUT = 5.0
 #: Beyond the system's limit, for processes that may.
 _SO_RCVBUFFORCE = 33
@@ -164,13 +164,13 @@ class CanBus:
         return True
 
     def bus_off(self) -> bool | None:
-        """Whether the controller is bus-off, as its driver says; None where it does not say it."""
+        """Whether the controller is bus-off, as its driver says; None if it does not say it."""
         if self._direct is not None or self._away:
             return None
         return controller_off(self._interface, self._bus)
 
     def restart(self) -> bool:
-        """Restart a controller that is bus-off; False where that continues: call it again then.
+        """Restart a controller that is bus-off; False if that continues: call it again then.
 
         Raises
         ------

@@ -52,7 +52,7 @@ def doubtful_keys(arguments: Mapping[str, Any], label: str) -> list[str]:
 
 
 def _known(arguments: Mapping[str, Any]) -> frozenset[str]:
-    """Keys that the interface names; empty where its driver is not installed."""
+    """Keys that the interface names; empty if its driver is not installed."""
     module, name = BACKENDS.get(str(arguments.get("interface")), ("", ""))
     try:
         bus = getattr(importlib.import_module(module), name)

@@ -355,7 +355,7 @@ def _encoder(message: Message, fields: Sequence[_Field], fixed: Mapping[str, int
 
 
 def _background(message: Message, fields: Sequence[_Field], fixed: Mapping[str, int]) -> bytes:
-    """The message with its start values, and with nothing where the `fields` go."""
+    """The message with its start values, and with nothing if the `fields` go."""
     size = message.length
     raws = {
         signal.name: fixed.get(signal.name, signal.raw_initial or 0) for signal in message.signals
@@ -374,7 +374,7 @@ def _background(message: Message, fields: Sequence[_Field], fixed: Mapping[str, 
 
 
 def start_values(message: Message) -> dict[str, Any]:
-    """Start values of all signals of a message; raw 0 where the database tells none."""
+    """Start values of all signals of a message; raw 0 if the database tells none."""
     return {
         signal.name: signal.raw_to_scaled(signal.raw_initial or 0, decode_choices=False)
         for signal in message.signals

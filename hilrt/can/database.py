@@ -250,7 +250,7 @@ def measured_port(name: str, ref: SignalRef) -> Port:
 
 
 def declared_range(signal: Signal) -> tuple[float, float]:
-    """Range that the database declares for a signal; infinite where it does not.
+    """Range that the database declares for a signal; infinite if it does not.
 
     Many databases say [0|0] where no limits were chosen: that is none, nor is an empty range. A
     decoded value is a multiple of a raw step, which a bound need not be: one within half a step of

@@ -34,7 +34,7 @@ class Frame(NamedTuple):
     data : bytes
         Up to 8 bytes, up to 64 with CAN FD.
     t_ns : int
-        When it was received on the system's clock, ns; 0 where that is not known.
+        When it was received on the system's clock, ns; 0 if that is not known.
     fd : bool
         CAN FD frame format.
     """
@@ -60,7 +60,7 @@ _PCAN_BUS_OFF = 0x10
 
 
 def controller_off(interface: str, bus: can.BusABC) -> bool | None:
-    """Whether the controller of a bus is bus-off; None where its driver does not say it."""
+    """Whether the controller of a bus is bus-off; None if its driver does not say it."""
     try:
         if interface == "pcan":
             return bool(bus.status() & _PCAN_BUS_OFF)  # type: ignore[attr-defined]

@@ -64,7 +64,7 @@ class Guarded(NamedTuple):
     protect : callable
         The bytes with header or checksum, from the bytes and a count.
     counter : callable, optional
-        The count in the bytes; None where it is a signal of the message.
+        The count in the bytes; None if it is a signal of the message.
     modulus : int
         Of that count.
     header : int

@@ -24,7 +24,7 @@ from hilrt.timing.monotonic import LastHeard
 SILENT_INTERVALS = 3
 #: The interval is known after so many …
 KNOWN_AFTER = 10
-#: … and until then no form is missed earlier than this, ns: so long the first one is waited for.
+#: … and until then no form is missed earlier than this, ns: so long the first one is awaited.
 UNKNOWN_NS = 10_000_000_000
 #: What counts is the longest of the newest intervals; this share of it is forgotten with each one.
 FORGET = 0.02

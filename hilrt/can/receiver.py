@@ -51,7 +51,7 @@ class Receiver:
     t_valid_ns : list of int
         Their times of reception on the monotonic clock; 0 before the first.
     enabled : bool
-        The newest enable state; True where there is no such signal.
+        The newest enable state; True if there is no such signal.
     error_frames : list of Frame
         For the watch over the bus, which takes and clears them.
     """

@@ -184,7 +184,7 @@ def _sending_socket(like: socket.socket, group: str, hop_limit: int) -> socket.s
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, hops)
         else:
             made.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, hops)
-            # 4 bytes: the address of the interface, 0 where the routes name it
+            # 4 bytes: the address of the interface, 0 if the routes name it
             interface = like.getsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, 4)
             made.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, interface)
         made.connect((group, port))

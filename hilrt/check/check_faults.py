@@ -102,7 +102,7 @@ def _check_time(topology: Topology, fault: FaultTable, table: str, findings: Fin
 
 
 def _check_place(topology: Topology, fault: FaultTable, table: str, findings: Findings) -> str:
-    """Key of a fault's place; empty where it has none."""
+    """Key of a fault's place; empty if it has none."""
     given = [key for key in PLACES if getattr(fault, key) is not None]
     if len(given) != 1:
         text = f"has {' and '.join(given) or 'no place'}"

@@ -60,7 +60,7 @@ Direction = Literal["output", "input"]
 
 
 class Place(NamedTuple):
-    """``subsystem.port``; `port` is None where only its name is known.
+    """``subsystem.port``; `port` is None if only its name is known.
 
     `member` is the subsystem, or the member of a group.
     """
@@ -228,7 +228,7 @@ def check_bonds(topology: Topology, findings: Findings) -> None:
 def _check_effort(
     topology: Topology, bond: Bond, name: str, flow: Place | None, table: str, findings: Findings
 ) -> bool:
-    """One output of a bond's effort with the bond's flow; False where the two make no bond."""
+    """One output of a bond's effort with the bond's flow; False if the two make no bond."""
     effort = topology.find(name, "output", table, "effort", findings)
     if effort is None or flow is None:
         return False

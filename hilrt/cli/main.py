@@ -277,7 +277,7 @@ def _write_junit(path: Path, result: RunResult, session: str) -> None:
 
 
 def _write_report(result: RunResult, quiet: bool) -> Path | None:
-    """Write the report; None where that cannot be done."""
+    """Write the report; None if that cannot be done."""
     if not quiet:
         typer.echo("writing the report")  # which takes seconds
     try:

@@ -56,8 +56,8 @@ def cache_folder() -> str | None:
     """Folder of the compiled code of these sources; that of others is deleted.
 
     In the package where that can be written, with the user's other caches, or in a temporary folder
-    of this account. Code from an installation that is not writable is copied there. None where
-    nothing can be written.
+    of this account. Code from an installation that is not writable is copied there. None if nothing
+    can be written.
     """
     name = f"{VERSION}-{_digest()}"  # paths on Windows must not become too long
     brought = PACKAGE / "__pycache__" / "compiled" / name

@@ -35,7 +35,7 @@ class Problem:
     line : str
         The whole line, where it is ready-made.
     at : int
-        Line in the session file, from 1 on; 0 where it is in none, or not known.
+        Line in the session file, from 1 on; 0 if it is in none, or not known.
     """
 
     level: Level

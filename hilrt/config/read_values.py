@@ -50,7 +50,7 @@ def in_words(line: str, tables: Mapping[str, Any]) -> str:
 
 
 def _entry(tables: Mapping[str, Any], path: list[str], i: int) -> Mapping[str, Any] | None:
-    """The entry of a list at `path`; None where there is none."""
+    """The entry of a list at `path`; None if there is none."""
     node: Any = tables
     for name in path:
         node = node.get(name) if isinstance(node, dict) else None

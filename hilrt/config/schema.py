@@ -144,7 +144,7 @@ def _body(struct: type) -> Iterator[str]:
 
 @functools.cache
 def _lines(module: str) -> list[str]:
-    """Source of a module; empty where there is none."""
+    """Source of a module; empty if there is none."""
     try:
         return inspect.getsource(sys.modules[module]).splitlines()
     except (OSError, TypeError, KeyError):

@@ -298,7 +298,7 @@ def _build_groups(groups: Any, built: dict[str, SubsystemOptions], problems: lis
 
 
 def _group_struct(adapter: Any) -> Any:
-    """Struct of a group's table with that adapter; None where it carries none."""
+    """Struct of a group's table with that adapter; None if it carries none."""
     try:
         return registry.link_class(adapter).GroupOptions
     except ConfigError:

@@ -194,7 +194,7 @@ def _is_watt(unit_a: str, unit_b: str) -> bool:
 def power_factor(unit_a: str, unit_b: str) -> float:
     """Factor from the product of two values in these units to W.
 
-    1 where a unit is `UNSTATED`; `ConfigError` where the product is not a power (see `is_power`).
+    1 where a unit is `UNSTATED`; `ConfigError` if the product is not a power (see `is_power`).
     """
     if not is_power(unit_a, unit_b):
         raise ConfigError(f"{_show(unit_a)} times {_show(unit_b)} is not a power")

@@ -36,7 +36,7 @@ class Sensitivities(NamedTuple):
     Attributes
     ----------
     states : int
-        Of the coupled system's error; 0 where a subsystem in a loop is not known.
+        Of the coupled system's error; 0 if a subsystem in a loop is not known.
     paths, answers : list of (int, int, int, float)
         Rows of `hilrt.tables.plan.ErrorPath` and `ERROR_ANSWERS`, with a factor each.
     direct : list of (int, int, float)
@@ -155,7 +155,7 @@ def sensitivities_of(
 
 
 def _memory(A: Floats) -> float:
-    """Longest time constant of ``x' = A x``, s; 0 where it has none or does not die out."""
+    """Longest time constant of ``x' = A x``, s; 0 if it has none or does not die out."""
     slowest = np.linalg.eigvals(A).real.max(initial=-np.inf)
     return float(-1.0 / slowest) if -np.inf < slowest < 0.0 else 0.0
 
@@ -186,7 +186,7 @@ def _doubled(A: Floats, B: Floats, times: int) -> list[tuple[Floats, Floats]]:
 def _discretized(
     network: Network, models: Sequence[LinearModel | None], step: float
 ) -> LinearSubsystem | None:
-    """`_closed_loop` over steps of `step` [s]; None where that cannot be followed."""
+    """`_closed_loop` over steps of `step` [s]; None if that cannot be followed."""
     try:
         with np.errstate(all="ignore"):  # what a peer says of itself may be out of all proportion
             loop = _closed_loop(network, models)
@@ -201,7 +201,7 @@ def _discretized(
 
 
 def _closed_loop(network: Network, models: Sequence[LinearModel | None]) -> LinearSubsystem | None:
-    """Map disturbances of inputs to errors of outputs; None where too little is known.
+    """Map disturbances of inputs to errors of outputs; None if too little is known.
 
     A subsystem that takes nothing from others has no error, and one that gives nothing passes none
     on: only of the others a model is needed.

@@ -159,7 +159,7 @@ def feedthrough_table(correction: Feedthrough) -> Table[FeedthroughTerm]:
 
 
 def feedthrough_matrices(plan: ModelPlan, ny: int, nu: int) -> Feedthrough | None:
-    """The correction's matrices as they stand in a plan; None where it has none."""
+    """The correction's matrices as they stand in a plan; None if it has none."""
     if not plan.settings["feedthrough"][0]:
         return None
     K, KD = np.eye(ny), np.zeros((ny, nu))

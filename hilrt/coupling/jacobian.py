@@ -201,9 +201,9 @@ def probe_jacobian(
     Returns
     -------
     ndarray, shape (order + 1, n_outputs, n_inputs), or None
-        Central differences: exact for a linear solver except for rounding. None where the step is
-        an instant, which a solver of constant steps cannot take, and where repeated trials differ.
-        The mean of these where they differ little.
+        Central differences: exact for a linear solver except for rounding. None if the step is an
+        instant, which a solver of constant steps cannot take, and where repeated trials differ. The
+        mean of these where they differ little.
     """
     if h < INSTANT_S and not solver.any_step:
         return None

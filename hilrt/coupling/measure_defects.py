@@ -6,8 +6,8 @@ The connection defect is the effect of extrapolation and corrections on an input
 
 An input can be compared with its sources when these have sent again. Between two points of a slow
 source it keeps the defect of the interval before. While a source is late the defect is unknown: it
-is bounded by what such inputs were wrong by before, growing with the time as the error of a
-polynomial of that order does. The next sample then measures the whole gap.
+is bounded by earlier errors of such inputs, growing with time like the error of a polynomial of
+that order. The next sample then measures the whole gap.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def measure_connection_defects(plan: Plan, state: State, given: StepInput) -> No
 def measure_left_behind(plan: Plan, state: State, given: StepInput) -> None:
     """Errors of a bench's inputs if the tick is missed, so that they stay as they were.
 
-    They are those at the end of the step, of which that may last any part. A solver computes a step
-    with the inputs of that step, however late these come; its answer is late then.
+    They are the errors at the end of the step; they may last for any part of it. A solver computes
+    a step with the inputs of that step, however late these come; its answer is late then.
     """
     end, coefficients = given.session[0].t + state.session[0].h_next, plan.session[0].coefficients
     for i in range(len(state.inputs)):
@@ -98,8 +98,8 @@ def measure_input(plan: Plan, state: State, given: StepInput, i: int) -> None:
     """Difference between input `i` as sent and the value that it should have had, as now known.
 
     With one source the polynomial in force has been the same ever since its sample before. With
-    several it has not: the gap is then taken as wrong by as much as its last step, which is the
-    worst of it.
+    several it has not: the whole gap then counts with the error of its last step, which is the
+    largest.
     """
     t, u, settings = given.session[0].t, state.inputs[i], plan.session[0]
     span = u.unmeasured if plan.inputs[i].connections == 1 else given.session[0].elapsed
@@ -166,9 +166,9 @@ def root_mean_square(c: Floats, count: int, h: float, factor: Floats) -> float:
 
 @stage
 def measure_output_defects(plan: Plan, state: State, given: StepInput) -> None:
-    """Measure the defect of every output; NaN where nothing is known of it inside the interval.
+    """Measure the defect of every output; NaN if nothing is known of it inside the interval.
 
-    Nor is it of an output whose newest sample is withheld.
+    It is also NaN for an output whose newest sample is withheld.
     """
     elapsed = given.session[0].elapsed
     for i in range(len(state.outputs)):
@@ -225,7 +225,7 @@ def taylor_before(sample: GivenOutput, y: float, degree: int, before: float) -> 
 
 @compiled
 def output_defect(middle: float, expected: float, order: int) -> float:
-    """RMS over the interval of the output defect; NaN where `middle` is.
+    """RMS over the interval of the output defect; NaN if `middle` is.
 
     The defect is ``D ((t - tau) / (h/2))^(n + 1)`` with D the true minus the polynomial's value in
     the middle of the interval, so that its RMS is ``|D| 2^(n + 1) / sqrt(2 n + 3)`` (Glumac and
@@ -246,7 +246,7 @@ def output_defect(middle: float, expected: float, order: int) -> float:
 
 @compiled
 def mean_defect(told: float, expected: float, order: int) -> float:
-    """RMS over the interval of the same defect, from its mean; NaN where `told` is.
+    """RMS over the interval of the same defect, from its mean; NaN if `told` is.
 
     The mean of ``D ((t - tau) / (h/2))^(n + 1)`` is ``|D| 2^(n + 1) / (n + 2)``.
 

@@ -18,7 +18,7 @@ faster, R < 1             0.5                    0.5 R; residual as sent: R - se
 The last entry belongs to an effort that is evaluated with the input of the *last micro step*. One
 that is evaluated with the input at the end of the step, as `hilrt.solver.Solver` asks for, has next
 to no error to correct there (measured: R = 0.1, uncorrected +0.06 %, with 0.5 R -5.5 %), so that
-entry is reported to the user, and not used.
+entry is reported to the user, but not used.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SINGLE_RATE = 0.5
 
 
 class Mu(NamedTuple):
-    """A value, or None where it is not known, and the reason as text."""
+    """A value, or None if it is not known, and the reason as text."""
 
     value: float | None
     why: str

@@ -323,7 +323,7 @@ def fade(bond: BondState, elapsed: float) -> None:
 
 @stage
 def by_outputs(state: State, given: StepInput, i: int) -> float:
-    """Change of output `i` by the corrections of outputs; 0 where it has no new sample."""
+    """Change of output `i` by the corrections of outputs; 0 if it has no new sample."""
     if not state.outputs[i].arrived:
         return 0.0
     return state.outputs[i].y - given.outputs[i].y

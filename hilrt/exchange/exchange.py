@@ -1,7 +1,7 @@
 """The exchange: the cut at the tick, and the fan-out of inputs. The only fan-out.
 
 Connections put samples into their subsystem's inbox whenever they arrive, and one compiled cut per
-tick makes the step input of them (`hilrt.exchange.inbox`). In real time no subsystem is waited for:
+tick makes the step input of them (`hilrt.exchange.inbox`). In real time no subsystem is awaited:
 `receive_early` receives what arrives while the master sleeps, and `cut` what has arrived since; a
 `Channel` brings the inputs to one subsystem. As fast as possible, `collect` waits until every
 stepped solver that is due has answered, with a timeout.
@@ -399,7 +399,7 @@ class Exchange:
     # --- steps that are repeated -------------------------------------------------------------
 
     def keep_states(self, setting: str, instead: str) -> None:
-        """Have all keep the state before each step; `ConfigError` where one cannot repeat a step.
+        """Have all keep the state before each step; `ConfigError` if one cannot repeat a step.
 
         `setting` is what needs it, with its table, `instead` what does not.
         """

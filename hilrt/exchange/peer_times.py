@@ -32,7 +32,7 @@ class PeerTimes:
     wait: Distribution
 
     def summary(self) -> dict[str, Quantiles | None]:
-        """Quantiles for summaries, µs; None where nothing was measured."""
+        """Quantiles for summaries, µs; None if nothing was measured."""
         named = {
             "compute_us": self.compute,
             "wire_us": self.wire,
@@ -50,7 +50,7 @@ def count_answer(
     counts: NDArray[np.int64],
     longest_ns: NDArray[np.int64],
 ) -> float:
-    """Count the times of one answer, and return the time on the wire [µs]; NaN where unknown.
+    """Count the times of one answer, and return the time on the wire [µs]; NaN if unknown.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ from hilrt.timing.grid import CommunicationPoint
 from hilrt.timing.pace import Stopping
 
 #: From the number of a subsystem, its macro step [s] and its inputs, shape (nu,), to the answers of
-#: its reference model; None where it has none that can be probed.
+#: its reference model; None if it has none that can be probed.
 Reference = Callable[[int, float, Floats], LinearModel | None]
 
 

@@ -73,8 +73,8 @@ class Trial:
     t : float
         Session time of their present states, s.
     scales : ndarray, shape (nu,), optional
-        Magnitudes of the inputs so far; 0 where none is known. Default, before the first tick: 1
-        each, and their values where they are not 0.
+        Magnitudes of the inputs so far; 0 if none is known. Default, before the first tick: 1 each,
+        and their values where they are not 0.
     """
 
     def __init__(

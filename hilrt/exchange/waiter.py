@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable
 
 from hilrt.timing.monotonic import monotonic_ns
 
-#: How long a blocking wait begins with polling, which keeps the processor awake, ns. Waking one
-#: that has gone to sleep takes longer than a quick solver's step. Solvers of longer steps are
-#: better off with a master that sleeps: the system sees that its processor is free. Measured with 4
-#: solver processes on 2 processors (`tools/benchmarks/bench_exchange.py`, two runs each): an
-#: exchange takes 104 µs instead of 131, and one of a whole session 209 instead of 231.
+#: Time for which a blocking wait first polls, which keeps the processor awake, ns. Waking one that
+#: has gone to sleep takes longer than a quick solver's step. For solvers with longer steps it is
+#: better that the master sleeps: the system sees that its processor is free. Measured with 4 solver
+#: processes on 2 processors (`tools/benchmarks/bench_exchange.py`, two runs each): an exchange
+#: takes 104 µs instead of 131, and one of a whole session 209 instead of 231.
 POLLING_NS = 100_000
 
 

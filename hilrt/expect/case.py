@@ -73,7 +73,7 @@ class Case:
         t_ns : ndarray, shape (n,)
             Session times, ns; ascending.
         rows : ndarray, shape (n, n_columns)
-            NaN where a signal has no new value.
+            NaN if a signal has no new value.
         """
         later = np.concatenate([[self._last_ns], t_ns[:-1]]) < t_ns
         if not later.all():  # of rows of one time the first one counts

@@ -99,7 +99,7 @@ def _entries(settings: dict[str, Any], key: str, kind: type[T]) -> list[T]:
 
 
 def settings_of(source: Source) -> dict[str, Any]:
-    """The session file in a log, as it was run; empty where there is none."""
+    """The session file in a log, as it was run; empty if there is none."""
     metadata = source.metadata()
     files = {a.name: a.data for a in source.attachments() if a.name.endswith(".toml")}
     text = files.get(metadata.get("session_file", ""), next(iter(files.values()), b""))

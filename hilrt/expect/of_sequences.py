@@ -20,7 +20,7 @@ from hilrt.step.numerics import Numerics
 
 
 class Measured(msgspec.Struct):
-    """A value that was measured, with its limits; `value` is None where it is no number.
+    """A value that was measured, with its limits; `value` is None if it is no number.
 
     A value at coordinates has them in `at`, and the measured quantity in `quantity`.
     """

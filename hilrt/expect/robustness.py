@@ -33,7 +33,7 @@ class Robustness(NamedTuple):
     t_ns : ndarray, shape (n,)
         Times of the samples, ns.
     value : ndarray, shape (n,)
-        Robustness; NaN where nothing is known.
+        Robustness; NaN if nothing is known.
     low, high : ndarray, shape (n,)
         What it lies between.
     at_ns : ndarray, shape (n,)
@@ -75,9 +75,9 @@ def of_samples(
     t_ns : ndarray, shape (n,)
         ns
     margin : ndarray, shape (n,)
-        NaN where it is unknown; it could then be anything.
+        NaN if it is unknown; it could then be anything.
     error : ndarray, shape (n,)
-        Estimated error of the margin; NaN where it is unknown.
+        Estimated error of the margin; NaN if it is unknown.
     number : int
         Of the comparison.
     raw_limit : bool

@@ -146,7 +146,7 @@ class StartValues:
         self.needs = [(int(owner[places[0]]), int(s)) for s in {*owner[self._read]} if places]
 
     def fill(self, y: Floats) -> None:
-        """Put them into `y`, shape (ny,); 0 where a value is not known yet."""
+        """Put them into `y`, shape (ny,); 0 if a value is not known yet."""
         known = self.values(y)
         y[self._outputs] = np.where(np.isfinite(known), known, 0.0)
 

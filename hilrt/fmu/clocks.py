@@ -23,8 +23,8 @@ class FmuClock(NamedTuple):
     causality, variability : str
         Of the clock; the variability is that of its interval.
     interval, shift : float
-        Time between ticks, and of the first one after the start, s; the first is NaN where only
-        the FMU has it.
+        Time between ticks, and of the first one after the start, s; the first is NaN if only the
+        FMU has it.
     """
 
     name: str

@@ -40,7 +40,7 @@ def partial(instance: Instance, unknowns: Sized, knowns: Sized) -> Floats:
 
 
 def states_and_rates(instance: Instance, start: Mapping[str, Any]) -> tuple[Sized, Sized] | None:
-    """Continuous states and their derivatives; None where the FMU does not expose them.
+    """Continuous states and their derivatives; None if the FMU does not expose them.
 
     Start values of structural parameters, `start`, say how large arrays are.
     """
@@ -56,7 +56,7 @@ def states_and_rates(instance: Instance, start: Mapping[str, Any]) -> tuple[Size
 def linearise(
     instance: Instance, ins: Sized, outs: Sized, start: Mapping[str, Any]
 ) -> LinearSubsystem | None:
-    """A, B, C, D about the present state; None where the FMU does not expose its states."""
+    """A, B, C, D about the present state; None if the FMU does not expose its states."""
     exposed = states_and_rates(instance, start)
     if exposed is None:
         return None

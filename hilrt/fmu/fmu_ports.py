@@ -218,7 +218,7 @@ def _dependencies(
 def _port(
     fmu: Fmu, variable: Any, size: int, feedthrough: tuple[str, ...], remarks: list[str]
 ) -> Port:
-    """Port of a variable; `ConfigError` where its description is inconsistent."""
+    """Port of a variable; `ConfigError` if its description is inconsistent."""
     try:
         return _make_port(fmu, variable, size, feedthrough, remarks)
     except ValueError as error:

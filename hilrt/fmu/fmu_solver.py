@@ -295,7 +295,7 @@ class FmuSolver(Solver):
 
     @functools.cached_property
     def trial(self) -> FmuTrial:
-        """Trial of other instances, made at the first access; empty where none may be made.
+        """Trial of other instances, made at the first access; empty if none may be made.
 
         Only an FMU that can save its state is probed.
         """
@@ -326,7 +326,7 @@ class FmuSolver(Solver):
         self._length, self._time, self._last = state.of_solver
 
     def linearised(self) -> LinearSubsystem | None:
-        """About the present state, by directional derivatives; None where they do not suffice.
+        """About the present state, by directional derivatives; None if they do not suffice.
 
         Some FMUs are moved by being asked: it is brought back as well as it can be.
         """
@@ -347,7 +347,7 @@ class FmuSolver(Solver):
             other.close()
 
     def linear_model(self, h: float) -> LinearModel | None:
-        """About the present state, for macro steps `h` [s]; None where derivatives do not suffice.
+        """About the present state, for macro steps `h` [s]; None if derivatives do not suffice.
 
         Without directional derivatives there is none: what the FMU saves of its state is opaque. It
         integrates inside its steps: that it does so with inputs held is the coupling's error.

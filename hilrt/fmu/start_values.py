@@ -31,7 +31,7 @@ def start_values(fmu: Fmu, params: Mapping[str, Any], problems: list[str]) -> di
 
 
 def _value(fmu: Fmu, key: str, value: Any, problems: list[str]) -> Any:
-    """A parameter's value in the variable's type; None where it is a problem."""
+    """A parameter's value in the variable's type; None if it is a problem."""
     variable = fmu.variables.get(key)
     where = f"params.{key} = {value!r}"
     if variable is None:

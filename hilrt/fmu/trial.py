@@ -46,7 +46,7 @@ class FmuTrial(NamedTuple):
     Attributes
     ----------
     steps_final : str
-        Why its steps must not be repeated; empty where they may be.
+        Why its steps must not be repeated; empty if they may be.
     inputs_ignored : bool
         No output answers to an input.
     """

@@ -99,7 +99,7 @@ def bounds_of(major: int, variable: Any) -> tuple[float, float]:
 
 
 def starts_of(variable: Any) -> list[float]:
-    """Start values of the elements; one stands for all of them, 0 where there is none.
+    """Start values of the elements; one stands for all of them, 0 if there is none.
 
     `ValueError` for a text that is no value of the type.
     """
@@ -234,7 +234,7 @@ def _is_number(text: Any) -> bool:
 
 
 def start_outside(major: int, variable: Any) -> str:
-    """Why a usable variable's own start value may not be set; empty where it may."""
+    """Why a usable variable's own start value may not be set; empty if it may."""
     if variable.start is None or variable.type not in NUMERIC:
         return ""
     low, high = bounds_of(major, variable)

@@ -52,7 +52,7 @@ class KnowsItsMatrices(Protocol):
     """A solver that need not be probed, such as an FMU with directional derivatives."""
 
     def linear_model(self, h: float) -> LinearModel | None:
-        """A, B, C, D about the present state, for macro steps `h` [s]; None where unknown.
+        """A, B, C, D about the present state, for macro steps `h` [s]; None if unknown.
 
         `SolverError` if it cannot continue.
         """
@@ -66,7 +66,7 @@ def may_have_linear_model(hosted: HostedSolver) -> bool:
 def find_linear_model(
     hosted: HostedSolver, u: Floats, h: float, within: float = math.inf
 ) -> LinearModel | None:
-    """A, B, C, D about the solver's state; None where it cannot be probed.
+    """A, B, C, D about the solver's state; None if it cannot be probed.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def can_be_renewed(hosted: HostedSolver) -> bool:
 def renew_linear_model(
     hosted: HostedSolver, t: float, u: Floats, h: float, within: float = math.inf
 ) -> LinearModel | None:
-    """A, B, C, D about the solver's present state at `t` [s]; None where they cannot be had.
+    """A, B, C, D about the solver's present state at `t` [s]; None if they cannot be had.
 
     As `find_linear_model`, in ``2 (nx + nu) + 3`` steps instead of some ten times as many. How
     finely inputs are followed is not probed, and a solver with noise is not renewed: its trials

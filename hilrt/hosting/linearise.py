@@ -65,7 +65,7 @@ class Dynamics(abc.ABC):
         rows : int
             Coefficients of the input polynomial.
         derivatives : int
-            Derivatives of the outputs that are requested; zero where they are not known.
+            Derivatives of the outputs that are requested; zero if they are not known.
 
         Returns
         -------

@@ -185,7 +185,7 @@ def _hints(cls: Any) -> dict[str, Any]:
 
 
 def _misfit(value: Any, hint: Any, default: Any) -> str:
-    """Mismatch of a value and its parameter's type; empty where it fits, or no type is known.
+    """Mismatch of a value and its parameter's type; empty if it fits, or no type is known.
 
     Without an annotation, the type of the default tells numbers, texts and switches apart.
     """

@@ -44,7 +44,7 @@ def load_reference(options: SubsystemOptions, folder: Path) -> Solver:
 
 
 def runs_reference(options: SubsystemOptions) -> CodeRun | None:
-    """Code that a check runs to look at the reference model; None where a table names none."""
+    """Code that a check runs to look at the reference model; None if a table names none."""
     if options.reference_model is None:
         return None
     does = "imports its module and calls its constructor"

@@ -182,7 +182,7 @@ def limit_this_process(memory: int, processor_s: int) -> None:
 
 
 def _memory_now() -> int:
-    """Memory that RLIMIT_DATA counts, bytes; 0 where the system does not say."""
+    """Memory that RLIMIT_DATA counts, bytes; 0 if the system does not say."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[5])
     except (OSError, LookupError, ValueError):

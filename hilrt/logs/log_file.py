@@ -168,7 +168,7 @@ class LogFile(RecordFile):
 class TopicContents:
     """One topic: its signals (none for frames, events and the like) and how much of it there is.
 
-    `first_s`, `last_s` are session times, s; NaN where only the whole log's are known.
+    `first_s`, `last_s` are session times, s; NaN if only the whole log's are known.
     """
 
     name: str

@@ -109,7 +109,7 @@ class Broadcast:
         return next((_alarm(event) for event in self._events if event.number == number), "")
 
     def newest_of_alarm(self, name: str) -> int:
-        """Number of the newest change of an alarm; 0 where none is kept."""
+        """Number of the newest change of an alarm; 0 if none is kept."""
         changes = (e.number for e in reversed(self._events) if _alarm(e) == name)
         return next(changes, 0)
 

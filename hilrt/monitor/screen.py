@@ -58,7 +58,7 @@ class StatusSource(Protocol):
         """Wait for a status for at most `wait_ms` [ms]; whether there is a new one."""
 
     def client(self) -> CommandClient | None:
-        """Takes commands; None where the session takes none."""
+        """Takes commands; None if the session takes none."""
 
     def events(self) -> list[EventStatus]:
         """Newest events, the newest last."""

@@ -55,7 +55,7 @@ class BondEdge(msgspec.Struct, frozen=True):
 
 
 class SetPointPort(msgspec.Struct, frozen=True):
-    """An input of a bench, and the output that measures it; empty where none does."""
+    """An input of a bench, and the output that measures it; empty if none does."""
 
     input: str
     measured: str = ""
@@ -123,8 +123,8 @@ class Signals(msgspec.Struct, kw_only=True):
     """All signals over an interval of session time, in the order of ``Head.signals``.
 
     `rows` ticks from `t_from` to `t_until` [s] are summed up in the smallest, the largest and the
-    last finite value of each signal, shape (n_signals,); NaN where there was none. `lost` counts
-    the ticks that never arrived so far. `number` grows by one: a gap shows missed messages.
+    last finite value of each signal, shape (n_signals,); NaN if there was none. `lost` counts the
+    ticks that never arrived so far. `number` grows by one: a gap shows missed messages.
     """
 
     number: int

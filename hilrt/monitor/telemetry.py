@@ -51,7 +51,7 @@ class SetPointStatus(msgspec.Struct):
     """A bench's input: the demanded, sent and measured value, in its `unit`.
 
     `by`: what drives it now, its connections' outputs, a stimulus, a sequence, an operator or its
-    start value. `measured` is NaN where no output measures it.
+    start value. `measured` is NaN if no output measures it.
     """
 
     demanded: float = math.nan
@@ -132,7 +132,7 @@ class Status(msgspec.Struct, kw_only=True):
     the first tick. `run` tells this run of the session from every other. `events` are the newest of
     the session's own. `verdict` is that of the session so far, for `reasons`; `flags` are
     those that are up now. `waited_s`: how long the session has waited for what `message` says, s; 0
-    where it waits for nothing. `sequences`: the step of each test sequence, with its line, what it
+    if it waits for nothing. `sequences`: the step of each test sequence, with its line, what it
     waits for and since when. `sources`: inputs that a stimulus, a sequence or an operator drives
     now, and by which. `adjustable`: what operators may change, as it is now. `prompts`: questions
     of test sequences that wait for an operator, the oldest first. `results` are the newest of

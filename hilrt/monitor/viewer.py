@@ -173,7 +173,7 @@ class Viewer:
             self._numbers.pop(topic, None)
 
     def client(self) -> CommandClient | None:
-        """Client for commands; None where the session takes none from here."""
+        """Client for commands; None if the session takes none from here."""
         address, head = self._commands, self.head
         over_tcp = self._telemetry.startswith("tcp://")  # else there is no machine with a port
         if address == "" and over_tcp and head is not None and head.commands:

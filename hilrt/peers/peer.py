@@ -232,7 +232,7 @@ class Peer:
         data = self.transport.receive(max(1, -int(-timeout * 1e3 // 1)))
         now_ns, protocol = self.clock(), self.protocol
         message = None if data is None else protocol.receive(data, now_ns)
-        # While messages come, a look now and then is enough; an answer is waited for.
+        # While messages come, a look now and then is enough; an answer is awaited.
         if data is None or now_ns > protocol.look_ns:
             protocol.keep_alive(now_ns)
         if protocol.to_send:

@@ -33,7 +33,7 @@ class IntervalExtremes:
     t_from, t_until : float
         Session times of the first and the last of them, s.
     minimum, maximum : ndarray, shape (width,)
-        Over these rows; NaN where every value was NaN.
+        Over these rows; NaN if every value was NaN.
     last : ndarray, shape (width,)
         Newest value that was not NaN, of any interval.
     """

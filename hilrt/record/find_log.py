@@ -34,7 +34,7 @@ def find_log(path: str | Path) -> Path:
 def newest_log(paths: Sequence[Path], named: str = "") -> Path:
     """The log that began last, by the names of the runs' folders; else the one written last.
 
-    Folders without a log are left out. `RecordError` where none is left, with `named` in it.
+    Folders without a log are left out. `RecordError` if none is left, with `named` in it.
     """
     files = [file for file in map(log_at, paths) if file.is_file()]
     if not files:

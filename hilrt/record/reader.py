@@ -178,7 +178,7 @@ class Log(Mapping[str, Floats]):
         -------
         DataFrame, shape (n, n_signals)
             The index ``t`` is session time, s. Signals of different times, as imported logs have
-            them, are NaN where they have no value. ``attrs["units"]`` maps names to units.
+            them, are NaN if they have no value. ``attrs["units"]`` maps names to units.
 
         Raises
         ------

@@ -53,7 +53,7 @@ class Improvement(NamedTuple):
     settings : dict
         The same as keys of the session file, where it is one: ``table.key`` to a value.
     expected : float
-        Error of the worst signal after it, relative to its variation; NaN where unknown.
+        Error of the worst signal after it, relative to its variation; NaN if unknown.
     """
 
     text: str

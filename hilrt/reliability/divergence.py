@@ -39,8 +39,7 @@ def describe_divergence(network: Network, given: StepInput) -> str:
 def shortest_loop(network: Network, output: int) -> list[Connection]:
     """Connections from a subsystem back to itself, through `output` if that is possible.
 
-    Within a subsystem every output is taken to depend on every input. Empty where nothing leads
-    back.
+    Within a subsystem every output is taken to depend on every input. Empty if nothing leads back.
     """
     start = int(network.outputs.member[output])
     from_subsystem: dict[int, list[Connection]] = defaultdict(list)

@@ -76,7 +76,7 @@ TINY: Final = 1e-200
 
 
 class Estimate(NamedTuple):
-    """Error of a signal, RMS over the session, in the signal's unit; NaN where unknown.
+    """Error of a signal, RMS over the session, in the signal's unit; NaN if unknown.
 
     Attributes
     ----------
@@ -111,7 +111,7 @@ class Estimate(NamedTuple):
 
     @property
     def relative(self) -> float:
-        """Upper end relative to the spread; infinite where a signal without any has an error."""
+        """Upper end relative to the spread; infinite if a signal without any has an error."""
         if self.spread == 0.0 and self.high > 0.0:
             return math.inf
         return self.high / self.spread if self.high > 0.0 else self.high
@@ -133,7 +133,7 @@ class BondError(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Energy made over energy carried; 0 where none was, NaN where either is unknown."""
+        """Energy made over energy carried; 0 if none was, NaN if either is unknown."""
         if not math.isfinite(self.made + self.carried):
             return math.nan
         return abs(self.made) / self.carried if self.carried > 0.0 else 0.0
@@ -343,7 +343,7 @@ def _remembered(outputs: Table[OutputState]) -> Floats:
 def disturbed_shares(inputs: Table[InputState]) -> Floats:
     """Disturbances of inputs relative to their spreads, both RMS over the session, shape (n,).
 
-    NaN where a disturbance is unknown.
+    NaN if a disturbance is unknown.
     """
     rms = np.sqrt(inputs["disturbance_square"] / inputs["disturbance_seconds"])
     spread = np.maximum(*spreads(inputs))

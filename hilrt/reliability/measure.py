@@ -51,7 +51,7 @@ SCALE_FLOOR = 0.02
 #: Steps at a bond's highest power that are the least scale of its energy: a motion from rest has
 #: carried none yet.
 LEAST_STEPS = 50.0
-#: Silence of a subsystem from which nothing is known of it any more, s.
+#: Silence after which nothing is known of a subsystem any more, s.
 SILENCE_S = 0.2
 #: Sensitivities have changed if the errors that they pass on differ by this share between two
 #: trials.
@@ -134,7 +134,7 @@ def count_gap(check: CheckState, u: InputState, elapsed: float) -> None:
 
 @stage
 def measure_outputs(plan: Plan, state: State, given: StepInput) -> None:
-    """Output defects, values that cannot be, and corrections that are not trusted; alarms."""
+    """Output defects, implausible values, untrusted corrections, and alarms."""
     checks, causes, threshold = state.checks, plan.causes, state.session[0].output_defect
     for i in range(len(state.outputs)):
         out = state.outputs[i]
@@ -239,7 +239,7 @@ def measure_bond(plan: Plan, state: State, given: StepInput, b: int) -> None:
 def follow_energy(bond: BondState, stays: float, elapsed: float) -> None:
     """Add the interval of `elapsed` [s] to a bond's energies, and what it has carried.
 
-    `stays` [J] is what the interface made in it and no correction took out. Its carried energy is
+    `stays` [J] is the energy created in it and not removed by a correction. Its carried energy is
     the range of the energy transmitted in both directions: for an oscillation about what the system
     stores, for a drive what it has delivered. The sum of magnitudes was rejected as a scale: in an
     oscillation it grows without end, and would hide that the energy stored has doubled.
@@ -254,7 +254,7 @@ def follow_energy(bond: BondState, stays: float, elapsed: float) -> None:
 
 @stage
 def gap_energy(plan: Plan, state: State, given: StepInput, b: int) -> float:
-    """Energy that a bond's interface made while an end was late, beyond that of the last step, J.
+    """Energy created by a bond's interface while an end was late, beyond that of the last step, J.
 
     Until a sample comes the prediction shows no residual. It is assumed to have risen linearly from
     zero to its final value. A variable step has no late samples.
@@ -276,7 +276,7 @@ def gap_energy(plan: Plan, state: State, given: StepInput, b: int) -> float:
 def staying_share(plan: Plan, state: State, given: StepInput, b: int) -> float:
     """Share of a bond's residual energy that stays in the system.
 
-    None where its effort is corrected by its feedthrough or by a model, unless that correction is
+    None if its effort is corrected by its feedthrough or by a model, unless that correction is
     inactive.
     """
     bond = plan.bonds[b]
@@ -291,7 +291,7 @@ def staying_share(plan: Plan, state: State, given: StepInput, b: int) -> float:
 
 @stage
 def clear_relative_measures(plan: Plan, state: State) -> None:
-    """Nothing counts that is relative to a scale: a motion from rest has none yet."""
+    """Ignore measures relative to a scale, because a motion from rest has none yet."""
     for cause in RELATIVE:
         group = plan.causes[cause]
         for i in range(group.first, group.first + group.checks):

@@ -115,7 +115,7 @@ def peer_figures(late: float, rejoined: float | None) -> dict[str, int | None]:
 def timing_figures(
     lateness: tuple[Quantiles, tuple[Floats, list[int]]] | None, slowest: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Lateness, its histogram and the slowest ticks; None where no tick is due at a time.
+    """Lateness, its histogram and the slowest ticks; None if no tick is due at a time.
 
     `lateness` are quantiles, us, and edges, us, with counts of the histogram.
     """
@@ -137,7 +137,7 @@ def bond_figures(energies_j: Mapping[str, float], capped: float, points: float) 
     energies_j : mapping of str to float
         Such as ``"residual"``; see docs/summary.md.
     capped, points : float
-        Numbers of points; NaN for `capped` where it is not known.
+        Numbers of points; NaN for `capped` if it is not known.
     """
     found = {f"{kind}_energy_j": float(energy) for kind, energy in energies_j.items()}
     if not math.isnan(capped):

@@ -63,7 +63,7 @@ class Recorded:
 def read_recorded(
     attachments: Mapping[str, bytes], metadata: Mapping[str, str], where: str
 ) -> Recorded:
-    """The head of a log; `RecordError` where something is missing."""
+    """The head of a log; `RecordError` if something is missing."""
     facts = read_facts(dict(attachments), where)
     name = metadata.get("session_file", "")
     if name not in attachments:
@@ -260,7 +260,7 @@ class _Absent(Link, Probes):
     async def jacobian(
         self, source: str, t: float, h: float, order: int, u: Floats
     ) -> Floats | None:
-        """Γ or D as recorded; None where the recorded session did not need it."""
+        """Γ or D as recorded; None if the recorded session did not need it."""
         gamma = self._gamma
         if h < self._step and self._D is not None:
             gamma = self._D[None]

@@ -160,7 +160,7 @@ def _first_difference(
     why: list[str],
     progress: Callable[[float], None],
 ) -> FirstDifference | None:
-    """Walk to the first step or snapshot that differs; None where there is none."""
+    """Walk to the first step or snapshot that differs; None if there is none."""
     theirs = np.array([columns[name] for name in comparison.names], dtype=np.intp)
     for chunk, made, values in walk.chunks(progress):
         found = comparison.first(chunk.values[made][:, theirs], values[made])

@@ -281,7 +281,7 @@ class Walk:
         self.end = t
 
     def _agrees(self, row: int) -> bool:
-        """Whether the state equals the snapshot before `row`; True where there is none."""
+        """Whether the state equals the snapshot before `row`; True if there is none."""
         snapshot = self._snapshots.get(row)
         if snapshot is None or not self._compares:
             return True

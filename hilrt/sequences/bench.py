@@ -52,7 +52,7 @@ class Setting(NamedTuple):
     answers : mapping of str to str
         To prompts, by their texts, where no operator answers.
     step : float or None
-        Distance of its communication points, s; None where it varies.
+        Distance of its communication points, s; None if it varies.
     operated : bool
         Whether an operator can answer prompts.
     adjust : tuple of str

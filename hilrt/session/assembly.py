@@ -173,7 +173,7 @@ class KnownSensitivities:
     async def find(
         self, tables: Session, renews: bool, trial: Callable[[], Awaitable[Sensitivities]]
     ) -> Sensitivities:
-        """The sensitivities of a session, by `trial` where they are not known."""
+        """The sensitivities of a session, by `trial` if they are not known."""
         resolved = {k: v for k, v in msgspec.structs.asdict(tables).items() if k not in self.BESIDE}
         key = msgspec.msgpack.encode((resolved, renews), enc_hook=str)
         if key in self._found:

@@ -74,7 +74,7 @@ class Benches:
     ) -> None:
         """Enable the benches and bring them to where the virtual side starts.
 
-        With `enter_arms` an operator who is waited for may press Enter on this terminal.
+        With `enter_arms` an operator who is awaited may press Enter on this terminal.
         """
         tables, links = self._tables, self._links
         if tables.session.arm == "manual" and any(link.physical for link in links):
@@ -219,7 +219,7 @@ class Procedure:
     timeout : float
         How long one bench may take for one move, s.
     tell : callable
-        Told what is going on.
+        Called with progress messages.
 
     Attributes
     ----------

@@ -58,9 +58,9 @@ class Monitoring:
     run : str
         Tells this run from every other; a command names the one that it is meant for.
     token : str
-        What opens the commands for operators; empty where the session file allows none.
+        What opens the commands for operators; empty if the session file allows none.
     rows : str
-        Address that gets the recorder's rows, too; empty where no view needs them.
+        Address that gets the recorder's rows, too; empty if no view needs them.
     view_has_keys : bool
         Whether the terminal view reads what is typed.
     """

@@ -137,7 +137,7 @@ async def connect(
     beside : mapping of awaitables, optional
         Other things to wait for, by readable names, without a deadline.
     on_wait : callable, optional
-        Told what is waited for, whenever that has changed.
+        Called with the reason for waiting, whenever that changes.
     """
     file, links, _ = described
     limit = file.tables.master.connect_timeout + SPARE_S if limited else None

@@ -19,7 +19,7 @@ from hilrt.session.spawn import KILL_TIMEOUT_S, SINGLE_THREAD, Child, Children, 
 
 #: How long children may take to end, s.
 STOP_TIMEOUT: Final = 5.0
-#: After that long it is reported what is waited for, s.
+#: After that long it is reported what is awaited, s.
 NOTICE: Final = 2.0
 #: How long after its connection the end of a process may show, s.
 PROCESS_END: Final = 0.3

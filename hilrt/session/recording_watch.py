@@ -1,4 +1,4 @@
-"""Room on the disk, judged before a recording begins; and its progress, while it runs."""
+"""Disk space, checked before a recording begins; and its progress, while it runs."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from hilrt.timing.monotonic import monotonic_ns
 ROOM_TO_BEGIN = 48 << 20
 #: With less room a required recording ends, while its log can still be closed, bytes.
 ROOM_TO_END = 16 << 20
-#: For so much session time there must be room, s; the rest is only reported: a session may be ended
-#: before its duration, and its growth is watched.
+#: Session time for which there must be space, s; a lack of space for the rest is only reported,
+#: because a session may end early, and the log's growth is watched.
 FIRST_S = 60.0
 #: Size of a row in the file per byte of its values: 0.32 to 0.58 in the sessions that come with
 #: the program, each of some seconds.
@@ -98,7 +98,7 @@ class LogsWatch:
     folder : Path
         With the logs, ``NAME.log`` each.
     events : EventLog
-        Is told.
+        Gets the events.
     """
 
     def __init__(self, folder: Path, events: EventLog) -> None:
@@ -136,9 +136,9 @@ class RecordingWatch:
     feed : RecorderFeed
         Where the session's rows go.
     events : EventLog
-        Is told.
+        Gets the events.
     logs : LogsWatch
-        Takes the place of a recorder that has ended.
+        Replaces a recorder that has ended.
     duration : float
         Of the session, s.
     end : callable
@@ -166,7 +166,7 @@ class RecordingWatch:
             self.look(now_ns() * 1e-9, monotonic_ns())
 
     def look(self, t: float, clock_ns: int) -> None:
-        """Judge the reports by session time `t` [s]; `clock_ns` is the monotonic clock's."""
+        """Check the reports up to session time `t` [s]; `clock_ns` is the monotonic clock's."""
         newest = self._receiver.newest
         if self._receiver.look():
             self._heard_ns = clock_ns

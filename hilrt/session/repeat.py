@@ -54,7 +54,7 @@ class Repeated(NamedTuple):
     ----------
     unit : str
     order : float
-        Observed; NaN where the signal does not change with the step.
+        Observed; NaN if the signal does not change with the step.
     error : float
         RMS of the session's values less the limit, in `unit`; NaN outside the asymptotic range.
     relative : float
@@ -137,7 +137,7 @@ class Compared(NamedTuple):
     relative : float
         The same relative to the reference's variation (standard deviation, or 5 % of its RMS).
     uncertainty : float
-        How far `error` may be wrong, in `unit`; infinite where the runs do not tend to anything.
+        How far `error` may be wrong, in `unit`; infinite if the runs do not tend to anything.
     spread : float
         Variation of the reference, in `unit`.
     converged : bool

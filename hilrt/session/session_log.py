@@ -41,8 +41,8 @@ END_S = 5.0
 async def wait_for_room(feed: RecorderFeed, stopping: Stopping) -> None:
     """Wait until the recorder has accepted rows held back; the event loop continues meanwhile.
 
-    A recorder that has ended, or takes nothing for `PATIENCE_S`, is waited for no longer, and rows
-    are lost.
+    A recorder that has ended, or takes nothing for `PATIENCE_S`, is awaited no longer, and rows are
+    lost.
     """
     deadline = time.monotonic() + PATIENCE_S
     while not feed.hand_over() and not stopping():

@@ -62,7 +62,7 @@ class RunFacts(NamedTuple):
     secured : str
         That benches were brought to their safe profile, and why; empty if they were not.
     stolen_s : float or None
-        Time of it that the host took the master's processors away, s; None where it is not told.
+        Time of it that the host took the master's processors away, s; None if it is not told.
     processor_share : dict of str to float
         Share of one processor that each process of the session had.
     strangers : dict of str to int

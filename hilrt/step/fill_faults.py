@@ -162,7 +162,7 @@ def _port(name: str) -> str:
 
 
 def steps_underway(fault: FaultTable, tables: Session) -> int:
-    """Steps of ``[master] step`` that a value is on its way at most; 0 where it is not delayed."""
+    """Steps of ``[master] step`` that a value is on its way at most; 0 if it is not delayed."""
     late = fault.kind in LATE and not fault.emulated
     return math.ceil((fault.value or 0.0) / tables.master.step) if late else 0
 

@@ -235,7 +235,7 @@ def mixed_keys(cases: Iterable[StudyCase]) -> tuple[str, ...]:
 
 
 def worst_error(summary: Mapping[str, Any]) -> float:
-    """Largest relative estimated error of a coupling signal; NaN where none is known."""
+    """Largest relative estimated error of a coupling signal; NaN if none is known."""
     errors = summary.get("estimated_error") or {}
     found = [error["relative"] for error in errors.values() if error and error.get("relative")]
     return max(map(float, found), default=math.nan)

@@ -116,7 +116,7 @@ class SettingsAdvice:
     Attributes
     ----------
     settings : dict
-        ``"table.key"`` to value; empty where nothing reaches the target in time.
+        ``"table.key"`` to value; empty if nothing reaches the target in time.
     error : (float, float)
         Interval of the predicted error of the worst signal, relative to its variation.
     signal : str
@@ -124,8 +124,8 @@ class SettingsAdvice:
     processor : float
         Predicted share of one processor.
     missed : float
-        Predicted share of missed ticks, the upper end of its 95 % interval; NaN where the session
-        does not run in real time.
+        Predicted share of missed ticks, the upper end of its 95 % interval; NaN if the session does
+        not run in real time.
     first_step : float
         First step with a variable one, s, see `first_step_of`; NaN for a session with a fixed step.
     rejected : list of str
@@ -157,7 +157,7 @@ class Wish:
     budget : float
         Largest share of one processor, models included.
     lateness : ndarray or None
-        How late this host wakes a process, s; None where the session is not running in real time.
+        How late this host wakes a process, s; None if the session is not running in real time.
     deadline : float
         Share of a step within which inputs must be on the wire.
     missed : float

@@ -62,9 +62,9 @@ class SweepOptions:
     recycle : int
         A worker is restarted after so many cases; 0: never.
     timeout : float, optional
-        A case that takes longer is given up, after a second try, s.
+        Time limit of a case, s, after which it is abandoned on its second try.
     logs : sequence of str or Path
-        Further logs, where a recorded log is swept: every case is decided again in each.
+        Further logs, if a recorded log is swept: every case is repeated with each.
     progress : bool
         Show progress and the time that remains, where there is a terminal or a notebook.
     """
@@ -90,7 +90,7 @@ class SweepResult:
     cases : int
         Cases of the design.
     ran : int
-        Those that this call has run; the others had been before.
+        Cases run by this call; the others were run earlier.
     lost : int
         Cases without a result; their rows say why in ``failure``.
     """

@@ -42,7 +42,7 @@ class Tuned:
     Attributes
     ----------
     settings : dict
-        ``"table.key"`` to the recommended value; empty where nothing was better.
+        ``"table.key"`` to the recommended value; empty if nothing was better.
     before, after : float
         Objective with the session's own settings and with the recommended ones; infinite for
         settings that a constraint forbids.
@@ -152,7 +152,7 @@ def cases_of_validation(validate: Mapping[str, Any] | None) -> list[Settings]:
 
 
 def score(row: Row, objective: Objective) -> float:
-    """Objective of a case, which is to be small; infinite where it is not known or forbidden."""
+    """Objective of a case, which is to be small; infinite if it is not known or forbidden."""
     capped = [v for k, v in row.items() if k.startswith("bonds.") and k.endswith(".cap_share")]
     if row["verdict"] != "good" or row["failure"] or max(capped, default=0.0) > MOST_CAPPED:
         return math.inf

@@ -1,9 +1,9 @@
 """Tables of the corrections of outputs: by feedthrough, by Jacobians, and their identification.
 
-Sizes differ from session to session; all arrays are C-contiguous, and empty where nothing is
-corrected or identified. Numbers of rows and columns below: ny outputs, nu inputs, p the order of
-the polynomials that the Jacobians belong to, r identified subsystems; of these the largest numbers
-of outputs w, of regressors n, and of input coefficients g.
+Sizes differ from session to session; all arrays are C-contiguous, and empty if nothing is corrected
+or identified. Numbers of rows and columns below: ny outputs, nu inputs, p the order of the
+polynomials that the Jacobians belong to, r identified subsystems; of these the largest numbers of
+outputs w, of regressors n, and of input coefficients g.
 """
 
 from __future__ import annotations

@@ -61,8 +61,8 @@ class Connections:
 
     `gain` includes the unit conversion. `free` marks those without an order of their own in the
     session file, `raw` those by which a test sequence reads. `offset` is in the input's unit.
-    `driven` is the output that says whether a sequence drives over the connection, -1 where none
-    does. `first` holds the position of the first connection of every connected input (for
+    `driven` is the output that says whether a sequence drives over the connection, -1 if none does.
+    `first` holds the position of the first connection of every connected input (for
     ``np.add.reduceat``), `target` the inputs in the same order.
     """
 

@@ -86,7 +86,7 @@ class Relation:
         return self.column[self.first[row] : self.first[row + 1]]
 
     def value(self, row: int, column: int) -> float:
-        """Weight of a pair; 0 where it is not related."""
+        """Weight of a pair; 0 if it is not related."""
         start, stop = self.first[row], self.first[row + 1]
         at = start + np.searchsorted(self.column[start:stop], column)
         return float(self.weight[at]) if at < stop and self.column[at] == column else 0.0

@@ -61,7 +61,7 @@ class Clock(abc.ABC):
         target_ns : int
             ns.
         stand_still : bool
-            False where other tasks are to run until the end.
+            False if other tasks are to run until the end.
         reception : EarlyReception, optional
             Receives what arrives while the event loop stands still. Its exceptions end the sleep.
 

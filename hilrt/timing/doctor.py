@@ -52,7 +52,7 @@ class Host:
         self.root = root
 
     def read(self, path: str) -> str | None:
-        """Text of a file, stripped; None where there is none."""
+        """Text of a file, stripped; None if there is none."""
         try:
             return (self.root / path).read_text().strip()
         except OSError:

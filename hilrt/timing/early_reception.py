@@ -31,7 +31,7 @@ class EarlyReceiver(Protocol):
     """Interface of the early receiver: `hilrt.exchange.exchange.Exchange`."""
 
     def fileno(self) -> int | None:
-        """Descriptor that becomes readable when something arrives; None where nothing can."""
+        """Descriptor that becomes readable when something arrives; None if nothing can."""
 
     def receive_early(self, until_ns: int, *, first: bool) -> int:
         """Receive messages; stop by `until_ns` on the clock.

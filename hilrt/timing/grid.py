@@ -76,9 +76,9 @@ class TickMarks:
     Attributes
     ----------
     target_ns : int
-        When the tick was due; where nothing says so, when it began.
+        Time at which the tick was due, or at which it began if that is unknown.
     late_ns : int
-        Time from then until its inputs were dispatched; 0 where nothing says when it was due.
+        Time from then until its inputs were dispatched; 0 if the due time is unknown.
     begun_ns, cut_ns, stepped_ns, done_ns : int
         When the tick began, when its samples were taken, when the macro step was made, and when
         its inputs were dispatched.
@@ -104,10 +104,10 @@ class TickMarks:
         self.stepped_ns = self._now_ns()
 
     def dispatched(self) -> None:
-        """The inputs are on the wire."""
+        """The inputs have been sent."""
         self.done_ns = self._now_ns()
 
     @property
     def compute_ns(self) -> int:
-        """Time from the beginning of the tick to its inputs on the wire, ns."""
+        """Time from the beginning of the tick until its inputs were sent, ns."""
         return self.done_ns - self.begun_ns

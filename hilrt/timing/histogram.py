@@ -100,7 +100,7 @@ class Recent:
         self._seen = np.zeros(BINS, dtype=np.int64)
 
     def look(self, whole: Distribution, quantiles: Sequence[float]) -> list[float] | None:
-        """Quantiles, µs, right to 1.2 %, of 1 as well; None where nothing was counted."""
+        """Quantiles, µs, right to 1.2 %, of 1 as well; None if nothing was counted."""
         counts = np.cumsum(whole.counts)
         new, self._seen = counts - self._seen, counts
         if new[-1] == 0:

@@ -171,7 +171,7 @@ def die_with_parent(sig: int = signal.SIGTERM, parent_pid: int | None = None) ->
     Returns
     -------
     bool
-        False where the system has no such thing (anything but Linux): watch `parent_alive`.
+        False if the system has no such thing (anything but Linux): watch `parent_alive`.
     """
     if sys.platform != "linux":
         return False
@@ -238,7 +238,7 @@ def stolen_s(stat: str, cpus: Collection[int]) -> float | None:
     Returns
     -------
     float or None
-        Mean over the processors, s; None where it is not told.
+        Mean over the processors, s; None if it is not told.
     """
     names = {f"cpu{cpu}" for cpu in cpus}
     rows = [row for row in map(str.split, stat.splitlines()) if row and row[0] in names]
@@ -275,7 +275,7 @@ class ProcessorTime:
         self._used = {name: self._used_now(pid) for name, pid in processes.items()}
 
     def stolen(self) -> float | None:
-        """Time the host took, mean over the processors, s; None where it is not told."""
+        """Time the host took, mean over the processors, s; None if it is not told."""
         now = self._stolen_now()
         return None if now is None or self._stolen is None else now - self._stolen
 
@@ -330,7 +330,7 @@ class DescriptorLimit(NamedTuple):
 
 
 def descriptor_limit() -> DescriptorLimit | None:
-    """The limit; None where there is none that matters."""
+    """The limit; None if there is none that matters."""
     if sys.platform == "win32":
         return None
     now, at_most = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -28,7 +28,7 @@ class Overrun(abc.ABC):
     Parameters
     ----------
     on_missed : callable
-        Told how many ticks have passed without being served.
+        Called with the number of ticks skipped.
 
     Attributes
     ----------
@@ -119,7 +119,7 @@ class StretchGrid(Overrun):
     ----------
     on_missed : callable
     on_shift : callable
-        Told by how much the grid has moved on the clock, ns.
+        Called with the shift of the grid on the clock, ns.
     """
 
     def __init__(self, on_missed: Callable[[int], None], on_shift: Callable[[int], None]) -> None:

@@ -2,7 +2,7 @@
 
 The master's loop asks its `Pace` when a communication point has come, which is the next one, and
 whether a tick was late. In real time the answers come from a clock and its grid, and no solver is
-waited for; as fast as possible they come from the solvers, which are waited for.
+awaited; as fast as possible they come from the solvers, which are awaited.
 """
 
 from __future__ import annotations

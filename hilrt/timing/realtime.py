@@ -63,7 +63,7 @@ def leave_real_time() -> None:
 def throttle_share(proc: Path = _PROC) -> float | None:
     """Share of time that the kernel leaves to real-time processes; 1 without throttling.
 
-    None where it cannot be found out (not Linux, or a kernel that does not tell).
+    None if it cannot be found out (not Linux, or a kernel that does not tell).
     """
     try:
         runtime = int((proc / "sched_rt_runtime_us").read_text())

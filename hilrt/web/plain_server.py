@@ -277,7 +277,7 @@ class WaitingPage:
 # lost its server asks the same address for ``/ended.json``, then for ``/report.html``, and keeps
 # that: its link to the report works when nothing answers any more.
 
-#: A page asks twice a second: how long the first question is waited for, and, once the report is
+#: A page asks twice a second: how long the first question is awaited, and, once the report is
 #: there, for how long in all a page may take to fetch it, s.
 QUIET_S, PATIENCE_S = 1.2, 5.0
 POLL_S = 0.02

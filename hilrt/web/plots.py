@@ -117,7 +117,7 @@ class PlotLine:
         column = self.history.column[self.name]
         rings = {"last": self.history.last, "low": self.history.low, "high": self.history.high}
         data = {key: ring.newest(n)[:, column].copy() for key, ring in rings.items()}
-        if self.error is not None:  # the widest band of each interval; NaN where it is not known
+        if self.error is not None:  # the widest band of each interval; NaN if it is not known
             error = self.history.high.newest(n)[:, self.error]
             data["least"], data["most"] = data["last"] - error, data["last"] + error
         return {"t": self.history.t.newest(n)[:, 0].copy(), **data}

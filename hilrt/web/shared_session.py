@@ -46,7 +46,7 @@ class SharedSession:
                 answered(reply)
 
     def send(self, command: OperatorCommand, answered: Callable[[Reply], None]) -> bool:
-        """Send a command; `answered` gets the reply. False where the session takes none."""
+        """Send a command; `answered` gets the reply. False if the session takes none."""
         client = self.viewer.client()
         number = client.send(command) if client is not None else 0
         if number:

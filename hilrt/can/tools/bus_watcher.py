@@ -36,7 +36,7 @@ class Row:
     stats : MessageStats
         Cycle times, and losses where the message has the counter.
     values : dict of str to str
-        Signals of the newest frame, with units; empty where the database does not know it.
+        Signals of the newest frame, with units; empty if the database does not know it.
     undecodable : bool
         The newest frame is not what the database says of it.
     bad_values : int
@@ -102,7 +102,7 @@ class _Decoder:
         return found, bad
 
     def count(self, values: Sequence[float | None]) -> int | None:
-        """The counter; None where the frame has none."""
+        """The counter; None if the frame has none."""
         value = None if self.alive is None else values[self.alive]
         if self.alive is None or value is None or not math.isfinite(value):
             return None

@@ -280,8 +280,8 @@ class _Roles(NamedTuple):
     node : str or None
         The node in whose place hilrt is; None if it takes no node's.
     bench, others : tuple of str
-        Nodes that are measured, and those that are neither. `bench` is empty where the database
-        tells no nodes apart: then everything that hilrt does not send is measured.
+        Nodes that are measured, and those that are neither. `bench` is empty if the database tells
+        no nodes apart: then everything that hilrt does not send is measured.
     sent, received : list of Message
         Set-points, and measurements.
     unsent : list of Message
@@ -373,7 +373,7 @@ def _known(option: str, given: Sequence[str], known: Sequence[str], lack: str) -
 
 
 def _guess(nodes: Sequence[str], bench: Sequence[str], file: str) -> str | None:
-    """The node in whose place hilrt is; None where it only listens."""
+    """The node in whose place hilrt is; None if it only listens."""
     free = [name for name in nodes if name not in bench]
     found = [name for name in free if any(word in name.lower() for word in _GATEWAYS)]
     if len(found) == 1:

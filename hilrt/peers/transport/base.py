@@ -128,7 +128,7 @@ class Origin(NamedTuple):
     local : bool
         Whether it is on this machine, so that process numbers mean something here.
     pid : int
-        Its process, told by the kernel; 0 where the transport does not know it.
+        Its process, told by the kernel; 0 if the transport does not know it.
     """
 
     where: str
