@@ -43,7 +43,7 @@ def stability(
     out: Annotated[Path | None, typer.Option(help="folder for the page stability.html")] = None,
     json_: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """Spectral radius of the coupling scheme, and the macro steps where it crosses 1."""
+    """Compute the spectral radius of the coupling, and the macro steps at which it crosses 1."""
     from hilrt.analyze.stability_study import parse_axis, study
 
     axes = [parse_axis(text) for text in maps or []]
@@ -72,7 +72,9 @@ def repeat(
     overrides: Overrides = None,
     json_: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """Error of a session of models, from runs at its step, a half and a quarter of it."""
+    """Estimate the error of a session without a bench from runs at its step, a half and a quarter
+    of it.
+    """
     from hilrt.session.simulate import repeat as repeated
 
     found = repeated(load(session, overrides or []))
@@ -102,7 +104,8 @@ def reference(
     ] = 2_000_000,
     json_: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """True error of a session of models, against itself at steps so short that it settles.
+    """Compute the true error of a session without a bench by shortening its step until it
+    converges.
 
     Exit status 4 where a signal has not settled within --most-steps.
     """
@@ -184,7 +187,7 @@ def compare(
     png: Png = False,
     json_: Json = False,
 ) -> None:
-    """Two sessions side by side, their differences highlighted."""
+    """Compare two sessions side by side, with their differences highlighted."""
     from hilrt.analyze.log_comparison import compare_logs
 
     if len(logs) != 2:
@@ -282,7 +285,7 @@ def replay(
         int, typer.Option(help="for --to can: real-time priority, 1 to 99", min=0, max=99)
     ] = 0,
 ) -> None:
-    """Make every decision again from the recorded inputs; exit status 0 identical, 1 not.
+    """Repeat every decision from the recorded inputs; exit status 0 if identical, 1 if not.
 
     With --set, show what other settings would have decided; a bench's reaction is not simulated.
     """

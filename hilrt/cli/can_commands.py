@@ -151,7 +151,7 @@ def send(
     count: Annotated[int, typer.Option(help="how often", min=1)] = 1,
     cycle: Annotated[float, typer.Option(help="pause between two, s", min=0.0)] = 0.1,
 ) -> None:
-    """Send a frame, raw or by its message's name; signals left out have their start values."""
+    """Send a frame, raw or by its message's name; omitted signals have their start values."""
     from hilrt.can.tools.typed_frame import frame_of
 
     frame = frame_of(what, database)

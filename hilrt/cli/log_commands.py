@@ -68,7 +68,7 @@ Databases = Annotated[
 
 @contextlib.contextmanager
 def bad_input() -> Iterator[None]:
-    """A log that is no log is bad input, not a fault of a session."""
+    """Treat an invalid log as bad input, not as a fault of a session."""
     try:
         yield
     except RecordError as error:
@@ -101,7 +101,7 @@ def locate_before(path: Path, others: list[str]) -> tuple[Path, list[str]]:
 
 
 def say_damage(path: Path, damage: str) -> None:
-    """Say that a log is not whole, if it is not."""
+    """Report an incomplete log."""
     if damage:
         _notes([f"{path}: is incomplete: {damage}; the part before that is used"])
 
@@ -127,7 +127,7 @@ def ls(
     signals: Annotated[list[str] | None, typer.Argument(help="names; * and ? match")] = None,
     json_: Json = False,
 ) -> None:
-    """The signals of a log: name, unit, topic, source, comment."""
+    """List the signals of a log: name, unit, topic, source, comment."""
     from hilrt.logs.log_file import read_contents
     from hilrt.logs.show import as_json, list_lines
 
@@ -155,7 +155,7 @@ def cat(
     frames: Annotated[bool, typer.Option("--frames", help="CAN frames")] = False,
     database: Databases = None,
 ) -> None:
-    """Signals of a log as CSV on standard output."""
+    """Print signals of a log as CSV on standard output."""
     from hilrt.logs import show
     from hilrt.logs.decode_frames import bus_databases
     from hilrt.logs.log_file import read_contents
@@ -192,7 +192,7 @@ def cut(
     ] = None,
     force: Force = False,
 ) -> None:
-    """Write a time span of a log as a log of its own."""
+    """Write a time span of a log as a separate log."""
     from hilrt.logs import cut as cutting
 
     with bad_input():
@@ -229,7 +229,7 @@ def repair(
     ] = None,
     force: Force = False,
 ) -> None:
-    """Make a whole log of one that was cut off or damaged: everything in it that is whole."""
+    """Repair a truncated or damaged log: write a new one with its intact part."""
     from hilrt.logs.source import new_file
     from hilrt.record import repair as repairing
 
@@ -286,7 +286,7 @@ def import_(
     time: Annotated[str | None, typer.Option(help="column with the time")] = None,
     force: Force = False,
 ) -> None:
-    """Write another tool's file as a log of ours."""
+    """Convert a file of another tool to a log."""
     from hilrt.logs.decode_frames import bus_databases
     from hilrt.logs.import_file import import_file
 
@@ -321,7 +321,7 @@ def play(
     ] = 0,
     json_: Json = False,
 ) -> None:
-    """Put a log's CAN frames on a bus, with the recorded timing."""
+    """Send a log's CAN frames on a bus, with the recorded timing."""
     from hilrt.logs import playback
 
     if not (speed > 0.0 and speed < float("inf")):

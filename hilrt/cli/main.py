@@ -142,7 +142,7 @@ def check(
         bool, typer.Option("--no-code", help="run no code that the file names")
     ] = False,
 ) -> None:
-    """Report everything that is wrong with a session file, at once.
+    """Report all mistakes in a session file at once.
 
     This imports the models that the file names and calls their constructors: take --no-code for a
     file that you do not trust.

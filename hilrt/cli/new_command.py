@@ -34,7 +34,7 @@ def new(
         str, typer.Option(help="database: constant values; module:Class: your own model")
     ] = "database",
 ) -> None:
-    """Write a session that runs: from a CAN database, with the bench emulated, or from models.
+    """Write a session that runs: from a CAN database, with an emulated bench, or from models.
 
     Of a database, the bench is emulated on a bus within this machine: it sends what the database
     says, with counters and checksums, constant values, and set-points followed. `hilrt can

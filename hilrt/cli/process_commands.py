@@ -68,7 +68,7 @@ def sequence(
     ] = None,
     keys: Annotated[Path | None, typer.Option(help="folder of the keys")] = None,
 ) -> None:
-    """Host a test sequence in this process; a session starts it by itself."""
+    """Host a test sequence in this process; a session starts this command automatically."""
     _use_keys(keys)
     from hilrt.hosting.sequence_process import main as sequence_main
     from hilrt.sequences.bench import Setting
@@ -87,7 +87,7 @@ def gateway(
     overrides: Overrides = None,
     keys: Annotated[Path | None, typer.Option(help="folder of the keys")] = None,
 ) -> None:
-    """Own a bench's CAN bus: code, limit, guard."""
+    """Own a bench's CAN bus: encode, limit, guard."""
     _use_keys(keys)
     from hilrt.bench.gateway_process import main as gateway_main
 
@@ -175,7 +175,7 @@ def keys(
     folder: Annotated[Path, typer.Argument(help="where the keys are kept")],
     names: Annotated[list[str], typer.Argument(help="subsystems that may connect")],
 ) -> None:
-    """Make the keys that let subsystems connect: a pair for the master and for each NAME."""
+    """Create the keys for subsystems to connect: a pair for the master and for each NAME."""
     from hilrt.peers.keys import make_keys
 
     for path in make_keys(folder, names):
@@ -217,7 +217,7 @@ def watch(
     address: Annotated[str, typer.Argument(help="[monitor] listen of the session")],
     plain: Annotated[bool, typer.Option("--plain", help="lines, also on a terminal")] = False,
 ) -> None:
-    """Watch a session of another machine; with HILRT_TOKEN set, also operate it."""
+    """Watch a session on another machine; with HILRT_TOKEN set, also operate it."""
     from hilrt.monitor.watch import main as watch_main
 
     raise typer.Exit(watch_main(address, plain=plain))
@@ -231,7 +231,8 @@ def monitor(
         typer.Option(help="serve Foxglove and Lichtblick instead, at this [ADDRESS:]PORT"),
     ] = None,
 ) -> None:
-    """Serve the web page of a running session, on this machine unless --page says otherwise."""
+    """Serve the web page of a running session, on this machine unless --page gives another address.
+    """
     if foxglove is not None:
         try:
             from hilrt.monitor.foxglove import main as foxglove_main
@@ -263,7 +264,7 @@ def _about() -> None:
 
 @fmu_app.command()
 def info(model: Annotated[Path, typer.Argument(help="FMU", metavar="MODEL.fmu")]) -> None:
-    """Ports and capabilities of an FMU, and the use of each capability."""
+    """Show ports and capabilities of an FMU, and the use of each capability."""
     try:
         from hilrt.fmu.description import read_fmu
         from hilrt.fmu.info import page

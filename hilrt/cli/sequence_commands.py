@@ -84,7 +84,7 @@ def expect(
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Judge expectations on logs; exit status 0 passed, 1 failed, 2 bad input, 4 inconclusive."""
+    """Check expectations on logs; exit status 0 passed, 1 failed, 2 bad input, 4 inconclusive."""
     from hilrt.errors import ConfigError
     from hilrt.expect.expectation import read_spec
     from hilrt.expect.judge_log import judge_file, log_files

@@ -155,7 +155,7 @@ def tune(
     ] = None,
     overrides: Overrides = None,
 ) -> None:
-    """Find the settings of a session with the least error, energy or cost.
+    """Find the settings of a session with the smallest error, energy or cost.
 
     Exit status 0 with a recommendation, 1 without, 2 bad input, 130 stopped.
     """
@@ -196,7 +196,7 @@ def advise(
     out: Annotated[Path | None, typer.Option(help="write the advice to this file, as TOML")] = None,
     overrides: Overrides = None,
 ) -> None:
-    """Recommend step, order and correction before the first run, tried on the session's models.
+    """Recommend step, order and correction before the first run, by testing the session's models.
 
     Exit status 0 with a recommendation, 1 without, 2 bad input.
     """
