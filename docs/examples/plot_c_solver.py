@@ -2,7 +2,7 @@
 A solver in C
 =============
 
-The quarter of a car again, with its two models in processes of their own: the wheel in Python, the
+The quarter of a car again, with its two models in separate processes: the wheel in Python, the
 body in C. Messages go over ZeroMQ, or between processes of one Linux machine over a socket of their
 own; :doc:`/protocol` is all that the author of a solver needs. Take :doc:`plot_two_models` first.
 
@@ -70,7 +70,7 @@ print(text[text.index("[subsystems.wheel]") : text.index("[[connections]]")])
 # Run it
 # ------
 #
-# `hilrt.simulate` runs models in its own process; `hilrt.run_session` does what ``hilrt run`` does,
+# `hilrt.simulate` runs models in its own process; `hilrt.run_session` works like ``hilrt run``,
 # processes included.
 
 remote = hilrt.run_session(
@@ -91,7 +91,7 @@ for name, peer in remote.summary["peers"].items():
     print(f"{name}: half of its steps took {computing:.1f} µs, and their messages {wire:.0f} µs")
 
 # %%
-# The answer to ``linearise`` is what makes the verdict narrow. A solver that leaves it out works as
+# The answer to ``linearise`` makes the interval of the verdict narrow. A solver without it works as
 # well, but the session then knows nothing of how it responds to its inputs, and says so:
 # :doc:`plot_verdict`.
 

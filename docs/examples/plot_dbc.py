@@ -45,7 +45,7 @@ shutil.copy("drive.dbc", FOLDER)
 # Write the session
 # -----------------
 #
-# ``hilrt new`` replaces the node that is called like a gateway; ``--node`` names another
+# ``hilrt new`` replaces the node whose name looks like a gateway; ``--node`` names another
 # one. Here are the tables of the bench and of its set-point:
 
 print(run("new", "drive.toml", "--database", "drive.dbc"))
@@ -54,8 +54,8 @@ bench, inputs = text.index("[subsystems.bench]"), text.index("[subsystems.bench.
 print(text[bench : text.index("# ---- sent")], text[inputs:], sep="…\n\n")
 
 # %%
-# ``bus`` is a CAN bus between processes of this machine. ``emulator = "database"`` starts what
-# answers on it: the enable request is confirmed, ``speed`` follows the set-point, because the input
+# ``bus`` is a CAN bus between processes of this machine. ``emulator = "database"`` starts a process
+# that answers on it: the enable request is confirmed, ``speed`` follows the set-point, because the input
 # names it as ``realised``, and the torque is constant.
 #
 # Set limits and move the set-point

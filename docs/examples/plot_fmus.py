@@ -77,8 +77,8 @@ print(result.verdict)
 print(*result.summary["reasons"], sep="\n")
 
 # %%
-# The session is *degraded*: how the FMUs answer to their inputs is not known, and with answers that
-# are possible its error would be large. There are two ways to evidence. One is to repeat the
+# The session is *degraded*: the responses of the FMUs to their inputs are unknown, and with some that
+# are possible its error would be large. There are two sources of evidence. One is to repeat the
 # session at half and a quarter of its step, and to see how the results change. The force is 2.1 N
 # wrong (RMS), which the comparison with the exact solution below confirms:
 
@@ -86,8 +86,8 @@ repeated = run("hilrt", "analyze", "repeat", "quarter_car_fmus.toml")
 print(repeated)
 
 # %%
-# The other is a reference model of each FMU: a class that answers about as the FMU does, and can be
-# probed in its place. Here it is that of the Python models.
+# The other is a reference model of each FMU: a class that responds much like the FMU, and can be
+# probed instead. Here the Python models are used.
 
 models = {f"subsystems.{n.lower()}.reference_model": f"quarter_car:{n}" for n in ("Wheel", "Body")}
 judged = hilrt.simulate(session, models)
@@ -96,7 +96,7 @@ print(judged.verdict, f"± {force['high']:.2g} N, by {force['how']}")
 
 # %%
 # That band is too narrow here: the model follows its inputs inside a step, and the FMU does not. A
-# reference model is worth as much as it resembles what it stands for.
+# reference model is only as good as its resemblance to the subsystem.
 #
 # Make it more accurate
 # ---------------------
@@ -142,5 +142,5 @@ shutil.rmtree(FOLDER)
 # What next
 # ---------
 #
-# * :doc:`FMUs in processes of their own, clocks, events, arrays, SSP </fmu>`
+# * :doc:`FMUs in separate processes, clocks, events, arrays, SSP </fmu>`
 # * :doc:`Reading a verdict <plot_verdict>`

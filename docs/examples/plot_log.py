@@ -48,8 +48,8 @@ for event in log.events:
     print(f"{event.t:6.3f} s  {event.text}")
 
 # %%
-# Make the decisions again
-# ------------------------
+# Repeat the decisions
+# --------------------
 #
 # ``hilrt replay`` computes from the recorded samples what the master decided at each tick: what it
 # sent, corrected, limited and flagged. On the program that recorded them every bit must agree.
@@ -57,8 +57,8 @@ for event in log.events:
 print(run("replay", "recorded"))
 
 # %%
-# With ``--set`` it says what other settings would have decided from the same samples. How the
-# models would have reacted to that is not simulated.
+# With ``--set`` it shows the decisions of other settings from the same samples. The reaction of the
+# models to them is not simulated.
 
 print(run("replay", "recorded", "--set", "master.extrapolation.order=0"))
 
@@ -66,7 +66,7 @@ print(run("replay", "recorded", "--set", "master.extrapolation.order=0"))
 # What if
 # -------
 #
-# A log can take a subsystem's place. The recorded force drives a body of 500 kg instead of 400 kg;
+# A log can replace a subsystem. The recorded force drives a body of 500 kg instead of 400 kg;
 # ``adapter = "replay"`` reads MF4, CSV, Parquet and CAN logs as well.
 
 PLAYBACK = """
@@ -112,7 +112,7 @@ shutil.rmtree(FOLDER)
 # %%
 # With its own mass the body moves as recorded. With another one it does not come to rest at the
 # height of the kerb: the recorded force does not react to it, as the suspension would. Play back
-# what does not depend on the answer (a driver, a road, a load), and couple what does.
+# signals that do not depend on the response (a driver, a road, a load), and couple those that do.
 #
 # What next
 # ---------

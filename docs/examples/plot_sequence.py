@@ -46,8 +46,8 @@ def run(*command):
 # Give it a place in a session
 # ----------------------------
 #
-# The session is that of :doc:`plot_two_models`. In the place of the stimulus stands the sequence: a
-# subsystem like any other, whose output drives the road. What it reads is connected by its names.
+# The session is that of :doc:`plot_two_models`. The sequence replaces the stimulus: it is a
+# subsystem like any other, whose output drives the road. Its inputs are connected by their names.
 
 text = Path("quarter_car.toml").read_text("utf-8").replace("duration = 2.0 ", "duration = 20.0")
 text = text[: text.index("[[stimuli]]")]
@@ -66,7 +66,7 @@ print(test)
 # Run it
 # ------
 #
-# ``hilrt test`` runs every sequence of a file in a session of its own. The session ends when the
+# ``hilrt test`` runs every sequence of a file in a separate session. The session ends when the
 # sequence does.
 
 passed = run("hilrt", "test", "kerb.py", "--session", "kerb.toml", "--out", "good")

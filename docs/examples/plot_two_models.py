@@ -81,7 +81,7 @@ plt.show()
 # What next
 # ---------
 #
-# * :doc:`The same in processes of their own, with one model in C <plot_c_solver>`
+# * :doc:`The same in separate processes, with one model in C <plot_c_solver>`
 # * :doc:`A bench on CAN </own_bench>`
 # * :doc:`Sweeps, recorded runs and runs in real time from Python </python>`
-# * :doc:`What a verdict rests on <plot_verdict>`
+# * :doc:`The basis of a verdict <plot_verdict>`

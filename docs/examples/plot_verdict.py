@@ -51,8 +51,8 @@ for step in steps:
     print(f"{1e3 * step:4.1f} ms: {result.verdict}", *result.summary["reasons"][:1], sep=", ")
 
 # %%
-# What it rests on
-# ----------------
+# Its basis
+# ---------
 #
 # An estimate needs to know how the models respond to their inputs, and says ``how`` it knows. The
 # masses are probed before the first step, because they save and restore their state. Without that,
@@ -81,8 +81,8 @@ for name, settings in cases.items():
 # An FMU that saves its state can be probed like that. A bench cannot: give it a reference model
 # (:doc:`/reliability`, "Reference models"), or accept the wide interval.
 #
-# What it cannot know
-# -------------------
+# Its limits
+# ----------
 #
 # The verdict is about the coupling. A wrong model that is coupled well is ``good``. Here the second
 # mass is 20 % too heavy:
@@ -93,9 +93,9 @@ claimed = result.summary["estimated_error"]["mass1.force"]["high"]
 print(f"{result.verdict}: the coupling adds at most {claimed:.2f} N; off by {wrong:.0f} N")
 
 # %%
-# Nor does it know sensors that lie, units that are wrong in the database, or what happens between
-# two communication points without a trace in the samples. It is a statement about the error that
-# the exchange adds to what the models and the bench have said.
+# Nor does it cover wrong sensors, wrong units in the database, or events between
+# two communication points that leave no trace in the samples. It is a statement about the error that
+# the exchange adds to the results of the models and the bench.
 #
 # The picture
 # -----------
