@@ -55,8 +55,8 @@ print(text[bench : text.index("# ---- sent")], text[inputs:], sep="…\n\n")
 
 # %%
 # ``bus`` is a CAN bus between processes of this machine. ``emulator = "database"`` starts a process
-# that answers on it: the enable request is confirmed, ``speed`` follows the set-point, because the input
-# names it as ``realised``, and the torque is constant.
+# that answers on it: the enable request is confirmed, ``speed`` follows the set-point, because the
+# input names it as ``realised``, and the torque is constant.
 #
 # Set limits and move the set-point
 # ---------------------------------

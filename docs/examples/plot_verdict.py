@@ -93,9 +93,9 @@ claimed = result.summary["estimated_error"]["mass1.force"]["high"]
 print(f"{result.verdict}: the coupling adds at most {claimed:.2f} N; off by {wrong:.0f} N")
 
 # %%
-# Nor does it cover wrong sensors, wrong units in the database, or events between
-# two communication points that leave no trace in the samples. It is a statement about the error that
-# the exchange adds to the results of the models and the bench.
+# Nor does it cover wrong sensors, wrong units in the database, or events between two communication
+# points that leave no trace in the samples. It is a statement about the error that the exchange
+# adds to the results of the models and the bench.
 #
 # The picture
 # -----------
