@@ -335,8 +335,8 @@ class Correction(Table):
     #: linear subsystems whose inputs are held (`hilrt check` gives the value and the reason);
     #: otherwise the correction runs in shadow.
     mu: NonNegative | None = None
-    #: `"energy"`: lets `mu` follow the efforts' direct answers to their inputs, as they were tried
-    #: out, between these two bounds (docs/methods.md#adaptive-μ); left out: it stays.
+    #: `"energy"`: lets `mu` follow the efforts' direct responses to their inputs, as they were
+    #: tried out, between these two bounds (docs/methods.md#adaptive-μ); left out: it stays.
     mu_range: Annotated[list[NonNegative], msgspec.Meta(min_length=2, max_length=2)] | None = None
     #: `"energy"`: share of the energy still uncorrected that is fed back.
     nu: NonNegative = 0.0

@@ -203,7 +203,7 @@ def _gain_range(network: Network, plan: Plan, state: State, spread: Floats) -> t
     coupled = np.flatnonzero(plan.outputs["coupled"])
     bonds = [bond.share for bond in bond_errors(network, plan, state).values()]
     shares = disturbed_shares(state.inputs[inputs])
-    # What is not known of one input or bond is not known of any signal: NaN.
+    # An unknown value of one input or bond makes all signals unknown: NaN.
     value = spread * np.hypot(np.max(shares, initial=0.0), np.max(bonds, initial=0.0))
     how = GAIN_RANGE
     is_coupled, connected = plan.outputs["coupled"] != 0, plan.inputs["connected"] != 0
