@@ -231,7 +231,7 @@ def monitor(
         typer.Option(help="serve Foxglove and Lichtblick instead, at this [ADDRESS:]PORT"),
     ] = None,
 ) -> None:
-    """Serve the web page of a running session, on this machine unless --page gives another address."""
+    """Serve the web page of a running session, on this machine unless --page says otherwise."""
     if foxglove is not None:
         try:
             from hilrt.monitor.foxglove import main as foxglove_main
