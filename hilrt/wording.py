@@ -63,7 +63,7 @@ def words(name: str) -> str:
 
 
 def reason_text(reason: str) -> str:
-    """A verdict's reason with its cause in words, as diagrams have it, and a capital letter."""
+    """A verdict's reason with its cause as text, as diagrams have it, and a capital letter."""
     cause, colon, said = reason.partition(": ")
     told = f"{words(cause)}: {said}" if colon and cause.isidentifier() else reason
     return told[:1].upper() + told[1:]

@@ -98,7 +98,7 @@ def _order(orders: SignalStatistics, metadata: Mapping[str, str]) -> dict[str, f
 def _flags(
     stats: Mapping[str, SignalStatistics], histories: Mapping[str, list[dict[str, Any]]]
 ) -> dict[str, FlagTotal]:
-    """Total of each cause; NaN for what it affected, which logs of older versions lack."""
+    """Total of each cause; NaN for affected steps, which logs of older versions lack."""
     found: dict[str, FlagTotal] = {}
     for name, flag in stats.items():
         cause = name.removeprefix("flag:")

@@ -177,7 +177,10 @@ class Guardian:
         self._advance.leave_out(now, stall)
         self._master.leave_out(now, stall)
         if self.state in DRIVING:
-            text = f"the gateway was not let run for {stall / 1e6:.0f} ms: nothing was sent"
+            text = (
+                f"the gateway was starved of processor time for {stall / 1e6:.0f} ms: nothing "
+                "was sent"
+            )
             self._event("warning", "gateway_absent", text, stall / 1e6)
 
     # ---- the loop --------------------------------------------------------------------------

@@ -325,7 +325,7 @@ def cycle_of(options: MessageOptions, message: Message) -> float:
 
 
 def with_set_points(options: MessageOptions, message: Message) -> bool:
-    """Whether a message is sent with every set-point, in the place of a cycle of its own."""
+    """Whether a message is sent with every set-point, in place of a cycle of its own."""
     return options.send == "tick" or (options.send is None and not cycle_of(options, message))
 
 

@@ -132,7 +132,7 @@ class Begin(msgspec.Struct, tag="begin"):
 
 
 class RecordEvent(msgspec.Struct, tag="event"):
-    """Something that happened, in words; `t_ns` is session time, ns.
+    """Something that happened, as text; `t_ns` is session time, ns.
 
     `value`: the larger, the worse among events of one kind; in the text with its unit.
     """

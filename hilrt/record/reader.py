@@ -48,7 +48,7 @@ _LEVEL_NAMES = {number: name for name, number in LEVELS.items()}
 
 @dataclass(frozen=True)
 class LogEvent:
-    """Something that happened; times are session time, s (`until`: the end of what lasted).
+    """An event; times are session time, s (`until`: the end of one that lasted).
 
     `value`: the larger, the worse among events of one kind; in the text with its unit.
     """

@@ -80,7 +80,7 @@ CAUSES: Final[dict[str, Cause]] = {
         places=_OUTPUT,
     ),
     "event_inside_step": Cause(
-        "{} stepped across a discontinuity of a subsystem that gives it inputs",
+        "{} stepped across a discontinuity of a subsystem that supplies its inputs",
         0.005,
         0.05,
         places=_SUBSYSTEM,
@@ -130,7 +130,7 @@ CAUSES: Final[dict[str, Cause]] = {
         "results of {} would be wrong if its steps were repeated: none is, and none was tried out",
         0.0,
         NEVER,
-        evidence="a reference model would show how it answers",
+        evidence="a reference model would show how it responds",
         places=_SUBSYSTEM,
     ),
     "inputs_ignored": Cause(

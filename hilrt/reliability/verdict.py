@@ -162,7 +162,7 @@ def _of_the_course(course: SessionCourse) -> Iterator[tuple[int, str]]:
     yield from _of_the_errors(course)
     if _often_missed(course):
         missed, steps = course.missed, course.steps
-        said = f"{missed:,} ticks in {steps:,} steps were missed, those skipped included"
+        said = f"{missed:,} ticks in {steps:,} steps were missed, including skipped ones"
         mostly = missed > MISSED_SHARE * max(steps, 1)
         yield UNRELIABLE if mostly else DEGRADED, f"deadline_missed: {said}"
 
@@ -207,7 +207,7 @@ def _most(name: str, share: float, course: SessionCourse) -> int:
 def _of_the_errors(course: SessionCourse) -> Iterator[tuple[int, str]]:
     """Grades of the estimated errors: of the worst signal, and of every bond's energy."""
     if any(error.how == GAIN_RANGE_MANY for error in course.errors.values()):
-        many = f"{len(course.errors):,} outputs are coupled, at most {MOST_TRIED} are tried out"
+        many = f"{len(course.errors):,} outputs are coupled, at most {MOST_TRIED} are probed"
         said = f"sensitivities: they were left out, as {many}; the errors may be far smaller"
         yield UNVERIFIED, f"{said}; {EVIDENCE[GAIN_RANGE_MANY]}"
     unknown = [f"{name} ({e.how})" for name, e in course.errors.items() if not e.value >= 0.0]

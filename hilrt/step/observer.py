@@ -48,7 +48,7 @@ class Observer:
         text: str,
         value: float | None = None,
     ) -> None:
-        """Handle what the subsystem `source` reported in the step at session time `t_ns` [ns].
+        """Handle a report of the subsystem `source` in the step at session time `t_ns` [ns].
 
         `value`: see `hilrt.peers.wire.Event`.
         """

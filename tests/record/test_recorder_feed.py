@@ -143,7 +143,7 @@ def test_who_runs_the_session_hears_of_the_first_loss(feed, tmp_path):
     for k in range(640):
         feed.commit(k)
     (told,) = published[-1].events
-    assert "recorder: does not follow" in told.text
+    assert "recorder: does not keep up" in told.text
     assert published[-1].message in told.text
     assert feed.events == 1  # in the log, as soon as the recorder takes anything again
 

@@ -59,7 +59,7 @@ def test_an_exact_model_gives_the_estimate_of_the_subsystem_itself(model: str) -
     (reason,) = [
         r for r in found.summary["reasons"] if r.startswith("estimated error: that of mass")
     ]
-    assert reason.endswith("by a reference model that is unchecked")
+    assert reason.endswith("by a reference model that was not validated")
 
 
 @pytest.mark.parametrize(
