@@ -134,12 +134,11 @@ CAUSES: Final[dict[str, Cause]] = {
         places=_SUBSYSTEM,
     ),
     "inputs_ignored": Cause(
-        "no output of {} answered to its inputs when they were tried out",
+        "no output of {} responded to its inputs in a trial",
         0.0,
         NEVER,
         places=_SUBSYSTEM,
     ),
-    "inputs_ignored": Cause("no output responded to its inputs in a trial", 0.0, NEVER),
     "sensitivities_changed": Cause(
         "a new trial found that the subsystems pass on the coupling's error differently",
         0.05,
