@@ -30,7 +30,7 @@ _RESTART_REMEDIES = {
 MAX_ERROR_KINDS = 8
 
 
-#: Whose time stamps frames have, in words.
+#: Whose time stamps frames have, as text.
 STAMPS: Final = {
     "hardware": "by the interface's hardware, mapped to this machine's clock",
     "device": "by the device, mapped to this machine's clock",
@@ -160,7 +160,7 @@ class BusTraffic:
         return [change for change in changes if self.policy(change) != "ignore"]
 
     def time_stamps(self) -> str:
-        """Whose time stamps the received frames have, in words."""
+        """Whose time stamps the received frames have, as text."""
         return STAMPS[self.bus.stamps or self.receiver.stamps()]
 
     def refused_frames(self, now: int) -> list[Refusal]:

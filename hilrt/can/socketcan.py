@@ -31,7 +31,7 @@ _ANCILLARY_BYTES = 128
 #: SO_TIMESTAMPING, and its flags: of received frames, the kernel's and the hardware's raw stamps.
 _SO_TIMESTAMPING = 37
 _STAMPS = 0x04 | 0x08 | 0x10 | 0x40  # RX_HARDWARE, RX_SOFTWARE, SOFTWARE, RAW_HARDWARE
-#: What a system call says of an interface that is down, or gone.
+#: Error numbers of system calls on an interface that is down or missing.
 _AWAY = (errno.ENETDOWN, errno.ENODEV, errno.ENXIO)
 
 

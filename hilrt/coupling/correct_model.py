@@ -229,7 +229,7 @@ def clear_errors(inputs: Table[CorrectedInput]) -> None:
 
 @compiled
 def are_finite(outputs: Table[CorrectedOutput], inputs: Table[CorrectedInput], terms: int) -> bool:
-    """Whether corrected outputs, and what they are corrected by, are finite numbers."""
+    """Whether corrected outputs and their corrections are finite numbers."""
     for i in range(len(outputs)):
         if not math.isfinite(outputs[i].corrected):
             return False

@@ -146,7 +146,7 @@ def build_feedthrough(D: Floats, L: Floats) -> Feedthrough:
 
 
 def feedthrough_table(correction: Feedthrough) -> Table[FeedthroughTerm]:
-    """`ModelPlan.feedthrough`: what the correction adds to each output."""
+    """`ModelPlan.feedthrough`: the correction's addition to each output."""
     corrected = np.atleast_1d(correction.KD.any(axis=1))
     change = np.where(corrected[:, None], correction.K - np.eye(len(correction.K)), 0.0)
     both = np.hstack((change, correction.KD))

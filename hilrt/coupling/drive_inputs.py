@@ -268,7 +268,7 @@ def go_over(at: DrivePlan, drive: DriveState, difference: float, now: float) -> 
 
 @compiled
 def fade(drive: DriveState, now: float, ahead: float, degree: int) -> None:
-    """Add what is left of the difference to the source before."""
+    """Add the remaining difference to the previous source."""
     if drive.difference == 0.0:
         return
     left = abs(drive.difference) - drive.rate * (now - drive.since)

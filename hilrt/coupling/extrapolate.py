@@ -63,7 +63,7 @@ def sum_connections(plan: Plan, state: State, i: int, u: Floats) -> None:
 
 @compiled
 def through_samples(connection: ConnectionStateRow, out: OutputState, coefficients: int) -> None:
-    """Taylor coefficients about now of what a connection carries, by Horner's scheme.
+    """Taylor coefficients about now of a connection's value, by Horner's scheme.
 
     ``p <- p (tau - node_j) + difference_j`` on Newton's form, from the innermost on; the order is
     the connection's, or what the samples of its output suffice for.

@@ -107,7 +107,7 @@ def sampled(
 
 @stage
 def bridge(at: Regression, learning: Learning, r: int) -> None:
-    """Carry the past of a regression over a missing sample by what was predicted of it, if it was.
+    """Bridge a missing sample in the past of a regression with its prediction, if there is one.
 
     Nothing is predicted of a sample that is not due: it breaks the past.
     """

@@ -194,7 +194,7 @@ def lagged(disturbance: float, change: float) -> float:
 
 @compiled
 def add_disturbance(u: InputState, span: float) -> None:
-    """Add what was measured over `span` [s] to the totals of an input."""
+    """Add measurements over `span` [s] to the totals of an input."""
     u.disturbance_seconds += span
     u.disturbance_square += u.disturbance * u.disturbance * span
     u.disturbance_max = max(u.disturbance_max, u.disturbance)

@@ -93,7 +93,7 @@ def follow(signal: LearnedOutput | LearnedInput, value: float, share: float) -> 
 def follow_extrapolation(
     at: Regression, outputs: Table[LearnedOutput], past: Floats, window: int
 ) -> None:
-    """Error of plain extrapolation for the newest sample: what a prediction has to be better than.
+    """Error of plain extrapolation for the newest sample, which a prediction must beat.
 
     From the newest of the `past` outputs, shape (lags, ny), or along the line through the newest
     two.

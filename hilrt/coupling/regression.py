@@ -338,7 +338,7 @@ def change_of_scale(signal: LearnedOutput | LearnedInput) -> float:
 
 @stage
 def rescale_output(at: Regression, learning: Learning, r: int, i: int, change: float) -> None:
-    """Change the scale of output `i`; what is known of the parameters stays as it is."""
+    """Change the scale of output `i`; the parameters' estimates stay the same."""
     if change == 1.0:
         return
     theta, prior, column = learning.parameters[r], learning.prior[r], i - at.first_output
@@ -352,7 +352,7 @@ def rescale_output(at: Regression, learning: Learning, r: int, i: int, change: f
 
 @stage
 def rescale_input(at: Regression, learning: Learning, r: int, i: int, change: float) -> None:
-    """Change the scale of input `i`; what is known of the parameters stays as it is."""
+    """Change the scale of input `i`; the parameters' estimates stay the same."""
     if change == 1.0:
         return
     theta, prior, S = learning.parameters[r], learning.prior[r], learning.factor[r]

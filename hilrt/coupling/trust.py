@@ -140,7 +140,7 @@ def sum_motion(
     mismatch: Floats,
     work: Workspace,
 ) -> None:
-    """Products of the scaled input errors, and what the covariance makes of them."""
+    """Products of the scaled input errors, and their products with the covariance."""
     products, covariance, scaled, g = work.products, work.covariance, work.scaled, at.coefficients
     for i in range(g):
         for j in range(g):

@@ -117,7 +117,7 @@ def _begin(inboxes: InboxTables, given: StepInput) -> None:
 
 @compiled
 def _note_times(inboxes: InboxTables, row: GivenSubsystem, s: int) -> None:
-    """Count an accepted answer, what it took, and whether subsystem `s` is back with it."""
+    """Count an accepted answer, its times, and whether subsystem `s` has returned with it."""
     channel, inbox, exchange = inboxes.channels[s], inboxes.subsystems[s], inboxes.exchange[0]
     exchange.taken += inbox.samples
     channel.compute_us = inbox.compute_us

@@ -29,7 +29,7 @@ def evaluate(
     memory: Table[Word],
     t: float,
 ) -> None:
-    """Do all operations at session time `t` [s], from what the registers of the signals hold."""
+    """Do all operations at session time `t` [s], with the values in the registers of the signals."""
     for k in range(len(operations)):
         op = operations[k]
         code = op.code
@@ -99,7 +99,7 @@ def calculate(plan: Plan, state: State, given: StepInput) -> None:
 
 @compiled
 def read(out: OutputState, register: Register) -> None:
-    """A new sample into the register of its signal; what is no measurement is unknown."""
+    """Put a new sample into the register of its signal; an invalid measurement is unknown."""
     if out.fresh and not out.t_newest < register.t:
         register.value = out.newest if abs(out.newest) <= LARGEST else math.nan
         register.t = out.t_newest

@@ -42,7 +42,9 @@ def judge_ranges(plan: Plan, state: State, given: StepInput) -> None:
 
 @compiled
 def judge_sample(at: OutputPlan, out: OutputState, y: float) -> None:
-    """A fresh sample against the declared range; what is no number is outside every one."""
+    """Compare a fresh sample with the declared range; a value that is not a number is always
+    outside.
+    """
     declared = at.low > -math.inf or at.high < math.inf
     out.outside = declared and not (at.low <= y <= at.high)
     out.outside_samples += out.outside

@@ -120,7 +120,7 @@ def measure_inputs(plan: Plan, state: State, given: StepInput, slack: Table[Slac
 
 @compiled
 def count_gap(check: CheckState, u: InputState, elapsed: float) -> None:
-    """A measured defect speaks for the time before it that no flag has counted yet.
+    """A measured defect covers the time before it that no flag has counted yet.
 
     The time since a sample in the past is not measured yet.
     """
@@ -237,7 +237,7 @@ def measure_bond(plan: Plan, state: State, given: StepInput, b: int) -> None:
 
 @compiled
 def follow_energy(bond: BondState, stays: float, elapsed: float) -> None:
-    """Add the interval of `elapsed` [s] to a bond's energies, and what it has carried.
+    """Add the interval of `elapsed` [s] to a bond's energies, and to the energy carried.
 
     `stays` [J] is the energy created in it and not removed by a correction. Its carried energy is
     the range of the energy transmitted in both directions: for an oscillation about what the system

@@ -64,7 +64,7 @@ def macro_step(plan: Plan, state: State, given: StepInput) -> None:
 
 @compiled
 def assess(plan: Plan, state: State, given: StepInput, slack: Table[Slack]) -> None:
-    """The slack: how good was the interval that ended, and what is to be said of it."""
+    """The slack: quality of the last interval, and messages about it."""
     if not plan.session[0].variable_step:
         measure_defects(plan, state, given)
         control_order(plan, state, given)

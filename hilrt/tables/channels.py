@@ -58,8 +58,8 @@ class InboxRow(TableRow):
     samples: i8
     has_middle: i8  # outputs in the middle of the interval
     derivatives: i8  # of each output
-    has_realised: i8  # what a bench made of its inputs
-    event: i8  # a discontinuity was told
+    has_realised: i8  # the bench's measurements of its inputs
+    event: i8  # a discontinuity was reported
     clock_known: i8  # `clock_error` was told
     timed: i8  # the answer's times on the wire were told
     # of the newest sample

@@ -68,8 +68,8 @@ class GivenSubsystem(TableRow):
     due: i8  # communicates at this tick
     reached: f8  # session time it has been advanced to, s
     covered: f8  # length of the interval that its newest sample ends, s
-    # Bound of the error with which a bench's clock is mapped to the master's, s; 0 for
-    # solvers, NaN where it is not known yet.
+    # Bound of the error with which a bench's clock is mapped to the master's, s; 0 for solvers, NaN
+    # if it is not known yet.
     clock_error: f8
     event: i8  # told of a discontinuity in the interval of its newest sample
     switches: i8  # its outputs were not smooth inside a step when it was probed again
@@ -90,7 +90,7 @@ class GivenOutput(TableRow):
 class GivenInput(TableRow):
     """Measurement of an input; in the input's unit."""
 
-    realised: f8  # what a bench made of it; NaN where it is not measured
+    realised: f8  # the bench's measurement of it; NaN if not measured
 
 
 class GivenChange(TableRow):

@@ -117,7 +117,7 @@ class OutputPlan(TableRow):
     low: f8  # declared range; infinite where there is none
     high: f8
     range_policy: i8  # RANGE_USE, RANGE_HOLD or RANGE_SAFE
-    answers_known: i8  # its direct answers to its inputs were tried out: `DirectAnswer`
+    answers_known: i8  # its direct responses to its inputs were tried out: `DirectAnswer`
     # estimated error
     followed: i8  # by the coupled system's own answers, else by the gain range
     # From an estimate to the half width of its band; 0: no coupling has a part in it; NaN: none
@@ -288,7 +288,7 @@ class BondPlan(TableRow):
     corrected_elsewhere: i8  # by feedthrough or a model: its residual is no error then
     verification: i8  # of its correction: UNVERIFIED, VERIFIED or WRONG
     keeps: i8  # the correction stays, also when it is found harmful
-    tried: i8  # the efforts' direct answers to their inputs are known from a trial
+    tried: i8  # the efforts' direct responses to their inputs are known from a trial
     integrated: i8  # and so is the effort at both ends of an interval
 
 

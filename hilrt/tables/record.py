@@ -88,7 +88,9 @@ def layout_of(row: type[TableRow]) -> np.dtype[Any]:
     fields = []
     for name, kind in get_type_hints(row, include_extras=True).items():
         if hasattr(np.record, name):
-            raise TypeError(f"records have an attribute {name!r} already; name the field otherwise")
+            raise TypeError(
+                f"records have an attribute {name!r} already; choose another name for the field"
+            )
         shape = getattr(kind, "__metadata__", ((),))[0]
         base = getattr(kind, "__origin__", kind)
         if base not in (f8, i8, Floats, Integers):

@@ -121,7 +121,7 @@ class OutputState(TableRow):
     # The newest sample, until the next one:
     outside: i8  # it is outside the port's declared range; judge_ranges
     withheld: i8  # and therefore not used: the last one before is held; judge_ranges
-    unusable: i8  # it is not used, for that or because it is no finite number; judge_ranges
+    unusable: i8  # it is not used, for that or because it is not a finite number; judge_ranges
     unusable_points: i8  # due points in a row since the last one that was used; judge_ranges
     outside_samples: i8  # how many were outside, over the run; judge_ranges
     value_fault: i8  # the sample in this cut ends the session; judge_ranges
@@ -237,7 +237,7 @@ class ConnectionStateRow(TableRow):
 class DriveState(TableRow):
     """Sources of an input beside its connections; in the input's unit unless stated."""
 
-    # What acts beside connections, their offsets included, about a time of its own
+    # Contributions beside connections, including offsets, about its own time
     own: Coefficients  # extrapolate, choose_step, drive_inputs, limit
     t0: f8  # s; extrapolate, choose_step, drive_inputs, limit
     past: Coefficients  # likewise in the interval that ended, about its end; drive_inputs
@@ -340,7 +340,7 @@ class BondState(TableRow):
     t: f8  # previous communication point, s; correct_energy
     due: i8  # communicates now; correct_energy
     power: f8  # transmitted, W; measure_bonds
-    tracking: f8  # lost to what a bench made of its demand, W; measure_bonds
+    tracking: f8  # lost because the bench deviated from its demand, W; measure_bonds
     residual_power: f8  # at its own last communication point, W; correct_energy
     in_force: f8  # share of the correction that has been applied since then; correct_energy
     capped: i8  # correct_energy

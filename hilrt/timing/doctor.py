@@ -95,7 +95,7 @@ def preemption_line(host: Host) -> Line:
             "unknown: probably none or voluntary",
         )
     remedy = (
-        "boot with preempt=full, or a PREEMPT_RT kernel; pinning and spinning help without "
+        "boot with preempt=full, or a PREEMPT_RT kernel; pinning and spinning help without it "
         "it it it it"
     )
     graded: Grade = "good" if model in ("full", "preempt", "preempt_rt") else "poor"
@@ -286,7 +286,7 @@ def can_line(host: Host) -> Line:
     except OSError as error:
         return Line("CAN", f"{virtual[0]}: {error.strerror}", "bad", "check the interface")
     graded = grade(float(np.median(trips)) * 1e-3, 150, 500)
-    remedy = "" if graded == "good" else "close what else runs"
+    remedy = "" if graded == "good" else "close other programs"
     return Line("CAN", f"{virtual[0]}: {_spread(trips)}; {stamps_text(up)}", graded, remedy)
 
 
@@ -310,7 +310,7 @@ def hardware_stamps(name: str) -> bool:
 
 
 def stamps_text(names: Sequence[str]) -> str:
-    """Whose time stamps the frames of these interfaces have, in words."""
+    """Whose time stamps the frames of these interfaces have, as text."""
     hardware = [name for name in names if hardware_stamps(name)]
     others = ", ".join(name for name in names if name not in hardware)
     told = [f"by the hardware of {', '.join(hardware)}"] * bool(hardware)

@@ -12,7 +12,7 @@ MS = 1_000_000
 @pytest.mark.parametrize(
     ("slack_ms", "waited_ms", "said"),
     [
-        (120, 3, "120 ms: the tick before and its slack took too long"),
+        (120, 3, "120 ms: the previous tick and its slack took too long"),
         (2, 140, "140 ms: the host woke the master late"),
     ],
 )
@@ -32,4 +32,4 @@ def test_a_slow_tick_that_was_served_counts_too():
     timeline.add(1, 0.001, marks, True, list)
     timeline.rest(302 * MS, 303 * MS)
     told = held_up(timeline, 304 * MS)
-    assert told.startswith("the master was held up for 302 ms: taking in samples took too long")
+    assert told.startswith("the master was held up for 302 ms: receiving samples took too long")
