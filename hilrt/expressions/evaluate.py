@@ -29,7 +29,9 @@ def evaluate(
     memory: Table[Word],
     t: float,
 ) -> None:
-    """Do all operations at session time `t` [s], with the values in the registers of the signals."""
+    """Do all operations at session time `t` [s], with the values in the registers of the
+    signals.
+    """
     for k in range(len(operations)):
         op = operations[k]
         code = op.code

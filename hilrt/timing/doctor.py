@@ -94,10 +94,7 @@ def preemption_line(host: Host) -> Line:
             ),
             "unknown: probably none or voluntary",
         )
-    remedy = (
-        "boot with preempt=full, or a PREEMPT_RT kernel; pinning and spinning help without it "
-        "it it it it"
-    )
+    remedy = "boot with preempt=full, or a PREEMPT_RT kernel; pinning and spinning help without it"
     graded: Grade = "good" if model in ("full", "preempt", "preempt_rt") else "poor"
     return Line("kernel preemption", model, graded, "" if graded == "good" else remedy)
 
