@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: Between two messages of which the database tells no cycle time, cycles of 1 ms.
 UNTOLD_CYCLES = 100
-#: What the benches call the counter of a message, whatever its database does.
+#: Name of the counter in the benches' messages, whatever its name in the database.
 COUNTER = "Alive"
 
 

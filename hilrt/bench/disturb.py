@@ -310,9 +310,7 @@ class Disturbance:
         return frame
 
     def hold(self, message: str, frame: Frame, now: float) -> bool:
-        """Keep the frame back if there is latency now; returns returns returns returns whether that
-        was done.
-        """
+        """Keep the frame back if there is latency now; return whether that was done."""
         events = self._of(message, now, "latency")
         if not events:
             return False

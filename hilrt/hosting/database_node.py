@@ -184,8 +184,9 @@ class DatabaseNode:
                 del values[name]
             elif kind == "checksum":
                 self.remarks.append(
-                    f"message {message.name}: {name} is a checksum by its name, and no database "
-                    f"says how it is computed: it stays {values[name]:g} without --protect"
+                    f"message {message.name}: {name} looks like a checksum by its name, but "
+                    "databases do not say how it is computed: it stays"
+                    f" {values[name]:g} without --protect"
                 )
         if protection is not None:
             named = self.messages.get(message.name) or MessageOptions(counter="")
