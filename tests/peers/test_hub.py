@@ -328,7 +328,7 @@ async def test_an_answer_that_was_dropped_is_named_when_it_is_missed(hub, link, 
 
 async def test_an_answer_of_the_wrong_size_is_a_lost_peer(link, dealer):
     dealer.send(wire.Initialized(y=wire.pack(np.zeros(2))))
-    with pytest.raises(PeerLost, match="unusable: array of 16 bytes"):
+    with pytest.raises(PeerLost, match="invalid: array of 16 bytes"):
         await link.initialize(0.0, np.zeros(1))
 
 

@@ -145,7 +145,7 @@ def test_a_hello_is_welcomed_and_tells_the_ports(session):
     [
         ({"name": "modell"}, STRANGER, "is called 'modell'; the session has: model"),
         ({"version": 2}, "model", "protocol version 2 is not 1"),
-        ({"role": "gateway"}, "model", "to be a solver, not a gateway"),
+        ({"role": "gateway"}, "model", "must be a solver, not a gateway"),
         ({"outputs": [wire.PortInfo(name="y", size=0)]}, "model", "size is 0"),
         ({"inputs": [wire.PortInfo(name="u")] * 2}, "model", "twice"),
     ],

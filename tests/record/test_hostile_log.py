@@ -105,7 +105,7 @@ def test_a_list_of_signals_that_is_none_is_damage(signals: str, tmp_path: Path) 
         writer.add_message(topic, 1, bytes(12), 1)
         writer.finish()
     stream = LogStream(path)
-    with pytest.raises(RecordError, match="holds no signals"):
+    with pytest.raises(RecordError, match="has no signals"):
         list(stream.blocks())
     assert "damaged after" in stream.damage
     assert [topic.signals for topic in read_contents(path).topics] == [[]]
