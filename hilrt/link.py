@@ -483,6 +483,8 @@ class Link(abc.ABC):
     absent: str = ""
     #: Sends a line to the process whose `Command` is `told`, without waiting.
     tell: Callable[[str], None] | None = None
+    #: Begins or ends a fault that an emulated bench makes, by its name, without waiting.
+    switch_fault: Callable[[str, bool], None] | None = None
     #: Why a bench that was enabled is not known to be at rest after `safe` or `stop`; empty if it
     #: is, and for models.
     not_at_rest: str = ""
@@ -537,9 +539,6 @@ class Link(abc.ABC):
 
     async def arm(self, u0: Floats) -> None:
         """Enable the bench and bring its inputs to `u0` within their limits; models: nothing."""
-
-    def switch_fault(self, name: str, on: bool) -> None:
-        """Begin or end a fault that an emulated bench makes; never blocks."""
 
     def set_parameter(self, name: str, value: float) -> str:
         """Change a parameter from the next step on; why it is refused, or an empty text.

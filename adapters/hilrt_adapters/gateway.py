@@ -75,6 +75,7 @@ class GatewayLink(RemoteLink):
         self.actuation_delay = self.bench_options.actuation_delay
         self.files = [database_file(folder / self.bench_options.database)[0]]
         self.buses = (name,) if self.bench_options.record_frames else ()
+        self.switch_fault = self._switch_fault
         steps = len(self.bench_options.inputs)
         self.safe_timeout = steps * self.bench_options.safe_profile.step_timeout + MARGIN
         self.stop_timeout = self.safe_timeout
@@ -136,7 +137,7 @@ class GatewayLink(RemoteLink):
         except ConfigError:  # it has changed since the start
             return 0.0
 
-    def switch_fault(self, name: str, on: bool) -> None:
+    def _switch_fault(self, name: str, on: bool) -> None:
         """See `Link.switch_fault`."""
         if self.tell is not None:
             self.tell(f"{FAULT_WORD} {name} {on:d}")

@@ -273,7 +273,8 @@ def _check_tolerances(topology: Topology, findings: Findings) -> None:
     by_port = {key: table for key, table in by_port.items() if isinstance(table, dict)}
     if step.method == "ecco":
         for key, table in by_port.items():
-            findings.error(STEP, key, table, "is of energy here", "give one number")
+            unit = " in J" if key == "atol" else ""
+            findings.error(STEP, key, table, "is an energy here", f"give one number{unit}")
         return
     names: list[str] = []
     for subsystem, ports in topology.ports.items():

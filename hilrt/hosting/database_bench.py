@@ -104,7 +104,9 @@ class DatabaseBench:
         self._constant = {
             name: place
             for name, place in zip(bench.outputs, self._outputs, strict=True)
-            if name not in computed | realised and place != self._state
+            if name not in computed | realised
+            and place != self._state
+            and place[1] in self._signals[place[0]]  # not a multiplexer, which takes turns
         }
         self.parameters = [
             *(solver.parameters if solver is not None else ()),

@@ -176,7 +176,7 @@ def what_if(
         exact=False,
         changes=changes,
     )
-    decided = decisions(numerics)
+    decided = _comparable(numerics)
     sums = _DifferenceSums(decided, walk.engine.names, steps.columns, round(start * 1e9))
     log = None if out is None else _WhatIfLog(out, steps, numerics, changes)
     missed = 0
@@ -197,7 +197,7 @@ def what_if(
         signals=signals,
         unchanged=len(sums.names) - len(signals),
         added=[name for name in decided if name not in steps.columns],
-        gone=[name for name in decisions(before) if name not in decided],
+        gone=[name for name in _comparable(before) if name not in decided],
         flags=sums.flags(),
         verdicts=(
             decide_again(path, (), until).verdict if signals else recomputed,
@@ -209,6 +209,15 @@ def what_if(
         written=None if log is None else log.finish(),
         wall_s=time.monotonic() - begun,
     )
+
+
+def _comparable(numerics: Numerics) -> dict[str, str]:
+    """Decisions but for estimated errors: what the session probed does not hold for other settings.
+
+    Signals and their stages, as `decisions`.
+    """
+    decided = decisions(numerics)
+    return {name: stage for name, stage in decided.items() if stage != "estimate_signals"}
 
 
 def _refuse_other_grid(before: Plan, plan: Plan) -> None:

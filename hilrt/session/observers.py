@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from hilrt.config.session_tables import FaultTable
 from hilrt.config.structs import Session
 from hilrt.exchange.exchange import Exchange
 from hilrt.expect.expectation import expectations_of
@@ -143,8 +144,7 @@ class FlagObserver(Observer):
                 self._feed.event(t_ns, "info", "source", where, text)
         if self._faults_turned[0]:
             for fault, active in fault_changes(self._numerics):
-                if fault.emulated:
-                    self._links[fault.emulated].switch_fault(fault.name, active)
+                self._switch(fault, active)
                 text = f"fault {fault.name} ({fault.kind}) {'begins' if active else 'ends'}"
                 text += f" at {fault.place}"
                 self._feed.event(t_ns, "info", "fault_injected", fault.place, text)
@@ -160,8 +160,15 @@ class FlagObserver(Observer):
     def closing(self, finished: bool) -> None:
         """End the faults of emulated benches: they are brought to rest without."""
         faults = zip(self._numerics.faults, self._numerics.state.faults, strict=True)
-        for fault in [fault for fault, now in faults if fault.emulated and now.active]:
-            self._links[fault.emulated].switch_fault(fault.name, False)
+        for fault, now in faults:
+            if now.active:
+                self._switch(fault, False)
+
+    def _switch(self, fault: FaultTable, active: bool) -> None:
+        """Tell an emulated bench of a fault that it is to make, or no more."""
+        switch = self._links[fault.emulated].switch_fault if fault.emulated else None
+        if switch is not None:
+            switch(fault.name, active)
 
     def _report_flags(self, t_ns: int) -> None:
         changes = flag_changes(self._numerics.checks, self._numerics.state, t_ns / 1e9)

@@ -352,11 +352,11 @@ def _fill_estimates(plan: Plan, network: Network, tables: Session) -> None:
 
 
 def _fill_inside(plan: Plan, network: Network, tables: Session) -> None:
-    """Benches, sequences, calculated channels and what nothing takes need not be seen inside."""
-    giving = np.zeros(len(network.subsystems), np.bool_)
-    computed = (plan.outputs["coupled"] != 0) & (plan.outputs["calculated"] == 0)
-    giving[network.outputs.owner[computed]] = True
-    giving &= (plan.subsystems["physical"] == 0) & ~_sequences(network, tables)
+    """Benches, sequences, calculated channels and what no model takes need not be seen inside."""
+    giving, sequences = np.zeros(len(network.subsystems), np.bool_), _sequences(network, tables)
+    taken = network.L.where(~sequences[network.inputs.owner]).transposed.in_row
+    giving[network.outputs.owner[taken & (plan.outputs["calculated"] == 0)]] = True
+    giving &= (plan.subsystems["physical"] == 0) & ~sequences
     plan.subsystems["inside"][~giving] = SMOOTH
 
 

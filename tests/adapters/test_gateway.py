@@ -119,7 +119,7 @@ async def until(condition: Callable[[], T], link: GatewayLink | None = None) -> 
         ),
         (
             {"bus": {"interface": "udp_multicast", "hop_limt": 0}},
-            "[subsystems.engine] bus.hop_limt = 0: the interface 'udp_multicast' has no such key, "
+            "[subsystems.engine] bus.hop_limt = 0: the interface 'udp_multicast' takes no such key, "
             "and would ignore it"
             "; did you mean 'hop_limit'?",
         ),

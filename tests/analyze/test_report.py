@@ -378,7 +378,7 @@ def test_pictures_of_every_kind_of_figure(tmp_path):
         "01_bond_shaft_effort_as_measured_and_as_sent.png",
         "02_how_late_the_inputs_were_all_ticks.png",
         "03_how_late_the_inputs_were_over_time.png",
-        "04_the_ten_worst_ticks_what_they_were_spent_on.png",
+        "04_the_ten_worst_ticks_where_their_time_went.png",
     ]
     assert all(picture.read_bytes()[:4] == b"\x89PNG" for picture in pictures)
 

@@ -252,7 +252,7 @@ def push(condition: str) -> str:
         (channel("a", "lookup('t', mass2.v)"), ("no lookup table",)),
         (
             "[[lookup_tables]]\nname = 't'\nx = [1, 0]\nvalues = [1, 2]\n",
-            ("[lookup_tables 1: t] values", "must rise"),
+            ("[lookup_tables 1: t] values", "must be ascending"),
         ),
         (
             channel("a", "mass1.force", "N") + "[[alarms]]\nsignal = 'calculated.b'\nmax = 1.0\n",

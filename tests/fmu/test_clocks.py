@@ -296,7 +296,7 @@ def test_check_names_a_triggered_clock_that_nothing_triggers(tmp_path):
         (TRIGGERED, {"hasEventMode": "false"}, {}, "no event mode"),
         (TRIGGERED, {}, {"events": False}, "events = false"),
         (EVERY, {"hasEventMode": "false"}, {}, "no event mode"),
-        (EVERY, {"canHandleVariableCommunicationStepSize": "false"}, {}, "one length only"),
+        (EVERY, {"canHandleVariableCommunicationStepSize": "false"}, {}, "cannot vary its step"),
         (EVERY, {}, {"events": False}, "events = false"),
     ],
 )

@@ -109,7 +109,7 @@ def run(folder, text):
 def test_the_feedthrough_of_constant_steps_is_to_be_given(step, tmp_path):
     first = constant("{ F = 0.0 }")
     text = SESSION.format(step=step, duration=2 * step, first=first, method="feedthrough")
-    with pytest.raises(ConfigError, match=r"steps of one length only, .*give D"):
+    with pytest.raises(ConfigError, match=r"cannot vary its step, .*give D"):
         run(tmp_path, text)
 
 

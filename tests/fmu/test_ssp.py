@@ -305,7 +305,7 @@ def test_components_keep_names_of_their_own(tmp_path):
 
 
 def test_a_session_file_needs_its_suffix(tmp_path):
-    with pytest.raises(ConfigError, match=r"call it .*sess\.toml"):
+    with pytest.raises(ConfigError, match=r"use .*sess\.toml"):
         import_ssp(archive(tmp_path, fmu=False), tmp_path / "sess")
 
 

@@ -119,4 +119,4 @@ def test_one_that_ignores_its_inputs_is_named(tmp_path):
     result = run(tmp_path, 2, "-DIGNORES", state=True)
     assert result.verdict == "degraded"
     (reason,) = [r for r in result.summary["reasons"] if r.startswith("inputs_ignored")]
-    assert "no output responded to its inputs" in reason
+    assert "no output of mass responded to its inputs" in reason

@@ -226,7 +226,7 @@ class Stays(Mass1):
     ("solver", "reason"),
     [
         (Hidden(), "is incomplete"),
-        (Handle(), "holds a object"),
+        (Handle(), "contains a object"),
         (Growing(), "changes from step to step"),
         (Stays(), "does not save and restore"),
     ],

@@ -25,7 +25,7 @@ class Started:
     def __init__(self):
         self.env = {}
 
-    def start(self, name, argv, *, cwd, affinity, env):
+    def start(self, name, argv, *, cwd, affinity, env, inherits):
         self.env[name] = env
 
 

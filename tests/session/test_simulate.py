@@ -171,7 +171,7 @@ def test_values_of_every_kind_a_session_file_has() -> None:
         ({"connections.0.ordre": 1}, "did you mean 'order'"),
         ({"master.step": -1.0}, "step = -1.0"),
         ({"master": 1.0}, "table.key=value"),
-        ({"master.step": 1j}, "holds no complex"),
+        ({"master.step": 1j}, "cannot contain values of type complex"),
         ({"bonds.spring.effort": "mass1.nothing"}, "nothing"),
     ],
 )

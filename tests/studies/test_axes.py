@@ -35,7 +35,7 @@ def test_a_logarithmic_range_of_steps_is_in_whole_nanoseconds():
         ("0:1:log3", "starts above 0"),
         ("0:1:x", "is not a number of values"),
         ("0:1:1", "is not a number of values"),
-        ("a:b:3", "no numbers"),
+        ("a:b:3", "not numbers"),
         ("0:inf:3", "both finite"),
         ("0:1.5:int", "whole numbers"),
         ("1,,2", "empty value"),
@@ -104,7 +104,7 @@ def test_cases_of_a_csv(tmp_path):
         {"master.step": 1e-3, "a.method": "energy"},
         {"master.step": 0.002, "a.method": [1, 2]},
     ]
-    for text, part in (("a.x\n", "no cases"), ("a.x,a.x\n1,2\n", "a key"), ("a.x\n1,2\n", "row 2")):
+    for text, part in (("a.x\n", "no cases"), ("a.x,a.x\n1,2\n", "a different key"), ("a.x\n1,2\n", "row 2")):
         path.write_text(text)
         with pytest.raises(ConfigError, match=part):
             read_cases(path)

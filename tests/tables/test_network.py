@@ -210,7 +210,7 @@ def test_what_else_arrives_at_a_bonds_input_is_known():
     [
         ({"unit": "kN"}, r"bonds.pushes.*effort = 'y.e'.*size and the unit of.*'x.e'"),
         ({"size": 2, "effort": ["x.e"]}, "do not fit"),
-        ({"flows": ({}, {"order": 0})}, r"effort = 'y.e'.*'mass.f'.*unit and order.*alike"),
+        ({"flows": ({}, {"order": 0})}, r"effort = 'y.e'.*'mass.f'.*unit and order.*equal"),
         ({"effort": ("x.e", "load.e")}, r"effort = 'load.e'.*connected to 0 inputs"),
         (
             {"effort": ("x.e", "load.e"), "extra": [link("load.e", "mass.free")]},
