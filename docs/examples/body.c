@@ -205,12 +205,13 @@ int main(int argc, char **argv)
             string("received_ns"), integer(heard);
             string("compute_us"), number(1e-3 * (double)(now_ns() - heard));
         } else if (is(type, "linearise")) { /* x' = v, v' = force / MASS, for the estimated error */
-            message(5, "linearised");
+            message(6, "linearised");
             string("A"), array((double[]){0.0, 1.0, 0.0, 0.0}, 4);
             string("B"), array((double[]){0.0, 1.0 / MASS}, 2);
             string("C"), array((double[]){1.0, 0.0, 0.0, 1.0}, 4);
             string("D"), array((double[]){0.0, 0.0}, 2);
             string("fineness"), array((double[]){1.0 - 1.0 / STEPS}, 1);
+            string("inside"), integer(1); /* nothing switches inside a step */
         } else if (is(type, "probe")) {
             message(0, "probed"); /* it tells no Jacobians */
         } else if (is(type, "heartbeat") && field(in, n, "echo_ns").i == 0) {

@@ -317,7 +317,7 @@ async def test_remote_error_and_extended_frames_are_no_samples(tmp_path: Path) -
         ({"outputs": {"a": "Fast.Spede"}}, "no signal 'Spede'; did you mean 'Speed'"),
         ({"outputs": {"a": "Fats.Speed"}}, "no message 'Fats'; did you mean 'Fast'"),
         ({"outputs": {"a": "Speed"}}, "write it as Message.Signal"),
-        ({"outputs": {"a": "Never.Nothing"}}, "has no frames of message Never (0x102)"),
+        ({"outputs": {"a": "Never.Nothing"}}, "contains no frames of message Never (0x102)"),
         ({"start": 0.5}, "the log ends after 0.5 s"),
         ({"inputs": {"u": {"min": 0.0}}}, "a recording has no inputs"),
     ],

@@ -104,7 +104,11 @@ def test_cases_of_a_csv(tmp_path):
         {"master.step": 1e-3, "a.method": "energy"},
         {"master.step": 0.002, "a.method": [1, 2]},
     ]
-    for text, part in (("a.x\n", "no cases"), ("a.x,a.x\n1,2\n", "a different key"), ("a.x\n1,2\n", "row 2")):
+    for text, part in (
+        ("a.x\n", "no cases"),
+        ("a.x,a.x\n1,2\n", "a different key"),
+        ("a.x\n1,2\n", "row 2"),
+    ):
         path.write_text(text)
         with pytest.raises(ConfigError, match=part):
             read_cases(path)

@@ -100,7 +100,9 @@ def with_mass2(tmp_path, lines):
 
 def test_what_has_no_model_is_named(tmp_path):
     other = with_mass2(tmp_path, 'adapter = "zeromq"\nspawn = ["./mass2"]')
-    with pytest.raises(ConfigError, match=r"\[subsystems.mass2\].* name an approximate reference_model"):
+    with pytest.raises(
+        ConfigError, match=r"\[subsystems.mass2\].* name an approximate reference_model"
+    ):
         advise_session(other, 0.01)
 
 
