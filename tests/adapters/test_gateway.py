@@ -119,8 +119,8 @@ async def until(condition: Callable[[], T], link: GatewayLink | None = None) -> 
         ),
         (
             {"bus": {"interface": "udp_multicast", "hop_limt": 0}},
-            "[subsystems.engine] bus.hop_limt = 0: the interface 'udp_multicast' takes no such key, "
-            "and would ignore it"
+            "[subsystems.engine] bus.hop_limt = 0: the interface 'udp_multicast' takes no such key"
+            ", and would ignore it"
             "; did you mean 'hop_limit'?",
         ),
     ],
