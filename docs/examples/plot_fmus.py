@@ -96,9 +96,9 @@ print(judged.verdict, f"± {force['high']:.2g} N, by {force['how']}")
 
 # %%
 # The session is ``unverified`` nevertheless: an FMU that cannot go back shows nothing of its
-# outputs between the communication points, where they might switch. And the band is too narrow here: the
-# model follows its inputs inside a step, and the FMU does not. A reference model is only as good as
-# its resemblance to the subsystem.
+# outputs between the communication points, where they might switch. And the band is too narrow
+# here: the model follows its inputs inside a step, and the FMU does not. A reference model is only
+# as good as its resemblance to the subsystem.
 #
 # Make it more accurate
 # ---------------------
