@@ -284,7 +284,9 @@ async def assemble(
         return find_sensitivities(network, tables, links, u0, reference, renews)
 
     sensitivities = await (trial() if known is None else known.find(tables, renews, trial))
-    if declare_feedthrough(links, network, sensitivities):
+    # Only models of this process may initialize again: no FMU, process or bench.
+    own = all(link.options.adapter in ("inprocess", "calculated") for link in links)
+    if own and declare_feedthrough(links, network, sensitivities):
         again = await initialize(initialized.connected, initialized)
         return await assemble(again, shadow=shadow, renews=renews, note=note, known=known)
     platform = Platform(

@@ -56,7 +56,7 @@ def test_master_is_killed(tmp_path: Path) -> None:
         assert np.isfinite(log["engine.speed_demand:sent"]).all()
         assert any(event.cause == "master_lost" for event in log.events)
         written = (run.folder / "logs" / "engine.log").read_text()
-        assert "is gone" in written
+        assert "has ended" in written
         assert "bench secured: " in written
         bench = listener.newest("EngineSlow")
         assert bench is not None
