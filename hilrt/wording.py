@@ -279,7 +279,7 @@ COUPLING_ALONE = "Of the coupling alone: the models' own integration is not incl
 
 
 def about_errors(summary: Mapping[str, Any]) -> str:
-    """What has to be known about a session's estimated errors."""
+    """Caveats of a session's estimated errors."""
     errors: Mapping[str, Mapping[str, Any]] = summary.get("estimated_error") or {}
     of_model = any(error.get("how") == OF_MODEL for error in errors.values())
     return f"{COUPLING_ALONE} {UNCHECKED_MODEL}" if of_model else COUPLING_ALONE

@@ -68,7 +68,7 @@ class EmulatedBench(Protocol):
 
 @runtime_checkable
 class AdjustableBench(Protocol):
-    """What an emulated bench has beside `EmulatedBench` if numbers of it may change."""
+    """Emulated bench with parameters that may change while it runs."""
 
     parameters: Sequence[Parameter]
 

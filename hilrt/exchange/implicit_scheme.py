@@ -75,9 +75,9 @@ def integrals(coefficients: Floats, h: float) -> tuple[float, float]:
 
 
 def shapes(degree: Ints, times: Floats, h: float, columns: int) -> Floats:
-    """What a change at the step's end adds to inputs of each degree, shape (columns, nu).
+    """Coefficients that a change of 1 at the step's end adds to inputs, shape (columns, nu).
 
-    `times` and `h` as for `basis`.
+    `degree`, shape (nu,), is that of each input; `times` and `h` as for `basis`.
     """
     found: Floats = np.zeros((columns, len(degree)))
     for k in np.unique(degree).tolist():
@@ -222,7 +222,7 @@ class ImplicitScheme:
         return shapes(degree, times, h, columns)
 
     def _sum(self, state: State, carried: Floats) -> Floats:
-        """What connections carry, summed at the inputs."""
+        """Sum at each input of what its connections carry, shape (nu,)."""
         connections = state.connections
         total: Floats = np.zeros(len(self._owner))
         np.add.at(total, self._target, carried * connections["gain"] * connections["acts"])

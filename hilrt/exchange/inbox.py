@@ -19,10 +19,13 @@ from hilrt.compilation.compiled import bound, compiled
 from hilrt.errors import SolverError
 from hilrt.exchange.channel_table import look_at_channels
 from hilrt.exchange.peer_times import PeerTimes, count_answer, peer_times
+from hilrt.expressions.evaluate import evaluate
 from hilrt.solver import Floats, Sample
 from hilrt.tables.channels import ChannelRow, ExchangeRow, InboxRow, InboxTables
 from hilrt.tables.given import GivenInput, GivenOutput, GivenSubsystem, StepInput
-from hilrt.tables.record import Table, table
+from hilrt.tables.plan import Plan
+from hilrt.tables.record import Table, as_bytes, table
+from hilrt.tables.state import State
 from hilrt.timing.histogram import BINS
 
 #: Fields of `InboxRow` that are 0 where nothing waits.
@@ -331,3 +334,40 @@ class Inboxes:
         rows = self._tables.subsystems
         told = (self._tables.channels["answered"] != 0) & (rows["event"] != 0) & among
         return float(rows["event_t"][told].min(initial=math.inf))
+
+
+class CalculatedAnswers:
+    """Calculated channels of samples that wait: what the next cut will find, without a trace of it.
+
+    Parameters
+    ----------
+    plan : Plan
+    state : State
+        At the communication point before the samples.
+    """
+
+    def __init__(self, plan: Plan, state: State) -> None:
+        self._state = state
+        self._registers, self._memory = state.registers.copy(), state.memory.copy()
+        self._read = plan.readings["output"]
+        self._outputs, self._found = plan.calculated["output"], plan.calculated["register"]
+        self._evaluate = bound(
+            evaluate,
+            plan.operations,
+            plan.lookup_points,
+            self._registers,
+            self._memory,
+            numbers=(0.0,),
+        )
+
+    def fill(self, y: Floats, t: float) -> None:
+        """Set the channels in `y`, shape (ny,), by its other values, which are of `t` [s]."""
+        if not len(self._outputs):
+            return
+        registers = self._registers
+        as_bytes(registers)[...] = as_bytes(self._state.registers)
+        as_bytes(self._memory)[...] = as_bytes(self._state.memory)
+        registers["value"][: len(self._read)] = y[self._read]
+        registers["t"][: len(self._read)] = t
+        self._evaluate(t)
+        y[self._outputs] = registers["value"][self._found]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hilrt.config.structs import Session
-from hilrt.coupling.jacobian import PERTURBATION, REPEATS
+from hilrt.coupling.jacobian import PERTURBATION
 from hilrt.coupling.sum_inputs import dither
 from hilrt.exchange.jacobians import bond_sides
 from hilrt.link import Link
@@ -26,7 +26,7 @@ class JacobianRenewal:
     itself: how the outputs answer to a change of the inputs is compared with what Γ says of it.
     Each input is changed alone, in proportion to its running scale: beside the answer to a stiff
     input, the one to another input would not be seen. An answer that contradicts is tried again, up
-    to `REPEATS` times, and counts as far as it is clear of what these differ by: noise of a solver
+    to `ANSWERS` times, and counts as far as it is clear of what these differ by: noise of a solver
     whose saved state does not hold its generator renews nothing.
 
     Parameters
@@ -42,6 +42,8 @@ class JacobianRenewal:
         Comparisons made, and Jacobians replaced.
     """
 
+    #: Times that an answer is tried. Of five, noise alone contradicted one in some thousand.
+    ANSWERS = 9
     #: Share of the answer to an input by which the prediction may be off.
     TOLERANCE = 0.02
     #: An answer of that share of the outputs is rounding.
@@ -111,7 +113,7 @@ class JacobianRenewal:
             direction = dither(tick, alone, self._order)
             predicted = np.einsum("mij,mj->i", self._known[:, rows, columns], direction)
             answers: list[Floats] = []
-            while len(answers) < REPEATS:
+            while len(answers) < self.ANSWERS:
                 answer = await self.links[s].probes.response(t, self._h, inputs, direction)
                 if answer is None:
                     return False

@@ -148,7 +148,7 @@ class LocalErrors:
     def other_inputs(
         self, h: float, state: State, highest: int, y: Floats
     ) -> tuple[int, Floats, Floats]:
-        """What the inputs of the second step have besides those of the first.
+        """Terms that the inputs of the second step have besides those of the first.
 
         ExLocal (section 4.1): one more term of Newton's form; as long as samples do not suffice for
         that, one less; in the first step, which has one sample, the line to what the outputs have

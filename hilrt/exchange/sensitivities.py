@@ -94,7 +94,7 @@ class SensitivityRenewal:
 
     First after one step, then at twice the distance each time that nothing has changed, and after
     half of it where much has. But for a few in advance, trials make at most six times as many
-    steps as the session, and a sixteenth where nothing changes; they are counted, not timed, so
+    steps as the session, and a twelfth where nothing changes; they are counted, not timed, so
     that what is found depends on the session alone, and not on the host.
 
     What it finds arrives with the next step's input, so that it is recorded and replayed. By how
@@ -118,7 +118,7 @@ class SensitivityRenewal:
     #: Number of steps that take as long as evaluating a trial.
     OVERHEAD = 20
     #: Steps of trials per step of the session: at most, and where nothing changes.
-    MOST, LEAST = 6.0, 1.0 / 16.0
+    MOST, LEAST = 6.0, 1.0 / 12.0
     #: Trials that may be made in advance, with a fixed and with a variable step: the latter may be
     #: few and long.
     ADVANCE = (8.0, 100.0)

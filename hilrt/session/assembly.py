@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -53,14 +53,11 @@ class InitializedSession(NamedTuple):
     u0: Floats
 
 
-async def initialize(
-    connected: Connected, earlier: InitializedSession | None = None
-) -> InitializedSession:
+async def initialize(connected: Connected) -> InitializedSession:
     """Initialize the subsystems in the order of feedthrough, with ``u0 = L y``.
 
     Subsystems in a feedthrough loop are initialized repeatedly, until ``u0 = L y`` holds there too.
-    When the announced ports do not fit the session, every subsystem is notified, and ends. Where
-    this is done again, benches stay as they were `before`.
+    When the announced ports do not fit the session, every subsystem is notified, and ends.
     """
     tables, links = connected.file.tables, connected.links
     ports = {link.name: Ports(tuple(link.inputs), tuple(link.outputs)) for link in links}
@@ -74,16 +71,10 @@ async def initialize(
     for part, port in network.outputs.ports.values():
         y0[part] = port.start
     samples: dict[int, Sample] = {}
-    if earlier is not None:
-        samples = {s: earlier.samples[s] for s, link in enumerate(links) if link.physical}
-    for s, sample in samples.items():
-        y0[network.outputs.slices[s]] = sample.y
-    done = set(samples)
     calculated = StartValues(network, tables)
     for s in network.initialization_order(calculated.needs):
         _couple(network, calculated, y0, u0, s)
-        if s not in done:
-            await _initialize(links[s], network, samples, y0, u0, s)
+        await _initialize(links[s], network, samples, y0, u0, s)
     again = [s for s in network.entangled() if not links[s].physical]
     for _ in network.members if again else ():  # after as many rounds only a loop still moves
         before = u0.copy()
@@ -194,15 +185,21 @@ class Assembled(NamedTuple):
     initialized: InitializedSession | None = None
 
 
-def declare_feedthrough(links: Sequence[Link], network: Network, found: Sensitivities) -> bool:
-    """Declare direct feedthrough that a trial has found and ports do not tell of; whether any was.
+def hidden_feedthrough(
+    links: Sequence[Link], network: Network, found: Sensitivities
+) -> dict[int, dict[str, tuple[str, ...]]]:
+    """Direct feedthrough that a trial has found and ports do not declare.
 
-    Each output is named in a warning. Without it a subsystem's first sample may belong to other
-    inputs than it starts with.
+    Without it a subsystem's first sample may belong to other inputs than it starts with.
+
+    Returns
+    -------
+    dict
+        By the number of the subsystem: each such output, and all inputs that it depends on.
     """
     known = set(zip(network.feedthrough.row, network.feedthrough.column, strict=True))
     direct = {(i, u) for i, u, factor in found.direct if factor != 0.0} - known
-    any_hidden = False
+    hidden: dict[int, dict[str, tuple[str, ...]]] = {}
     for s, link in enumerate(links):
         if link.physical or link.options.reference_model is not None:
             continue  # then it is a model's answers that were found
@@ -211,29 +208,39 @@ def declare_feedthrough(links: Sequence[Link], network: Network, found: Sensitiv
             dict(zip(_span(side.slices[s]), _of_channels(ports), strict=True))
             for side, ports in sides
         )
-        hidden: dict[str, tuple[str, ...]] = {}
+        own: dict[str, tuple[str, ...]] = {}
         for i, u in sorted(direct):
             if i in outputs and u in inputs:
-                more = hidden.get(outputs[i].name, outputs[i].feedthrough)
-                hidden[outputs[i].name] = tuple(dict.fromkeys([*more, inputs[u].name]))
-        for name, through in hidden.items():
+                more = own.get(outputs[i].name, outputs[i].feedthrough)
+                own[outputs[i].name] = tuple(dict.fromkeys([*more, inputs[u].name]))
+        if own:
+            hidden[s] = own
+    return hidden
+
+
+def declare_feedthrough(
+    links: Sequence[Link], hidden: Mapping[int, Mapping[str, tuple[str, ...]]], *, anew: bool
+) -> None:
+    """Name each output of `hidden` in a warning; declare it where samples are computed `anew`."""
+    sample = "was computed anew, with" if anew else "may not be of"
+    for s, outputs in hidden.items():
+        for name, through in outputs.items():
             log_start.warning(
                 "%s: output %r depends directly on %s, which its port does not declare; the "
-                "first sample was computed anew, with the inputs that belong to it. Declare it: "
+                "first sample %s the inputs that belong to it. Declare it: "
                 "Port(%r, feedthrough=%r)",
-                link.name,
+                links[s].name,
                 name,
                 " and ".join(through),
+                sample,
                 name,
                 through,
             )
-        if hidden:
-            any_hidden = True
-            link.outputs = tuple(
-                replace(port, feedthrough=hidden.get(port.name, port.feedthrough))
-                for port in link.outputs
+        if anew:
+            links[s].outputs = tuple(
+                replace(port, feedthrough=outputs.get(port.name, port.feedthrough))
+                for port in links[s].outputs
             )
-    return any_hidden
 
 
 def _of_channels(ports: Sequence[Port]) -> list[Port]:
@@ -284,10 +291,12 @@ async def assemble(
         return find_sensitivities(network, tables, links, u0, reference, renews)
 
     sensitivities = await (trial() if known is None else known.find(tables, renews, trial))
-    # Only models of this process may initialize again: no FMU, process or bench.
-    own = all(link.options.adapter in ("inprocess", "calculated") for link in links)
-    if own and declare_feedthrough(links, network, sensitivities):
-        again = await initialize(initialized.connected, initialized)
+    if hidden := hidden_feedthrough(links, network, sensitivities):
+        # Python models in this process alone may initialize again after they have been probed.
+        anew = all(link.options.adapter in ("inprocess", "calculated") for link in links)
+        declare_feedthrough(links, hidden, anew=anew)
+    if hidden and anew:
+        again = await initialize(initialized.connected)
         return await assemble(again, shadow=shadow, renews=renews, note=note, known=known)
     platform = Platform(
         physical=np.array([link.physical for link in links], dtype=bool),

@@ -188,7 +188,7 @@ def _lost(master: Master, exchange: Exchange, error: HilrtError) -> LoopEnd:
 
 
 def held_up(timeline: Timeline, now_ns: int) -> str:
-    """What held the master up longest lately, at `now_ns` on its clock, and what to do about it."""
+    """Sentence on the longest recent delay of the master, up to `now_ns` on its clock [ns]."""
     waited_ns = now_ns - timeline.rested_ns
     cause = "previous" if timeline.slack_ns > waited_ns else "wake"
     longest_us = max(timeline.slack_ns, waited_ns) * 1e-3
