@@ -239,7 +239,8 @@ def test_arm_watch_and_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("HILRT_TOKEN", TOKEN)
     control = 'monitor.control=["arm","safe","stop","mark","acknowledge"]'
     with watched_run(tmp_path, 'session.arm="manual"', control) as (run, page):
-        page.until_shown("lamp", "INITIALIZED")
+        page.until_shown("state", "INITIALIZED")
+        page.until_shown("lamp", "NO VERDICT YET")
         assert page.loaded() == {page.host}  # it works without any other network
         page.fill("who", "Ada")
         page.ask("arm", "give the token first")
