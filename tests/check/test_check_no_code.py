@@ -154,3 +154,12 @@ def test_the_driver_of_an_interface_is_left_out(tmp_path, monkeypatch):
 def test_only_adapters_of_hilrt_are_imported():
     assert all(registry.is_ours(name) for name in ("can", "fmu", "inprocess", "replay", "zeromq"))
     assert registry.is_ours("no such adapter")
+
+
+def test_a_session_without_a_bench_needs_no_extra() -> None:
+    """A bare installation has neither python-can nor cantools."""
+    code = "import sys; sys.modules.update(can=None, cantools=None)\n"
+    code += "from hilrt.cli.main import main; main()"
+    command = [sys.executable, "-c", code, "check", str(CONFIGS / "two_mass.toml")]
+    checked = subprocess.run(command, capture_output=True, text=True, timeout=60.0)
+    assert (checked.returncode, checked.stderr) == (0, "")
