@@ -117,7 +117,8 @@ class Command(NamedTuple):
     """A process that `hilrt run` starts for a subsystem: its name, and its argument list.
 
     `connects` says whether it connects to the master: only then it is given the session's keys.
-    `told` says whether it takes lines on its standard input, `Link.tell`.
+    `told` says whether it takes lines on its standard input, `Link.tell`, and answers by lines on
+    its standard output, `Link.hear`.
     """
 
     name: str
@@ -493,6 +494,9 @@ class Link(abc.ABC):
         self.name = name
         self.options = options
         self.folder = folder
+
+    def hear(self, line: str) -> None:
+        """Take a line of the process whose `Command` is `told`."""
 
     def __init_subclass__(cls) -> None:
         """Refuse an adapter for an earlier version, whose methods nothing would call."""

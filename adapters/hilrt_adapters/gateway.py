@@ -12,7 +12,14 @@ import numpy as np
 
 from hilrt.bench.bench_on_bus import AdjustableBench, BenchOnBus, EmulatedBench
 from hilrt.bench.bench_options import BenchOptions
-from hilrt.bench.emulate import BENCHES, FAULT_WORD, SET_WORD, make_bench, read_scenario
+from hilrt.bench.emulate import (
+    BENCHES,
+    FAULT_WORD,
+    REFUSED_WORD,
+    SET_WORD,
+    make_bench,
+    read_scenario,
+)
 from hilrt.bench.guard_states import NS, SETTLE_NS, SETTLE_TIMEOUT_NS, longest_ramp
 from hilrt.bench.read_bench import PortsError, read_bench
 from hilrt.can.bus_keys import CLOSED, doubtful_keys, interface_down, missing_interface
@@ -26,6 +33,7 @@ from hilrt.peers.wire import (
     F8,
     Arm,
     Armed,
+    Event,
     FromPeer,
     Initialized,
     Measurements,
@@ -143,11 +151,17 @@ class GatewayLink(RemoteLink):
             self.tell(f"{FAULT_WORD} {name} {on:d}")
 
     def set_parameter(self, name: str, value: float) -> str:
-        """See `Link.set_parameter`; what the emulator refuses is in its log."""
+        """See `Link.set_parameter`; what the emulator refuses it tells a moment later, `hear`."""
         if self.tell is None:
             return "its emulator cannot be reached"
         self.tell(f"{SET_WORD} {name} {value!r}")
         return ""
+
+    def hear(self, line: str) -> None:
+        """See `Link.hear`: why the emulator's class refuses a parameter."""
+        word, _, text = line.partition(" ")
+        if word == REFUSED_WORD:
+            self._report(Event(level="warning", cause="parameter_refused", text=text))
 
     def step(self, tick: int, t: float, h: float, coefficients: bytes) -> Message:
         """See `RemoteLink.step`."""

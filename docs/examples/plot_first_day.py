@@ -83,7 +83,7 @@ rehearsal = (folder / "rehearsal.toml").read_text("utf-8")
 changes = {
     r"^emulator = .*\n": "",
     r"^late = .*\n": "",
-    r"^(bench_timeout|master_timeout) = 0.5 ": r"\1 = 0.2 ",
+    r"^# (bench_timeout|master_timeout) = \S+ ": r"\1 = 0.2 ",
     r"^max = .*": "max = 250.0",  # rad/s
     r"^max_rate = .*": "max_rate = 150.0",  # rad/s²
 }

@@ -124,7 +124,9 @@ def read_scenario(path: Path, bench: EmulatedBench) -> ScenarioFile:
 
 #: First words of lines by which the session begins or ends a fault, and changes a parameter.
 FAULT_WORD, SET_WORD = "fault", "set"
-STANDARD_INPUT = 0
+#: First word of a line to the session that says why a parameter stays as it was.
+REFUSED_WORD = "refused"
+STANDARD_INPUT, STANDARD_OUTPUT = 0, 1
 CYCLE_NS = 1_000_000
 #: A loop that is behind by more gives the missed cycles up: they are skipped, and counted.
 CATCH_UP_NS = 20_000_000
@@ -307,10 +309,14 @@ def _open(what: Emulation) -> _Opened:
         if word == SET_WORD and isinstance(on_bus.bench, AdjustableBench):
             refused = on_bus.bench.set_parameter(name, float(value))
             if refused:
-                print(f"hilrt emulate: {name} = {value} is refused: {refused}", file=sys.stderr)
+                text = f"parameter {name} = {float(value):g} is refused: {refused}"
+                print(f"hilrt emulate: {text}", file=sys.stderr)
+                with contextlib.suppress(OSError):  # the session reads no more
+                    os.write(STANDARD_OUTPUT, f"{REFUSED_WORD} {text}\n".encode())
 
     if (what.faults or what.adjusted) and not os.isatty(STANDARD_INPUT):
         lines = SessionLines(STANDARD_INPUT, obey)
+        os.set_blocking(STANDARD_OUTPUT, False)
 
     def fault(now: float) -> str:
         if lines is not None:
@@ -358,7 +364,8 @@ def main(what: Emulation) -> int:
     """
     parent = os.getppid()
     ending = EmulatorEnding()
-    with _signals(ending):
+    # What a user's class prints goes to the log: standard output leads to the session.
+    with _signals(ending), contextlib.redirect_stdout(sys.stderr):
         try:
             on_bus, bus, fault = _open(what)
         except ConfigError as error:

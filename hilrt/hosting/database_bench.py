@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,19 +19,24 @@ from hilrt.bench.bench_options import BenchOptions
 from hilrt.bench.emulate import BENCHES, Emulation, main, refuse
 from hilrt.bench.read_bench import Bench, read_bench
 from hilrt.can.codec import bits, multiplexers, start_values
-from hilrt.can.database import declared_range
-from hilrt.can.frame import CLASSIC_BYTES
+from hilrt.can.database import declared_range, representable
+from hilrt.can.frame import CLASSIC_BYTES, FD_BYTES
 from hilrt.can.protection import MessageOptions, counter_of, protection_of
 from hilrt.config import units
 from hilrt.config.from_toml import nearest
 from hilrt.config.session_file import load_session
-from hilrt.errors import ConfigError
+from hilrt.errors import ConfigError, SolverError
 from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.hosting.load_solver import load_solver
 from hilrt.hosting.reference_model import same_channels, wrong_ports
-from hilrt.solver import Parameter, Port, Solver
+from hilrt.solver import Floats, Parameter, Port, Solver
 from hilrt.tables.network import Coupled
 
+if TYPE_CHECKING:
+    from cantools.database.can import Message
+
+#: Names of a message and of a signal in it.
+Place = tuple[str, str]
 #: `emulator` of a bench with constant values.
 CONSTANTS = "database"
 #: Frames that a message without a cycle time in the database has before it counts as late.
@@ -62,7 +67,11 @@ class DatabaseBench:
     def __init__(
         self, bench: Bench, values: Mapping[str, float], solver: Solver | None = None
     ) -> None:
-        problems = [*_unfit_values(bench, values), *_unsendable(bench)]
+        problems = _unfit_values(bench, values)
+        for message in bench.received:
+            if why := unsendable(message):
+                text = f"message {message.name} cannot be emulated: it {why}; remove its outputs"
+                problems.append(text)
         if problems:
             raise ConfigError(problems)
         self._hosted = None if solver is None else HostedSolver(solver)
@@ -76,17 +85,21 @@ class DatabaseBench:
             (bench.request.message.name, bench.request.signal.name) if bench.request else None
         )
         receives: dict[str, tuple[str, ...]] = {}
-        for message, signal in [*self._demands, *([self._request] if self._request else [])]:
-            receives[message] = (*receives.get(message, ()), signal)
+        for name, signal in [*self._demands, *([self._request] if self._request else [])]:
+            receives[name] = (*receives.get(name, ()), signal)
         self.receives: Mapping[str, tuple[str, ...]] = receives
         received = bench.received
         most = table.timeouts.bench / FRAMES_IN_TIME
         self.sends: Mapping[str, int] = {m.name: cycles_of(m, most) for m in received}
         self._signals = {message.name: _constants(message, table) for message in received}
+        self._bounds = {
+            (message.name, signal.name): representable(signal)
+            for message in received
+            for signal in message.signals
+        }
         self._outputs = [(ref.message.name, ref.signal.name) for ref in bench.outputs.values()]
         for name, value in values.items():
-            message, signal = self._outputs[list(bench.outputs).index(name)]
-            self._signals[message][signal] = float(value)
+            self.put(self._outputs[list(bench.outputs).index(name)], value)
         self._state = (bench.state.message.name, bench.state.signal.name) if bench.state else None
         self._followed = _followed(bench, set() if solver is None else _names(solver.outputs))
         self._safe = np.array(bench.limits.safe)
@@ -113,7 +126,10 @@ class DatabaseBench:
             *(self._parameter(port) for port in bench.ports.outputs if port.name in self._constant),
         ]
         if self._hosted is not None:
-            self._show(self._hosted.initialize(0.0, self._model_inputs()).y)
+            try:
+                self._show(self._hosted.initialize(0.0, self._model_inputs()).y)
+            except SolverError as error:
+                raise ConfigError(str(error)) from error
 
     def _parameter(self, port: Port) -> Parameter:
         """A constant output as a parameter, within the signal's range."""
@@ -127,8 +143,7 @@ class DatabaseBench:
         if name not in self._constant:
             assert self._hosted is not None
             return self._hosted.set_parameter(name, value)
-        message, signal = self._constant[name]
-        self._signals[message][signal] = value
+        self.put(self._constant[name], value)
         return ""
 
     def _take_ports(self, bench: Bench, solver: Solver) -> None:
@@ -163,19 +178,20 @@ class DatabaseBench:
     def advance(self, now: float) -> None:
         """One control cycle, ending at `now` [s]."""
         fresh = now - self._heard <= self._patience
-        if not self.requested:
+        wanted = self._asked or self._request is None
+        if not wanted:
             self._tripped = False
         elif self.enabled and not fresh and self._request is not None:
             self._tripped = True  # until the request is withdrawn
-        self.enabled = self.requested and fresh and not self._tripped
+        self.enabled = wanted and fresh and not self._tripped
         most = self._rates * (now - self._now)
         target = self._wanted if self.enabled else self._safe
         self._inputs += np.clip(target - self._inputs, -most, most)
         self._now = now
         if self._state is not None:
-            self._signals[self._state[0]][self._state[1]] = float(self.enabled)
-        for i, (message, signal), factor, offset in self._followed:
-            self._signals[message][signal] = factor * self._inputs[i] + offset
+            self.put(self._state, float(self.enabled))
+        for i, place, factor, offset in self._followed:
+            self.put(place, factor * self._inputs[i] + offset)
         h = now - self._stepped
         if self._hosted is not None and h > self._period - 5e-4:
             u = self._model_inputs()[None]
@@ -186,19 +202,24 @@ class DatabaseBench:
         """Signals of a message to send, without its counter and checksum."""
         return dict(self._signals[message])
 
-    def _model_inputs(self) -> Any:
+    def _model_inputs(self) -> Floats:
         assert self._hosted is not None
         same, u = self._own_inputs, np.zeros(self._hosted.n_inputs)
         u[same.to] = same.factor * self._inputs[same.of] + same.offset
         return u
 
-    def _show(self, y: Any) -> None:
+    def _show(self, y: Floats) -> None:
         """Let the outputs have the solver's values."""
         same = self._own_outputs
         values = (y[same.to] - same.offset) / same.factor
-        for i, value in zip(same.of, values, strict=True):
-            message, signal = self._outputs[i]
-            self._signals[message][signal] = float(value)
+        for i, value in zip(same.of, values.tolist(), strict=True):
+            self.put(self._outputs[i], value)
+
+    def put(self, place: Place, value: float) -> None:
+        """Let a signal have a value, as far as its bits can carry it; not one that is unknown."""
+        low, high = self._bounds[place]
+        if value == value:
+            self._signals[place[0]][place[1]] = min(max(float(value), low), high)
 
 
 def _names(ports: Sequence[Any]) -> set[str]:
@@ -215,16 +236,15 @@ def _unfit_values(bench: Bench, values: Mapping[str, Any]) -> list[str]:
     return problems
 
 
-def _unsendable(bench: Bench) -> list[str]:
-    return [
-        f"message {message.name} cannot be emulated: it is a container or takes several frames; "
-        "remove its outputs"
-        for message in bench.received
-        if message.is_container or (message.length > CLASSIC_BYTES and not message.is_fd)
-    ]
+def unsendable(message: Message) -> str:
+    """Why frames of a message cannot be sent; empty if they can."""
+    if message.is_container:
+        return "contains others"
+    limit = FD_BYTES if message.is_fd else CLASSIC_BYTES
+    return f"has {message.length} bytes" if message.length > limit else ""
 
 
-def _constants(message: Any, table: BenchOptions) -> dict[str, float]:
+def _constants(message: Message, table: BenchOptions) -> dict[str, float]:
     """Start values of a message's signals, within their declared ranges; no counter or checksum."""
     options = table.messages.get(message.name) or MessageOptions()
     guard = protection_of(options, message)
@@ -240,7 +260,7 @@ def _constants(message: Any, table: BenchOptions) -> dict[str, float]:
     return values
 
 
-def _followed(bench: Bench, computed: set[str]) -> list[tuple[int, tuple[str, str], float, float]]:
+def _followed(bench: Bench, computed: set[str]) -> list[tuple[int, Place, float, float]]:
     """Inputs that an output shows: index, message and signal of that, factor, offset."""
     found = []
     ports = {port.name: port.unit for port in bench.ports.outputs}

@@ -8,6 +8,7 @@ receiver of.
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,23 +19,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import numpy as np
 
-from hilrt.bench.bench_on_bus import cycles_of
+from hilrt.bench.bench_options import EMULATED, BenchInput, BenchOptions
 from hilrt.bench.emulate import Emulation
-from hilrt.can.codec import bits, multiplexers, start_values
-from hilrt.can.database import load_database, representable
-from hilrt.can.frame import CLASSIC_BYTES, FD_BYTES
+from hilrt.bench.read_bench import Bench
+from hilrt.bench.set_points import SetPointLimits
+from hilrt.can.codec import bits
+from hilrt.can.database import SignalRef, load_database, representable
 from hilrt.can.protection import MessageOptions, Protection, guarded
 from hilrt.can.tools.port_lines import guard_of
 from hilrt.config.from_toml import nearest
+from hilrt.config.units import UNSTATED
 from hilrt.errors import ConfigError
 from hilrt.expressions.evaluator import Evaluator
-from hilrt.hosting.hosted_solver import HostedSolver
-from hilrt.solver import Floats, Port, Solver
+from hilrt.hosting.database_bench import DatabaseBench, Place, unsendable
+from hilrt.solver import Port, Ports, Solver
 
 if TYPE_CHECKING:
     from cantools.database.can import Message, Signal
 
 
+#: Cycle of the emulation, s.
+CYCLE_S = 1e-3
 #: A number, or a name of a signal's values; all else is an expression.
 _PLAIN = re.compile(r"[\w ]*|[-+]?[\d.]+(e[-+]?\d+)?", re.IGNORECASE)
 
@@ -54,8 +59,8 @@ class NodeOptions(NamedTuple):
     protections: Sequence[str] = ()
 
 
-class DatabaseNode:
-    """See the module.
+class DatabaseNode(DatabaseBench):
+    """The emulated bench whose ports are the signals of a node; it is never asked to be enabled.
 
     Parameters
     ----------
@@ -64,8 +69,6 @@ class DatabaseNode:
 
     Attributes
     ----------
-    receives, sends, requested
-        As of every emulated bench; it is always on, and never asked to be enabled.
     messages : dict of str to MessageOptions
         Counters of the messages, which are found by their names, and protections.
     remarks : list of str
@@ -77,6 +80,8 @@ class DatabaseNode:
         If there is no such node, message, signal or value, or a port of the solver is no signal.
     """
 
+    requested = False
+
     def __init__(self, database: Path, options: NodeOptions) -> None:
         loaded = load_database(database, "database")
         names = sorted({*(node.name for node in loaded.nodes), *_senders(loaded.messages)})
@@ -85,115 +90,103 @@ class DatabaseNode:
                 f"{database.name}: there is no node {options.node!r}" + nearest(options.node, names)
             )
         self.remarks: list[str] = []
-        self._bounds: dict[tuple[str, str], tuple[float, float]] = {}
-        self.messages: dict[str, MessageOptions] = {}
         own = [m for m in loaded.messages if options.node in m.senders]
-        sent = [m for m in own if self._is_sent(m)]
+        self._sent = {m.name: m for m in own if self._is_sent(m)}
         heard = [m for m in loaded.messages if options.node in _receivers(m) and m not in own]
         heard = [m for m in heard if not (m.is_multiplexed() or m.is_container)]
-        self._sent = {m.name: m for m in sent}
-        self.sends: Mapping[str, int] = {m.name: self._cycles(m) for m in sent}
-        protections = dict(_protection(text, self._sent) for text in options.protections)
-        self.receives: Mapping[str, tuple[str, ...]] = {
-            m.name: tuple(s.name for s in m.signals) for m in heard
-        }
-        self._values = {m.name: self._start(m, protections.get(m.name)) for m in sent}
-        if not self.sends:
+        if not self._sent:
             raise ConfigError(f"{database.name}: node {options.node} sends no message that can be")
-        self._driven: dict[tuple[str, str], str] = {}  # places and expressions
+        protections = dict(_protection(text, self._sent) for text in options.protections)
+        self.messages = {n: _options(m, protections.get(n)) for n, m in self._sent.items()}
+        super().__init__(self._bench(options.solver, heard), {}, options.solver)
+        self._patience, self._period = math.inf, CYCLE_S
+        self._remark_gaps()
+        self._driven: dict[Place, str] = {}  # expressions
         for text in options.values:
             self._set(text)
-        units = {f"{name}.{s}": "?" for name, signals in self.receives.items() for s in signals}
+        self.receives = {m.name: tuple(s.name for s in m.signals) for m in heard}
+        units = {f"{name}.{s}": UNSTATED for name, found in self.receives.items() for s in found}
         texts = list(self._driven.values())
-        self._evaluator = Evaluator(texts, units, step=1e-3) if texts else None
+        self._evaluator = Evaluator(texts, units, step=CYCLE_S) if texts else None
         read = self._evaluator.signals if self._evaluator else ()
         self._read = {tuple(name.split(".", 1)): i for i, name in enumerate(read)}
-        self._heard, self._heard_at = np.full((2, len(read)), np.nan)
-        self._solver = None if options.solver is None else HostedSolver(options.solver)
-        self._u: Floats = np.zeros(0)
-        self._t = 0.0
-        if options.solver is not None:
-            self._connect(options.solver, {m.name: m for m in heard})
+        self._values, self._values_at = np.full((2, len(read)), np.nan)
 
-    @property
-    def requested(self) -> bool:
-        """It is never asked to be enabled."""
-        return False
-
-    def receive(self, message: str, values: Mapping[str, float], now: float) -> None:
+    def receive(self, message: str, values: Mapping[str, float | None], now: float) -> None:
         """Take the signals of a message that expressions or the solver read."""
         for signal, value in values.items():
             if (k := self._read.get((message, signal))) is not None:
-                self._heard[k], self._heard_at[k] = value, now
-            i = self._inputs.get((message, signal)) if self._solver is not None else None
-            if i is not None:
-                self._u[i] = value
+                self._values[k], self._values_at[k] = value, now
+        super().receive(message, values, now)
 
     def advance(self, now: float) -> None:
         """Let expressions and the solver compute up to `now` [s]."""
         if self._evaluator is not None:
-            found = self._evaluator.step(now, self._heard, self._heard_at)
-            self._heard_at[:] = np.nan
-            for (message, signal), value in zip(self._driven, found.tolist(), strict=True):
-                self._put(message, signal, value)
-        if self._solver is None:
-            return
-        if self._t == 0.0:
-            self._take(self._solver.initialize(0.0, self._u.copy()).y)
-        self._take(self._solver.advance(self._t, now - self._t, self._u[None].copy()).y)
-        self._t = now
+            found = self._evaluator.step(now, self._values, self._values_at)
+            self._values_at[:] = np.nan
+            for place, value in zip(self._driven, found.tolist(), strict=True):
+                self.put(place, value)
+        super().advance(now)
 
-    def measure(self, message: str) -> dict[str, float]:
-        """Signals of a message, without its counter."""
-        return dict(self._values[message])
+    def _bench(self, solver: Solver | None, heard: Sequence[Message]) -> Bench:
+        """The node as a bench's table; ports of the solver have their names, others their place."""
+        problems: list[str] = []
 
-    # -- facts of the database ------------------------------------------------------------------
+        def find(ports: Sequence[Port], messages: Mapping[str, Message]) -> dict[str, SignalRef]:
+            refs = {}
+            for channel in (channel for port in ports for channel in port.channels()):
+                try:
+                    message, signal = self._signal(channel, messages, "port ")
+                except ConfigError as error:
+                    problems.extend(error.problems)
+                else:
+                    one = messages[message]
+                    refs[channel] = SignalRef(one, one.get_signal_by_name(signal))
+            return refs
+
+        read, computed = (solver.inputs, solver.outputs) if solver else ((), ())
+        inputs, outputs = find(read, {m.name: m for m in heard}), find(computed, self._sent)
+        if problems:
+            raise ConfigError(problems)
+        for name, message in self._sent.items():
+            outputs |= {f"{name}.{s.name}": SignalRef(message, s) for s in message.signals}
+        ports = Ports(*(tuple(Port(name, UNSTATED) for name in side) for side in (inputs, outputs)))
+        table = BenchOptions(
+            "can",
+            bus={},
+            database="",
+            outputs={},
+            inputs={name: BenchInput(signal=name) for name in inputs},
+            messages=self.messages,
+            bench_timeout=EMULATED.bench,
+        )
+        wide, safe = [math.inf] * len(inputs), [port.start for port in read]
+        limits = SetPointLimits(list(inputs), [-w for w in wide], wide, wide, safe)
+        return Bench(table, inputs, outputs, None, None, ports, limits, (), (), ())
 
     def _is_sent(self, message: Message) -> bool:
         """Whether its frames can be sent; if not, that is remarked."""
-        limit = FD_BYTES if message.is_fd else CLASSIC_BYTES
-        if not message.is_container and message.length <= limit:
-            return True
-        what = "contains others" if message.is_container else f"has {message.length} bytes"
-        self.remarks.append(f"message {message.name} {what}, and is not sent")
-        return False
+        if why := unsendable(message):
+            self.remarks.append(f"message {message.name} {why}, and is not sent")
+        return not why
 
-    def _cycles(self, message: Message) -> int:
-        """Cycles of the emulation from one frame of a message to the next."""
-        cycles = cycles_of(message)
-        if not message.cycle_time:
-            text = f"sent every {cycles} ms"
-            self.remarks.append(f"message {message.name} has no cycle time in the database: {text}")
-        return cycles
-
-    def _start(self, message: Message, protection: Protection | None) -> dict[str, float]:
-        """Start values of a message's signals, but for its counter and what protects it."""
-        guard = None if protection is None else guarded(protection, message, "--protect")
-        header = 0 if guard is None else guard.header
-        switches = {signal.name for signal in multiplexers(message)}
-        start = start_values(message)
-        plain = [s for s in message.signals if s.name not in switches and s.scale]
-        plain = [s for s in plain if not bits(message, s) & header]
-        values = {signal.name: float(start[signal.name]) for signal in plain}
-        kinds = {signal.name: guard_of(signal) for signal in plain}
-        for name, kind in kinds.items():
-            always = message.get_signal_by_name(name).multiplexer_signal is None
-            counts = guard is None or guard.counter is None
-            if kind == "counter" and always and counts and message.name not in self.messages:
-                self.messages[message.name] = MessageOptions(counter=name)
-                del values[name]
-            elif kind == "checksum":
+    def _remark_gaps(self) -> None:
+        """Remark the messages without a cycle time, and checksums that nobody computes."""
+        for name, message in self._sent.items():
+            if not message.cycle_time:
                 self.remarks.append(
-                    f"message {message.name}: {name} looks like a checksum by its name, but "
-                    "databases do not say how it is computed: it stays"
-                    f" {values[name]:g} without --protect"
+                    f"message {name} has no cycle time in the database: sent every "
+                    f"{self.sends[name]} ms"
                 )
-        if protection is not None:
-            named = self.messages.get(message.name) or MessageOptions(counter="")
-            self.messages[message.name] = msgspec.structs.replace(named, protection=protection)
-        return values
+            values = self.measure(name)
+            self.remarks += [
+                f"message {name}: {signal.name} looks like a checksum by its name, but databases "
+                f"do not say how it is computed: it stays {values[signal.name]:g} without --protect"
+                for signal in message.signals
+                if signal.name in values and guard_of(signal) == "checksum"
+            ]
 
-    def _signal(self, name: str, messages: Mapping[str, Message], where: str) -> tuple[str, str]:
+    def _signal(self, name: str, messages: Mapping[str, Message], where: str) -> Place:
         """Message and signal of ``MESSAGE.SIGNAL``, or of a signal's name that is there once."""
         message, dot, signal = name.partition(".")
         known = [(m, s.name) for m, one in messages.items() for s in one.signals]
@@ -209,48 +202,13 @@ class DatabaseNode:
         if not equals:
             raise ConfigError(f"--set {text}: write it as MESSAGE.SIGNAL=VALUE")
         message, signal_name = self._signal(name, self._sent, "--set ")
-        if signal_name not in self._values[message]:
+        if signal_name not in self._signals[message]:
             raise ConfigError(f"--set {text}: {signal_name} counts frames, or selects a form")
         signal = self._sent[message].get_signal_by_name(signal_name)
         if value.strip() == "time" or not _PLAIN.fullmatch(value):
             self._driven[message, signal_name] = value
         else:
-            self._values[message][signal_name] = _number(signal, value, f"--set {text}")
-
-    # -- the solver -------------------------------------------------------------------------------
-
-    def _connect(self, solver: Solver, heard: Mapping[str, Message]) -> None:
-        problems: list[str] = []
-
-        def places(ports: Sequence[Port], messages: Mapping[str, Message]) -> list[tuple[str, str]]:
-            found = []
-            for channel in (channel for port in ports for channel in port.channels()):
-                try:
-                    found.append(self._signal(channel, messages, "port "))
-                except ConfigError as error:
-                    problems.extend(error.problems)
-            return found
-
-        inputs, self._outputs = places(solver.inputs, heard), places(solver.outputs, self._sent)
-        if problems:
-            raise ConfigError(problems)
-        self._inputs = {place: i for i, place in enumerate(inputs)}
-        starts = [port.start for port in solver.inputs for _ in port.channels()]
-        self._u = np.array(starts, dtype=np.float64)
-
-    def _take(self, y: Floats) -> None:
-        """Outputs into the messages."""
-        for (message, signal), value in zip(self._outputs, np.asarray(y).tolist(), strict=True):
-            self._put(message, signal, value)
-
-    def _put(self, message: str, signal: str, value: float) -> None:
-        """A value into a message, as far as its signal can carry it; not one that is unknown."""
-        if (message, signal) not in self._bounds:
-            sent = self._sent[message].get_signal_by_name(signal)
-            self._bounds[message, signal] = representable(sent)
-        low, high = self._bounds[message, signal]
-        if value == value:
-            self._values[message][signal] = min(max(value, low), high)
+            self.put((message, signal_name), _number(signal, value, f"--set {text}"))
 
 
 def node_emulation(options: NodeOptions, bus: dict[str, Any], database: Path) -> Emulation:
@@ -268,6 +226,21 @@ def node_emulation(options: NodeOptions, bus: dict[str, Any], database: Path) ->
         messages=node.messages,
         make=partial(DatabaseNode, database, options),
     )
+
+
+def _options(message: Message, protection: Protection | None) -> MessageOptions:
+    """Counter of a message, by its name, and its protection."""
+    guard = None if protection is None else guarded(protection, message, "--protect")
+    header, own = (guard.header, guard.counter) if guard else (0, None)
+    counters = [
+        signal.name
+        for signal in message.signals
+        if guard_of(signal) == "counter"
+        and signal.multiplexer_signal is None
+        and own is None
+        and not bits(message, signal) & header
+    ]
+    return MessageOptions(counter=(*counters, "")[0], protection=protection)
 
 
 def _protection(text: str, sent: Mapping[str, Message]) -> tuple[str, Protection]:

@@ -119,7 +119,7 @@ class Processes:
                     inherits=Inherited(lines=command.told),
                 )
                 if command.told:
-                    link.tell = child.tell
+                    link.tell, child.heard = child.tell, link.hear
 
     def start_recorder(
         self, sockets: RecorderSockets, cpus: Sequence[int], environment: Mapping[str, str]

@@ -34,6 +34,8 @@ _POLL_S = 0.02
 _TAIL_BYTES, TAIL_LINES = 65536, 200
 _LAUNCH = Path(__file__).with_name("launch.py")
 _LINUX = sys.platform == "linux"
+#: Whether the event loop can watch processes and pipes.
+_WATCHES = hasattr(os, "pidfd_open")
 _SIGKILL = 9
 
 
@@ -47,7 +49,7 @@ class Inherited(NamedTuple):
     keys : bool
         It reads what is typed.
     lines : bool
-        It is told lines, see `Child.tell`.
+        It is told lines, see `Child.tell`, and its standard output is lines for `Child.heard`.
     descriptors : tuple of int
         Open files and sockets, under the same numbers; not on Windows.
     """
@@ -76,6 +78,8 @@ class Child:
         File with its standard output and error.
     returncode : int or None
         Exit status, the negative of a signal's number; None while it runs.
+    heard : callable
+        Called with each line that it writes for the session.
     """
 
     def __init__(
@@ -87,6 +91,8 @@ class Child:
         self.process = process
         self.pid = process.pid
         self.returncode: int | None = None
+        self.heard: Callable[[str], None] = lambda line: None
+        self._unread = b""
         self._group_gone = sys.platform == "win32"
 
     def last_words(self) -> str:
@@ -128,6 +134,16 @@ class Child:
         if pipe is not None and not pipe.closed:
             with contextlib.suppress(OSError):
                 os.write(pipe.fileno(), f"{line}\n".encode())
+
+    def hear(self, pipe: int) -> bool:
+        """Pass on the lines that have arrived, without waiting; whether more may come."""
+        read = b"."
+        with contextlib.suppress(BlockingIOError):
+            read = os.read(pipe, 4096)
+            *lines, self._unread = (self._unread + read).split(b"\n")
+            for line in lines:
+                self.heard(line.decode("utf-8", "replace"))
+        return bool(read)
 
     def gone(self) -> bool:
         """Whether the process and everything in its group have ended."""
@@ -237,8 +253,8 @@ class Children:
                     cwd=cwd,
                     env=environment,
                     stdin=_standard_input(inherits),
-                    stdout=output,
-                    stderr=None if inherits.terminal else subprocess.STDOUT,
+                    stdout=subprocess.PIPE if inherits.lines and _WATCHES else output,
+                    stderr=output,
                     start_new_session=True,
                     pass_fds=inherits.descriptors,
                     creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
@@ -250,6 +266,8 @@ class Children:
                 ) from None
         if process.stdin is not None:
             os.set_blocking(process.stdin.fileno(), False)
+        if process.stdout is not None:
+            os.set_blocking(process.stdout.fileno(), False)
         child = Child(name, list(argv), log, process)
         self._children.append(child)
         self._watch(child)
@@ -322,14 +340,26 @@ class Children:
     def _watch(self, child: Child) -> None:
         """Have the event loop call `_check` when the process ends."""
         loop = asyncio.get_running_loop()
-        if hasattr(os, "pidfd_open"):
-            fd = os.pidfd_open(child.pid)  # readable once it has ended
+        if _WATCHES:
+            fd, pipe = os.pidfd_open(child.pid), child.process.stdout  # readable once it has ended
             loop.add_reader(fd, self._check, child)
+
+            def hear() -> None:
+                if pipe is not None and not child.hear(pipe.fileno()):
+                    loop.remove_reader(pipe.fileno())
+
+            if pipe is not None:
+                loop.add_reader(pipe.fileno(), hear)
 
             def unwatch() -> None:
                 if not loop.is_closed():
                     loop.remove_reader(fd)
                 os.close(fd)
+                if pipe is not None:
+                    child.hear(pipe.fileno())
+                    if not loop.is_closed():
+                        loop.remove_reader(pipe.fileno())
+                    pipe.close()
 
             self._unwatch[child.pid] = unwatch
             return

@@ -137,8 +137,7 @@ report = false
 [subsystems.rig]
 adapter = "can"
 database = "rig.dbc"
-emulator = "database"
-emulator_params = { oil = 20.0 }
+emulator = "drive:Drive"
 master_timeout = 1.0
 idle_timeout = 20.0
 bench_timeout = 0.5
@@ -167,8 +166,32 @@ start = 0.0
 [subsystems.test]
 adapter = "sequence"
 sequence = "heating.py:Heating"
-adjust = ["parameters.rig.oil"]
+adjust = ["parameters.rig.oil", "parameters.rig.gain"]
 late = { max_misses = 1000 }
+"""
+DRIVE = """
+from hilrt import Parameter, Port, Sample, Solver
+
+
+class Drive(Solver):
+    inputs = (Port("speed_set", "rad/s"),)
+    outputs = (Port("speed", "rad/s"),)
+    parameters = (Parameter("gain", "", 1.0, 0.0, 10.0),)
+
+    def __init__(self):
+        self.gain = 1.0
+        print("set torque 5 is no answer to the session")
+
+    def set_parameter(self, name, value):
+        if value > 2.0:
+            raise ValueError("the belt slips")
+        super().set_parameter(name, value)
+
+    def initialize(self, t0, u0):
+        return Sample(self.gain * u0)
+
+    def advance(self, t, h, u):
+        return Sample(self.gain * u(t))
 """
 HEATING = """
 from hilrt import Sequence
@@ -178,23 +201,27 @@ class Heating(Sequence):
     reads = ("rig.oil",)
 
     async def run(self, bench):
-        await bench.until("rig.oil > 19.9 and rig.oil < 20.1", timeout=20.0)
+        bench.set("parameters.rig.gain", 5.0)
         bench.set("parameters.rig.oil", 85.0)
         await bench.until("rig.oil > 84.9 and rig.oil < 85.1", timeout=20.0)
         bench.set("parameters.rig.oil", 500.0)
-        await bench.wait(0.2)
+        await bench.wait(0.5)
         bench.measure("oil", bench.read("rig.oil"), unit="degC", min=84.9, max=85.1)
 """
 
 
 def test_a_sequence_changes_a_constant_of_an_emulated_bench(tmp_path: Path) -> None:
-    """The sensor's range, -40 to 200 °C, bounds it."""
+    """The sensor's range, -40 to 200 °C, bounds it; what the bench's class refuses is an event."""
     (tmp_path / "rig.dbc").write_text(DATABASE)
     (tmp_path / "heating.py").write_text(HEATING)
+    (tmp_path / "drive.py").write_text(DRIVE)
     path = tmp_path / "session.toml"
     path.write_text(RIG.replace("PORT", str(free_port())))
     result = hilrt.run_session(path, options=RunOptions(out=tmp_path / "runs"))
     assert (result.fault, result.exit_status) == (None, 0)
     told = [e.text for e in result.log.events if e.cause == "parameter_refused"]
-    assert told == ["parameter rig.oil = 500 degC is refused: it lies outside -40 to 200"]
+    assert sorted(told) == [
+        "parameter gain = 5 is refused: the belt slips",
+        "parameter rig.oil = 500 degC is refused: it lies outside -40 to 200",
+    ]
     assert replay(result.log.path).difference is None

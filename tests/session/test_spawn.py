@@ -73,6 +73,23 @@ async def test_exit_is_reported_once_with_status_and_output(children):
     assert children.exits == [("plant", 3)]
 
 
+@linux
+async def test_a_child_that_is_told_lines_answers_by_lines(children):
+    code = "import sys; print('to the log', file=sys.stderr, flush=True)\n"
+    code += "for line in sys.stdin: print(line[::-1].strip(), flush=True)\n"
+    code += "print('last')"
+    heard = []
+    child = children.start("plant", python(code), inherits=Inherited(lines=True))
+    child.heard = heard.append
+    child.tell("live")
+    await until(lambda: heard)
+    child.tell("stressed")
+    child.process.stdin.close()
+    await until(lambda: children.exits)
+    assert heard == ["evil", "desserts", "last"]
+    assert child.tail() == "to the log"
+
+
 async def test_a_killed_child_is_described_by_its_signal(children):
     child = children.start("plant", python(SLEEP))
     assert child.describe_exit() == "is running"
