@@ -8,13 +8,16 @@ reason.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import logging
 import os
+import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hilrt.errors import ConfigError, HilrtError
@@ -71,7 +74,7 @@ def connected(cluster: str | None, count: int | None) -> Iterator[Client]:
     Raises
     ------
     ConfigError
-        Without Dask, and where no cluster answers.
+        Without Dask, where no cluster answers, and in a script without a guard.
     """
     try:
         import dask
@@ -83,6 +86,7 @@ def connected(cluster: str | None, count: int | None) -> Iterator[Client]:
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     with contextlib.ExitStack() as stack, dask.config.set(_SETTINGS):
         if cluster is None:
+            refuse_unguarded()
             # With keys of its own: who can connect to a worker can have it run anything.
             address: Any = stack.enter_context(
                 LocalCluster(
@@ -108,6 +112,28 @@ def connected(cluster: str | None, count: int | None) -> Iterator[Client]:
                 "(dask scheduler), or omit it to use this machine's processors"
             ) from None
         yield stack.enter_context(client)
+
+
+def refuse_unguarded() -> None:
+    """`ConfigError` where the workers, which import the running script, would run this call, too."""
+    main, frame, line = sys.modules["__main__"], sys._getframe(), 0
+    path, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
+    if path is None or (spec is not None and spec.name.endswith("__main__")):
+        return  # a notebook, or a package that runs as a program: neither is imported
+    while frame is not None:
+        if frame.f_globals is main.__dict__ and frame.f_code.co_name == "<module>":
+            line = frame.f_lineno
+        frame = frame.f_back
+    guards = (
+        node
+        for node in ast.parse(Path(path).read_bytes()).body
+        if isinstance(node, ast.If) and "'__name__'" in ast.dump(node.test)
+    )
+    if line and not any(guard.lineno <= line <= (guard.end_lineno or 0) for guard in guards):
+        raise ConfigError(
+            f"{path}, line {line}: the worker processes import this file, and would start the "
+            'sweep again; put the call below the line  if __name__ == "__main__":'
+        )
 
 
 class CaseQueue:

@@ -234,6 +234,18 @@ def test_what_cannot_be_swept_is_refused_before_anything_starts(tmp_path):
     assert CliRunner().invoke(app, ["sweep", str(TWO_MASS)]).exit_code == 2
 
 
+def test_a_script_without_a_guard_is_refused_with_its_line(tmp_path):
+    call = f"hilrt.sweep({str(TWO_MASS)!r}, {{'master.step': [1e-3]}}, out='swept')"
+    (tmp_path / "study.py").write_text(f"import hilrt\n\n{call}\n")
+    command = [sys.executable, "study.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert "study.py, line 3: the worker processes import this file" in last
+    assert 'below the line  if __name__ == "__main__":' in last
+    assert done.stderr.count("Traceback") == 1
+
+
 def test_a_folder_has_cases_of_one_session(tmp_path):
     (tmp_path / "mortal.py").write_text(MODEL)
     (tmp_path / "s.toml").write_text(SESSION.replace("FOLDER", '"."'))
