@@ -18,6 +18,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hilrt.errors import ConfigError, HilrtError
@@ -115,8 +116,9 @@ def connected(cluster: str | None, count: int | None) -> Iterator[Client]:
 
 
 def refuse_unguarded() -> None:
-    """`ConfigError` where the workers, which import the running script, would run this call, too."""
-    main, frame, line = sys.modules["__main__"], sys._getframe(), 0
+    """`ConfigError` in a script whose workers, which import it, would run this call again."""
+    main, line = sys.modules["__main__"], 0
+    frame: FrameType | None = sys._getframe()
     path, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
     if path is None or (spec is not None and spec.name.endswith("__main__")):
         return  # a notebook, or a package that runs as a program: neither is imported
