@@ -1,7 +1,9 @@
 """The documentation says what the code does: keys, causes, commands, snippets, links."""
 
 import ast
+import importlib
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -15,6 +17,7 @@ import msgspec
 import numpy as np
 import pytest
 import typer.main
+from markdown_it import MarkdownIt
 
 import hilrt
 from hilrt.bench.bench_options import BenchInput
@@ -216,6 +219,15 @@ def test_commands_and_options_exist(page):
         assert set(used) <= known, f"{page.name}: hilrt {command}{rest}"
 
 
+def test_extras_that_pages_and_messages_name_exist():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    folders = [*PAGES, *DOCS.rglob("*.py"), *ROOT.glob("hilrt/**/*.py")]
+    text = "\n".join(path.read_text("utf-8") for path in folders)
+    named = re.findall(r"(?:hilrt|'\.)\[([a-z,]+)\]", text)
+    assert len(named) > 30
+    assert set(",".join(named).split(",")) <= set(project["optional-dependencies"])
+
+
 def texts_of_the_program():
     """String constants of the sources, with … for what is filled in."""
     texts = []
@@ -284,10 +296,15 @@ def test_every_cause_of_an_event_is_on_its_page():
 # -- snippets ------------------------------------------------------------------------------------
 
 
+def blocks_of(page):
+    """Fenced and indented blocks of a page: language, line, text."""
+    tokens = MarkdownIt().parse(page.read_text("utf-8"))
+    return [(t.info, t.map[0] + 1, t.content) for t in tokens if t.type in ("fence", "code_block")]
+
+
 def files_of(page):
     """Complete files on a page: blocks whose first line is ``# NAME``, by name."""
-    text = page.read_text(encoding="utf-8")
-    blocks = re.findall(r"^```(?:python|toml|dbc)\n(.*?)^```", text, flags=re.M | re.S)
+    blocks = [text for kind, _, text in blocks_of(page) if kind in ("python", "toml", "dbc")]
     named = [(re.match(r'(?:# |VERSION "|""")([\w-]+\.\w+)', block), block) for block in blocks]
     return {match[1]: block for match, block in named if match}
 
@@ -388,13 +405,41 @@ def test_every_key_has_an_example():
 
 
 def snippets(language):
-    found = []
-    for page in PAGES:
-        blocks = re.findall(
-            rf"^```{language}\n(.*?)^```", page.read_text("utf-8"), flags=re.M | re.S
-        )
-        found += [(f"{page.name} block {i}", block) for i, block in enumerate(blocks)]
-    return found
+    return [
+        (f"{page.name} line {line}", text)
+        for page in PAGES
+        for kind, line, text in blocks_of(page)
+        if kind == language
+    ]
+
+
+def commands_of(page):
+    """Commands in the blocks of a page: words, without comments, pipes and what is optional."""
+    for kind, line, text in blocks_of(page):
+        for command in text.replace("\\\n", " ").splitlines() if not kind else ():
+            command = re.sub(r"[\[\]]|(\s#|[>|&]).*|^\s*\$ ", "", command)
+            if re.match(r"(hilrt|make|pip|python) ", command):
+                yield f"{page.name} line {line}: {command}", shlex.split(command)
+
+
+def test_every_command_in_a_block_is_complete_and_right():
+    """Commands of hilrt are parsed as a shell would hand them over, modules and targets found."""
+    found = [each for page in PAGES for each in commands_of(page)]
+    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text("utf-8"), flags=re.M)
+    assert len(found) > 60
+    for said, (program, *words) in found:
+        if program == "hilrt":
+            command = typer.main.get_command(cli.app)
+            while hasattr(command, "commands"):
+                name, *words = words
+                command = command.commands[name]
+            command.make_context(name, words)
+        elif program == "make":
+            assert words[0] in targets, said
+        elif program == "python" and words[0] == "-m":
+            assert importlib.util.find_spec(words[1]), said
+        elif program == "python":
+            assert any(words[0] in files_of(page) for page in PAGES), said
 
 
 def test_every_toml_snippet_is_toml():
@@ -444,7 +489,26 @@ def test_the_curve_options_of_the_protocol_page_are_what_a_peer_sets():
     }
 
 
-def test_every_python_snippet_compiles():
-    names = [compile(block, name, "exec").co_names for name, block in snippets("python")]
-    assert len(names) > 3
-    assert all(names)
+def test_every_python_snippet_compiles_and_names_what_exists():
+    found = snippets("python")
+    assert len(found) > 30
+    for name, block in found:
+        tree = compile(block, name, "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module.startswith("hilrt"):
+                module = importlib.import_module(node.module)
+                assert [each.name for each in node.names if not hasattr(module, each.name)] == []
+            if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "hilrt":
+                assert hasattr(hilrt, node.attr), f"{name}: hilrt.{node.attr}"
+
+
+#: What is neither code nor a command: drawings, equations, results, and settings of other programs.
+OTHERS = {"text", "yaml", "dbc", "{eval-rst}", "{toctree}"}
+
+
+def test_every_block_is_of_a_kind_that_a_test_reads():
+    for page in PAGES:
+        for kind, line, text in blocks_of(page):
+            where = f"{page.name} line {line}"
+            assert kind in {"", "python", "toml", *OTHERS}, where
+            assert kind or not re.search(r"^(await|import|from|\[\[?\w)", text, re.M), where
