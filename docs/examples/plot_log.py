@@ -3,8 +3,8 @@ A recorded log: look, replay, what if
 =====================================
 
 Every run leaves ``session.mcap``: all signals at all ticks, the events, the session file itself.
-Here the quarter car of :doc:`plot_two_models` is recorded, its log is looked at, its decisions are
-made again, and the recorded force drives another body. A log of a bench is treated in the same way.
+Here the quarter car of :doc:`plot_two_models` is recorded. Its log is inspected, its decisions are
+repeated, and the recorded force drives another body. The log of a bench is used in the same way.
 """
 
 import shutil
@@ -39,7 +39,8 @@ run("run", "quarter_car.toml", "--folder", "recorded", "--quiet")
 # ----
 #
 # ``hilrt log info`` says what is in a log, ``hilrt log ls`` lists the signals, and ``hilrt report``
-# writes the page with the figures. In Python, a log is a mapping of names to arrays.
+# writes the page with the figures. In Python, a log is a mapping of names to arrays; a notebook
+# shows its main signals.
 
 log = hilrt.load_log(FOLDER / "recorded")
 peak = np.argmax(np.abs(log["wheel.force"]))
@@ -48,6 +49,11 @@ for event in log.events:
     print(f"{event.t:6.3f} s  {event.text}")
 
 # %%
+log
+
+# %%
+# ``log.plot("wheel.force", "body.*")`` draws signals, those of one unit together.
+#
 # Repeat the decisions
 # --------------------
 #
