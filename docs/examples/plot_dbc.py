@@ -4,8 +4,8 @@ I have a DBC file
 
 From the database of a bench to a recorded session in real time, without the bench: ``hilrt`` sends
 the set-points, and an emulated bench answers with the messages of the database. The real bench then
-needs another bus and values that only its owner knows. You need ``pip install '.[can,logs]'`` in a
-checkout, or ``make demo``, which installs everything.
+needs another bus and values that only its owner knows. You need ``pip install '.[can,mdf,report]'``
+in a checkout, or ``make demo``, which installs everything.
 
 The database has two messages, both with a counter and a checksum: ``Demand`` with a speed and an
 enable request, ``Status`` with torque, speed and the confirmation. Take your own in its place.

@@ -4,7 +4,7 @@ I have FMUs
 
 Two FMUs for co-simulation are coupled: the quarter car of :doc:`plot_two_models`, exported from two
 tools. Take your own in their place; these are packed here, by pythonfmu, so that this page can run.
-You need ``pip install '.[fmu]'`` in a checkout, or ``make demo``, which installs everything.
+You need ``pip install '.[fmu,report]'`` in a checkout, or ``make demo``, which installs everything.
 """
 
 import shutil
@@ -77,10 +77,10 @@ print(result.verdict)
 print(*result.summary["reasons"], sep="\n")
 
 # %%
-# The session is *degraded*: the responses of the FMUs to their inputs are unknown, and with some
-# that are possible its error would be large. There are two sources of evidence. One is to repeat
-# the session at half and a quarter of its step, and to see how the results change. The force is 2.1
-# N wrong (RMS), which the comparison with the exact solution below confirms:
+# The session is *degraded*: the responses of the FMUs to their inputs are unknown, and some possible
+# ones would make the error large. There are two sources of evidence. One is to repeat the session
+# at half and a quarter of its step, and to see how the results change. The force is 2.1 N wrong
+# (RMS), which the comparison with the exact solution below confirms:
 
 repeated = run("hilrt", "analyze", "repeat", "quarter_car_fmus.toml")
 print(repeated)

@@ -4,7 +4,7 @@ A study in a notebook
 
 For those who have Python models and a question: which damper lets the body move least? The page can
 be downloaded as a notebook, at its end. A notebook shows the last value of a cell: results, logs
-and sweeps have a short form for that, with the verdict and the courses of the main signals.
+and sweeps show the verdict and sparklines of the main signals there.
 
 A first run
 -----------
@@ -70,5 +70,5 @@ plt.show()
 # What next
 # ---------
 #
-# * :doc:`Designs with fewer cases, clusters, tuning by itself </studies>`
+# * :doc:`Designs with fewer cases, clusters, automatic tuning </studies>`
 # * :doc:`Sessions written in Python, recorded runs, runs in real time </python>`

@@ -54,9 +54,9 @@ for step in steps:
 # Its basis
 # ---------
 #
-# An estimate needs to know how the models respond to their inputs, and says ``how`` it knows. The
-# masses are probed before the first step, because they save and restore their state. Without that,
-# a wide range of responses is assumed. The motion is the same, the interval is not:
+# The estimate depends on how the models respond to their inputs; ``how`` names the source of that
+# knowledge. The masses save and restore their state, so they are probed before the first step.
+# Without that, a wide range of responses is assumed. The motion is the same, the interval is not:
 
 folder = Path(tempfile.mkdtemp())
 (folder / "closed.py").write_text(
