@@ -77,10 +77,10 @@ print(result.verdict)
 print(*result.summary["reasons"], sep="\n")
 
 # %%
-# The session is *degraded*: the responses of the FMUs to their inputs are unknown, and some possible
-# ones would make the error large. There are two sources of evidence. One is to repeat the session
-# at half and a quarter of its step, and to see how the results change. The force is 2.1 N wrong
-# (RMS), which the comparison with the exact solution below confirms:
+# The session is *degraded*: the responses of the FMUs to their inputs are unknown, and some of the
+# possible ones would make the error large. There are two sources of evidence. One is to repeat the
+# session at half and a quarter of its step, and to see how the results change. The force is 2.1 N
+# wrong (RMS), which the comparison with the exact solution below confirms:
 
 repeated = run("hilrt", "analyze", "repeat", "quarter_car_fmus.toml")
 print(repeated)
