@@ -177,6 +177,7 @@ _SUMMARY_SECTIONS: dict[str, type[msgspec.Struct]] = {
     "Of a session that has made steps": layout.SummaryOfSteps,
     "`step_size_s`": layout.StepSizes,
     "`order`": layout.OrdersInForce,
+    "`repeated`": layout.RepeatedFigures,
     "`ports`": layout.PortFigures,
     "Defects and disturbances": layout.DefectFigures,
     "`spread`": layout.SpreadFigures,

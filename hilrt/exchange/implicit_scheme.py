@@ -25,6 +25,7 @@ from hilrt.tables.ports import Ints
 from hilrt.tables.state import State
 from hilrt.timing.grid import CommunicationPoint
 from hilrt.timing.pace import Stopping
+from hilrt.timing.progress import RepeatedCounts
 
 #: Residual of a coupling condition that is left, relative to the largest value of the input.
 LEFT: Final = 1e-10
@@ -113,14 +114,10 @@ class ImplicitScheme:
     numerics : Numerics
     exchange : Exchange
         Its links keep the state before each step from now on.
+    counts : RepeatedCounts
     low_order : bool
         The interface Jacobian is that of a low-order expansion of the subsystems' linear models
         about their start (appendix A.2), instead of finite differences (A.1).
-
-    Attributes
-    ----------
-    corrections : int
-        Corrector steps so far.
 
     Raises
     ------
@@ -128,7 +125,13 @@ class ImplicitScheme:
         If a subsystem cannot make a step again.
     """
 
-    def __init__(self, numerics: Numerics, exchange: Exchange, low_order: bool = False) -> None:
+    def __init__(
+        self,
+        numerics: Numerics,
+        exchange: Exchange,
+        counts: RepeatedCounts,
+        low_order: bool = False,
+    ) -> None:
         exchange.keep_states("[master] scheme = 'implicit'", "'explicit'")
         self._numerics, self._exchange, self._low_order = numerics, exchange, low_order
         plan, network = numerics.plan, numerics.network
@@ -139,7 +142,7 @@ class ImplicitScheme:
         self._largest = np.zeros(len(network.inputs))
         self._models: list[LinearModel | None] = []
         self._jacobian: tuple[object, Floats] | None = None
-        self.corrections = 0
+        self._counts = counts
 
     async def __call__(self, point: CommunicationPoint, stopping: Stopping) -> CommunicationPoint:
         """Correct the step that has led to `point`, which all subsystems have reached."""
@@ -186,7 +189,6 @@ class ImplicitScheme:
             residual = (u - other - self._sum(state, y[self._source]))[self._coupled]
             # The predictor itself is never let stand: with degree 0 it has held the old value.
             if not len(residual) or (done and (np.abs(residual) <= self._allowed(u)).all()):
-                self.corrections += done
                 return first
             if done == MOST_CORRECTIONS or not np.isfinite(residual).all():
                 break
@@ -196,6 +198,7 @@ class ImplicitScheme:
                 self._jacobian = key, jacobian
             u[self._coupled] -= np.linalg.solve(jacobian, residual)
             self._exchange.repeat(point.t_ns, h, sent + changes * (u - predicted))
+            self._counts.corrections += 1
             y = self._exchange.answers(t)
         worst = self._coupled[np.argmax(np.abs(residual))]
         return first._replace(unsettled=self._numerics.network.inputs.names[worst])

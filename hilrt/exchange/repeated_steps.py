@@ -24,6 +24,7 @@ from hilrt.tables.record import as_bytes
 from hilrt.tables.state import State
 from hilrt.timing.grid import CommunicationPoint
 from hilrt.timing.pace import Stopping
+from hilrt.timing.progress import RepeatedCounts
 
 #: Tables of the state that a repetition with another order changes.
 CHANGED = ("session", "outputs", "inputs", "connections")
@@ -38,6 +39,7 @@ class RepeatedSteps:
     exchange : Exchange
         Its links keep the state before each step from now on.
     control : StepControl
+    counts : RepeatedCounts
     corrector : ImplicitScheme, optional
         Makes the steps of the implicit scheme.
 
@@ -52,6 +54,7 @@ class RepeatedSteps:
         numerics: Numerics,
         exchange: Exchange,
         control: StepControl,
+        counts: RepeatedCounts,
         corrector: ImplicitScheme | None = None,
     ) -> None:
         exchange.keep_states(
@@ -60,7 +63,7 @@ class RepeatedSteps:
         )
         self._exchange, self._state, self._given = exchange, numerics.state, numerics.given
         self._errors, self._corrector = LocalErrors(numerics, exchange, control), corrector
-        self._repeats = repeats_steps(control)
+        self._repeats, self._counts = repeats_steps(control), counts
         self._minimum_ns = max(1, round(control.minimum * 1e9))
         #: Copies for the repetitions of one step.
         own = {name: getattr(numerics.state, name).copy() for name in CHANGED}
@@ -83,6 +86,10 @@ class RepeatedSteps:
             now.error, now.scaling = found.error, found.scaling
             if stopping() or not (found.error > 1.0 and (self._repeats or math.isinf(found.error))):
                 break
+            if math.isinf(found.error):
+                self._counts.unsettled += 1
+            else:
+                self._counts.refused += 1
             state = self._prepare(point, found, first=now.repetitions == 0)
             sent = state.inputs["polynomial"][:, : len(sent)].T
             began_ns = point.t_ns - point.elapsed_ns
@@ -91,6 +98,9 @@ class RepeatedSteps:
             self._exchange.repeat(point.t_ns, h_ns / 1e9, sent)
             now.repetitions += 1
             now.order = state.session[0].order
+        self._counts.steps += now.repetitions > 0
+        if math.isfinite(found.scaling):
+            self._counts.largest_scaling = max(self._counts.largest_scaling, found.scaling)
         if self._corrector is not None:
             self._corrector.accept(point)
         return point

@@ -38,7 +38,7 @@ from hilrt.tables.network import Network, build_network, coupled_ports
 from hilrt.timing.clock import Clock
 from hilrt.timing.overrun import overrun_policy
 from hilrt.timing.pace import AsFastAsPossible, BetweenSteps, Pace, RealTime
-from hilrt.timing.progress import Progress
+from hilrt.timing.progress import Progress, RepeatedCounts
 
 log = logging.getLogger("hilrt.reference_model")
 log_start = logging.getLogger("hilrt.start")
@@ -424,15 +424,17 @@ def as_fast_as_possible(
     between_steps: list[BetweenSteps] = []
     if EventPoints.possible(exchange, plan):
         between_steps.append(EventPoints(exchange, plan, timeout))
-    corrector = None
+    progress, corrector, counts = Progress(), None, RepeatedCounts()
     if tables.master.scheme == "implicit":
         low_order = tables.master.interface_jacobian == "low_order"
-        corrector = ImplicitScheme(numerics, exchange, low_order)
+        corrector = ImplicitScheme(numerics, exchange, counts, low_order)
     if plan.session[0].judges_before:
         control = tables.master.step_control
-        between_steps.append(RepeatedSteps(numerics, exchange, control, corrector))
+        between_steps.append(RepeatedSteps(numerics, exchange, control, counts, corrector))
     elif corrector is not None:
         between_steps.append(corrector)
+    if plan.session[0].judges_before or corrector is not None:
+        progress.repeated = counts
     if plan.model.settings[0].corrects:
         between_steps.append(JacobianRenewal(numerics, tables, links))
     recheck = RecheckCorrections(numerics, tables, links)
@@ -444,7 +446,7 @@ def as_fast_as_possible(
         exchange,
         round(tables.master.step * 1e9),
         bool(plan.session[0].variable_step),
-        Progress(),
+        progress,
         step_timeout=timeout,
         between_steps=[*between_steps, *waits],
     )

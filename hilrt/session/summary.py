@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -178,6 +179,7 @@ def build_summary(
         "order": _order(state.session["points_of_order"][0])
         if plan.session[0].controls_order
         else None,
+        "repeated": progress.repeated and asdict(progress.repeated),
         "ports": port_summary(numerics),
         "bonds": bond_summary(numerics, made),
         "estimated_error": {name: error.as_json() for name, error in errors.items()},

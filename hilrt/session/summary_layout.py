@@ -38,6 +38,21 @@ class OrdersInForce(msgspec.Struct):
     max: int
 
 
+class RepeatedFigures(msgspec.Struct):
+    """Steps that were made more than once (docs/methods.md#repeated-steps)."""
+
+    #: Steps that were made again, shorter.
+    steps: int
+    #: Attempts at a step whose error was too large.
+    refused: int
+    #: Attempts at a step whose corrector did not converge.
+    unsettled: int
+    #: Corrector steps of the implicit scheme.
+    corrections: int
+    #: Largest finite scaling factor r of an accepted step: how many times longer it could have been; 0 if none was judged.
+    largest_scaling: float
+
+
 class DefectFigures(msgspec.Struct):
     """Size of a defect or a disturbance, in the port's unit."""
 
@@ -325,6 +340,8 @@ class SummaryOfSteps(SummaryWithoutSteps, kw_only=True):
     #: Highest order of extrapolation in use, over the communication points; null without order
     #: control.
     order: OrdersInForce | None
+    #: Steps that were made more than once; null where every step is made once.
+    repeated: RepeatedFigures | None
     #: Per `subsystem.port`.
     ports: dict[str, PortFigures]
     #: Per power bond.

@@ -51,6 +51,31 @@ class SlackBudget:
 
 
 @dataclass(slots=True)
+class RepeatedCounts:
+    """Counts of macro steps that were made more than once, in a session whose steps can be.
+
+    Attributes
+    ----------
+    steps : int
+        Steps that were made again, shorter.
+    refused : int
+        Attempts at a step whose error was too large.
+    unsettled : int
+        Attempts at a step whose corrector did not converge.
+    corrections : int
+        Corrector steps of the implicit scheme.
+    largest_scaling : float
+        Largest finite scaling factor of a step that passed; 0 before the first one.
+    """
+
+    steps: int = 0
+    refused: int = 0
+    unsettled: int = 0
+    corrections: int = 0
+    largest_scaling: float = 0.0
+
+
+@dataclass(slots=True)
 class Progress:
     """Counts of the loop.
 
@@ -72,6 +97,8 @@ class Progress:
         Time for identification.
     first_h, min_h, max_h : int
         Macro step sizes, ns.
+    repeated : RepeatedCounts or None
+        None where every step is made once.
     """
 
     steps: int = 0
@@ -84,6 +111,7 @@ class Progress:
     first_h: int = 0
     min_h: int = 0
     max_h: int = 0
+    repeated: RepeatedCounts | None = None
 
     def enter(
         self, tick: int, t: float, marks: TickMarks, missed: bool, late: Callable[[], list[str]]

@@ -19,10 +19,11 @@ from hilrt.session.result import Result
 from hilrt.session.run import RunOptions
 from hilrt.session.session import run_session
 from hilrt.session.simulate import simulate
-from hilrt.solver import Port
+from hilrt.solver import InputPolynomial, Port, Sample
 from hilrt.tables.record import table
 from hilrt.tables.state import OutputState
 from hilrt.timing.grid import CommunicationPoint
+from hilrt.timing.progress import RepeatedCounts
 from tests.exchange.coupled_models import Neighbour, Swinging
 from tests.stepping import Stepping, hosted, make_numerics
 
@@ -159,7 +160,7 @@ def local_errors(degree: int, h: float, estimator: str) -> tuple[np.ndarray, np.
 def corrected_errors(degree: int, h: float) -> tuple[np.ndarray, np.ndarray]:
     """Likewise of steps that are corrected (eqs. 22 and 23)."""
     s, mass = in_a_row(degree, h, "milne")
-    scheme = ImplicitScheme(s.numerics, s.exchange)
+    scheme = ImplicitScheme(s.numerics, s.exchange, RepeatedCounts())
     for n in range(degree + 3):
         s.look()
         scheme.accept(CommunicationPoint(n, s.t_ns, s.elapsed_ns))
@@ -192,6 +193,76 @@ def test_the_estimate_has_the_order_of_the_local_error_and_tends_to_it(
         slope = np.polyfit(np.log(steps), np.log(both[:, 0, output]), 1)[0]
         assert slope == pytest.approx(order, abs=0.15)
         assert both[-1, 0, output] == pytest.approx(both[-1, 1, output], rel=0.03)
+
+
+class Guided(Neighbour):
+    """On the exact course of both masses until it is let go; `first` says where its states are."""
+
+    def __init__(self, A: np.ndarray, start: np.ndarray, first: int) -> None:
+        super().__init__()
+        self.A, self.start, self.own = A, start, slice(first, first + 2)
+        self.state, self.guided = start[self.own].copy(), True
+
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+        if not self.guided:
+            return super().advance(t, h, u)
+        self.state = (expm(self.A * (t + h)) @ self.start)[self.own]
+        return Sample(self.state.copy())
+
+
+def errors_of_inputs(degree: int, h: float, output: str, scheme: str) -> tuple[float, float]:
+    """RMS over both inputs of the estimate (eqs. 21 and 24) and of the error of what was sent."""
+    A, start = np.zeros((4, 4)), np.array([1.0, 0.0, -0.5, 0.0])
+    A[0, 1] = A[2, 3] = 1.0
+    A[1, 0] = A[3, 2] = -80.0
+    source = "xv".index(output)
+    A[1, 2 + source] = A[3, source] = 30.0
+    masses = {"left": Guided(A, start, 0), "right": Guided(A, start, 2)}
+    control = {"method": "local", "rtol": 0.0, "atol": 1.0, "maximum": h, "initial": h}
+    s = Stepping(
+        {name: hosted(name, mass) for name, mass in masses.items()},
+        master={"step": h, "extrapolation": {"order": degree}, "step_control": control},
+        connections=[
+            {"from": f"{one}.{output}", "to": f"{other}.z"}
+            for one, other in (("left", "right"), ("right", "left"))
+        ],
+    )
+    s.exchange.keep_states("", "")
+    corrector = ImplicitScheme(s.numerics, s.exchange, RepeatedCounts())
+    for n in range(degree + 3):
+        s.look()
+        corrector.accept(CommunicationPoint(n, s.t_ns, s.elapsed_ns))
+        for mass in masses.values():
+            mass.guided = n < degree + 2
+        s.go()
+        s.exchange.run_local()
+    point = CommunicationPoint(s.tick, s.t_ns, s.elapsed_ns)
+    if scheme == "implicit":
+        corrector.correct(point, s.state, s.exchange.sent)
+    found = LocalErrors(s.numerics, s.exchange, s.tables.master.step_control)
+    estimate = found.estimate(point, s.state, s.exchange.sent, None).error
+    powers = [h**m / math.factorial(m) for m in range(len(s.exchange.sent))]
+    truth = (expm(A * s.t) @ start)[[2 + source, source]]
+    return estimate, float(np.sqrt(np.mean((powers @ s.exchange.sent - truth) ** 2)))
+
+
+@pytest.mark.parametrize("scheme", ["explicit", "implicit"])
+@pytest.mark.parametrize(("output", "level"), [("v", 2), ("x", 3)])
+@pytest.mark.parametrize("degree", [0, 1, 2])
+def test_the_estimate_of_inputs_tends_to_their_error(
+    degree: int, output: str, level: int, scheme: str
+) -> None:
+    """ExSLocal and ImSLocal: order k + 1, and k + 2 of what is missing (sections 4.3 and 4.5).
+
+    It is k + 3 where displacements alone are exchanged: what is missing is the error of a source.
+    """
+    steps = 0.04 / 2.0 ** np.arange(4)
+    both = np.array([errors_of_inputs(degree, h, output, scheme) for h in steps.tolist()])
+    slopes = [
+        np.polyfit(np.log(steps), np.log(values), 1)[0]
+        for values in (both[:, 0], np.abs(both[:, 0] - both[:, 1]))
+    ]
+    assert slopes == pytest.approx([degree + 1, degree + level], abs=0.2)
 
 
 @pytest.mark.parametrize("degree", [0, 1, 2])
@@ -250,8 +321,17 @@ def test_the_terms_are_those_of_newton_s_form(degree: int) -> None:
 def test_a_step_that_is_too_long_is_made_again_and_what_passes_is_tolerated(session: Path) -> None:
     result = run(session)
     log = result.log
-    assert log["cut:repetitions"].sum() > 2  # 0.05 s, with which the session begins, is too long
+    again = log["cut:repetitions"]
+    assert again.sum() > 2  # 0.05 s, with which the session begins, is too long
     assert log["cut:error"][1:].max() <= 1.0
+    scaling = log["cut:scaling"]
+    assert result.summary["repeated"] == {
+        "steps": np.count_nonzero(again),
+        "refused": again.sum(),
+        "unsettled": 0,
+        "corrections": 0,
+        "largest_scaling": scaling[np.isfinite(scaling)].max(),
+    }
     assert error_of(result) < 3e-4
 
 
@@ -367,9 +447,13 @@ def test_where_the_corrector_fails_the_step_is_a_quarter(
     monkeypatch.setattr(ImplicitScheme, "correct", fail)
     control = {"method": "local", "rtol": 1e9, "initial": 1.0, "minimum": 1e-6, "repeat": False}
     changes = {"master.scheme": "implicit", "master.step_control": control}
-    log = simulate(session, changes).log
+    result = simulate(session, changes)
+    log, counts = result.log, result.summary["repeated"]
     assert log["cut:repetitions"][1] == 2
     assert log.t[1] == pytest.approx(1.0 / 16.0)
+    assert counts["unsettled"] == log["cut:repetitions"].sum()
+    assert counts["refused"] == 0
+    assert counts["corrections"] >= len(log.t) - 1 + counts["unsettled"]
     control["minimum"] = 0.3
     fault = simulate(session, changes).fault
     assert "the corrector has not converged at t = 0.3 s, worst at left.z" in str(fault)

@@ -72,6 +72,18 @@ def test_closing_table_of_a_variable_step_in_virtual_time():
     assert "missed ticks" not in text
 
 
+def test_closing_table_counts_repeated_steps_where_there_can_be_any():
+    repeated = {"steps": 12, "refused": 14, "unsettled": 1, "corrections": 0}
+    repeated["largest_scaling"] = 2.5
+    said = "12 steps, 14 times for their error; largest scaling factor 2.50"
+    text = text_of(closing_table({**SUMMARY, "repeated": repeated}))
+    assert said in text
+    assert "corrector" not in text
+    text = text_of(closing_table({**SUMMARY, "repeated": {**repeated, "corrections": 1234}}))
+    assert f"{said}; 1,234 corrector steps, 1 without end" in text
+    assert "repeated" not in text_of(closing_table({**SUMMARY, "repeated": None}))
+
+
 def test_closing_table_tells_of_what_could_not_be_used_where_there_is_any():
     peers = {"vehicle": {"lost": 0, "late": 12}, "engine": {"lost": 0, "late": 0, "dropped": 1234}}
     text = text_of(closing_table({**SUMMARY, "peers": peers}))
