@@ -371,6 +371,10 @@ class Repeats(Protocol):
     in s.
     """
 
+    @property
+    def apart(self) -> Sequence[tuple[slice, slice]]:
+        """Inputs and outputs of parts that do not depend on each other within a step."""
+
     def repeat(self, h: float, coefficients: Floats) -> None:
         """Undo the last step and make it with these inputs; it runs in `Link.receive`."""
 

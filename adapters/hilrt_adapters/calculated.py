@@ -6,6 +6,7 @@ constant ones its parameters.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -71,6 +72,11 @@ class CalculatedLink(Link):
     def go_back(self, tick: int, h: float) -> None:
         """A shorter interval is answered likewise."""
         self.dispatch(tick, self._start, h, self._nothing)
+
+    @property
+    def apart(self) -> Sequence[tuple[slice, slice]]:
+        """See `Repeats.apart`: nothing is to be tried."""
+        return []
 
     def repeat(self, h: float, coefficients: Floats) -> None:
         """See `Repeats.repeat`: as above."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -9,7 +10,7 @@ import msgspec
 
 from hilrt.config.structs import SubsystemOptions
 from hilrt.errors import PeerLost, SolverError
-from hilrt.hosting.group import GroupOptions
+from hilrt.hosting.group import Group, GroupOptions
 from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.hosting.linear_model import find_linear_model, renew_linear_model
 from hilrt.hosting.load_solver import load_solver
@@ -152,6 +153,13 @@ class InProcessLink(Link, Probes):
     def go_back(self, tick: int, h: float) -> None:
         """See `Rewinds.go_back`; like a dispatch, it runs in `receive`."""
         self._job = (self._t, h, None)
+
+    @property
+    def apart(self) -> Sequence[tuple[slice, slice]]:
+        """See `Repeats.apart`: the members of a group."""
+        if isinstance(self.solver, Group):
+            return [(part.inputs, part.outputs) for part in self.solver.parts]
+        return [(slice(0, self._hosted.n_inputs), slice(0, self._hosted.n_outputs))]
 
     def repeat(self, h: float, coefficients: Floats) -> None:
         """See `Repeats.repeat`."""

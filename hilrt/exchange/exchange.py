@@ -427,6 +427,22 @@ class Exchange:
         for channel in self._channels:
             channel.repeat(t_ns, h, coefficients[:, channel.inputs])
 
+    def parts(self, s: int) -> list[tuple[slice, slice]]:
+        """Inputs and outputs of the parts of a subsystem that do not depend on each other.
+
+        Within a step, such as the members of a group; numbered as in the session.
+        """
+        repeats = self.links[s].repeats
+        assert repeats is not None
+        outputs, inputs = self.slices[s]
+        return [
+            (
+                slice(inputs.start + u.start, inputs.start + u.stop),
+                slice(outputs.start + y.start, outputs.start + y.stop),
+            )
+            for u, y in repeats.apart
+        ]
+
     def tried(self, s: int, h: float, coefficients: Floats) -> Floats:
         """Outputs of a subsystem at the end of its step, had it been made with other inputs."""
         repeats = self.links[s].repeats

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Iterator
+from itertools import zip_longest
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -137,6 +139,7 @@ class ImplicitScheme:
         plan, network = numerics.plan, numerics.network
         self._coupled: Ints = np.flatnonzero(plan.inputs["connected"])
         self._owner = network.inputs.owner
+        self._trials = list(self._independent())
         self._source, self._target = network.connections.source, network.connections.targets()
         self._times: deque[int] = deque(maxlen=int(plan.session["coefficients"][0]) + 1)
         self._largest = np.zeros(len(network.inputs))
@@ -157,6 +160,20 @@ class ImplicitScheme:
                 )
         self.accept(point)
         return point
+
+    def _independent(self) -> Iterator[tuple[int, list[tuple[int, slice]]]]:
+        """Subsystems with inputs that may change in one trial, and the outputs that answer.
+
+        One of each part: what a member does says nothing of another.
+        """
+        coupled = set(self._coupled.tolist())
+        for s in range(len(self._exchange.links)):
+            parts = [
+                [(i, outputs) for i in range(inputs.start, inputs.stop) if i in coupled]
+                for inputs, outputs in self._exchange.parts(s)
+            ]
+            for trial in zip_longest(*parts):
+                yield s, [one for one in trial if one is not None]
 
     async def begin(self) -> None:
         """Find the subsystems' linear models about their start, where these are needed."""
@@ -232,28 +249,33 @@ class ImplicitScheme:
         return total
 
     def _find_jacobian(self, attempt: Attempt, y: Floats) -> Floats:
-        """Derivative of the residuals by the inputs at the step's end, both of the coupled ones."""
+        """Derivative of the residuals by the inputs at the step's end, both of the coupled ones.
+
+        Members of a group are perturbed in one trial.
+        """
         h, t, state, sent, changes, shift = attempt
-        through = np.zeros((len(self._coupled),) * 2)
-        for column, i in enumerate(self._coupled.tolist()):
-            s = int(self._owner[i])
+        through = np.zeros((len(self._owner),) * 2)
+        by = PERTURBATION * np.maximum(self._largest, 1e-12)
+        for s, together in self._trials:
             outputs, inputs = self._exchange.slices[s]
             model = self._models[s] if self._low_order else None
-            by = PERTURBATION * max(float(self._largest[i]), 1e-12)
-            after = y.copy()
-            if model is not None:
-                own = i - inputs.start
-                once, twice = integrals(changes[:, i], h)
-                B = model.B[:, own]
-                answer = model.D[:, own] + model.C @ (once * B + twice * (model.A @ B))
-                after[outputs] += answer * by
-            else:
+            if model is None:
                 moved = shift.copy()
-                moved[i] += by
-                coefficients = (sent + changes * moved)[:, inputs]
-                after[outputs] = self._exchange.tried(s, h, coefficients)
-            self._exchange.calculated.fill(after, t)
-            found = self._sum(state, ((after - y) / by)[self._source])
-            through[:, column] = found[self._coupled]
-        jacobian: Floats = np.eye(len(self._coupled)) - through
+                columns = [i for i, _ in together]
+                moved[columns] += by[columns]
+                tried = self._exchange.tried(s, h, (sent + changes * moved)[:, inputs])
+            for i, answering in together:
+                after = y.copy()
+                if model is None:
+                    own = slice(answering.start - outputs.start, answering.stop - outputs.start)
+                    after[answering] = tried[own]
+                else:
+                    once, twice = integrals(changes[:, i], h)
+                    B, D = model.B[:, i - inputs.start], model.D[:, i - inputs.start]
+                    answer = D + model.C @ (once * B + twice * (model.A @ B))
+                    after[outputs] += answer * by[i]
+                self._exchange.calculated.fill(after, t)
+                through[:, i] = self._sum(state, ((after - y) / by[i])[self._source])
+        coupled = np.ix_(self._coupled, self._coupled)
+        jacobian: Floats = np.eye(len(self._coupled)) - through[coupled]
         return jacobian

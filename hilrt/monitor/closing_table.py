@@ -83,7 +83,12 @@ def _steps(summary: Mapping[str, Any]) -> Table:
     if size.get("min") != size.get("max"):
         table.add_row("step size", f"{number(size.get('min'))} … {number(size.get('max'))} s")
     if repeated := summary.get("repeated"):
-        table.add_row("repeated", _repeated(repeated))
+        scaling = number(repeated["largest_scaling"], 3)
+        said = f"{repeated['steps']:,} steps, {repeated['refused']:,} times for their error"
+        table.add_row("repeated", f"{said}; largest scaling factor {scaling}")
+        if corrections := repeated["corrections"]:
+            said = f"{corrections:,} steps, {repeated['unsettled']:,} times without converging"
+            table.add_row("corrector", said)
     for key, label in (("lateness_us", "lateness"), ("compute_us", "computing")):
         spread = summary.get(key)
         if spread:
@@ -106,17 +111,6 @@ def _steps(summary: Mapping[str, Any]) -> Table:
         said = f"{learning['turns']:,} turns, {learning['skipped']:,} skipped for lack of time"
         table.add_row("identification", said)
     return table
-
-
-def _repeated(counts: Mapping[str, Any]) -> str:
-    """How often steps were made again, and what for."""
-    said = (
-        f"{counts['steps']:,} steps, {counts['refused']:,} times for their error; "
-        f"largest scaling factor {number(counts['largest_scaling'], 3)}"
-    )
-    if counts["corrections"]:
-        said += f"; {counts['corrections']:,} corrector steps, {counts['unsettled']:,} without end"
-    return said
 
 
 _PERCENTILES = (("p50", "median"), ("p99", "p99"), ("p999", "p99.9"), ("max", "max"))

@@ -49,7 +49,8 @@ class RepeatedFigures(msgspec.Struct):
     unsettled: int
     #: Corrector steps of the implicit scheme.
     corrections: int
-    #: Largest finite scaling factor r of an accepted step: how many times longer it could have been; 0 if none was judged.
+    #: Largest finite scaling factor r of an accepted step: how many times longer it could have
+    #: been; 0 if none was judged.
     largest_scaling: float
 
 

@@ -24,6 +24,7 @@ from hilrt.tables.record import table
 from hilrt.tables.state import OutputState
 from hilrt.timing.grid import CommunicationPoint
 from hilrt.timing.progress import RepeatedCounts
+from hilrt_adapters.inprocess import InProcessLink
 from tests.exchange.coupled_models import Neighbour, Swinging
 from tests.stepping import Stepping, hosted, make_numerics
 
@@ -198,8 +199,9 @@ def test_the_estimate_has_the_order_of_the_local_error_and_tends_to_it(
 class Guided(Neighbour):
     """On the exact course of both masses until it is let go; `first` says where its states are."""
 
-    def __init__(self, A: np.ndarray, start: np.ndarray, first: int) -> None:
+    def __init__(self, A: np.ndarray, start: np.ndarray, first: int, unit: str) -> None:
         super().__init__()
+        self.inputs = (Port("z", unit),)
         self.A, self.start, self.own = A, start, slice(first, first + 2)
         self.state, self.guided = start[self.own].copy(), True
 
@@ -210,15 +212,19 @@ class Guided(Neighbour):
         return Sample(self.state.copy())
 
 
-def errors_of_inputs(degree: int, h: float, output: str, scheme: str) -> tuple[float, float]:
+def errors_of_inputs(
+    degree: int, h: float, output: str, start: np.ndarray, scheme: str
+) -> tuple[float, float]:
     """RMS over both inputs of the estimate (eqs. 21 and 24) and of the error of what was sent."""
-    A, start = np.zeros((4, 4)), np.array([1.0, 0.0, -0.5, 0.0])
+    A = np.zeros((4, 4))
     A[0, 1] = A[2, 3] = 1.0
     A[1, 0] = A[3, 2] = -80.0
     source = "xv".index(output)
     A[1, 2 + source] = A[3, source] = 30.0
-    masses = {"left": Guided(A, start, 0), "right": Guided(A, start, 2)}
-    control = {"method": "local", "rtol": 0.0, "atol": 1.0, "maximum": h, "initial": h}
+    unit = ("m", "m/s")[source]
+    masses = {"left": Guided(A, start, 0, unit), "right": Guided(A, start, 2, unit)}
+    tolerated = 1e9  # no step is cut
+    control = {"method": "local", "rtol": 0.0, "atol": tolerated, "maximum": h, "initial": h}
     s = Stepping(
         {name: hosted(name, mass) for name, mass in masses.items()},
         master={"step": h, "extrapolation": {"order": degree}, "step_control": control},
@@ -240,24 +246,28 @@ def errors_of_inputs(degree: int, h: float, output: str, scheme: str) -> tuple[f
     if scheme == "implicit":
         corrector.correct(point, s.state, s.exchange.sent)
     found = LocalErrors(s.numerics, s.exchange, s.tables.master.step_control)
-    estimate = found.estimate(point, s.state, s.exchange.sent, None).error
+    estimate = tolerated * found.estimate(point, s.state, s.exchange.sent, None).error
     powers = [h**m / math.factorial(m) for m in range(len(s.exchange.sent))]
     truth = (expm(A * s.t) @ start)[[2 + source, source]]
     return estimate, float(np.sqrt(np.mean((powers @ s.exchange.sent - truth) ** 2)))
 
 
 @pytest.mark.parametrize("scheme", ["explicit", "implicit"])
-@pytest.mark.parametrize(("output", "level"), [("v", 2), ("x", 3)])
+@pytest.mark.parametrize(
+    ("output", "level", "start", "longest"),
+    [("v", 2, (1.0, 1.0, 1.0, 2.0), 0.002), ("x", 3, (1.0, 5.0, -0.5, 3.0), 0.005)],
+)
 @pytest.mark.parametrize("degree", [0, 1, 2])
 def test_the_estimate_of_inputs_tends_to_their_error(
-    degree: int, output: str, level: int, scheme: str
+    degree: int, output: str, level: int, start: tuple[float, ...], longest: float, scheme: str
 ) -> None:
     """ExSLocal and ImSLocal: order k + 1, and k + 2 of what is missing (sections 4.3 and 4.5).
 
     It is k + 3 where displacements alone are exchanged: what is missing is the error of a source.
     """
-    steps = 0.04 / 2.0 ** np.arange(4)
-    both = np.array([errors_of_inputs(degree, h, output, scheme) for h in steps.tolist()])
+    steps = longest / 2.0 ** np.arange(3)
+    x = np.array(start)
+    both = np.array([errors_of_inputs(degree, h, output, x, scheme) for h in steps.tolist()])
     slopes = [
         np.polyfit(np.log(steps), np.log(values), 1)[0]
         for values in (both[:, 0], np.abs(both[:, 0] - both[:, 1]))
@@ -474,7 +484,11 @@ def test_calculated_channels_are_part_of_the_coupling_conditions(session: Path) 
         np.testing.assert_allclose(one["left.x"], two["left.x"], atol=1e-8)
 
 
-def test_members_of_a_group_are_repeated_like_subsystems(session: Path) -> None:
+@pytest.mark.parametrize("scheme", ["explicit", "implicit"])
+def test_members_of_a_group_are_repeated_like_subsystems(
+    session: Path, scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their columns of the interface Jacobian come from one trial instead of two."""
     text = session.read_text(encoding="utf-8")
     a, b = text.index("[subsystems.left]"), text.index("[[connections]]")
     group = f"""
@@ -487,8 +501,19 @@ own = {{ right = {{ x = -0.5, c = 20.0 }} }}
 """
     other = session.with_name("group.toml")
     other.write_text(text[:a] + group + text[b:], encoding="utf-8")
-    alone, together = simulate(session).log, simulate(other).log
+    trials, tried = [], InProcessLink.tried
+
+    def counted(self: InProcessLink, h: float, coefficients: np.ndarray) -> np.ndarray:
+        trials.append(self.name)
+        return tried(self, h, coefficients)
+
+    monkeypatch.setattr(InProcessLink, "tried", counted)
+    changes: dict[str, Any] = {"master.scheme": scheme}
+    if scheme == "implicit":
+        changes["master.step_control.estimator"] = "milne"
+    alone, together = simulate(session, changes).log, simulate(other, changes).log
     assert together["cut:repetitions"].sum() > 2
+    assert trials.count("left") == trials.count("right") == trials.count("pair") > 0
     for name in ("left.x", "right.v", "cut:error"):
         np.testing.assert_array_equal(together[name], alone[name])
 

@@ -80,7 +80,8 @@ def test_closing_table_counts_repeated_steps_where_there_can_be_any():
     assert said in text
     assert "corrector" not in text
     text = text_of(closing_table({**SUMMARY, "repeated": {**repeated, "corrections": 1234}}))
-    assert f"{said}; 1,234 corrector steps, 1 without end" in text
+    assert said in text
+    assert "1,234 steps, 1 times without converging" in text
     assert "repeated" not in text_of(closing_table({**SUMMARY, "repeated": None}))
 
 
