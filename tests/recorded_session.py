@@ -39,6 +39,7 @@ ELSEWHERE = {
         "stolen_s",
         "processor_share",
         "stretched_s",
+        "repeated",
         "strangers",
         "versions",
         "host",

@@ -98,7 +98,7 @@ class RepeatedSteps:
             self._exchange.repeat(point.t_ns, h_ns / 1e9, sent)
             now.repetitions += 1
             now.order = state.session[0].order
-        self._counts.steps += now.repetitions > 0
+        self._counts.steps += int(now.repetitions > 0)
         if math.isfinite(found.scaling):
             self._counts.largest_scaling = max(self._counts.largest_scaling, found.scaling)
         if self._corrector is not None:
