@@ -351,6 +351,22 @@ class Probes:
         return None
 
 
+class TriesInSlack(Protocol):
+    """A subsystem that is probed while it makes its steps, in the time between them."""
+
+    def begin_trial(self, h: float, u: Floats) -> None:
+        """Have it probed, for macro steps `h` [s], about inputs `u`, shape (n_inputs,).
+
+        Never waits. It chooses the state, that of one of its next steps.
+        """
+
+    def take_trial(self) -> tuple[bool, LinearModel | None]:
+        """Whether the trial has ended, and what it found; None if that is nothing."""
+
+    def give_up_trial(self) -> None:
+        """Do not wait for it any more."""
+
+
 class Rewinds(Protocol):
     """A stepped subsystem that can undo its last step."""
 
@@ -463,6 +479,7 @@ class Link(abc.ABC):
     #: Objects shared with other connections, if any; set by `prepare`.
     carrier: Carrier | None = None
     probes: Probes = Probes()
+    in_slack: TriesInSlack | None = None
     rewinds: Rewinds | None = None
     repeats: Repeats | None = None
     asks: Asks | None = None

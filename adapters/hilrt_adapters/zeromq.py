@@ -68,6 +68,9 @@ class ZeroMQLink(RemoteLink, Probes):
     #: Values of parameters that were changed: a solver that returned starts with others.
     _changed: dict[str, float]
     _linearises = _linearises_again = False
+    #: Of a trial in the slack: whether its answer is due, and the answer.
+    _trial_due = False
+    _trial: Linearised | None = None
 
     @classmethod
     def describe(
@@ -127,14 +130,34 @@ class ZeroMQLink(RemoteLink, Probes):
         timeout = self.hub.connect_timeout
         question = Linearise(h=h, u=pack(u), within=TRIAL * timeout, t=t)
         try:
-            answer = await self.request(question, Linearised, timeout)
-            members = max(1, len(self.options.member_names))
-            return linear_model(answer, self.n_inputs, self.n_outputs, members)
+            return self._model_of(await self.request(question, Linearised, timeout))
         except NoAnswer as error:
             log.warning("subsystem %r is not probed: %s", self.name, error.reason)
+        return None
+
+    def _model_of(self, answer: Linearised) -> LinearModel | None:
+        members = max(1, len(self.options.member_names))
+        try:
+            return linear_model(answer, self.n_inputs, self.n_outputs, members)
         except ProtocolError as error:
             self.hub.count(self.name, error.kind, f"{error}; it is not probed")
         return None
+
+    def begin_trial(self, h: float, u: Floats) -> None:
+        """See `TriesInSlack.begin_trial`."""
+        self._trial, self._trial_due = None, True
+        self.send(Linearise(h=h, u=pack(u), within=math.inf, in_slack=True))
+
+    def take_trial(self) -> tuple[bool, LinearModel | None]:
+        """See `TriesInSlack.take_trial`."""
+        answer, self._trial = self._trial, None
+        return answer is not None, None if answer is None else self._model_of(answer)
+
+    def give_up_trial(self) -> None:
+        """See `TriesInSlack.give_up_trial`."""
+        if self._trial_due:
+            self._trial_due = False
+            self.peer.give_up(Linearised, self.hub.clock())
 
     async def _probe(self, probe: Probe) -> bytes | None:
         return (await self.request(probe, Probed, self.hub.connect_timeout)).gamma
@@ -152,6 +175,7 @@ class ZeroMQLink(RemoteLink, Probes):
         self.rewinds = self if "go_back" in hello.capabilities else None
         self._linearises = "linearise" in hello.capabilities
         self._linearises_again = "linearise_again" in hello.capabilities
+        self.in_slack = self if "linearise_in_slack" in hello.capabilities else None
         self.findings = [name for name in FINDINGS if name in hello.capabilities]
 
     def set_parameter(self, name: str, value: float) -> str:
@@ -185,7 +209,10 @@ class ZeroMQLink(RemoteLink, Probes):
     def received(self, message: FromPeer, at_ns: int) -> None:
         """Put the outputs of an `Advanced` into the inbox."""
         if not isinstance(message, Advanced):
-            super().received(message, at_ns)
+            if isinstance(message, Linearised) and self._trial_due:
+                self._trial, self._trial_due = message, False
+            else:
+                super().received(message, at_ns)
             return
         n, way_us = self.n_outputs, math.nan
         sample = Sample(

@@ -381,23 +381,22 @@ def _check_jacobians(topology: Topology, findings: Findings) -> None:
 
 
 def _check_refresh(topology: Topology, findings: Findings) -> None:
-    """A feedthrough correction keeps the D of the start."""
+    """A feedthrough correction keeps the D of the start; one that is given is compared."""
     methods: dict[str, set[str]] = defaultdict(set)
     for bond in topology.tables.bonds:
         for end in (*bond.efforts, bond.flow):
             methods[topology.tables.split(end)[0]].add(bond.correction.method)
     for name, options in topology.tables.subsystems.items():
         jacobian, found = options.jacobian, methods[name]
-        if jacobian is None or not jacobian.refresh:
+        if jacobian is None or not jacobian.refresh or jacobian.gives:
             continue
         if "feedthrough" in found and "model" not in found:
-            findings.warn(
+            findings.error(
                 f"subsystems.{name}.jacobian",
                 "refresh",
                 jacobian.refresh,
-                "updates nothing for a feedthrough correction, whose D is that of the start; if a "
-                "trial contradicts it, the bond has correction_wrong",
-                'use correction.method = "model" in the bond if D changes',
+                "updates nothing for a feedthrough correction, whose D is that of the start",
+                'use correction.method = "model" in the bond if D changes, or leave it out',
             )
 
 

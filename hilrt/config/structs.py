@@ -402,6 +402,10 @@ class Reliability(Table):
     #: the verdict on its true error (docs/reliability.md#estimated-error); only without a bench, as
     #: fast as possible, and not together with `repeat`.
     reference: Literal["off", "before"] = "off"
+    #: `"along"`: in real time, too, solvers in processes of their own are probed again while the
+    #: session runs, each in half of the time that it measures between its steps. `"start"`: only
+    #: before the first tick. As fast as possible they always are.
+    trials: Literal["start", "along"] = "start"
 
 
 class Calculated(Table):

@@ -34,6 +34,7 @@ async def find_sensitivities(
     u0: Floats,
     reference: Reference,
     renews: bool = False,
+    in_slack: bool = False,
 ) -> Sensitivities:
     """Probe the responses of the subsystems to their inputs, as far as possible.
 
@@ -50,6 +51,8 @@ async def find_sensitivities(
     renews : bool
         The pace is one in which sensitivities can be renewed; they will be if
         every subsystem that has any can be tried out again.
+    in_slack : bool
+        That is to be while they make their steps.
     """
     models: list[LinearModel | None] = []
     few = np.count_nonzero(network.L.transposed.in_row) <= MOST_TRIED
@@ -62,6 +65,9 @@ async def find_sensitivities(
     variable = tables.master.step_control.method != "fixed"
     found = sensitivities_of(network, models, step, variable=variable)
     if not renews or not found.states or found.of_reference:
+        return found
+    known = (s for s, model in enumerate(models) if model is not None)
+    if in_slack and any(links[s].in_slack is None for s in known):
         return found
     for s in _moving(network, models):
         h = float(network.every[s]) * step
@@ -162,9 +168,12 @@ class SensitivityRenewal:
 
     async def _try(self, t: float) -> None:
         """Update changed responses at `t` [s], and choose the time of the next trial."""
+        self._conclude(await self._renew(t), t)
+
+    def _conclude(self, change: float, t: float) -> None:
+        """Tell the next step by how much a trial at `t` [s] has changed them."""
         plan, state = self._numerics.plan, self._numerics.state
         session = self._numerics.given.session[0]
-        change = await self._renew(t)
         # Of a linear system the first trial, which is the more exact one, holds until it moves.
         same = plan.session[0].error_linear and not state.session[0].sensitivities_moved
         session.answers_moved = change > self.LITTLE
@@ -182,21 +191,38 @@ class SensitivityRenewal:
 
     async def _renew(self, t: float) -> float:
         """Fill in the renewed factors; by how much they are others than before."""
-        numerics, network = self._numerics, self._network
-        given, factors = numerics.given, np.ascontiguousarray(numerics.state.answers["factor"])
-        given.answers[:] = factors
+        self._begin()
+        for s in self._tried:
+            if not self._takes(s, await self._links[s].probes.renewed_model(t, *self._about(s, t))):
+                return math.inf
+        return self._compare(t)
+
+    def _begin(self) -> None:
+        """What was known stays until all of them are tried out."""
+        given = self._numerics.given
+        given.answers[:] = self._numerics.state.answers["factor"]
         given.session["answers_change"] = math.inf
         self.count += 1
-        inputs = numerics.state.inputs
-        for s in self._tried:
-            part = network.inputs.slices[s]
-            sent = inputs[part]
-            u = np.array([InputPolynomial(p.t0, p.polynomial[:, None])(t)[0] for p in sent])
-            h = float(network.every[s]) * self._step
-            model = await self._links[s].probes.renewed_model(t, h, u)
-            if model is None:
-                return math.inf
-            self._models[s], given.subsystems["switches"][s] = model, model.inside == SWITCHES
+
+    def _about(self, s: int, t: float) -> tuple[float, Floats]:
+        """Macro step [s] of subsystem `s`, and its inputs at `t` [s], shape (nu,)."""
+        sent = self._numerics.state.inputs[self._network.inputs.slices[s]]
+        u = np.array([InputPolynomial(p.t0, p.polynomial[:, None])(t)[0] for p in sent])
+        return float(self._network.every[s]) * self._step, u
+
+    def _takes(self, s: int, model: LinearModel | None) -> bool:
+        """Take what a trial of subsystem `s` has found; whether that is anything."""
+        if model is None:
+            return False
+        self._models[s] = model
+        self._numerics.given.subsystems["switches"][s] = model.inside == SWITCHES
+        return True
+
+    def _compare(self, t: float) -> float:
+        """Fill in the factors of the subsystems' models at `t` [s]; see `_renew`."""
+        numerics, network = self._numerics, self._network
+        given, inputs = numerics.given, numerics.state.inputs
+        factors = np.ascontiguousarray(numerics.state.answers["factor"])
         found = sensitivities_of(
             network, self._models, self._step, renewed=True, variable=self._variable
         ).factors()

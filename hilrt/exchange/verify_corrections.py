@@ -268,8 +268,7 @@ class RecheckCorrections:
         for s in sides_of(network, b):
             options = self.tables.subsystems[self.links[s].name].jacobian
             given = options is not None and options.gives and options.D is not None
-            # A feedthrough correction keeps the D of the start, wherever it came from.
-            stated = given or is_stated(options) or method == "feedthrough"
+            stated = given or is_stated(options)
             if options is not None and stated and options.refresh:
                 found.append(ALWAYS_EVERY if options.refresh == "always" else options.refresh)
         return min(found, default=0)

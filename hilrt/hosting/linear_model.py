@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from itertools import pairwise
 from typing import Any, Protocol, runtime_checkable
 
@@ -100,8 +100,17 @@ def find_linear_model(
 
 
 def can_be_renewed(hosted: HostedSolver) -> bool:
-    """Whether `renew_linear_model` may find anything."""
-    return hosted.can_go_back and not isinstance(hosted.solver, KnowsItsMatrices)
+    """Whether `renew_linear_model` may find anything.
+
+    FMUs, too, are only asked for their derivatives on the way if they can be brought back: some are
+    moved by the question.
+    """
+    return hosted.can_go_back
+
+
+def can_be_renewed_in_parts(hosted: HostedSolver) -> bool:
+    """Whether `renewal` may find anything."""
+    return can_be_renewed(hosted) and not isinstance(hosted.solver, Group)
 
 
 def renew_linear_model(
@@ -111,7 +120,7 @@ def renew_linear_model(
 
     As `find_linear_model`, in ``2 (nx + nu) + 3`` steps instead of some ten times as many. How
     finely inputs are followed is not probed, and a solver with noise is not renewed: its trials
-    would take numbers from a generator that is not saved. Nor is one that tells its matrices.
+    would take numbers from a generator that is not saved. One that knows its matrices tells them.
     """
     if isinstance(hosted.solver, Group):
         return _of_members(
@@ -121,23 +130,59 @@ def renew_linear_model(
         )
     if not can_be_renewed(hosted):
         return None
-    saved = hosted.solver.save_state()
+    saved = hosted.solver.save_state() if hosted.can_go_back else None
+    parts = renewal(hosted, t, u, h, within)
     try:
         with unlogged():
-            if len(leaves(saved)) > LARGEST_STATE:
-                return None
-            found = Differentiated(hosted, u, h, within, t=t, quick=True)
-            short, nx = found.step_map(SHORT * h, 1, 0), found.states
-            inside = _seen_inside(hosted, t, u, h, 0)
+            while True:
+                if (found := next_part(parts)) is not None:
+                    return found
     except (Exception, SystemExit) as error:  # a trial for an estimate ends no session
-        _restore(hosted, saved)
+        if saved is not None:
+            restore(hosted, saved)
         log.debug("%s was not probed at t = %g s: %s", type(hosted.solver).__name__, t, error)
         return None
+
+
+def renewal(
+    hosted: HostedSolver, t: float, u: Floats, h: float, within: float = math.inf
+) -> Generator[None, None, LinearModel]:
+    """`renew_linear_model` in parts of a few steps each; whatever fails is raised.
+
+    The solver stands at `t` [s] at the beginning of each part, and again at its end.
+    """
+    if isinstance(hosted.solver, KnowsItsMatrices):
+        known = hosted.solver.linear_model(h)
+        if known is None:
+            raise CannotLinearise("it does not tell its matrices")
+        return known._replace(inside=_seen_inside(hosted, t, u, h, 0))
+    if len(leaves(hosted.solver.save_state())) > LARGEST_STATE:
+        raise CannotLinearise(f"its state has more than {LARGEST_STATE} numbers")
+    found = Differentiated(hosted, u, h, within, t=t, quick=True)
+    yield
+    nx, columns = found.states, list[Floats]()
+    for column in found.columns(SHORT * h, 1, 0):
+        columns.append(column)
+        yield
+    short = np.array(columns).reshape(-1, nx + hosted.n_outputs).T
+    inside = _seen_inside(hosted, t, u, h, 0)
     rates = (short[:nx] - np.eye(nx, short.shape[1])) / (SHORT * h)
     C, D = _outputs(short, nx)
     fineness = np.ones(hosted.n_inputs)
     model = LinearModel(rates[:, :nx], rates[:, nx:], C, D, fineness, False, inside=inside)
-    return model if all(np.isfinite(matrix).all() for matrix in model[:4]) else None
+    if not all(np.isfinite(matrix).all() for matrix in model[:4]):
+        raise CannotLinearise("its responses to its inputs are not finite")
+    return model
+
+
+def next_part(parts: Generator[None, None, LinearModel]) -> LinearModel | None:
+    """Make the next part of a `renewal`; its result after the last one."""
+    try:
+        next(parts)
+    except StopIteration as end:
+        found: LinearModel = end.value
+        return found
+    return None
 
 
 def _of_members(
@@ -202,11 +247,12 @@ def probe(hosted: HostedSolver, u: Floats, h: float, within: float = math.inf) -
             found = _differentiated(hosted, u, h, within)
             return found._replace(inside=_seen_inside(hosted, 0.0, u, h, SETTLES))
     except (Exception, SystemExit):
-        _restore(hosted, saved)
+        restore(hosted, saved)
         raise
 
 
-def _restore(hosted: HostedSolver, saved: Any) -> None:
+def restore(hosted: HostedSolver, saved: Any) -> None:
+    """Bring the solver back to a saved state; `CannotGoOn` if it cannot be."""
     try:
         hosted.solver.restore_state(saved)
     except (Exception, SystemExit) as error:
@@ -272,6 +318,9 @@ def _outputs(short: Floats, nx: int) -> tuple[Floats, Floats]:
     C = np.linalg.lstsq(short[:nx, :nx].T, short[nx:, :nx].T, rcond=None)[0].T
     D = short[nx:, nx:] - C @ short[:nx, nx:]
     D[np.abs(D) < 1e-6 * np.abs(short[nx:, nx:]).max(initial=0.0)] = 0.0
+    # Less than what goes through the states in so short a step is less than `SHORT` of what does in
+    # a macro step, and no more than what differences miss of it.
+    D[np.abs(D) < np.abs(C @ short[:nx, nx:])] = 0.0
     return C.astype(np.float64), D
 
 

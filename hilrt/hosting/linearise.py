@@ -270,16 +270,19 @@ class Differentiated(Dynamics):
             unit = np.eye(len(point))
             columns = [self._respond(h, rows, derivatives, e) - origin for e in unit]
         else:
-            steps = np.diag(self.perturbation * np.maximum(1.0, np.abs(point)))
-            steps = steps if up_first else -steps
-            columns = [
-                self._respond(h, rows, derivatives, point + step)
-                - self._respond(h, rows, derivatives, point - step)
-                for step in steps
-            ]
-            columns = [c / (2.0 * step.sum()) for c, step in zip(columns, steps, strict=True)]
+            columns = list(self.columns(h, rows, derivatives, up_first=up_first))
         rows_of_map = self.states + (1 + derivatives) * self.hosted.n_outputs
         return np.array(columns).reshape(-1, rows_of_map).T
+
+    def columns(
+        self, h: float, rows: int, derivatives: int, *, up_first: bool = True
+    ) -> Iterator[Floats]:
+        """Columns of `step_map` from near perturbations, one after the other, of two steps each."""
+        point = self._point(rows)
+        steps = np.diag(self.perturbation * np.maximum(1.0, np.abs(point)))
+        for step in steps if up_first else -steps:
+            ends = [self._respond(h, rows, derivatives, point + way * step) for way in (1.0, -1.0)]
+            yield (ends[0] - ends[1]) / (2.0 * step.sum())
 
     def _respond(
         self, h: float, rows: int, derivatives: int, point: Floats, parts: int = 1

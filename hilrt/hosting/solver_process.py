@@ -31,11 +31,13 @@ from hilrt.hosting.group import GroupOptions
 from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.hosting.linear_model import (
     can_be_renewed,
+    can_be_renewed_in_parts,
     find_linear_model,
     may_have_linear_model,
     renew_linear_model,
 )
 from hilrt.hosting.load_solver import load_solver
+from hilrt.hosting.slack_trial import SlackTrial
 from hilrt.peers import wire
 from hilrt.peers.linear_answer import linear_answer
 from hilrt.peers.peer import Peer
@@ -165,6 +167,7 @@ def _host(solver: HostedSolver, connect: str, name: str, on_peer: Callable[[Peer
         ("go_back", solver.can_go_back),
         ("linearise", may_have_linear_model(solver)),
         ("linearise_again", can_be_renewed(solver)),
+        ("linearise_in_slack", can_be_renewed_in_parts(solver)),
     ]
     capabilities = [word for word, there in offers if there] + solver.findings
     peer = Peer(
@@ -232,12 +235,12 @@ def serve(peer: Peer, solver: HostedSolver, relay: LogRelay | None = None) -> st
     MasterGone
         If the master is silent for too long or reported an error.
     """
-    relay = relay or LogRelay()
+    relay, trial = relay or LogRelay(), SlackTrial(solver)
     while True:
         messages = peer.wait(peer.heartbeat_s)
         for message in messages:
             try:
-                _take(peer, solver, relay, message)
+                _take(peer, solver, relay, message, trial)
                 if isinstance(message, wire.Stop):
                     return message.reason
             except ProtocolError as error:
@@ -252,14 +255,20 @@ def serve(peer: Peer, solver: HostedSolver, relay: LogRelay | None = None) -> st
             raise MasterGone(lost)
 
 
-def _take(peer: Peer, solver: HostedSolver, relay: LogRelay, message: wire.Message) -> None:
+def _take(
+    peer: Peer, solver: HostedSolver, relay: LogRelay, message: wire.Message, trial: SlackTrial
+) -> None:
     """Execute a message, and answer it."""
     if isinstance(message, wire.Advance):
         received_ns = peer.heard_ns
+        trial.step_begins()
         u = wire.unpack(message.coefficients, -1, solver.n_inputs)
         solver.keeps = message.keep
         sample = solver.advance(message.t, message.h, u)
         peer.send(_advanced(message.tick, sample, received_ns))
+        trial.step_ended(message.t + message.h)
+        if trial.work():
+            peer.send(linear_answer(trial.found))
     elif isinstance(message, wire.Stop):
         # Released before the answer: after it the process may be killed.
         solver.stop(message.reason)
@@ -267,7 +276,9 @@ def _take(peer: Peer, solver: HostedSolver, relay: LogRelay, message: wire.Messa
         peer.send(wire.Stopped())
     elif isinstance(message, wire.Initialize):
         _initialize(peer, solver, message)
+        trial.restart()
     elif isinstance(message, wire.SetParameter) and solver.initialized:
+        trial.restart()
         refused = solver.set_parameter(message.name, message.value)
         if refused:
             text = f"parameter {message.name} = {message.value:g} is refused: {refused}"
@@ -279,7 +290,7 @@ def _take(peer: Peer, solver: HostedSolver, relay: LogRelay, message: wire.Messa
     elif isinstance(message, wire.Probe):
         _probe(peer, solver, message)
     elif isinstance(message, wire.Linearise) and solver.initialized:
-        _linearise(peer, solver, message)
+        _linearise(peer, solver, message, trial)
     elif isinstance(message, wire.Error):
         raise MasterGone(f"the master reported an error: {message.text}")
     elif isinstance(message, wire.Reject):
@@ -306,10 +317,15 @@ def _probe(peer: Peer, solver: HostedSolver, message: wire.Probe) -> None:
     peer.send(wire.Probed(gamma=None if answer is None else wire.pack(answer)))
 
 
-def _linearise(peer: Peer, solver: HostedSolver, message: wire.Linearise) -> None:
+def _linearise(
+    peer: Peer, solver: HostedSolver, message: wire.Linearise, trial: SlackTrial
+) -> None:
     u = wire.unpack(message.u, solver.n_inputs)
     if not (0.0 < message.h < math.inf and np.isfinite(u).all()):
         raise ProtocolError(f"Linearise: h = {message.h} s, u = {u.tolist()}")
+    if message.in_slack:
+        trial.begin(u, message.h)
+        return
     if message.t is None:
         found = find_linear_model(solver, u, message.h, message.within)
     elif math.isfinite(message.t):

@@ -136,13 +136,16 @@ class Linearise(Message):
 
     About the present state and the inputs `u`, for macro steps `h`; the answer is due after
     `within` [s], if need be without them. With the capability ``linearise_again`` also between two
-    steps, at session time `t` [s], which is left out before the first one.
+    steps, at session time `t` [s], which is left out before the first one. With the capability
+    ``linearise_in_slack`` also while steps are made: `in_slack`, about a state that the solver
+    chooses, in the time that it has between its answers.
     """
 
     h: float
     u: bytes
     within: float
     t: float | None = None
+    in_slack: bool = False
 
 
 class Linearised(Message):

@@ -144,6 +144,14 @@ CAUSES: Final[dict[str, Cause]] = {
         0.05,
         NEVER,
     ),
+    "error_feeds_spread": Cause(
+        "half of the variation of {} or more may be the coupling's own error, which looks smaller "
+        "relative to it than it is",
+        0.005,
+        NEVER,
+        explains=True,
+        places=_OUTPUT,
+    ),
     "inside_unknown": Cause(
         "nothing shows the outputs of {} between communication points, where they may switch",
         0.0,
@@ -188,6 +196,7 @@ CORRECTION_HARMFUL: Final = _ROWS.index("correction_harmful")
 STEPS_FINAL: Final = _ROWS.index("steps_final")
 INPUTS_IGNORED: Final = _ROWS.index("inputs_ignored")
 SENSITIVITIES_CHANGED: Final = _ROWS.index("sensitivities_changed")
+ERROR_FEEDS_SPREAD: Final = _ROWS.index("error_feeds_spread")
 INSIDE_UNKNOWN: Final = _ROWS.index("inside_unknown")
 SWITCHES_INSIDE: Final = _ROWS.index("switches_inside")
 

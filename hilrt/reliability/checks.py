@@ -93,6 +93,7 @@ def check_rows(
         "steps_final": network.subsystems,
         "inputs_ignored": network.subsystems,
         "sensitivities_changed": ["session"],
+        "error_feeds_spread": network.outputs.names,
         "inside_unknown": network.subsystems,
         "switches_inside": network.subsystems,
     }

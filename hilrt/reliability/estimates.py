@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from hilrt.reliability.calibrated import GOOD, HIGH, LOW, UNRELIABLE
+from hilrt.reliability.measure import LEAST_SPREAD
 from hilrt.solver import Floats
 from hilrt.tables.network import MOST_TRIED, Network
 from hilrt.tables.plan import Plan
@@ -65,8 +66,6 @@ LARGE_ABOVE: Final = ChainMap(
 #: a damping ratio of 0.2. The cause of a loop's motion does not reveal its damping.
 MOST_RADIANS: Final = 5.0
 LACKING: Final = "unknown: its subsystem's reference model has no such output"
-#: Share of a signal's RMS that its spread counts as at least.
-LEAST_SPREAD: Final = 0.05
 #: Errors below this share of a signal's largest value are rounding.
 ROUNDING: Final = 1e-9
 #: Likewise where sensitivities were renewed: quick trials are less exact.

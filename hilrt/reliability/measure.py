@@ -22,6 +22,7 @@ from hilrt.reliability.causes import (
     DEMAND_CUT,
     ENERGY_DRIFT,
     ERROR_ESTIMATE,
+    ERROR_FEEDS_SPREAD,
     EVENT_INSIDE_STEP,
     INPUT_LIMITED,
     INPUTS_IGNORED,
@@ -42,7 +43,7 @@ from hilrt.reliability.causes import (
     TRACKING_ERROR,
 )
 from hilrt.tables.given import Slack, StepInput
-from hilrt.tables.plan import UNVERIFIED, WRONG, Plan
+from hilrt.tables.plan import UNVERIFIED, WRONG, OutputPlan, Plan
 from hilrt.tables.record import Table
 from hilrt.tables.state import DEMAND_LIMITED, BondState, CheckState, InputState, OutputState, State
 
@@ -56,6 +57,11 @@ SILENCE_S = 0.2
 #: Sensitivities have changed if the errors that they pass on differ by this share between two
 #: trials.
 CHANGED = 0.5
+#: Share of a signal's RMS that its spread counts as at least.
+LEAST_SPREAD = 0.05
+#: Share of a signal's variation, both RMS over the session so far, from which its estimated error
+#: counts as a part of it: relative to what it would vary by without, it is larger by a seventh.
+FED = 0.5
 #: Keeps ratios of signals that were never other than zero finite.
 TINY = 1e-200
 
@@ -141,6 +147,7 @@ def measure_outputs(plan: Plan, state: State, given: StepInput) -> None:
         checks[causes[SAMPLE_IMPLAUSIBLE].first + i].ratio = out.implausible
         checks[causes[OUT_OF_RANGE].first + i].ratio = out.outside
         checks[causes[MODEL_UNTRUSTED].first + i].ratio = out.reason != 0
+        checks[causes[ERROR_FEEDS_SPREAD].first + i].ratio = fed_share(plan.outputs[i], out) / FED
         sample = given.outputs[i]
         if math.isfinite(sample.y_mid) or math.isfinite(sample.y_mean):
             state.subsystems[plan.outputs[i].subsystem].told = 1
@@ -148,6 +155,22 @@ def measure_outputs(plan: Plan, state: State, given: StepInput) -> None:
             checks[causes[OUTPUT_DEFECT].first + i].ratio = out.defect / (out.scale * threshold)
     for a in range(len(state.alarms)):
         checks[causes[ALARM].first + a].ratio = state.alarms[a].active
+
+
+@compiled
+def fed_share(port: OutputPlan, out: OutputState) -> float:
+    """Estimated error of an output over its spread, both over the session so far.
+
+    The spread is as in `hilrt.reliability.estimates`; 0 where the error is not followed, and while
+    the output has been zero.
+    """
+    seconds = out.moment_seconds
+    if not (port.followed and port.coupled and seconds > 0.0):
+        return 0.0
+    mean = out.moment / seconds
+    variance = max(out.square_moment / seconds - mean * mean, 0.0)
+    square = max(variance, LEAST_SPREAD**2 * (variance + (out.origin + mean) ** 2))
+    return math.sqrt(out.error_square / seconds / square) if square > 0.0 else 0.0
 
 
 @stage

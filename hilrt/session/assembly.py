@@ -256,6 +256,7 @@ async def assemble(
     *,
     shadow: bool = False,
     renews: bool = False,
+    in_slack: bool = False,
     note: Callable[[str], None] = lambda text: None,
     known: KnownSensitivities | None = None,
 ) -> Assembled:
@@ -270,7 +271,9 @@ async def assemble(
     shadow : bool
         Compute every correction and apply none.
     renews : bool
-        The pace waits for the solvers, so that sensitivities can be renewed while the session runs.
+        Sensitivities are renewed while the session runs: the pace waits for the solvers.
+    in_slack : bool
+        It does not, and they are renewed while steps are made.
     note : callable, optional
         Told how each column of a stimulus's file is read between its rows.
     known : KnownSensitivities, optional
@@ -288,16 +291,22 @@ async def assemble(
 
     def trial() -> Awaitable[Sensitivities]:
         reference = References(tables, links).try_out
-        return find_sensitivities(network, tables, links, u0, reference, renews)
+        return find_sensitivities(network, tables, links, u0, reference, renews, in_slack)
 
     sensitivities = await (trial() if known is None else known.find(tables, renews, trial))
+    if renews and in_slack and not sensitivities.renewed:
+        log_start.warning(
+            '[reliability] trials = "along": the subsystems are not probed along the way; all that '
+            "can be probed have to run in processes of their own, and none in a group"
+        )
     if hidden := hidden_feedthrough(links, network, sensitivities):
         # Python models in this process alone may initialize again after they have been probed.
         anew = all(link.options.adapter in ("inprocess", "calculated") for link in links)
         declare_feedthrough(links, hidden, anew=anew)
     if hidden and anew:
         again = await initialize(initialized.connected)
-        return await assemble(again, shadow=shadow, renews=renews, note=note, known=known)
+        settings = {"shadow": shadow, "renews": renews, "in_slack": in_slack}
+        return await assemble(again, **settings, note=note, known=known)
     platform = Platform(
         physical=np.array([link.physical for link in links], dtype=bool),
         lead=np.array([link.actuation_delay for link in links]),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hilrt.errors import HilrtError, PeerLost
 from hilrt.exchange.exchange import Exchange
+from hilrt.exchange.slack_renewal import SlackRenewal
 from hilrt.exit_status import ExitStatus
 from hilrt.expect.judge import Judge
 from hilrt.expect.outcome import exit_status
@@ -31,7 +32,7 @@ from hilrt.session.opening import Connected
 from hilrt.session.result import Result
 from hilrt.session.summary import RunFacts, build_summary
 from hilrt.step.numerics import Numerics
-from hilrt.timing.pace import Pace
+from hilrt.timing.pace import Pace, RealTime
 from hilrt.timing.timeline import Timeline
 from hilrt.wording import MISSED_BECAUSE
 
@@ -86,6 +87,10 @@ def prepare(
         on_impaired=events.impaired,
         collect=collect,
     )
+    renews = bool(assembled.numerics.plan.session["error_renewed"][0])
+    if renews and isinstance(pace, RealTime):
+        tables, links = connected.file.tables, connected.links
+        master.observers.add(SlackRenewal(assembled.numerics, tables, links))
     return Prepared(connected, master, feed, judge, events, errors)
 
 

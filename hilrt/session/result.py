@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from hilrt.errors import RecordError
 from hilrt.exit_status import ExitStatus, gravest
-from hilrt.wording import alarm_line, number, reason_text
+from hilrt.wording import about_errors, alarm_line, number, reason_text
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -107,6 +107,8 @@ class Result:
         said += [html.escape(one) for one in (self.fault, self.stopped, *self.warnings) if one]
         reasons = self.summary.get("reasons") or ()
         said += [f"• {html.escape(reason_text(reason))}" for reason in reasons]
+        if self.summary.get("estimated_error"):
+            said.append(html.escape(about_errors(self.summary)))
         alarms = self.summary.get("alarms") or ()
         said += [f"alarm {html.escape(alarm_line(alarm))}" for alarm in alarms]
         steps, time_s = self.summary.get("steps"), self.summary.get("time_s")

@@ -70,8 +70,14 @@ async def run_connected(
     opened.publisher.announce(str(events.state), "initializing the subsystems")
     initialized = await initialize(connected)
     events.go(SessionState.INITIALIZED, "all subsystems have initialized")
-    shadow, renews = opened.options.shadow, opened.timing.clock is None
-    assembled = await assemble(initialized, shadow=shadow, renews=renews, note=events.note_column)
+    in_slack = opened.timing.clock is not None
+    assembled = await assemble(
+        initialized,
+        shadow=opened.options.shadow,
+        renews=not in_slack or tables.reliability.trials == "along",
+        in_slack=in_slack,
+        note=events.note_column,
+    )
     initialized = assembled.initialized or initialized
     numerics, outputs = assembled.numerics, initialized.network.outputs
     of_benches = [connected.links[owner].physical for owner in outputs.owner]

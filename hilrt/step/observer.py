@@ -75,6 +75,10 @@ class Observers:
         self.present = tuple(observers)
         self._t_ns = 0
 
+    def add(self, observer: Observer) -> None:
+        """Notify one more, after the others."""
+        self.present += (observer,)
+
     def stepped(self, turn: Turn) -> None:
         """See `Observer.stepped`; `SessionFault` for a defect of a required observer."""
         self._t_ns = turn.point.t_ns

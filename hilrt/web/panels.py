@@ -24,7 +24,16 @@ from hilrt.monitor.telemetry import (
 )
 from hilrt.monitor.terminal import flag_words
 from hilrt.monitor.viewer import Viewer
-from hilrt.wording import Told, event_text, gather_repeated, kind_of, number, reason_text, words
+from hilrt.wording import (
+    COUPLING_ALONE,
+    Told,
+    event_text,
+    gather_repeated,
+    kind_of,
+    number,
+    reason_text,
+    words,
+)
 
 SHAPES = {"good": "●", "unverified": "◆", "degraded": "▲", "unreliable": "■", "nothing": "✕"}
 LEVELS = ("good", "unverified", "degraded", "unreliable")
@@ -89,6 +98,12 @@ def lamp(viewer: Viewer) -> Lamp:
     return Lamp(status.verdict, status.verdict.upper(), reasons)
 
 
+def estimates(viewer: Viewer) -> bool:
+    """Whether the session estimates the errors of its signals."""
+    signals = viewer.head.signals if viewer.head is not None else []
+    return any(signal.name.endswith(":estimated_error") for signal in signals)
+
+
 def end_in_words(viewer: Viewer) -> str:
     """End of the session as text; empty while it runs."""
     status = viewer.status
@@ -130,6 +145,8 @@ def lamp_html(viewer: Viewer) -> str:
     """The lamp, large, and the current flags below it."""
     kind, word, reasons = lamp(viewer)
     span = " so far" if kind in LEVELS and not viewer.ended and word == kind.upper() else ""
+    if kind in LEVELS and word == kind.upper() and estimates(viewer):
+        reasons = [*reasons, COUPLING_ALONE]
     lines = "".join(f"<span>{text(reason)}</span>" for reason in reasons if reason)
     now = present(viewer)
     below = ""

@@ -175,9 +175,12 @@ def test_matrices_beside_a_source_that_takes_others_are_named() -> None:
         assert found("warning", subsystems={"a": {"jacobian": jacobian}, "b": {}}) == []
 
 
-@pytest.mark.parametrize(("method", "told"), [("feedthrough", True), ("model", False)])
-def test_what_refresh_does_not_renew_is_said(method, told):
+@pytest.mark.parametrize(
+    ("method", "source", "refused"),
+    [("feedthrough", "probe", True), ("feedthrough", "given", False), ("model", "probe", False)],
+)
+def test_refresh_is_refused_where_it_would_renew_nothing(method, source, refused):
     bond = BOND | {"correction": {"method": method}}
-    probe = {"jacobian": {"source": "probe", "refresh": 10}}
-    lines = found("warning", subsystems={"a": probe, "b": {}}, bonds=[bond])
-    assert any("refresh = 10: updates nothing for a feedthrough" in one for one in lines) == told
+    jacobian = {"source": source, "refresh": 10} | ({"D": [[1.0]]} if source == "given" else {})
+    lines = found(subsystems={"a": {"jacobian": jacobian}, "b": {}}, bonds=[bond])
+    assert any("refresh = 10: updates nothing for a feedthrough" in one for one in lines) == refused

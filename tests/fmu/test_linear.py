@@ -7,10 +7,12 @@ from scipy.linalg import expm
 
 from hilrt.fmu.description import read_fmu
 from hilrt.hosting.hosted_solver import HostedSolver
-from hilrt.hosting.linear_model import find_linear_model
+from hilrt.hosting.linear_model import find_linear_model, renew_linear_model
+from hilrt.session.simulate import simulate
 from hilrt.solver import InputPolynomial
 from tests.fmu.build import linear, needs_compiler
 from tests.fmu.driving import fmu_solver
+from tests.reliability.test_changing_sensitivities import judged, of_limit_cycle
 
 pytestmark = needs_compiler
 
@@ -134,3 +136,53 @@ def test_a_step_is_that_of_the_matrices(sizes):
 def test_its_description_follows_the_standard():
     for inside in (True, False):
         assert read_fmu(linear(inside=inside)).notes == []
+
+
+def test_a_trial_along_the_way_takes_the_derivatives_and_leaves_the_steps_as_they_are():
+    (hosted, u0), (other, _) = made(SIZES[0]), made(SIZES[0])
+    for k in range(3):
+        t = k * STEP
+        y, expected = (one.advance(t, STEP, u0[None]).y for one in (hosted, other))
+        np.testing.assert_array_equal(y, expected)
+        found = renew_linear_model(hosted, t + STEP, u0, STEP)
+        for one, matrix in zip(found[:4], matrices(*SIZES[0]), strict=True):
+            np.testing.assert_allclose(one, matrix, rtol=1e-14)
+    hosted.stop("done")
+    other.stop("done")
+
+
+def test_sensitivities_along_the_way_follow_a_limit_cycle_of_which_a_half_is_an_fmu(tmp_path):
+    """Van der Pol's oscillator from beside its unstable point: as with two Python solvers."""
+    scalar = "n = 1, m = 1, p = 1, A = [0.0], B = [1.0], C = [1.0], D = [0.0], x = [0.01]"
+    path = tmp_path / "cycle.toml"
+    path.write_text(f"""
+[session]
+name = "cycle"
+pace = "asap"
+duration = 30.0
+[master]
+step = 0.005
+extrapolation.order = 0
+[subsystems.position]
+adapter = "fmu"
+fmu = "{linear()}"
+params = {{ {scalar} }}
+feedthrough = {{ y = [] }}
+[subsystems.speed]
+adapter = "inprocess"
+model = "tests.reliability.changing_systems:Speed"
+[[connections]]
+from = "position.y"
+to = "speed.x"
+[[connections]]
+from = "speed.v"
+to = "position.u"
+""")
+    result = simulate(path)
+    errors = judged(result, of_limit_cycle, {"position.y": 0.01, "speed.v": 0.0})
+    for name, (true, estimate) in errors.items():
+        assert estimate["how"] == "sensitivities along the way"
+        spread = result.log[name].std()
+        assert 0.05 < true < 0.2
+        assert estimate["low"] <= true * spread <= estimate["high"]
+    assert result.verdict == "degraded"

@@ -14,6 +14,7 @@ from hilrt.record.messages import Signal
 from hilrt.record.notebook import HEIGHT, WIDTH, main_signals, sparkline_svg
 from hilrt.record.reader import LogChannel, LogEvent, make_log
 from hilrt.session.result import Result, RunResult
+from hilrt.wording import OF_MODEL, UNCHECKED_MODEL
 
 TOPOLOGY = {
     "connections": [{"source": "car.speed", "target": "dyno.demand"}],
@@ -130,6 +131,14 @@ def test_a_result_says_verdict_reasons_and_alarms(tmp_path):
     result.log = a_log()
     assert len(cells(result._repr_html_())) == 5
     assert "no tick ran" in RunResult(folder=tmp_path)._repr_html_()
+
+
+def test_a_result_says_what_its_estimates_leave_out():
+    summary = {"session": "s", "verdict": "good", "steps": 1, "time_s": 1.0}
+    alone = "Of the coupling alone: the models&#x27; own integration is not included."
+    assert alone not in Result(summary)._repr_html_()
+    told = Result({**summary, "estimated_error": {"a.b": {"how": OF_MODEL}}})._repr_html_()
+    assert f"{alone} {UNCHECKED_MODEL}" in told
 
 
 def test_a_large_log_is_not_read_for_a_glance(tmp_path, monkeypatch):

@@ -205,12 +205,10 @@ class HardeningMass1(Mass1):
         return super().advance(t, h, u)
 
 
-@pytest.mark.parametrize("source", ["given", "probe"])
 def test_a_jacobian_is_tried_out_again_while_the_session_runs(
-    source: str, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     settings = feedthrough(100.0) | {
-        "subsystems.mass1.jacobian.source": source,
         "subsystems.mass1.model": f"{__name__}:HardeningMass1",
         "session.duration": 0.2,
     }

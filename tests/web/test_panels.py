@@ -10,6 +10,7 @@ import pytest
 from hilrt.monitor.stream import BondEdge, Happening, SessionGraph, SubsystemNode
 from hilrt.monitor.telemetry import RaisedFlag, ResultStatus, Status
 from hilrt.monitor.viewer import MAX_EVENTS
+from hilrt.record.messages import Signal
 from hilrt.web import panels
 from hilrt.web.graph import BOX_WIDTH, MAX_LETTERS, WIDTH, graph_svg, named
 from tests.web.views import HEAD, LATE, RUNNING, TOPOLOGY, StillViewer
@@ -88,6 +89,15 @@ def test_no_flag_is_given_as_the_reason_of_a_verdict(look):
     assert html.index("45.3%") < html.index("now:") < html.index("alarm (engine.torque over 300)")
     viewer.status = msgspec.structs.replace(status, state="STOPPED")
     assert "so far" not in panels.lamp_html(viewer)
+
+
+def test_what_estimates_leave_out_stands_beside_the_verdict(look):
+    alone = "Of the coupling alone: the models&#x27; own integration is not included."
+    assert alone not in panels.lamp_html(look(RUNNING))  # nothing is coupled
+    signals = [*HEAD.signals, Signal("engine.torque:estimated_error", "N*m")]
+    head = msgspec.structs.replace(HEAD, signals=signals)
+    assert alone in panels.lamp_html(look(RUNNING, head=head))
+    assert alone not in panels.lamp_html(look(changed(verdict=""), head=head))
 
 
 def test_lamp_says_the_cause(look):

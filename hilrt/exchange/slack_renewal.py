@@ -1,0 +1,83 @@
+"""Sensitivities are renewed in real time: by the solvers' processes, between their steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from hilrt.config.structs import Session
+from hilrt.errors import HilrtError
+from hilrt.exchange.sensitivities import SensitivityRenewal
+from hilrt.link import Link, TriesInSlack
+from hilrt.step.numerics import Numerics
+from hilrt.step.observer import Observer, Turn
+from hilrt.timing.monotonic import monotonic_ns
+from hilrt.timing.progress import SlackBudget
+
+
+class SlackRenewal(SensitivityRenewal, Observer):
+    """As `SensitivityRenewal`, by trials that nobody waits for.
+
+    Each solver is probed about the state that it has after one of its next steps, so that those of
+    several are a step or two apart. What they find is evaluated in the slack of the master, if
+    there is enough of it.
+
+    Parameters
+    ----------
+    numerics, tables, links
+        As for `SensitivityRenewal`; the links that are tried have `Link.in_slack`.
+    """
+
+    name = "sensitivities"
+    #: Session time after which a trial that has not ended has failed, s.
+    PATIENCE_S = 1.0
+
+    def __init__(self, numerics: Numerics, tables: Session, links: Sequence[Link]) -> None:
+        super().__init__(numerics, tables, links)
+        self._pending: dict[int, TriesInSlack] = {}
+        self._asked_at, self._t, self._failed = math.nan, 0.0, False
+        self._budget = SlackBudget()
+
+    def stepped(self, turn: Turn) -> None:
+        """Note the time; what was found before has been used."""
+        self._t = turn.point.t_ns / 1e9
+        self._numerics.given.session[0].answers_renewed = 0
+
+    def idle(self, left_ns: float) -> None:
+        """Begin a trial that is due, or use one that has ended."""
+        if math.isnan(self._asked_at):
+            self._left -= 1
+            if self._left < 0:
+                self._ask()
+            return
+        for s, link in list(self._pending.items()):
+            ended, model = link.take_trial()
+            if ended:
+                del self._pending[s]
+                self._failed |= not self._takes(s, model)
+        if self._pending and self._t - self._asked_at > self.PATIENCE_S:
+            for link in self._pending.values():
+                link.give_up_trial()
+            self._pending, self._failed = {}, True
+        if self._pending:
+            return
+        if self._failed:
+            self._end(math.inf)
+        elif self._budget.fits(left_ns):
+            begun_ns = monotonic_ns()
+            self._end(self._compare(self._asked_at))
+            self._budget.add(monotonic_ns() - begun_ns)
+
+    def _ask(self) -> None:
+        self._begin()
+        self._asked_at, self._failed = self._t, False
+        for s in self._tried:
+            link = self._links[s].in_slack
+            if link is None:
+                raise HilrtError(f"{self._links[s].name} is not probed in the slack")
+            link.begin_trial(*self._about(s, self._t))
+            self._pending[s] = link
+
+    def _end(self, change: float) -> None:
+        self._conclude(change, self._asked_at)
+        self._asked_at = math.nan

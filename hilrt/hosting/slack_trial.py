@@ -1,0 +1,130 @@
+"""A solver is probed in real time: in parts, in the time that it has between two steps."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import Any, Final
+
+from hilrt.hosting.hosted_solver import HostedSolver
+from hilrt.hosting.linear_model import CannotGoOn, next_part, renewal, restore
+from hilrt.hosting.linearise import unlogged
+from hilrt.link import LinearModel
+from hilrt.solver import Floats
+from hilrt.timing.progress import SlackBudget
+
+log = logging.getLogger("hilrt.solver")
+
+
+class SlackTrial:
+    """A trial about one state of a solver, which goes on with the session's steps between its parts.
+
+    No part begins unless it will end, by how long parts and steps took before, within half of the
+    shortest time that lately was between an answer and the next step.
+
+    Parameters
+    ----------
+    hosted : HostedSolver
+        One that `hilrt.hosting.linear_model.can_be_renewed_in_parts`.
+    now_ns : callable
+        A clock, ns.
+
+    Attributes
+    ----------
+    found : LinearModel or None
+        What the last trial has found.
+    """
+
+    #: Share of the shortest idle time that parts may take, and how many idle times count.
+    SHARE: Final = 0.5
+    REMEMBERED: Final = 50
+    #: Idle times that are measured before a first part.
+    LEAST: Final = 3
+    #: The first part, of which nothing is known, is taken for as many steps.
+    FIRST: Final = 5
+    #: Steps without a part after which a trial is given up.
+    PATIENCE: Final = 100
+
+    def __init__(
+        self, hosted: HostedSolver, now_ns: Callable[[], int] = time.perf_counter_ns
+    ) -> None:
+        self._hosted, self._now_ns = hosted, now_ns
+        self._idle_ns: deque[int] = deque(maxlen=self.REMEMBERED)
+        self._begun_ns = self._answered_ns = self._waited = 0
+        self._t = 0.0
+        self._asked: tuple[Floats, float] | None = None
+        self._parts: Generator[None, None, LinearModel] | None = None
+        self._at: Any = None
+        self._budget = SlackBudget()
+        self.found: LinearModel | None = None
+
+    def begin(self, u: Floats, h: float) -> None:
+        """Try the solver out from its next step on, about inputs `u` (nu,), for steps `h` [s]."""
+        self._asked, self._parts, self._waited = (u, h), None, 0
+        self._budget = SlackBudget()
+        self._budget.add(self.FIRST * (self._answered_ns - self._begun_ns))
+
+    def restart(self) -> None:
+        """Begin again: the solver is another one, by a parameter or a new start."""
+        self._parts = None
+
+    def step_begins(self) -> None:
+        """Note that a step has been asked for."""
+        self._begun_ns = self._now_ns()
+        if self._answered_ns:
+            self._idle_ns.append(self._begun_ns - self._answered_ns)
+
+    def step_ended(self, t: float) -> None:
+        """Note that the step to `t` [s] has been answered."""
+        self._t, self._answered_ns = t, self._now_ns()
+
+    def work(self) -> bool:
+        """Make as many parts as there is time for; whether the trial has ended.
+
+        The solver is left where it was; `CannotGoOn` if it cannot be brought back.
+        """
+        if self._asked is None or len(self._idle_ns) < self.LEAST:
+            return False
+        until_ns = self._answered_ns + round(self.SHARE * min(self._idle_ns))
+        if not self._budget.fits(until_ns - self._now_ns()):
+            self._waited += 1
+            return self._end(None) if self._waited > self.PATIENCE else False
+        goes_back, self._waited = self._hosted.can_go_back, 0
+        present = self._hosted.solver.save_state() if goes_back else None
+        try:
+            with unlogged():
+                return self._make_parts(until_ns)
+        except CannotGoOn:
+            raise
+        except (Exception, SystemExit) as error:  # a trial for an estimate ends no session
+            name = type(self._hosted.solver).__name__
+            log.debug("%s was not probed at t = %g s: %s", name, self._t, error)
+            return self._end(None)
+        finally:
+            if goes_back:
+                restore(self._hosted, present)
+
+    def _make_parts(self, until_ns: int) -> bool:
+        assert self._asked is not None
+        begun_ns = self._now_ns()
+        if self._parts is None:
+            u, h = self._asked
+            self._parts = renewal(self._hosted, self._t, u, h)
+            self._at = self._hosted.solver.save_state() if self._hosted.can_go_back else None
+        elif self._at is not None:
+            self._hosted.solver.restore_state(self._at)
+        while True:
+            found = next_part(self._parts)
+            ended_ns = self._now_ns()
+            self._budget.add(ended_ns - begun_ns)
+            if found is not None:
+                return self._end(found)
+            if not self._budget.fits(until_ns - ended_ns):
+                return False
+            begun_ns = ended_ns
+
+    def _end(self, found: LinearModel | None) -> bool:
+        self.found, self._asked, self._parts, self._at = found, None, None, None
+        return True
