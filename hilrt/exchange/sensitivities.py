@@ -218,11 +218,15 @@ class SensitivityRenewal:
         self._numerics.given.subsystems["switches"][s] = model.inside == SWITCHES
         return True
 
-    def _compare(self, t: float) -> float:
-        """Fill in the factors of the subsystems' models at `t` [s]; see `_renew`."""
+    def _compare(self, t: float, factors: Floats | None = None) -> float:
+        """Fill in the factors of the subsystems' models at `t` [s]; see `_renew`.
+
+        `factors` are those before, if others than those that are in use.
+        """
         numerics, network = self._numerics, self._network
         given, inputs = numerics.given, numerics.state.inputs
-        factors = np.ascontiguousarray(numerics.state.answers["factor"])
+        if factors is None:
+            factors = np.ascontiguousarray(numerics.state.answers["factor"])
         found = sensitivities_of(
             network, self._models, self._step, renewed=True, variable=self._variable
         ).factors()

@@ -9,6 +9,7 @@ from hilrt.config.structs import Session
 from hilrt.errors import HilrtError
 from hilrt.exchange.sensitivities import SensitivityRenewal
 from hilrt.link import Link, TriesInSlack
+from hilrt.solver import Floats
 from hilrt.step.numerics import Numerics
 from hilrt.step.observer import Observer, Turn
 from hilrt.timing.monotonic import monotonic_ns
@@ -20,7 +21,10 @@ class SlackRenewal(SensitivityRenewal, Observer):
 
     Each solver is probed about the state that it has after one of its next steps, so that those of
     several are a step or two apart. What they find is evaluated in the slack of the master, if
-    there is enough of it.
+    there is enough of it. By then it is some steps old, and will be used for more: as old
+    sensitivities act like a delay, which damps or drives the error, they are carried on along the
+    line through the last two trials, to the middle of the time until the next. Not so across a
+    great change: that was a switch.
 
     Parameters
     ----------
@@ -37,6 +41,9 @@ class SlackRenewal(SensitivityRenewal, Observer):
         self._pending: dict[int, TriesInSlack] = {}
         self._asked_at, self._t, self._failed = math.nan, 0.0, False
         self._budget = SlackBudget()
+        #: What the last trial found, and when it was made, ended and used, s.
+        self._found: Floats | None = None
+        self._found_at = self._used_at = 0.0
 
     def stepped(self, turn: Turn) -> None:
         """Note the time; what was found before has been used."""
@@ -65,7 +72,7 @@ class SlackRenewal(SensitivityRenewal, Observer):
             self._end(math.inf)
         elif self._budget.fits(left_ns):
             begun_ns = monotonic_ns()
-            self._end(self._compare(self._asked_at))
+            self._end(self._use())
             self._budget.add(monotonic_ns() - begun_ns)
 
     def _ask(self) -> None:
@@ -77,6 +84,18 @@ class SlackRenewal(SensitivityRenewal, Observer):
                 raise HilrtError(f"{self._links[s].name} is not probed in the slack")
             link.begin_trial(*self._about(s, self._t))
             self._pending[s] = link
+
+    def _use(self) -> float:
+        """Give the next step what was found, carried on; by how much it is other than before."""
+        answers, at = self._numerics.given.answers, self._asked_at + self._step
+        change = self._compare(self._asked_at, self._found)
+        before, since = self._found, at - self._found_at
+        self._found, self._found_at = answers.copy(), at
+        ahead = self._t - at + 0.5 * (self._t - self._used_at)
+        self._used_at = self._t
+        if before is not None and change < self.GREAT and since > 0.0:
+            answers[:] += (answers - before) * (ahead / since)
+        return change
 
     def _end(self, change: float) -> None:
         self._conclude(change, self._asked_at)

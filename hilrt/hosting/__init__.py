@@ -2,8 +2,8 @@
 
 Read in this order: `load_solver` (and test sequences) with `import_module`, `hosted_solver`
 (checking what it returns), `group` (many solvers as one), `linearise` (its step as a matrix) and
-`linear_model` (its continuous dynamics), `slack_trial` (the same in real time), `reference_model` (the same of a model that stands for a
-subsystem), `solver_process` (``hilrt solver``), `database_bench` (a bench emulated by its table,
-with a solver or constants) and `database_node` (a node of any database), `sequence_process`
-(``hilrt sequence``).
+`linear_model` (its continuous dynamics), `slack_trial` (the same in real time), `reference_model`
+(the same of a model that stands for a subsystem), `solver_process` (``hilrt solver``),
+`database_bench` (a bench emulated by its table, with a solver or constants) and `database_node` (a
+node of any database), `sequence_process` (``hilrt sequence``).
 """

@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable, Generator, Sequence
 from itertools import pairwise
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -29,6 +29,7 @@ SHORT = 1e-3
 #: Direct answers below that many times the noise of their output are noise.
 CLEAR_OF_NOISE = 5.0
 log = logging.getLogger("hilrt.solver")
+T = TypeVar("T")
 #: Answers to a ramp below this share of the largest say nothing of how finely it is followed.
 _CLEAR = 1e-3
 #: A step is exact where it is off by less than this share of what one explicit Euler step is off
@@ -155,7 +156,7 @@ def renewal(
         known = hosted.solver.linear_model(h)
         if known is None:
             raise CannotLinearise("it does not tell its matrices")
-        return known._replace(inside=_seen_inside(hosted, t, u, h, 0))
+        return known._replace(inside=(yield from _inside_parts(hosted, t, u, h, 0)))
     if len(leaves(hosted.solver.save_state())) > LARGEST_STATE:
         raise CannotLinearise(f"its state has more than {LARGEST_STATE} numbers")
     found = Differentiated(hosted, u, h, within, t=t, quick=True)
@@ -165,7 +166,7 @@ def renewal(
         columns.append(column)
         yield
     short = np.array(columns).reshape(-1, nx + hosted.n_outputs).T
-    inside = _seen_inside(hosted, t, u, h, 0)
+    inside = yield from _inside_parts(hosted, t, u, h, 0)
     rates = (short[:nx] - np.eye(nx, short.shape[1])) / (SHORT * h)
     C, D = _outputs(short, nx)
     fineness = np.ones(hosted.n_inputs)
@@ -175,12 +176,12 @@ def renewal(
     return model
 
 
-def next_part(parts: Generator[None, None, LinearModel]) -> LinearModel | None:
+def next_part(parts: Generator[None, None, T]) -> T | None:
     """Make the next part of a `renewal`; its result after the last one."""
     try:
         next(parts)
     except StopIteration as end:
-        found: LinearModel = end.value
+        found: T = end.value
         return found
     return None
 
@@ -288,18 +289,30 @@ def _seen_inside(hosted: HostedSolver, t: float, u: Floats, h: float, settles: i
 
     A converter that switches in step with the exchange has the same value at every end of a step.
     """
+    parts = _inside_parts(hosted, t, u, h, settles)
+    while (found := next_part(parts)) is None:
+        pass
+    return found
+
+
+def _inside_parts(
+    hosted: HostedSolver, t: float, u: Floats, h: float, settles: int
+) -> Generator[None, None, int]:
+    """`_seen_inside` in parts of a step each; see `renewal`."""
     if not hosted.can_go_back:
         return UNSEEN
+    ends = [*range(settles + 1), *(settles + share for share in INSIDE)]
     saved, values = hosted.solver.save_state(), []
-    try:
-        for _ in range(settles):
-            hosted.advance(t, h, u[None])
-            t += h
-        for begin, end in pairwise((0.0, *INSIDE)):
+    reached = saved
+    for begin, end in pairwise(ends):
+        try:
+            hosted.solver.restore_state(reached)
             values.append(hosted.advance(t + begin * h, (end - begin) * h, u[None]).y)
-    finally:
-        hosted.solver.restore_state(saved)
-    y = np.array(values)
+            reached = hosted.solver.save_state()
+        finally:
+            hosted.solver.restore_state(saved)
+        yield
+    y = np.array(values[settles:])
     powers = np.vander(INSIDE, 3)
     away = np.abs(y - powers @ np.linalg.lstsq(powers, y, rcond=None)[0]).max(axis=0)
     return SWITCHES if (away > ROUGH * np.abs(y).max(axis=0)).any() else SMOOTH

@@ -19,7 +19,7 @@ log = logging.getLogger("hilrt.solver")
 
 
 class SlackTrial:
-    """A trial about one state of a solver, which goes on with the session's steps between its parts.
+    """A trial about one state of a solver, between the parts of which the session goes on.
 
     No part begins unless it will end, by how long parts and steps took before, within half of the
     shortest time that lately was between an answer and the next step.
@@ -43,7 +43,7 @@ class SlackTrial:
     #: Idle times that are measured before a first part.
     LEAST: Final = 3
     #: The first part, of which nothing is known, is taken for as many steps.
-    FIRST: Final = 5
+    FIRST: Final = 4
     #: Steps without a part after which a trial is given up.
     PATIENCE: Final = 100
 
@@ -64,7 +64,6 @@ class SlackTrial:
         """Try the solver out from its next step on, about inputs `u` (nu,), for steps `h` [s]."""
         self._asked, self._parts, self._waited = (u, h), None, 0
         self._budget = SlackBudget()
-        self._budget.add(self.FIRST * (self._answered_ns - self._begun_ns))
 
     def restart(self) -> None:
         """Begin again: the solver is another one, by a parameter or a new start."""
@@ -87,6 +86,8 @@ class SlackTrial:
         """
         if self._asked is None or len(self._idle_ns) < self.LEAST:
             return False
+        if not self._budget.made:
+            self._budget.add(self.FIRST * (self._answered_ns - self._begun_ns))
         until_ns = self._answered_ns + round(self.SHARE * min(self._idle_ns))
         if not self._budget.fits(until_ns - self._now_ns()):
             self._waited += 1

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from hilrt.exchange.exchange import Exchange
 from hilrt.reliability.advice import advice
 from hilrt.reliability.estimates import (
-    LEAST_SPREAD,
     BondError,
     Estimate,
     errors_of,
@@ -22,6 +21,7 @@ from hilrt.reliability.estimates import (
 )
 from hilrt.reliability.flags import flag_totals
 from hilrt.reliability.guard import DIVERGED
+from hilrt.reliability.measure import LEAST_SPREAD
 from hilrt.reliability.summary_figures import (
     StepLengths,
     bond_figures,

@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 from scipy.integrate import trapezoid
 
 from hilrt.errors import ConfigError
+from hilrt.hosting.hosted_solver import HostedSolver
+from hilrt.hosting.linear_model import find_linear_model
 from hilrt.models.vehicle import Vehicle
 from hilrt.solver import InputPolynomial
 
@@ -120,6 +122,17 @@ def test_outputs_do_not_depend_directly_on_the_torque() -> None:
     yb = b.advance(0.0, h, constant(0.0, 300.0)).y
     # What is left is 350 N*m · h / J, seen through the clutch.
     assert np.max(np.abs(ya - yb)) < 1e-3 * 350.0 * H / 0.18
+
+
+@pytest.mark.parametrize("start", [None, 30.0, 1600.0])
+def test_a_trial_finds_no_direct_response_of_the_outputs(start: float | None) -> None:
+    """Rounding of its differences, beside some 1e5 N*m s/rad of a clutch, is none."""
+    hosted = HostedSolver(Vehicle(WLTC, cycle_start=start))
+    hosted.initialize(0.0, np.zeros(1))
+    found = find_linear_model(hosted, np.zeros(1), H)
+    assert found is not None
+    assert not found.D.any()
+    assert found.B[:, 0].max() == pytest.approx(1.0 / hosted.solver.data.input_inertia, rel=1e-3)
 
 
 # --- driving -------------------------------------------------------------------------------------
