@@ -70,7 +70,7 @@ async def run_connected(
     opened.publisher.announce(str(events.state), "initializing the subsystems")
     initialized = await initialize(connected)
     events.go(SessionState.INITIALIZED, "all subsystems have initialized")
-    in_slack = opened.timing.clock is not None
+    in_slack = opened.real_time
     assembled = await assemble(
         initialized,
         shadow=opened.options.shadow,

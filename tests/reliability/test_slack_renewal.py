@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hilrt import RunOptions, run_session
 from hilrt.config.session_file import load_session
 from hilrt.hosting.slack_trial import SlackTrial
 from hilrt.link import LinearModel
@@ -112,6 +113,25 @@ def test_the_verdict_is_that_of_the_true_error(
         assert estimate["how"] == "sensitivities along the way"
         spread = result.log[name].std()
         assert estimate["low"] <= true * spread <= estimate["high"], (name, true, estimate)
+
+
+@pytest.mark.real_time
+def test_a_session_by_the_clock_is_probed_at_its_start_alone_unless_it_asks(
+    tmp_path: Path,
+) -> None:
+    """And not along the way where its solvers are in the master's process."""
+    make, _, _ = CASES["animals"]
+    for trials in ("start", "along"):
+        settings = {
+            "session.pace": "realtime",
+            "session.duration": 0.2,
+            "reliability.trials": trials,
+        }
+        result = run_session(make(tmp_path), settings, options=RunOptions(folder=tmp_path / trials))
+        for error in result.summary["estimated_error"].values():
+            assert error["how"] != "sensitivities along the way"
+        told = " ".join(event.text for event in result.log.events)
+        assert ("processes of their own" in told) == (trials == "along")
 
 
 def test_trials_leave_the_session_as_it_is(tmp_path: Path) -> None:
