@@ -6,11 +6,12 @@ const look = () => root.dataset.theme || (preferred.matches ? "dark" : "light");
 const find = (name) => window.Bokeh?.documents[0]?.get_model_by_name(name);
 const view = (name) => { const model = find(name); return model && Bokeh.index.find_one(model); };
 
+const slim = matchMedia("(max-width: 600px)");
 function tellLook() {  // canvas is drawn in colours that the server gives
   const figures = find("figures");
-  if (figures) figures.tags = [look()]; else setTimeout(tellLook, 50);
+  if (figures) figures.tags = [look(), slim.matches ? "narrow" : "wide"]; else setTimeout(tellLook, 50);
 }
-preferred.addEventListener("change", tellLook);
+for (const query of [preferred, slim]) query.addEventListener("change", tellLook);
 tellLook();
 
 const keys = {

@@ -226,7 +226,7 @@ class Page:
             selectable="checkbox",
             stylesheets=[self.sheet],
         )
-        self.alarms_only = Toggle(label="open warnings only", stylesheets=[self.sheet], width=150)
+        self.alarms_only = Toggle(label="open warnings only", stylesheets=[self.sheet], width=180)
         self.alarms_only.on_change("active", lambda attr, old, new: self._show_events())
         acknowledge = make_button(
             "Acknowledge selected", "acknowledge", self._acknowledge, sheets=[self.sheet]
@@ -295,8 +295,9 @@ class Page:
             self.figures.children = figures
 
     def _paint(self, looks: list[Any]) -> None:
-        """Take the page's colours from the browser, for drawings on a canvas."""
+        """Take the page's colours and width from the browser, for drawings on a canvas."""
         colour = INKS.get(str(looks[0]) if looks else "", INKS["light"])
+        self.plots.columns = 1 if "narrow" in looks else 2
         self.plots.paint(colour)
         if self.timing is not None:
             ink(self.timing.plot, colour)
@@ -344,10 +345,16 @@ class Page:
 def first_signals(topology: SessionGraph, names: list[str]) -> list[str]:
     """Signals that are plotted at first: demand, value sent and measurement, then the first bond.
 
-    The first outputs where a session has neither.
+    Outputs of the benches where no set-point is measured and there is no bond; the first outputs
+    where a session has none of these.
     """
     ends = [name for point in topology.set_points for name in _of_set_point(topology, point)]
     ends += [port for bond in topology.bonds[:1] for port in (*bond.effort, bond.flow)]
+    if not topology.bonds and not any(point.measured for point in topology.set_points):
+        benches = {point.input.partition(".")[0] for point in topology.set_points}
+        inputs = {point.input for point in topology.set_points}
+        own = [name for name in names if ":" not in name and name.partition(".")[0] in benches]
+        ends += [name for name in own if name not in inputs]
     found = [name for name in dict.fromkeys(ends) if name in names]
     return found[:MAX_SIGNALS] or names[:FIRST_SIGNALS]
 

@@ -13,6 +13,7 @@ from bokeh.models.sources import ColumnDataSource
 from bokeh.models.tools import CrosshairTool, HoverTool
 from bokeh.plotting import figure
 
+from hilrt.config.units import UNSTATED
 from hilrt.monitor.viewer import Viewer
 from hilrt.solver import Floats
 from hilrt.web.shared_session import FULL_SAMPLES, Ring, SignalHistory, change
@@ -27,8 +28,10 @@ COLOURS_PER_DASH = 3
 INKS = {"light": "#57616b", "dark": "#a3adb7"}
 MAX_SIGNALS = 12
 LEFT_BORDER = 78
-#: Columns of a legend, and the height of its rows, px.
-LEGEND_COLUMNS, LEGEND_ROW = 2, 22
+#: Height of the rows of a legend, px.
+LEGEND_ROW = 22
+#: The time axis is at least so many messages long: as fast as possible one may cover minutes.
+MIN_MESSAGES = 50
 #: How far back a line goes, in lengths of the time axis, and points that it may have in any case.
 KEPT_WINDOWS, MIN_KEPT = 1.2, 1000
 #: An axis of values spans at least this share of the largest: what is flat must look flat, and its
@@ -147,14 +150,16 @@ class Plots:
     figures : list
         Bokeh figures, rebuilt by `choose`.
     window : float
-        Length of the time axis that follows, s.
+        Length of the time axis that follows, s; it is longer where messages are far apart.
     colour : str
         Of text and axes; `paint` changes it.
+    columns : int
+        Of the legends, which widen a figure that has no room for them.
     """
 
     def __init__(self, viewer: Viewer, history: SignalHistory) -> None:
         self._viewer, self._history = viewer, history
-        self.window, self.full, self.colour = 30.0, False, INKS["light"]
+        self.window, self.full, self.colour, self.columns = 30.0, False, INKS["light"], 2
         self.x_range = Range1d(start=0.0, end=self.window)
         self._until = math.inf
         self._cursor = Span(dimension="height", line_dash="dashed")
@@ -181,15 +186,18 @@ class Plots:
             self.figures[-1].xaxis.axis_label = "session time, s"
         self.paint(self.colour)
         for line in self.lines:
-            line.update(self.window, self._until)
+            line.update(self._length(), self._until)
         self.update()
         return self.figures
 
     def paint(self, colour: str) -> None:
-        """Draw text and axes in a colour."""
+        """Draw text and axes in a colour, and lay the legends out."""
         self.colour = self._cursor.line_color = colour
-        for plot in self.figures:
+        for plot, lines in zip(self.figures, self._groups, strict=True):
             ink(plot, colour)
+            rows = -(-len(lines) // self.columns)
+            change(plot.legend[0], ncols=self.columns)
+            change(plot, height=210 + LEGEND_ROW * rows)
 
     @property
     def paused(self) -> bool:
@@ -218,14 +226,13 @@ class Plots:
         # Signals make the axis: the band of an error may be far wider.
         values: Any = DataRange1d(min_interval=1.0, renderers=[])
         plot = figure(
-            height=210 + LEGEND_ROW * -(-len(names) // LEGEND_COLUMNS),
             sizing_mode="stretch_width",
             x_range=self.x_range,
             tools=["xpan", "xwheel_zoom", "box_zoom", "ywheel_zoom", "reset", "save", hover],
             active_drag="xpan",
             active_scroll="xwheel_zoom",
             y_range=values,
-            y_axis_label=unit or "–",
+            y_axis_label="–" if unit in ("", UNSTATED) else unit,
             output_backend="webgl" if self.full else "canvas",
         )
         level = Span(dimension="width", line_color="gray", line_alpha=0.8)
@@ -240,7 +247,7 @@ class Plots:
             hover.renderers = [*hover.renderers, shown]
             values.renderers = [*values.renderers, *areas, shown]
         plot.add_layout(plot.legend[0], "above")  # inside the figure, lines would cross the legend
-        plot.legend.ncols, plot.legend.click_policy = LEGEND_COLUMNS, "hide"
+        plot.legend.click_policy = "hide"
         plot.legend.location = "top_left"
         plot.legend.update(margin=0, padding=0)
         plot.legend.background_fill_alpha, plot.legend.border_line_color = 0.0, None
@@ -258,13 +265,19 @@ class Plots:
         """Send new samples and move the time axis, unless paused."""
         if self.paused:
             return
+        length = self._length()
         for line in self.lines:
-            line.update(self.window)
+            line.update(length)
         self._fit_axes()
         newest = self._history.t.newest(1)
         if len(newest):
-            end = max(float(newest[0, 0]), self.window)
-            self.x_range.update(start=end - self.window, end=end)
+            end = max(float(newest[0, 0]), length)
+            self.x_range.update(start=end - length, end=end)
+
+    def _length(self) -> float:
+        """Length of the time axis, s."""
+        newest = self._history.t.newest(MIN_MESSAGES)
+        return max(self.window, float(newest[-1, 0] - newest[0, 0])) if len(newest) else self.window
 
     def _fit_axes(self) -> None:
         """Keep the axes of flat signals from showing the last digits of their numbers."""
@@ -277,7 +290,7 @@ class Plots:
         self.window = seconds
         for line in self.lines:
             line.sent = -1
-            line.update(self.window, self._until)
+            line.update(self._length(), self._until)
         self.update()
 
 

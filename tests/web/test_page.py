@@ -28,6 +28,7 @@ from hilrt.web.plots import (
     INKS,
     KEPT_WINDOWS,
     MAX_SIGNALS,
+    MIN_MESSAGES,
     TIMING_END_US,
     TIMING_SIGNAL,
     histogram,
@@ -52,15 +53,15 @@ def turn(page, times=1):
         page.update()
 
 
-def feed(page, n, start=0):
+def feed(page, n, start=0, apart=0.1):
     for i in range(start, start + n):
         values = np.array([float(i), np.sin(i), 50.0])
         data = binary(values)
         page.history.take(
             Signals(
                 number=i + 1,
-                t_from=0.1 * i,
-                t_until=0.1 * i + 0.09,
+                t_from=apart * i,
+                t_until=apart * (i + 0.9),
                 rows=100,
                 lost=0,
                 minimum=binary(values - 5.0),
@@ -228,6 +229,24 @@ def test_canvas_is_drawn_in_the_ink_of_the_page(page):
         page.choice.value = list(reversed(page.choice.value))  # new figures, too
         for plot in [*page.figures.children, *plots[-1:]]:
             assert plot.xaxis[0].major_label_text_color == INKS[look]
+
+
+def test_legends_have_one_column_on_a_narrow_page(page):
+    for width, columns in (("narrow", 1), ("wide", 2)):
+        page.figures.tags = ["light", width]
+        page.choice.value = list(reversed(page.choice.value))  # new figures, too
+        assert {plot.legend[0].ncols for plot in page.figures.children} == {columns}
+
+
+def test_lines_are_drawn_however_far_apart_messages_are(page):
+    """As fast as possible, a message may cover more time than the axis has."""
+    feed(page, 100, apart=400.0)
+    turn(page)
+    (plot, *_), (line, *_) = page.figures.children, page.plots.lines
+    t = line.source.data["t"]
+    assert np.count_nonzero(t >= plot.x_range.start) == MIN_MESSAGES
+    page.plots.show_window(10.0)
+    assert np.count_nonzero(line.source.data["t"] >= plot.x_range.start) == MIN_MESSAGES
 
 
 def test_looking_closely_pauses(page):
@@ -664,6 +683,12 @@ def test_first_signals_are_demand_value_sent_and_measurement():
     demanded, sent, measured = "vehicle.engine_speed", "engine.speed_demand:sent", "engine.speed"
     names = ["engine.torque", measured, demanded, sent, "engine.oil"]
     assert first_signals(topology, names) == [demanded, sent, measured, "engine.torque"]
+
+
+def test_first_signals_are_the_benches_where_no_set_point_is_measured():
+    topology = SessionGraph(set_points=[SetPointPort("motor.drive")])
+    names = ["calculated.x", "motor.drive", "motor.drive:sent", "motor.speed", "motor.speed:age"]
+    assert first_signals(topology, names) == ["motor.drive:sent", "motor.speed"]
 
 
 def test_slow_browser_gets_fewer_updates_not_older_ones(page):
