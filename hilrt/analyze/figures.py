@@ -64,8 +64,9 @@ MAX_LINES = 8
 MAX_GAPS = 50
 #: Causes of events that mark missing rows: rows that were lost, and rows outside all triggers.
 GAPS = ("record_gap", "record_pause")
-#: Causes of events that are marked in every figure of signals, and their colours.
-MARKS = {"fault_injected": "#d0574e", "parameter_changed": "#8b70d6", "source": "#8b70d6"}
+#: Colour of faults, and causes of events that are marked in every figure of signals.
+FAULT_COLOUR = "#d0574e"
+MARKS = {"fault_injected": FAULT_COLOUR, "parameter_changed": "#8b70d6", "source": "#8b70d6"}
 MAX_MARKS = 50
 PARAMETER = "parameters."
 #: Remaining outputs are drawn until the report has this many figures.
@@ -224,6 +225,11 @@ def draw_lines(
         )
         material.drawn.add(name)
         _band(plot, material, name, colour)
+        if material.present([f"{name}:faulted"]):
+            used = material.broken(f"{name}:faulted")
+            data = ColumnDataSource({"t": used.t, "y": for_plot(used.y)})
+            dashed = {"color": FAULT_COLOUR, "line_dash": "dashed"}
+            plot.line("t", "y", source=data, legend_label=f"{label} with faults", **dashed)
     values = [("t", "$x{0.000} s"), ("value", "$y{0.0000}")]
     plot.add_tools(HoverTool(renderers=plot.renderers[:], tooltips=values))
     for gap in material.gaps:

@@ -127,7 +127,7 @@ nav { margin: 0 0 14px; font-size: 14px; } nav a { color: inherit; margin-right:
 .table, .figure { background: var(--card); border: 1px solid var(--line); border-radius: 8px;
   padding: 14px 16px; }
 .figure { margin-bottom: 16px; }
-.table { overflow-x: auto; max-width: 100%; box-sizing: border-box; }
+.table, .figure { overflow-x: auto; max-width: 100%; box-sizing: border-box; }
 table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
 th { text-align: right; font-weight: 500; color: var(--soft); padding: 2px 0 4px 18px; }
 td { text-align: right; padding: 3px 0 3px 18px; border-top: 1px solid var(--line); }

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 from bokeh.models import Range1d
 
 import hilrt
@@ -43,6 +44,11 @@ def test_each_change_is_a_line_with_its_text(tmp_path):
     analysis = analyse_log(result.folder)
     material = Material.gather(analysis.stream, analysis.curves)
     plot = draw_lines(material, Range1d(0.0, 1.0), ["body.x"])
+    (shown,) = [one for one in plot.legend[0].items if one.label.value == "body.x with faults"]
+    used = shown.renderers[0].data_source.data
+    away = np.interp(used["t"], *material.curves["body.x"]) - used["y"]
+    acts = (np.asarray(used["t"]) > 0.205) & (np.asarray(used["t"]) < 0.345)
+    np.testing.assert_allclose(away[acts], -0.5, atol=1e-6)
     (marks,) = [one for one in plot.renderers if type(one.glyph).__name__ == "VSpan"]
     data = marks.data_source.data
     assert [round(t, 9) for t in data["t"]] == [0.2, 0.3, 0.35, 0.6, 0.7]
