@@ -175,9 +175,10 @@ def _timeouts(measured: Sequence[Message], emulator: str | None) -> list[str]:
     cycles = [1e-3 * message.cycle_time for message in measured if message.cycle_time]
     seconds = max(0.02, 5 * min(cycles)) if cycles else 0.1
     off, end = ("", "") if emulator is None else ("# ", ", on the real bench")
+    master = f"master_timeout = {max(0.1, 3 * _step(measured)):g}"
     return [
         f"{off}{f'bench_timeout = {seconds:g}':36} # s without a fast frame{end}",
-        f"{off}{'master_timeout = 0.1':36} # s without a new set-point -> safe profile{end}",
+        f"{off}{master:36} # s without a new set-point -> safe profile{end}",
         "actuation_delay = 0.0                # s; measure it on your bench",
     ]
 
