@@ -60,7 +60,8 @@ print(run("hilrt", "fmu", "info", "Wheel.fmu"))
 #    :caption: quarter_car_fmus.toml
 #
 # ``hilrt new quarter_car.toml --model Wheel.fmu --model Body.fmu`` writes most of it: it connects
-# ports of the same names.
+# ports of the same names. For FMUs it also adds ``repeat = "half"``, which is the first source of
+# evidence below; without it the verdict is as here.
 #
 # ``hilrt check`` compares it with the model descriptions, without running the FMUs' code. For a
 # system in an SSP archive, ``hilrt import-ssp system.ssp --out system.toml`` writes the session.

@@ -64,7 +64,7 @@ def check_traffic(
         text = f"{rates[0]:,.0f} frames per s are sent and {rates[1]:,.0f} received"
         untold = [frame.message for frame in timed if frame not in known]
         if untold:
-            text += f", and {', '.join(untold)}, of which the database tells no cycle time"
+            text += f", and {', '.join(untold)}, for which the database gives no cycle time"
         bitrate = options.bus.get("bitrate")
         if not isinstance(bitrate, (int, float)) or not bitrate > 0.0:
             findings.info(f"subsystems.{name}", f"{text}; set bus.bitrate to compute the load")

@@ -432,7 +432,8 @@ def check_loops(topology: Topology, findings: Findings) -> None:
                 None,
                 f"algebraic loop {' -> '.join(cycle)}: no state lies between",
                 "its start values are found by iteration, and afterwards each pass is late by one "
-                "step; break it with a state or a filter",
+                "step; break it with a state or a filter; of an FMU that declares no dependencies, "
+                "declare them: feedthrough",
             )
             graph[cycle[1]].discard(cycle[0])  # and search for the next loop
         else:

@@ -22,12 +22,13 @@ SAME, SMALL, UNIT = 3, 2, 1
 
 
 class Drafted(NamedTuple):
-    """A subsystem of the file: its name, its table's own key, its ports."""
+    """A subsystem of the file: its name, its table's own key, its ports; whether it is probed."""
 
     name: str
     key: str
     target: str
     ports: Ports
+    probed: bool
 
 
 def draft_session(name: str, models: Sequence[str], folder: Path) -> str:
@@ -36,7 +37,8 @@ def draft_session(name: str, models: Sequence[str], folder: Path) -> str:
     Inputs are connected with the one output of another model that has their name, or ``body_x``
     with ``x`` of ``body``, and a unit that converts; else with the only output of their unit that
     belongs to no other input. The others are held at their start value; the first of them gets a
-    step, so that a first run shows motion.
+    step, so that a first run shows motion. If a model cannot be probed, the session is repeated at
+    shorter steps, so that the verdict of a first run rests on something.
 
     Parameters
     ----------
@@ -83,7 +85,7 @@ def _read_model(model: str, folder: Path, taken: set[str]) -> Drafted:
     description = link.describe(name, options, folder)
     if found or description.problems or description.ports is None:
         raise ConfigError([f"{model}: {line}" for line in [*found, *description.problems]])
-    return Drafted(name, key, target, description.ports)
+    return Drafted(name, key, target, description.ports, description.restores is True)
 
 
 def _lines(name: str, drafted: Sequence[Drafted]) -> Iterator[str]:
@@ -104,16 +106,26 @@ def _lines(name: str, drafted: Sequence[Drafted]) -> Iterator[str]:
         yield f'adapter = "{"fmu" if model.key == "fmu" else "inprocess"}"'
         yield f"{model.key} = {json.dumps(model.target, ensure_ascii=False)}"
         yield f"# outputs: {_listed(model.ports.outputs)}"
+        inputs = {port.name for port in model.ports.inputs}
+        guessed = [p for p in model.ports.outputs if inputs and inputs <= set(p.feedthrough)]
+        if model.key == "fmu" and guessed:
+            listed = ", ".join(f"{_key(port.name)} = []" for port in guessed)
+            yield f"# feedthrough = {{ {listed} }}  # if they follow no input at once"
         for port in model.ports.inputs:
             if f"{model.name}.{port.name}" not in connected:
                 yield ""
                 yield f"[subsystems.{model.name}.inputs.{_key(port.name)}]"
-                yield f"{f'start = {float(port.start)!r}':36} # {port.unit or 'no unit'}: held"
+                yield f"{f'start = {float(port.start)!r}':36} # {_unit(port) or 'no unit'}: held"
     for source, to, remark in connections:
         yield ""
         yield f"[[connections]]{remark}"
         yield f"from = {json.dumps(source, ensure_ascii=False)}"
         yield f"to = {json.dumps(to, ensure_ascii=False)}"
+    if not all(model.probed for model in drafted):
+        yield ""
+        yield "[reliability]"
+        yield 'repeat = "half"                      # for the verdict, also run at 1/2 and 1/4 of the'
+        yield "#                                      step, as not all models can be probed"
     held = (
         (f"{model.name}.{port.name}", port)
         for model in drafted
@@ -136,11 +148,15 @@ def _step(name: str, port: Port) -> Iterator[str]:
     yield f"input = {json.dumps(name, ensure_ascii=False)}"
     yield "start = 1.0                          # s"
     segment = f'segments = [{{ shape = "step", to = {float(f"{size:.3g}")!r} }}]'
-    yield f"{segment:36} # {port.unit or 'no unit'}, added to the value that is held"
+    yield f"{segment:36} # {_unit(port) or 'no unit'}, added to the value that is held"
 
 
 def _listed(ports: Sequence[Port]) -> str:
-    return ", ".join(f"{port.name} ({port.unit})" if port.unit else port.name for port in ports)
+    return ", ".join(f"{port.name} ({_unit(port)})" if _unit(port) else port.name for port in ports)
+
+
+def _unit(port: Port) -> str:
+    return "" if port.unit == units.UNSTATED else port.unit
 
 
 def _key(name: str) -> str:

@@ -51,10 +51,10 @@ WORDS = ("good", "unverified", "degraded", "unreliable")
 GOOD, UNVERIFIED, DEGRADED, UNRELIABLE = range(4)
 #: Remedy for the missing evidence of an estimate, by how it was made.
 EVIDENCE = {
-    GAIN_RANGE: "how the subsystems answer is not known: solvers that save and restore their "
-    "state, and a reference_model of a bench, would show it",
-    GAIN_RANGE_LAG: "how the subsystems answer is not known: solvers that save and restore their "
-    "state, and end_inputs of FMUs with feedthrough, would show it",
+    GAIN_RANGE: "how the subsystems respond is not known: solvers that save and restore their "
+    'state, a reference_model of a bench, or repeat = "half" without one would show it',
+    GAIN_RANGE_LAG: "how the subsystems respond is not known: solvers that save and restore their "
+    'state, end_inputs of FMUs with feedthrough, or repeat = "half" would show it',
     GAIN_RANGE_START: "what was tried out about the start does not hold along the way: "
     'repeat = "half" would show the error of models that run as fast as possible',
     GAIN_RANGE_MANY: 'repeat = "half" would show the error of models that run as fast as possible',

@@ -15,6 +15,7 @@ from hilrt.check.check import check_file
 from hilrt.check.draft_session import _step, draft_session
 from hilrt.cli.main import app
 from hilrt.errors import ConfigError
+from tests.fmu.build import by_pythonfmu
 from tests.scenarios.test_generated import ANONYMOUS, DATABASE
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
@@ -71,6 +72,21 @@ def test_models_are_connected_by_their_only_unit(folder: Path) -> None:
 def test_two_of_one_class_have_two_names(folder: Path) -> None:
     drafted = tomllib.loads(draft_session("s", 2 * ["quarter_car:Body"], folder))
     assert list(drafted["subsystems"]) == ["body", "body_2"]
+
+
+def test_fmus_that_cannot_be_probed_are_judged_by_shorter_steps(folder: Path) -> None:
+    models = []
+    for name in ("Wheel", "Body"):
+        source = (EXAMPLES / f"{name.lower()}_fmu.py").read_text("utf-8")
+        models += ["--model", str(by_pythonfmu("pythonfmu", name, source))]
+    tables = new(folder, *models)
+    assert tables["reliability"] == {"repeat": "half"}
+    text = (folder / "session.toml").read_text("utf-8")
+    assert "# feedthrough = { x = [], v = [] }" in text
+    result = hilrt.simulate(folder / "session.toml", {"session.duration": 2.0})
+    assert result.verdict == "good"
+    errors = result.summary["estimated_error"]
+    assert all(error["how"] == "repeated at shorter steps" for error in errors.values())
 
 
 def test_every_model_that_is_wrong_is_named(folder: Path) -> None:

@@ -108,16 +108,18 @@ def choices(text: str) -> int:
 # ---- the parts of the file -----------------------------------------------------------------------
 
 
-def _step(measured: Sequence[Message]) -> float:
-    """Macro step, s: as the bench sends, between 1 and 100 ms."""
+def _step(measured: Sequence[Message]) -> str:
+    """Line with the macro step: as the bench sends, between 1 and 100 ms."""
     cycles = [message.cycle_time for message in measured if message.cycle_time]
-    return min(max(min(cycles, default=10), 1), 100) / 1e3
+    step = min(max(min(cycles, default=10), 1), 100) / 1e3
+    known = ", as the bench sends" if cycles else "; the database has no cycle times"
+    return f"{f'step = {step:g}':36} # s{known}"
 
 
-def _head(database: Path, roles: _Roles, step: float, emulator: str | None) -> list[str]:
-    place = f"in place of {roles.node} (--node)" if roles.node else "in place of no node"
+def _head(database: Path, roles: _Roles, step: str, emulator: str | None) -> list[str]:
+    place = f"hilrt replaces {roles.node} (--node)" if roles.node else "hilrt replaces no node"
     if not roles.sent:
-        place += ", and only listens: name a message for it to send with --send MESSAGE"
+        place += ", and only listens: --send MESSAGE names a message that it sends"
     bench = f"is {', '.join(roles.bench)} (--bench)" if roles.bench else "is all other nodes"
     others = f"; other nodes: {', '.join(roles.others)}" if roles.others else ""
     todo = (
@@ -127,7 +129,7 @@ def _head(database: Path, roles: _Roles, step: float, emulator: str | None) -> l
         "real bench."
     )
     return [
-        remark(f"A session with the bench of {database.name}. hilrt is {place}."),
+        remark(f"A session with the bench of {database.name}. {place}."),
         remark(f"The bench {bench}{others}."),
         todo,
         "",
@@ -136,7 +138,7 @@ def _head(database: Path, roles: _Roles, step: float, emulator: str | None) -> l
         "duration = 10.0                      # s",
         "",
         "[master]",
-        f"{f'step = {step:g}':36} # s, as the bench sends",
+        step,
         *([] if emulator is None else [SHARED]),
         "",
     ]

@@ -106,7 +106,7 @@ def test_messages_of_third_nodes_are_candidates(tmp_path: Path) -> None:
     content = HEADER + COMMAND + FAST + PLC
     text, bench = bench_of(tmp_path, content)
     assert list(bench["outputs"].values()) == ["Fast.Torque"]
-    assert "hilrt is in place of Tester (--node)" in text
+    assert "hilrt replaces Tester (--node)" in text
     assert "The bench is Rig (--bench); other nodes: PLC." in text
     assert '# outputs.door = "Plc.Door"' in text
     assert "of PLC, not of the bench" in text
@@ -127,7 +127,7 @@ def test_database_without_senders(name: str, tmp_path: Path) -> None:
     if database is None:
         pytest.skip("the recordings are not there")
     text = generate(database, None, BUS, tmp_path)
-    assert "only listens: name a message for it to send" in text
+    assert "only listens: --send MESSAGE names a message that it sends" in text
     path = tmp_path / "session.toml"
     path.write_text(fill(text))
     assert errors(path) == []
