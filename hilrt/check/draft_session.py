@@ -124,8 +124,8 @@ def _lines(name: str, drafted: Sequence[Drafted]) -> Iterator[str]:
     if not all(model.probed for model in drafted):
         yield ""
         yield "[reliability]"
-        yield 'repeat = "half"                      # for the verdict, also run at 1/2 and 1/4 of the'
-        yield "#                                      step, as not all models can be probed"
+        yield 'repeat = "half"                      # as not all models can be probed: for the'
+        yield "#                                      verdict, also run at 1/2 and 1/4 of the step"
     held = (
         (f"{model.name}.{port.name}", port)
         for model in drafted
