@@ -73,8 +73,7 @@ class _Nowhere:
         pass
 
 
-#: What a trial has seen of outputs inside a step: nothing; that they are as smooth as their ends
-#: say; that they are not.
+#: Outputs inside a step, in a trial: not seen; as smooth as their ends suggest; not so smooth.
 UNSEEN, SMOOTH, SWITCHES = range(3)
 
 
@@ -137,7 +136,7 @@ class CodeRun(NamedTuple):
     does : str
         What is done with it, as text.
     tells : str
-        What only that tells.
+        What is known only after running it.
     """
 
     key: str
@@ -259,8 +258,8 @@ class Carrier(Protocol):
     Attributes
     ----------
     changed, reporting : dict
-        Connections, as keys, whose peer was lost or has return, and those with `events`, since they
-        were removed here.
+        Connections, as keys, whose peer was lost or has returned, and those with `events`, since
+        they were removed here.
     """
 
     changed: dict[Any, None]
@@ -470,7 +469,7 @@ class Link(abc.ABC):
     ends: float = math.inf
     #: Defects found before the start: names of `FINDINGS`.
     findings: Sequence[str] = ()
-    #: Whether samples may tell of discontinuities.
+    #: Whether samples may report discontinuities.
     tells_events: bool = False
     #: Files that the log keeps a copy of (a CAN database, a model description).
     files: Sequence[Path] = ()

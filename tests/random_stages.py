@@ -22,11 +22,9 @@ from hilrt.coupling.inject_faults import take_samples
 from hilrt.coupling.measure_defects import measure_defects
 from hilrt.coupling.measure_disturbances import measure_disturbances
 from hilrt.link import Ports
-from hilrt.reliability.count_affected import count_affected
-from hilrt.reliability.guard import guard
-from hilrt.reliability.judge_ranges import judge_ranges
+from hilrt.reliability.guard import guard, judge_ranges
 from hilrt.reliability.measure import measure_reliability
-from hilrt.reliability.move_flags import move_flags
+from hilrt.reliability.move_flags import count_affected, move_flags
 from hilrt.solver import Port
 from hilrt.step.apply_changes import apply_changes
 from hilrt.step.numerics import Numerics

@@ -4,8 +4,7 @@ from types import SimpleNamespace
 import pytest
 
 from hilrt.cli import main as cli
-from hilrt.errors import ConfigError, PeerLost
-from hilrt.exit_status import gravest
+from hilrt.errors import ConfigError, PeerLost, gravest
 from hilrt.session.result import Result
 
 

@@ -19,7 +19,7 @@ import hilrt
 from hilrt.cli import main as cli
 from hilrt.config import registry
 from hilrt.config.structs import Session, SubsystemOptions
-from hilrt.exit_status import ExitStatus
+from hilrt.errors import ExitStatus
 from hilrt.models.two_mass import Mass1, Mass2
 from hilrt.reliability.causes import CAUSES
 from hilrt.session.run import RunOptions

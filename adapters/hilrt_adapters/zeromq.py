@@ -15,7 +15,7 @@ from hilrt.errors import NoAnswer, ProtocolError
 from hilrt.fmu.command import describe_fmu, is_fmu_command, spawned_fmu
 from hilrt.hosting.group import GroupOptions
 from hilrt.link import FINDINGS, CodeRun, Command, Description, LinearModel, Probes
-from hilrt.peers.linear_answer import linear_model
+from hilrt.peers.announced_ports import linear_model
 from hilrt.peers.remote_link import RemoteLink
 from hilrt.peers.wire import (
     Advance,

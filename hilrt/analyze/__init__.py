@@ -5,8 +5,8 @@ In reading order:
 * from a log: `log_statistics` (its rows, read once), `rows_summary` (the summary's figures from
   them), `report_accumulator` (the same while it is written), `step_advice`, `can_names` and
   `can_traffic` (its CAN frames), `log_analysis` (all of it in one object);
-* figures: `figure_style`, `curves`, `figures`, `figure_timing` (times and step sizes),
-  `figure_can`, `measured_points` (figures that tests have measured, over their coordinates);
+* figures: `figure_style`, `curves`, `figures`, `figure_timing` (times and step sizes,
+  CAN buses), `measured_points` (figures that tests have measured, over their coordinates);
 * the report: `report_tables`, `report_page` (parts of the page, pictures), `report`;
 * from several runs: `runs` (the table of runs), `log_comparison`, `comparison_page`;
 * from a session file: `subsystem_models` (subsystems as linear maps), `stability` and

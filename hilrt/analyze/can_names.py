@@ -26,7 +26,7 @@ from hilrt.errors import HilrtError
 
 #: Attached files that may be databases.
 _DATABASES = (".dbc", ".arxml", ".kcd", ".sym", ".cdd")
-#: Of frames that come in no time: nothing counts as held up.
+#: Age from which a frame counts as late, s: in a log, none does.
 _NEVER_S = 1e9
 
 
@@ -130,7 +130,7 @@ def names_of(bus: str, settings: Mapping[str, Any], attachments: Mapping[str, by
 def _messages(files: list[str], attachments: Mapping[str, bytes]) -> list[Message]:
     """Messages of the databases, ``FILE`` or ``FILE:BUS``, among the attachments.
 
-    One that cannot be read has none.
+    A database that cannot be read is skipped.
     """
     found: list[Message] = []
     with tempfile.TemporaryDirectory() as folder:

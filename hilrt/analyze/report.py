@@ -13,9 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hilrt.analyze.figure_can import can_table
 from hilrt.analyze.figure_style import Drawing
-from hilrt.analyze.figure_timing import draw_report
+from hilrt.analyze.figure_timing import can_table, draw_report
 from hilrt.analyze.figures import draw_failures
 from hilrt.analyze.log_analysis import LogAnalysis, analyse_log, bonds_of, changes_of
 from hilrt.analyze.measured_points import draw_maps, measured_points, point_table, results_of
@@ -140,7 +139,7 @@ def _anchor(heading: str) -> str:
 
 
 def _links(parts: Mapping[str, Sequence[str | Drawing]]) -> str:
-    """Links to the parts that there are."""
+    """Links to the parts that have contents."""
     there = [heading for heading, contents in parts.items() if any(contents)]
     return "<nav>" + " ".join(f'<a href="#{_anchor(h)}">{h}</a>' for h in there) + "</nav>"
 

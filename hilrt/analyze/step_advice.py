@@ -228,7 +228,7 @@ def time_bounds(
     computes_us : mapping of str to float
         What each solver computes in a step, µs.
     quantile : float
-        At which all of them are taken.
+        Quantile that these times are, for the text.
     """
     p = f"p{number(100.0 * quantile, 4)}"
     yield Bound(

@@ -27,8 +27,7 @@ from hilrt.can.frame import BUS_ERRORS
 from hilrt.can.sender import refuse_conflicts
 from hilrt.config.from_toml import nearest
 from hilrt.config.session_file import load_session
-from hilrt.errors import ConfigError, HilrtError
-from hilrt.exit_status import ExitStatus
+from hilrt.errors import ConfigError, ExitStatus, HilrtError
 from hilrt.peers import wire
 from hilrt.peers.peer import Peer
 from hilrt.record import frame_feed

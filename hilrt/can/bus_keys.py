@@ -21,7 +21,7 @@ from hilrt.config.from_toml import nearest
 
 #: Interfaces that do nothing with further arguments; others may look them up by name.
 CLOSED = ("socketcan", "udp_multicast", "virtual")
-#: Those that a table may keep while its interface changes, whether the bus takes them or not.
+#: Keys that a table may keep when its interface changes, even if the bus ignores them.
 COMMON = frozenset({"interface", "channel", "bitrate", "data_bitrate", "fd", "can_filters"})
 
 
@@ -109,7 +109,7 @@ def _missing_network(channel: Any, networks: Path) -> list[str]:
 
 
 def interface_down(arguments: Mapping[str, Any], networks: Path = _NETWORKS) -> list[str]:
-    """Whether the interface of a bus is there, but not up: the remark; parameters as above."""
+    """Remark on an interface that exists but is down; parameters as for `missing_interface`."""
     channel = arguments.get("channel")
     if arguments.get("interface") != "socketcan" or not isinstance(channel, str) or not channel:
         return []

@@ -128,9 +128,9 @@ _NUMBERS = {
 
 
 def check_bit_counts(text: str, kind: str) -> None:
-    """`ValueError` for a signal or a message that no bus carries, with its line.
+    """Raise `ValueError` at the line of a signal or message that is too long for any bus.
 
-    So it is for a file whose signals are altogether too many bits.
+    It is also raised where the signals of the file are too long together.
     """
     pattern = _NUMBERS.get(kind)
     total = 0
@@ -144,7 +144,7 @@ def check_bit_counts(text: str, kind: str) -> None:
                 raise ValueError(f"the signals up to line {line} have {total:,} bits and more")
 
 
-#: Signals of a message: cantools takes the square of the number of multiplexed ones, 5 s for these.
+#: Signals of a message: cantools' time grows with the square of the multiplexed ones, to 5 s here.
 _MOST_SIGNALS = 10_000
 #: Where a message begins, and where a signal of it does.
 _BEGINNINGS = {
@@ -154,7 +154,7 @@ _BEGINNINGS = {
 
 
 def check_signal_counts(text: str, kind: str) -> None:
-    """`ValueError` for a message with so many signals that reading them takes minutes."""
+    """Raise `ValueError` for a message with so many signals that reading them takes minutes."""
     pattern = _BEGINNINGS.get(kind)
     begin, signals = 0, 0
     for found in pattern.finditer(text) if pattern is not None else ():
@@ -177,9 +177,9 @@ def _bits(found: re.Match[str]) -> Iterator[int]:
 
 
 def _number(text: str) -> int:
-    """Value of a number as the parsers read it; one too large for any other text."""
+    """Value of a number as the parsers read it; above every limit for a very long text."""
     text = text.strip().replace("_", "")
-    if len(text) > 20:  # not to be computed with
+    if len(text) > 20:
         return _MOST_BITS + 1
     for base in (10, 0):
         try:
@@ -215,7 +215,7 @@ def check_numbers(message: Message) -> None:
 
 
 def _finite(value: float) -> bool:
-    """Whether a number is one to compute with; so is no integer of 400 digits."""
+    """Whether a number is finite as a float; an integer of 400 digits is not."""
     try:
         return math.isfinite(value)
     except (OverflowError, TypeError, ValueError):
@@ -230,8 +230,8 @@ def _infinite(value: object) -> bool:
 _DECLARED = re.compile(rb"""^\s*<\?xml[^>]*encoding=["']([A-Za-z0-9._-]+)["']""")
 #: Files of these formats are written by tools of Windows, some of them in UTF-8 today.
 _WINDOWS = (".dbc", ".sym")
-# It warns of identifiers that several messages have, also on different buses. Which of them a frame
-# is, or that nothing says so, is told where frames are decoded.
+# cantools warns about identifiers that several messages share, even on different buses; ambiguous
+# ones are reported when frames are decoded.
 logging.getLogger("cantools.database.can.database").setLevel(logging.ERROR)
 #: Marks of a format within a file, in the order in which files with other suffixes are tried.
 _WORDS = {
@@ -242,11 +242,11 @@ _WORDS = {
     "cdd": "<CANDELA",
 }
 _XML = ("arxml", "kcd", "cdd")
-#: cantools takes the square of their number, and more, to read the digits of a number in SYM files:
-#: 5,000 take a second.
+#: Longest number in a SYM file: cantools' time grows with the square of its digits or faster, 5,000
+#: take a second.
 _DIGITS = 100
 _LONG_NUMBER = re.compile(rf"[0-9A-F]{{{_DIGITS}}}")
-#: Characters of a file from which on it must have that word.
+#: A file with more characters must contain the mark of its format.
 _LARGE = 100_000
 
 
@@ -336,7 +336,7 @@ def _refusal(path: Path, label: str, error: Exception, faults: list[str]) -> lis
     causes = [cause for kind in kinds if (cause := getattr(error, kind, None)) is not None]
     cause = causes[0] if len(causes) == 1 else error
     reason = " ".join(str(cause).split()) or type(cause).__name__
-    if "frame id" in reason:  # of a format whose text was not looked at
+    if "frame id" in reason:  # of a format that `identifier_faults` does not check
         return [f"{label}: {path}: {reason.rstrip('.')}; correct it in the database"]
     return [
         f"{label}: {path} is not a CAN database: {reason}; "

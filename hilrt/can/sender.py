@@ -18,8 +18,8 @@ from hilrt.can.id_table import IdTable, can_id_of
 from hilrt.can.protection import MessageOptions, counter_of, cycle_of, protection_of
 from hilrt.errors import ConfigError
 
-#: A frame at the database's cycle time waits for a set-point for this part of the cycle, or leaves
-#: with one that comes by as much before its time.
+#: A frame sent at the database's cycle waits for a set-point for the cycle divided by this, and
+#: leaves early with one that comes up to as much before its time.
 WINDOW_PARTS = 4
 
 
@@ -64,7 +64,7 @@ class _Sent:
         self.indices = [i for i, _ in self.inputs]
 
     def frame(self, u: Sequence[float], enable: bool, last: bool = False) -> Frame:
-        """Frame for the inputs `u`; with `last`, its signals that have a last value have that."""
+        """Frame for the inputs `u`; with `last`, signals with a defined last value take that."""
         values = [u[i] for i in self.indices]
         if self.request:
             values.append(float(enable))
@@ -82,8 +82,8 @@ class _Sent:
     def keeps_cycle(self, now: int, new: bool) -> bool:
         """Whether a frame leaves at `now` [ns], so that frames keep to the cycle of the database.
 
-        It leaves with a set-point up to a quarter of a cycle before or after its time, and then
-        without one. Where set-points come at the same cycle, frames move to their times.
+        It leaves with a set-point up to a quarter of a cycle before or after its time, and without
+        one when that has passed. Where set-points come at the same cycle, frames follow them.
         """
         window = self.cycle_ns // WINDOW_PARTS
         follows = new and abs(now - self.new_ns - self.cycle_ns) <= window
@@ -208,7 +208,7 @@ class Sender:
         return max(0, min(dues) - now) if dues else math.inf
 
     def last(self, u: Sequence[float]) -> list[Frame]:
-        """The one frame that messages with a defined last content end with."""
+        """Last frame of every message that has a defined last content."""
         return [made.frame(u, False, last=True) for made in self._entries if made.last]
 
 

@@ -91,7 +91,7 @@ def _check_hold(entry: Step | Match, table: str, findings: Findings) -> None:
 def _check_measured(
     topology: Topology, signal: str, table: str, key: str, findings: Findings
 ) -> Place | None:
-    """Outside the ticks, only a bench's outputs change."""
+    """Find an output of a bench; no other one changes outside the ticks."""
     place = topology.find(signal, "output", table, key, findings)
     if place is not None and place.subsystem not in topology.physical:
         findings.error(
@@ -125,7 +125,7 @@ def check_order(low: float | None, high: float | None, table: str, findings: Fin
 
 
 def check_calculated(topology: Topology, findings: Findings) -> None:
-    """Expressions can be read, name outputs that there are, and fit in their units."""
+    """Check that expressions can be parsed, name existing outputs and have consistent units."""
     tables, units = topology.tables, topology.units("output")
     texts = [entry.expression for entry in tables.calculated]
     for _, _, entry in conditional(tables):
@@ -209,7 +209,7 @@ def _units(topology: Topology) -> dict[str, str]:
 
 
 def _only_later(topology: Topology, name: str) -> bool:
-    """Whether there is such a signal only shows in the session."""
+    """Whether only the running session can tell if there is such a signal."""
     base, colon, _ = name.partition(":")
     subsystem, _ = topology.tables.split(base)
     if "." not in base:  # of a bond, a flag, the master, a subsystem's timing

@@ -25,8 +25,8 @@ def check_host(
     descriptions : mapping of str
         Of the subsystems.
     here : bool
-        The session is to run here: what is missing is an error, and the ports are its own matter,
-        for it binds them.
+        Whether the session is about to run here: then what is missing is an error, and ports are
+        not tried, because the session binds them.
     findings : Findings
     """
     for name, description in descriptions.items():
@@ -42,7 +42,7 @@ def check_host(
 
 
 def _check_ports(tables: Session, findings: Findings) -> None:
-    """Ports that the file names, if they are taken here or no address of this host."""
+    """Warn about addresses in the file at which this host cannot listen."""
     given = {"master": {"listen": tables.master.listen}}
     watched = ("page", "listen", "commands", "foxglove")
     given["monitor"] = {key: getattr(tables.monitor, key) for key in watched}
@@ -102,10 +102,7 @@ def _is_address(listen: str) -> bool:
 
 
 def is_guarded(master: MasterTable) -> bool:
-    """Whether not any peer that reaches the master may connect.
-
-    By keys, or by the session's token on an address that only this machine reaches.
-    """
+    """Whether peers need a key, or the session's token on an address of this machine alone."""
     return master.keys is not None or (is_local(master.listen) and not master.insecure)
 
 
@@ -121,7 +118,7 @@ def _check_keys(session: SessionFile, remote: Collection[str], findings: Finding
     wanted = [folder / f"{MASTER}.key", *(folder / f"{name}.pub" for name in remote)]
     if remote and any(session.tables.subsystems[name].spawn for name in remote):
         wanted.append(folder / f"{MASTER}.pub")  # for the processes that the session starts
-    if folder.is_dir():  # every key in it, for what others may do with them
+    if folder.is_dir():  # also the permissions of keys that are not used
         here = sorted([*folder.glob("*.key"), *folder.glob("*.pub")])
         wanted = [folder, *wanted, *(path for path in here if path not in wanted)]
     for path in wanted:

@@ -23,8 +23,7 @@ from hilrt.cli.log_commands import (
     play,
     say_damage,
 )
-from hilrt.errors import ConfigError, RecordError
-from hilrt.exit_status import ExitStatus
+from hilrt.errors import ConfigError, ExitStatus, RecordError
 from hilrt.wording import columns_text
 
 analyze_app = typer.Typer(help="Examine a session before it runs.", no_args_is_help=True)

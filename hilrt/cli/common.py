@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 
-from hilrt.cli.explained import page_of
-from hilrt.errors import ConfigError
-from hilrt.exit_status import ExitStatus
+from hilrt.errors import (
+    CommandRefused,
+    ConfigError,
+    ExitStatus,
+    HilrtError,
+    ProtocolError,
+    RecordError,
+    SessionFault,
+    SolverError,
+)
 
 if TYPE_CHECKING:
     from hilrt.config.session_file import SessionFile
@@ -32,3 +40,66 @@ def fail(text: str) -> NoReturn:
     """End the command: its input is wrong."""
     typer.echo(f"{text}\nsee {page_of(ConfigError(text), sys.argv[1:])}", err=True)
     raise typer.Exit(ExitStatus.INPUT)
+
+
+# The page of the documentation that explains a command, or an error that it ends with.
+
+#: Goes by symptom.
+SYMPTOMS: Final = "docs/howto/troubleshooting.md"
+#: Keys of the session file.
+KEYS: Final = "docs/session.md"
+
+#: Page to the commands, and groups of commands, that it explains.
+PAGES: Final = {
+    "docs/own_bench.md": ("new", "solver"),
+    KEYS: ("run", "check"),
+    "docs/howto/questions.md": ("schema",),
+    "docs/doctor.md": ("doctor",),
+    "docs/keys.md": ("keys", "gateway"),
+    "docs/monitor.md": ("watch", "monitor"),
+    "docs/sequences.md": ("sequence", "test"),
+    "docs/can.md": ("emulate", "can"),
+    "docs/logs.md": ("report", "compare", "runs", "export", "import", "play", "log"),
+    "docs/expectations.md": ("expect",),
+    "docs/recording.md": ("replay",),
+    "docs/studies.md": ("sweep", "tune", "advise"),
+    "docs/fmu.md": ("import-ssp", "fmu"),
+    "docs/analyze.md": ("analyze",),
+}
+_PAGE_OF: Final = {name: page for page, names in PAGES.items() for name in names}
+
+#: Pages of errors, whatever the command.
+ERRORS: Final[dict[type[HilrtError], str]] = {
+    SolverError: "docs/own_bench.md",
+    RecordError: "docs/logs.md",
+    ProtocolError: "docs/protocol.md",
+    CommandRefused: "docs/monitor.md",
+    SessionFault: SYMPTOMS,
+}
+
+
+def page_of(error: HilrtError, arguments: Sequence[str]) -> str:
+    """Return the page that explains an error: by its kind, else by the command.
+
+    Parameters
+    ----------
+    error : HilrtError
+    arguments : sequence of str
+        Of the command line, without the program.
+    """
+    found = (page for kind, page in ERRORS.items() if isinstance(error, kind))
+    return next(found, next((_PAGE_OF[word] for word in arguments if word in _PAGE_OF), SYMPTOMS))
+
+
+def name_pages(app: typer.Typer) -> None:
+    """End the help of every command, and of those of its group, with its page."""
+    epilogs = {name: f"Explained in {page}." for name, page in _PAGE_OF.items()}
+    for info in app.registered_commands:
+        name = info.name or getattr(info.callback, "__name__", "")
+        info.epilog = epilogs.get(str(name))
+    for group in app.registered_groups:
+        group.epilog = epilogs.get(str(group.name))
+        assert group.typer_instance is not None
+        for info in group.typer_instance.registered_commands:
+            info.epilog = group.epilog
+    app.info.epilog = f"Explained in docs/index.md; {SYMPTOMS} goes by symptom."

@@ -29,10 +29,8 @@ from hilrt.cli import (
     sequence_commands,
     study_commands,
 )
-from hilrt.cli.common import Overrides, SessionPath, fail, load
-from hilrt.cli.explained import SYMPTOMS, name_pages, page_of
-from hilrt.errors import ConfigError, HilrtError
-from hilrt.exit_status import ExitStatus
+from hilrt.cli.common import SYMPTOMS, Overrides, SessionPath, fail, load, name_pages, page_of
+from hilrt.errors import ConfigError, ExitStatus, HilrtError
 from hilrt.isolation.limited_process import set_for_this_process
 from hilrt.monitor.output import be_patient, open_closed_streams
 

@@ -31,8 +31,7 @@ def run_tests(
     In the session file the subsystem with adapter "sequence" is the place for the test. Exit status
     0 passed, 1 failed, 2 bad input, 3 fault, 4 inconclusive, 5 incomplete, 130 stopped.
     """
-    from hilrt.errors import ConfigError
-    from hilrt.exit_status import ExitStatus, gravest
+    from hilrt.errors import ConfigError, ExitStatus, gravest
     from hilrt.expect.outcome import outcome_line, write_junit
     from hilrt.session.run import RunOptions, named_sequences, session_of_sequence
     from hilrt.session.session import run_session

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from hilrt.cli.common import Overrides, SessionPath, fail, load
-from hilrt.exit_status import ExitStatus
+from hilrt.errors import ExitStatus
 
 if TYPE_CHECKING:
     from hilrt.studies.axes import Design

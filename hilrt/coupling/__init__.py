@@ -6,7 +6,7 @@ In reading order:
   `compensate` (and predict late ones), `extrapolate`, `sum_inputs` (and dither), `limit`
   with `ramp`;
 * what is requested beside the connections: `drive_inputs`, `stimulate`, `inject_faults`;
-* defects and control: `measure_defects`, `control_order`, `choose_step`, `repeat_step`;
+* defects and control: `measure_defects`, `control_order`, `choose_step`;
 * estimated errors: `measure_disturbances`, `estimate_signals`, `closed_loop`;
 * energy: `power_bond`, `mu`;
 * corrections of outputs: `true_inputs`, `correct_outputs` (by feedthrough, too), `correct_model`,

@@ -26,9 +26,9 @@ from hilrt.tables.state import OutputState, State
 def compensate(plan: Plan, state: State, given: StepInput) -> None:
     """Samples into the histories, Newton's form of the polynomials through them, outputs now.
 
-    A sample that is not a finite number, beyond every quantity, or withheld for its declared range
-    does not act: the output counts as not arrived. Withheld samples, and unknown calculated
-    channels, are held at the previous sample: the slope towards a fault would lead anywhere.
+    A sample that is not finite, larger than any quantity (`LARGEST`), or withheld for its declared
+    range does not act: the output counts as not arrived. In place of withheld samples and unknown
+    calculated channels, the previous sample is held: a slope towards a fault has no meaning.
     """
     samples, now = plan.session[0].samples, given.session[0].t
     for i in range(len(state.outputs)):
@@ -95,9 +95,8 @@ def forget_before_jumps(plan: Plan, state: State, given: StepInput) -> None:
 
 # Stage: outputs of late subsystems as their identified models predict them.
 #
-# A model may predict well whose Jacobian is not to be trusted: it is asked all the same. It must be
-# better than plain extrapolation, which is used otherwise, or where the past that it rests on is
-# not complete.
+# A model whose Jacobian is not trusted may still predict well. It is used if its predictions have
+# been better than plain extrapolation so far, and if the past that it needs is complete.
 
 
 @stage

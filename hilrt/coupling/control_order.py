@@ -65,7 +65,7 @@ def count_order(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def free_degree(plan: Plan, state: State) -> int:
-    """Degree that the samples of all outputs suffice for whose connections' order is controlled."""
+    """Highest degree that the samples allow for all outputs whose order is controlled."""
     degree: int = plan.session[0].samples - 1
     for i in range(len(state.outputs)):
         if plan.outputs[i].free:
@@ -98,7 +98,7 @@ def scaled_derivative_norm(plan: Plan, state: State, j: int, h: float) -> float:
 
 @stage
 def put_order_in_force(plan: Plan, state: State) -> None:
-    """The controlled order for the free connections, and the highest one of every output's."""
+    """Apply the order to the free connections, and its connections' highest to each output."""
     for i in range(len(state.outputs)):
         state.outputs[i].order = 0
     for c in range(len(state.connections)):
@@ -118,7 +118,7 @@ def next_order(
     ----------
     session : record of `hilrt.tables.state.SessionState`
         `failed` says whether the step that ended failed its error test, `derivative_norms` has
-        ``SDN(1)``, ``SDN(2)`` and so on; `order`, `failures` and `successes` are moved on.
+        ``SDN(1)``, ``SDN(2)`` and so on; `order`, `failures` and `successes` are updated.
     terms : int
         Number of norms that the samples suffice for; an order is not raised without
         ``SDN(order + 2)``.

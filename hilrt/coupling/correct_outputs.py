@@ -74,7 +74,7 @@ def acting_share(plan: Plan, state: State) -> float:
 
 @compiled
 def apply_correction(out: OutputState, corrected: float, samples: int, now: float) -> None:
-    """A corrected output becomes the newest sample, on top of what a prediction has added."""
+    """Make a corrected output the newest sample; what a prediction has added stays on top."""
     out.y_past[0] += corrected - out.y
     newton_form(out, samples, now)
     out.differences[0] += out.bridged
@@ -84,7 +84,7 @@ def apply_correction(out: OutputState, corrected: float, samples: int, now: floa
 
 @compiled
 def apply_offsets(offsets: Table[CorrectedInput], inputs: Table[InputState], share: float) -> None:
-    """The share of the offsets of the model's state that is applied to the inputs."""
+    """Apply the acting share of the model's offsets to the inputs."""
     for u in range(len(offsets)):
         inputs[u].offset = offsets[u].offset * share
 
@@ -183,8 +183,8 @@ def own_value(plan: Plan, state: State, i: int, now: float) -> float:
 def correct_by_feedthrough(plan: Plan, state: State, given: StepInput) -> None:
     """Correct the session's outputs by feedthrough, into `outputs.y` of the model's state.
 
-    The matrices belong to all connections: while something else drives an input that they count
-    with, nothing is corrected. Nor is it after a parameter of a subsystem has changed.
+    The matrices belong to all connections: nothing is corrected while something else drives one of
+    their inputs, or after a parameter of a subsystem has changed.
     """
     if state.session[0].reparametrised:
         return

@@ -2,9 +2,9 @@
 
 Rodríguez et al. (2022), section 3.3, eqs. 20 and 21. The numbers hold for one bond between two
 linear subsystems that exchange with no others, with the inputs of the direct feedthrough held.
-Whether subsystems are linear cannot be seen from outside, so a session file may say better: and
-even for linear ones the right value depends on their parameters, as the ledger will show. Anything
-else has no known μ, and the correction then runs in shadow.
+Linearity cannot be detected from outside, and even for linear subsystems the best value depends on
+their parameters, as the ledger shows: a session file may therefore give μ. In all other cases μ is
+unknown, and the correction runs in shadow.
 
 With ``R`` the communication step of the side with feedthrough over that of the other:
 
@@ -140,10 +140,10 @@ def bond_mu(network: Network, b: int, physical: Bools) -> Mu:
 def spurious_share(network: Network, b: int, physical: Bools) -> float:
     """Share of the residual energy of bond number `b` that is taken for spurious energy.
 
-    μ where it is known. Else all of it, but R where the effort's side communicates more often than
-    the flow's: in between it follows the flow's polynomial, and what the residual compares at the
-    ends of the long step was hardly felt (measured for the hydraulic crane: μ = R halves its
-    error).
+    μ if it is known, otherwise 1; but R where the effort's side communicates more often than the
+    flow's. During the long step it follows the flow's polynomial, so that the difference at the end
+    of that step, which the residual measures, hardly acted (for the hydraulic crane μ = R halves
+    the error).
     """
     mu = bond_mu(network, b, physical).value
     if mu is not None:

@@ -190,7 +190,7 @@ def first_objection(
     correction = unit * square_of_correction(at, theta, products, y)
     put_in = settings.window * (unit * square_of_noise(at, theta, learning.inputs, y))
     out.variance = square / settings.window * memory.spread
-    # Against a given Jacobian only errors count that are more than the pull of the prior.
+    # A given Jacobian is only contradicted by errors larger than those due to the prior.
     weight = 0.0 if memory.given else at.weight
     pull = 1e-6 * out.scale if memory.given else 0.0
     explained = 1.0 if memory.given else settings.unexplained_limit
@@ -301,9 +301,8 @@ def contradicts(used: Floats, found: Floats, scales: Floats | None = None) -> Bo
     ----------
     used, found : ndarray, shape (..., ny, nu)
     scales : ndarray, shape (nu,) or (n, nu), optional
-        Magnitudes of the inputs, in their units: of entries with different units, those are
-        compared that an output changes by. Of several possible magnitudes, any one tells. Without
-        it, all count as 1.
+        Magnitudes of the inputs, in their units: entries are compared by the change of the output
+        that they cause. Of several possible magnitudes, one that contradicts is enough. Default: 1.
 
     Returns
     -------

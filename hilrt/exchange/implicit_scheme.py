@@ -27,7 +27,7 @@ from hilrt.tables.ports import Ints
 from hilrt.tables.state import State
 from hilrt.timing.grid import CommunicationPoint
 from hilrt.timing.pace import Stopping
-from hilrt.timing.progress import RepeatedCounts
+from hilrt.timing.timeline import RepeatedCounts
 
 #: Residual of a coupling condition that is left, relative to the largest value of the input.
 LEFT: Final = 1e-10

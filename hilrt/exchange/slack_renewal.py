@@ -13,7 +13,7 @@ from hilrt.solver import Floats
 from hilrt.step.numerics import Numerics
 from hilrt.step.observer import Observer, Turn
 from hilrt.timing.monotonic import monotonic_ns
-from hilrt.timing.progress import SlackBudget
+from hilrt.timing.timeline import SlackBudget
 
 
 class SlackRenewal(SensitivityRenewal, Observer):

@@ -11,8 +11,7 @@ from xml.etree import ElementTree as ET
 
 import msgspec
 
-from hilrt.errors import ConfigError
-from hilrt.exit_status import ExitStatus
+from hilrt.errors import ConfigError, ExitStatus
 from hilrt.files.text import whole_file
 
 Word = Literal["passed", "failed", "inconclusive"]

@@ -23,8 +23,7 @@ class FmuClock(NamedTuple):
     causality, variability : str
         Of the clock; the variability is that of its interval.
     interval, shift : float
-        Time between ticks, and of the first one after the start, s; the first is NaN if only the
-        FMU has it.
+        Time between ticks (NaN if only the FMU knows it), and from the start to the first tick, s.
     """
 
     name: str

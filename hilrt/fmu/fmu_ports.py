@@ -11,7 +11,7 @@ from hilrt.config import units
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError
 from hilrt.fmu.description import Fmu
-from hilrt.fmu.start_values import start_values, wrong_lengths
+from hilrt.fmu.values import start_values, wrong_lengths
 from hilrt.fmu.variables import (
     NUMERIC,
     bounds_of,

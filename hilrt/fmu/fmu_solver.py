@@ -27,8 +27,8 @@ from hilrt.fmu.instance import (
     middle_and_mean,
 )
 from hilrt.fmu.load_instance import load
-from hilrt.fmu.start_values import wrong_starts
 from hilrt.fmu.trial import FmuTrial, try_out
+from hilrt.fmu.values import wrong_starts
 from hilrt.fmu.variables import CONTINUOUS, flows, size_of, typed
 from hilrt.link import FINDINGS, LinearModel
 from hilrt.solver import Floats, InputPolynomial, Sample, Solver

@@ -18,7 +18,7 @@ from hilrt.files.text import whole_file, write_whole
 from hilrt.fmu.description import Fmu, read_fmu
 from hilrt.fmu.fmu_ports import Selection, select, unit_of
 from hilrt.fmu.ssp import Component, Node, Route, SspValue, Structure, read_ssp
-from hilrt.fmu.start_values import start_values
+from hilrt.fmu.values import start_values
 from hilrt.fmu.variables import CONTINUOUS, NUMERIC, starts_of
 
 _DURATION_S = 10.0

@@ -39,7 +39,7 @@ from hilrt.hosting.linear_model import (
 from hilrt.hosting.load_solver import load_solver
 from hilrt.hosting.slack_trial import SlackTrial
 from hilrt.peers import wire
-from hilrt.peers.linear_answer import linear_answer
+from hilrt.peers.announced_ports import linear_answer
 from hilrt.peers.peer import Peer
 from hilrt.peers.wire import Event
 from hilrt.solver import Sample, Solver

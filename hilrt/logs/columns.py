@@ -115,7 +115,8 @@ def tables(blocks: Iterable[Block], topics: Sequence[Topic]) -> Iterator[JoinedT
 def hold(rows: Iterable[JoinedTable], topics: Sequence[Topic]) -> Iterator[JoinedTable]:
     """Hold the outputs of a session's log between their samples; their `MARK` is absent there.
 
-    An output without its mark among the `topics` stays as it is: nothing would tell held values.
+    An output without its mark among the `topics` stays as it is: held values could not be told from
+    samples.
     """
     names = [signal.name for topic in topics for signal in topic.signals]
     columns = {name: i for i, name in enumerate(names)}

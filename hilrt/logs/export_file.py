@@ -25,7 +25,7 @@ EXTRAS = {
 
 
 class Exporter(Protocol):
-    """Writes a source, the wanted signals of it, between two times [ns], to a new file."""
+    """Writes the wanted signals of a source between two times [ns] to a new file."""
 
     def __call__(
         self, source: Source, wanted: Collection[str] | None, span: tuple[int, int], out: Path

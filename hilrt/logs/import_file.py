@@ -217,7 +217,7 @@ def _before_1970(source: Source, what: str, time_ns: int) -> ConfigError:
 
 
 class _Ahead:
-    """Frames, one of them looked at before it is taken."""
+    """Iterator over frames that shows the next one."""
 
     def __init__(self, frames: Iterator[LoggedFrame]) -> None:
         self._frames = frames

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from hilrt.solver import Floats
     from hilrt.step.numerics import Numerics
     from hilrt.tables.record import Table
-    from hilrt.timing.progress import Progress
+    from hilrt.timing.timeline import Progress
 
 PERIOD_NS = 200_000_000
 #: Period of the announcement while the loop does not run, s.

@@ -3,9 +3,9 @@
 In reading order:
 
 * what is watched, and why: `causes`, `checks`, `alarms`;
-* the stages: `guard` and `judge_ranges` (before a sample acts), `measure`, `move_flags` and
-  `count_affected` (in the slack);
-* as text: `flags`, `ranges`, `verdict`, `divergence`, `impairment`; as numbers: `summary_figures`;
+* the stages: `guard` (before a sample acts), `measure` and `move_flags` (in the
+  slack);
+* as text: `flags`, `ranges`, `verdict`; as numbers: `summary_figures`;
 * errors in the signals' units: `estimates`, with the constants of `calibrated`; what would help:
   `advice`.
 """

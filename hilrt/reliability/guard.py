@@ -11,9 +11,10 @@ from __future__ import annotations
 import math
 
 from hilrt.compilation.compiled import compiled, stage
+from hilrt.reliability.alarms import SAFE
 from hilrt.tables.given import LARGEST, StepInput
-from hilrt.tables.plan import AlarmPlan, Plan
-from hilrt.tables.state import AlarmState, State
+from hilrt.tables.plan import RANGE_SAFE, RANGE_USE, AlarmPlan, OutputPlan, Plan
+from hilrt.tables.state import AlarmState, OutputState, State
 
 #: Delays end this share of the shortest spacing of samples early: grid points are rounded.
 ROUNDING_SHARE = 0.01
@@ -62,3 +63,46 @@ def is_outside(
     if math.isfinite(value):
         alarm.previous, alarm.previous_t = value, t_valid
     return outside
+
+
+# Stage: samples against the declared ranges of their ports.
+#
+# A value that is impossible by its database is no measurement: a broken sensor, a signal that is
+# marked as not available, a foreign frame. Alarms are checked before, so that an overspeed beyond
+# the declared range still raises one.
+
+
+@stage
+def judge_ranges(plan: Plan, state: State, given: StepInput) -> None:
+    """Which newest samples are outside, which are withheld, and whether one ends the session.
+
+    One that does raises `alarm_level` to that of an alarm with the action "safe".
+    """
+    for i in range(len(state.outputs)):
+        at, out = plan.outputs[i], state.outputs[i]
+        out.value_fault = 0
+        if out.fresh:
+            judge_sample(at, out, out.newest)
+        if not out.unusable:
+            out.unusable_points = 0
+            continue
+        out.unusable_points += given.subsystems[at.subsystem].due
+        if out.fresh:
+            too_long = out.unusable_points > plan.subsystems[at.subsystem].max_misses
+            counts = out.withheld != 0 or at.coupled != 0
+            at_once = out.withheld != 0 and at.range_policy == RANGE_SAFE
+            out.value_fault = at_once or (counts and too_long)
+        if out.value_fault and state.session[0].alarm_level < SAFE:
+            state.session[0].alarm_level = SAFE
+
+
+@compiled
+def judge_sample(at: OutputPlan, out: OutputState, y: float) -> None:
+    """Compare a fresh sample with the declared range; a value that is not a number is always
+    outside.
+    """
+    declared = at.low > -math.inf or at.high < math.inf
+    out.outside = declared and not (at.low <= y <= at.high)
+    out.outside_samples += out.outside
+    out.withheld = out.outside != 0 and at.range_policy != RANGE_USE
+    out.unusable = out.withheld != 0 or not abs(y) <= LARGEST

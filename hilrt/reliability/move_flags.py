@@ -6,10 +6,11 @@ stayed below one half for `clear_time`, so that noise does not chatter.
 
 from __future__ import annotations
 
-from hilrt.compilation.compiled import stage
+from hilrt.compilation.compiled import compiled, stage
+from hilrt.solver import Floats
 from hilrt.tables.given import StepInput
 from hilrt.tables.plan import Plan
-from hilrt.tables.state import State
+from hilrt.tables.state import PARTS, SessionStateRow, State
 
 
 @stage
@@ -35,3 +36,56 @@ def move_flags(plan: Plan, state: State, given: StepInput) -> None:
             cause.count += before == 0
             cause.seconds += given.session[0].elapsed
     state.session[0].moved = moved
+
+
+# Stage: how much of the session each cause has affected, over all of it and in its worst second.
+#
+# A step is affected by a cause while a measure is at its threshold or above, and counts with its
+# own length. How long a flag stays up afterwards, so that it can be seen, does not matter here. A
+# measurement after a gap also counts for the gap.
+
+#: The window is this long, or `PARTS` steps where these take longer, s.
+WINDOW_S = 1.0
+#: Parts of the window end this share of their length early: sums of steps are rounded.
+ROUNDING_SHARE = 1e-6
+
+
+@stage
+def count_affected(plan: Plan, state: State, given: StepInput) -> None:
+    """Add the step to every cause that affects it."""
+    t, elapsed = given.session[0].t, given.session[0].elapsed
+    turned = turn_window(state.session[0], elapsed)
+    part = state.session[0].part
+    length = max(total(state.session[0].part_seconds), WINDOW_S)
+    for c in range(len(plan.causes)):
+        cause, group, longest = state.causes[c], plan.causes[c], 0.0
+        for i in range(group.first, group.first + group.checks):
+            check = state.checks[i]
+            if check.ratio >= 1.0 and elapsed + check.before > longest:
+                longest = elapsed + check.before
+        if turned:
+            cause.window[part] = 0.0
+        cause.window[part] += longest
+        cause.affected = min(cause.affected + longest, t)  # two gaps may overlap
+        cause.second = min(total(cause.window) / length, 1.0)
+        cause.worst_second = max(cause.worst_second, cause.second)
+
+
+@compiled
+def turn_window(session: SessionStateRow, elapsed: float) -> bool:
+    """Add a step of `elapsed` [s] to the window; whether its oldest part was left for that."""
+    turned = bool(session.part_seconds[session.part] >= WINDOW_S / PARTS * (1.0 - ROUNDING_SHARE))
+    if turned:
+        session.part = (session.part + 1) % PARTS
+        session.part_seconds[session.part] = 0.0
+    session.part_seconds[session.part] += elapsed
+    return turned
+
+
+@compiled
+def total(parts: Floats) -> float:
+    """Sum of the window's parts, s."""
+    found = 0.0
+    for k in range(PARTS):
+        found += parts[k]
+    return found

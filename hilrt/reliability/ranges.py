@@ -20,7 +20,7 @@ REMEDY = 'check the sensor, correct the range, or set out_of_range = "use" for i
 
 @dataclass(frozen=True)
 class Ranges:
-    """Ranges of the outputs, as `hilrt.reliability.judge_ranges` has them.
+    """Ranges of the outputs, as `hilrt.reliability.guard` has them.
 
     Attributes
     ----------

@@ -35,14 +35,14 @@ BAD_SECOND = 0.1
 #: a signal.
 BOND_DEGRADED = 0.1
 BOND_UNRELIABLE = 0.5
-#: Where every estimate is below this share, what was measured beside it is not grave enough for
-#: `unreliable`: of the 24 in 3,000 sessions that it would decide, 18 were within 5 %.
+#: If every estimate is below this share, measures do not make a session `unreliable`: of the 24 in
+#: 3,000 sessions that they would have decided, 18 were within 5 %.
 SMALL_ERROR = 0.04
-#: Where the estimate is below this share, a range of gains is all that keeps a session from being
-#: good: what was measured is small, and evidence is what is lacking.
+#: If an estimate by a range of gains is below this share, what was measured is small and only
+#: evidence is lacking.
 LARGE_ERROR = 0.05
-#: Where sensitivities were renewed, true errors were up to this many times the estimate, also where
-#: they changed on the way: up to 1 % nothing that is a part of the estimate makes it doubtful.
+#: Where sensitivities were renewed, true errors were at most this many times the estimate, even if
+#: they changed on the way: causes that are part of an estimate up to 1 % do not count.
 CHANGING = 5.0
 #: Not so where they changed, or could not be renewed, for more than this share of the session.
 MOST_CHANGED = 0.5
@@ -71,12 +71,12 @@ MEASURED = (
     "power_residual",
     "energy_drift",
 )
-#: Of these, one that shows what the communication points cannot: whether they, and so the estimate,
-#: resolve the outputs. With it a session is never good.
+#: The one of these that shows whether the communication points, and so the estimate, resolve the
+#: outputs; with it a session is never good.
 INSIDE = "output_defect"
-#: One that says that nothing shows the same.
+#: The cause that nothing shows whether they do.
 UNSEEN_INSIDE = "inside_unknown"
-#: Causes that say of a correction that it does not act: the errors are then those without it.
+#: Causes by which a correction does not act: the errors are then those without it.
 NOT_ACTING = ("correction_shadow", "model_untrusted")
 
 
@@ -168,14 +168,14 @@ def _of_the_course(course: SessionCourse) -> Iterator[tuple[int, str]]:
 
 
 def _most(name: str, share: float, course: SessionCourse) -> int:
-    """The gravest that a cause of a share of the time can come to, beside what follows from it.
+    """Worst grade that a cause with that share of the time can give beside the estimated errors.
 
-    What a measure at inputs and bonds says is part of the estimated errors, and so is that a
-    correction did not act. These hold for certain where the subsystems' answers are known and
-    linear or the session was repeated at shorter steps, and where they are those about the start in
-    all likelihood; where a range of gains
-    stands for them the causes decide, too, but make no small error a large one. An output that its
-    polynomial does not follow inside the step may be wrong in ways that the estimate does not know.
+    Measures at inputs and bonds are part of these, and so is a correction that does not act. The
+    estimates are certain where the subsystems' responses are known and linear, or the session was
+    repeated at shorter steps; they are likely where the responses are those about the start. Where
+    a range of gains stands for the responses, causes decide as well, but do not turn a small error
+    into a large one. An output that its polynomial does not follow inside the step may be wrong in
+    ways that the estimate cannot see.
     """
     ways = {error.how for error in course.errors.values()}
     tried = bool(ways) and ways <= {

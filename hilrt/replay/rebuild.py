@@ -31,7 +31,7 @@ from hilrt.tables.model import Model
 from hilrt.tables.network import Network, build_network
 from hilrt.tables.plan import UNVERIFIED, VERIFIED
 
-#: Relative difference that making the feedthrough correction again from its matrices may leave.
+#: Relative tolerance of a feedthrough correction that is computed again from its matrices.
 SAME = 1e-9
 
 
@@ -100,8 +100,8 @@ def rebuild(
     """The numerics as they were before the first step, or with `changes` to the session file.
 
     A change of ``parameters.SUBSYSTEM.NAME`` is its value from the start; samples of a model stay
-    as they were recorded. With changes, what the session probed of its subsystems is left out as
-    far as it no longer holds; with `as_changed` without them, too, to compare with those.
+    as they were recorded. With changes, results of probing that no longer hold are left out; with
+    `as_changed` also without changes, for a comparison.
 
     Raises
     ------
@@ -184,7 +184,7 @@ def _verification(facts: Facts, network: Network, where: str, changed: bool) -> 
     states, tried = facts.verification, facts.sensitivities
     elements, inputs = len(network.bonds.effort), len(network.inputs)
     fits = all(0 <= i < elements and 0 <= u < inputs for i, u, _ in tried)
-    if not fits or len(states) not in (0, len(network.bonds)):  # compiled code would not look
+    if not fits or len(states) not in (0, len(network.bonds)):  # compiled code does not check
         raise other_version(where)
     if changed or not states:
         of_element = network.bonds.of_element
@@ -218,13 +218,13 @@ def _sensitivities(
         for row, source, of_input, _ in entries:
             sources = nu if of_input else nx
             fits = fits and 0 <= row < rows and 0 <= source < sources and of_input in (0, 1)
-    if not fits:  # compiled code would not look
+    if not fits:  # compiled code does not check
         raise other_version(where)
     return found.without_loop() if changed else found
 
 
 def _as_it_ran(model: Model | None, facts: Facts) -> Model | None:
-    """`model` with the feedthrough correction as recorded, bit for bit, if it is still that."""
+    """`model` with the feedthrough correction as recorded, bit for bit, if it is still the same."""
     recorded = facts.feedthrough_correction()
     if model is None or recorded is None:
         return model

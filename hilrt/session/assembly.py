@@ -15,13 +15,11 @@ from hilrt.config.session_file import SessionFile
 from hilrt.config.structs import Session
 from hilrt.coupling.closed_loop import Sensitivities
 from hilrt.errors import ConfigError
-from hilrt.exchange.event_points import EventPoints
 from hilrt.exchange.exchange import Exchange
 from hilrt.exchange.implicit_scheme import ImplicitScheme
 from hilrt.exchange.initial_loop import close_loop
-from hilrt.exchange.jacobian_renewal import JacobianRenewal
-from hilrt.exchange.jacobians import find_model
-from hilrt.exchange.repeated_steps import RepeatedSteps
+from hilrt.exchange.jacobians import JacobianRenewal, find_model
+from hilrt.exchange.repeated_steps import EventPoints, RepeatedSteps
 from hilrt.exchange.sensitivities import SensitivityRenewal, find_sensitivities
 from hilrt.exchange.verify_corrections import RecheckCorrections, verify_corrections
 from hilrt.expressions.session_program import StartValues
@@ -38,7 +36,7 @@ from hilrt.tables.network import Network, build_network, coupled_ports
 from hilrt.timing.clock import Clock
 from hilrt.timing.overrun import overrun_policy
 from hilrt.timing.pace import AsFastAsPossible, BetweenSteps, Pace, RealTime
-from hilrt.timing.progress import Progress, RepeatedCounts
+from hilrt.timing.timeline import Progress, RepeatedCounts
 
 log = logging.getLogger("hilrt.reference_model")
 log_start = logging.getLogger("hilrt.start")

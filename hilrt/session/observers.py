@@ -27,8 +27,7 @@ from hilrt.monitor.telemetry import ResultStatus
 from hilrt.record.feed import Feed
 from hilrt.record.messages import Level
 from hilrt.reliability.alarms import AlarmHistory
-from hilrt.reliability.flags import flag_changes
-from hilrt.reliability.impairment import Impairment
+from hilrt.reliability.flags import Impairment, flag_changes
 from hilrt.sequences.bench import STEP
 from hilrt.sequences.prompts import ASK
 from hilrt.session.assembly import Assembled
@@ -40,7 +39,7 @@ from hilrt.step_log.signals import RowWriter
 from hilrt.step_log.snapshot import Snapshots
 from hilrt.timing.monotonic import monotonic_ns
 from hilrt.timing.pace import Pace
-from hilrt.timing.progress import Progress
+from hilrt.timing.timeline import Progress
 
 #: Changes noted per step; more are only counted, so that a storm of flags costs no ticks.
 CHANGES_PER_TICK = 20

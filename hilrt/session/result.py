@@ -10,8 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from hilrt.errors import RecordError
-from hilrt.exit_status import ExitStatus, gravest
+from hilrt.errors import ExitStatus, RecordError, gravest
 from hilrt.wording import about_errors, alarm_line, number, reason_text
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hilrt.exit_status import ExitStatus
+from hilrt.errors import ExitStatus
 from hilrt.files.formats import json_bytes
 from hilrt.session.opened import Opened
 from hilrt.session.result import FORMAT

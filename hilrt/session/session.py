@@ -17,8 +17,7 @@ from pathlib import Path
 from hilrt.check.check_host import is_guarded, unguarded
 from hilrt.config.session_file import SessionFile, open_session
 from hilrt.config.structs import Session
-from hilrt.errors import ConfigError, HilrtError, PeerLost
-from hilrt.exit_status import ExitStatus
+from hilrt.errors import ConfigError, ExitStatus, HilrtError, PeerLost
 from hilrt.isolation.temporary_folder import remove_abandoned_folders
 from hilrt.monitor.session_state import SessionState
 from hilrt.session.benches import Benches

@@ -39,7 +39,7 @@ from hilrt.step.numerics import Numerics
 from hilrt.tables.record import Table
 from hilrt.tables.state import InputState, OutputState
 from hilrt.timing.host import host_report
-from hilrt.timing.progress import Progress
+from hilrt.timing.timeline import Progress
 from hilrt.wording import json_numbers
 
 

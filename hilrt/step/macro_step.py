@@ -9,7 +9,7 @@ depends on them; on a bench, where the step is fixed, all of `assess` runs in th
 from __future__ import annotations
 
 from hilrt.compilation.compiled import compiled
-from hilrt.coupling.choose_step import choose_step
+from hilrt.coupling.choose_step import choose_step, take_repetitions
 from hilrt.coupling.compensate import compensate, predict_late
 from hilrt.coupling.control_order import control_order, count_order
 from hilrt.coupling.correct_outputs import correct_outputs
@@ -23,14 +23,11 @@ from hilrt.coupling.limit import limit
 from hilrt.coupling.measure_defects import measure_defects
 from hilrt.coupling.measure_disturbances import measure_disturbances
 from hilrt.coupling.power_bond import correct_energy, follow_corrections, measure_bonds
-from hilrt.coupling.repeat_step import take_repetitions
 from hilrt.coupling.sum_inputs import sum_inputs
 from hilrt.expressions.evaluate import calculate
-from hilrt.reliability.count_affected import count_affected
-from hilrt.reliability.guard import guard
-from hilrt.reliability.judge_ranges import judge_ranges
+from hilrt.reliability.guard import guard, judge_ranges
 from hilrt.reliability.measure import measure_reliability
-from hilrt.reliability.move_flags import move_flags
+from hilrt.reliability.move_flags import count_affected, move_flags
 from hilrt.step.apply_changes import apply_changes, stimulate_parameters
 from hilrt.tables.given import Slack, StepInput
 from hilrt.tables.plan import Plan

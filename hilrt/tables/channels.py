@@ -60,10 +60,10 @@ class InboxRow(TableRow):
     derivatives: i8  # of each output
     has_realised: i8  # the bench's measurements of its inputs
     event: i8  # a discontinuity was reported
-    clock_known: i8  # `clock_error` was told
-    timed: i8  # the answer's times on the wire were told
+    clock_known: i8  # `clock_error` is given
+    timed: i8  # the answer's times on the wire are given
     # of the newest sample
-    event_t: f8  # of the earliest discontinuity that was told, s
+    event_t: f8  # of the earliest reported discontinuity, s
     newest: f8  # when a bench's newest value is valid, s
     clock_error: f8  # bound of a bench's clock's error, s
     compute_us: f8

@@ -5,7 +5,7 @@ In reading order:
 * session time: `grid` (and the clock readings of a tick), `pace`, `overrun`,
   `early_reception` (samples before a tick);
 * clocks: `monotonic`; to sleep on: `clock`; silence of a peer: `monotonic`;
-* what a tick took: `timeline`, `progress`, `histogram` with `count_times`;
+* what a tick took: `timeline`, `histogram` with `count_times`;
 * the host: `host`, `realtime` (priorities, scheduler slices, wake-up latency),
   `doctor`.
 """

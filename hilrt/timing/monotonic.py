@@ -37,7 +37,7 @@ class LastHeard:
         self.at = self.stalled = 0
 
     def heard(self, t: int) -> None:
-        """Note a message of the time `t` [ns]; one from before the end of a stall is no news."""
+        """Note a message of the time `t` [ns]; one from before the end of a stall is ignored."""
         if t >= self.at:
             self.at, self.stalled = t, 0
 

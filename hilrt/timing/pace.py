@@ -18,7 +18,7 @@ from hilrt.timing.early_reception import EarlyReceiver, EarlyReception
 from hilrt.timing.grid import CommunicationPoint, Grid, TickMarks
 from hilrt.timing.monotonic import monotonic_ns
 from hilrt.timing.overrun import Overrun
-from hilrt.timing.progress import Progress
+from hilrt.timing.timeline import Progress
 
 #: As fast as possible, signals, commands and heartbeats get their turn at least this often, ns, or
 #: after every step that takes longer.

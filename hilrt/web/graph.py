@@ -10,7 +10,7 @@ from hilrt.monitor.telemetry import RaisedFlag
 from hilrt.web.panels import text
 from hilrt.wording import words
 
-#: In units of which the narrowest screen has two thirds of a pixel each.
+#: In the drawing's unit, which is two thirds of a pixel on the narrowest screen.
 WIDTH, BOX_WIDTH, BOX_HEIGHT = 640, 172, 62
 #: Names on an edge, and letters of them; the others are counted.
 MAX_NAMES, MAX_LETTERS = 2, 26
@@ -53,7 +53,7 @@ def graph_svg(topology: SessionGraph, flags: Sequence[RaisedFlag]) -> str:
 
 
 def _place(flag: RaisedFlag) -> str:
-    """Port, bond or subsystem of a flag, of an alarm the port that is watched."""
+    """Port, bond or subsystem to which a flag refers; for an alarm the watched port."""
     if flag.cause == "alarm":
         return flag.where.rpartition(": ")[2].partition(" ")[0].partition("[")[0]
     return flag.where.removesuffix(" (indicator)").partition("[")[0]
@@ -69,7 +69,7 @@ Point = tuple[float, float]
 
 
 def _places(names: Sequence[str], height: float) -> dict[str, Point]:
-    """Two side by side, more on an ellipse."""
+    """Centres of the boxes: two side by side, more on an ellipse."""
     middle_x, middle_y = WIDTH / 2, height / 2
     if len(names) == 1:
         return {names[0]: (middle_x, middle_y)}

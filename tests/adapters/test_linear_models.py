@@ -17,8 +17,8 @@ from hilrt.link import LARGEST_STATE, LinearModel
 from hilrt.models.two_mass import Mass1, Mass2
 from hilrt.models.vehicle import Vehicle
 from hilrt.peers import wire
+from hilrt.peers.announced_ports import linear_answer, linear_model
 from hilrt.peers.hub import Hub
-from hilrt.peers.linear_answer import linear_answer, linear_model
 from hilrt.peers.peer import Peer
 from hilrt.solver import Ports
 from hilrt_adapters.inprocess import InProcessLink, InProcessOptions

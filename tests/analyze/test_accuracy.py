@@ -9,15 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hilrt.analyze.stability import (
-    LinearScheme,
-    coupling_errors,
-    crossings,
-    propagation_matrix,
-    spectral_radius,
-)
-from hilrt.models.two_mass_chain import two_mass_chain
+from bench_configs.models.mass_chain import two_mass_chain
+from hilrt.analyze.stability import crossings, spectral_radius
 from tools.papers.accuracy import ACCURATE, accuracy_limits, global_error, sums
+from tools.papers.linear_scheme import LinearScheme, coupling_errors, propagation_matrix
 
 X0 = np.array([1.0, 0.0, 0.6, 0.0])
 DURATION = 0.3

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bench_configs.models.mass_chain import two_mass_chain
+from bench_configs.models.two_mass_rotational import Side1, Side2
 from hilrt.analyze.propagation import SessionScheme, immediate_result
-from hilrt.analyze.stability import LinearScheme as PaperScheme
-from hilrt.analyze.stability import propagation_matrix, spectral_radius, trajectory
+from hilrt.analyze.stability import spectral_radius
 from hilrt.analyze.subsystem_models import SubsystemModel, find_subsystem_models
 from hilrt.config.session_file import load_session
 from hilrt.errors import ConfigError
@@ -22,10 +23,10 @@ from hilrt.hosting.linearise import leaves
 from hilrt.link import Ports
 from hilrt.models.linear import Linear
 from hilrt.models.two_mass import Mass1, Mass2
-from hilrt.models.two_mass_chain import two_mass_chain
-from hilrt.models.two_mass_rotational import Side1, Side2
 from hilrt.solver import InputPolynomial, Port, Sample, Solver
 from tests.stepping import Stepping, make_session
+from tools.papers.linear_scheme import LinearScheme as PaperScheme
+from tools.papers.linear_scheme import propagation_matrix, trajectory
 
 BENCH = Path(__file__).parents[2] / "bench_configs"
 

@@ -7,22 +7,24 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bench_configs.models.mass_chain import two_mass_chain
 from hilrt.analyze.stability import (
-    LinearScheme,
     corrector_matrices,
     coupling_by_order,
-    coupling_errors,
     crossings,
     interpolation_weights,
-    propagation_matrix,
-    reference_matrix,
     spectral_radius,
-    trajectory,
 )
 from hilrt.coupling.jacobian import block_diagonal
 from hilrt.coupling.true_inputs import lagrange_basis
-from hilrt.models.two_mass_chain import two_mass_chain
 from tests.coupling.corrections import Corrections, network_of
+from tools.papers.linear_scheme import (
+    LinearScheme,
+    coupling_errors,
+    propagation_matrix,
+    reference_matrix,
+    trajectory,
+)
 
 REFERENCE = Path(__file__).parents[3] / "shared" / "reference"
 X0 = np.array([1.0, 0.0, 0.6, 0.0])

@@ -8,7 +8,7 @@ import typer.main
 
 from hilrt import errors
 from hilrt.cli import main as cli
-from hilrt.cli.explained import ERRORS, KEYS, PAGES, SYMPTOMS, page_of
+from hilrt.cli.common import ERRORS, KEYS, PAGES, SYMPTOMS, page_of
 from hilrt.errors import ConfigError, HilrtError, NoAnswer, RecordError, SolverCannot
 
 ROOT = Path(__file__).parents[2]

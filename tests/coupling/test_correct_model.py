@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench_configs.models.mass_chain import two_mass_chain
 from hilrt.coupling.build_model import MAX_VARIABLES, Jacobians, build_model
 from hilrt.coupling.jacobian import assemble
 from hilrt.coupling.true_inputs import basis_by_degree, lagrange_basis
 from hilrt.errors import ConfigError
-from hilrt.models.two_mass_chain import two_mass_chain
 from hilrt.solver import Floats
 from hilrt.tables.record import cloned
 from tests.coupling.corrections import Corrections, network_of

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hilrt.analyze.stability import reference_matrix
+from bench_configs.models.mass_chain import two_mass_chain
 from hilrt.coupling.build_model import Identified
 from hilrt.coupling.jacobian import block_diagonal, discretize
 from hilrt.coupling.true_inputs import lagrange_basis
 from hilrt.coupling.trust import Reason
-from hilrt.models.two_mass_chain import two_mass_chain
 from hilrt.solver import Floats
 from hilrt.tables.record import cloned
 from tests.coupling.corrections import Corrections, network_of
+from tools.papers.linear_scheme import reference_matrix
 
 H, SYNC, STEPS = 2e-4, 250, 500  # s; 0.05 s
 SUBSTEPS = 10  # of the random force: it is not constant over a macro step

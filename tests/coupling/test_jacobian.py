@@ -8,8 +8,8 @@ import scipy.linalg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench_configs.models.mass_chain import two_mass_chain
 from hilrt.coupling.jacobian import LinearSubsystem, assemble, block_diagonal, discretize, expm
-from hilrt.models.two_mass_chain import two_mass_chain
 
 
 @settings(max_examples=50, deadline=None)

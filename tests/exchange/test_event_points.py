@@ -8,7 +8,7 @@ import pytest
 
 import hilrt
 from hilrt import RunOptions
-from hilrt.exchange.event_points import EventPoints
+from hilrt.exchange.repeated_steps import EventPoints
 from hilrt.monitor.status import StatusPublisher
 from hilrt.record.feed import Feed
 from hilrt.replay.replay_log import replay

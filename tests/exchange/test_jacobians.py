@@ -13,7 +13,7 @@ from scipy.linalg import expm
 from hilrt.config.session_file import load_session
 from hilrt.coupling.jacobian import LinearSubsystem
 from hilrt.errors import ConfigError
-from hilrt.exchange.jacobian_renewal import JacobianRenewal
+from hilrt.exchange.jacobians import JacobianRenewal
 from hilrt.models.integrate import ExactSteps
 from hilrt.models.linear import Linear
 from hilrt.record.reader import load_log

@@ -9,7 +9,7 @@ import pytest
 from scipy.linalg import expm
 
 from hilrt.check.check import check_file
-from hilrt.coupling.repeat_step import shorten_step
+from hilrt.coupling.choose_step import shorten_step
 from hilrt.errors import ConfigError
 from hilrt.exchange.implicit_scheme import Corrected, ImplicitScheme
 from hilrt.exchange.local_errors import LocalErrors, newton_terms, padded
@@ -23,7 +23,7 @@ from hilrt.solver import InputPolynomial, Port, Sample
 from hilrt.tables.record import table
 from hilrt.tables.state import OutputState
 from hilrt.timing.grid import CommunicationPoint
-from hilrt.timing.progress import RepeatedCounts
+from hilrt.timing.timeline import RepeatedCounts
 from hilrt_adapters.inprocess import InProcessLink
 from tests.exchange.coupled_models import Neighbour, Swinging
 from tests.stepping import Stepping, hosted, make_numerics

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from hilrt.models.coupled_pendula import Pendulum1, Pendulum2
+from bench_configs.models.coupled_pendula import Pendulum1, Pendulum2
 from hilrt.solver import InputPolynomial
 from tests.stepping import Stepping
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
+from bench_configs.models import hydraulic_crane as model
+from bench_configs.models.hydraulic_crane import Hydraulics, Mechanics
 from hilrt.coupling.correct_outputs import build_feedthrough
-from hilrt.models import hydraulic_crane as model
-from hilrt.models.hydraulic_crane import Hydraulics, Mechanics
 from tests.stepping import Stepping
 
 CSV = Path(__file__).parents[3] / "shared" / "data" / "hydraulic_crane_reference.csv"

@@ -10,14 +10,14 @@ import pytest
 from scipy.integrate import solve_ivp
 from scipy.linalg import expm
 
-from hilrt.models.coupled_pendula import Pendulum1, Pendulum2
-from hilrt.models.hydraulic_crane import FORCE0, LENGTH0, Hydraulics, Mechanics
+from bench_configs.models.coupled_pendula import Pendulum1, Pendulum2
+from bench_configs.models.hydraulic_crane import FORCE0, LENGTH0, Hydraulics, Mechanics
+from bench_configs.models.nonlinear_chain import Segment
+from bench_configs.models.nonlinear_coupling import NonlinearCoupling
+from bench_configs.models.nonlinear_oscillator import NonlinearMass1, NonlinearMass2
+from bench_configs.models.two_mass_rotational import Side1, Side2
 from hilrt.models.integrate import ExactSteps, tight_step
-from hilrt.models.nonlinear_chain import Segment
-from hilrt.models.nonlinear_coupling import NonlinearCoupling
-from hilrt.models.nonlinear_oscillator import NonlinearMass1, NonlinearMass2
 from hilrt.models.two_mass import Mass1, Mass2
-from hilrt.models.two_mass_rotational import Side1, Side2
 from hilrt.solver import InputPolynomial, Solver
 from tests.stepping import Stepping
 

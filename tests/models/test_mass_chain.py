@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hilrt.models.mass_chain import energy, masses, topology
+from bench_configs.models.mass_chain import energy, masses, topology
 from hilrt.solver import Port
 from tests.stepping import Recorded, Stepping
 from tests.two_mass_reference import simulate

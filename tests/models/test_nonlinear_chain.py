@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
+from bench_configs.models.nonlinear_chain import Segment
 from hilrt.check.check import check_file
 from hilrt.config.session_file import load_session
-from hilrt.models.nonlinear_chain import Segment
 from hilrt.solver import InputPolynomial
 from tests.stepping import Stepping
 

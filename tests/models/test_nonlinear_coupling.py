@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
+from bench_configs.models.mass_chain import two_mass_chain
+from bench_configs.models.nonlinear_coupling import NonlinearCoupling
 from hilrt.config.session_file import load_session
-from hilrt.models.nonlinear_coupling import NonlinearCoupling
-from hilrt.models.two_mass_chain import two_mass_chain
 from hilrt.record.reader import load_log
 from hilrt.session.run import RunOptions
 from hilrt.session.session import run_session

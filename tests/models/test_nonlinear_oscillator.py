@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hilrt.models.nonlinear_oscillator import NonlinearMass1, NonlinearMass2
+from bench_configs.models.nonlinear_oscillator import NonlinearMass1, NonlinearMass2
 from hilrt.models.two_mass import Mass1, Mass2
 from hilrt.solver import InputPolynomial
 from tests.stepping import Stepping

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.linalg import expm
 
-from hilrt.models.two_mass_rotational import Side1, Side2
+from bench_configs.models.two_mass_rotational import Side1, Side2
 from hilrt.solver import InputPolynomial
 
 

@@ -5,8 +5,8 @@ import pytest
 
 import hilrt
 from hilrt.link import Ports
-from hilrt.reliability.divergence import describe_divergence, shortest_loop
 from hilrt.reliability.guard import DIVERGED, guard
+from hilrt.session.ending import describe_divergence, shortest_loop
 from hilrt.solver import Port
 from hilrt.tables.given import LARGEST
 from tests.stepping import make_numerics

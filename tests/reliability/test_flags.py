@@ -9,7 +9,6 @@ from hilrt.coupling.correct_outputs import build_feedthrough
 from hilrt.link import Ports
 from hilrt.models.two_mass import Mass1, Mass2
 from hilrt.reliability.causes import CAUSES
-from hilrt.reliability.count_affected import count_affected
 from hilrt.reliability.flags import (
     FlagChange,
     FlagTotal,
@@ -18,7 +17,7 @@ from hilrt.reliability.flags import (
     flag_totals,
 )
 from hilrt.reliability.measure import measure_reliability
-from hilrt.reliability.move_flags import move_flags
+from hilrt.reliability.move_flags import count_affected, move_flags
 from hilrt.solver import Port
 from tests.stepping import Recorded, Stepping, make_numerics
 

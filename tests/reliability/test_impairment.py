@@ -2,8 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hilrt.reliability.flags import FlagChange
-from hilrt.reliability.impairment import RECOVER_NS, Impairment
+from hilrt.reliability.flags import RECOVER_NS, FlagChange, Impairment
 
 ALARMS = SimpleNamespace(degrades=lambda name: name == "oil")
 

@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 from hilrt.config.session_file import load_session
-from hilrt.exit_status import ExitStatus
+from hilrt.errors import ExitStatus
 from hilrt.session.loop_thread import NAME
 from hilrt.session.run import RunOptions
 from hilrt.session.session import SessionRun

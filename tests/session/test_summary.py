@@ -7,7 +7,7 @@ from hilrt.reliability.guard import DIVERGED
 from hilrt.session.summary import RunFacts, build_summary
 from hilrt.solver import Port
 from hilrt.timing.grid import TickMarks
-from hilrt.timing.progress import Progress
+from hilrt.timing.timeline import Progress
 from tests.step_log.test_signals import two_mass
 from tests.stepping import Recorded, Stepping
 

@@ -6,9 +6,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from bench_configs.models.two_mass_rotational import Side1, Side2
 from hilrt.coupling.estimate_signals import tolerance
 from hilrt.errors import ConfigError
-from hilrt.models.two_mass_rotational import Side1, Side2
 from hilrt.reliability.flags import active_flags
 from hilrt.session.summary import _order
 from hilrt.solver import Port

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hilrt.models.two_mass_rotational import Side1, Side2
+from bench_configs.models.two_mass_rotational import Side1, Side2
 from hilrt.solver import Floats, InputPolynomial, Sample
 from tests.stepping import Stepping
 

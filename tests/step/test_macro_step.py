@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench_configs.models.two_mass_rotational import Side1, Side2
 from hilrt.models.two_mass import Mass1, Mass2
-from hilrt.models.two_mass_rotational import Side1, Side2
 from hilrt.reliability.flags import active_flags, flag_totals
 from hilrt.solver import Port, Sample, Solver
 from tests.stepping import MemoryLink, Recorded, Stepping

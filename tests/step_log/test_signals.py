@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from bench_configs.models.two_mass_rotational import Side1, Side2
 from hilrt.models.two_mass import Mass1, Mass2
-from hilrt.models.two_mass_rotational import Side1, Side2
 from hilrt.record.messages import Signal
 from hilrt.step_log.gather import Column, Scatter, TablePlace
 from hilrt.step_log.signals import (
@@ -15,8 +15,7 @@ from hilrt.step_log.signals import (
 )
 from hilrt.tables.record import blocks, cloned, table
 from hilrt.timing.grid import TickMarks
-from hilrt.timing.progress import Progress
-from hilrt.timing.timeline import LONGEST
+from hilrt.timing.timeline import LONGEST, Progress
 from tests.stepping import Stepping
 
 CORRECTION = {"method": "energy", "mu": 0.5, "cap": 1.0}

@@ -8,10 +8,14 @@ import pytest
 from hilrt.errors import ConfigError
 from hilrt.studies.axes import axes_of, cases_of
 from hilrt.studies.run_cases import StudyCase, SweptSession, lost_row
-from hilrt.studies.sensitivity_indices import find_sensitivities_of
 from hilrt.studies.sweep import SweepResult
 from hilrt.studies.sweep_data import PARTS, AboutSweep, load_sweep, write_about, write_part
-from hilrt.studies.sweep_page import pareto_front, ranked_cases, write_sweep_page
+from hilrt.studies.sweep_page import (
+    find_sensitivities_of,
+    pareto_front,
+    ranked_cases,
+    write_sweep_page,
+)
 from tools.site import foreign_requests
 
 RANGES = {f"model.{name}": f"{-np.pi!r}:{np.pi!r}" for name in "abc"}

@@ -9,7 +9,7 @@ from hilrt.timing.clock import VirtualClock
 from hilrt.timing.grid import CommunicationPoint, TickMarks
 from hilrt.timing.overrun import SkipLateStarts, SkipTicks
 from hilrt.timing.pace import QUIET_NS, AsFastAsPossible, RealTime
-from hilrt.timing.progress import Progress
+from hilrt.timing.timeline import Progress
 
 MS = 1_000_000
 EPOCH = 5_000_000_000

@@ -1,6 +1,6 @@
 """What can wait is done only where it fits."""
 
-from hilrt.timing.progress import MARGIN, SlackBudget
+from hilrt.timing.timeline import MARGIN, SlackBudget
 
 US = 1000
 

@@ -12,15 +12,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hilrt.analyze.stability import (
+from hilrt.analyze.stability import crossings
+from hilrt.coupling.jacobian import LinearSubsystem
+from hilrt.solver import Floats
+from tools.papers.linear_scheme import (
     LinearScheme,
-    crossings,
     propagation_matrix,
     reference_matrix,
     trajectory,
 )
-from hilrt.coupling.jacobian import LinearSubsystem
-from hilrt.solver import Floats
 
 #: Coupled and exact curves look the same without zooming in (Haid et al. 2022, section 4.2).
 ACCURATE = 0.01
@@ -41,8 +41,8 @@ def global_error(
     Parameters
     ----------
     subsystems, L, h, scheme, x0, duration
-        As for `hilrt.analyze.stability.coupling_errors`, whose second result this is; small values
-        are lost here below about 1e-6, where sums of squares cancel.
+        As for `coupling_errors` in `linear_scheme`, whose second result this is; small values are
+        lost here below about 1e-6, where sums of squares cancel.
 
     Returns
     -------

@@ -8,15 +8,11 @@ import numpy as np
 from bokeh.layouts import gridplot
 from bokeh.models.annotations import Span
 
-from hilrt.analyze.stability import (
-    LinearScheme,
-    coupling_errors,
-    propagation_matrix,
-    spectral_radius,
-)
-from hilrt.models.two_mass_chain import two_mass_chain
+from bench_configs.models.mass_chain import two_mass_chain
+from hilrt.analyze.stability import spectral_radius
 from hilrt.solver import Floats
 from tools.papers.accuracy import ACCURATE, global_error
+from tools.papers.linear_scheme import LinearScheme, coupling_errors, propagation_matrix
 
 from .entry import Entry
 from .plotting import BLUE, GREY, ORDERS, legend, line, make

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from hilrt.models.nonlinear_coupling import NonlinearCoupling
+from bench_configs.models.nonlinear_coupling import NonlinearCoupling
 from hilrt.record.reader import Log
 from hilrt.solver import Floats
 

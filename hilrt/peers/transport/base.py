@@ -11,8 +11,8 @@ from hilrt.errors import ProtocolError
 
 #: Messages queued per connection in each direction before more are refused.
 QUEUE_MESSAGES = 1000
-#: Connections that may stand in each transport beside those of the session's peers, and, where it
-#: cannot be told whose they are before, that may come within a second.
+#: Connections that each transport holds beside those of the session's peers; where a connection is
+#: unknown until its first message, also the number accepted within a second.
 SPARE_CONNECTIONS = 64
 
 
@@ -36,7 +36,7 @@ class ServerTransport(abc.ABC):
 
         Connections take turns. Without `accept`, new ones stay where they are.
 
-        In place of a message there may be a `ProtocolError` (something came that is none) or a
+        In place of a message there may be a `ProtocolError` (it was invalid) or a
         `BrokenPipeError` (the connection is closed; all it had sent has been taken).
         """
 
@@ -54,7 +54,7 @@ class ServerTransport(abc.ABC):
 
     @abc.abstractmethod
     def look(self) -> list[ProtocolError]:
-        """See to connections that ask to come in, a few at a time; those that were refused.
+        """Accept pending connections, a few at a time; return those refused.
 
         To be called now and then, not at every tick.
         """

@@ -1,6 +1,6 @@
 """Mass with a coupling spring and a nonlinear coupling damper (Haid et al. 2022, section 5).
 
-The second subsystem of the linear two-mass oscillator (`hilrt.models.two_mass_chain`), with a
+The second subsystem of the linear two-mass oscillator (`bench_configs.models.mass_chain`), with a
 damping that depends on the speed difference across the damper::
 
     d(w) = clip(d_k |w|^(n_d − 1), d_min, d_max)
