@@ -12,8 +12,8 @@ from hilrt.link import Link, TriesInSlack
 from hilrt.solver import Floats
 from hilrt.step.numerics import Numerics
 from hilrt.step.observer import Observer, Turn
+from hilrt.timing.grid import SlackBudget
 from hilrt.timing.monotonic import monotonic_ns
-from hilrt.timing.timeline import SlackBudget
 
 
 class SlackRenewal(SensitivityRenewal, Observer):

@@ -13,7 +13,7 @@ from hilrt.hosting.linear_model import CannotGoOn, next_part, renewal, restore
 from hilrt.hosting.linearise import unlogged
 from hilrt.link import LinearModel
 from hilrt.solver import Floats
-from hilrt.timing.timeline import SlackBudget
+from hilrt.timing.grid import SlackBudget
 
 log = logging.getLogger("hilrt.solver")
 

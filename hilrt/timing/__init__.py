@@ -2,7 +2,7 @@
 
 In reading order:
 
-* session time: `grid` (and the clock readings of a tick), `pace`, `overrun`,
+* session time: `grid` (the clock readings of a tick, the budget of its slack), `pace`, `overrun`,
   `early_reception` (samples before a tick);
 * clocks: `monotonic`; to sleep on: `clock`; silence of a peer: `monotonic`;
 * what a tick took: `timeline`, `histogram` with `count_times`;

@@ -1,6 +1,6 @@
 """What can wait is done only where it fits."""
 
-from hilrt.timing.timeline import MARGIN, SlackBudget
+from hilrt.timing.grid import MARGIN, SlackBudget
 
 US = 1000
 
