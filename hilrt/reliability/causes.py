@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+#: Share of a signal's RMS that its spread counts as at least.
+LEAST_SPREAD: Final = 0.05
+
 
 class Cause(NamedTuple):
     """A cause as a sentence about ``{}``, and which share of the steps under it makes a verdict."""

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from hilrt.reliability.calibrated import GOOD, HIGH, LOW, UNRELIABLE
-from hilrt.reliability.measure import LEAST_SPREAD
+from hilrt.reliability.causes import LEAST_SPREAD
 from hilrt.solver import Floats
 from hilrt.tables.network import MOST_TRIED, Network
 from hilrt.tables.plan import Plan

@@ -27,6 +27,7 @@ from hilrt.reliability.causes import (
     INPUT_LIMITED,
     INPUTS_IGNORED,
     INSIDE_UNKNOWN,
+    LEAST_SPREAD,
     MODEL_UNTRUSTED,
     OUT_OF_RANGE,
     OUTPUT_DEFECT,
@@ -57,8 +58,6 @@ SILENCE_S = 0.2
 #: Sensitivities have changed if the errors that they pass on differ by this share between two
 #: trials.
 CHANGED = 0.5
-#: Share of a signal's RMS that its spread counts as at least.
-LEAST_SPREAD = 0.05
 #: Share of a signal's variation, both RMS over the session so far, from which its estimated error
 #: counts as a part of it: relative to what it would vary by without, it is larger by a seventh.
 FED = 0.5

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from hilrt.exchange.exchange import Exchange
 from hilrt.reliability.advice import advice
+from hilrt.reliability.causes import LEAST_SPREAD
 from hilrt.reliability.estimates import (
     BondError,
     Estimate,
@@ -21,7 +22,6 @@ from hilrt.reliability.estimates import (
 )
 from hilrt.reliability.flags import flag_totals
 from hilrt.reliability.guard import DIVERGED
-from hilrt.reliability.measure import LEAST_SPREAD
 from hilrt.reliability.summary_figures import (
     StepLengths,
     bond_figures,
