@@ -142,7 +142,11 @@ class Processes:
         return {child.name: child.pid for child in self.children}
 
     async def with_end_of(self, name: str, fault: str) -> str:
-        """The fault; where only a closed connection was seen, also how the process ended."""
+        """The fault of a subsystem, with the end of its emulator, and of its process where only a
+        closed connection was seen.
+        """
+        if emulator := self._ends.get(f"{name}.emulator"):
+            return f"{fault}; its emulator {emulator}"
         if "connection closed" not in fault:
             return fault
         await self.children.wait(PROCESS_END, [name])  # the kernel may have to write it down first
@@ -209,8 +213,8 @@ class Processes:
                 last = await asyncio.to_thread(child.last_words)
         told = f": {last} (all of its output: {child.log})" if last else ""
         text = child.describe_exit() + told + AFTERWARDS.get(name, "")
+        self._ends[name] = text
         if self._tell_peer(name, child.pid, text):
-            self._ends[name] = text
             return
         self._events.note("error", name, f"the process {text}", "process_ended")
         if name != "recorder" or not child.returncode:  # else see `recorder_failure`

@@ -19,6 +19,7 @@ import can
 import cantools
 import pytest
 
+import hilrt
 from tests.scenarios.sessions import CONFIGS, Run, driving, engine_session, sets
 
 pytestmark = pytest.mark.skipif(
@@ -139,8 +140,11 @@ def test_demonstration_session(tmp_path: Path, watcher: Watcher) -> None:
         status = run.wait(TIMEOUT)
         assert status == 0, run.stderr
         summary = json.loads((run.folder / "summary.json").read_text())
+        told = hilrt.load_log(run.folder).events
     finally:
         run.clean_up()
+    (stamps,) = [event.text for event in told if event.cause == "can_time_stamps"]
+    assert stamps.endswith("by the kernel")
     assert summary["time_s"] == pytest.approx(DURATION)
     demands, states = watcher.of("DynoDemand"), watcher.of("EngineSlow")
     assert max(demand["Speed"] for demand in demands) > 50.0

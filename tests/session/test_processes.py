@@ -120,6 +120,19 @@ async def test_the_end_of_the_relay_says_what_it_means_and_what_is_left(tmp_path
     assert "Ctrl-C in the session's terminal ends it" in warnings[0]
 
 
+async def test_the_fault_of_a_bench_names_the_end_of_its_emulator(tmp_path):
+    dead = Dead()
+    dead.name = "engine.emulator"
+    dead.disk.set()
+    processes = Processes(tmp_path, Notes(), [], unknown)
+    processes.children = {"engine.emulator": dead}
+    processes._ended("engine.emulator", 2)
+    await processes.report_ends()
+    said = await processes.with_end_of("engine", "the bench is silent")
+    assert said.startswith("the bench is silent; its emulator ended with status 2: cannot be")
+    assert await processes.with_end_of("other", "the bench is silent") == "the bench is silent"
+
+
 posix = pytest.mark.skipif(os.name != "posix", reason="signals are those of POSIX")
 
 

@@ -25,7 +25,7 @@ from tools.watched_session import READ_TOKEN, browser, free_port, until
 
 DATABASE = Path(__file__).parents[2] / "docs" / "examples" / "drive.dbc"
 #: Until the session runs, or has ended, s.
-START_S, END_S = 300.0, 60.0
+START_S, END_S = 900.0, 60.0
 #: Between the end of a browser and the next start, s.
 REST_S = 1.0
 HILRT = [sys.executable, "-m", "hilrt"]
