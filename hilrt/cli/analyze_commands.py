@@ -120,11 +120,28 @@ def reference(
 
 
 def doctor(
+    session: Annotated[
+        Path | None,
+        typer.Argument(help="with --measure: also its peers", metavar="[SESSION.toml]"),
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="write delays to a file for hilrt advise instead")
+    ] = False,
+    seconds: Annotated[float, typer.Option(help="time of a measurement, s", min=0.3)] = 5.0,
+    out: Annotated[Path, typer.Option(help="file of the measurement")] = Path("delays.json"),
 ) -> None:
     """Report the real-time capabilities of this host, with remedies; exit status 1 if a line is
     bad.
+
+    With --measure and a session it runs without its benches, for which their reference models
+    stand, in real time.
     """
+    if measure:
+        _measure(session, seconds, out)
+        return
+    if session is not None:
+        fail("a session is only run with --measure")
     from hilrt.timing.doctor import as_text, examine
 
     lines = examine()
@@ -133,6 +150,22 @@ def doctor(
     else:
         typer.echo(as_text(lines))
     raise typer.Exit(any(line.grade == "bad" for line in lines))
+
+
+def _measure(session: Path | None, seconds: float, out: Path) -> None:
+    from hilrt.studies.measured_delays import measure_host, measure_session, write_delays
+    from hilrt.timing.doctor import spread_text
+
+    if session is None:
+        found = measure_host(seconds)
+    else:
+        found = measure_session(load(session, []), seconds)
+    write_delays(out, found)
+    told = "inputs sent after a tick" if found.session else "wake-ups"
+    typer.echo(f"{told}: {spread_text(found.lateness_us)}")
+    for name, times in found.answers_us.items():
+        typer.echo(f"answers of {name}: {spread_text(times)}")
+    typer.echo(f"{out}: for hilrt advise SESSION.toml --delays {out}")
 
 
 # `hilrt report` and `hilrt compare`: pages about recorded sessions.

@@ -133,7 +133,13 @@ def _tell(done: SweepResult) -> None:
 
 
 def tune(
-    session: SessionPath,
+    session: Annotated[
+        list[Path],
+        typer.Argument(
+            help="session file (TOML), or recorded logs or folders of runs",
+            metavar="SESSION.toml|LOG…",
+        ),
+    ],
     objective: Annotated[
         str, typer.Option(help="error (estimated), energy (made by the bonds) or cost (steps)")
     ] = "error",
@@ -146,7 +152,8 @@ def tune(
     validate: Annotated[
         list[str] | None,
         typer.Option(
-            help="KEY=A,B,C, such as initial values, with which it must also hold; repeatable"
+            help="KEY=A,B,C, such as initial values, with which it must also hold; log=LOG for "
+            "other logs; repeatable"
         ),
     ] = None,
     trials: Annotated[int, typer.Option(help="total number, including earlier calls", min=2)] = 60,
@@ -157,17 +164,21 @@ def tune(
 ) -> None:
     """Find the settings of a session with the smallest error, energy or cost.
 
+    With recorded logs instead of the session file, their decisions are repeated with other settings
+    from the recorded samples. The bench's reaction is not simulated.
+
     Exit status 0 with a recommendation, 1 without, 2 bad input, 130 stopped.
     """
-    from hilrt.studies.axes import axes_of_items
+    from hilrt.studies.axes import axes_of_items, values_of_items
     from hilrt.studies.tune import tune as run
 
     parts: Any = [part for part in over.split(",") if part]
     chosen: Any = objective
     found = run(
-        load(session, list(overrides or [])),
+        session,
         chosen,
         parts,
+        overrides=values_of_items(overrides or []),
         vary=axes_of_items(vary or []),
         validate=axes_of_items(validate or []),
         trials=trials,
@@ -179,7 +190,7 @@ def tune(
         raise typer.Exit(ExitStatus.FAILED)
     typer.echo(f"{objective}: {found.after:.4g}, before {found.before:.4g}; tune.toml has it, or:")
     words = " ".join(f"--set {key}={value}" for key, value in found.settings.items())
-    typer.echo(f"hilrt run {session} {words}")
+    typer.echo(f"hilrt run {session[0] if session[0].suffix == '.toml' else 'SESSION.toml'} {words}")
 
 
 def advise(
@@ -193,6 +204,9 @@ def advise(
     budget: Annotated[float, typer.Option(help="largest share of one processor")] = 1.0,
     missed: Annotated[float, typer.Option(help="largest share of missed ticks")] = 0.01,
     search: Annotated[float, typer.Option(help="start no run after this time, s")] = 20.0,
+    delays: Annotated[
+        Path | None, typer.Option(help="file of hilrt doctor --measure, for real time")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="write the advice to this file, as TOML")] = None,
     overrides: Overrides = None,
 ) -> None:
@@ -203,6 +217,7 @@ def advise(
     from hilrt.analyze.step_advice import percent
     from hilrt.files.text import write_whole
     from hilrt.studies.advise_session import advice_patch, advise_session, remarks_of
+    from hilrt.studies.measured_delays import read_delays
 
     every, single = 0.01, {}
     for text in target or []:
@@ -222,6 +237,7 @@ def advise(
         budget=budget,
         missed=missed,
         search_s=search,
+        delays=None if delays is None else read_delays(delays),
     )
     for remark in remarks_of(found):
         typer.echo(remark)

@@ -3,8 +3,9 @@
 In reading order: `axes` (what varies, and the cases of a design), `run_cases` (a worker's part: one
 case, its row), `workers` (Dask: who runs what, and what becomes of a case whose worker dies),
 `sweep` (a sweep's folder, its progress and its end) with `sweep_data` (rows to Parquet and back),
-`sweep_page` (with indices of sensitivity). `tune` finds the best settings; `settings_advice` those
-to begin with, by runs of a session's models (`advise_session`).
+`sweep_page` (with indices of sensitivity). `tune` finds the best settings of a `tuning_subject`;
+`settings_advice` those to begin with, by runs of a session's models (`advise_session`,
+`session_models`) and by the delays of host and peers (`measured_delays`).
 
 Only `workers` imports Dask, when a sweep begins.
 """

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import msgspec
 import numpy as np
 
-from hilrt.analyze.subsystem_models import spawned_solver
-from hilrt.config import registry
 from hilrt.config.parse_toml import toml_value
 from hilrt.config.session_file import SessionFile, open_session, override
-from hilrt.config.structs import CALCULATED, Session, SubsystemOptions
+from hilrt.config.structs import CALCULATED
 from hilrt.errors import ConfigError, HilrtError
-from hilrt.session.opening import called_link
 from hilrt.session.repeat import ALONE
 from hilrt.session.simulate import simulate
-from hilrt.solver import Floats
 from hilrt.studies.axes import Settings
+from hilrt.studies.measured_delays import MeasuredDelays, measure_host
+from hilrt.studies.session_models import with_models
 from hilrt.studies.settings_advice import ModelTrial, SettingsAdvice, Wish, advise_settings
-from hilrt.timing.doctor import wake_up
-from hilrt.timing.host import available_cpus
 
-#: Keys of a subsystem that its model keeps.
-KEPT_KEYS: Final = ("late", "every", "jacobian", "inputs", "when_ended")
-#: The master wakes this long before a tick and waits busily, where it has a processor, ns.
-SPIN_NS: Final = 300_000
+#: Wake-ups are measured for so long where no file has delays, s.
+WAKES_S: Final = 0.9
 #: A session is tried for no longer, s.
 LONGEST_S: Final = 20.0
 
@@ -41,6 +33,7 @@ def advise_session(
     budget: float = 1.0,
     missed: float = 0.01,
     search_s: float = 20.0,
+    delays: MeasuredDelays | None = None,
 ) -> SettingsAdvice:
     """Recommend step, order and correction of a session before its first run.
 
@@ -59,6 +52,9 @@ def advise_session(
         Largest share of missed ticks, in real time.
     search_s : float
         After this time no further alternative is begun, s.
+    delays : MeasuredDelays, optional
+        Of this host and the session's peers, for sessions in real time; default: this host's
+        wake-ups are measured now.
 
     Raises
     ------
@@ -71,18 +67,32 @@ def advise_session(
     run = ModelRun(file)
     check_wish(run, target, targets or {}, budget, missed)
     real_time = file.tables.session.pace != "asap"
+    measured = (delays or measure_host(WAKES_S)) if real_time else None
     wish = Wish(
         target,
         dict(targets or {}),
         budget,
-        host_lateness() if real_time else None,
+        1e-6 * np.array(measured.lateness_us) if measured else None,
+        {k: 1e-6 * np.array(v) for k, v in measured.answers_us.items()} if measured else {},
         file.tables.master.dispatch_deadline,
         missed,
         search_s,
     )
     found = advise_settings(run, run.tables, wish)
     found.notes.extend(run.notes)
+    if measured:
+        found.notes.append(basis_of_delays(measured, file))
     return found
+
+
+def basis_of_delays(measured: MeasuredDelays, file: SessionFile) -> str:
+    """The origin of the delays in one sentence, and what they lack."""
+    count = len(measured.lateness_us)
+    if not measured.session:
+        return f"delays: {count} wake-ups of {measured.host}; peers were not measured"
+    said = f"delays: {count} ticks of {measured.session} on {measured.host}"
+    own = file.tables.session.name
+    return said if measured.session == own else f"{said}, which is another session than {own}"
 
 
 def check_wish(
@@ -106,12 +116,6 @@ def check_wish(
         raise ConfigError(problems)
 
 
-def host_lateness() -> Floats:
-    """How late this host wakes a process as the master waits, s."""
-    spin = SPIN_NS if len(available_cpus()) > 1 else 0
-    return np.concatenate([asyncio.run(wake_up(spin)) for _ in range(3)]) * 1e-9
-
-
 class ModelRun:
     """Runs the models of a session at other settings, see `settings_advice.Run`.
 
@@ -128,7 +132,7 @@ class ModelRun:
     def __init__(self, file: SessionFile) -> None:
         self._file = file
         self.notes: list[str] = []
-        self.tables = with_models(file, self.notes).tables
+        self.tables = with_models(file, self.notes, longest=LONGEST_S).tables
         if self.tables.session.duration < file.tables.session.duration:
             self.notes.append(f"only the first {LONGEST_S:g} s were tried")
         sources = {connection.source for connection in file.tables.connections}
@@ -139,7 +143,7 @@ class ModelRun:
         del ideal
         changed = override(self._file, {**settings, **ALONE})
         try:
-            result = simulate(with_models(changed, []))
+            result = simulate(with_models(changed, [], longest=LONGEST_S))
         except ConfigError:
             raise
         except HilrtError as error:
@@ -156,44 +160,6 @@ class ModelRun:
 def of_port(channel: str, port: str) -> bool:
     """Whether a channel of the log is that port, or an entry of it."""
     return channel == port or channel.startswith(f"{port}[")
-
-
-def with_models(file: SessionFile, notes: list[str]) -> SessionFile:
-    """Session whose subsystems all run in this process, and which no bench has to be ready for."""
-    problems: list[str] = []
-    subsystems: dict[str, SubsystemOptions] = {}
-    for name, options in file.tables.subsystems.items():
-        link = called_link(options)
-        if not (link.physical or link.remote):
-            subsystems[name] = options
-            continue
-        model = model_of(options)
-        if model is None:
-            problems.append(
-                f"[subsystems.{name}]: has no model to run; name an approximate reference_model"
-            )
-            continue
-        made: Any = registry.link_class("inprocess").Options
-        kept = {key: getattr(options, key) for key in KEPT_KEYS}
-        subsystems[name] = made(adapter="inprocess", model=model[0], params=model[1], **kept)
-        if link.physical:
-            notes.append(f"{name} is its reference model, without the latency and noise of a bench")
-    if problems:
-        raise ConfigError(problems)
-    tables = file.tables
-    head = msgspec.structs.replace(
-        tables.session, pace="asap", duration=min(tables.session.duration, LONGEST_S)
-    )
-    none: dict[str, Any] = {key: [] for key in ("start", "match", "stop", "alarms", "expect")}
-    changed: Session = msgspec.structs.replace(tables, session=head, subsystems=subsystems, **none)
-    return SessionFile(changed, file.path, file.text, file.overrides)
-
-
-def model_of(options: SubsystemOptions) -> tuple[str, dict[str, Any]] | None:
-    """Model of a subsystem that does not run in this process, and its parameters."""
-    if options.reference_model is not None:
-        return options.reference_model, options.reference_params
-    return spawned_solver(options.spawn or [])
 
 
 def advice_patch(found: SettingsAdvice) -> str:

@@ -2,8 +2,9 @@
 
 The session's models are run at other settings and compared with themselves, coupled at so short a
 step that half of it changes nothing: the error is measured, not estimated. How fast it falls with
-the step says where to look next. The time of a step comes from the same runs, and the lateness of
-this host from `hilrt.timing.doctor`; the bounds are those of the report's advice.
+the step says where to look next. The time of a step comes from the same runs, the lateness of this
+host and of the peers from `measured_delays`; the bounds by time are those of the report's advice
+(`hilrt.analyze.step_advice`).
 """
 
 from __future__ import annotations
@@ -157,7 +158,10 @@ class Wish:
     budget : float
         Largest share of one processor, models included.
     lateness : ndarray or None
-        How late this host wakes a process, s; None if the session is not running in real time.
+        How long after a tick its inputs are sent, s, as measured; None if the session does not run
+        in real time.
+    answers : dict of str to ndarray
+        How long subsystems in other processes take to answer, s, as measured.
     deadline : float
         Share of a step within which inputs must be on the wire.
     missed : float
@@ -170,6 +174,7 @@ class Wish:
     targets: Mapping[str, float] = field(default_factory=dict)
     budget: float = 1.0
     lateness: Floats | None = None
+    answers: Mapping[str, Floats] = field(default_factory=dict)
     deadline: float = 0.2
     missed: float = 0.01
     search_s: float = 20.0
@@ -297,8 +302,10 @@ class SettingsSearch:
             f"{percent(wish.budget)} of a processor are allowed",
         )
         if wish.lateness is not None:
-            late = 1e6 * float(np.quantile(wish.lateness, 1.0 - wish.missed))
-            yield from time_bounds(late, wish.deadline, {}, 1.0 - wish.missed)
+            most = 1.0 - wish.missed
+            late = 1e6 * float(np.quantile(wish.lateness, most))
+            slow = {name: 1e6 * float(np.quantile(s, most)) for name, s in wish.answers.items()}
+            yield from time_bounds(late, wish.deadline, slow, most)
 
     def _reference(self, duration: float) -> IdealRun:
         """Halve the step until that changes nothing any more."""
@@ -403,7 +410,8 @@ def first_step_of(reference: IdealRun, wish: Wish, longest: float) -> tuple[floa
     """First step of a variable one, s, at most `longest`, and the signal that bounds it.
 
     Before there are two samples every input is held: the step ends where a signal of the ideal run
-    has first moved by its target.
+    has first moved by its target. Initial Jacobians, which give the first derivative of each signal,
+    were rejected: a session that starts at rest has none.
     """
     found, by = longest, ""
     for name, course in reference.courses.items():

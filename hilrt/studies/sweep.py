@@ -179,7 +179,11 @@ def sweep(
     if named_logs:
         logs = [str(find_log(str(log)).resolve()) for log in named_logs]
         settings = [{LOG: log, **one} for log in logs for one in settings]
-        file, basis = _of_logs(logs, overrides, options, settings[0])
+        if options.signals or options.statistics:
+            raise ConfigError(
+                "a sweep of logs keeps no signals; hilrt replay LOG --set … --out does"
+            )
+        file, basis = session_of_logs(logs, overrides, settings[0])
     elif options.logs:
         raise ConfigError("further logs: only work with a recorded log instead of the session")
     else:
@@ -226,15 +230,13 @@ def is_log(session: object) -> bool:
     return path.is_dir() or path.suffix == ".mcap"
 
 
-def _of_logs(
-    logs: Sequence[str],
-    overrides: Mapping[str, object] | None,
-    options: SweepOptions,
-    settings: Settings,
+def session_of_logs(
+    logs: Sequence[str], overrides: Mapping[str, object] | None, settings: Settings
 ) -> tuple[SessionFile, str]:
-    """Session of the first of some logs, and the hash of all; a wrong key fails here."""
-    if options.signals or options.statistics:
-        raise ConfigError("a sweep of logs keeps no signals; hilrt replay LOG --set … --out does")
+    """Session of the first of some logs with overrides, and the hash of all.
+
+    `ConfigError` if the overrides or the `settings` of a case cannot be answered from a log.
+    """
     changes = [f"{k}={toml_value(v)}" for k, v in (overrides or {}).items()]
     own = [f"{k}={toml_value(v)}" for k, v in settings.items() if k != LOG]
     found = hashlib.sha256(VERSION.encode())
@@ -244,7 +246,7 @@ def _of_logs(
         with open(log, "rb") as content:
             found.update(hashlib.file_digest(content, "sha256").digest())
     found.update(msgspec.json.encode(changes))
-    file = session_of(RecordedSteps(Path(logs[0])).recorded, ())
+    file = session_of(RecordedSteps(Path(logs[0])).recorded, changes)
     return SessionFile(file.tables, Path(logs[0]), "", tuple(changes)), found.hexdigest()
 
 

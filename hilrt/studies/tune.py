@@ -1,4 +1,6 @@
-"""Tuning: the settings of a session that make an objective smallest, held against other sessions.
+"""Tuning: the settings of a session or of its logs that make an objective smallest.
+
+They are compared with the session's own in other sessions and other logs.
 
 Optuna (Akiba et al. 2019) proposes trials by its tree-structured Parzen estimator, and keeps them
 in a file journal: a tuning that is called again continues, and several may work at one at a time.
@@ -14,13 +16,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from hilrt.config.parse_toml import toml_value
-from hilrt.config.session_file import SessionFile, open_session
+from hilrt.config.session_file import SessionFile
 from hilrt.config.structs import Session
 from hilrt.errors import ConfigError
 from hilrt.files.text import write_whole
-from hilrt.studies.axes import Axis, Settings, axes_of, cases_of, parse_axis, rounded
-from hilrt.studies.run_cases import Row, StudyCase, SweptSession, run_case
-from hilrt.studies.sweep import basis_of, refuse_benches
+from hilrt.replay.what_if import CAVEAT
+from hilrt.studies.axes import Axis, Settings, axes_of, parse_axis, rounded
+from hilrt.studies.run_cases import Row
+from hilrt.studies.tuning_subject import (
+    LONGER,
+    Subject,
+    grows_at_longer_step,
+    subject_of,
+    validations_of,
+)
 
 if TYPE_CHECKING:
     import optuna
@@ -33,6 +42,10 @@ PARTS_OF_TUNING: Final = get_args(Part)
 MOST_CAPPED: Final = 0.05
 #: Best trials that are validated, until one holds.
 CANDIDATES: Final = 3
+#: Share of the trials after which they are proposed near the best one.
+WIDE: Final = 0.5
+#: Width of an axis near the best trial, as a share of the whole.
+NEAR: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +76,11 @@ class Tuned:
 
 
 def tune(
-    session: str | Path | SessionFile,
+    session: str | Path | SessionFile | Sequence[str | Path],
     objective: Objective = "error",
     over: Sequence[Part] = ("correction",),
     *,
+    overrides: Mapping[str, object] | None = None,
     vary: Mapping[str, Any] | None = None,
     validate: Mapping[str, Any] | None = None,
     trials: int = 60,
@@ -76,18 +90,24 @@ def tune(
 
     Parameters
     ----------
-    session : str, Path or SessionFile
-        A session without benches and other processes.
+    session : str, Path, SessionFile, or sequence of str and Path
+        A session without benches and other processes; or recorded logs, of any session: their
+        decisions are repeated with other settings, and the worst log counts.
     objective : str
         ``"error"``: the largest relative estimated error. ``"energy"``: energy that a power bond
         makes, as a share of what it carries. ``"cost"``: macro steps per second. In all of them
-        the verdict must be ``good``, and corrections be at their cap in at most 5 % of the steps.
+        the verdict must be ``good``, corrections be at their cap in at most 5 % of the steps, and
+        the coupling be stable at a step that is a quarter longer, where models are linear (or grow
+        no faster there than with the session's own settings, where these are unstable).
     over : sequence of str
         ``"correction"``: μ and cap of the energy corrections; ``"step"``: from a tenth to four
         times the session's; ``"order"``: 0 to 2, of all connections without one of their own.
+    overrides : mapping, optional
+        ``"table.key"`` to a value instead of the session's.
     vary, validate : mapping, optional
         Further keys to vary, as those of `sweep`; and keys, such as initial values, whose every
-        combination is a session that the recommendation must hold in.
+        combination is a session that the recommendation must hold in. The key ``"log"`` has other
+        recorded logs of the session instead.
     trials : int
         In all; those in the journal count.
     out : str or Path, optional
@@ -98,24 +118,27 @@ def tune(
     ConfigError
         If there is nothing to tune, or the session cannot be run here.
     """
-    file = open_session(session)
-    refuse_benches(file)
+    subject = subject_of(session, overrides)
+    tables = subject.file.tables
     if objective not in OBJECTIVES:
         raise ConfigError(f"objective = {objective!r}: choose from {', '.join(OBJECTIVES)}")
-    if objective == "energy" and not file.tables.bonds:
+    if objective == "energy" and not tables.bonds:
         raise ConfigError("objective = 'energy': the session has no [[bonds]]")
-    axes = [*axes_of_parts(file.tables, over), *axes_of(vary or {})]
+    if subject.logs and (objective == "cost" or "step" in over):
+        raise ConfigError("a log has its own step: choose another objective, and not --over step")
+    axes = [*axes_of_parts(tables, over), *axes_of(vary or {})]
     if not axes:
         raise ConfigError("nothing to tune: the session has no energy correction; give --vary")
-    folder = Path(out) if out is not None else Path("tunings") / file.path.stem
+    others = validations_of(subject, validate or {})
+    name = Path(subject.logs[0]).parent.name if subject.logs else subject.file.path.stem
+    folder = Path(out) if out is not None else Path("tunings") / name
     folder.mkdir(parents=True, exist_ok=True)
-    swept = SweptSession(str(file.path), file.text, file.overrides)
-    study = _study(folder, f"{basis_of(file)[:16]}-{objective}")
-    own = values_of(file, axes)
+    study = _study(folder, f"{subject.basis[:16]}-{objective}")
+    search = TuningSearch(study, subject, axes, objective)
     while len(study.get_trials(states=_finished())) < trials:
-        _try(study, swept, axes, objective, own)
-    found = _recommend(study, swept, axes, objective, cases_of_validation(validate))
-    write_whole(folder / "tune.toml", patch(file, objective, found))
+        search.try_one(trials)
+    found = search.recommend(others)
+    write_whole(folder / "tune.toml", patch(subject, objective, found))
     return found
 
 
@@ -144,11 +167,6 @@ def values_of(file: SessionFile, axes: Sequence[Axis]) -> Settings:
         key = f"bonds.{bond.name}.correction"
         own |= {f"{key}.mu": bond.correction.mu, f"{key}.cap": bond.correction.cap}
     return {axis.key: own[axis.key] for axis in axes if own.get(axis.key) is not None}
-
-
-def cases_of_validation(validate: Mapping[str, Any] | None) -> list[Settings]:
-    """Sessions in which the recommendation must hold."""
-    return cases_of(axes_of(validate), "grid", None, 0) if validate else []
 
 
 def score(row: Row, objective: Objective) -> float:
@@ -202,80 +220,120 @@ def _study(folder: Path, name: str) -> optuna.Study:
         )
 
 
-def _try(
-    study: optuna.Study,
-    swept: SweptSession,
-    axes: Sequence[Axis],
-    objective: Objective,
-    own: Settings,
-) -> None:
-    """Run one trial; the first is that of the session's own settings."""
-    import optuna
+class TuningSearch:
+    """The trials of a tuning, and what they recommend."""
 
-    first = not any(trial.user_attrs.get("own") for trial in study.get_trials())
-    trial = study.ask()
-    settings = own if first else {axis.key: _suggested(trial, axis) for axis in axes}
-    row = run_case(swept, StudyCase(str(trial.number), settings))
-    trial.set_user_attr("own", first)
-    trial.set_user_attr("settings", settings)
-    trial.set_user_attr("score", score(row, objective))
-    trial.set_user_attr("constraints", [0.0 if math.isfinite(score(row, objective)) else 1.0])
-    figure = figure_of(row, objective)
-    if math.isfinite(figure) and not first:
-        study.tell(trial, math.log(max(figure, 1e-12)))
-    else:  # the session's own values may lie outside of the axes
-        study.tell(trial, state=optuna.trial.TrialState.FAIL)
+    def __init__(
+        self, study: optuna.Study, subject: Subject, axes: Sequence[Axis], objective: Objective
+    ) -> None:
+        self._study, self._subject = study, subject
+        self._axes, self._objective = axes, objective
+        self._own = values_of(subject.file, axes)
+        self._growth = math.nan if subject.logs else grows_at_longer_step(subject.file, {})
+
+    def try_one(self, trials: int) -> None:
+        """Run one of so many trials; the first is that of the session's own settings."""
+        import optuna
+
+        study = self._study
+        first = not any(trial.user_attrs.get("own") for trial in study.get_trials())
+        trial = study.ask()
+        near = self._best() if trial.number >= WIDE * trials else None
+        settings = (
+            self._own
+            if first
+            else {axis.key: _suggested(trial, axis, near) for axis in self._axes}
+        )
+        rows = self._subject.rows(settings)
+        found = max(score(row, self._objective) for row in rows)
+        if not first and not self._is_stable(settings):
+            found = math.inf
+        trial.set_user_attr("own", first)
+        trial.set_user_attr("settings", settings)
+        trial.set_user_attr("score", found)
+        trial.set_user_attr("constraints", [0.0 if math.isfinite(found) else 1.0])
+        figure = max(figure_of(row, self._objective) for row in rows)
+        if math.isfinite(figure) and not first:
+            study.tell(trial, math.log(max(figure, 1e-12)))
+        else:  # the session's own values may lie outside of the axes
+            study.tell(trial, state=optuna.trial.TrialState.FAIL)
+
+    def _is_stable(self, settings: Settings) -> bool:
+        if not math.isfinite(self._growth):
+            return True
+        return grows_at_longer_step(self._subject.file, settings) <= self._growth + 1e-9
+
+    def _best(self) -> Settings | None:
+        """Settings of the best trial so far that meets the constraints."""
+        done = [t.user_attrs for t in self._study.get_trials() if "score" in t.user_attrs]
+        best = min(done, key=lambda found: float(found["score"]), default=None)
+        return None if best is None or math.isinf(best["score"]) else dict(best["settings"])
+
+    def recommend(self, others: Sequence[Subject]) -> Tuned:
+        """The best trial that is better than the session's own settings in all `others`."""
+        done = [t for t in self._study.get_trials() if "score" in t.user_attrs]
+        own = next(trial for trial in done if trial.user_attrs["own"]).user_attrs
+        ranked = sorted(done, key=lambda trial: float(trial.user_attrs["score"]))
+        better = [t.user_attrs for t in ranked if t.user_attrs["score"] < own["score"]][:CANDIDATES]
+        notes = [f"{len(done)} trials of {', '.join(axis.key for axis in self._axes)}"]
+        notes += self._basis()
+        for number, candidate in enumerate(better, 1):
+            held = sum(
+                self._score(other, candidate["settings"]) < self._score(other, own["settings"])
+                for other in others
+            )
+            if held == len(others):
+                notes.append(_confidence(held, number, self._subject))
+                notes.append(_unknown(self._objective, self._subject))
+                return Tuned(
+                    candidate["settings"], own["score"], candidate["score"], len(done), held, notes
+                )
+        why = "better in all validations" if better else "better that meets the constraints"
+        notes.append(f"nothing was {why}: keep the session's own settings, or vary other keys")
+        return Tuned({}, own["score"], own["score"], len(done), 0, notes)
+
+    def _score(self, other: Subject, settings: Settings) -> float:
+        return max(score(row, self._objective) for row in other.rows(settings))
+
+    def _basis(self) -> list[str]:
+        if self._subject.logs:
+            return [f"of the decisions of {len(self._subject.logs)} recorded logs, repeated"]
+        if math.isnan(self._growth):
+            return ["the stability of the coupling was not examined: it is known of linear models"]
+        return [f"stable at {LONGER:g} times the step, or growing no faster than before"]
 
 
-def _suggested(trial: optuna.Trial, axis: Axis) -> Any:
+def _suggested(trial: optuna.Trial, axis: Axis, near: Settings | None) -> Any:
+    """Value of an axis, of its whole, or of a tenth of it around a value."""
     if axis.scale == "int" or math.isnan(axis.low):
         return axis.values[trial.suggest_int(axis.key, 0, len(axis.values) - 1)]
-    value = trial.suggest_float(axis.key, axis.low, axis.high, log=axis.scale == "log")
-    return rounded(axis.key, value)
+    log, low, high = axis.scale == "log", axis.low, axis.high
+    if near is not None and low <= near.get(axis.key, math.nan) <= high:
+        middle = float(near[axis.key])
+        if log:
+            factor = (high / low) ** (0.5 * NEAR)
+            low, high = max(low, middle / factor), min(high, middle * factor)
+        else:
+            half = 0.5 * NEAR * (high - low)
+            low, high = max(low, middle - half), min(high, middle + half)
+    return rounded(axis.key, trial.suggest_float(axis.key, low, high, log=log))
 
 
-def _recommend(
-    study: optuna.Study,
-    swept: SweptSession,
-    axes: Sequence[Axis],
-    objective: Objective,
-    others: Sequence[Settings],
-) -> Tuned:
-    """The best trial that is better than the session's own settings in all other sessions."""
-    done = [t for t in study.get_trials() if "score" in t.user_attrs]
-    own = next(trial for trial in done if trial.user_attrs["own"]).user_attrs
-    ranked = sorted(done, key=lambda trial: float(trial.user_attrs["score"]))
-    better = [t.user_attrs for t in ranked if t.user_attrs["score"] < own["score"]][:CANDIDATES]
-    notes = [f"{len(done)} trials of {', '.join(axis.key for axis in axes)}"]
-    for number, candidate in enumerate(better, 1):
-        held = sum(
-            score(run_case(swept, StudyCase("", other | candidate["settings"])), objective)
-            < score(run_case(swept, StudyCase("", other | own["settings"])), objective)
-            for other in others
-        )
-        if held == len(others):
-            notes.append(_confidence(held, number))
-            notes.append(_unknown(objective))
-            return Tuned(
-                candidate["settings"], own["score"], candidate["score"], len(done), held, notes
-            )
-    why = "better in all validations" if better else "better that meets the constraints"
-    notes.append(f"nothing was {why}: keep the session's own settings, or vary other keys")
-    return Tuned({}, own["score"], own["score"], len(done), 0, notes)
-
-
-def _confidence(held: int, number: int) -> str:
+def _confidence(held: int, number: int, subject: Subject) -> str:
     if not held:
+        one = "the decisions of these logs" if subject.logs else "one session"
         return (
-            "confidence: low, because it was tuned on one session and validated on no other; give "
-            "--validate with other initial values"
+            f"confidence: low, because it was tuned on {one} and validated on no other; give "
+            "--validate with other initial values" + (", or log=LOG" if subject.logs else "")
         )
     rank = "" if number == 1 else f", being number {number} of the trials"
     return f"confidence: it was better in {held} of {held} other sessions, too{rank}"
 
 
-def _unknown(objective: Objective) -> str:
+def _unknown(objective: Objective, subject: Subject) -> str:
     text = "not known: other inputs, loads and durations than those that were run"
+    if subject.logs:
+        text = f"not known: other inputs and loads than those of the logs. {CAVEAT}"
     if objective == "error":
         text += "; the true error, of which the objective is an estimate"
     if objective == "energy":
@@ -283,9 +341,10 @@ def _unknown(objective: Objective) -> str:
     return text
 
 
-def patch(file: SessionFile, objective: Objective, found: Tuned) -> str:
+def patch(subject: Subject, objective: Objective, found: Tuned) -> str:
     """The recommendation as TOML: settings by their keys, as after ``--set``, and their basis."""
-    lines = [f"# {file.path.name}: tuned for {objective}", *(f"# {note}" for note in found.notes)]
+    names = ", ".join(subject.logs) or subject.file.path.name
+    lines = [f"# {names}: tuned for {objective}", *(f"# {note}" for note in found.notes)]
     lines += ["", "[settings]"]
     lines += [f"{toml_value(key)} = {toml_value(v)}" for key, v in found.settings.items()]
     lines += ["", "[gain]", f"objective = {toml_value(objective)}"]

@@ -342,9 +342,14 @@ def stolen_line(host: Host) -> Line:
     )
 
 
-def _spread(ns: Floats) -> str:
-    p50, p99, most = (float(v) * 1e-3 for v in (*np.quantile(ns, (0.5, 0.99)), ns.max()))
+def spread_text(times_us: Sequence[float] | Floats) -> str:
+    """Median, 99 % quantile and maximum of times, µs."""
+    p50, p99, most = np.quantile(times_us, (0.5, 0.99, 1.0)).tolist()
     return f"{p50:.1f} us (p99 {p99:.0f}, max {most:.0f})"
+
+
+def _spread(ns: Floats) -> str:
+    return spread_text(ns * 1e-3)
 
 
 # -- the report ----------------------------------------------------------------------------------

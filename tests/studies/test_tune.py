@@ -9,7 +9,10 @@ import pytest
 
 import hilrt
 from hilrt.errors import ConfigError
+from hilrt.replay.what_if import CAVEAT
 from hilrt.studies.tune import axes_of_parts, figure_of, score, tune
+from hilrt.studies.tuning_subject import grows_at_longer_step
+from tests.replay.recording_tools import record_file
 
 TWO_MASS = Path(__file__).resolve().parents[2] / "bench_configs" / "two_mass.toml"
 MU = "bonds.spring.correction.mu"
@@ -74,6 +77,70 @@ def test_a_recommendation_that_holds_nowhere_else_is_none(tmp_path):
     assert found.settings == {}
     assert found.after == found.before
     assert "better in all validations" in found.notes[-1]
+
+
+#: k1, kc, k2 [N/m] and m2 [kg] for which μ = 0.5 fails.
+FAILING = [
+    (100.0, 100.0, 100.0, 1.0),
+    (1000.0, 1000.0, 1000.0, 1.0),
+    (10.0, 100.0, 1000.0, 10.0),
+    (10.0, 100.0, 10.0, 1.0),
+]
+
+
+@pytest.mark.parametrize("values", FAILING)
+def test_a_mu_from_a_log_without_correction_keeps_the_energy_of_another_run(values, tmp_path):
+    """From 2 s recorded with μ = 0: at most 2 % in a run of 2 s from other initial values."""
+    k1, kc, k2, m2 = values
+    system = {
+        "session.duration": 2.0,
+        "subsystems.mass1.params.k": k1,
+        "subsystems.mass1.params.kc": kc,
+        "subsystems.mass2.params.k": k2,
+        "subsystems.mass2.params.m": m2,
+    }
+    sets = [f"{key}={value}" for key, value in (system | {MU: 0.0}).items()]
+    log = record_file("two_mass.toml", tmp_path / "log", *sets, duration=2.0)
+    found = tune([log], "energy", (), vary={MU: "0:1"}, trials=30, out=tmp_path / "tuned")
+    fresh = {"subsystems.mass1.params.v": 80.0, "subsystems.mass2.params.v": -60.0}
+    plain, half, tuned = (
+        abs(energy_error({MU: mu} | fresh, system, (k1, kc, k2), m2))
+        for mu in (0.0, 0.5, found.settings[MU])
+    )
+    assert tuned <= 0.02
+    assert tuned < 0.5 * min(plain, half)
+
+
+def test_a_tuning_of_logs_says_what_it_rests_on_and_holds_in_others(tmp_path):
+    sets = [f"{key}={value}" for key, value in (STIFFNESS | {MU: 0.0}).items()]
+    log = record_file("two_mass.toml", tmp_path / "log", *sets, duration=2.0)
+    moved = [*sets, "subsystems.mass1.params.v=80.0", "subsystems.mass2.params.v=-60.0"]
+    other = record_file("two_mass.toml", tmp_path / "other", *moved, duration=2.0)
+    validate = {"log": [str(other)], "subsystems.mass1.params.v": [30.0]}
+    options = {"vary": {MU: "0:1"}, "validate": validate, "trials": 25, "out": tmp_path}
+    found = tune([log], "energy", (), **options)
+    assert found.validations == 2
+    assert found.settings[MU] == pytest.approx(0.25, abs=0.02)
+    said = (tmp_path / "tune.toml").read_text("utf-8")
+    assert CAVEAT in said
+    assert str(log) in said
+    with pytest.raises(ConfigError, match="a log has its own step"):
+        tune([log], "energy", ("step",), out=tmp_path)
+    with pytest.raises(ConfigError, match="and not both"):
+        tune([log, TWO_MASS], out=tmp_path)
+
+
+def test_settings_whose_coupling_grows_faster_at_a_longer_step_are_forbidden(tmp_path):
+    """Undamped and held: it grows by half the step times a constant, at any step."""
+    file = hilrt.load_session(TWO_MASS, {"session.duration": 0.2, "bonds.0.correction.mu": 0.0})
+    now, shorter, longer = (
+        grows_at_longer_step(file, {"master.step": step}) for step in (1e-3, 0.5e-3, 2e-3)
+    )
+    assert 0.0 < shorter < now < longer
+    assert now / shorter == pytest.approx(2.0, rel=0.02)
+    found = tune(file, "cost", ("step",), trials=8, out=tmp_path)
+    assert found.settings.get("master.step", 1e-3) <= 1e-3
+    assert "growing no faster" in " ".join(found.notes)
 
 
 def test_constraints_are_a_good_verdict_and_a_cap_that_seldom_acts():

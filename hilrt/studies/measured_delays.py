@@ -1,0 +1,131 @@
+"""Delays of this host and of a session's peers: measured, kept in a file, read by the advice.
+
+Without a session: how late the host wakes a process that waits as the master does. With one: a run
+of some seconds in real time, in which processes start and peers connect as for ``hilrt run``. It
+has no bench, because nothing may move unattended: reference models stand for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+import numpy as np
+
+from hilrt.config.session_file import SessionFile
+from hilrt.errors import ConfigError, HilrtError
+from hilrt.files.text import read_regular, write_whole
+from hilrt.session.result import Result
+from hilrt.session.run import RunOptions
+from hilrt.session.session import run_session
+from hilrt.solver import Floats
+from hilrt.studies.session_models import with_models
+from hilrt.timing.doctor import INTERVAL_NS, WAKES, wake_up
+from hilrt.timing.host import available_cpus
+
+#: The master wakes this long before a tick and waits busily, where it has a processor, ns.
+SPIN_NS: Final = 300_000
+#: Largest file that is read, bytes: an hour at 1 kHz has some 30 MB.
+MOST_BYTES: Final = 64 << 20
+
+
+class MeasuredDelays(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Delays of a host and its peers.
+
+    Attributes
+    ----------
+    format : str
+    host : str
+        Its name.
+    session : str
+        Name of the session that was run; empty where only wake-ups were measured.
+    lateness_us : list of float
+        How long after each tick its inputs had been sent, or how late each wake-up was, µs.
+    answers_us : dict of str to list of float
+        Per subsystem in another process: computing time of each step and both ways of its messages,
+        µs.
+    """
+
+    format: Literal["hilrt-delays-1"]
+    host: str
+    session: str
+    lateness_us: list[float]
+    answers_us: dict[str, list[float]]
+
+
+def measure_host(seconds: float) -> MeasuredDelays:
+    """Measure how late this host wakes a process as the master waits, `seconds` long."""
+    spin = SPIN_NS if len(available_cpus()) > 1 else 0
+    rounds = max(round(seconds * 1e9 / (WAKES * INTERVAL_NS)), 1)
+    lateness = np.concatenate([asyncio.run(wake_up(spin)) for _ in range(rounds)]) * 1e-3
+    return MeasuredDelays("hilrt-delays-1", platform.node(), "", _listed(lateness), {})
+
+
+def measure_session(
+    file: SessionFile, seconds: float, run: Callable[..., Result] = run_session
+) -> MeasuredDelays:
+    """Measure a session's delays in a run without benches.
+
+    Parameters
+    ----------
+    file : SessionFile
+    seconds : float
+        Longest session time of the run, s.
+    run : function
+        As `run_session`.
+
+    Raises
+    ------
+    ConfigError
+        If a bench has no reference model.
+    HilrtError
+        If the run does not reach its end, or made no tick.
+    """
+    models = with_models(file, [], benches_only=True, longest=seconds)
+    with tempfile.TemporaryDirectory() as folder:
+        options = RunOptions(folder=Path(folder) / "run", pace="realtime")
+        result = run(models, options=options)
+        if result.fault or not result.summary.get("steps"):
+            raise HilrtError(f"the delays could not be measured: {result.fault or result.warnings}")
+        log = result.log
+        lateness = _known(np.asarray(log["master:lateness"]))
+        answers = {}
+        for name in file.tables.subsystems:
+            if f"{name}:wire" in log:
+                both = np.asarray(log[f"{name}:compute"]) + 2.0 * np.asarray(log[f"{name}:wire"])
+                answers[name] = _listed(_known(both))
+    known = {name: times for name, times in answers.items() if times}
+    name = file.tables.session.name
+    return MeasuredDelays("hilrt-delays-1", platform.node(), name, _listed(lateness), known)
+
+
+def _known(times: Floats) -> Floats:
+    return times[np.isfinite(times)]
+
+
+def _listed(times: Floats) -> list[float]:
+    return np.round(times, 1).tolist()
+
+
+def write_delays(path: Path, delays: MeasuredDelays) -> None:
+    """Write them to a file; `OSError` if the disk does not take it."""
+    write_whole(path, msgspec.json.encode(delays).decode())
+
+
+def read_delays(path: Path) -> MeasuredDelays:
+    """Delays in a file; `ConfigError` if it is not one that `write_delays` has written."""
+    again = "measure again (hilrt doctor --measure)"
+    try:
+        found = msgspec.json.decode(read_regular(path, MOST_BYTES), type=MeasuredDelays)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}; {again}") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"{path}: has no measured delays: {error}; {again}") from None
+    if not found.lateness_us:
+        raise ConfigError(f"{path}: has no measured delays; {again}")
+    return found

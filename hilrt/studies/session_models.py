@@ -1,0 +1,73 @@
+"""Sessions without hardware: models stand for benches, and for solvers of other processes."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from hilrt.analyze.subsystem_models import spawned_solver
+from hilrt.config import registry
+from hilrt.config.session_file import SessionFile
+from hilrt.config.structs import Session, SubsystemOptions
+from hilrt.errors import ConfigError
+from hilrt.session.opening import called_link
+
+#: Keys of a subsystem that its model keeps.
+KEPT_KEYS: Final = ("late", "every", "jacobian", "inputs", "when_ended")
+
+
+def with_models(
+    file: SessionFile, notes: list[str], *, longest: float, benches_only: bool = False
+) -> SessionFile:
+    """Session whose subsystems are all models, as fast as possible, and wait for no bench.
+
+    Parameters
+    ----------
+    file : SessionFile
+    notes : list of str
+        Gets a line for each bench.
+    longest : float
+        The session is not longer, s.
+    benches_only : bool
+        Other processes stay as they are; else their models run in this one.
+
+    Raises
+    ------
+    ConfigError
+        For each subsystem that would need a model and has none.
+    """
+    problems: list[str] = []
+    subsystems: dict[str, SubsystemOptions] = {}
+    for name, options in file.tables.subsystems.items():
+        link = called_link(options)
+        if not (link.physical or (link.remote and not benches_only)):
+            subsystems[name] = options
+            continue
+        model = model_of(options)
+        if model is None:
+            problems.append(
+                f"[subsystems.{name}]: has no model to run; name an approximate reference_model"
+            )
+            continue
+        made: Any = registry.link_class("inprocess").Options
+        kept = {key: getattr(options, key) for key in KEPT_KEYS}
+        subsystems[name] = made(adapter="inprocess", model=model[0], params=model[1], **kept)
+        if link.physical:
+            notes.append(f"{name} is its reference model, without the latency and noise of a bench")
+    if problems:
+        raise ConfigError(problems)
+    tables = file.tables
+    head = msgspec.structs.replace(
+        tables.session, pace="asap", duration=min(tables.session.duration, longest)
+    )
+    none: dict[str, Any] = {key: [] for key in ("start", "match", "stop", "alarms", "expect")}
+    changed: Session = msgspec.structs.replace(tables, session=head, subsystems=subsystems, **none)
+    return SessionFile(changed, file.path, file.text, file.overrides)
+
+
+def model_of(options: SubsystemOptions) -> tuple[str, dict[str, Any]] | None:
+    """Model of a subsystem that does not run in this process, and its parameters."""
+    if options.reference_model is not None:
+        return options.reference_model, options.reference_params
+    return spawned_solver(options.spawn or [])

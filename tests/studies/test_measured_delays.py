@@ -1,0 +1,128 @@
+"""Delays for the advice: measured, kept, and used where they bound a step."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import hilrt
+from hilrt.cli.main import app
+from hilrt.errors import ConfigError, HilrtError
+from hilrt.studies.advise_session import advise_session
+from hilrt.studies.measured_delays import (
+    MeasuredDelays,
+    measure_session,
+    read_delays,
+    write_delays,
+)
+
+CONFIGS = Path(__file__).resolve().parents[2] / "bench_configs"
+TWO_MASS = CONFIGS / "two_mass.toml"
+SPAWNED = """adapter = "zeromq"
+spawn = ["hilrt", "solver", "hilrt.models.two_mass:Mass2", "--param", "k=1000.0", "--param", \
+"v=-100.0"]
+"""
+
+
+def delays(late_us=20.0, answers=None):
+    return MeasuredDelays("hilrt-delays-1", "here", "two-mass", [late_us] * 1000, answers or {})
+
+
+def spawned(tmp_path):
+    """The two masses, the second in a process of its own."""
+    text = TWO_MASS.read_text("utf-8")
+    first, second = text.index("[subsystems.mass2]"), text.index("[[connections]]")
+    path = tmp_path / "session.toml"
+    path.write_text(
+        f"{text[:first]}[subsystems.mass2]\n{SPAWNED.replace(chr(92) + chr(10), '')}\n"
+        f"{text[second:]}",
+        "utf-8",
+    )
+    return hilrt.load_session(path, {"session.duration": 0.5})
+
+
+class Run:
+    """Stands for `run_session`: lateness of three ticks, and answers of the peer."""
+
+    def __init__(self, fault=None):
+        self.fault, self.file, self.options = fault, None, None
+
+    def __call__(self, file, options):
+        self.file, self.options = file, options
+        log = {
+            "master:lateness": np.array([np.nan, 12.0, 30.04]),
+            "mass2:compute": np.array([np.nan, 100.0, 110.0]),
+            "mass2:wire": np.array([np.nan, 20.0, 30.0]),
+        }
+        steps = {} if self.fault else {"steps": 3}
+        return SimpleNamespace(fault=self.fault, summary=steps, warnings=[], log=log)
+
+
+def test_a_run_in_real_time_gives_the_delays_of_host_and_peers(tmp_path):
+    run = Run()
+    found = measure_session(spawned(tmp_path), 0.2, run)
+    assert found.lateness_us == [12.0, 30.0]
+    assert found.answers_us == {"mass2": [140.0, 170.0]}
+    assert run.options.pace == "realtime"
+    assert run.file.tables.session.duration == 0.2
+    assert run.file.tables.subsystems["mass2"].adapter == "zeromq"
+    with pytest.raises(HilrtError, match="could not be measured: mass2 is lost"):
+        measure_session(spawned(tmp_path), 0.2, Run("mass2 is lost"))
+
+
+def test_no_bench_is_in_the_run():
+    """Each is replaced by its model, or named where it has none."""
+    run, file = Run(), hilrt.load_session(CONFIGS / "engine_in_the_loop.toml")
+    try:
+        measure_session(file, 0.2, run)
+    except ConfigError as error:
+        assert "name an approximate reference_model" in str(error)
+        assert run.file is None
+    else:
+        adapters = {options.adapter for options in run.file.tables.subsystems.values()}
+        assert not adapters & {"can", "gateway"}
+
+
+def test_delays_survive_their_file_and_nothing_else_is_taken_for_them(tmp_path):
+    path = tmp_path / "delays.json"
+    write_delays(path, delays(answers={"mass2": [1.0, 2.0]}))
+    assert read_delays(path) == delays(answers={"mass2": [1.0, 2.0]})
+    for text in ("{}", "[", '{"format": "other"}', "\xff"):
+        path.write_text(text, "latin-1")
+        with pytest.raises(ConfigError, match="hilrt doctor --measure"):
+            read_delays(path)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_delays(tmp_path / "none.json")
+
+
+def test_the_delays_of_a_file_bound_the_step_and_predict_missed_ticks(tmp_path):
+    """A peer that takes 1.6 ms needs 2 ms; without one that is late, 0.3 % may still be missed."""
+    file = hilrt.load_session(TWO_MASS, {"session.duration": 1.0, "session.pace": "realtime"})
+    calm = {"budget": 1e6, "search_s": 1e6}
+    found = advise_session(file, 0.05, delays=delays(), **calm)
+    assert found.missed == pytest.approx(0.0030, abs=1e-4)  # Clopper and Pearson of 0 in 1000
+    assert "delays: 1000 ticks of two-mass on here" in found.notes
+    slow = advise_session(file, 0.05, delays=delays(answers={"mass2": [8e5] * 10}), **calm)
+    assert slow.settings == {}
+    assert "mass2 computes" in " ".join(slow.notes)
+
+
+def test_the_command_measures_wake_ups_and_a_session_needs_measure(tmp_path):
+    out = tmp_path / "delays.json"
+    done = CliRunner().invoke(app, ["doctor", "--measure", "--seconds", "0.3", "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    assert "wake-ups: " in done.output
+    found = read_delays(out)
+    assert len(found.lateness_us) == 300
+    assert found.session == ""
+    assert CliRunner().invoke(app, ["doctor", str(TWO_MASS)]).exit_code == 2
+
+
+@pytest.mark.real_time
+def test_a_session_with_a_solver_in_another_process_is_measured(tmp_path):
+    found = measure_session(spawned(tmp_path), 0.5)
+    assert found.session == "two-mass"
+    assert len(found.lateness_us) > 100
+    assert min(found.answers_us["mass2"]) > 0.0
