@@ -190,7 +190,9 @@ def tune(
         raise typer.Exit(ExitStatus.FAILED)
     typer.echo(f"{objective}: {found.after:.4g}, before {found.before:.4g}; tune.toml has it, or:")
     words = " ".join(f"--set {key}={value}" for key, value in found.settings.items())
-    typer.echo(f"hilrt run {session[0] if session[0].suffix == '.toml' else 'SESSION.toml'} {words}")
+    typer.echo(
+        f"hilrt run {session[0] if session[0].suffix == '.toml' else 'SESSION.toml'} {words}"
+    )
 
 
 def advise(

@@ -109,7 +109,7 @@ def _known(times: Floats) -> Floats:
 
 
 def _listed(times: Floats) -> list[float]:
-    return np.round(times, 1).tolist()
+    return [float(time) for time in np.round(times, 1)]
 
 
 def write_delays(path: Path, delays: MeasuredDelays) -> None:

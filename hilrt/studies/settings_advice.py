@@ -410,8 +410,8 @@ def first_step_of(reference: IdealRun, wish: Wish, longest: float) -> tuple[floa
     """First step of a variable one, s, at most `longest`, and the signal that bounds it.
 
     Before there are two samples every input is held: the step ends where a signal of the ideal run
-    has first moved by its target. Initial Jacobians, which give the first derivative of each signal,
-    were rejected: a session that starts at rest has none.
+    has first moved by its target. Initial Jacobians, which give the first derivative of each
+    signal, were rejected: in a session that starts at rest it is 0.
     """
     found, by = longest, ""
     for name, course in reference.courses.items():

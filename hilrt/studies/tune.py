@@ -21,6 +21,7 @@ from hilrt.config.structs import Session
 from hilrt.errors import ConfigError
 from hilrt.files.text import write_whole
 from hilrt.replay.what_if import CAVEAT
+from hilrt.session.result import VERDICTS
 from hilrt.studies.axes import Axis, Settings, axes_of, parse_axis, rounded
 from hilrt.studies.run_cases import Row
 from hilrt.studies.tuning_subject import (
@@ -42,10 +43,8 @@ PARTS_OF_TUNING: Final = get_args(Part)
 MOST_CAPPED: Final = 0.05
 #: Best trials that are validated, until one holds.
 CANDIDATES: Final = 3
-#: Share of the trials after which they are proposed near the best one.
+#: Share of the trials that look at the whole of each axis; the others look around the best one.
 WIDE: Final = 0.5
-#: Width of an axis near the best trial, as a share of the whole.
-NEAR: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +95,10 @@ def tune(
     objective : str
         ``"error"``: the largest relative estimated error. ``"energy"``: energy that a power bond
         makes, as a share of what it carries. ``"cost"``: macro steps per second. In all of them
-        the verdict must be ``good``, corrections be at their cap in at most 5 % of the steps, and
-        the coupling be stable at a step that is a quarter longer, where models are linear (or grow
-        no faster there than with the session's own settings, where these are unstable).
+        the verdict must be ``good`` (not of logs: estimated errors of repeated decisions are bounds
+        that lack the reaction), and corrections never be harmful, and be at their cap in at most
+        5 % of the steps. Where models are linear, the coupling must be stable at a step that is a
+        quarter longer, or grow no faster there than with the session's own settings.
     over : sequence of str
         ``"correction"``: μ and cap of the energy corrections; ``"step"``: from a tenth to four
         times the session's; ``"order"``: 0 to 2, of all connections without one of their own.
@@ -169,10 +169,12 @@ def values_of(file: SessionFile, axes: Sequence[Axis]) -> Settings:
     return {axis.key: own[axis.key] for axis in axes if own.get(axis.key) is not None}
 
 
-def score(row: Row, objective: Objective) -> float:
+def score(row: Row, objective: Objective, verdicts: Sequence[str] = ("good",)) -> float:
     """Objective of a case, which is to be small; infinite if it is not known or forbidden."""
     capped = [v for k, v in row.items() if k.startswith("bonds.") and k.endswith(".cap_share")]
-    if row["verdict"] != "good" or row["failure"] or max(capped, default=0.0) > MOST_CAPPED:
+    if row["failure"] or row["verdict"] not in verdicts or max(capped, default=0.0) > MOST_CAPPED:
+        return math.inf
+    if row.get("flags.correction_harmful.count"):  # from then on it did not act
         return math.inf
     return figure_of(row, objective)
 
@@ -229,6 +231,7 @@ class TuningSearch:
         self._study, self._subject = study, subject
         self._axes, self._objective = axes, objective
         self._own = values_of(subject.file, axes)
+        self._verdicts = VERDICTS if subject.logs else ("good",)
         self._growth = math.nan if subject.logs else grows_at_longer_step(subject.file, {})
 
     def try_one(self, trials: int) -> None:
@@ -237,15 +240,14 @@ class TuningSearch:
 
         study = self._study
         first = not any(trial.user_attrs.get("own") for trial in study.get_trials())
+        made = len(study.get_trials())
+        if not first and made >= WIDE * trials and (near := self._near_best(made)):
+            study.enqueue_trial(near)
         trial = study.ask()
-        near = self._best() if trial.number >= WIDE * trials else None
-        settings = (
-            self._own
-            if first
-            else {axis.key: _suggested(trial, axis, near) for axis in self._axes}
-        )
+        own = self._own
+        settings = own if first else {axis.key: _suggested(trial, axis) for axis in self._axes}
         rows = self._subject.rows(settings)
-        found = max(score(row, self._objective) for row in rows)
+        found = max(score(row, self._objective, self._verdicts) for row in rows)
         if not first and not self._is_stable(settings):
             found = math.inf
         trial.set_user_attr("own", first)
@@ -263,11 +265,23 @@ class TuningSearch:
             return True
         return grows_at_longer_step(self._subject.file, settings) <= self._growth + 1e-9
 
-    def _best(self) -> Settings | None:
-        """Settings of the best trial so far that meets the constraints."""
-        done = [t.user_attrs for t in self._study.get_trials() if "score" in t.user_attrs]
-        best = min(done, key=lambda found: float(found["score"]), default=None)
-        return None if best is None or math.isinf(best["score"]) else dict(best["settings"])
+    def _near_best(self, turn: int) -> dict[str, Any]:
+        """Parameters of the best trial, one of them moved: halfway to the further neighbour.
+
+        The neighbours are the values next to the best one that were tried. Of a single axis they
+        enclose the minimum, if there is one alone; several axes take turns.
+        """
+        done = [t for t in self._study.get_trials() if t.params and "score" in t.user_attrs]
+        best = min(done, key=lambda t: float(t.user_attrs["score"]), default=None)
+        smooth = [axis for axis in self._axes if axis.scale != "int" and axis.low == axis.low]
+        if best is None or math.isinf(best.user_attrs["score"]) or not smooth:
+            return {}
+        axis = smooth[turn % len(smooth)]
+        at = best.params[axis.key]
+        tried = [t.params[axis.key] for t in done]
+        low = max([v for v in tried if v < at], default=axis.low)
+        high = min([v for v in tried if v > at], default=axis.high)
+        return best.params | {axis.key: 0.5 * (at + (high if high - at > at - low else low))}
 
     def recommend(self, others: Sequence[Subject]) -> Tuned:
         """The best trial that is better than the session's own settings in all `others`."""
@@ -293,7 +307,7 @@ class TuningSearch:
         return Tuned({}, own["score"], own["score"], len(done), 0, notes)
 
     def _score(self, other: Subject, settings: Settings) -> float:
-        return max(score(row, self._objective) for row in other.rows(settings))
+        return max(score(row, self._objective, self._verdicts) for row in other.rows(settings))
 
     def _basis(self) -> list[str]:
         if self._subject.logs:
@@ -303,20 +317,11 @@ class TuningSearch:
         return [f"stable at {LONGER:g} times the step, or growing no faster than before"]
 
 
-def _suggested(trial: optuna.Trial, axis: Axis, near: Settings | None) -> Any:
-    """Value of an axis, of its whole, or of a tenth of it around a value."""
+def _suggested(trial: optuna.Trial, axis: Axis) -> Any:
     if axis.scale == "int" or math.isnan(axis.low):
         return axis.values[trial.suggest_int(axis.key, 0, len(axis.values) - 1)]
-    log, low, high = axis.scale == "log", axis.low, axis.high
-    if near is not None and low <= near.get(axis.key, math.nan) <= high:
-        middle = float(near[axis.key])
-        if log:
-            factor = (high / low) ** (0.5 * NEAR)
-            low, high = max(low, middle / factor), min(high, middle * factor)
-        else:
-            half = 0.5 * NEAR * (high - low)
-            low, high = max(low, middle - half), min(high, middle + half)
-    return rounded(axis.key, trial.suggest_float(axis.key, low, high, log=log))
+    value = trial.suggest_float(axis.key, axis.low, axis.high, log=axis.scale == "log")
+    return rounded(axis.key, value)
 
 
 def _confidence(held: int, number: int, subject: Subject) -> str:

@@ -79,9 +79,7 @@ def validations_of(subject: Subject, validate: Mapping[str, Any]) -> list[Subjec
     if subject.logs:
         recorded = RecordedSteps(Path(subject.logs[0])).recorded
         path = Path(subject.logs[0]).with_name(recorded.name)
-        file = SessionFile(
-            file.tables, path, recorded.text, (*recorded.overrides, *file.overrides)
-        )
+        file = SessionFile(file.tables, path, recorded.text, (*recorded.overrides, *file.overrides))
         refuse_benches(file)
     sessions = (override(file, settings) for settings in cases_of(keys, "grid", None, 0))
     return [*others, *(subject_of(one, None) for one in sessions)]

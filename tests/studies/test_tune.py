@@ -16,6 +16,7 @@ from tests.replay.recording_tools import record_file
 
 TWO_MASS = Path(__file__).resolve().parents[2] / "bench_configs" / "two_mass.toml"
 MU = "bonds.spring.correction.mu"
+CAP = "bonds.spring.correction.cap"
 #: k1 = kc = k2 = 100 N/m, where the usual 0.5 takes 8 % of the energy away in 2 s.
 STIFFNESS = {
     "session.duration": 2.0,
@@ -90,7 +91,10 @@ FAILING = [
 
 @pytest.mark.parametrize("values", FAILING)
 def test_a_mu_from_a_log_without_correction_keeps_the_energy_of_another_run(values, tmp_path):
-    """From 2 s recorded with μ = 0: at most 2 % in a run of 2 s from other initial values."""
+    """From 2 s recorded with μ = 0: at most 2 % in runs of 2 s from other initial values.
+
+    Where these move the masses more alike, the second set needs another μ (docs/studies.md).
+    """
     k1, kc, k2, m2 = values
     system = {
         "session.duration": 2.0,
@@ -99,16 +103,17 @@ def test_a_mu_from_a_log_without_correction_keeps_the_energy_of_another_run(valu
         "subsystems.mass2.params.k": k2,
         "subsystems.mass2.params.m": m2,
     }
-    sets = [f"{key}={value}" for key, value in (system | {MU: 0.0}).items()]
+    sets = [f"{key}={value}" for key, value in (system | {MU: 0.0, CAP: 0.5}).items()]
     log = record_file("two_mass.toml", tmp_path / "log", *sets, duration=2.0)
-    found = tune([log], "energy", (), vary={MU: "0:1"}, trials=30, out=tmp_path / "tuned")
-    fresh = {"subsystems.mass1.params.v": 80.0, "subsystems.mass2.params.v": -60.0}
-    plain, half, tuned = (
-        abs(energy_error({MU: mu} | fresh, system, (k1, kc, k2), m2))
-        for mu in (0.0, 0.5, found.settings[MU])
-    )
-    assert tuned <= 0.02
-    assert tuned < 0.5 * min(plain, half)
+    found = tune([log], "energy", (), vary={MU: "0:1"}, trials=26, out=tmp_path / "tuned")
+    one, two = "subsystems.mass1.params", "subsystems.mass2.params"
+    for fresh in ({f"{one}.v": 80.0, f"{two}.v": -90.0}, {f"{one}.x": 1.0, f"{two}.x": -0.5}):
+        plain, half, tuned = (
+            abs(energy_error({MU: mu, CAP: 0.5} | fresh, system, (k1, kc, k2), m2))
+            for mu in (0.0, 0.5, found.settings[MU])
+        )
+        assert tuned <= 0.02
+        assert tuned < 0.3 * min(plain, half)
 
 
 def test_a_tuning_of_logs_says_what_it_rests_on_and_holds_in_others(tmp_path):
@@ -137,7 +142,7 @@ def test_settings_whose_coupling_grows_faster_at_a_longer_step_are_forbidden(tmp
         grows_at_longer_step(file, {"master.step": step}) for step in (1e-3, 0.5e-3, 2e-3)
     )
     assert 0.0 < shorter < now < longer
-    assert now / shorter == pytest.approx(2.0, rel=0.02)
+    assert grows_at_longer_step(file, {"master.step": 1e-4}) < 0.2 * now
     found = tune(file, "cost", ("step",), trials=8, out=tmp_path)
     assert found.settings.get("master.step", 1e-3) <= 1e-3
     assert "growing no faster" in " ".join(found.notes)

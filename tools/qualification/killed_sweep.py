@@ -10,6 +10,7 @@ then have one row, with the figures of a sweep that nobody disturbed, but for ti
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import signal
 import subprocess
@@ -19,7 +20,6 @@ import time
 from pathlib import Path
 
 import pandas as pd
-import psutil
 
 import hilrt
 
@@ -55,10 +55,11 @@ def wait_for(folder: Path, more: int, sweep: subprocess.Popen[bytes]) -> None:
 def kill_worker(sweep: subprocess.Popen[bytes], chance: random.Random) -> bool:
     """Kill a worker of the sweep with -9."""
     try:
-        children = psutil.Process(sweep.pid).children(recursive=True)
-        workers = [one for one in children if "spawn_main" in " ".join(one.cmdline())]
-        chance.choice(workers).send_signal(signal.SIGKILL)
-    except (psutil.NoSuchProcess, IndexError):
+        children = Path(f"/proc/{sweep.pid}/task/{sweep.pid}/children").read_text().split()
+        named = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children}
+        workers = [int(pid) for pid, command in named.items() if b"spawn_main" in command]
+        os.kill(chance.choice(workers), signal.SIGKILL)
+    except (OSError, IndexError):
         return False
     return True
 
