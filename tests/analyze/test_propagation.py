@@ -129,6 +129,61 @@ def oscillator(
     }
 
 
+def step_jacobian(session: Corrected) -> np.ndarray:
+    """One step of the core from every unit vector of its memory, as columns, at a single rate."""
+    tables, model = session.plan.session[0], session.state.model
+    samples, terms = int(tables.samples), int(tables.coefficients)
+    outputs, inputs = session.state.outputs, session.state.inputs
+    corrects = bool(session.plan.model.settings["corrects"][0])
+    solvers = [link.solver for link in session.links.values()]
+    session.look()
+    while not (outputs["count"] == samples).all():
+        session.go()
+        session.look()
+
+    def memory() -> np.ndarray:
+        parts = [np.array(leaves(solver.save_state()), dtype=float) for solver in solvers]
+        parts += [outputs["y_past"][:, :samples].ravel(), inputs["polynomial"][:, :terms].ravel()]
+        return np.concatenate([*parts, inputs["offset"] if corrects else []])
+
+    def step_from(w: np.ndarray) -> np.ndarray:
+        motion, past, sent, offset = np.split(
+            w,
+            np.cumsum([2 * len(solvers), len(outputs) * samples, len(inputs) * terms]),
+        )
+        for solver, state in zip(solvers, motion.reshape(-1, 2).tolist(), strict=True):
+            solver.restore_state(tuple(state))
+        outputs["y_past"][:, :samples] = past.reshape(-1, samples)
+        outputs["y"] = outputs["y_past"][:, 0]
+        inputs["polynomial"][:, :terms] = sent.reshape(-1, terms)
+        if corrects:
+            inputs["offset"] = model.inputs["offset"] = offset
+            model.outputs["past"][:, :samples] = outputs["y_past"][:, :samples]
+        session.go()
+        session.look()
+        return memory()
+
+    size = len(memory())
+    return (
+        np.array([step_from(unit) for unit in np.eye(size)]).T - step_from(np.zeros(size))[:, None]
+    )
+
+
+@pytest.mark.parametrize("method", ["none", "feedthrough", "model"])
+@pytest.mark.parametrize("order", [(0, 0), (1, 0), (2, 1)])
+def test_eigenvalues_are_those_of_the_step_itself(order: tuple[int, int], method: str) -> None:
+    """Beyond the matrix, the step's memory has what left: a function of the rest, eigenvalues 0."""
+    tables = oscillator(order=order, method=method)
+    solvers, step = tables.pop("solvers"), tables["master"]["step"]
+    tables = filled(tables, solvers)
+    expected = np.linalg.eigvals(scheme_of(solvers, **tables).matrix(step))
+    expected = expected[np.abs(expected) > 0.05]  # others are known less well: zeros are multiple
+    found = np.linalg.eigvals(step_jacobian(Corrected(solvers, **tables)))
+    distance = np.abs(found[:, None] - expected).min(axis=0) / np.abs(expected)
+    assert len(expected) >= 4
+    assert distance.max() < 1e-12
+
+
 @pytest.mark.parametrize("order", [(0, 0), (1, 0), (0, 2), (2, 1), (4, 5)])
 @pytest.mark.parametrize("every", [(1, 1), (3, 1), (1, 4), (2, 3)])
 def test_extrapolation_at_every_order_and_rate(
