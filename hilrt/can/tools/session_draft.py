@@ -177,7 +177,7 @@ def _timeouts(measured: Sequence[Message], emulator: str | None) -> list[str]:
     cycles = [1e-3 * message.cycle_time for message in measured if message.cycle_time]
     seconds = max(0.02, 5 * min(cycles)) if cycles else 0.1
     off, end = ("", "") if emulator is None else ("# ", ", on the real bench")
-    master = f"master_timeout = {max(0.1, 3 * _step(measured)):g}"
+    master = f"master_timeout = {max(0.1, 3 * min(0.1, min(cycles, default=0.0))):g}"
     return [
         f"{off}{f'bench_timeout = {seconds:g}':36} # s without a fast frame{end}",
         f"{off}{master:36} # s without a new set-point -> safe profile{end}",

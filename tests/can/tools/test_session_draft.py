@@ -182,6 +182,7 @@ def test_message_without_a_cycle_time_is_a_candidate(tmp_path: Path) -> None:
     text, bench = bench_of(tmp_path, HEADER + COMMAND + FAST + event + cycle_times(fast=10))
     assert list(bench["outputs"].values()) == ["Fast.Torque"]
     assert bench["bench_timeout"] == 0.05
+    assert bench["master_timeout"] == 0.1
     assert '# messages.Event.timeout = "choose"' in text
     assert '# outputs.fault = "Event.Fault"' in text
     assert "without a cycle time, so it may never arrive" in text
