@@ -52,6 +52,17 @@ def tips(x: Floats) -> dict[str, Floats]:
     }
 
 
+def root_springs(t: float, x: Floats) -> list[float]:
+    """Springs that pull with the square root of their elongation."""
+    s1, v1, s2, v2 = x
+
+    def root(e: float) -> float:
+        return math.copysign(math.sqrt(abs(e)), e)
+
+    force = 100.0 * root(s1 - s2)
+    return [v1, -10.0 * root(s1) - force, v2, force - 1000.0 * root(s2)]
+
+
 def rising_damper(t: float, x: Floats) -> list[float]:
     s1, v1, s2, v2 = x
     w = v2 - v1
@@ -129,6 +140,13 @@ CASES: dict[str, tuple[str, dict[str, Any], list[float], Rates, Signals]] = {
         [1.0, 0.0, 0.6, 0.0],
         rising_damper,
         lambda x: {"mass1.s": x[0], "mass1.v": x[1]},
+    ),
+    "nonlinear_oscillator": (
+        "nonlinear_oscillator",
+        {"session.duration": 0.5},
+        [0.0, 100.0, 0.0, -100.0],
+        root_springs,
+        lambda x: {"mass2.x": x[2], "mass2.v": x[3]},
     ),
     "variable step": (
         "nonlinear_chain",

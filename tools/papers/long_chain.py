@@ -1,0 +1,175 @@
+"""Runs the long chain of masses at full size beside its monolithic solution, piece by piece.
+
+    python -m tools.papers.long_chain [--case d=1e4:explicit d=5e5:implicit] [--until 0.5]
+
+Multibody Syst. Dyn. 09817 (2022), section 6.2, Figs 17 to 21. A piece of session time ends with the
+states of both in ``OUT/CASE.npz``, so that an interrupted run goes on from there; each piece of the
+coupled run begins with degree 0. Prints steps, processor time and the error of the coupling bodies
+(eq. 36) after every piece.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.integrate import solve_ivp
+
+import tools.papers.long_chain as here  # when this runs, it is another module
+from bench_configs.long_chain import (
+    ELEMENT,
+    FIRST,
+    FORCE,
+    GROWTH,
+    LARGEST,
+    LENGTH,
+    PERIOD,
+    RISE,
+    TOUCH,
+    WALL,
+    M,
+    Segment,
+    Segments,
+    session,
+)
+from hilrt import InputPolynomial, Sample, simulate
+from hilrt.solver import Floats
+
+CONFIGS = Path(__file__).parents[2] / "bench_configs"
+
+
+class Resumed(Segments):
+    """A chain that begins where `start` says, s and shape (2, n), and leaves its end there.
+
+    Attributes
+    ----------
+    start : tuple of float and ndarray, or None
+    """
+
+    start: ClassVar[tuple[float, Floats] | None] = None
+
+    def __init__(self, members: Mapping[str, Segment]) -> None:
+        super().__init__(members)
+        self.begin = self.now = 0.0
+        if self.start is not None:
+            self.begin, self.state = self.start
+            self.state, self.now = self.state.copy(), self.begin
+
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+        """Integrate, from the piece's beginning on."""
+        self.now = self.begin + t + h
+        return super().advance(self.begin + t, h, InputPolynomial(self.begin + t, u.coefficients))
+
+    def stop(self, reason: str) -> None:
+        """Leave the state."""
+        type(self).start = self.now, self.state
+        super().stop(reason)
+
+
+def rates(t: float, y: Floats, table: Floats) -> Floats:
+    """Of the whole chain; `y` has the shape (2 n,), each mass's displacement and velocity."""
+    x, v = np.pad(y[::2], 1), np.pad(y[1::2], 1)
+    e, w = np.diff(x), np.diff(v)
+    c, d, C, D = table[ELEMENT:WALL, :1]
+    begun = t - FIRST - PERIOD * max(round((t - FIRST) / PERIOD), 0.0)
+    force = np.diff(c * e + C * e**3 + d * w + D * w**3)
+    force += table[FORCE] * 0.5 * (np.tanh(begun / RISE) - np.tanh((begun - LENGTH) / RISE))
+    force += table[TOUCH] * np.exp(np.minimum(GROWTH * y[::2], LARGEST))
+    return np.stack((y[1::2], force / table[M]), axis=1).ravel()
+
+
+def run_piece(
+    saved: dict[str, Any], damping: float, scheme: str, segments: int, masses: int, piece: float
+) -> dict[str, Any]:
+    """Both runs a piece further; `saved` is what the previous piece returned, or empty."""
+    here.Resumed.start = (float(saved["t"]), saved["state"]) if saved else None
+    file = session(segments, masses, duration=piece, d=damping).build(CONFIGS)
+    changes = {"master.scheme": scheme, "groups.chain.together": f"{here.__name__}:Resumed"}
+    began = time.process_time()
+    result = simulate(file, changes)
+    coupled_s = time.process_time() - began
+    if result.fault:
+        raise SystemExit(result.fault)
+    assert result.log is not None
+    assert here.Resumed.start is not None
+    t, state = here.Resumed.start
+    walls = {0: "left", segments - 1: "right"}
+    chain = [
+        Segment(i, (masses + i) // segments, walls=walls.get(i, ""), d=damping)
+        for i in range(segments)
+    ]
+    table = np.concatenate([one.table for one in chain], axis=1)
+    begin = float(saved["t"]) if saved else 0.0
+    times = np.minimum(begin + result.log.t, t)
+    start = saved["truth"] if saved else np.zeros(2 * masses)
+    began = time.process_time()
+    found = solve_ivp(
+        rates, (begin, t), start, "LSODA", times, args=(table,), rtol=1e-6, atol=1e-9,
+        lband=3, uband=3,
+    )  # fmt: skip
+    if not found.success:
+        raise SystemExit(f"monolithic: {found.message}")
+    last = np.cumsum([one.table.shape[1] for one in chain]) - 1
+    first = np.append(0, last[:-1] + 1)
+    sums = np.zeros((3, 4 * segments))
+    for i in range(4 * segments):
+        place, k = ("first", "last")[i // 2 % 2], i % 2
+        z = found.y[2 * (first, last)[i // 2 % 2][i // 4] + k]
+        off = z - result.log[f"s{i // 4}.{'xv'[k]}_{place}"]
+        sums[:, i] = np.sum(off**2), np.sum(z), np.sum(z**2)
+    again = result.summary["repeated"]
+    more = {
+        "sums": sums,
+        "points": len(times),
+        "steps": result.summary["steps"],
+        "corrections": again["corrections"],
+        "refused": again["refused"],
+        "coupled_s": coupled_s,
+        "monolithic_s": time.process_time() - began,
+    }
+    added = {key: value + (saved[key] if saved else 0) for key, value in more.items()}
+    return {"t": t, "state": state, "truth": found.y[:, -1], **added}
+
+
+def line(case: str, saved: Mapping[str, Any]) -> str:
+    """Text for people."""
+    off, z, square = saved["sums"]
+    spread = np.maximum(square - z**2 / saved["points"], 1e-300)
+    error = float(np.sqrt(np.sum(off / spread)))
+    return (
+        f"{case}: {float(saved['t']):.6f} s, {int(saved['steps']):,} steps, "
+        f"{int(saved['corrections']):,} corrections, {int(saved['refused']):,} refused, "
+        f"{float(saved['coupled_s']):.0f} s of processor time, monolithic "
+        f"{float(saved['monolithic_s']):.0f} s, error {error:.2e}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--case", nargs="+", default=["d=1e4:explicit", "d=5e5:implicit"])
+    parser.add_argument("--out", type=Path, default=Path("runs/long_chain"), help="folder")
+    parser.add_argument("--segments", type=int, default=191)
+    parser.add_argument("--masses", type=int, default=10_000)
+    parser.add_argument("--until", type=float, default=0.5, metavar="S", help="session time")
+    parser.add_argument("--piece", type=float, default=1e-4, metavar="S")
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    for case in args.case:
+        damping, scheme = case.removeprefix("d=").split(":")
+        file = args.out / f"{case.replace(':', '_')}_{args.segments}_{args.masses}.npz"
+        saved: dict[str, Any] = dict(np.load(file)) if file.exists() else {}
+        while not saved or float(saved["t"]) < args.until:
+            size = (args.segments, args.masses, args.piece)
+            saved = run_piece(saved, float(damping), scheme, *size)
+            part = file.with_suffix(".part.npz")
+            np.savez(part, **saved)
+            part.replace(file)
+            print(line(case, saved), flush=True)
+
+
+if __name__ == "__main__":
+    main()
