@@ -152,6 +152,24 @@ def test_the_verdict_is_that_of_the_true_error(
         assert estimate["value"] / spread == pytest.approx(true, rel=near)
 
 
+@pytest.mark.parametrize(("step", "fed"), [(0.005, True), (0.0005, False)])
+def test_a_spread_that_the_sessions_own_error_feeds_is_named(
+    step: float, fed: bool, tmp_path: Path
+) -> None:
+    """Animals whose orbit widens: relative to its own variation their error looks smaller."""
+    settings = {"session.duration": 60.0, "master.step": step}
+    result = simulate(animals(tmp_path), settings)
+    true, estimate = judged(result, of_animals, ANIMALS)["prey.x"]
+    varies = result.log["prey.x"].std()
+    truly = solve_ivp(of_animals, (0.0, 60.0), [10.0, 5.0], "DOP853", result.log.t, rtol=1e-10)
+    error = true * truly.y[0].std()
+    assert (error > 0.5 * truly.y[0].std()) == (estimate["value"] > 0.5 * varies) == fed
+    assert error / varies < true
+    assert ("error_feeds_spread" in result.summary["flags"]) == fed
+    named = [reason for reason in result.summary["reasons"] if "error_feeds_spread: " in reason]
+    assert any("prey.x" in reason for reason in named) == fed
+
+
 def test_what_was_silent_at_the_start_is_no_evidence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
