@@ -52,23 +52,41 @@ class Bench(Solver):
         return self.measured()
 
 
-def test_the_demonstration_is_good_where_nothing_is_late():
+def demonstration(**params: float) -> tuple[Stepping, Vehicle]:
+    """The session and its vehicle, with the parameters of the file unless others are given."""
     tables = tomllib.loads((CONFIGS / "engine_in_the_loop.toml").read_text("utf-8"))
+    words = tables["subsystems"]["vehicle"]["spawn"]
+    found = dict(word.split("=") for word in words if "=" in word)
+    vehicle = Vehicle(**found | {"cycle": str(CONFIGS / found["cycle"])} | params)
     s = Stepping(
-        {
-            "vehicle": Vehicle(cycle=str(CONFIGS / "wltc_class3b.csv")),
-            "engine": MemoryLink("engine", Bench(), physical=True),
-        },
+        {"vehicle": vehicle, "engine": MemoryLink("engine", Bench(), physical=True)},
         master={key: tables["master"][key] for key in ("step", "extrapolation")},
         connections=tables["connections"],
         bonds=tables["bonds"],
         subsystems={"vehicle": {}, "engine": {}},
         lead={"engine": tables["subsystems"]["engine"]["actuation_delay"]},
     )
+    return s, vehicle
+
+
+def test_the_demonstration_is_good_where_nothing_is_late():
+    s, _ = demonstration()
     s.run(5.0)
     totals = flag_totals(s.numerics.checks, s.state)
     assert verdict(totals, SessionCourse(s.t)) == ("good", [])
     assert 0.0 < totals["connection_defect"].affected_s < 0.05
+
+
+def test_the_demonstration_starts_where_the_engine_idles_in_gear():
+    """From elsewhere the first samples, which may be late, are those of a jump."""
+    moved = []
+    for params in ({}, {"idle_speed": 80.0}):
+        s, vehicle = demonstration(**params)
+        begin = vehicle.driveline.state.engine_speed
+        s.run(0.5)
+        moved.append(abs(vehicle.driveline.state.engine_speed - begin))
+    assert moved[0] < 0.1  # rad/s
+    assert moved[1] > 7.0
 
 
 def test_the_models_alone_end_good_and_as_right_as_the_estimate_says():
