@@ -55,7 +55,8 @@ def wait_for(folder: Path, more: int, sweep: subprocess.Popen[bytes]) -> None:
 def kill_worker(sweep: subprocess.Popen[bytes], chance: random.Random) -> bool:
     """Kill a worker of the sweep with -9."""
     try:
-        children = Path(f"/proc/{sweep.pid}/task/{sweep.pid}/children").read_text().split()
+        lists = Path(f"/proc/{sweep.pid}/task").glob("*/children")  # each thread has its own
+        children = [pid for file in lists for pid in file.read_text().split()]
         named = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children}
         workers = [int(pid) for pid, command in named.items() if b"spawn_main" in command]
         os.kill(chance.choice(workers), signal.SIGKILL)
