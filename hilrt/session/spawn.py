@@ -31,6 +31,8 @@ KILL_TIMEOUT_S = 2.0
 #: would cost 0.1 s of processor time while numpy is imported.
 SINGLE_THREAD: Final[Mapping[str, str]] = {"OPENBLAS_NUM_THREADS": "1"}
 _POLL_S = 0.02
+#: Bytes kept of a line that a process has not ended yet.
+LONGEST_LINE = 4096
 _TAIL_BYTES, TAIL_LINES = 65536, 200
 _LAUNCH = Path(__file__).with_name("launch.py")
 _LINUX = sys.platform == "linux"
@@ -143,6 +145,7 @@ class Child:
             *lines, self._unread = (self._unread + read).split(b"\n")
             for line in lines:
                 self.heard(line.decode("utf-8", "replace"))
+            self._unread = self._unread[-LONGEST_LINE:]
         return bool(read)
 
     def gone(self) -> bool:
