@@ -194,7 +194,7 @@ class Run:
 
 
 def children(pid: int) -> list[int]:
-    """What a process has started, and what that has started."""
+    """Descendants of a process."""
     found: list[int] = []
     for task in Path(f"/proc/{pid}/task").glob("*"):
         with contextlib.suppress(OSError):

@@ -25,7 +25,7 @@ BENCH_PATIENCE = 2.5
 def look_at_channels(
     channels: Table[ChannelRow], cut: Table[GivenSubsystem], tick: int, t_ns: int, elapsed: float
 ) -> tuple[int, int]:
-    """Which subsystems are due, late or lost at the communication point `tick`, and all ages.
+    """Mark subsystems due, late or lost at the communication point `tick`, and compute all ages.
 
     Parameters
     ----------

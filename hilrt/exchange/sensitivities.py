@@ -198,7 +198,7 @@ class SensitivityRenewal:
         return self._compare(t)
 
     def _begin(self) -> None:
-        """What was known stays until all of them are tried out."""
+        """Begin a renewal; earlier results stay until all solvers have been probed."""
         given = self._numerics.given
         given.answers[:] = self._numerics.state.answers["factor"]
         given.session["answers_change"] = math.inf

@@ -86,7 +86,7 @@ class Instance3(Instance):
         return ValueSubset(np.flatnonzero(mask), values)
 
     def _sort_inputs(self, inputs: Sequence[tuple[Any, int]]) -> None:
-        """Which inputs are set in step mode, in event mode only, and at the ticks of a clock."""
+        """Sort inputs: set in step mode, in event mode only, and at the ticks of a clock."""
         self._flow = self.part(inputs, flows)
         self._switching = self.part(inputs, lambda v: is_free(v) and not flows(v)).where
         self._switched = np.empty(0)

@@ -197,7 +197,7 @@ def unusable_variables(variables: Sequence[Any]) -> dict[str, str]:
 
 
 def _unreadable(variable: Any) -> str:
-    """Which of its attributes are no numbers of its type; empty if all are."""
+    """List attributes that are no numbers of its type."""
     for which in ("min", "max"):
         for source in (variable, variable.declaredType):
             text = getattr(source, which, None)

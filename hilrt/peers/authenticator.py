@@ -1,4 +1,4 @@
-"""Which connections of ZeroMQ the master admits: those with a known key, or the session's token.
+"""Admission of ZeroMQ connections to the master: by a known key, or by the session's token.
 
 ZeroMQ asks before a connection is made (ZAP, RFC 27 of ZeroMQ); what is refused never sends a
 message to the master. The questions are answered when the hub looks for them, a few at a time: a

@@ -1,4 +1,4 @@
-"""Which peers may connect: CURVE keys of the master and its peers, in a folder of small text files.
+"""Peers that may connect: CURVE keys of the master and its peers, in a folder of small text files.
 
 ``hilrt keys FOLDER NAME…`` creates a pair for the master and one for each NAME: ``NAME.key`` is the
 secret one and stays on the machine that uses it, ``NAME.pub`` is the public one. The master's

@@ -1,4 +1,4 @@
-"""How far results can be trusted: alarms, flags, and the verdict.
+"""Trust in the results: alarms, flags, and the verdict.
 
 In reading order:
 

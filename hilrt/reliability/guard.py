@@ -74,7 +74,7 @@ def is_outside(
 
 @stage
 def judge_ranges(plan: Plan, state: State, given: StepInput) -> None:
-    """Which newest samples are outside, which are withheld, and whether one ends the session.
+    """Find newest samples outside, those withheld, and whether one ends the session.
 
     One that does raises `alarm_level` to that of an alarm with the action "safe".
     """

@@ -32,14 +32,14 @@ class Ranges:
     plan: Plan
 
     def outside(self, y: Floats) -> Bools:
-        """Which values of `y`, shape (ny,), are outside; NaN always is."""
+        """Mark values of `y`, shape (ny,), that are outside; NaN always is."""
         low, high = self.plan.outputs["low"], self.plan.outputs["high"]
         declared = np.isfinite(low) | np.isfinite(high)
         found: Bools = declared & ~((low <= y) & (y <= high))
         return found
 
     def withheld(self, y: Floats) -> Bools:
-        """Which of them are not used."""
+        """Mark those that are not used."""
         found: Bools = self.outside(y) & (self.plan.outputs["range_policy"] != RANGE_USE)
         return found
 

@@ -58,7 +58,7 @@ def fill_controls(plan: Plan, network: Network, master: MasterTable) -> None:
 
 
 def _fill_orders(plan: Plan, network: Network, master: MasterTable, free: Bools) -> None:
-    """Which orders are controlled, within which bounds, and the highest one of all."""
+    """Return the controlled orders, their bounds, and the highest one of all."""
     order, session, connections = master.order_control, plan.session, network.connections
     controls = bool(free.any())
     session["controls_order"] = controls

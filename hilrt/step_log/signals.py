@@ -257,7 +257,7 @@ def _sources(inputs: Side, plan: Plan) -> list[Column]:
 
 
 def _faults(numerics: Numerics) -> dict[str, list[Column]]:
-    """Which faults act, and new samples of outputs that they may alter, as they leave them."""
+    """Return active faults, and the new samples of outputs that they may alter, as altered."""
     if not numerics.faults:
         return {}
     outputs, rows = numerics.network.outputs, numerics.plan.alterations["output"]

@@ -59,7 +59,7 @@ def monolithic(segments: list[Segment], times: np.ndarray, **params: float) -> n
 
 
 def global_error(result: Result, segments: list[Segment], **params: float) -> float:
-    """Of the coupling bodies (eq. 36)."""
+    """Error of the coupling bodies (eq. 36)."""
     log, square = result.log, 0.0
     truth = monolithic(segments, log.t, **params)
     last = np.cumsum([one.state.shape[1] for one in segments]) - 1

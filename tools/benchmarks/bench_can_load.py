@@ -137,7 +137,7 @@ def send(address: tuple[str, int], ready: Event, flowing: Event, stop: Event, re
 
 
 def receive(port: int, ready: Event, stop: Event, results: Any) -> None:
-    """What a gateway does with the frames."""
+    """Work of a gateway on the frames."""
     leave_master_alone()
     loaded = database()
     refs = {m.name: find_signal(loaded, f"{m.name}.Value", "outputs") for m in loaded.messages}

@@ -1,4 +1,4 @@
-"""What compensation makes of a bench that is far away: tip-in and tip-out in simulated time.
+"""Compensation of a bench that is far away: tip-in and tip-out in simulated time.
 
     python -m tools.benchmarks.bench_latency [--json] [--jitter 0.0005] [--loss 0.02] [--seeds 3]
 

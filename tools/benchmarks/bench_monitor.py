@@ -1,4 +1,4 @@
-"""What watching costs the master, how soon a flag is on the page, and how soon the page is there.
+"""Cost of watching to the master, delay of a flag on the page, and time until the page is there.
 
     python -m tools.benchmarks.bench_monitor [--json] [--pairs 5] [--duration 40] [--channels 200]
                                   [--faults 5] [--loads 5] [--set KEY=VALUE …]

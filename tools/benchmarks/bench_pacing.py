@@ -120,7 +120,7 @@ def _ratios(one: dict[str, float], other: dict[str, float]) -> dict[str, float]:
 
 
 def _quantiles(ns: Floats) -> dict[str, float]:
-    """Of lateness, shape (blocks, ticks)."""
+    """Statistics of lateness, shape (blocks, ticks)."""
     of_blocks = np.sort(np.quantile(ns, (0.5, 0.99), axis=1), axis=1)
     p50, p99 = of_blocks[:, : math.ceil(CALM * len(ns))].mean(axis=1) * 1e-3
     p999 = np.quantile(ns, 0.999) * 1e-3

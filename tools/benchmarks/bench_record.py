@@ -164,7 +164,7 @@ def ports_for(folder: Path, channels: int) -> int:
 
 
 def measure(log: Path) -> dict[str, Any]:
-    """What the log holds, and how fast report and replay go over it."""
+    """Contents of the log, and the speed of report and replay."""
     stream = LogStream(log)
     rows: dict[str, int] = {}
     last_ns = 0

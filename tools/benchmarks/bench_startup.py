@@ -1,4 +1,4 @@
-"""What a command costs to start, beside the floor: Python that calls one empty compiled function.
+"""Start-up of a command, beside the floor: Python that calls one empty compiled function.
 
     python -m tools.benchmarks.bench_startup [--rounds 7] [--tree CLONE ...] [--only COMMAND ...]
 
@@ -93,7 +93,7 @@ def commands(log: str) -> dict[str, list[str]]:
 
 
 def environment(tree: Path) -> dict[str, str]:
-    """That of a user who works in the clone `tree`: compiled sources may be kept."""
+    """Environment of a user who works in the clone `tree`: compiled sources may be kept."""
     paths = os.pathsep.join((str(tree), str(tree / "adapters")))
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {**kept, "PYTHONPATH": paths}

@@ -37,7 +37,7 @@ NEEDS = {name: name.partition("_")[0] for name in (*EXCHANGES, "mosaik_inprocess
 
 
 def missing(name: str) -> str:
-    """What to install before `measure` can measure with this one; empty if it is there."""
+    """Packages to install before `measure` can use this master; empty if they are there."""
     package = NEEDS[name]
     if importlib.util.find_spec(package) is not None:
         return ""

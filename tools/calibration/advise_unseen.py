@@ -75,7 +75,7 @@ class DrawnRun:
         return ModelTrial(self.seen(made), (time.perf_counter() - began) / steps, fault)
 
     def seen(self, made: Made) -> dict[str, tuple[Floats, Floats]]:
-        """What the parts have put out, by the names of coupled channels."""
+        """Outputs of the parts, by the names of coupled channels."""
         channels, found = Channels(self.drawn.system), {}
         for part, rows in zip(self.drawn.system.parts, channels.rows, strict=True):
             seen = [(t, y) for t, y in made.solvers[part.name].seen if t <= self.drawn.duration]

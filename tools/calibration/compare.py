@@ -1,4 +1,4 @@
-"""How wrong a session was: its outputs beside the truth's, and the energy that its bonds made."""
+"""True error of a session: its outputs beside the truth's, and the energy that its bonds made."""
 
 from __future__ import annotations
 

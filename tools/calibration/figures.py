@@ -118,7 +118,7 @@ class Interval(NamedTuple):
 
 
 def intervals(lines: list[Line]) -> list[Interval]:
-    """Of all signals with a known estimate, in sessions that were made to their end."""
+    """Select signals with a known estimate, in sessions that were made to their end."""
     found = []
     for line in lines:
         if line["truth"]["ended"]:

@@ -87,7 +87,7 @@ class Worst(NamedTuple):
 
 
 def ratios(lines: Iterable[Line]) -> list[Ratio]:
-    """Of all signals with a known estimate, in sessions that were made to their end."""
+    """Select signals with a known estimate, in sessions that were made to their end."""
     found = []
     for line in lines:
         if line["truth"]["ended"]:
@@ -102,7 +102,7 @@ def ratios(lines: Iterable[Line]) -> list[Ratio]:
 
 
 def worst_estimates(lines: Iterable[Line]) -> list[Worst]:
-    """Of the sessions that were made to their end."""
+    """Select the sessions that were made to their end."""
     found = []
     for line in lines:
         if line["truth"]["ended"]:

@@ -15,7 +15,7 @@ from tools.calibration.figures import Line
 
 
 class Constants(NamedTuple):
-    """What `hilrt.reliability.calibrated` holds, by how an estimate was made.
+    """Figures of `hilrt.reliability.calibrated`, by how an estimate was made.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ def in_force(constants: Constants) -> Iterator[None]:
 
 
 def spread_of(line: Line, name: str) -> float:
-    """What the session has seen a signal vary by."""
+    """Variation of a signal seen by the session."""
     spread = line["said"]["ports"][name].get("spread") or {}
     return max(spread.get("std") or 0.0, 0.05 * (spread.get("rms") or 0.0))
 

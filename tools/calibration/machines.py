@@ -87,7 +87,7 @@ class Engine:
     pulse: float
 
     def rates(self, t: float, x: Values, u: Values) -> list[float]:
-        """Of the torque, the speed and the shaft's twist."""
+        """Derivatives of the torque, the speed and the shaft's twist."""
         torque, speed, twist = x
         demand = max(0.0, min(1.0, self.pedal(t))) * self.peak * (1.1 - (speed / 500.0) ** 2)
         shaft = self.k * twist + self.c * (speed - u[0])
@@ -110,7 +110,7 @@ class Driveline:
     road: float
 
     def rates(self, t: float, x: Values, u: Values) -> list[float]:
-        """Of the pump's speed and the turbine's."""
+        """Derivatives of the pump's speed and the turbine's."""
         w, turbine = x
         slip = w - turbine
         taken = self.capacity * slip * (abs(w) + abs(turbine)) + 0.2 * slip
@@ -128,7 +128,7 @@ class SpeedControl:
     reference: Law
 
     def rates(self, t: float, x: Values, u: Values) -> list[float]:
-        """Of the speed, and of the control's integral."""
+        """Derivatives of the speed, and of the control's integral."""
         w, integral = x
         off = self.start + self.reference(t) - w
         reset = 0.3 * self.tuned * self.tuned

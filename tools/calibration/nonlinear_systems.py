@@ -92,7 +92,7 @@ def nonlinear(random: Random) -> CoupledSystem:
 
 
 class Motion(NamedTuple):
-    """What both masses share: frequency [rad/s], deflection [m], fastest motion [rad/s], spring."""
+    """Shared by both masses: frequency [rad/s], deflection [m], fastest motion [rad/s], spring."""
 
     omega: float
     size: float
@@ -176,12 +176,12 @@ class TwoPendula:
         return [x[1], pushed + extra - self.drag[i] * x[1]]
 
     def first_rates(self, t: float, x: Values, u: Values) -> list[float]:
-        """Of the first one, which owns the coupling."""
+        """Derivatives of the first one, which owns the coupling."""
         fx, fy = self.force(x, u)
         return self.swing(0, x, -fx, -fy, self.push(t))
 
     def second_rates(self, t: float, x: Values, u: Values) -> list[float]:
-        """Of the other one, which the force drives."""
+        """Derivatives of the other one, which the force drives."""
         return self.swing(1, x, u[0], u[1], 0.0)
 
     def second_output(self, t: float, x: Values, u: Values) -> list[float]:

@@ -47,7 +47,7 @@ SHARES = (
 
 
 def evidence(line: Line) -> str:
-    """What the estimate of a session could rest on."""
+    """Evidence that the estimate of a session could rest on."""
     estimates = (line["said"].get("estimated_error") or {}).values()
     if "reference" in line:
         return REFERENCE

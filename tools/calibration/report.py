@@ -82,7 +82,7 @@ def write_page(page: Path, path: Path, advised: Path | None) -> None:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Of Markdown."""
+    """Table of Markdown."""
     lines = [" | ".join(head), " | ".join("---" for _ in head)]
     lines += [" | ".join(str(cell) for cell in row) for row in rows]
     return "\n".join(f"| {line} |" for line in lines)
@@ -191,7 +191,7 @@ def _described(settings: Line) -> str:
 
 
 def _advice(lines: list[Line]) -> str:
-    """Of a run with ``--advice``."""
+    """Text on a run with ``--advice``."""
     named = [line for line in lines if "change" in line]
     helped = [line for line in named if line["after"] < line["before"]]
     kinds = sorted({key for line in named for key in line["change"]["settings"]})

@@ -18,7 +18,7 @@ from hilrt_adapters.inprocess import InProcessLink
 
 @dataclass
 class Measurement:
-    """What is between a quantity and its sample: noise and resolution, shapes (ny,)."""
+    """Path from a quantity to its sample: noise and resolution, shapes (ny,)."""
 
     noise: Floats
     step: Floats
@@ -66,7 +66,7 @@ class Script:
     stamped: bool = True
 
     def delay(self, random: np.random.Generator) -> float:
-        """Of one sample."""
+        """Delay of one sample."""
         delay = self.latency + self.jitter * float(random.random())
         if self.late_share and random.random() < self.late_share:
             delay += self.late_by * float(random.random())

@@ -26,7 +26,7 @@ from tools.calibration.systems import Channels
 
 @dataclass
 class Made:
-    """What a session leaves: its summary, and what the parts have put out."""
+    """Result of a session: its summary, and the outputs of the parts."""
 
     summary: dict[str, Any]
     fault: str | None

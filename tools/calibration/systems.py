@@ -17,7 +17,7 @@ Random = np.random.Generator
 
 @dataclass
 class CoupledSystem:
-    """What is coupled.
+    """A coupled system.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class MistakenRandom:
         return getattr(self._right, name)
 
     def factor(self) -> float:
-        """What the next number is wrong by."""
+        """Error of the next number."""
         return math.exp(self._size * float(self._mistakes.normal()))
 
     def uniform(self, low: float, high: float) -> float:

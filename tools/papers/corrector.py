@@ -85,7 +85,7 @@ def panels(surfaces: dict[tuple[int, bool], Floats]) -> object:
 
 
 def key() -> object:
-    """What the shades of the maps mean."""
+    """Legend of the maps' shades."""
     plot = make("", "", "", height=34, x_range=(0, len(STEPS)), y_range=(0, 1))
     plot.axis.visible = plot.grid.visible = False
     plot.toolbar_location = None

@@ -32,7 +32,7 @@ SETTING = "bench_configs/two_mass.toml: undamped, 1 ms, symplectic Euler"
 
 
 def energy(log: Log, case: tuple[float, ...] = CASE) -> Floats:
-    """Of both masses and all springs at every tick, shape (n,), J."""
+    """Energy of both masses and all springs at every tick, shape (n,), J."""
     m1, m2, k1, kc, k2 = case
     x1, v1, x2, v2 = (log[f"mass{name}:corrected"] for name in ("1.x", "1.v", "2.x", "2.v"))
     found: Floats = m1 * v1**2 + m2 * v2**2 + k1 * x1**2 + k2 * x2**2 + kc * (x1 - x2) ** 2
@@ -41,7 +41,7 @@ def energy(log: Log, case: tuple[float, ...] = CASE) -> Floats:
 
 
 def deviation(log: Log, case: tuple[float, ...] = CASE) -> Floats:
-    """Of the energy from its start, %, averaged over 20 ms: without the integrator's ripple."""
+    """Deviation of the energy from its start, %, averaged over 20 ms against the ripple."""
     e = energy(log, case)
     window = np.ones(20) / 20.0
     smooth: Floats = np.convolve(e, window, "same")
@@ -66,7 +66,7 @@ def exact_x2(t: Floats) -> Floats:
 
 
 def delay(log: Log) -> float:
-    """How late the displacement of mass 2 is in the last second, s: the best fit of a shift."""
+    """Delay of mass 2's displacement in the last second, s: the best fit of a shift."""
     last = log.t >= log.t[-1] - 1.0
     shifts = np.arange(-10, 31) * 2e-4
     x = log["mass2.x:corrected"][last]

@@ -71,7 +71,7 @@ class Resumed(Segments):
 
 
 def rates(t: float, y: Floats, table: Floats) -> Floats:
-    """Of the whole chain; `y` has the shape (2 n,), each mass's displacement and velocity."""
+    """Derivatives of the whole chain; `y`, shape (2 n,): displacement, velocity of each mass."""
     x, v = np.pad(y[::2], 1), np.pad(y[1::2], 1)
     e, w = np.diff(x), np.diff(v)
     c, d, C, D = table[ELEMENT:WALL, :1]

@@ -73,7 +73,7 @@ def own_namespace() -> bool:
 
 
 def table(results: list[tuple[Round, Verdict]]) -> str:
-    """Of every fault: rounds, how many passed, longest time to safe values, largest loss.
+    """Table of the faults: rounds, how many passed, longest time to safe values, largest loss.
 
     "void" are rounds without a finding whose session had ended before anything was done to it.
     """

@@ -1,4 +1,4 @@
-"""What must hold after a round, whatever was done to the session."""
+"""Checks after a round that hold whatever was done to the session."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ LOSS_S = 1.0
 
 @dataclass
 class Verdict:
-    """What a round has shown.
+    """Result of a round.
 
     Attributes
     ----------

@@ -27,7 +27,7 @@ END_S = 1.0
 
 
 class Line:
-    """What happens on the line now."""
+    """Disturbance of the line now."""
 
     def __init__(self, control: Path, seed: int) -> None:
         self.loss, self.delay, self.cut = 0.0, 0.0, False

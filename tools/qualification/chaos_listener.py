@@ -36,7 +36,7 @@ class Heard(NamedTuple):
 
 
 def read(file: Path) -> Iterator[Heard]:
-    """What a listener has written so far."""
+    """Read the lines that a listener has written so far."""
     data = file.read_bytes() if file.exists() else b""
     for t, can_id, n, payload in RECORD.iter_unpack(data[: len(data) // RECORD.size * RECORD.size]):
         yield Heard(t, can_id, payload[:n])

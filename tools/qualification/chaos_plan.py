@@ -1,4 +1,4 @@
-"""What is done to a session in which round: drawn from the seed and the round's number alone."""
+"""Plan of the rounds: each strike is drawn from the seed and the round's number alone."""
 
 from __future__ import annotations
 

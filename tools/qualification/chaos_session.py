@@ -71,7 +71,7 @@ BENCH_START_S = 2.0
 
 @dataclass
 class Seen:
-    """What a round looked like from outside; times in s since 1970.
+    """A round seen from outside; times in s since 1970.
 
     Attributes
     ----------
@@ -193,7 +193,7 @@ def _masses(one: Round, folder: Path) -> str:
 
 
 def _scenario(one: Round) -> str:
-    """What goes wrong on the emulated bench."""
+    """Faults of the emulated bench."""
     lines = [f"seed = {one.number}\n[[events]]\nkind = '{one.target}'"]
     lines.append(f"at = {BENCH_START_S + one.moment:.3f}\nfor = {one.length:.3f}")
     if one.target == "loss":

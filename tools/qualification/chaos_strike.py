@@ -1,4 +1,4 @@
-"""What happens to a running session: at the round's moment, and taken back after its length."""
+"""A strike at a running session: made at the round's moment, and taken back after its length."""
 
 from __future__ import annotations
 

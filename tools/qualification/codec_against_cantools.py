@@ -70,7 +70,7 @@ class Comparison:
         return sum(n for kind, n in self._differences.items() if kind not in MEANT)
 
     def lines(self) -> Iterator[str]:
-        """What there is to say."""
+        """Summary in lines."""
         for what, count in self._counts.items():
             yield f"{count:9,} {what}"
         for kind, count in self._differences.items():
@@ -130,7 +130,7 @@ class Comparison:
     def _truncated(
         self, place: str, plain: Message, mine: Message, payloads: Sequence[bytes]
     ) -> None:
-        """What recordings give of frames that are too short."""
+        """Compare values of recorded frames that are too short."""
         if is_j1939(mine):  # what it marks as not available has no value with us
             return
         decoder = FrameDecoder(mine)
@@ -149,7 +149,7 @@ class Comparison:
                 self._differ(kind, f"{place} [{short.hex()}]: {_shown(expected, found)}")
 
     def _encoded(self, place: str, plain: Message, mine: Message, values: dict[str, Any]) -> None:
-        """What both make of the values that a frame was decoded to."""
+        """Compare the frames that both encode from the values of a decoded one."""
         if any(math.isnan(v) or math.isinf(v) for v in values.values()):
             return  # cantools takes no such value for an integer
         if any(abs(v) > EXACT for v in values.values()):

@@ -1,4 +1,4 @@
-"""What strangers' floods cost a running session: missed ticks with and without, in one run.
+"""Cost of strangers' floods to a running session: missed ticks with and without, in one run.
 
     python -m tools.qualification.floods [--step 0.01] [--seconds 2] [--rounds 3] [--json] \\
         [--only NAME]

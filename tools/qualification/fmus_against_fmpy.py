@@ -43,7 +43,7 @@ HERE = "tools.qualification.fmus_against_fmpy"
 
 
 class Row(NamedTuple):
-    """What became of an FMU.
+    """Result of an FMU.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Row(NamedTuple):
 
 
 class Setup(NamedTuple):
-    """How an FMU is run: held inputs, scalar outputs by name, tolerance."""
+    """Settings of an FMU's run: held inputs, scalar outputs by name, tolerance."""
 
     inputs: dict[str, float]
     outputs: list[str]

@@ -51,7 +51,7 @@ SAME = 3
 
 @dataclass
 class Figures:
-    """What came of a reader's cases; `slowest` is processor time, s."""
+    """Results of a reader's cases; `slowest` is processor time, s."""
 
     cases: int = 0
     accepted: int = 0

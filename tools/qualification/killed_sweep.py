@@ -85,7 +85,7 @@ def disturb(folder: Path, cases: int, kills: int, chance: random.Random) -> tupl
 
 
 def problems(found: pd.DataFrame, undisturbed: pd.DataFrame, cases: int) -> list[str]:
-    """What is lost, there twice, or other than without disturbance."""
+    """List cases that are lost, there twice, or other than without disturbance."""
     said = []
     if len(found) != cases or not found["case"].is_unique:
         said.append(f"{len(found)} rows, {found['case'].nunique()} cases of {cases}")

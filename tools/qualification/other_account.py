@@ -1,4 +1,4 @@
-"""What another account of this machine can do to a running session: nothing, if all is well.
+"""Attacks on a running session by another account of this machine: none may succeed.
 
     python -m tools.qualification.other_account [--session FILE] [--account 65534] [--json]
 
@@ -150,7 +150,7 @@ def show(outcomes: list[Outcome]) -> None:
 
 
 def while_it_waits(folder: Path, account: int) -> list[Outcome]:
-    """What the other account can do before the session's own solver has connected."""
+    """Attack before the session's own solver has connected."""
     file = folder / "waiting.toml"
     file.write_text(WAITING, encoding="utf-8")
     command = [sys.executable, "-m", "hilrt", "run", str(file), "--out", str(folder), "--quiet"]

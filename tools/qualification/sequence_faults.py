@@ -48,7 +48,7 @@ FROM_OUTSIDE = ("kill", "interrupt")
 
 
 class Outcome(NamedTuple):
-    """What a try has shown: the finding, empty if there is none, and the time to safe values, s."""
+    """Result of a try: the finding, empty if there is none, and the time to safe values, s."""
 
     finding: str
     safe_s: float
@@ -93,7 +93,7 @@ def run_tries(folder: Path, fault: str, numbers: range, seed: int, keep: bool) -
 
 
 def table(results: dict[str, list[Outcome]]) -> str:
-    """Of every fault: tries, how many passed, longest time to safe values."""
+    """Table of the faults: tries, how many passed, longest time to safe values."""
     lines = [f"{'fault':12}{'tries':>7}{'passed':>8}{'safe after':>12}"]
     for fault, outcomes in results.items():
         passed = [outcome.safe_s for outcome in outcomes if not outcome.finding]

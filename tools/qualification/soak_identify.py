@@ -105,7 +105,7 @@ def soak(steps: int, seed: int, *, report: bool = False) -> list[str]:
 
 
 def check(model: Regression, gamma: Floats, kind: int, worst: list[float]) -> list[str]:
-    """What is wrong with the model now."""
+    """List faults of the current model."""
     if not (np.isfinite(model.factor).all() and np.isfinite(model.parameters).all()):
         return ["the factor or the parameters are not finite"]
     # P = S S^T cannot be indefinite; it must not have lost rank either

@@ -39,7 +39,7 @@ SERVERS = ("page", "relay")
 
 
 def heap(driver: Any) -> dict[str, float]:
-    """What is alive of the page after a garbage collection, MB, and its DOM nodes."""
+    """Memory of the page after a garbage collection, MB, and its DOM nodes."""
     driver.execute_cdp_cmd("HeapProfiler.collectGarbage", {})
     used = driver.execute_cdp_cmd("Runtime.getHeapUsage", {})
     metrics = driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]

@@ -102,7 +102,7 @@ class Memory:
                 self.samples.setdefault(one, []).append((t, mb))
 
     def result(self, duration: float) -> list[dict[str, Any]]:
-        """Of the processes that were there most of the time."""
+        """Growth of the processes that were there most of the time."""
         rows = []
         for pid, samples in self.samples.items():
             t, mb = np.array(samples).T
@@ -143,7 +143,7 @@ def run(session: Path, out: Path, arguments: argparse.Namespace) -> tuple[Path, 
 
 
 def drift_ticks(folder: Path, duration: float) -> float:
-    """How far the grid moved against the monotonic clock, from the first minute to the last.
+    """Drift of the grid against the monotonic clock, from the first minute to the last.
 
     Minutes of an hour, that is: sixtieths of the run. A sample was taken after the tick before its
     own, however many were skipped between them; the one at t = 0 is older than the grid.

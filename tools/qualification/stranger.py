@@ -56,7 +56,7 @@ class Place(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What was tried at a place, what came of it, and whether that is well."""
+    """An attempt at a place, its result, and whether that is well."""
 
     process: str
     place: str
@@ -101,7 +101,7 @@ def _rows(table: str) -> Iterator[list[str]]:
 
 
 def as_account(account: int, work: Callable[[], list[Outcome]]) -> list[Outcome]:
-    """What a process of that account finds."""
+    """Findings of a process of that account."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -211,7 +211,7 @@ def zeromq(place: Place) -> Outcome:
 
 
 def judge(frames: list[bytes], taken: bool) -> tuple[str, bool]:
-    """What a message is, and whether a stranger may have it."""
+    """Name a message, and say whether a stranger may have it."""
     if taken:
         return "a message taken", False
     try:
@@ -245,7 +245,7 @@ def over_unix(place: Place) -> Outcome:
 
 
 def files_of(folder: Path, pids: Iterable[int]) -> list[Path]:
-    """What lies in a run's folder, and what processes have open, with temporary folders of it."""
+    """List files of a run's folder and open files of its processes, temporary folders included."""
     opened = set()
     for link in (link for pid in pids for link in Path(f"/proc/{pid}/fd").glob("*")):
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""How a kind of physics is written: parts as functions of lists, states first among outputs."""
+"""Notation of a kind of physics: parts as functions of lists, states first among outputs."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def system_of(settings: dict[str, Any]) -> tuple[CoupledSystem, Any]:
 
 
 def restorable(settings: dict[str, Any], system: CoupledSystem) -> dict[str, bool]:
-    """Which parts can go back: all; or not the last one; or none."""
+    """Parts that can go back: all; or not the last one; or none."""
     names = [part.name for part in system.parts]
     found = dict.fromkeys(names, settings["evidence"] == RESTORABLE)
     if settings["evidence"] != RESTORABLE:
@@ -96,7 +96,7 @@ def truth_of(system: CoupledSystem, span: float) -> Truth:
 
 
 def true_error(system: CoupledSystem, truth: Truth, step: float, steps: int, order: int) -> float:
-    """Of the worst connected signal: RMS of its error over what it varies by."""
+    """Error of the worst connected signal: RMS over what it varies by."""
     try:
         with np.errstate(all="raise"):
             y = exchange(system, step, steps, order)

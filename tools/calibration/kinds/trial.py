@@ -62,7 +62,7 @@ def drawn(line: dict[str, Any]) -> Draw:
 
 
 def one_session(line: dict[str, Any]) -> Line:
-    """What a session says of itself, beside what was expected and how wrong it was."""
+    """Verdict of a session, beside the expected one and its true error."""
     draw = drawn(line)
     return {**line, "group": line["kind"], "settings": draw.settings, **outcome(draw)}
 

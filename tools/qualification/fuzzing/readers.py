@@ -274,7 +274,7 @@ def _forked_children() -> Any:
 
 
 def load_libraries() -> None:
-    """What readers load when they are first used: before workers are forked, which takes longer
+    """Load modules that readers need when first used: before workers are forked, which takes longer
     than most cases.
     """
     import hilrt.logs.foreign_process

@@ -22,7 +22,7 @@ def of_files(*patterns: str) -> list[bytes]:
 
 
 def written(name: str, *writers: Callable[[Path], None]) -> list[bytes]:
-    """What each of the writers makes of a file of that name."""
+    """Files of that name by each of the writers."""
     import tempfile
 
     made = []

@@ -40,7 +40,7 @@ DIED = "the reader of it"
 
 
 class Outcome(NamedTuple):
-    """What came of a case: `kind` is ``accepted``, ``refused`` or that of a finding.
+    """Result of a case: `kind` is ``accepted``, ``refused`` or that of a finding.
 
     ``contained``: refused, because the reader's own child died of it.
     """
