@@ -504,6 +504,8 @@ class Link(abc.ABC):
     absent: str = ""
     #: Sends a line to the process whose `Command` is `told`, without waiting.
     tell: Callable[[str], None] | None = None
+    #: Takes a line that this process writes.
+    hear: Callable[[str], None] | None = None
     #: Begins or ends a fault that an emulated bench makes, by its name, without waiting.
     switch_fault: Callable[[str, bool], None] | None = None
     #: Why a bench that was enabled is not known to be at rest after `safe` or `stop`; empty if it
@@ -514,9 +516,6 @@ class Link(abc.ABC):
         self.name = name
         self.options = options
         self.folder = folder
-
-    def hear(self, line: str) -> None:
-        """Take a line of the process whose `Command` is `told`."""
 
     def __init_subclass__(cls) -> None:
         """Refuse an adapter for an earlier version, whose methods nothing would call."""

@@ -84,6 +84,7 @@ class GatewayLink(RemoteLink):
         self.files = [database_file(folder / self.bench_options.database)[0]]
         self.buses = (name,) if self.bench_options.record_frames else ()
         self.switch_fault = self._switch_fault
+        self.hear = self._hear
         steps = len(self.bench_options.inputs)
         self.safe_timeout = steps * self.bench_options.safe_profile.step_timeout + MARGIN
         self.stop_timeout = self.safe_timeout
@@ -157,7 +158,7 @@ class GatewayLink(RemoteLink):
         self.tell(f"{SET_WORD} {name} {value!r}")
         return ""
 
-    def hear(self, line: str) -> None:
+    def _hear(self, line: str) -> None:
         """See `Link.hear`: why the emulator's class refuses a parameter."""
         word, _, text = line.partition(" ")
         if word == REFUSED_WORD:

@@ -61,6 +61,8 @@ CHANGED = 0.5
 #: Share of a signal's variation, both RMS over the session so far, from which its estimated error
 #: counts as a part of it: relative to what it would vary by without, it is larger by a seventh.
 FED = 0.5
+#: Variation over less time tells little of a signal, s.
+SPREAD_S = 1.0
 #: Keeps ratios of signals that were never other than zero finite.
 TINY = 1e-200
 
@@ -160,11 +162,11 @@ def measure_outputs(plan: Plan, state: State, given: StepInput) -> None:
 def fed_share(port: OutputPlan, out: OutputState) -> float:
     """Estimated error of an output over its spread, both over the session so far.
 
-    The spread is as in `hilrt.reliability.estimates`; 0 where the error is not followed, and while
-    the output has been zero.
+    The spread is as in `hilrt.reliability.estimates`; 0 where the error is not followed, while the
+    output has been zero, and before it has been followed for `SPREAD_S`.
     """
     seconds = out.moment_seconds
-    if not (port.followed and port.coupled and seconds > 0.0):
+    if not (port.followed and port.coupled and seconds >= SPREAD_S):
         return 0.0
     mean = out.moment / seconds
     variance = max(out.square_moment / seconds - mean * mean, 0.0)

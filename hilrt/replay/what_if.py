@@ -216,8 +216,11 @@ def _comparable(numerics: Numerics) -> dict[str, str]:
 
     Signals and their stages, as `decisions`.
     """
-    decided = decisions(numerics)
-    return {name: stage for name, stage in decided.items() if stage != "estimate_signals"}
+    return {
+        name: stage
+        for name, stage in decisions(numerics).items()
+        if stage != "estimate_signals" and "error_feeds_spread" not in name
+    }
 
 
 def _refuse_other_grid(before: Plan, plan: Plan) -> None:

@@ -119,7 +119,9 @@ class Processes:
                     inherits=Inherited(lines=command.told),
                 )
                 if command.told:
-                    link.tell, child.heard = child.tell, link.hear
+                    link.tell = child.tell
+                    if link.hear is not None:
+                        child.heard = link.hear
 
     def start_recorder(
         self, sockets: RecorderSockets, cpus: Sequence[int], environment: Mapping[str, str]

@@ -252,8 +252,8 @@ def test_an_emulator_with_faults_is_told_lines(hub: Hub, folder: Path) -> None:
     link.switch_fault("cut", False)
     assert link.set_parameter("oil", 85.5) == ""
     assert told == ["fault cut 1", "fault cut 0", "set oil 85.5"]
-    link.hear("what a class prints")
-    link.hear("refused parameter oil = 85.5 is refused: too hot")
+    link._hear("what a class prints")
+    link._hear("refused parameter oil = 85.5 is refused: too hot")
     assert [(e.level, e.cause, e.text) for e in link.events] == [
         ("warning", "parameter_refused", "parameter oil = 85.5 is refused: too hot")
     ]
