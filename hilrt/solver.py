@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import abc
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -220,6 +221,15 @@ class Solver(abc.ABC):
     #: Whether a step may have any length.
     any_step: bool = True
 
+    def __init_subclass__(cls, **settings: Any) -> None:
+        """Copy saved states: a model that changes its arrays in place would move them, too."""
+        super().__init_subclass__(**settings)
+        own = vars(cls)
+        if own.get("save_state", Solver.save_state) is not Solver.save_state:
+            cls.save_state = _saves_copies(cls.save_state)  # type: ignore[method-assign, assignment]
+        if own.get("restore_state", Solver.restore_state) is not Solver.restore_state:
+            cls.restore_state = _restores_copies(cls.restore_state)  # type: ignore[method-assign, assignment]
+
     @abc.abstractmethod
     def initialize(self, t0: float, u0: Floats) -> Sample:
         """Outputs at `t0` [s] for the inputs `u0`, shape (n_inputs,)."""
@@ -229,7 +239,10 @@ class Solver(abc.ABC):
         """Integrate from `t` to ``t + h`` [s] and return the outputs there."""
 
     def save_state(self) -> Any:
-        """Return a copy of the state; only for solvers that can go back (see `can_restore`)."""
+        """Return the state; only for solvers that can go back (see `can_restore`).
+
+        Arrays, lists and dicts in it are copied, and copied again for `restore_state`.
+        """
         raise SolverCannot(f"{type(self).__name__} does not save its state")
 
     def restore_state(self, state: Any) -> None:
@@ -263,3 +276,31 @@ class Solver(abc.ABC):
             cls.save_state is not Solver.save_state
             and cls.restore_state is not Solver.restore_state
         )
+
+
+def _saves_copies(save_state: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    @functools.wraps(save_state)
+    def save(self: Any) -> Any:
+        return _copied(save_state(self))
+
+    return save
+
+
+def _restores_copies(restore_state: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+    @functools.wraps(restore_state)
+    def restore(self: Any, state: Any) -> None:
+        restore_state(self, _copied(state))
+
+    return restore
+
+
+def _copied(state: Any) -> Any:
+    """A saved state whose arrays, lists and dicts are its own; other objects stay the same."""
+    if isinstance(state, np.ndarray):
+        return state.copy()
+    if isinstance(state, dict):
+        return {key: _copied(entry) for key, entry in state.items()}
+    if isinstance(state, (tuple, list)):
+        entries = [_copied(entry) for entry in state]
+        return type(state)(*entries) if hasattr(state, "_fields") else type(state)(entries)
+    return state

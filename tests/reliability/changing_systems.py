@@ -50,6 +50,17 @@ class Prey(Numbers):
         return self.sample()
 
 
+class InPlace(Prey):
+    """Prey in an array that is changed in place, and saved and restored as it is."""
+
+    def __init__(self) -> None:
+        self.state: Any = np.array([10.0])
+
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+        self.state *= math.exp((1.0 - 0.1 * u(t)[0]) * h)
+        return self.sample()
+
+
 class Predator(Numbers):
     """``y' = y (-c + d x)``."""
 

@@ -170,6 +170,18 @@ def test_a_spread_that_the_sessions_own_error_feeds_is_named(
     assert any("prey.x" in reason for reason in named) == fed
 
 
+def test_a_state_that_is_changed_in_place_is_not_moved_by_trials(tmp_path: Path) -> None:
+    """`save_state` returns the solver's own array, as a user may write it."""
+    path = animals(tmp_path)
+    settings = {"session.duration": 20.0, "master.step": 0.0005}
+    log = simulate(path, settings).log
+    path.write_text(path.read_text().replace(":Prey", ":InPlace"))
+    result = simulate(path, settings)
+    assert np.array_equal(result.log["prey.x"], log["prey.x"])
+    true, estimate = judged(result, of_animals, ANIMALS)["prey.x"]
+    assert estimate["low"] < true * result.log["prey.x"].std() < estimate["high"]
+
+
 def test_what_was_silent_at_the_start_is_no_evidence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
