@@ -153,7 +153,8 @@ class FrameTime(NamedTuple):
     sent : bool
         By the session; else by the bench.
     interval : float
-        From one frame to the next, s; 0: at every communication point; NaN if it is not known.
+        From one frame to the next, s; 0: at every communication point, or more often if those
+        are far apart; NaN if it is not known.
     bits : int
         Of the longest frame, with all stuff bits that it can have; 0 if it is not known.
     """

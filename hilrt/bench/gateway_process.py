@@ -316,8 +316,10 @@ class Gateway:
             return
         if u is not None and guardian.state is GuardState.WITHDRAWING:
             frames = sender.frames(u, guardian.enable)
-        else:
-            frames = sender.due(now, guardian.sent, guardian.enable, u is not None)
+        else:  # the guardian's own ramps are moved more often than set-points arrive
+            new = guardian.new_demand or (u is not None and guardian.state is not GuardState.ACTIVE)
+            frames = sender.due(now, guardian.sent, guardian.enable, new)
+        guardian.new_demand = False
         self.traffic.send(frames)
 
     def _watch_over(self, now: int) -> None:

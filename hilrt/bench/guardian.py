@@ -60,6 +60,8 @@ class Guardian:
         The enable request that goes with them.
     tick : int
         Newest tick that has been forwarded; -1 before the first.
+    new_demand : bool
+        Whether set-points have come; the caller clears it when they are sent.
     reason : str
         Why the bench was secured; empty while it was not.
     notices : list of Notice
@@ -85,6 +87,7 @@ class Guardian:
         self._since = 0  # entry into the state
         self._sent_at = 0
         self._next_send = 0
+        self.new_demand = False
         self._master = LastHeard()
         self._advance = LastHeard()  # of the tick
         self._settling = Settling(self._tolerance)
@@ -148,6 +151,7 @@ class Guardian:
             self._enter(GuardState.ACTIVE, now)
         self.tick = tick
         self._next_send = now
+        self.new_demand = True
         self._advance.heard(now)
         if outside := self.points.demand(u):
             self.counters["limited_value"] += len(outside)

@@ -21,6 +21,9 @@ from hilrt.errors import ConfigError
 #: A frame sent at the database's cycle waits for a set-point for the cycle divided by this, and
 #: leaves early with one that comes up to as much before its time.
 WINDOW_PARTS = 4
+#: A message that is sent once per step is repeated, with ramps and for the bench's watchdog, where
+#: the step is longer, ns.
+REPEAT_NS = 10_000_000
 
 
 class _Sent:
@@ -174,15 +177,13 @@ class Sender:
         A change of the enable request goes out at once in every message.
         """
         if enable != self._enable:
-            for made in self._own_times:
+            for made in self._entries:
                 made.due_ns, made.before = _next(made, now), None
             return self.frames(u, enable)
-        if not self._own_times:
-            return self.frames(u, enable) if new else []
         frames = []
         for made in self._entries:
             if made.mode == "tick":
-                ready = new
+                ready = new or now >= made.due_ns
             elif made.mode == "database":
                 if made.keeps_cycle(now, new):
                     frames.append(made.frame(u, enable))
@@ -214,6 +215,8 @@ class Sender:
 
 def _next(made: _Sent, now: int) -> int:
     """Time at which a message is due again: on its grid if it is cyclic, else after a cycle."""
+    if made.mode == "tick":
+        return now + REPEAT_NS
     if not made.cycle_ns:
         return now
     if made.mode == "cyclic":

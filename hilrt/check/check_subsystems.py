@@ -54,8 +54,10 @@ def check_traffic(
         if not description.frames:
             continue
         options: Any = tables.subsystems[name]
-        step = tables.master.step * options.every
-        timed = [frame._replace(interval=frame.interval or step) for frame in description.frames]
+        from hilrt.can.sender import REPEAT_NS  # imports python-can, an extra
+
+        often = min(tables.master.step * options.every, REPEAT_NS / 1e9)
+        timed = [frame._replace(interval=frame.interval or often) for frame in description.frames]
         known = [frame for frame in timed if frame.interval > 0.0]  # NaN is not
         rates = [
             sum(1.0 / frame.interval for frame in known if frame.sent == sent)
@@ -74,8 +76,8 @@ def check_traffic(
         if any(frame.bits == 0 for frame in known):
             text += ", without the frames of CAN FD"
         if load > MOST_LOAD:
-            often = max(known, key=lambda frame: (frame.sent, 1.0 / frame.interval)).message
-            remedy = f'send less often: messages.{often}.send = "cyclic" and its cycle, or every'
+            most = max(known, key=lambda frame: (frame.sent, 1.0 / frame.interval)).message
+            remedy = f'send less often: messages.{most}.send = "cyclic" and its cycle, or every'
             findings.warn(f"subsystems.{name}", "bus", None, text, remedy)
         else:
             findings.info(f"subsystems.{name}", text)

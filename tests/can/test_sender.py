@@ -160,3 +160,15 @@ def test_constant_values_and_the_last_frame() -> None:
     assert values["Pedal"] == pytest.approx(0.0, abs=0.051)
     assert values["Alive"] == 1
     assert demand().last([50.0, 2.0]) == []
+
+
+@pytest.mark.parametrize(("step_ms", "between_ms"), [(1, 1), (7, 7), (10, 10), (100, 10)])
+def test_a_message_without_a_cycle_goes_once_per_step_and_is_repeated_in_long_ones(
+    step_ms: int, between_ms: int
+) -> None:
+    """The guardian moves its ramps every 2 ms, however long the step is."""
+    sender = demand()
+    sender.due(0, [1.0, 2.0], True, True)
+    turns = range(MS, 1000 * MS + 1, MS)
+    sent = [t for t in turns if sender.due(t, [1.0, 2.0], True, t % (step_ms * MS) == 0)]
+    assert {after - before for before, after in pairwise([0, *sent])} == {between_ms * MS}

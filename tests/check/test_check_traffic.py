@@ -43,3 +43,12 @@ def test_without_a_bit_rate_there_are_frames_alone():
     (line,) = [p for p in check_file(CONFIG) if "frames per s" in str(p)]
     assert line.level == "info"
     assert "set bus.bitrate to compute the load" in str(line)
+
+
+@pytest.mark.parametrize(("step", "rate"), [(0.005, 400), (0.1, 200)])
+def test_set_points_go_once_per_step_and_are_repeated_in_long_ones(step, rate):
+    """Two messages, every step and at least every 10 ms."""
+    sent = [f'subsystems.engine.messages.{name}Demand.send="tick"' for name in ("Dyno", "Engine")]
+    found = check_file(CONFIG, [*sent, f"master.step={step}"])
+    (line,) = [p for p in found if "frames per s" in str(p)]
+    assert f"{rate} frames per s are sent" in str(line)
