@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -211,8 +212,11 @@ def alarm_rows(summary: Mapping[str, Any]) -> list[list[str]]:
 
 
 def _acknowledged(alarm: Mapping[str, Any]) -> str:
-    who, when = alarm.get("acknowledged_by"), alarm.get("acknowledged_t")
-    return f"{who} at {number(when)} s" if who else "–"
+    if who := alarm.get("acknowledged_by"):
+        return f"{who} at {number(alarm.get('acknowledged_t'))} s"
+    if who := alarm.get("seen_by"):
+        return f"{who} at {number(alarm.get('seen_t'))} s, but it was raised again"
+    return "–"
 
 
 def alarm_line(alarm: Mapping[str, Any]) -> str:
@@ -222,6 +226,13 @@ def alarm_line(alarm: Mapping[str, Any]) -> str:
     cleared = alarm.get("cleared_t")
     ended = "still up" if cleared is None else f"cleared at {number(cleared)} s"
     return f"{name}: {times}, first at {number(alarm.get('first_t'))} s, {ended}"
+
+
+def unmet(summary: Mapping[str, Any]) -> str:
+    """``expectations and measures: 2 failed``; empty if all passed."""
+    found = Counter(str(one.get("result")) for one in summary.get("results") or ())
+    said = [f"{found[word]:,} {word}" for word in ("failed", "inconclusive") if found[word]]
+    return f"expectations and measures: {', '.join(said)}" if said else ""
 
 
 def stolen(summary: Mapping[str, Any]) -> str:

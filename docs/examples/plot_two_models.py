@@ -57,7 +57,8 @@ print(result.verdict, log.units["wheel.force"], log["wheel.force"].shape)
 
 # %%
 # The verdict is ``good``. Its basis is the estimated error of each signal that is exchanged, in the
-# unit of the signal: the half width of a band that contains 95 % of the values.
+# unit of the signal: the upper end, by 95 %, of the root mean square of its error over the session.
+# Single samples may be further off; ``log["wheel.force:estimated_error"]`` has a band over time.
 
 for name, error in result.summary["estimated_error"].items():
     print(f"{name}: ± {error['high']:.1e} {error['unit']}")

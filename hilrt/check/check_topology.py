@@ -17,7 +17,7 @@ from hilrt.config.from_toml import nearest
 from hilrt.config.problems import Findings, Problem, TomlLines
 from hilrt.config.read_values import LISTS, in_words
 from hilrt.config.session_file import SessionFile
-from hilrt.config.structs import Bond, Connection, Session
+from hilrt.config.structs import Bond, Connection, Correction, Session
 from hilrt.coupling.mu import bond_mu
 from hilrt.errors import ConfigError
 from hilrt.solver import Port, Ports
@@ -320,9 +320,14 @@ def _check_power(bond: Bond, effort: Port, flow: Port, table: str, findings: Fin
 
 def _check_correction(bond: Bond, on_bench: bool, table: str, findings: Findings) -> None:
     correction = bond.correction
+    table += ".correction"
+    if correction.method != "energy":
+        for key in ("mu", "nu", "cap", "cap_abs"):
+            if (value := getattr(correction, key)) != getattr(Correction(), key):
+                message, remedy = "has no effect on this correction", 'set method = "energy"'
+                findings.warn(table, key, value, message, f"{remedy}, or leave it out")
     if correction.method == "none":
         return
-    table += ".correction"
     if correction.mu_range is not None:
         least, most = correction.mu_range
         if correction.method != "energy":

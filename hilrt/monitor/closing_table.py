@@ -27,6 +27,7 @@ from hilrt.wording import (
     reason_text,
     result_rows,
     stolen,
+    unmet,
     words,
 )
 
@@ -63,6 +64,8 @@ def closing_verdict(summary: Mapping[str, Any]) -> Text:
     text = Text.assemble(
         (f"{summary.get('session', '')}: ", "bold"), (verdict, f"bold {COLOURS.get(verdict, '')}")
     )
+    if said := unmet(summary):
+        text.append(f"; {said}", "bold red")
     for reason in summary.get("reasons") or ():
         text.append(f"\n  {reason_text(reason)}")
     if verdict in ("unverified", "degraded", "unreliable"):

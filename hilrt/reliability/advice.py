@@ -113,10 +113,9 @@ def advice(
     if worst.how == GAIN_RANGE_LAG:
         text = "the lag of direct feedthrough is treated as a delay of one step: give the solver"
         text += " save_state and restore_state, the FMU directional derivatives or a state that can"
-        text += (
-            " be saved, or name a reference_model; keep an FMU's end_inputs on; without a bench,"
-        )
-        text += ' repeat = "half" shows the lag'
+        text += " be saved, or name a reference_model; keep an FMU's end_inputs on"
+        if not plan.session["variable_step"][0]:
+            text += '; without a bench, repeat = "half" shows it'
         found.append(Improvement(text, {}))
     small = SMALL_UP_TO[calibrated_as(worst.how)]
     if energy:  # it falls with the disturbances, as the errors do

@@ -95,6 +95,8 @@ class AlarmRecord:
         Operator who has seen it since it last came up; empty if none has.
     acknowledged_t : float or None
         When that was.
+    seen_by, seen_t : str, float or None
+        The last acknowledgement before it came up again.
     """
 
     count: int = 0
@@ -104,6 +106,8 @@ class AlarmRecord:
     active_s: float = 0.0
     acknowledged_by: str = ""
     acknowledged_t: float | None = None
+    seen_by: str = ""
+    seen_t: float | None = None
 
 
 class AlarmHistory:
@@ -121,6 +125,8 @@ class AlarmHistory:
             return
         record = self.records.setdefault(name, AlarmRecord(first_t=t))
         record.count, record.last_t, record.cleared_t = record.count + 1, t, None
+        if record.acknowledged_by:
+            record.seen_by, record.seen_t = record.acknowledged_by, record.acknowledged_t
         record.acknowledged_by, record.acknowledged_t = "", None
 
     def acknowledge(self, name: str, who: str, t: float) -> bool:
@@ -143,6 +149,8 @@ class AlarmHistory:
                 + (t - record.last_t if record.cleared_t is None else 0),
                 "acknowledged_by": record.acknowledged_by,
                 "acknowledged_t": record.acknowledged_t,
+                "seen_by": record.seen_by,
+                "seen_t": record.seen_t,
             }
             for name, record in self.records.items()
         ]

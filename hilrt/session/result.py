@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from hilrt.errors import ExitStatus, RecordError, gravest
-from hilrt.wording import about_errors, alarm_line, number, reason_text
+from hilrt.wording import about_errors, alarm_line, number, reason_text, unmet
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -103,6 +103,7 @@ class Result:
 
         said = [f"<b>{html.escape(str(self.summary.get('session', '')))}</b>: "]
         said[0] += f"<b>{html.escape(self.verdict or 'no tick ran')}</b>"
+        said[0] += f"; <b>{html.escape(failed)}</b>" if (failed := unmet(self.summary)) else ""
         said += [html.escape(one) for one in (self.fault, self.stopped, *self.warnings) if one]
         reasons = self.summary.get("reasons") or ()
         said += [f"• {html.escape(reason_text(reason))}" for reason in reasons]
@@ -126,7 +127,7 @@ class Result:
     @cached_property
     def log(self) -> Log:
         """Every signal by its name, and the events; `RecordError` if nothing was recorded."""
-        raise RecordError("this session kept no log")
+        raise RecordError(f"this session kept no log{f': {self.fault}' if self.fault else ''}")
 
 
 @dataclass

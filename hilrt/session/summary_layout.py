@@ -305,6 +305,10 @@ class AlarmFigures(msgspec.Struct):
     acknowledged_by: str
     #: [s] When; null if nobody has.
     acknowledged_t: float | None
+    #: The operator who acknowledged it last before it was raised again; empty if nobody did.
+    seen_by: str
+    #: [s] When; null if nobody did.
+    seen_t: float | None
 
 
 class SummaryWithoutSteps(msgspec.Struct, kw_only=True):

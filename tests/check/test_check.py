@@ -278,6 +278,14 @@ def test_a_bond_without_units_cannot_be_checked(found, ports):
     assert "[bonds.shaft]: a unit is missing" in found(level="warning")[0]
 
 
+@pytest.mark.parametrize("method", ["", 'method = "none", ', 'method = "model", '])
+def test_settings_of_the_energy_correction_need_it(found, method):
+    mu = (BOND, f"{BOND}\ncorrection = {{ {method}mu = 0.5 }}")
+    lines = [line for line in found(mu, level="warning") if ".correction] mu" in line]
+    assert len(lines) == 1
+    assert 'has no effect on this correction; set method = "energy", or leave it out' in lines[0]
+
+
 def test_each_energy_correction_tells_its_mu_or_that_it_runs_in_shadow(found, ports):
     energy = (BOND, BOND + '\ncorrection = { method = "energy" }')
     assert found(energy) == []

@@ -64,6 +64,12 @@ def test_verdict_with_its_reasons():
     assert text_of(closing_verdict(SUMMARY)) == said
 
 
+def test_the_last_line_names_expectations_that_did_not_pass():
+    results = [{"result": word} for word in ("failed", "passed", "inconclusive", "failed")]
+    said = text_of(closing_verdict(SUMMARY | {"results": results})).splitlines()[0]
+    assert said.endswith("; expectations and measures: 2 failed, 1 inconclusive")
+
+
 def test_closing_table_of_a_variable_step_in_virtual_time():
     sizes = {"first": 1e-3, "min": 5e-4, "mean": 2e-3, "max": 1e-2}
     summary = {**SUMMARY, "step_size_s": sizes, "lateness_us": None, "compute_us": None}

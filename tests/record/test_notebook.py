@@ -133,6 +133,13 @@ def test_a_result_says_verdict_reasons_and_alarms(tmp_path):
     assert "no tick ran" in RunResult(folder=tmp_path)._repr_html_()
 
 
+def test_a_result_says_what_failed_beside_its_verdict():
+    summary = {"session": "qc", "verdict": "good", "results": [{"result": "failed"}]}
+    first = Result(summary)._repr_html_().partition("<br>")[0]
+    assert "good" in first
+    assert "expectations and measures: 1 failed" in first
+
+
 def test_a_result_says_what_its_estimates_leave_out():
     summary = {"session": "s", "verdict": "good", "steps": 1, "time_s": 1.0}
     alone = "Of the coupling alone: the models&#x27; own integration is not included."

@@ -27,6 +27,7 @@ from hilrt.monitor.status import StatusPublisher
 from hilrt.session.event_log import EventLog
 from hilrt.session.operation import Operator
 from hilrt.solver import Port
+from hilrt.wording import alarm_rows
 from tests.stepping import make_network, make_numerics
 
 
@@ -84,7 +85,9 @@ def test_an_alarm_is_acknowledged_by_its_name(operator):
         "acknowledge", "operator", "Ada: acknowledged alarm hot",
     )  # fmt: skip
     operator.events.alarms.note("hot", 3.0, raised=True)  # it is another time
-    assert operator.events.alarms.as_json(4.0)[0]["acknowledged_by"] == ""
+    (alarm,) = operator.events.alarms.as_json(4.0)
+    assert (alarm["acknowledged_by"], alarm["seen_by"], alarm["seen_t"]) == ("", "Ada", 5e-9)
+    assert alarm_rows({"alarms": [alarm]})[0][-1] == "Ada at 5e-09 s, but it was raised again"
     assert obey(operator, "acknowledge", value=7.0, text=ALL_BEFORE).ok
     assert operator.events.alarms.as_json(4.0)[0]["acknowledged_by"] == "Ada"
 
