@@ -224,13 +224,13 @@ def _version_table(summary: Mapping[str, Any]) -> str:
 
 
 def event_table(stream: LogStream) -> str:
-    """Events, those of one kind in one line, without those of flags, which have a figure."""
+    """Events, those of one kind in one line; of flags, which have a figure, alarms alone."""
     flags = {
         signal.name.rpartition(":")[2]
         for channel in stream.channels.values()
         for signal in channel.signals
         if channel.topic == "flags"
-    }
+    } - {"alarm"}
     events = [event for event in stream.events if event.cause not in flags]
     events.sort(key=lambda event: event.t)
     kinds = gather_repeated(Told(e.t, e.level, e.cause, e.source, e.text, e.value) for e in events)

@@ -3,6 +3,8 @@
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from hilrt.analyze.report import save, write_report
 from hilrt.errors import RecordError
 from hilrt.logs.cut import cut
 from hilrt.record.messages import Attachment, Begin, RecordEnd, RecordEvent, Signal, Topic
+from hilrt.record.reader import LogChannel, LogEvent
 from hilrt.record.recording import Recording
 
 EPOCH_NS = 1_780_000_000_000_000_000
@@ -254,6 +257,21 @@ def test_physical_figures_come_before_those_of_how_it_ran(page):
     ]
     for label in ("demanded, vehicle.engine_speed", '"sent"', '"measured"'):
         assert label in page
+
+
+def test_an_alarm_is_an_event_and_other_flags_are_figures():
+    """So that fault, alarm and acknowledgement stand one below the other."""
+    causes = ("alarm", "sample_late")
+    flags = LogChannel("flags", [Signal(f"flag:{cause}", "") for cause in causes])
+    events = [
+        LogEvent(1.0, "warning", "alarm", "", "alarm raised: oil: engine.oil above 9"),
+        LogEvent(2.0, "info", "acknowledge", "operator", "Ada: acknowledged alarm oil"),
+        LogEvent(3.0, "warning", "sample_late", "engine", "late raised"),
+    ]
+    stream: Any = SimpleNamespace(channels={"flags": flags}, events=events)
+    said = report_tables.event_table(stream)
+    assert said.index("alarm raised: oil") < said.index("acknowledged alarm oil")
+    assert "late raised" not in said
 
 
 def test_bond_shows_output_and_what_was_sent(page):
