@@ -31,8 +31,8 @@ result.log
 #
 # ``sweep`` runs the session once for each setting, in processes on all processors, and keeps the
 # statistics of the signals that you name. A sweep that was interrupted goes on when it is called
-# again with the same folder. In a script, put the call below ``if __name__ == "__main__":``, since
-# the processes import the script.
+# again with the same folder. In a script, put all that runs below ``if __name__ == "__main__":``,
+# since the processes import the script. Keep the models in a file, which they import, too.
 
 dampers = np.linspace(1000.0, 5000.0, 5)  # N*s/m
 sweep = hilrt.sweep(
