@@ -63,10 +63,10 @@ def check_traffic(
             sum(1.0 / frame.interval for frame in known if frame.sent == sent)
             for sent in (True, False)
         ]
-        text = f"{rates[0]:,.0f} frames per s are sent and {rates[1]:,.0f} received"
         untold = [frame.message for frame in timed if frame not in known]
+        text = f"{rates[0]:,.0f} frames per s are sent and {rates[1]:,.0f} received"
         if untold:
-            text += f", and {', '.join(untold)}, for which the database gives no cycle time"
+            text += f", without {', '.join(untold)}: the database gives no cycle time for them"
         bitrate = options.bus.get("bitrate")
         if not isinstance(bitrate, (int, float)) or not bitrate > 0.0:
             findings.info(f"subsystems.{name}", f"{text}; set bus.bitrate to compute the load")
