@@ -281,11 +281,11 @@ class Segment(Solver):
 
     def save_state(self) -> Any:
         """Displacements and velocities."""
-        return self.state.copy()
+        return self.state
 
     def restore_state(self, state: Any) -> None:
         """Set displacements and velocities."""
-        self.state = state.copy()
+        self.state = state
 
 
 def step(
@@ -328,7 +328,7 @@ class Segments(Group):
 
     def save_state(self) -> Any:
         """Displacements and velocities of each segment."""
-        return np.split(self.state.copy(), self.first[1:-1], axis=1)
+        return np.split(self.state, self.first[1:-1], axis=1)
 
     def restore_state(self, state: Any) -> None:
         """Set displacements and velocities."""

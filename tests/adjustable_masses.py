@@ -46,10 +46,10 @@ class Oscillator(Solver):
         return Sample(self.z.copy())
 
     def save_state(self):
-        return self.z.copy()
+        return self.z
 
     def restore_state(self, state):
-        self.z = state.copy()
+        self.z = state
 
 
 class Spring(Solver):

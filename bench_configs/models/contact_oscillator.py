@@ -66,8 +66,8 @@ class ContactMass(Solver):
 
     def save_state(self) -> Any:
         """Displacement and velocity."""
-        return self.state.copy()
+        return self.state
 
     def restore_state(self, state: Any) -> None:
         """Set displacement and velocity."""
-        self.state = state.copy()
+        self.state = state

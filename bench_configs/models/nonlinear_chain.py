@@ -152,8 +152,8 @@ class Segment(Solver):
 
     def save_state(self) -> Any:
         """Displacements and velocities."""
-        return self.state.copy()
+        return self.state
 
     def restore_state(self, state: Any) -> None:
         """Set displacements and velocities."""
-        self.state = state.copy()
+        self.state = state

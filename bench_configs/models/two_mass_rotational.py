@@ -89,11 +89,11 @@ class Side1(Solver):
 
     def save_state(self) -> Floats:
         """Angles and speed."""
-        return self.state.copy()
+        return self.state
 
     def restore_state(self, state: Floats) -> None:
         """Set angles and speed."""
-        self.state = state.copy()
+        self.state = state
 
 
 class Side2(Solver):
@@ -147,8 +147,8 @@ class Side2(Solver):
 
     def save_state(self) -> Floats:
         """Angle and speed."""
-        return self.state.copy()
+        return self.state
 
     def restore_state(self, state: Floats) -> None:
         """Set angle and speed."""
-        self.state = state.copy()
+        self.state = state

@@ -71,11 +71,11 @@ class Linear(Solver):
 
     def save_state(self) -> Floats:
         """The state vector."""
-        return self.x.copy()
+        return self.x
 
     def restore_state(self, state: Floats) -> None:
         """Set the state vector."""
-        self.x = state.copy()
+        self.x = state
 
     def jacobian(self, h: float, order: int) -> Floats:
         """Interface Jacobians from the matrices."""

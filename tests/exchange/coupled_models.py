@@ -34,10 +34,10 @@ class PointMass(Solver):
         return Sample(self.state.copy())
 
     def save_state(self) -> Any:
-        return self.state.copy()
+        return self.state
 
     def restore_state(self, state: Any) -> None:
-        self.state = state.copy()
+        self.state = state
 
 
 class SpringDamper(Solver):
@@ -90,10 +90,10 @@ class Neighbour(Solver):
         return Sample(self.state.copy())
 
     def save_state(self) -> Any:
-        return self.state.copy()
+        return self.state
 
     def restore_state(self, state: Any) -> None:
-        self.state = state.copy()
+        self.state = state
 
 
 class Swinging(Solver):

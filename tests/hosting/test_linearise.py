@@ -211,11 +211,10 @@ class Growing(Mass1):
         return super().advance(t, h, u)
 
     def save_state(self) -> Any:
-        return self.x, self.v, list(self.past)
+        return self.x, self.v, self.past
 
     def restore_state(self, state: Any) -> None:
-        self.x, self.v, past = state
-        self.past = list(past)
+        self.x, self.v, self.past = state
 
 
 class Stays(Mass1):

@@ -201,11 +201,11 @@ class RestorableSolver(PartSolver):
     """As `PartSolver`; it can go back, so that its answers can be probed."""
 
     def save_state(self) -> Any:
-        return list(self.x), list(self.energy), len(self.seen)
+        return self.x, self.energy, len(self.seen)
 
     def restore_state(self, state: Any) -> None:
-        self.x, self.energy = list(state[0]), list(state[1])
-        del self.seen[state[2] :]
+        self.x, self.energy, seen = state
+        del self.seen[seen:]
 
     def jacobian(self, h: float, order: int) -> Floats | None:
         linear = self.part.linear
