@@ -25,11 +25,9 @@ from hilrt.session.run import RunOptions
 from hilrt.session.session import run_session
 from hilrt.solver import Floats
 from hilrt.studies.session_models import with_models
+from hilrt.timing.clock import measure_spin_ns
 from hilrt.timing.doctor import INTERVAL_NS, WAKES, wake_up
-from hilrt.timing.host import available_cpus
 
-#: The master wakes this long before a tick and waits busily, where it has a processor, ns.
-SPIN_NS: Final = 300_000
 #: Largest file that is read, bytes: an hour at 1 kHz has some 30 MB.
 MOST_BYTES: Final = 64 << 20
 
@@ -60,10 +58,10 @@ class MeasuredDelays(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def measure_host(seconds: float) -> MeasuredDelays:
     """Measure how late this host wakes a process as the master waits, `seconds` long."""
-    spin = SPIN_NS if len(available_cpus()) > 1 else 0
+    spin = asyncio.run(measure_spin_ns())
     rounds = max(round(seconds * 1e9 / (WAKES * INTERVAL_NS)), 1)
     lateness = np.concatenate([asyncio.run(wake_up(spin)) for _ in range(rounds)]) * 1e-3
-    return MeasuredDelays("hilrt-delays-1", platform.node(), "", _listed(lateness), {})
+    return MeasuredDelays("hilrt-delays-1", platform.node(), "", _known(lateness), {})
 
 
 def measure_session(
@@ -84,32 +82,30 @@ def measure_session(
     ConfigError
         If a bench has no reference model.
     HilrtError
-        If the run does not reach its end, or made no tick.
+        If the run does not reach its end, or no tick was recorded.
     """
     models = with_models(file, [], benches_only=True, longest=seconds)
     with tempfile.TemporaryDirectory() as folder:
         options = RunOptions(folder=Path(folder) / "run", pace="realtime")
         result = run(models, options=options)
-        if result.fault or not result.summary.get("steps"):
-            raise HilrtError(f"the delays could not be measured: {result.fault or result.warnings}")
+        if result.fault:
+            raise HilrtError(f"the delays could not be measured: {result.fault}")
         log = result.log
         lateness = _known(np.asarray(log["master:lateness"]))
+        if not lateness:
+            raise HilrtError("the delays could not be measured: no tick was recorded")
         answers = {}
         for name in file.tables.subsystems:
             if f"{name}:wire" in log:
                 both = np.asarray(log[f"{name}:compute"]) + 2.0 * np.asarray(log[f"{name}:wire"])
-                answers[name] = _listed(_known(both))
+                answers[name] = _known(both)
     known = {name: times for name, times in answers.items() if times}
     name = file.tables.session.name
-    return MeasuredDelays("hilrt-delays-1", platform.node(), name, _listed(lateness), known)
+    return MeasuredDelays("hilrt-delays-1", platform.node(), name, lateness, known)
 
 
-def _known(times: Floats) -> Floats:
-    return times[np.isfinite(times)]
-
-
-def _listed(times: Floats) -> list[float]:
-    return [float(time) for time in np.round(times, 1)]
+def _known(times: Floats) -> list[float]:
+    return [float(time) for time in np.round(times[np.isfinite(times)], 1)]
 
 
 def write_delays(path: Path, delays: MeasuredDelays) -> None:

@@ -20,7 +20,8 @@ KEPT_KEYS: Final = ("late", "every", "jacobian", "inputs", "when_ended")
 def with_models(
     file: SessionFile, notes: list[str], *, longest: float, benches_only: bool = False
 ) -> SessionFile:
-    """Session whose subsystems are all models, as fast as possible, and wait for no bench.
+    """Session whose subsystems are all models, as fast as possible; it waits for no bench, and all
+    of it is recorded.
 
     Parameters
     ----------
@@ -62,7 +63,10 @@ def with_models(
         tables.session, pace="asap", duration=min(tables.session.duration, longest)
     )
     none: dict[str, Any] = {key: [] for key in ("start", "match", "stop", "alarms", "expect")}
-    changed: Session = msgspec.structs.replace(tables, session=head, subsystems=subsystems, **none)
+    record = msgspec.structs.replace(tables.record, trigger=[])
+    changed: Session = msgspec.structs.replace(
+        tables, session=head, subsystems=subsystems, record=record, **none
+    )
     return SessionFile(changed, file.path, file.text, file.overrides)
 
 

@@ -46,18 +46,17 @@ def spawned(tmp_path):
 class Run:
     """Stands for `run_session`: lateness of three ticks, and answers of the peer."""
 
-    def __init__(self, fault=None):
-        self.fault, self.file, self.options = fault, None, None
+    def __init__(self, fault=None, lateness=(np.nan, 12.0, 30.04)):
+        self.fault, self.file, self.options, self.lateness = fault, None, None, lateness
 
     def __call__(self, file, options):
         self.file, self.options = file, options
         log = {
-            "master:lateness": np.array([np.nan, 12.0, 30.04]),
+            "master:lateness": np.array(self.lateness),
             "mass2:compute": np.array([np.nan, 100.0, 110.0]),
             "mass2:wire": np.array([np.nan, 20.0, 30.0]),
         }
-        steps = {} if self.fault else {"steps": 3}
-        return SimpleNamespace(fault=self.fault, summary=steps, warnings=[], log=log)
+        return SimpleNamespace(fault=self.fault, log=log)
 
 
 def test_a_run_in_real_time_gives_the_delays_of_host_and_peers(tmp_path):
@@ -70,6 +69,15 @@ def test_a_run_in_real_time_gives_the_delays_of_host_and_peers(tmp_path):
     assert run.file.tables.subsystems["mass2"].adapter == "zeromq"
     with pytest.raises(HilrtError, match="could not be measured: mass2 is lost"):
         measure_session(spawned(tmp_path), 0.2, Run("mass2 is lost"))
+    with pytest.raises(HilrtError, match="could not be measured: no tick was recorded"):
+        measure_session(spawned(tmp_path), 0.2, Run(lateness=[np.nan]))
+
+
+def test_a_session_that_records_around_triggers_is_measured_whole():
+    trigger = [{"signal": "mass1.x", "above": 1e9}]
+    run = Run()
+    measure_session(hilrt.load_session(TWO_MASS, {"record.trigger": trigger}), 0.2, run)
+    assert run.file.tables.record.trigger == []
 
 
 def test_no_bench_is_in_the_run():
@@ -116,6 +124,10 @@ def test_the_command_measures_wake_ups_and_a_session_needs_measure(tmp_path):
     assert len(found.lateness_us) == 300
     assert found.session == ""
     assert CliRunner().invoke(app, ["doctor", str(TWO_MASS)]).exit_code == 2
+    for seconds in ("nan", "inf", "0.1"):
+        done = CliRunner().invoke(app, ["doctor", "--measure", "--seconds", seconds])
+        assert done.exit_code == 2
+        assert "must be 0.3 to 600" in done.output
 
 
 @pytest.mark.real_time
