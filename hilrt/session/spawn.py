@@ -31,8 +31,10 @@ KILL_TIMEOUT_S = 2.0
 #: would cost 0.1 s of processor time while numpy is imported.
 SINGLE_THREAD: Final[Mapping[str, str]] = {"OPENBLAS_NUM_THREADS": "1"}
 _POLL_S = 0.02
-#: Bytes kept of a line that a process has not ended yet.
+#: Bytes that are read at once, and kept of a line that a process has not ended yet.
 LONGEST_LINE = 4096
+#: Bytes that a pipe of Linux holds.
+_PIPE_BYTES = 65536
 _TAIL_BYTES, TAIL_LINES = 65536, 200
 _LAUNCH = Path(__file__).with_name("launch.py")
 _LINUX = sys.platform == "linux"
@@ -51,7 +53,8 @@ class Inherited(NamedTuple):
     keys : bool
         It reads what is typed.
     lines : bool
-        It is told lines, see `Child.tell`, and its standard output is lines for `Child.heard`.
+        It is told lines, see `Child.tell`, and its standard output is lines for `Child.heard`;
+        where the event loop cannot watch pipes they go to the log, as all output.
     descriptors : tuple of int
         Open files and sockets, under the same numbers; not on Windows.
     """
@@ -77,7 +80,7 @@ class Child:
     pid : int
         Also the number of its process group.
     log : Path
-        File with its standard output and error.
+        File with its standard error, and its standard output unless that is `heard`.
     returncode : int or None
         Exit status, the negative of a signal's number; None while it runs.
     heard : callable
@@ -141,7 +144,7 @@ class Child:
         """Pass on the lines that have arrived, without waiting; whether more may come."""
         read = b"."
         with contextlib.suppress(BlockingIOError):
-            read = os.read(pipe, 4096)
+            read = os.read(pipe, LONGEST_LINE)
             *lines, self._unread = (self._unread + read).split(b"\n")
             for line in lines:
                 self.heard(line.decode("utf-8", "replace"))
@@ -359,7 +362,8 @@ class Children:
                     loop.remove_reader(fd)
                 os.close(fd)
                 if pipe is not None:
-                    child.hear(pipe.fileno())
+                    for _ in range(_PIPE_BYTES // LONGEST_LINE):
+                        child.hear(pipe.fileno())
                     if not loop.is_closed():
                         loop.remove_reader(pipe.fileno())
                     pipe.close()

@@ -19,6 +19,7 @@ from hilrt.session.spawn import Children, Inherited
 posix = pytest.mark.skipif(sys.platform == "win32", reason="process groups are POSIX")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the parent-death signal is Linux's")
 SLEEP = "import time; time.sleep(60)"
+LINES = "for i in range(4000): print(i)"
 STUBBORN = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
     "print('ready', flush=True); time.sleep(60)"
@@ -88,6 +89,16 @@ async def test_a_child_that_is_told_lines_answers_by_lines(children):
     await until(lambda: children.exits)
     assert heard == ["evil", "desserts", "last"]
     assert child.tail() == "to the log"
+
+
+@linux
+async def test_a_child_that_has_ended_is_heard_to_its_last_line(children):
+    heard = []
+    child = children.start("plant", python(LINES), inherits=Inherited(lines=True))
+    child.heard = heard.append
+    child.process.wait(20)  # the event loop sees the end and the lines together
+    await until(lambda: children.exits)
+    assert heard == [str(i) for i in range(4000)]
 
 
 async def test_a_killed_child_is_described_by_its_signal(children):
