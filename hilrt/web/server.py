@@ -165,10 +165,6 @@ def main(arguments: list[str] | None = None, take_over: Callable[[], None] = lam
     return 0
 
 
-if __name__ == "__main__":
-    sys.exit(main())
-
-
 #: Upper ends of the lateness's buckets, µs.
 BUCKETS_US = (10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000)
 
