@@ -1,8 +1,7 @@
 """A sweep and its workers, killed with -9 in the middle of steps: each case once, none lost.
 
 The model strikes itself, at cases and steps that a seed has chosen: no wait for a moment, and the
-same moments at every run. By hand, with more of both: ``python -m tests.scenarios.test_killed_sweep
-SEED``.
+same moments at every run. At any moment, and more often: ``tools.qualification.killed_sweep``.
 """
 
 import subprocess
@@ -98,11 +97,3 @@ def test_a_sweep_that_is_killed_and_loses_workers_has_each_case_once(tmp_path):
     statuses = struck_sweep(tmp_path, 34, cases=60, kills=1)
     assert statuses == [-9, 0]
     check_rows(tmp_path, 60)
-
-
-if __name__ == "__main__":
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as made:
-        print(struck_sweep(Path(made), int(sys.argv[1]), 1000, 5))
-        check_rows(Path(made), 1000)

@@ -1,4 +1,4 @@
-"""Whether a session with an emulated bench survives a browser that starts on its processors.
+"""Starts browsers on the processors of a session with an emulated bench, which must survive.
 
     python -m tools.qualification.browser_starts [--starts 20] [--set KEY=VALUE …]
 
@@ -48,13 +48,11 @@ def _survives(folder: Path, starts: int, overrides: list[str]) -> int:
     given = [f'monitor.page="{host}"', f"subsystems.bench.bus.port={free_port()}", *overrides]
     words = [word for item in given for word in ("--set", item)]
     command = [*HILRT, "run", str(path), "--out", str(out), "--duration", "36000", "--web", *words]
-    session = subprocess.Popen(
-        command,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "HILRT_READ_TOKEN": READ_TOKEN},
-    )
+    said, environment = folder / "said.txt", {**os.environ, "HILRT_READ_TOKEN": READ_TOKEN}
+    with said.open("wb") as errors:
+        session = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=errors, env=environment
+        )
     took: list[float] = []
     try:
         until(
@@ -69,7 +67,7 @@ def _survives(folder: Path, starts: int, overrides: list[str]) -> int:
             time.sleep(REST_S)
         ended_early = session.poll() is not None
         session.send_signal(signal.SIGINT)
-        _, said = session.communicate(timeout=END_S)
+        session.wait(END_S)
     finally:
         session.kill()
     (summary,) = (json.loads(file.read_text()) for file in out.glob("*/summary.json"))
@@ -86,7 +84,7 @@ def _survives(folder: Path, starts: int, overrides: list[str]) -> int:
         f"{max(pauses, default=0.0):.0f} ms; {late} samples were late"
     )
     if ended_early or summary["state"] == "FAULT":
-        print(f"the session ended by itself:\n{said}")
+        print(f"the session ended by itself:\n{said.read_text('utf-8')}")
         return 1
     return 0
 

@@ -37,15 +37,15 @@ def start(folder: Path, cases: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def parts(folder: Path) -> int:
-    """Number of parts that were written whole."""
-    return sum(1 for _ in folder.glob("parts/[!.]*.parquet"))
+def parts(folder: Path) -> list[Path]:
+    """Parts that were written whole."""
+    return list(folder.glob("parts/[!.]*.parquet"))
 
 
 def wait_for(folder: Path, more: int, sweep: subprocess.Popen[bytes]) -> None:
     """Wait until so many further parts are there, or the sweep has ended."""
-    wanted, deadline = parts(folder) + more, time.monotonic() + STUCK_S
-    while parts(folder) < wanted and sweep.poll() is None:
+    wanted, deadline = len(parts(folder)) + more, time.monotonic() + STUCK_S
+    while len(parts(folder)) < wanted and sweep.poll() is None:
         if time.monotonic() > deadline:
             sweep.kill()
             raise SystemExit(f"no progress for {STUCK_S:g} s")
@@ -78,10 +78,17 @@ def disturb(folder: Path, cases: int, kills: int, chance: random.Random) -> tupl
         sweeps += sweep.poll() is None
         sweep.kill()
         sweep.wait()
-    last = start(folder, cases)
-    if status := last.wait():
-        raise SystemExit(f"the last round ended with status {status}")
+    finish(folder, cases)
     return sweeps, workers
+
+
+def finish(folder: Path, cases: int) -> None:
+    """Begin or continue the sweep, and wait for its end."""
+    sweep = start(folder, cases)
+    while sweep.poll() is None:
+        wait_for(folder, 1, sweep)
+    if sweep.returncode:
+        raise SystemExit(f"an undisturbed sweep ended with status {sweep.returncode}")
 
 
 def problems(found: pd.DataFrame, undisturbed: pd.DataFrame, cases: int) -> list[str]:
@@ -111,11 +118,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         disturbed, calm = Path(name) / "disturbed", Path(name) / "calm"
         counts = disturb(disturbed, given.cases, given.kills, random.Random(given.seed))
-        if start(calm, given.cases).wait():
-            raise SystemExit("the undisturbed sweep failed")
+        finish(calm, given.cases)
         frames = [hilrt.load_sweep(folder) for folder in (disturbed, calm)]
-        files = list((disturbed / "parts").glob("[!.]*.parquet"))
-        rows = sum(len(pd.read_parquet(file, columns=["case"])) for file in files)
+        rows = sum(len(pd.read_parquet(file, columns=["case"])) for file in parts(disturbed))
     found = problems(frames[0], frames[1], given.cases)
     print(f"killed: the sweep {counts[0]} times, a worker {counts[1]} times; {rows} rows in parts")
     print("\n".join(found) or f"{given.cases} cases, each once, as without disturbance")
