@@ -43,19 +43,7 @@ def networks() -> Iterator[list[str]]:
             ip("-n", names[0], "link", "set", "br0", "up")
             for number, name in enumerate(names[1:], 2):
                 near = f"near{number}"
-                ip(
-                    "-n",
-                    names[0],
-                    "link",
-                    "add",
-                    near,
-                    "type",
-                    "veth",
-                    "peer",
-                    "far",
-                    "netns",
-                    name,
-                )
+                ip("-n", names[0], *f"link add {near} type veth peer far netns {name}".split())
                 ip("-n", names[0], "link", "set", near, "master", "br0", "up")
                 ip("-n", name, "addr", "add", f"10.231.77.{number}/24", "dev", "far")
                 ip("-n", name, "link", "set", "far", "up")
