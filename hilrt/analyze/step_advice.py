@@ -226,7 +226,8 @@ def time_bounds(
     deadline : float
         Share of a step within which they must be.
     computes_us : mapping of str to float
-        What each solver computes in a step, µs.
+        What each subsystem needs for a step: its computing, and the ways of its messages where they
+        are known, µs.
     quantile : float
         Quantile that these times are, for the text.
     """
@@ -237,9 +238,7 @@ def time_bounds(
         f"{percent(deadline)} of the step",
     )
     for peer, slow in computes_us.items():
-        yield Bound(
-            slow * 1e-6 / SOLVER_SHARE, f"{peer} computes {number(slow, 3)} µs a step ({p})"
-        )
+        yield Bound(slow * 1e-6 / SOLVER_SHARE, f"{peer} needs {number(slow, 3)} µs a step ({p})")
 
 
 def _scaled(used: float, share: float, limit: float, order: int) -> float:

@@ -55,7 +55,7 @@ def test_time_bounds_the_step_from_below() -> None:
     slow = advise(session(0.1, late_us=10.0, solver_us=4000.0), tomllib.loads(file.decode()), {})
     assert slow is not None
     assert slow.recommended_s is None
-    assert "a computes" in slow.text
+    assert "a needs" in slow.text
     assert "No step satisfies both" in slow.text
     assert "correct the bond" not in slow.text  # there is none
 
