@@ -335,6 +335,19 @@ class Segments(Group):
         self.state = np.concatenate(state, axis=1)
 
 
+def own_arguments(segments: int, masses: int) -> dict[str, list[Any]]:
+    """Arguments of `Segment` that differ, for each segment of a chain."""
+    walls = ["left", *[""] * (segments - 2), "right"] if segments > 1 else ["both"]
+    sizes = [(masses + i) // segments for i in range(segments)]
+    return {"number": list(range(segments)), "masses": sizes, "walls": walls}
+
+
+def chain(segments: int, masses: int, **params: Any) -> Segments:
+    """The segments that `session` makes, without a session."""
+    rows = zip(*own_arguments(segments, masses).values(), strict=True)
+    return Segments({f"s{i}": Segment(i, n, walls=walls, **params) for i, n, walls in rows})
+
+
 def session(
     segments: int = 191, masses: int = 10_000, *, duration: float = 0.5, **params: Any
 ) -> SessionBuilder:
@@ -368,12 +381,7 @@ def session(
         prefix="s",
         together="long_chain:Segments",
         params=params,
-        each={
-            "number": list(range(segments)),
-            "masses": [(masses + i) // segments for i in range(segments)],
-        },
-        own={"s0": {"walls": "left" if segments > 1 else "both"}}
-        | ({f"s{segments - 1}": {"walls": "right"}} if segments > 1 else {}),
+        each=own_arguments(segments, masses),
         inputs={"s0.f_left": {"start": 0.0}, f"s{segments - 1}.f_right": {"start": 0.0}},
     )
     of = PROPERTIES | params

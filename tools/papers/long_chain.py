@@ -34,6 +34,7 @@ from bench_configs.long_chain import (
     M,
     Segment,
     Segments,
+    chain,
     session,
 )
 from hilrt import InputPolynomial, Sample, simulate
@@ -97,24 +98,18 @@ def run_piece(
     assert result.log is not None
     assert here.Resumed.start is not None
     t, state = here.Resumed.start
-    walls = {0: "left", segments - 1: "right"}
-    chain = [
-        Segment(i, (masses + i) // segments, walls=walls.get(i, ""), d=damping)
-        for i in range(segments)
-    ]
-    table = np.concatenate([one.table for one in chain], axis=1)
+    whole = chain(segments, masses, d=damping)
     begin = float(saved["t"]) if saved else 0.0
     times = np.minimum(begin + result.log.t, t)
     start = saved["truth"] if saved else np.zeros(2 * masses)
     began = time.process_time()
     found = solve_ivp(
-        rates, (begin, t), start, "LSODA", times, args=(table,), rtol=1e-6, atol=1e-9,
+        rates, (begin, t), start, "LSODA", times, args=(whole.table,), rtol=1e-6, atol=1e-9,
         lband=3, uband=3,
     )  # fmt: skip
     if not found.success:
         raise SystemExit(f"monolithic: {found.message}")
-    last = np.cumsum([one.table.shape[1] for one in chain]) - 1
-    first = np.append(0, last[:-1] + 1)
+    first, last = whole.first[:-1], whole.first[1:] - 1
     sums = np.zeros((3, 4 * segments))
     for i in range(4 * segments):
         place, k = ("first", "last")[i // 2 % 2], i % 2
