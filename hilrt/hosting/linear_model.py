@@ -131,16 +131,12 @@ def renew_linear_model(
         )
     if not can_be_renewed(hosted):
         return None
-    saved = hosted.solver.save_state() if hosted.can_go_back else None
-    parts = renewal(hosted, t, u, h, within)
+    saved = hosted.solver.save_state()
     try:
         with unlogged():
-            while True:
-                if (found := next_part(parts)) is not None:
-                    return found
+            return at_once(renewal(hosted, t, u, h, within))
     except (Exception, SystemExit) as error:  # a trial for an estimate ends no session
-        if saved is not None:
-            restore(hosted, saved)
+        restore(hosted, saved)
         log.debug("%s was not probed at t = %g s: %s", type(hosted.solver).__name__, t, error)
         return None
 
@@ -184,6 +180,13 @@ def next_part(parts: Generator[None, None, T]) -> T | None:
         found: T = end.value
         return found
     return None
+
+
+def at_once(parts: Generator[None, None, T]) -> T:
+    """Make all parts; their result."""
+    while (found := next_part(parts)) is None:
+        pass
+    return found
 
 
 def _of_members(
@@ -289,10 +292,7 @@ def _seen_inside(hosted: HostedSolver, t: float, u: Floats, h: float, settles: i
 
     A converter that switches in step with the exchange has the same value at every end of a step.
     """
-    parts = _inside_parts(hosted, t, u, h, settles)
-    while (found := next_part(parts)) is None:
-        pass
-    return found
+    return at_once(_inside_parts(hosted, t, u, h, settles))
 
 
 def _inside_parts(

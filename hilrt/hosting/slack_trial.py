@@ -92,20 +92,20 @@ class SlackTrial:
         if not self._budget.fits(until_ns - self._now_ns()):
             self._waited += 1
             return self._end(None) if self._waited > self.PATIENCE else False
-        goes_back, self._waited = self._hosted.can_go_back, 0
-        present = self._hosted.solver.save_state() if goes_back else None
+        self._waited = 0
         try:
             with unlogged():
-                return self._make_parts(until_ns)
+                present = self._hosted.solver.save_state()
+                try:
+                    return self._make_parts(until_ns)
+                finally:
+                    restore(self._hosted, present)
         except CannotGoOn:
             raise
         except (Exception, SystemExit) as error:  # a trial for an estimate ends no session
             name = type(self._hosted.solver).__name__
             log.debug("%s was not probed at t = %g s: %s", name, self._t, error)
             return self._end(None)
-        finally:
-            if goes_back:
-                restore(self._hosted, present)
 
     def _make_parts(self, until_ns: int) -> bool:
         assert self._asked is not None
@@ -113,8 +113,8 @@ class SlackTrial:
         if self._parts is None:
             u, h = self._asked
             self._parts = renewal(self._hosted, self._t, u, h)
-            self._at = self._hosted.solver.save_state() if self._hosted.can_go_back else None
-        elif self._at is not None:
+            self._at = self._hosted.solver.save_state()
+        else:
             self._hosted.solver.restore_state(self._at)
         while True:
             found = next_part(self._parts)

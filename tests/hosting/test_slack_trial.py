@@ -35,6 +35,13 @@ class Noisy(Timed):
         return Sample(np.array(self.state) * (1.0 + 1e-6 * self.random.standard_normal(1)))
 
 
+class Unsaved(Timed):
+    """The same, where the state cannot be saved."""
+
+    def save_state(self) -> tuple[float, ...]:
+        raise ValueError("not now")
+
+
 class Driven:
     """A solver that makes a step every 5 ms, and the trial that it has between them."""
 
@@ -104,8 +111,10 @@ def test_a_parameter_that_changes_begins_it_again():
     assert driven.trial.found.B[0, 0] != pytest.approx(-0.1 * begun[0], rel=1e-4)
 
 
-def test_noise_from_a_generator_that_is_not_saved_is_no_evidence():
-    driven = Driven(Noisy())
+@pytest.mark.parametrize("solver", [Noisy, Unsaved])
+def test_what_cannot_be_tried_is_no_evidence_and_goes_on(solver: type[Timed]):
+    """Noise is from a generator that is not saved."""
+    driven = Driven(solver())
     driven.trial.begin(Y, H)
     while not driven.tick():
         assert driven.ticks < 50
