@@ -66,21 +66,13 @@ def cut(
     if lost:
         raise ConfigError(f"{path}: has no topic {', '.join(lost)}; there is {', '.join(known)}")
     file = LogFile(path, contents.epoch_ns + low, contents.epoch_ns + high)
-
-    def wanted(channel: records.Channel) -> bool:
-        return not topics or channel.topic.removeprefix("/") in topics
-
     with new_file(out, replace=replace) as part, part.open("wb") as stream:
         copy = _CutCopy(McapWriter(stream))
         for piece in file.pieces():
             if isinstance(piece, Batch):
-                if not copy.count:  # readers expect those of a row before it, if chunks divide it
-                    for channel in file.channels.values():
-                        if wanted(channel) and channel.metadata.get("signals"):
-                            copy.number(channel, file.schemas.get(channel.schema_id))
                 for message in _by_time(piece):
                     channel = file.channels[message.channel]
-                    if wanted(channel):
+                    if not topics or channel.topic.removeprefix("/") in topics:
                         copy.message(channel, file.schemas.get(channel.schema_id), message)
             elif isinstance(piece, records.Metadata):
                 if piece.name != _END:
@@ -260,7 +252,7 @@ def _renamer(prefix: str, clashing: set[str]) -> Callable[[records.Channel], rec
 
 
 class _CutCopy:
-    """Writes messages of other logs; a channel is registered at its first message, or before."""
+    """Writes messages of other logs; every channel is registered at its first message."""
 
     def __init__(self, writer: McapWriter) -> None:
         self.writer = writer
@@ -277,9 +269,13 @@ class _CutCopy:
         self, channel: records.Channel, schema: records.Schema | None, message: LogMessage
     ) -> None:
         """One message, with its sequence number as it was."""
-        number = self.number(channel, schema)
-        if self._first < 0 and channel.metadata.get("signals"):
-            self._first = number
+        key = (channel.topic, channel.metadata.get("signals", ""))
+        number = self._channels.get(key)
+        if number is None:
+            number = self._register(channel, schema)
+            self._channels[key] = number
+            if self._first < 0 and key[1]:
+                self._first = number
         self.writer.add_message(
             number, message.log_time, message.data, message.sequence, message.publish_time
         )
@@ -289,13 +285,6 @@ class _CutCopy:
             self._missing += max(0, message.sequence - expected)
             self._next[number] = message.sequence + 1
             self._rows += 1
-
-    def number(self, channel: records.Channel, schema: records.Schema | None) -> int:
-        """Number of a channel of another log; it is registered if it is new."""
-        key = (channel.topic, channel.metadata.get("signals", ""))
-        if key not in self._channels:
-            self._channels[key] = self._register(channel, schema)
-        return self._channels[key]
 
     def attach(self, piece: records.Attachment, name: str) -> None:
         """One file."""

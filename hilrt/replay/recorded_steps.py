@@ -54,12 +54,16 @@ class RecordedSteps:
     def __init__(self, path: Path) -> None:
         self.stream = LogStream(path, asides=ASIDES)
         self._blocks = self.stream.blocks()
-        self._first = next(self._blocks, None)
+        self._begun: list[Block] = []
+        for block in self._blocks:  # to the second row: the first may be divided, see `chunks`
+            self._begun.append(block)
+            if block.rows[-1] != self._begun[0].rows[0]:
+                break
         where = str(path)
         self.recorded: Recorded = read_recorded(
             self.stream.attachments, self.stream.metadata, where
         )
-        if self._first is None:
+        if not self._begun:
             raise RecordError(f"{where}: has no steps")
         self.channels = list(self.stream.channels.values())
         self.signals: list[Signal] = [s for channel in self.channels for s in channel.signals]
@@ -76,9 +80,8 @@ class RecordedSteps:
         A row whose last topics are in the next piece of the file waits for them: the recorder never
         divides a row, but tools that cut or merge logs may.
         """
-        assert self._first is not None
         waiting: dict[str, Block] = {}
-        for block in itertools.chain([self._first], self._blocks):
+        for block in itertools.chain(self._begun, self._blocks):
             topic = block.channel.topic
             waiting[topic] = _append(waiting[topic], block) if topic in waiting else block
             if len(waiting) == len(self.channels):

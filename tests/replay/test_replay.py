@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from hilrt.cli.main import app
 from hilrt.errors import RecordError
-from hilrt.logs.cut import cut
+from hilrt.logs.cut import cut, merge
 from hilrt.record import gate, mcap_writer
 from hilrt.record.messages import (
     ADJUSTMENTS,
@@ -351,7 +351,7 @@ def test_a_log_cut_off_anywhere_is_replayed_as_far_as_it_goes(tmp_path):
 
 
 @pytest.mark.parametrize("chunk_bytes", [1 << 20, 20_000], ids=["whole", "rows divided"])
-def test_a_part_of_a_log_is_replayed_from_its_first_snapshot(tmp_path, monkeypatch, chunk_bytes):
+def test_parts_of_a_log_are_replayed_from_their_first_snapshot(tmp_path, monkeypatch, chunk_bytes):
     monkeypatch.setattr(mcap_writer, "CHUNK_BYTES", chunk_bytes)
     path = record_file("two_mass.toml", tmp_path, duration=0.2)
     part = tmp_path / "part.mcap"
@@ -360,6 +360,11 @@ def test_a_part_of_a_log_is_replayed_from_its_first_snapshot(tmp_path, monkeypat
     assert outcome.difference is None
     assert outcome.resumed == [pytest.approx(0.075)]
     assert outcome.steps == 75
+    cut(path, tmp_path / "before.mcap", end_s=0.0595)
+    merge([tmp_path / "before.mcap", part], tmp_path / "both.mcap")
+    outcome = replay(tmp_path / "both.mcap")
+    assert outcome.difference is None
+    assert outcome.steps == 151
 
 
 def adjusting(t_ns, *numbers):
