@@ -51,12 +51,12 @@ def subject_of(
 ) -> Subject:
     """The session, or its logs, as they are tuned; `ConfigError` for a mixture of both."""
     several = [session] if isinstance(session, (str, Path, SessionFile)) else list(session)
-    if all(is_log(one) for one in several):
+    if several and all(is_log(one) for one in several):
         logs = tuple(str(find_log(str(log)).resolve()) for log in several)
         file, basis = session_of_logs(logs, overrides, {})
         swept = SweptSession(str(file.path), file.text, file.overrides, of_logs=True)
         return Subject(file, swept, logs, basis)
-    if len(several) > 1:
+    if len(several) != 1:
         raise ConfigError("give one session file, or one or more recorded logs, and not both")
     file = open_session(several[0], overrides)
     refuse_benches(file)

@@ -131,8 +131,9 @@ def test_a_tuning_of_logs_says_what_it_rests_on_and_holds_in_others(tmp_path):
     assert str(log) in said
     with pytest.raises(ConfigError, match="a log has its own step"):
         tune([log], "energy", ("step",), out=tmp_path)
-    with pytest.raises(ConfigError, match="and not both"):
-        tune([log, TWO_MASS], out=tmp_path)
+    for wrong in ([log, TWO_MASS], []):
+        with pytest.raises(ConfigError, match="and not both"):
+            tune(wrong, out=tmp_path)
 
 
 def test_settings_whose_coupling_grows_faster_at_a_longer_step_are_forbidden(tmp_path):
