@@ -48,7 +48,7 @@ BEST: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class SweepOptions:
-    """Where and how the cases of a sweep run.
+    """Options of a sweep: where and how its cases run.
 
     Attributes
     ----------

@@ -113,7 +113,7 @@ def clock_line(host: Host) -> Line:
 
 
 def governor_line(host: Host) -> Line:
-    """Whether processors slow down between ticks."""
+    """Frequency governors, by which processors may slow down between ticks."""
     found = [
         host.read(f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor")
         for cpu in available_cpus()
@@ -128,7 +128,7 @@ def governor_line(host: Host) -> Line:
 
 
 def limit_lines(host: Host) -> list[Line]:
-    """Whether priority and locked memory are permitted, and the kernel's throttling."""
+    """Permissions of priority and locked memory, and the kernel's throttling."""
     if sys.platform != "linux":
         return []
     import resource

@@ -120,7 +120,7 @@ MARGIN = 1.5
 
 
 class SlackBudget:
-    """Whether one more turn of some work fits, going by how long its turns took.
+    """Decides whether one more turn of some work fits, by how long its turns took.
 
     Attributes
     ----------

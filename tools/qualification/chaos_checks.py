@@ -141,7 +141,7 @@ def _check_log(one: Round, seen: Seen, summary: dict[str, Any], verdict: Verdict
 
 
 def _check_loss(one: Round, seen: Seen, log: Log, verdict: Verdict) -> None:
-    """Where a process died that had rows: what of the time before the fault is not in the log."""
+    """Measure the time before a fault that is not in the log, where a process with rows died."""
     if not len(log.t) or seen.status in (FINISHED, INTERRUPTED) or one.session == "fast":
         return  # as fast as possible, session time says nothing of the clock
     verdict.loss_s = max(0.0, seen.struck.t - _ended(one, seen, log, {}))

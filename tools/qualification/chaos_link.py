@@ -82,7 +82,7 @@ class Line:
 
 
 async def read_message(source: asyncio.StreamReader) -> tuple[bool, bytes]:
-    """Whether it is a command, and all frames of the next message as they came."""
+    """Read all frames of the next message as they came, and whether it is a command."""
     data, more, flags = b"", True, 0
     while more:
         head = await source.readexactly(1)

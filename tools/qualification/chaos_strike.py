@@ -34,7 +34,7 @@ DISK_MB = 64
 
 @dataclass
 class Struck:
-    """When the fault was there, and when it was taken back, s since 1970; 0: it never was.
+    """Times at which a fault began and was taken back, s since 1970; 0: it never was.
 
     `running` says whether the log had begun.
     """

@@ -1,4 +1,4 @@
-"""Whether the memory of the page and of its server stays flat over an hour of streaming.
+"""Memory of the page and of its server over an hour of streaming, which must stay flat.
 
     python -m tools.qualification.soak_monitor [--json] [--duration 3600] [--every 10] \\
         [--channels 200]
