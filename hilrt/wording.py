@@ -245,10 +245,12 @@ def stolen(summary: Mapping[str, Any]) -> str:
 
 
 def processors(summary: Mapping[str, Any]) -> str:
-    """``master 97 %, engine 31 %``: shares of one processor, greatest first."""
+    """``master 97 % (real-time priority 1), engine 31 %``: shares of one, greatest first."""
     shares: Mapping[str, float] = summary.get("processor_share") or {}
     ordered = sorted(shares.items(), key=lambda item: -item[1])
-    return ", ".join(f"{name} {100 * share:.0f} %" for name, share in ordered)
+    priority = summary.get("real_time_priority")
+    real_time = {"master": f" (real-time priority {priority})"} if priority else {}
+    return ", ".join(f"{name} {100 * had:.0f} %{real_time.get(name, '')}" for name, had in ordered)
 
 
 #: Columns of `error_rows` after the signal.

@@ -11,7 +11,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import zmq
 from zmq.backend import zmq_poll
@@ -34,7 +34,7 @@ from hilrt.record import frame_feed
 from hilrt.record.frame_feed import FrameFeed
 from hilrt.solver import Port
 from hilrt.timing.host import die_with_parent, freeze_gc, parent_alive
-from hilrt.timing.realtime import request_short_slice
+from hilrt.timing.realtime import granted_priority, request_short_slice, set_priority
 
 #: Heartbeats of the master that may fail to come before it counts as silent.
 IDLE_HEARTBEATS = 10
@@ -69,7 +69,7 @@ def main(
     parent = os.getppid()
     peer: Peer | None = None
     try:
-        options, folder = _read_table(session, subsystem, overrides)
+        options, priority, folder = _read_table(session, subsystem, overrides)
         try:
             bench = read_bench(subsystem, options, folder)
         except ConfigError:
@@ -81,6 +81,7 @@ def main(
         label = f"[subsystems.{subsystem}] bus"
         refuse_conflicts(options.bus, bench.driven, label)
         bus = open_bus(options.bus, bench.received, label)
+        set_priority(granted_priority(priority))  # where refused: the master has said so
         frames = open_frames(subsystem, bench)
         try:
             return _serve(bench, bus, peer, parent, frames)
@@ -127,7 +128,7 @@ def _serve(bench: Bench, bus: CanBus, peer: Peer, parent: int, frames: FrameFeed
 
 def _read_table(
     session: Path, subsystem: str, overrides: Sequence[str]
-) -> tuple[BenchOptions, Path]:
+) -> tuple[BenchOptions, Literal["auto"] | int, Path]:
     file = load_session(session, overrides)
     options = file.tables.subsystems.get(subsystem)
     if options is None:
@@ -138,7 +139,7 @@ def _read_table(
             f"{file.path.name}: [subsystems.{subsystem}] adapter = {options.adapter!r}: "
             'has no gateway; only adapter = "can" has'
         )
-    return options, file.folder
+    return options, file.tables.master.pacing.priority, file.folder
 
 
 def _connect(address: str, name: str, inputs: Iterable[str], outputs: Iterable[str]) -> Peer:

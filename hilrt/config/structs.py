@@ -115,9 +115,10 @@ class Pacing(Table):
     spin: Literal["auto"] | NonNegative = "auto"
     #: Processors of the master; the processes that it starts get the others (Linux).
     affinity: list[Annotated[int, msgspec.Meta(ge=0)]] = []
-    #: Real-time priority of the master under `SCHED_FIFO` (Linux); 0: an ordinary process. `hilrt
-    #: doctor` says whether this host permits it.
-    priority: Annotated[int, msgspec.Meta(ge=0, le=99)] = 0
+    #: Real-time priority of the master and of gateways under `SCHED_FIFO` (Linux); 0: ordinary
+    #: processes. `"auto"` takes the lowest, 1, where this account may have one (`hilrt doctor` says
+    #: whether it may), and is ordinary without a warning elsewhere.
+    priority: Literal["auto"] | Annotated[int, msgspec.Meta(ge=0, le=99)] = "auto"
     #: Keep the master's memory from being paged out (Linux). Needs an unlimited memlock limit or
     #: `CAP_IPC_LOCK`.
     lock_memory: bool = False

@@ -35,6 +35,7 @@ from hilrt.session.summary import RunFacts, build_summary
 from hilrt.step.numerics import Numerics
 from hilrt.tables.given import LARGEST, StepInput
 from hilrt.tables.network import Network
+from hilrt.timing.host import NO_USE, HostUse
 from hilrt.timing.pace import Pace, RealTime
 from hilrt.timing.timeline import Timeline
 from hilrt.wording import MISSED_BECAUSE
@@ -149,8 +150,7 @@ def summarise(
     *,
     real_time: bool = False,
     secured: str = "",
-    stolen_s: float | None = None,
-    processor_share: Mapping[str, float] = MappingProxyType({}),
+    host_use: HostUse = NO_USE,
     strangers: Mapping[str, int] = MappingProxyType({}),
 ) -> None:
     """Put the current summary, and the exit status of the expectations, into the result.
@@ -168,8 +168,7 @@ def summarise(
         feed.dropped,
         feed.lost_events,
         secured,
-        stolen_s,
-        processor_share,
+        host_use,
         strangers,
         results,
         events.columns,

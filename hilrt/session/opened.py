@@ -38,6 +38,7 @@ from hilrt.timing.host import (
 )
 from hilrt.timing.realtime import (
     enter_real_time,
+    granted_priority,
     leave_real_time,
     request_short_slice,
     request_usual_slice,
@@ -98,7 +99,8 @@ class TimingSetup:
     async def _make_clock(self) -> WallClock:
         if self._pacing.spin != "auto":
             return WallClock(round(self._pacing.spin * 1e3))
-        share = LONGEST_SPIN_REAL_TIME if self._pacing.priority else LONGEST_SPIN
+        priority = granted_priority(self._pacing.priority)
+        share = LONGEST_SPIN_REAL_TIME if priority else LONGEST_SPIN
         longest_ns = min(MAX_SPIN_NS, round(share * self._step * 1e9))
         return WallClock(min(await measure_spin_ns(), longest_ns), longest_ns)
 

@@ -10,7 +10,7 @@ from hilrt.errors import ExitStatus
 from hilrt.files.formats import json_bytes
 from hilrt.session.opened import Opened
 from hilrt.session.result import FORMAT
-from hilrt.timing.host import ProcessorTime, available_cpus, host_report
+from hilrt.timing.host import NO_USE, ProcessorTime, available_cpus, host_report
 from hilrt.timing.monotonic import monotonic_ns
 
 if TYPE_CHECKING:
@@ -89,16 +89,14 @@ class StepSummary:
         pids = {"master": os.getpid(), **opened.processes.pids()}
         self._had = ProcessorTime(available_cpus(), pids)
         self._wall_s: float | None = None
-        self._stolen_s: float | None = None
-        self._shares: dict[str, float] = {}
+        self._host_use = NO_USE
 
     def loop_ended(self) -> None:
         """Count time and processors up to here: the last tick is over."""
         opened = self._opened
         began_ns = opened.hub.epoch_ns - self._prepared.master.progress.stretched_ns
         self._wall_s = (monotonic_ns() - began_ns) * 1e-9
-        self._stolen_s = self._had.stolen() if opened.real_time else None
-        self._shares = self._had.shares()
+        self._host_use = self._had.use(opened.real_time)
 
     def make(self) -> None:
         """Put the summary as things stand into the result."""
@@ -113,7 +111,6 @@ class StepSummary:
             self._wall_s or 0.0,
             real_time=opened.real_time,
             secured=self._benches.secured,
-            stolen_s=self._stolen_s,
-            processor_share=self._shares,
+            host_use=self._host_use,
             strangers={**opened.hub.protocol.unused.strangers(), **opened.operator.strangers},
         )

@@ -38,7 +38,7 @@ from hilrt.session.result import FORMAT
 from hilrt.step.numerics import Numerics
 from hilrt.tables.record import Table
 from hilrt.tables.state import InputState, OutputState
-from hilrt.timing.host import host_report
+from hilrt.timing.host import NO_USE, HostUse, host_report
 from hilrt.timing.timeline import Progress
 from hilrt.wording import json_numbers
 
@@ -62,10 +62,8 @@ class RunFacts(NamedTuple):
         Events that are not in the log, or the newest of them.
     secured : str
         That benches were brought to their safe profile, and why; empty if they were not.
-    stolen_s : float or None
-        Time of it that the host took the master's processors away, s; None if it is not told.
-    processor_share : dict of str to float
-        Share of one processor that each process of the session had.
+    host_use : HostUse
+        Processors that the session had.
     strangers : dict of str to int
         Connections and commands that were refused, by kind.
     results : sequence of mapping
@@ -86,8 +84,7 @@ class RunFacts(NamedTuple):
     dropped_rows: int = 0
     lost_events: Sequence[Mapping[str, object]] = ()
     secured: str = ""
-    stolen_s: float | None = None
-    processor_share: Mapping[str, float] = MappingProxyType({})
+    host_use: HostUse = NO_USE
     strangers: Mapping[str, int] = MappingProxyType({})
     results: Sequence[Mapping[str, Any]] = ()
     columns: Sequence[str] = ()
@@ -185,8 +182,9 @@ def build_summary(
         "estimated_error": {name: error.as_json() for name, error in errors.items()},
         **_timing(progress, run.real_time),
         "missed_ticks": progress.missed,
-        "stolen_s": run.stolen_s,
-        "processor_share": dict(run.processor_share),
+        "stolen_s": run.host_use.stolen_s,
+        "processor_share": dict(run.host_use.shares),
+        "real_time_priority": run.host_use.real_time_priority,
         "sending_interval_s": {name: every for name, every in sends.items() if every > 0.0},
         "identification": _identification(progress) if plan.model.settings[0].identifies else None,
         "stretched_s": progress.stretched_ns / 1e9,

@@ -381,6 +381,8 @@ class SummaryOfSteps(SummaryWithoutSteps, kw_only=True):
     #: Per process of the session, from the first tick to the last: its share of one processor, all
     #: threads together; empty if not available (Linux only).
     processor_share: dict[str, float]
+    #: The master's priority under `SCHED_FIFO`; 0: an ordinary process.
+    real_time_priority: int
     #: [s] Per bench, the longest cycle, in its database, of the messages with its outputs; omitted
     #: if the database has none.
     sending_interval_s: dict[str, float]

@@ -140,7 +140,7 @@ def limit_lines(host: Host) -> list[Line]:
     lines = []
     allowed = nice or rtprio != 0
     found = "permitted by CAP_SYS_NICE" if nice else f"rtprio limit {_limit(rtprio)}"
-    remedy = "give the user an rtprio limit in /etc/security/limits.d, for pacing.priority"
+    remedy = "give the user an rtprio limit in /etc/security/limits.d, which sessions then use"
     lines.append(
         Line("real-time priority", found, *(("good", "") if allowed else ("poor", remedy)))
     )

@@ -15,10 +15,11 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from hilrt.errors import ConfigError
-from hilrt.timing.realtime import schedule_when_idle
+from hilrt.timing.realtime import current_priority, schedule_when_idle
 
 _PR_SET_PDEATHSIG = 1
 _PACKAGES = ("hilrt", "numpy", "pyzmq", "msgspec", "mcap", "pint", "python-can", "cantools")
@@ -253,6 +254,21 @@ def used_s(stat: str) -> float:
     return float(int(fields[_USER]) + int(fields[_SYSTEM])) / os.sysconf("SC_CLK_TCK")
 
 
+class HostUse(NamedTuple):
+    """Processors in a session, from its first tick to its last."""
+
+    #: Time that the host took the master's processors away, s; None if it is not told.
+    stolen_s: float | None = None
+    #: Share of one processor that each process had.
+    shares: Mapping[str, float] = MappingProxyType({})
+    #: The master's priority under ``SCHED_FIFO``; 0: an ordinary process.
+    real_time_priority: int = 0
+
+
+#: Nothing was counted: a session without processes and a clock.
+NO_USE: Final = HostUse()
+
+
 class ProcessorTime:
     """Processor time of processes and of the host, from its creation on.
 
@@ -273,6 +289,10 @@ class ProcessorTime:
         self._began = time.monotonic()
         self._stolen = self._stolen_now()
         self._used = {name: self._used_now(pid) for name, pid in processes.items()}
+
+    def use(self, real_time: bool) -> HostUse:
+        """Use until now; what the host took only with `real_time`."""
+        return HostUse(self.stolen() if real_time else None, self.shares(), current_priority())
 
     def stolen(self) -> float | None:
         """Time the host took, mean over the processors, s; None if it is not told."""

@@ -20,11 +20,17 @@ import struct
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 from hilrt.config.structs import Pacing
 
 _MCL_CURRENT, _MCL_FUTURE = 1, 2
 _PROC = Path("/proc/sys/kernel")
+_STATUS = Path("/proc/self/status")
+_CAP_SYS_NICE = 23
+
+#: ``priority = "auto"``: above all ordinary processes, below everything else in real time.
+AUTOMATIC_PRIORITY = 1
 
 
 def enter_real_time(pacing: Pacing, busy_share: float) -> list[str]:
@@ -33,7 +39,8 @@ def enter_real_time(pacing: Pacing, busy_share: float) -> list[str]:
     Parameters
     ----------
     pacing : Pacing
-        Nothing is done without ``priority`` and ``lock_memory``.
+        Nothing is done without ``priority`` and ``lock_memory``. An automatic priority is left out
+        where the kernel would throttle it.
     busy_share : float
         Share of the time in which the master will be busy, spinning included.
 
@@ -43,17 +50,49 @@ def enter_real_time(pacing: Pacing, busy_share: float) -> list[str]:
         Settings without effect, and possible problems.
     """
     problems = [lock_memory() if pacing.lock_memory else None]
-    if pacing.priority:
+    throttled = throttle_warning(busy_share, throttle_share())
+    if pacing.priority != "auto":
         problems.append(set_priority(pacing.priority))
-        problems.append(throttle_warning(busy_share, throttle_share()))
+        problems.append(throttled if pacing.priority else None)
+    elif throttled is None:
+        set_priority(granted_priority(pacing.priority))
     return [problem for problem in problems if problem is not None]
+
+
+def granted_priority(wanted: Literal["auto"] | int) -> int:
+    """Priority to ask for: `wanted`, or the lowest where "auto" may have one, else 0."""
+    if wanted != "auto":
+        return wanted
+    return AUTOMATIC_PRIORITY if may_have_priority() else 0
+
+
+def may_have_priority() -> bool:
+    """Whether this process may run under ``SCHED_FIFO``: by an rtprio limit or CAP_SYS_NICE."""
+    if sys.platform != "linux":
+        return False
+    import resource
+
+    if resource.getrlimit(resource.RLIMIT_RTPRIO)[0] != 0:
+        return True
+    status = _STATUS.read_text()
+    capable = int(status.partition("CapEff:")[2].split(maxsplit=1)[0], 16)
+    return bool(capable >> _CAP_SYS_NICE & 1)
+
+
+def current_priority() -> int:
+    """Real-time priority of the calling thread; 0 if it has none."""
+    if sys.platform != "linux":
+        return 0
+    if os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK != os.SCHED_FIFO:
+        return 0
+    return os.sched_getparam(0).sched_priority
 
 
 def leave_real_time() -> None:
     """An ordinary process again, as far as this one ever was another."""
     if sys.platform != "linux":
         return
-    if os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK == os.SCHED_FIFO:
+    if current_priority():
         with contextlib.suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
     with contextlib.suppress(AttributeError):

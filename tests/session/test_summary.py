@@ -7,6 +7,7 @@ from hilrt.reliability.guard import DIVERGED
 from hilrt.session.summary import RunFacts, build_summary
 from hilrt.solver import Port
 from hilrt.timing.grid import TickMarks
+from hilrt.timing.host import HostUse
 from hilrt.timing.timeline import Progress
 from tests.step_log.test_signals import two_mass
 from tests.stepping import Recorded, Stepping
@@ -30,8 +31,7 @@ def summarize(s: Stepping, progress: Progress, **changes) -> dict:
         "session": "test",
         "end_state": "stopped",
         "wall_s": 1.5,
-        "stolen_s": 0.03,
-        "processor_share": {"master": 0.98},
+        "host_use": HostUse(0.03, {"master": 0.98}, 5),
         "strangers": {"no_key": 2},
         "real_time": True,
         "fault": None,
@@ -62,6 +62,7 @@ def test_everything_the_contract_names_is_there(ran):
     counts = {name: {k: p[k] for k in none} for name, p in summary["peers"].items()}
     assert counts == {"one": none, "two": none}
     assert (summary["stolen_s"], summary["processor_share"]) == (0.03, {"master": 0.98})
+    assert summary["real_time_priority"] == 5
     assert summary["strangers"] == {"no_key": 2}
     assert {"flags", "missed_ticks", "verdict", "versions"} <= set(summary)
 

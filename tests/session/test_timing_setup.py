@@ -8,6 +8,7 @@ import pytest
 from hilrt.config.structs import Pacing
 from hilrt.session import opened as timing
 from hilrt.session.opened import LONGEST_SPIN, LONGEST_SPIN_REAL_TIME, TimingSetup
+from hilrt.timing import realtime
 
 STEP = 1e-3
 
@@ -33,13 +34,20 @@ async def test_as_fast_as_possible_there_is_no_clock(made):
 
 
 @pytest.mark.parametrize(
-    ("pacing", "longest"), [({}, LONGEST_SPIN), ({"priority": 5}, LONGEST_SPIN_REAL_TIME)]
+    ("pacing", "permitted", "longest"),
+    [
+        ({"priority": 0}, True, LONGEST_SPIN),
+        ({"priority": 5}, True, LONGEST_SPIN_REAL_TIME),
+        ({}, True, LONGEST_SPIN_REAL_TIME),
+        ({}, False, LONGEST_SPIN),
+    ],
 )
-async def test_the_spin_is_measured_and_bounded(made, monkeypatch, pacing, longest):
+async def test_the_spin_is_measured_and_bounded(made, monkeypatch, pacing, permitted, longest):
     async def late() -> int:
         return 5_000_000
 
     monkeypatch.setattr(timing, "measure_spin_ns", late)
+    monkeypatch.setattr(realtime, "may_have_priority", lambda: permitted)
     one = made(**pacing)
     await one.take_place()
     assert one.clock.spin_ns == pytest.approx(longest * STEP * 1e9)

@@ -20,7 +20,7 @@ def run_python(code):
 
 def test_nothing_is_done_that_was_not_asked_for():
     before = os.sched_getscheduler(0) if sys.platform == "linux" else None
-    assert realtime.enter_real_time(Pacing(), 0.99) == []
+    assert realtime.enter_real_time(Pacing(priority=0), 0.99) == []
     assert realtime.set_priority(0) is None
     if before is not None:
         assert os.sched_getscheduler(0) == before
@@ -43,6 +43,37 @@ def test_priority_takes_effect_or_says_how_to_get_it():
         "    assert os.sched_getscheduler(0) == os.SCHED_OTHER\n"
     )
     assert done.returncode == 0, done.stderr
+
+
+@linux
+def test_an_automatic_priority_is_the_lowest_or_none_without_a_warning(monkeypatch):
+    asked = []
+    monkeypatch.setattr(os, "sched_setscheduler", lambda *args: asked.append(args))
+    monkeypatch.setattr(realtime, "throttle_share", lambda: 0.95)
+    monkeypatch.setattr(realtime, "may_have_priority", lambda: False)
+    assert realtime.enter_real_time(Pacing(), 0.1) == []
+    assert not asked
+    monkeypatch.setattr(realtime, "may_have_priority", lambda: True)
+    assert realtime.enter_real_time(Pacing(), 0.9) == []
+    assert not asked, "the kernel would stop the master for a part of each second"
+    assert realtime.enter_real_time(Pacing(), 0.1) == []
+    assert [(policy, what.sched_priority) for _, policy, what in asked] == [
+        (os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, 1)
+    ]
+
+
+@linux
+@pytest.mark.parametrize(("effective", "permitted"), [("0000000000800000", True), ("0", False)])
+def test_a_priority_is_permitted_by_a_capability(monkeypatch, tmp_path, effective, permitted):
+    import resource
+
+    status = tmp_path / "status"
+    status.write_text(f"Name:\tx\nCapEff:\t{effective}\nCapBnd:\t0\n")
+    monkeypatch.setattr(realtime, "_STATUS", status)
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (0, 0))
+    assert realtime.may_have_priority() is permitted
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (60, 60))
+    assert realtime.may_have_priority()
 
 
 @linux

@@ -40,7 +40,7 @@ from hilrt.config.session_file import load_session
 from hilrt.config.structs import MasterTable
 from hilrt.record.reader import Log
 from hilrt.timing.host import set_affinity
-from hilrt.timing.realtime import set_priority
+from hilrt.timing.realtime import granted_priority, set_priority
 
 ROOT = Path(__file__).parents[2]
 SESSION = ROOT / "bench_configs/engine_in_the_loop.toml"
@@ -74,7 +74,7 @@ def bare_loop(master: MasterTable, work_ns: int, ticks: int) -> float:
     """Share of ticks that a bare loop does not miss, in this process."""
     if master.pacing.affinity:
         set_affinity(master.pacing.affinity)
-    set_priority(master.pacing.priority)
+    set_priority(granted_priority(master.pacing.priority))
     step_ns = round(master.step * 1e9)
     deadline_ns = round(master.dispatch_deadline * step_ns)
     missed = tick = 0
