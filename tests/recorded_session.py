@@ -38,6 +38,7 @@ ELSEWHERE = {
         "wall_s",
         "stolen_s",
         "processor_share",
+        "real_time_priority",
         "stretched_s",
         "repeated",
         "strangers",
