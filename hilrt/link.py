@@ -463,8 +463,11 @@ class Link(abc.ABC):
     #: Delay from a set-point on the wire to its effect [s]; the master sends set-points that much
     #: earlier.
     actuation_delay: float = 0.0
-    #: How often a bench sends new values, as far as that is known beforehand, s; else 0.
+    #: The longest time between two values of an output of a bench, as far as that is known
+    #: beforehand, s; else 0.
     sending_interval: float = 0.0
+    #: The same of the output that comes most often: a bench is late by this one.
+    fastest_interval: float = 0.0
     #: Session time at which there is nothing more to come [s]; the session then ends in order, at
     #: the first communication point at or after it.
     ends: float = math.inf

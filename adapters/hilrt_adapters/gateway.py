@@ -139,12 +139,23 @@ class GatewayLink(RemoteLink):
         return commands
 
     @functools.cached_property
-    def sending_interval(self) -> float:  # type: ignore[override]
-        """See `Link.sending_interval`; by the database, which is read for it."""
+    def _intervals(self) -> tuple[float, float]:
+        """The longest and the shortest one, by the database, which is read for it, s."""
         try:
-            return read_bench(self.name, self.bench_options, self.folder).sending_interval
+            bench = read_bench(self.name, self.bench_options, self.folder)
         except ConfigError:  # it has changed since the start
-            return 0.0
+            return 0.0, 0.0
+        return bench.sending_interval, bench.fastest_interval
+
+    @property
+    def sending_interval(self) -> float:  # type: ignore[override]
+        """See `Link.sending_interval`."""
+        return self._intervals[0]
+
+    @property
+    def fastest_interval(self) -> float:  # type: ignore[override]
+        """See `Link.fastest_interval`."""
+        return self._intervals[1]
 
     def _switch_fault(self, name: str, on: bool) -> None:
         """See `Link.switch_fault`."""

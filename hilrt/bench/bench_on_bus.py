@@ -22,19 +22,8 @@ from hilrt.solver import Parameter
 if TYPE_CHECKING:
     from cantools.database.can import Message
 
-#: Between two messages of which the database tells no cycle time, cycles of 1 ms.
-UNTOLD_CYCLES = 100
 #: Name of the counter in the benches' messages, whatever its name in the database.
 COUNTER = "Alive"
-
-
-def cycles_of(message: Message, most_s: float = math.inf) -> int:
-    """Cycles of 1 ms between two frames of a message: as the database says.
-
-    Where it says nothing `UNTOLD_CYCLES`, or `most_s` [s] if that is shorter.
-    """
-    untold = min(UNTOLD_CYCLES, 1e3 * most_s)
-    return max(1, round(message.cycle_time or untold))
 
 
 class EmulatedBench(Protocol):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+import numpy as np
 
 from hilrt.bench.bench_options import BenchInput, BenchOptions
 from hilrt.bench.check_signals import (
@@ -22,6 +23,7 @@ from hilrt.bench.guard_states import GuardSettings
 from hilrt.bench.set_points import SetPointLimits
 from hilrt.can.bus import check_bus
 from hilrt.can.database import (
+    UNTOLD_MS,
     SignalRef,
     check_distinct,
     find_signal,
@@ -43,6 +45,17 @@ if TYPE_CHECKING:
 #: less in hand the gateway would limit it again, and lag once more behind it: a loop through both
 #: limits swings where it would not with either (tests/test_jerk_in_the_loop.py).
 MASTER_SHARE = 0.5
+#: Frames that an emulated bench sends of a message without a cycle time before it would be late.
+FRAMES_IN_TIME = 2
+
+
+def emulated_cycle(message: Message, table: BenchOptions) -> int:
+    """Time between two frames of a message that an emulated bench sends, ms.
+
+    As the database says; where it says nothing `UNTOLD_MS`, or sooner if `bench_timeout` is short.
+    """
+    untold = min(UNTOLD_MS, 1e3 * table.timeouts.bench / FRAMES_IN_TIME)
+    return max(1, round(message.cycle_time or untold))
 
 
 class PortsError(ConfigError):
@@ -102,8 +115,21 @@ class Bench:
 
     @property
     def sending_interval(self) -> float:
-        """Longest cycle of the messages with the outputs in the database, s; 0 if not known."""
-        return max((ref.carrier.cycle_time or 0) for ref in self.outputs.values()) / 1e3
+        """Longest interval at which the messages with the outputs come, s; 0 if not known."""
+        intervals = [self._interval(ref.carrier) for ref in self.outputs.values()]
+        return float(np.nan_to_num(np.fmax.reduce(intervals)))
+
+    @property
+    def fastest_interval(self) -> float:
+        """Interval at which the bench sends its most frequent message, s; 0 if not known."""
+        intervals = [self._interval(message) for message in self.received]
+        return 0.0 if any(map(math.isnan, intervals)) else min(intervals)
+
+    def _interval(self, message: Message) -> float:
+        """Time between two frames, by the database or the emulated bench, s; NaN if not known."""
+        if self.options.emulator is not None:
+            return emulated_cycle(message, self.options) / 1e3
+        return (message.cycle_time or 0) / 1e3 or math.nan
 
     @property
     def driven(self) -> list[Message]:
@@ -121,7 +147,7 @@ class Bench:
             interval = cycle_of(options, message) if own and options.send != "change" else 0.0
             found.append(FrameTime(message.name, True, interval, longest_frame(message)))
         for message in self.received:
-            interval = (message.cycle_time or 0) / 1e3 or math.nan
+            interval = self._interval(message)
             found.append(FrameTime(message.name, False, interval, longest_frame(message)))
         return found
 

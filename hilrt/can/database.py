@@ -19,6 +19,10 @@ from hilrt.config.units import UNSTATED
 from hilrt.errors import ConfigError
 from hilrt.solver import Port
 
+#: Between two frames of a message of which the database tells no cycle time, ms: as an emulated
+#: bench sends it, and as long as the step of a first session.
+UNTOLD_MS = 100
+
 # ---- the database ------------------------------------------------------------------------------
 
 

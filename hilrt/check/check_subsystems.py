@@ -18,7 +18,9 @@ from hilrt.hosting.reference_model import load_reference, runs_reference, wrong_
 from hilrt.link import Description, Link
 from hilrt.sequences.sequence import DRIVEN
 from hilrt.solver import Port, Ports
+from hilrt.tables.channels import BENCH_PATIENCE
 from hilrt.tables.network import connect_reads, coupled_ports
+from hilrt.wording import number
 
 #: Set-points that a bench should tolerate to miss; with fewer, one late tick ends the session.
 FEW = 3
@@ -54,6 +56,7 @@ def check_traffic(
         if not description.frames:
             continue
         options: Any = tables.subsystems[name]
+        _check_interval(name, tables.master.step, description, options, findings)
         from hilrt.can.sender import REPEAT_NS  # imports python-can, an extra
 
         often = min(tables.master.step * options.every, REPEAT_NS / 1e9)
@@ -81,6 +84,27 @@ def check_traffic(
             findings.warn(f"subsystems.{name}", "bus", None, text, remedy)
         else:
             findings.info(f"subsystems.{name}", text)
+
+
+def _check_interval(
+    name: str, step: float, description: Description, options: Any, findings: Findings
+) -> None:
+    """Whether a bench sends so rarely that it is late between two of its frames."""
+    received = [frame.interval for frame in description.frames if not frame.sent]
+    fastest = min(received, default=math.nan)  # NaN where one is not known
+    own = step * options.every
+    if any(map(math.isnan, received)) or not fastest > BENCH_PATIENCE * own:
+        return
+    findings.warn(
+        f"subsystems.{name}",
+        "every",
+        options.every,
+        f"the bench sends a frame every {number(1e3 * fastest, 3)} ms, and its samples are late "
+        f"after {BENCH_PATIENCE:g} of its steps of {number(1e3 * own, 3)} ms: between two frames "
+        "they are extrapolated",
+        f"set it to {math.ceil(fastest / step - 1e-9)}, or take master.step = "
+        f"{float(f'{fastest:.3g}')!r}",
+    )
 
 
 def _check_foreign_code(tables: Session, findings: Findings) -> None:

@@ -12,13 +12,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from hilrt.compilation.compiled import compiled, entry_point
-from hilrt.tables.channels import ChannelRow
+from hilrt.tables.channels import BENCH_PATIENCE, ChannelRow
 from hilrt.tables.given import GivenSubsystem
 from hilrt.tables.record import Table, table
 from hilrt.tables.state import SubsystemState
-
-#: A bench that has not been heard for this many of its intervals is late.
-BENCH_PATIENCE = 2.5
 
 
 @compiled

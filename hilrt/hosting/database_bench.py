@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hilrt.bench.bench_on_bus import EmulatedBench, cycles_of
+from hilrt.bench.bench_on_bus import EmulatedBench
 from hilrt.bench.bench_options import BenchOptions
 from hilrt.bench.emulate import BENCHES, Emulation, main, refuse
-from hilrt.bench.read_bench import Bench, read_bench
+from hilrt.bench.read_bench import Bench, emulated_cycle, read_bench
 from hilrt.can.codec import bits, multiplexers, start_values
 from hilrt.can.database import declared_range, representable
 from hilrt.can.frame import CLASSIC_BYTES, FD_BYTES
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 Place = tuple[str, str]
 #: `emulator` of a bench with constant values.
 CONSTANTS = "database"
-#: Frames that a message without a cycle time in the database has before it counts as late.
-FRAMES_IN_TIME = 2
 #: Silence of the demands after which the bench disables itself, s; or so many of their cycles.
 DEMAND_TIMEOUT_S = 0.5
 DEMAND_CYCLES = 10
@@ -89,8 +87,7 @@ class DatabaseBench:
             receives[name] = (*receives.get(name, ()), signal)
         self.receives: Mapping[str, tuple[str, ...]] = receives
         received = bench.received
-        most = table.timeouts.bench / FRAMES_IN_TIME
-        self.sends: Mapping[str, int] = {m.name: cycles_of(m, most) for m in received}
+        self.sends: Mapping[str, int] = {m.name: emulated_cycle(m, table) for m in received}
         self._signals = {message.name: _constants(message, table) for message in received}
         self._bounds = {
             (message.name, signal.name): representable(signal)

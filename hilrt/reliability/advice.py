@@ -9,7 +9,7 @@ step, ``Δu = H u'/2``, which tells how fast the input moves; along a line it wo
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -25,6 +25,7 @@ from hilrt.reliability.estimates import (
 )
 from hilrt.reliability.flags import FlagTotal
 from hilrt.reliability.verdict import BOND_DEGRADED
+from hilrt.tables.channels import BENCH_PATIENCE
 from hilrt.tables.network import Network
 from hilrt.tables.plan import WRONG, Plan
 from hilrt.tables.state import State
@@ -42,6 +43,27 @@ SLOW: Final = 0.2
 OFTEN: Final = 0.05
 #: An estimate above this has left the small errors that are proportional to the disturbances.
 LARGE: Final = 1.0
+
+
+class SendingBench(NamedTuple):
+    """How often a bench sends, and how much that mattered.
+
+    Attributes
+    ----------
+    name : str
+    s : int
+        Number of the subsystem.
+    longest, shortest : float
+        Time between two values of the output that comes least and most often, s; 0 if not known.
+    late : float
+        Share of the communication points at which its samples were late.
+    """
+
+    name: str
+    s: int
+    longest: float
+    shortest: float
+    late: float
 
 
 class Improvement(NamedTuple):
@@ -79,7 +101,7 @@ def advice(
     errors: Mapping[str, Estimate],
     totals: Mapping[str, FlagTotal],
     time_s: float,
-    slowest: float = 0.0,
+    benches: Collection[SendingBench] = (),
 ) -> list[Improvement]:
     """Changes for a session whose verdict is not `good`, the most effective one first.
 
@@ -92,9 +114,9 @@ def advice(
         Of the causes.
     time_s : float
         How long it was, s.
-    slowest : float
-        How often the bench sends that sends least often, s; 0 if that is not known.
+    benches : collection of SendingBench
     """
+    slowest = max((bench.longest for bench in benches), default=0.0)
     found = _corrections(network.bonds.tables, plan, state)
     known = [error for error in errors.values() if error.value >= 0.0 and error.spread > 0.0]
     worst = max(known, key=lambda error: error.value / error.spread, default=None)
@@ -107,8 +129,7 @@ def advice(
         return [*found, limit][:MOST]
     late = max(totals[name].affected_s for name in ("sample_late", "deadline_missed"))
     if late > OFTEN * time_s:
-        slow = "dedicated processors or a higher priority for master and solvers"
-        found.append(Improvement(f"{slow}: samples were late or ticks missed", {}))
+        found.append(_rarer_steps(plan, benches) or PROCESSORS)
     share = worst.value / worst.spread
     if worst.how == GAIN_RANGE_LAG:
         text = "the lag of direct feedthrough is treated as a delay of one step: give the solver"
@@ -137,6 +158,29 @@ def advice(
     ):  # in which direction they change it is known, and not by how much
         worthwhile = [change._replace(expected=math.nan) for change in worthwhile]
     return [*found, *worthwhile][:MOST]
+
+
+PROCESSORS: Final = Improvement(
+    "dedicated processors or a higher priority for master and solvers: samples were late or ticks "
+    "missed",
+    {},
+)
+
+
+def _rarer_steps(plan: Plan, benches: Collection[SendingBench]) -> Improvement | None:
+    """Steps as long as a bench's own sending interval, where that alone makes its samples late."""
+    step = float(plan.session["step"][0])
+    for bench in benches:
+        own = step * float(plan.subsystems[bench.s].every)
+        if bench.late > OFTEN and bench.shortest > BENCH_PATIENCE * own:
+            every = math.ceil(bench.shortest / step - 1e-9)
+            return Improvement(
+                f"{bench.name}: every = {every}, or a step of {number(1e3 * bench.shortest, 3)} ms:"
+                " it sends that often, and is late after "
+                f"{number(1e3 * BENCH_PATIENCE * own, 3)} ms",
+                {f"subsystems.{bench.name}.every": every},
+            )
+    return None
 
 
 def _corrections(bonds: list[Bond], plan: Plan, state: State) -> list[Improvement]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hilrt.exchange.exchange import Exchange
-from hilrt.reliability.advice import advice
+from hilrt.reliability.advice import SendingBench, advice
 from hilrt.reliability.causes import LEAST_SPREAD
 from hilrt.reliability.estimates import (
     BondError,
@@ -160,8 +160,18 @@ def build_summary(
     diverged = state.session[0].alarm_level == DIVERGED
     # No setting would have kept a process from being killed, or a model from raising.
     if judgement["verdict"] != WORDS[GOOD] and (run.fault is None or diverged):
-        slowest = max(sends.values(), default=0.0)
-        changes = advice(numerics.network, plan, state, errors, totals, time_s, slowest)
+        benches = [
+            SendingBench(
+                link.name,
+                s,
+                link.sending_interval,
+                link.fastest_interval,
+                float(exchange.channels["late"][s]) / max(progress.steps, 1),
+            )
+            for s, link in enumerate(exchange.links)
+            if link.sending_interval > 0.0
+        ]
+        changes = advice(numerics.network, plan, state, errors, totals, time_s, benches)
     host = host_report()
     summary = {
         "format": FORMAT,

@@ -383,8 +383,8 @@ class SummaryOfSteps(SummaryWithoutSteps, kw_only=True):
     processor_share: dict[str, float]
     #: The master's priority under `SCHED_FIFO`; 0: an ordinary process.
     real_time_priority: int
-    #: [s] Per bench, the longest cycle, in its database, of the messages with its outputs; omitted
-    #: if the database has none.
+    #: [s] Per bench, the longest interval of the messages with its outputs, by its database or
+    #: emulator; omitted if neither tells it.
     sending_interval_s: dict[str, float]
     #: Identification of Jacobians; null without it.
     identification: LearningTurns | None

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 from hilrt.tables.given import GivenInput, GivenOutput
 from hilrt.tables.record import Table, TableRow, f8, i8
 
+#: A bench that has not been heard for this many of its steps is late.
+BENCH_PATIENCE = 2.5
+
 
 class ChannelRow(TableRow):
     """Channel between the master and a subsystem."""

@@ -45,6 +45,19 @@ def test_without_a_bit_rate_there_are_frames_alone():
     assert "set bus.bitrate to compute the load" in str(line)
 
 
+def test_a_bench_that_sends_too_rarely_for_the_step_is_warned_of():
+    """The engine bench sends every ms; late after 2.5 steps."""
+
+    def late(step):
+        found = check_file(CONFIG, [f"master.step={step}"])
+        return [str(p) for p in found if "its samples are late" in str(p)]
+
+    assert late(4.1e-4) == []
+    (line,) = late(3.9e-4)
+    assert "sends a frame every 1.00 ms, and its samples are late after 2.5 of its steps" in line
+    assert "set it to 3, or take master.step = 0.001" in line
+
+
 @pytest.mark.parametrize(("step", "rate"), [(0.005, 400), (0.1, 200)])
 def test_set_points_go_once_per_step_and_are_repeated_in_long_ones(step, rate):
     """Two messages, every step and at least every 10 ms."""

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 import hilrt
+from hilrt.reliability.advice import SendingBench, advice
+from hilrt.reliability.estimates import Estimate
 from hilrt.reliability.flags import flag_totals
 from hilrt.reliability.verdict import SessionCourse, Verdict, verdict
 from hilrt.solver import Port
@@ -53,6 +55,33 @@ def test_samples_that_are_bridged_for_a_millisecond_are_good():
     assert late.seconds > 0.2 * s.t
     assert late.affected_s == pytest.approx(14 * 2 * STEP)  # missing, then behind by a step
     assert judged(s) == ("good", [])
+
+
+@pytest.mark.parametrize(("sends", "every"), [(0.01, 10), (0.0, None), (0.002, None)])
+def test_advice_names_the_interval_of_a_bench_that_sends_too_rarely(
+    sends: float, every: int | None
+) -> None:
+    """One sample every 10 steps, known to be its interval; or for a reason that is not known."""
+    link = MemoryLink(
+        "bench", Recorded({"y": lambda t: t}), hold_back=lambda tick: 99 * (tick % 10 > 0)
+    )
+    link.physical = True
+    s = Stepping(
+        {"bench": link, "model": Recorded({"z": lambda t: 0.0}, [Port("u")])},
+        master={"step": STEP},
+        connections=[{"from": "bench.y", "to": "model.u"}],
+        subsystems={"bench": {"late": {"max_misses": 100}}, "model": {}},
+    )
+    s.run(0.5)
+    late = float(s.exchange.channels["late"][0]) / s.tick
+    assert late == pytest.approx(0.7, abs=0.1)  # all but the first 2.5 steps of ten
+    totals = flag_totals(s.numerics.checks, s.state)
+    bench = SendingBench("bench", 0, sends, sends, late)
+    wrong = {"model.u": Estimate("", 0.5, 0.5, 1.0, 1.0, "gain range")}
+    change = advice(s.network, s.plan, s.state, wrong, totals, s.t, [bench])[0]
+    assert change.settings == ({"subsystems.bench.every": every} if every else {})
+    assert ("every = 10, or a step of 10.0 ms" in change.text) == (every is not None)
+    assert ("processors" in change.text) == (every is None)
 
 
 def test_a_late_sample_is_unknown_until_it_comes_and_then_measures_the_gap():

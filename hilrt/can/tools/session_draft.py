@@ -11,7 +11,7 @@ from typing import NamedTuple
 from cantools.database.can import Message, Signal
 from cantools.database.utils import start_bit
 
-from hilrt.can.database import load_database
+from hilrt.can.database import UNTOLD_MS, load_database
 from hilrt.can.frame import CLASSIC_BYTES, FD_BYTES
 from hilrt.can.id_table import is_j1939, with_contained
 from hilrt.can.j1939_transport import LONGEST
@@ -110,10 +110,16 @@ def choices(text: str) -> int:
 
 def _step(measured: Sequence[Message]) -> str:
     """Line with the macro step: as the bench sends, between 1 and 100 ms."""
-    cycles = [message.cycle_time for message in measured if message.cycle_time]
-    step = min(max(min(cycles, default=10), 1), 100) / 1e3
-    known = ", as the bench sends" if cycles else "; the database has no cycle times"
+    step = min(max(min(_cycles(measured)), 1), 100) / 1e3
+    known = ", as the bench sends"
+    if not any(message.cycle_time for message in measured):
+        known = ": set it to what `hilrt can stats` measures; the database has no cycle times"
     return f"{f'step = {step:g}':36} # s{known}"
+
+
+def _cycles(measured: Sequence[Message]) -> list[float]:
+    """Cycle times of the messages that have one, ms; that of an emulated bench if none has."""
+    return [message.cycle_time for message in measured if message.cycle_time] or [UNTOLD_MS]
 
 
 def _head(database: Path, roles: _Roles, step: str, emulator: str | None) -> list[str]:
@@ -174,10 +180,10 @@ def _emulation(emulator: str | None) -> list[str]:
 
 def _timeouts(measured: Sequence[Message], emulator: str | None) -> list[str]:
     """A bench counts as silent after some of the cycles of its fastest message."""
-    cycles = [1e-3 * message.cycle_time for message in measured if message.cycle_time]
-    seconds = max(0.02, 5 * min(cycles)) if cycles else 0.1
+    fastest = 1e-3 * min(_cycles(measured))
+    seconds = max(0.02, 5 * fastest)
     off, end = ("", "") if emulator is None else ("# ", ", on the real bench")
-    master = f"master_timeout = {max(0.1, 3 * min(0.1, min(cycles, default=0.0))):g}"
+    master = f"master_timeout = {max(0.1, 3 * min(0.1, fastest)):g}"
     return [
         f"{off}{f'bench_timeout = {seconds:g}':36} # s without a fast frame{end}",
         f"{off}{master:36} # s without a new set-point -> safe profile{end}",

@@ -12,11 +12,15 @@ import pytest
 from cantools.database.can import Database, Message
 from typer.testing import CliRunner
 
+from hilrt.bench.bench_options import BenchOptions
+from hilrt.bench.read_bench import read_bench
 from hilrt.can.database import find_signal
 from hilrt.can.tools.session_draft import CHOOSE, choices, generate
 from hilrt.check.check import check_file
 from hilrt.cli.can_commands import can_app
+from hilrt.config.session_file import load_session
 from hilrt.errors import ConfigError
+from hilrt.hosting.database_bench import DatabaseBench
 from tests.can.container_database import container_arxml
 
 ROOT = Path(__file__).parents[3]
@@ -97,6 +101,26 @@ def test_choices_are_named_and_suffice(tmp_path: Path) -> None:
     ]
     path.write_text(fill(text))
     assert errors(path) == []
+
+
+@pytest.mark.parametrize(("times", "step"), [({}, 0.1), ({"fast": 20}, 0.02)])
+def test_the_step_is_as_long_as_the_emulated_bench_sends(
+    times: dict[str, int], step: float, tmp_path: Path
+) -> None:
+    database = tmp_path / "rig.dbc"
+    database.write_text(HEADER + COMMAND + FAST + (cycle_times(**times) if times else ""))
+    text = generate(database, None, BUS, tmp_path, emulator="database")
+    path = tmp_path / "session.toml"
+    path.write_text(text)
+    assert tomllib.loads(text)["master"]["step"] == step
+    said = [str(line) for line in check_file(path, [])]
+    assert not [line for line in said if "late" in line or "error" in line.partition("[")[0]]
+    (traffic,) = [line for line in said if "frames per s" in line]
+    assert f"{1 / step:,.0f} received" in traffic
+    table = load_session(path).tables.subsystems["bench"]
+    assert isinstance(table, BenchOptions)
+    bench = DatabaseBench(read_bench("bench", table, tmp_path), {})
+    assert bench.sends == {"Fast": round(1e3 * step)}
 
 
 # ---- who is who --------------------------------------------------------------------------------
