@@ -30,6 +30,7 @@ from hilrt.can.database import (
     inward,
     load_database,
     measured_port,
+    named_values,
 )
 from hilrt.can.protection import MessageOptions, check_messages, cycle_of, with_set_points
 from hilrt.config.from_toml import nearest
@@ -296,6 +297,8 @@ def _check_input(
     entry: BenchInput, signal: SignalRef | None, options: BenchOptions, label: str
 ) -> list[str]:
     problems = _check_limits(entry, label)
+    if signal is not None and not problems and entry.enumerated:
+        problems += _check_enumeration(entry, signal, label)
     if entry.realised is not None and entry.realised not in options.outputs:
         known = nearest(entry.realised, options.outputs)
         problems.append(f"{label} realised = {entry.realised!r}: is no output{known}")
@@ -348,11 +351,35 @@ def _check_signals(table: str, options: BenchOptions, signals: _Signals) -> list
     return problems + check_frames(table, [ref for _, ref in driven], received, options.bus)
 
 
+def _check_enumeration(entry: BenchInput, ref: SignalRef, label: str) -> list[str]:
+    """Whether `safe` and `start` are among the values of an enumeration."""
+    name = f"{ref.message.name}.{ref.signal.name}"
+    assert entry.min is not None and entry.max is not None  # noqa: PT018 - checked before
+    values = named_values(ref.signal, entry.min, entry.max)
+    if not values:
+        return [
+            f"{label} enumerated = true: the value table of signal {name} has no value from "
+            f"{entry.min:g} to {entry.max:g}; leave it out and give a max_rate"
+        ]
+    listed = ", ".join(f"{value:g}" for value in values)
+    return [
+        f"{label} {key} = {value}: is not in the value table of signal {name}: {listed}"
+        for key, value in (("safe", entry.safe), ("start", entry.start))
+        if value is not None and value not in values
+    ]
+
+
 def _check_limits(entry: BenchInput, label: str) -> list[str]:
     problems = []
+    rates = (("max_rate", entry.max_rate), ("max_jerk", entry.max_jerk)) if entry.enumerated else ()
+    problems += [
+        f"{label} {key} = {value}: an enumeration jumps; leave it out, or enumerated"
+        for key, value in rates
+        if value is not None
+    ]
     for key in ("min", "max", "max_rate", "safe"):
         value = getattr(entry, key)
-        if value is None:
+        if value is None and not (key == "max_rate" and entry.enumerated):
             problems.append(
                 f"{label} {key}: is missing; a bench input needs min, max, max_rate and safe,"
                 " in the signal's unit"
@@ -424,14 +451,13 @@ def _ports(
         assert entry.safe is not None
         assert entry.min is not None
         assert entry.max is not None
-        assert entry.max_rate is not None
         return Port(
             name=name,
             unit=ref.unit,
             start=entry.safe if entry.start is None else entry.start,
             min=entry.min,
             max=entry.max,
-            max_rate=entry.max_rate,
+            max_rate=math.inf if entry.max_rate is None else entry.max_rate,
             max_jerk=math.inf if entry.max_jerk is None else MASTER_SHARE * entry.max_jerk,
             safe=entry.safe,
             description=ref.signal.comment or "",
@@ -462,4 +488,9 @@ def _limits(
             for port, (low, high) in zip(ports, bounds, strict=True)
         ],
         max_jerk=[math.inf if jerk is None else jerk for jerk in jerks],
+        values={
+            i: named_values(ref.signal, *bounds[i])
+            for i, (name, ref) in enumerate(inputs.items())
+            if options.inputs[name].enumerated
+        },
     )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from hilrt.coupling.ramp import Bounds, approach
 
@@ -29,6 +29,8 @@ class SetPointLimits:
         Where the safe profile ends, within the bounds.
     max_jerk : sequence of float
         Largest change of the rate, unit/s², infinite for none; empty: none for all.
+    values : mapping of int to sequence of float
+        Of inputs that are enumerations, by index: the only values that they take as a target.
     """
 
     names: Sequence[str]
@@ -37,6 +39,7 @@ class SetPointLimits:
     max_rate: Values
     safe: Values
     max_jerk: Values = ()
+    values: Mapping[int, Values] = field(default_factory=dict)
 
     def clip(self, u: Values) -> list[float]:
         """Finite values `u` brought within the bounds."""
@@ -84,7 +87,11 @@ class RampedSetPoints:
     def demand(self, u: Values) -> list[int]:
         """Take finite demands; the inputs whose demand is out of bounds."""
         self.target, self._fresh = self.limits.clip(u), True
-        return [i for i, value in enumerate(u) if value != self.target[i]]
+        beyond = [i for i, value in enumerate(u) if value != self.target[i]]
+        for i, allowed in self.limits.values.items():
+            target = self.target[i]
+            self.target[i] = min(allowed, key=lambda value: abs(value - target))  # noqa: B023
+        return beyond
 
     def hold(self) -> None:
         """Go no further than now."""

@@ -229,6 +229,13 @@ def representable(signal: Signal) -> tuple[float, float]:
     return ends[0], ends[1]
 
 
+def named_values(signal: Signal, low: float = -math.inf, high: float = math.inf) -> list[float]:
+    """Physical values from `low` to `high` that the signal's value table names, ascending."""
+    scale, offset = float(signal.scale), float(signal.offset)
+    values = sorted(scale * float(raw) + offset for raw in signal.choices or {})
+    return [value for value in values if low <= value <= high]
+
+
 def inward(signal: Signal, minimum: float, maximum: float) -> tuple[float, float]:
     """Bounds moved inward to values that the signal carries exactly.
 

@@ -388,7 +388,7 @@ def _check_limits(
         given = {
             "min": math.isfinite(low),
             "max": math.isfinite(high),
-            "max_rate": math.isfinite(rate),
+            "max_rate": math.isfinite(rate) or getattr(entry, "enumerated", False),
             "safe": safe is not None,
         }
         for key, is_given in given.items():

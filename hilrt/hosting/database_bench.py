@@ -42,6 +42,8 @@ CONSTANTS = "database"
 #: Silence of the demands after which the bench disables itself, s; or so many of their cycles.
 DEMAND_TIMEOUT_S = 0.5
 DEMAND_CYCLES = 10
+#: Least time between two cycles, s: that of an enumeration, whose rate is infinite, is not zero.
+TINY_S = 1e-9
 
 
 class DatabaseBench:
@@ -181,7 +183,7 @@ class DatabaseBench:
         elif self.enabled and not fresh and self._request is not None:
             self._tripped = True  # until the request is withdrawn
         self.enabled = wanted and fresh and not self._tripped
-        most = self._rates * (now - self._now)
+        most = self._rates * max(now - self._now, TINY_S)
         target = self._wanted if self.enabled else self._safe
         self._inputs += np.clip(target - self._inputs, -most, most)
         self._now = now

@@ -13,7 +13,7 @@ from difflib import SequenceMatcher
 from cantools.database.can import Database, Message, Signal
 from cantools.database.utils import start_bit
 
-from hilrt.can.database import find_signal, representable
+from hilrt.can.database import declared_range, find_signal, named_values, representable
 from hilrt.can.id_table import can_id_of, indistinct, is_j1939, with_contained
 from hilrt.config.from_toml import TO_CHOOSE
 from hilrt.errors import ConfigError
@@ -172,7 +172,12 @@ class PortLines:
         """Table of an input."""
         low, high = _range(signal)
         unit = _plain(signal.unit or "no unit")
-        safe = self._choose(min(max(0.0, low), high))
+        at_rest = min(max(0.0, low), high)
+        rate = f"max_rate = {self._choose(float(f'{high - low:.2g}'))}  # {unit} per s"
+        if values := _enumeration(signal):
+            low, high, at_rest = values[0], values[-1], min(values, key=abs)
+            rate = "enumerated = true  # jumps to the nearest value of the table, without a rate"
+        safe = self._choose(at_rest)
         name = self._name(message, signal, "input")
         return [
             "",
@@ -180,7 +185,7 @@ class PortLines:
             f"signal = {toml_string(f'{message.name}.{signal.name}')}{_notes([_meanings(signal)])}",
             f"min = {low!r}  # {unit}: what the database allows; narrow it to your bench",
             f"max = {high!r}",
-            f"max_rate = {self._choose(float(f'{high - low:.2g}'))}  # {unit} per s",
+            rate,
             f"safe = {safe}  # {unit}: target of the safe profile",
             f"start = {safe}  # {unit}; or omit it and connect the input",
             self._realised(name, signal),
@@ -325,6 +330,22 @@ def _is_byte(signal: Signal) -> bool:
 def _meanings(signal: Signal) -> str:
     """Meanings of an enumeration's values."""
     return _some(f"{value} {meaning}" for value, meaning in (signal.choices or {}).items())
+
+
+def _enumeration(signal: Signal) -> list[float]:
+    """Values of a signal that is an enumeration; empty if it is a quantity.
+
+    Value tables of quantities name single values such as "not available". An enumeration's names
+    at least half of the values that it can have, or begins at 0 or 1 where no range is declared.
+    """
+    if signal.unit or signal.is_float or len(signal.choices or ()) < 2:
+        return []
+    low, high = declared_range(signal)
+    values = named_values(signal, low, high)
+    if math.isfinite(high - low):
+        possible = 1 + (high - low) / abs(float(signal.scale))
+        return values if 2 <= len(values) >= 0.5 * possible else []
+    return values if min(signal.choices or {0: ""}) <= 1 else []
 
 
 def _range(signal: Signal) -> tuple[float, float]:

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from hilrt.bench.bench_options import BenchOptions
 from hilrt.bench.read_bench import read_bench
+from hilrt.bench.set_points import RampedSetPoints
 from hilrt.can.database import find_signal
 from hilrt.can.tools.session_draft import CHOOSE, choices, generate
 from hilrt.check.check import check_file
@@ -92,12 +93,13 @@ def test_choices_are_named_and_suffice(tmp_path: Path) -> None:
     path = tmp_path / "session.toml"
     text = generate(DATABASE, None, BUS, tmp_path)
     path.write_text(text)
-    assert choices(text) == text.count(f"= {CHOOSE}") == 12
+    assert choices(text) == text.count(f"= {CHOOSE}") == 11
     assert errors(path) == [
         f"[subsystems.bench.inputs.{port}] {key} = 'choose': is still to be chosen; replace it by "
         "a number"
         for port in ("speed", "mode", "torque", "pedal")
         for key in ("max_rate", "safe", "start")
+        if (port, key) != ("mode", "max_rate")  # an enumeration
     ]
     path.write_text(fill(text))
     assert errors(path) == []
@@ -121,6 +123,56 @@ def test_the_step_is_as_long_as_the_emulated_bench_sends(
     assert isinstance(table, BenchOptions)
     bench = DatabaseBench(read_bench("bench", table, tmp_path), {})
     assert bench.sends == {"Fast": round(1e3 * step)}
+
+
+GEAR = (
+    COMMAND
+    + """ SG_ Gear : 16|4@1+ (1,0) [0|0] "" Rig
+ SG_ Pedal : 24|8@1+ (0.4,0) [0|100] "%" Rig
+ SG_ Flow : 32|8@1+ (1,0) [0|255] "" Rig
+ SG_ Way : 40|2@1- (2,0) [-2|2] "" Rig
+"""
+)
+NAMED = """VAL_ 256 Gear 2 "DRIVE" 1 "REVERSE" 0 "PARK" 5 "SPORT" ;
+VAL_ 256 Pedal 254 "ERROR" 255 "NOT AVAILABLE" ;
+VAL_ 256 Flow 254 "ERROR" 255 "NOT AVAILABLE" ;
+VAL_ 256 Way -1 "BACK" 0 "NONE" 1 "FORTH" ;
+"""
+
+
+def test_enumerations_jump_among_the_values_of_their_table(tmp_path: Path) -> None:
+    """Gear and Way are enumerations; Pedal and Flow have names for faults alone."""
+    (tmp_path / "rig.dbc").write_text(HEADER + GEAR + FAST + NAMED)
+    text = generate(tmp_path / "rig.dbc", None, BUS, tmp_path, emulator="database")
+    path = tmp_path / "session.toml"
+    path.write_text(text)
+    assert errors(path) == []
+    inputs = tomllib.loads(text)["subsystems"]["bench"]["inputs"]
+    limits = {name: (one["min"], one["max"], one.get("max_rate")) for name, one in inputs.items()}
+    assert limits["gear"] == (0.0, 5.0, None)
+    assert limits["way"] == (-2.0, 2.0, None)
+    assert [limits[name][2] for name in ("pedal", "flow")] == [100.0, 260.0]
+
+    table = load_session(path).tables.subsystems["bench"]
+    assert isinstance(table, BenchOptions)
+    points = RampedSetPoints(read_bench("bench", table, tmp_path).limits, 0.001)
+    gear, way = (list(inputs).index(name) for name in ("gear", "way"))
+    for demand, sent in ((1.4, 1.0), (3.4, 2.0), (3.6, 5.0), (9.0, 5.0), (0.0, 0.0)):
+        u = list(points.limits.safe)
+        u[gear] = u[way] = demand
+        assert points.demand(u) == [i for i in (gear, way) if demand > points.limits.maximum[i]]
+        points.move(0.001, follows=True)
+        assert points.sent[gear] == sent
+        assert points.sent[way] == (2.0 if demand > 1.0 else 0.0)
+
+    path.write_text(
+        text.replace("safe = 0.0  # no unit: target", "safe = 3.0  # no unit: target", 1)
+    )
+    (said,) = errors(path)
+    assert "safe = 3.0: is not in the value table of signal Cmd.Gear: 0, 1, 2, 5" in said
+    path.write_text(text.replace("enumerated = true", "enumerated = true\nmax_rate = 1.0", 1))
+    (said,) = errors(path)
+    assert "max_rate = 1.0: an enumeration jumps; leave it out, or enumerated" in said
 
 
 # ---- who is who --------------------------------------------------------------------------------
