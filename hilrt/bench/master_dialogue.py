@@ -15,6 +15,7 @@ from hilrt.errors import ProtocolError
 from hilrt.peers import wire
 from hilrt.peers.peer import Peer
 from hilrt.timing.early_reception import LOOK_NS
+from hilrt.wording import kind_of
 
 #: Time for the bench to send all its messages before the first exchange, s.
 FIRST_FRAMES_TIMEOUT = 10.0
@@ -22,6 +23,8 @@ FIRST_FRAMES_TIMEOUT = 10.0
 ANSWER_AGAIN_NS = 20_000_000
 #: Counters go with every so many measurements.
 COUNTERS_EVERY = 20
+#: Time without another line of the same kind in the process's own log, s.
+QUIET_S = 10.0
 #: Measurements are not sent to a master that has been silent for longer, ns: they would be stale
 #: when it reads them, and hide important messages.
 MASTER_READS_NS = NS // 2
@@ -73,7 +76,8 @@ class MasterDialogue:
         self._pack_y = struct.Struct(f"<{n_outputs}d").pack
         self._pack_u = struct.Struct(f"<{n_inputs}d").pack
         self._seq = 0
-        self._written = ""
+        self._kind: tuple[str, ...] = ()
+        self._written, self._quiet_until, self._untold = "", 0.0, 0
         self._answered_at = 0
 
     # ---- from the master -------------------------------------------------------------------
@@ -190,10 +194,16 @@ class MasterDialogue:
         text = notice.text
         if notice.kind == "secured":
             text = f"bench secured{'' if notice.complete else ', but not completely'}: {text}"
-        worth = notice.level != "info" or notice.kind in ("secured", "failed")
-        if worth and text != self._written:  # it may be repeated to a master that is late
-            self._written = text
-            print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+        if notice.level == "info" and notice.kind not in ("secured", "failed"):
+            return
+        # It may be repeated to a master that is late, or at every stall of a busy processor.
+        kind, now = kind_of(notice.level, notice.cause, "", text), time.monotonic()
+        if kind == self._kind and now < self._quiet_until:
+            self._untold += text != self._written
+            return
+        more = f" ({self._untold} more like the line before)" if self._untold else ""
+        self._kind, self._written, self._quiet_until, self._untold = kind, text, now + QUIET_S, 0
+        print(f"{time.strftime('%H:%M:%S')} {text}{more}", file=sys.stderr, flush=True)
 
 
 def _not_heard(receiver: Receiver) -> str:

@@ -90,7 +90,7 @@ class RampedSetPoints:
         beyond = [i for i, value in enumerate(u) if value != self.target[i]]
         for i, allowed in self.limits.values.items():
             target = self.target[i]
-            self.target[i] = min(allowed, key=lambda value: abs(value - target))  # noqa: B023
+            self.target[i] = min(allowed, key=lambda value: abs(value - target))
         return beyond
 
     def hold(self) -> None:

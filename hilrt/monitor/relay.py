@@ -138,6 +138,7 @@ class Relay:
         self._wrong_answers = CommandRate()
         self.wrong_tokens = 0
         self._newest_wrong = OperatorCommand(action="mark")
+        self._refused: dict[str, tuple[int, OperatorCommand]] = {}  # by reason: how many, newest
         self.report_at = time.monotonic()
 
     def _open(self, kind: int) -> zmq.Socket[bytes]:
@@ -175,7 +176,7 @@ class Relay:
                 if socket in ready:
                     self.handle(handle)
             self.broadcast.tick(time.monotonic())
-            self.report_wrong_tokens(time.monotonic())
+            self.report_refusals(time.monotonic())
             self._flush()
             for limiter in self._limiters:
                 limiter.look()
@@ -223,6 +224,8 @@ class Relay:
             return
         now = time.monotonic()
         problem = self.refusal(command, now)
+        if problem and problem != WRONG_TOKEN:
+            self._refused[problem] = (self._refused.get(problem, (0, command))[0] + 1, command)
         if problem == WRONG_TOKEN:  # further guesses get no answer
             self.wrong_tokens, self._newest_wrong = self.wrong_tokens + 1, command
             if not self._wrong_answers.take(now):
@@ -253,11 +256,18 @@ class Relay:
             return "refused: too many commands; try again in a second"
         return ""
 
-    def report_wrong_tokens(self, now: float) -> None:
-        """Report wrong tokens to the session's log, several in one event."""
-        if not self.wrong_tokens or now < self.report_at:
+    def report_refusals(self, now: float) -> None:
+        """Report refused commands to the session's log, several of one reason in one event."""
+        if not (self.wrong_tokens or self._refused) or now < self.report_at:
             return
         self.report_at = now + REFUSAL_PERIOD_S
+        for problem, (count, newest) in self._refused.items():
+            many = f"{count:,} commands were" if count > 1 else "a command was"
+            text = f"{many} {problem}; newest: {newest.action}, by the name {newest.who!r}"
+            self._pass_on([], OperatorCommand(action="refused", who="relay", text=text))
+        self._refused.clear()
+        if not self.wrong_tokens:
+            return
         newest, count = self._newest_wrong, self.wrong_tokens
         many = f"{count:,} commands" if count > 1 else "a command"
         text = f"{many} with a wrong token refused; newest: {newest.action}"

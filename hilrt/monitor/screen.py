@@ -19,8 +19,16 @@ from rich.live import Live
 
 from hilrt.monitor.operator_commands import CommandClient
 from hilrt.monitor.operator_keys import OperatorKeys, typing
-from hilrt.monitor.panel import Traces, closing_line, event_line, live_view, plain_line
+from hilrt.monitor.panel import (
+    Traces,
+    closing_line,
+    event_line,
+    gathered,
+    live_view,
+    plain_line,
+)
 from hilrt.monitor.telemetry import EventStatus, Status
+from hilrt.wording import kind_of
 
 #: Silence after which a session is taken as ended, and after which its status is old, s.
 SILENCE_S, NO_DATA_S = 30.0, 3.0
@@ -97,6 +105,7 @@ class Screen:
         self._printed_at, self._printed = -math.inf, ""
         self._events: list[EventStatus] = []
         self._untold: list[EventStatus] = []  # since the last line
+        self._kinds: set[tuple[str, ...]] = set()  # of events that have a line of their own
         self._state, self._stretches, self._reason = "", 0, ""  # impaired since the last line
         self._line = self._told = ""
 
@@ -165,6 +174,8 @@ class Screen:
 
         A session that is impaired now and then does not get a line each time: the next one has
         their count. Nor do events where the lines are no terminal's: the next one ends with them.
+        On a terminal an event gets a line at once, and the next ones that differ from it in numbers
+        alone one together, with their count.
         """
         now, silent_s = self._clock(), self._silent_s
         self._count_stretches(status)
@@ -173,11 +184,15 @@ class Screen:
         news = added(self._events, status.events)
         self._events = status.events
         self._untold += [event for event in news if not is_stretch(event.text)]
-        lines = []
+        lines: list[str] = []
+        due = now - self._printed_at >= PLAIN_PERIOD_S or word != self._printed
         if self._moves:
-            news, self._untold = self._untold, []
-            lines = [f"{status.session}: {event_line(event.t, event.text)}" for event in news]
-        if now - self._printed_at >= PLAIN_PERIOD_S or word != self._printed:
+            news_lines = gathered(self._untold) if due else self._first_of_kind()
+            lines = [f"{status.session}: {line}" for line in news_lines]
+            if due:
+                self._kinds = {_kind(event) for event in self._untold}
+                self._untold = []
+        if due:
             if status.message:  # it stands in the line, too
                 lines = [line for line in lines if not line.endswith(status.message)]
             told = self._stretches_in_words(status) + self._events_in_words(status.message)
@@ -188,6 +203,18 @@ class Screen:
         for line in lines:
             self._console.print(line, soft_wrap=True, highlight=False, markup=False)
         self._print_keys()
+
+    def _first_of_kind(self) -> list[str]:
+        """Events of kinds that had no line of late; the others wait for the next with a count."""
+        waiting, lines = [], []
+        for event in self._untold:
+            if _kind(event) in self._kinds:
+                waiting.append(event)
+            else:
+                self._kinds.add(_kind(event))
+                lines.append(event_line(event.t, event.text))
+        self._untold = waiting
+        return lines
 
     def _count_stretches(self, status: Status) -> None:
         if status.state == "IMPAIRED" and self._state != "IMPAIRED":
@@ -205,7 +232,7 @@ class Screen:
 
     def _events_in_words(self, message: str) -> str:
         """`` | 0.4 s  engine: …; 2 more``, the oldest ones, without what the line says already."""
-        said, self._untold = [event_line(one.t, one.text) for one in self._untold], []
+        said, self._untold = gathered(self._untold), []
         events = [one for one in said if not message or not one.endswith(message)]
         if len(events) > MAX_TOLD:
             events[MAX_TOLD:] = [f"{len(events) - MAX_TOLD} more"]
@@ -233,6 +260,10 @@ def added(before: list[EventStatus], now: list[EventStatus]) -> list[EventStatus
     overlaps = range(min(len(before), len(now)), -1, -1)
     kept = next(k for k in overlaps if before[len(before) - k :] == now[:k])
     return now[kept:]
+
+
+def _kind(event: EventStatus) -> tuple[str, ...]:
+    return kind_of("", "", "", event.text)
 
 
 def is_stretch(text: str) -> bool:

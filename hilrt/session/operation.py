@@ -178,13 +178,14 @@ class Operator:
         is_fault = what.startswith(f"{FAULTS}.")
         gives_back = (is_fault or what.startswith(OPERATED)) and math.isnan(value)
         if not gives_back and not bounds.min <= value <= bounds.max:
-            return Reply(False, f"{what} = {value} is outside {bounds.min} … {bounds.max}")
+            return Reply(False, f"{what} = {value:g} is outside {bounds.min:g} … {bounds.max:g}")
         if is_fault and value not in (0.0, 1.0) and not gives_back:
             return Reply(False, f"{what} = {value}: 1 begins a fault, 0 ends it")
         if self.master is None:
             return Reply(False, f"only while it runs; it is {self.events.state}")
         changes = self.master.numerics.changes
-        before = changes.present_number(self.master.numerics.state, what)
+        unit = changes.unit_of(what)
+        before = _quantity(changes.present_number(self.master.numerics.state, what), unit)
         changes.add(what, value)
         if is_fault:
             does = {1.0: "begins", 0.0: "ends"}.get(
@@ -193,4 +194,9 @@ class Operator:
             return Reply(True, f"fault {what.removeprefix(f'{FAULTS}.')} {does}")
         if gives_back:
             return Reply(True, f"{what} is released, was {before}")
-        return Reply(True, f"{what} = {value}, was {before}")  # with all digits
+        return Reply(True, f"{what} = {_quantity(value, unit)}, was {before}")
+
+
+def _quantity(value: float, unit: str) -> str:
+    """A number with six digits at most; the log has all of them."""
+    return f"{value:g} {unit}" if unit else f"{value:g}"

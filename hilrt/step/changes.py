@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from hilrt.config.from_toml import nearest
 from hilrt.config.structs import Session
+from hilrt.config.units import UNSTATED
 from hilrt.errors import ConfigError
 from hilrt.record.messages import Level
 from hilrt.solver import Parameter
@@ -89,6 +90,8 @@ class Changes:
     ) -> None:
         self._bonds = [bond.name for bond in network.bonds.tables]
         self._inputs = [network.inputs.names[i] for i in driven]
+        units = [network.inputs.units[i] for i in driven]
+        self._units = ["" if unit == UNSTATED else unit for unit in units]
         self._faults, self._parameters = list(faults), list(parameters)
         self.set_parameter: Callable[[str, str, float], str] = lambda subsystem, name, value: ""
         self.outcomes: list[tuple[Level, str, str, str]] = []
@@ -114,6 +117,14 @@ class Changes:
         if what >= len(BOND_SETTINGS):
             return float(state.drives["demanded"][row])
         return float(state.bonds[BOND_SETTINGS[what]][row])
+
+    def unit_of(self, number: str) -> str:
+        """Unit of a number that is an input or a parameter; empty if it has none."""
+        name = number.partition(".")[2]
+        if number.startswith(OPERATED):
+            return self._units[self._inputs.index(name)]
+        units = (own.parameter.unit for own in self._parameters if own.name == name)
+        return next(units, "") if number.startswith(f"{PARAMETERS}.") else ""
 
     def put_into(self, given: StepInput) -> None:
         """Put the changes that act at this cut into `given`: `CHANGES` at most, the oldest."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 import time
@@ -238,6 +239,9 @@ class OperatorControls:
             value = typed_number(self._typed["value"].text, low, high)
         except ValueError as error:
             self.answered(Reply(False, f"{what} is not changed: {error}"))
+            with contextlib.suppress(ValueError):  # the session refuses a number, and notes that
+                value = typed_number(self._typed["value"].text, -math.inf, math.inf)
+                self.ask("adjust", value=value, text=what)
             return
         self.ask("adjust", value=value, text=what)
 

@@ -20,7 +20,7 @@ import pytest
 from hilrt.bench import gateway_process, master_dialogue
 from hilrt.bench.bench_options import BenchOptions
 from hilrt.bench.gateway_process import Gateway
-from hilrt.bench.guard_states import NS, GuardState
+from hilrt.bench.guard_states import NS, GuardState, Notice
 from hilrt.bench.guardian import SILENCE_FACTOR
 from hilrt.bench.read_bench import Bench, read_bench
 from hilrt.can.bus_faults import BusOffRecovery
@@ -512,6 +512,22 @@ def test_malformed_messages_are_counted_and_told_once(rig: Rig) -> None:
     assert rig.gateway.counters()["malformed"] == 4
     assert [e.cause for e in rig.peer.all(wire.Event)] == ["malformed"]
     assert rig.gateway.guardian.state is GuardState.ARMED
+
+
+def test_its_own_log_has_repeated_warnings_once_with_their_count(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A busy processor stalled the gateway hundreds of times, a line each."""
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    for k in range(250):
+        now[0] += 0.1
+        text = f"the gateway was starved of processor time for {k} ms: nothing was sent"
+        rig.gateway.dialogue._write_down(Notice("event", text, "warning", "gateway_absent"))
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 3  # at 0, 10 and 20 s
+    assert all("starved of processor time" in line for line in lines)
+    assert lines[1].endswith("(99 more like the line before)")
 
 
 def test_a_defect_of_the_gateway_still_brings_the_bench_down(

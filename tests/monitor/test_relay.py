@@ -196,6 +196,26 @@ def test_many_wrong_tokens_are_told_as_one_number(bench):
     assert bench.master.poll(50) == 0
 
 
+def test_refused_commands_are_events_many_of_a_reason_in_one(bench):
+    bench.relay.report_at = math.inf
+    bench.settings.head.control = ["mark"]
+    for _ in range(3):
+        adjust = OperatorCommand(action="adjust", who="Ada", text="inputs.a.u", key="token")
+        assert bench.client.send(adjust) > 0
+    answers = []
+    bench.until(lambda: answers.extend(bench.client.replies()) or len(answers) == 3)
+    assert all("adjust is not allowed here" in reply.text for _, reply in answers)
+    bench.until(lambda: sum(count for count, _ in bench.relay._refused.values()) == 3)
+    bench.relay.report_at = 0.0
+    event = bench.obey_one(Reply(True))
+    assert event.text == (
+        "3 commands were refused: adjust is not allowed here; allowed: mark; newest: adjust, "
+        "by the name 'Ada'"
+    )
+    assert event.value == 0.0  # not a wrong token
+    assert bench.master.poll(50) == 0
+
+
 def test_command_for_another_run_is_refused(bench):
     bench.settings.head.run = "second"
     bench.settings.head.control = ["stop"]

@@ -331,12 +331,32 @@ def test_events_are_lines_of_their_own_where_there_is_no_panel():
     begun = EventStatus(0.0, "ARMED -> RUNNING: first tick")
     assert len(shown(message="first tick", events=[begun])) == 1
     assert shown(message="", events=[begun]) == []
-    told = [begun, *(EventStatus(float(i), f"engine: {i}") for i in range(1, 5))]
-    lines = [f"{RUNNING.session}: {i}.0 s  engine: {i}" for i in range(1, 5)]
+    told = [begun, *(EventStatus(float(i), f"engine: {word}") for i, word in enumerate("abcd", 1))]
+    lines = [f"{RUNNING.session}: {i}.0 s  engine: {word}" for i, word in enumerate("abcd", 1)]
     assert shown(events=told) == lines
-    told = [*told[1:], EventStatus(5.0, "engine: 5")]
-    assert shown(events=told) == [f"{RUNNING.session}: 5.0 s  engine: 5"]
+    told = [*told[1:], EventStatus(5.0, "engine: e")]
+    assert shown(events=told) == [f"{RUNNING.session}: 5.0 s  engine: e"]
     assert shown(events=told) == []
+
+
+def test_events_that_differ_in_numbers_alone_are_a_line_and_their_count():
+    """A gateway without processor time, ten times a second for 4 s: it filled the terminal."""
+    source, now = Still(), [0.0]
+    console = Console(
+        width=200, height=12, force_terminal=True, color_system=None, file=io.StringIO()
+    )
+    screen = Screen(source, console, None, clock=lambda: now[0])
+    events = []
+    for k in range(1, 41):
+        now[0] = 0.1 * k
+        text = f"bench: the gateway was starved of processor time for {k % 7} ms: nothing was sent"
+        events = [*events, EventStatus(now[0], text, float(k % 7))][-5:]
+        source.status = msgspec.structs.replace(RUNNING, message="", events=events)
+        screen.show()
+    told = [line for line in console.file.getvalue().splitlines() if "starved" in line]
+    assert len(told) == 2  # with the plain lines at 0.1 and 2.1 s; the rest waits for the next one
+    assert "0.1 s  bench: the gateway was starved of processor time for 1 ms" in told[0]
+    assert "for 6 ms: nothing was sent (20 times since 0.2 s; the worst)" in told[1]
 
 
 def test_without_a_terminal_there_is_at_most_a_line_in_two_seconds():
@@ -347,7 +367,8 @@ def test_without_a_terminal_there_is_at_most_a_line_in_two_seconds():
     events, written, printed = [], 0, []
     for k in range(52):  # 10.4 s
         now[0] = 0.2 * k
-        events = [*events, EventStatus(now[0], f"engine: told {k}")][-5:]
+        word = chr(ord("a") + k % 10)
+        events = [*events, EventStatus(now[0], f"engine: told {word}")][-5:]
         state = "IMPAIRED" if k % 5 < 2 else "RUNNING"
         state, message = ("STOPPED", "finished") if k == 51 else (state, "")
         source.status = msgspec.structs.replace(
@@ -360,10 +381,10 @@ def test_without_a_terminal_there_is_at_most_a_line_in_two_seconds():
     assert printed == pytest.approx([0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 10.2])
     lines = text.splitlines()
     assert lines[1].endswith(
-        "impaired 2 times:  | 0.2 s  engine: told 1; 0.4 s  engine: told 2; 0.6 s  engine: told 3; "
-        "0.8 s  engine: told 4; 1.0 s  engine: told 5; 5 more"
+        "impaired 2 times:  | 0.2 s  engine: told b; 0.4 s  engine: told c; 0.6 s  engine: told d; "
+        "0.8 s  engine: told e; 1.0 s  engine: told f; 5 more"
     )
-    assert lines[-1].endswith("finished | 10.2 s  engine: told 51")
+    assert lines[-1].endswith("finished | 10.2 s  engine: told b")
 
 
 def test_degraded_stretches_are_one_line_with_their_count():

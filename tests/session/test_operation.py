@@ -265,14 +265,20 @@ def test_an_input_is_taken_within_its_bounds_and_given_back(operator):
     monitor = {"adjust": {what: {"min": -5.0, "max": 5.0}}}
     operator.adjustable = {what: Adjustable(min=-5.0, max=5.0)}
     operator.events.state = SessionState.RUNNING
-    numerics = make_numerics({"a": Ports((Port("u", start=1.0),), (Port("y"),))}, monitor=monitor)
+    port = Port("u", "rad/s")
+    numerics = make_numerics({"a": Ports((port,), (Port("y"),))}, monitor=monitor)
     changes = numerics.changes
     operator.master = SimpleNamespace(numerics=numerics)
     assert not obey(operator, "adjust", text=what, value=6.0).ok
-    assert obey(operator, "adjust", text=what, value=-3.0).ok
+    level, _, _, text = operator.recorded.notes[-1]
+    assert level == "warning"
+    assert text.endswith("asked for adjust: not done: inputs.a.u = 6 is outside -5 … 5")
+    assert obey(operator, "adjust", text=what, value=-1.0 / 3.0).ok
+    reply = obey(operator, "adjust", text=what, value=-3.0)
+    assert reply.text == "inputs.a.u = -3 rad/s, was -0.333333 rad/s"
     reply = obey(operator, "adjust", text=what, value=float("nan"))
-    assert reply.text == "inputs.a.u is released, was -3.0"
-    assert changes.pending[0] == (what, -3.0)
+    assert reply.text == "inputs.a.u is released, was -3 rad/s"
+    assert changes.pending[1] == (what, -3.0)
     assert not obey(operator, "adjust", text="inputs.a.w", value=float("nan")).ok
 
 
