@@ -25,6 +25,9 @@ ROOT_PAGES = {
     "development/security": "SECURITY.md",
 }
 
+#: What a page says only to readers of its file: the site fills in what it speaks of.
+FILE_ONLY = re.compile(r"<!-- file -->\n.*?<!-- /file -->\n\n?", re.DOTALL)
+
 #: The examples in the order in which they should be read.
 EXAMPLES = (
     "plot_two_models.py",
@@ -60,6 +63,7 @@ def fill_page(app: Sphinx, docname: str, source: list[str]) -> None:
             head, mark, rest = filled.partition("## Try it")
             filled = head + text.replace("<!-- rest -->", mark + rest)
         text = filled
+    text = FILE_ONLY.sub("", text)
     if docname == "reference/commands":
         text += command_pages()
     for name, file in ROOT_PAGES.items():

@@ -1,6 +1,11 @@
 """The site's extension: the commands' page, and requests to other hosts."""
 
-from tools.site import command_pages, foreign_requests
+from pathlib import Path
+from types import SimpleNamespace
+
+from tools.site import command_pages, fill_page, foreign_requests
+
+DOCS = Path(__file__).parent.parent.parent / "docs"
 
 
 def test_the_page_of_commands_says_what_help_says():
@@ -8,6 +13,14 @@ def test_the_page_of_commands_says_what_help_says():
     assert "### `hilrt log cut`" in text
     assert "* `--duration <float>`: session time, s\n" in text
     assert "hilrt run [OPTIONS] SESSION.toml" in text
+
+
+def test_pages_that_the_site_fills_say_in_their_files_where_to_read_them():
+    for name in ("commands", "python"):
+        source = [(DOCS / "reference" / f"{name}.md").read_text("utf-8")]
+        assert "`make docs` builds it" in source[0] and "help" in source[0]
+        fill_page(SimpleNamespace(srcdir=DOCS), f"reference/{name}", source)
+        assert "make docs" not in source[0] and "<!-- file" not in source[0]
 
 
 def test_requests_to_other_hosts_are_found_and_links_are_none(tmp_path):
