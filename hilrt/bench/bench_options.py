@@ -84,23 +84,23 @@ class BenchOptions(SubsystemOptions, kw_only=True):
     #: Unit of a port, instead of the database's: `units = { coolant = "degC" }` if the database has
     #: `C`, which means coulomb; numbers are not converted.
     units: dict[str, str] = msgspec.field(default_factory=dict)
-    #: [s] The gateway runs the safe profile when no new tick has arrived for that long. Longer than
-    #: the communication step, better three of them. Left out: 0.05; 1 on an emulated bench, which
-    #: shares its processors with whatever runs there.
+    #: [s] The gateway runs the safe profile when no new tick has arrived for that long. It must be
+    #: longer than the communication step, better three times as long. Default: 0.05; 1 on an
+    #: emulated bench, which shares its processors with other programs.
     master_timeout: Positive | None = None
-    #: [s] The same when the master has said nothing at all for that long while no set-points are
-    #: due. Left out: ten of its heartbeats, 2 s.
+    #: [s] The same for times in which no set-points are due: the longest silence of the master.
+    #: Default: ten of its heartbeats, 2 s.
     idle_timeout: Positive | None = None
     #: [s] Age of a frame at which the bench counts as late (a warning); at five times that the safe
-    #: profile runs. Left out: 0.02; 0.2 on an emulated bench. A message that comes more rarely by
-    #: the database gets three of its cycle times, if that is longer.
+    #: profile runs. Default: 0.02; 0.2 on an emulated bench. For a message with a slow cycle in the
+    #: database it is three cycle times, if that is longer.
     bench_timeout: Positive | None = None
-    #: How the bench is asked to run; left out: nothing to ask for.
+    #: Signals that enable the bench; omit it if the bench has none.
     enable: Enable | None = None
     #: [s] Time from sending a set-point to its effect, at most 1 s; the master sends set-points
     #: that much earlier.
     actuation_delay: NonNegative = 0.0
-    #: Bringing the bench down.
+    #: How the bench is brought to rest.
     safe_profile: SafeProfile = msgspec.field(default_factory=SafeProfile)
     #: Emulated bench that `hilrt run` starts: one of `hilrt emulate --list`, `"database"` or
     #: `"module:Class"` (docs/can.md#emulated-benches). Omit it for a real bench.

@@ -239,10 +239,11 @@ class MessageOptions(Table):
     protection: Protection | None = None
     #: Received, J1939: the only source address to listen to; default: any.
     source: Annotated[int, msgspec.Meta(ge=0, le=0xFF)] | None = None
-    #: Sent: with every set-point; every `cycle`; or when its content changes. Left out: at the
-    #: database's cycle time, together with set-points; with every set-point where it has none.
+    #: Sent: with every set-point; every `cycle`; or when its content changes. Default: at the
+    #: database's cycle time, together with set-points; with every set-point if there is no cycle
+    #: time.
     send: Literal["tick", "cyclic", "change"] | None = None
-    #: [s] Sent: period, with `"change"` the longest pause; left out: the database's.
+    #: [s] Sent: period; with `"change"` the longest pause. Default: that of the database.
     cycle: Positive | None = None
     #: [s] Sent: shifts the times of `"cyclic"` against those of other messages.
     phase: NonNegative = 0.0

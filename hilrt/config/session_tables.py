@@ -213,7 +213,7 @@ class StimulusSegment(Table):
     sweep: Literal["linear", "logarithmic"] = "linear"
     #: [°] Initial phase of a sine or chirp.
     phase: float = 0.0
-    #: [s] How long each value of a PRBS or of noise is held; left out, noise: one tick.
+    #: [s] How long each value of a PRBS or of noise is held; default for noise: one tick.
     interval: Positive | None = None
     #: Length of the register of a PRBS; its period is 2^bits − 1 values.
     bits: Annotated[int, msgspec.Meta(ge=MIN_BITS, le=MAX_BITS)] | None = None

@@ -63,13 +63,14 @@ class StepControl(Table):
     #: What controls the step: nothing, the largest defect (`"pi"`), the estimated local error
     #: (`"local"`), or the power residual of the bonds (`"ecco"`).
     method: Literal["fixed", "pi", "local", "ecco"] = "fixed"
-    #: `"local"`: the error is that of the inputs as sent, or of the outputs: by their difference
-    #: from a second step with one degree more (`"higher_degree"`), or with inputs that interpolate
-    #: (`"milne"`, where the implicit scheme takes no further step). These need models in this
-    #: process that save and restore their state (docs/methods.md#repeated-steps).
+    #: `"local"`: the error is that of the inputs as sent (`"inputs"`), or that of the outputs,
+    #: found with a second step: its inputs have one degree more (`"higher_degree"`), or they
+    #: interpolate (`"milne"`, for which the implicit scheme needs no second step). The last two
+    #: need models in this process that save and restore their state
+    #: (docs/methods.md#repeated-steps).
     estimator: Literal["inputs", "higher_degree", "milne"] = "inputs"
-    #: `"local"`: make a step again, shorter, whose error is not tolerated. Left out: with every
-    #: estimator but `"inputs"`.
+    #: `"local"`: repeat a step whose error is not tolerated, with a shorter length. Default: true,
+    #: but false for the estimator `"inputs"`.
     repeat: bool | None = None
     #: Outputs that respond to an input's second integral, `*` for any characters: `"*.x"`. Their
     #: errors fall with one more power of the step than those of the other outputs.
@@ -89,7 +90,7 @@ class StepControl(Table):
     #: Relative part, by port like `atol`. With method `"fixed"`, `atol` and `rtol` only set what
     #: raises the flag `error_estimate`.
     rtol: NonNegative | dict[str, NonNegative] | None = None
-    #: `"local"`: factor on the error, 2 to 6 (left out: 6); `"ecco"`: factor on the step (left out:
+    #: `"local"`: factor on the error, 2 to 6 (default: 6); `"ecco"`: factor on the step (default:
     #: 0.95).
     safety: Positive | None = None
 
@@ -218,8 +219,8 @@ class JacobianOptions(Table):
     the session runs, starting from the given ones, if any.
     """
 
-    #: Call the solver's `jacobian`, perturb its inputs (it must save and restore its state), take
-    #: the matrices below, or estimate while the session runs, starting from the matrices below if
+    #: Call the solver's `jacobian`; perturb its inputs (it must save and restore its state); use
+    #: the matrices below; or estimate while the session runs, starting from the matrices below if
     #: there are any.
     source: Literal["solver", "probe", "given", "identify"]
     #: State matrix.
@@ -237,8 +238,8 @@ class JacobianOptions(Table):
     lags_y: Annotated[int, msgspec.Meta(ge=1)] = 2
     #: [steps] `"identify"`: past inputs in the regression.
     lags_u: Annotated[int, msgspec.Meta(ge=0)] = 2
-    #: [steps] `"identify"`: number of samples after which one has lost most of its weight; default:
-    #: three times the number of regressors, at least 60.
+    #: [steps] `"identify"`: number of steps after which a sample has lost most of its weight;
+    #: default: three times the number of regressors, at least 60.
     memory: Positive | None = None
     #: [steps] Pace `"asap"`: macro steps between two tests of the Jacobian's prediction. 0: never;
     #: `"always"`: request it in every step.
@@ -332,14 +333,14 @@ class Correction(Table):
     method: Literal["none", "energy", "feedthrough", "model"] = "none"
     #: `"energy"`: residual with the inputs as sent, or as if they had been held.
     residual: Literal["sent", "held"] = "sent"
-    #: `"energy"`: share of the residual that is fed back; default: derived if it is known, for two
-    #: linear subsystems whose inputs are held (`hilrt check` gives the value and the reason);
-    #: otherwise the correction runs in shadow.
+    #: `"energy"`: share of the residual that is fed back. Default: the derived value, which is
+    #: known for two linear subsystems whose inputs are held (`hilrt check` gives the value and the
+    #: reason); otherwise the correction runs in shadow.
     mu: NonNegative | None = None
-    #: `"energy"`: lets `mu` follow the efforts' direct responses to their inputs, as they were
-    #: tried out, between these two bounds (docs/methods.md#adaptive-μ); left out: it stays.
+    #: `"energy"`: lets `mu` vary between these two bounds, by the probed direct responses of the
+    #: efforts (docs/methods.md#adaptive-μ). Default: `mu` is constant.
     mu_range: Annotated[list[NonNegative], msgspec.Meta(min_length=2, max_length=2)] | None = None
-    #: `"energy"`: share of the energy still uncorrected that is fed back.
+    #: `"energy"`: share of the energy not yet corrected that is fed back.
     nu: NonNegative = 0.0
     #: [share of the effort] `"energy"`: bound of the correction.
     cap: NonNegative = 0.1
@@ -389,8 +390,8 @@ class Reliability(Table):
     tracking: Positive = 0.5
     #: [share of the communication step] Uncertainty of a bench's clock.
     clock: Positive = 0.5
-    #: [s] Session time before which thresholds relative to a scale do not count: a motion from rest
-    #: begins with a scale of zero.
+    #: [s] Session time before which thresholds relative to a scale are ignored, because a motion
+    #: from rest begins with a scale of zero.
     warm_up: NonNegative = 0.05
     #: [s] Time constant with which the scales decay.
     scale_time: Positive = 2.0
@@ -403,9 +404,9 @@ class Reliability(Table):
     #: the verdict on its true error (docs/reliability.md#estimated-error); only without a bench, as
     #: fast as possible, and not together with `repeat`.
     reference: Literal["off", "before"] = "off"
-    #: `"along"`: in real time, too, solvers in processes of their own are probed again while the
-    #: session runs, each in half of the time that it measures between its steps. `"start"`: only
-    #: before the first tick. As fast as possible they always are.
+    #: `"start"`: probe solvers before the first tick, and at pace `"asap"` again while the session
+    #: runs. `"along"`: do the latter in real time, too, for solvers in separate processes; each
+    #: uses half of the time that it measures between its steps.
     trials: Literal["start", "along"] = "start"
 
 
