@@ -79,7 +79,7 @@ class InProcessLink(Link, Probes):
     def describe(
         cls, name: str, options: SubsystemOptions, folder: Path, run_code: bool = True
     ) -> Description:
-        """Describe an instance made for the purpose; only that tells anything."""
+        """Describe an instance that is made for this, because the class alone says nothing."""
         if not run_code:
             return Description(code=cls.code)
         return Description.from_solver(lambda: cls.make(options, folder))
@@ -89,7 +89,7 @@ class InProcessLink(Link, Probes):
         self.host(self.make(self.options, self.folder))
 
     def host(self, solver: Solver) -> None:
-        """Take a solver that has been made, as `open` does."""
+        """Use a solver that exists already, instead of `open`."""
         self.solver, self._hosted = solver, HostedSolver(solver)
         self.inputs, self.outputs = self._hosted.inputs, self._hosted.outputs
         self.probes = self
@@ -98,7 +98,7 @@ class InProcessLink(Link, Probes):
         self.findings, self.parameters = self._hosted.findings, self._hosted.parameters
 
     async def initialize(self, t0: float, u0: Floats) -> Sample:
-        """See `Link.initialize`; the solver runs here and now, whatever time it takes."""
+        """See `Link.initialize`; the solver runs in this call, however long it takes."""
         try:
             return self._hosted.initialize(t0, u0.copy())
         except SolverError as error:
@@ -135,7 +135,7 @@ class InProcessLink(Link, Probes):
             raise self._lose(error) from error
 
     def set_parameter(self, name: str, value: float) -> str:
-        """See `Link.set_parameter`; the solver stands between two steps."""
+        """See `Link.set_parameter`; called between two steps."""
         try:
             return self._hosted.set_parameter(name, value)
         except SolverError as error:
@@ -178,7 +178,7 @@ class InProcessLink(Link, Probes):
             self.inbox.put(*self.step())
 
     def step(self) -> tuple[Sample, float]:
-        """Run the step that was dispatched; its sample, and its end, at which it arrives, s."""
+        """Run the dispatched step; return its sample and the end of the step, s."""
         if self._lost is not None:
             raise PeerLost(self.name, self._lost)
         assert self._job is not None

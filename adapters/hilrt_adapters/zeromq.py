@@ -39,7 +39,7 @@ from hilrt.solver import Floats, Sample
 if TYPE_CHECKING:
     from hilrt.config.session_file import SessionFile
 
-#: Share of the time it has for its answer that a solver may take to be probed.
+#: Share of the time limit of an answer that a solver may use for a trial.
 TRIAL = 0.5
 log = logging.getLogger("hilrt.peers.hub")
 
@@ -65,10 +65,10 @@ class ZeroMQLink(RemoteLink, Probes):
     spawns = True
 
     _keep = False
-    #: Values of parameters that were changed: a solver that returned starts with others.
+    #: Values of changed parameters, because a solver that returns starts with its defaults.
     _changed: dict[str, float]
     _linearises = _linearises_again = False
-    #: Of a trial in the slack: whether its answer is due, and the answer.
+    #: Whether the answer to a trial in the slack is due, and the answer.
     _trial_due = False
     _trial: Linearised | None = None
 
@@ -118,7 +118,7 @@ class ZeroMQLink(RemoteLink, Probes):
     async def linear_model(self, h: float, u: Floats) -> LinearModel | None:
         """See `Probes.linear_model`; the solver may take as long as to connect.
 
-        One that does not answer in time is not lost, but its silence counts again.
+        A solver that does not answer in time is not lost, but its silence counts again.
         """
         return await self._linear_model(h, u, None) if self._linearises else None
 
@@ -179,14 +179,14 @@ class ZeroMQLink(RemoteLink, Probes):
         self.findings = [name for name in FINDINGS if name in hello.capabilities]
 
     def set_parameter(self, name: str, value: float) -> str:
-        """See `Link.set_parameter`; the solver tells by an event if it refuses the value."""
+        """See `Link.set_parameter`; if the solver refuses the value, it sends an event."""
         if self.peer.lost or not self.send(SetParameter(name=name, value=value)):
             return "its process cannot be reached"
         self._changed[name] = value
         return ""
 
     def initialize_again(self, t0: float, u0: Floats) -> None:
-        """See `RemoteLink.initialize_again`; parameters get the values that they had."""
+        """See `RemoteLink.initialize_again`; parameters get their previous values."""
         super().initialize_again(t0, u0)
         for name, value in self._changed.items():
             self.send(SetParameter(name=name, value=value))
@@ -233,10 +233,10 @@ class ZeroMQLink(RemoteLink, Probes):
         self.inbox.put(sample, self.arrival_time(at_ns), round_trip_us=round_trip_us, way_us=way_us)
 
     def _finite(self, y: Floats, *where: object) -> None:
-        """A solver that returns NaN cannot continue: `receive` raises `PeerLost` from now on."""
+        """Check the outputs: after NaN, `receive` raises `PeerLost` from now on."""
         if math.isfinite(sum(y.tolist())) or np.isfinite(y).all():
             return
         channels = [name for port in self.outputs for name in port.channels()]
         bad = ", ".join(channels[i] for i in np.flatnonzero(~np.isfinite(y))[:5])
-        place = " ".join(map(str, where))  # not before: this runs for every sample
+        place = " ".join(map(str, where))  # only here, because this runs for every sample
         self.gone(f"{place}: its outputs {bad} are not finite", for_good=True)

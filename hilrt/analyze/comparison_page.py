@@ -31,7 +31,7 @@ from hilrt.wording import number, reason_text, words
 #: Numbers further apart than this are highlighted.
 NOTABLE = 0.05
 MAX_SIGNALS = 60
-#: Keys of the summary that are no figures of the session.
+#: Keys of the summary that are not figures of the session.
 _NO_FIGURES = ("host.", "versions.", "lateness_histogram", "slowest_ticks")
 #: Numbers that differ from run to run.
 _TIMES = ("compute us", "lateness us", "timeline us", "wall s", "missed ticks")
@@ -234,7 +234,7 @@ def _both_have(found: LogComparison, name: str) -> bool:
 
 
 def _told_apart(found: LogComparison) -> Iterator[SignalDifference]:
-    """Signals, the most different first; of one quantity under several names the first alone."""
+    """Signals, the most different first; of several names of one quantity, only the first."""
     kept = _names(found, _TOPICS) or set(found.a.curves)
     sources = {to: source for source, to in connections_of(found.a.stream)}
     seen: set[str] = set()

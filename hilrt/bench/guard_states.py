@@ -12,7 +12,7 @@ from hilrt.bench.set_points import RampedSetPoints, Values
 from hilrt.config.structs import InputOptions
 
 NS = 1_000_000_000
-#: Period of the guardian's own sending: ramps, and repetition of a demand that stands still.
+#: Period at which the guardian sends by itself: ramps, and repetitions of an unchanged demand.
 CYCLE_NS = 2_000_000
 #: An input counts as realised within this share of its range.
 TOLERANCE = 0.02
@@ -52,7 +52,7 @@ class GuardSettings:
     master_timeout : float
         Age of the newest set-points at which the master counts as silent, s.
     idle_timeout : float
-        Age of the newest message of any kind for that while no set-points are due, s.
+        The same for the newest message of any kind, while no set-points are due, s.
     enable_timeout : float
         Time limit for the bench to confirm the enable request, s.
     enable_text : str
@@ -116,7 +116,7 @@ class SafeProfileRun:
     Attributes
     ----------
     given_up : list of int
-        Inputs that did not reach their safe value in time; the caller takes and clears them.
+        Inputs that did not reach their safe value in time; the caller clears the list.
     """
 
     def __init__(self, settings: GuardSettings, tolerance: Sequence[float], now: int) -> None:
@@ -176,7 +176,7 @@ class Settled(NamedTuple):
 
 
 class Settling:
-    """Looks at one ramp, from arming on.
+    """Follows one ramp, from arming on.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The table of a bench on CAN with its database: checked, and their combination."""
+"""A bench on CAN: its table and its database, checked and combined."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ from hilrt.solver import Port, Ports
 if TYPE_CHECKING:
     from cantools.database.can import Message
 
-#: Share of `max_jerk` that the master keeps to. What it sends arrives with jitter and gaps. With
-#: less in hand the gateway would limit it again, and lag once more behind it: a loop through both
-#: limits swings where it would not with either (tests/test_jerk_in_the_loop.py).
+#: Share of `max_jerk` that the master keeps to. Set-points arrive with jitter and gaps. With a
+#: smaller margin the gateway would limit them again, with additional lag, and a loop through both
+#: limits could oscillate (tests/test_jerk_in_the_loop.py).
 MASTER_SHARE = 0.5
-#: Frames that an emulated bench sends of a message without a cycle time before it would be late.
+#: Frames of a message without a cycle time that an emulated bench sends per `bench_timeout`.
 FRAMES_IN_TIME = 2
 
 
 def emulated_cycle(message: Message, table: BenchOptions) -> int:
     """Time between two frames of a message that an emulated bench sends, ms.
 
-    As the database says; where it says nothing `UNTOLD_MS`, or sooner if `bench_timeout` is short.
+    The database's cycle; without one `UNTOLD_MS`, or less if `bench_timeout` is short.
     """
     untold = min(UNTOLD_MS, 1e3 * table.timeouts.bench / FRAMES_IN_TIME)
     return max(1, round(message.cycle_time or untold))
@@ -90,7 +90,7 @@ class Bench:
         The enable handshake.
     ports : Ports
     limits : SetPointLimits
-        Bounds that the set-points' resolution cannot round out of.
+        Bounds that hold after rounding to the set-points' resolution.
     order : tuple of int
         Inputs in the order of the safe profile.
     narrower : tuple of str

@@ -1,7 +1,7 @@
-"""All signals of a message from the frames of a recording: only those that a frame contains.
+"""Decoding of recorded frames: all signals that a frame contains.
 
-A gateway takes a frame whole or not at all. A recording is read for what is in it: signals of a
-frame that is too short, and those that do not depend on a multiplexer value without a form.
+A gateway accepts complete frames only. From a recording, signals of a frame that is too short are
+read, too, and if the multiplexer has an unknown value, the signals that do not depend on it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class DecodeCounts:
     formless : int
         Frames whose multiplexer has a value that the database does not know.
     not_available : int
-        Values that say of themselves "not available" or "error" (SAE J1939-71).
+        Values that mean "not available" or "error" (SAE J1939-71).
     failures : int
         Frames of which nothing could be decoded.
     """
@@ -75,7 +75,7 @@ class FrameDecoder:
     Raises
     ------
     Exception
-        If the database says of the message what no codec can do; `database_faults.reason` says why.
+        If no codec can handle the database's description; `database_faults.reason` says why.
     """
 
     def __init__(self, message: Message, names: Sequence[str] | None = None) -> None:
@@ -117,13 +117,13 @@ class FrameDecoder:
 
 
 def distinct_names(message: Message) -> list[str]:
-    """Names that only one signal of the message has: by others none of them can be meant."""
+    """Names that only one signal of the message has; other names are ambiguous."""
     counted = Counter(signal.name for signal in message.signals)
     return [name for name, count in counted.items() if count == 1]
 
 
 def _needed(message: Message, name: str) -> int:
-    """Bits of a frame that say the signal's value, and that it is there."""
+    """Bits of a frame with the signal's value and its multiplexers."""
     signal = message.get_signal_by_name(name)
     above = {switch for switch, _ in selectors(message, signal)}
     switches = [other for other in multiplexers(message) if other.name in above]

@@ -1,4 +1,4 @@
-"""The commands; each imports its modules when it is called: a solver process needs no report.
+"""The commands. Each imports its modules when it is called, so a solver process loads no report.
 
 `main` has the program with `run`, `check` and `schema`; `new_command` writes a first session. The
 others by their subject:

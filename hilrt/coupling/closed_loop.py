@@ -21,9 +21,9 @@ from hilrt.link import LinearModel
 from hilrt.solver import Floats
 from hilrt.tables.network import Network
 
-#: More states of the error are not followed: each step costs their square.
+#: Largest number of states of the error: the cost of a step grows with its square.
 MOST_STATES = 64
-#: Feedback of direct responses that is closer to singular than this is not solved.
+#: Direct responses that feed back closer to singular than this are not solved.
 _REGULAR = 1e-9
 #: A variable step is made up of lengths from 2^-FINER to 2^COARSER times the nominal one.
 FINER, COARSER = 10, 6
@@ -80,7 +80,7 @@ class Sensitivities(NamedTuple):
     inside: Sequence[int] = ()
 
     def without_loop(self) -> Sensitivities:
-        """The same where the coupled system's answers do not hold."""
+        """Copy without the responses of the coupled system, because these do not hold."""
         lost = self._replace(states=0, paths=[], answers=[], unit=0.0, powers=())
         return lost._replace(of_reference=False, renewed=False)
 
@@ -171,7 +171,7 @@ def _entries(
 
 
 def _doubled(A: Floats, B: Floats, times: int) -> list[tuple[Floats, Floats]]:
-    """A and B over 1, 2, 4, … steps; what grows beyond all numbers is bounded."""
+    """A and B over 1, 2, 4, … steps; entries are bounded, so that they do not overflow."""
     found = [(A, B)]
     with np.errstate(all="ignore"):
         for _ in range(times):
@@ -188,7 +188,7 @@ def _discretized(
 ) -> LinearSubsystem | None:
     """`_closed_loop` over steps of `step` [s]; None if that cannot be followed."""
     try:
-        with np.errstate(all="ignore"):  # what a peer says of itself may be out of all proportion
+        with np.errstate(all="ignore"):  # a peer may state absurdly large values
             loop = _closed_loop(network, models)
             if loop is None:
                 return None
@@ -203,8 +203,8 @@ def _discretized(
 def _closed_loop(network: Network, models: Sequence[LinearModel | None]) -> LinearSubsystem | None:
     """Map disturbances of inputs to errors of outputs; None if too little is known.
 
-    A subsystem that takes nothing from others has no error, and one that gives nothing passes none
-    on: only of the others a model is needed.
+    A subsystem without inputs from others has no error, and one without outputs to others passes
+    none on: only the remaining ones need a model.
     """
     gives, takes = np.zeros((2, len(models)), dtype=bool)
     gives[network.outputs.owner[network.L.column]] = True

@@ -1,6 +1,6 @@
 """Stage: removes the effect of extrapolated inputs from the outputs before these are used.
 
-First by feedthrough, then by Jacobians: each where the session file asks for it.
+The correction by feedthrough comes first, then that by Jacobians, as the session file requests.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from hilrt.tables.state import CorrectionTables, InputState, OutputState, State
 
 @stage
 def correct_outputs(plan: Plan, state: State, given: StepInput) -> None:
-    """Corrected outputs into the histories and their polynomials, offsets at the inputs.
+    """Correct the outputs, their histories and polynomials, and offset the inputs.
 
-    The correction is computed in shadow, too, but nothing of it is applied.
+    In shadow the correction is computed but not applied.
     """
     settings, now, session = plan.model.settings[0], given.session[0], plan.session[0]
     if not (settings.feedthrough or settings.corrects):
@@ -61,9 +61,9 @@ def correct_outputs(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def acting_share(plan: Plan, state: State) -> float:
-    """Share of the corrections of outputs that acts: the least of their bonds.
+    """Smallest acting share of the bonds that correct outputs.
 
-    They are one system of equations, and do not act one by one.
+    These corrections are one system of equations, so they all act with the same share.
     """
     share = 1.0
     for b in range(len(plan.bonds)):
@@ -74,7 +74,7 @@ def acting_share(plan: Plan, state: State) -> float:
 
 @compiled
 def apply_correction(out: OutputState, corrected: float, samples: int, now: float) -> None:
-    """Make a corrected output the newest sample; what a prediction has added stays on top."""
+    """Make a corrected output the newest sample, plus the part that a prediction has added."""
     out.y_past[0] += corrected - out.y
     newton_form(out, samples, now)
     out.differences[0] += out.bridged
@@ -91,7 +91,7 @@ def apply_offsets(offsets: Table[CorrectedInput], inputs: Table[InputState], sha
 
 @compiled
 def renew_jacobians(parts: CorrectionTables, rows: Table[ModelOutput], renewed: Floats) -> None:
-    """Use the Jacobians given at this tick, of subsystems that are not identified.
+    """Use the Jacobians that arrived at this tick, except those of identified subsystems.
 
     `rows` are the outputs among the model's constants; `renewed` has the shape of `gamma`.
     """
@@ -106,7 +106,7 @@ def renew_jacobians(parts: CorrectionTables, rows: Table[ModelOutput], renewed: 
     parts.session[0].prepared = 0
 
 
-# Correction by feedthrough: an effort evaluated with an extrapolated input, put right by D.
+# Correction by feedthrough: an effort computed with an extrapolated input is corrected by D.
 #
 # Where an output depends on inputs directly, it was evaluated with the inputs as sent, ``u_s``, and
 # not with those now known, ``u = L y* + offset``. With ``D = dy/du`` the error is known exactly to
@@ -171,7 +171,7 @@ def feedthrough_matrices(plan: ModelPlan, ny: int, nu: int) -> Feedthrough | Non
 
 @stage
 def own_value(plan: Plan, state: State, i: int, now: float) -> float:
-    """Value that acts on input `i` at `now` [s] beside its connections."""
+    """Value that is added to the connections of input `i` at `now` [s]."""
     d = plan.inputs[i].drive
     if d < 0:
         return plan.inputs[i].constant

@@ -2,13 +2,13 @@
 
 One source drives an input at a time: an operator, a sequence, a stimulus that replaces, or the
 connections (without any, the start value), in this order. Stimuli that add do so while the
-connections drive it. ``u = L y + s(t)``: what stands in `own` is what was demanded, and no error of
-the coupling.
+connections drive it. ``u = L y + s(t)``: the part in `own` is intended, and not an error of the
+coupling.
 
 Faults change the result, whatever drives the input.
 
-Where the source changes, the input starts from where it is: the difference to the new source fades
-at the input's rate limit, or in its blend time. Sources change at communication points of the
+When the source changes, the input starts from its current value: the difference to the new source
+fades at the input's rate limit, or in its blend time. Sources change at communication points of the
 input's own subsystem.
 """
 
@@ -49,7 +49,7 @@ def drive_inputs(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def is_cut(plan: Plan, state: State, i: int) -> bool:
-    """Whether input `i` is driven otherwise than by its connections at the session's gains."""
+    """Whether anything but connections with the session's gains drives input `i`."""
     d = plan.inputs[i].drive
     return bool(d >= 0 and (state.drives[d].source != CONNECTION or state.drives[d].altered))
 
@@ -191,10 +191,10 @@ def constant_part(plan: Plan, state: State, d: int, source: int) -> float:
 
 @stage
 def put_in_force(plan: Plan, state: State, d: int, source: int) -> bool:
-    """Connections that act with a source, and its own part; whether it is gone over to.
+    """Activate the connections of a source and its own part; return whether to blend to it.
 
-    So it is when a stimulus has ended that was added, and when one that replaces takes over from
-    another one, or a sequence from a sequence.
+    The input also blends when an added stimulus has ended, and when one replacing stimulus, or one
+    sequence, takes over from another.
     """
     at, drive = plan.drives[d], state.drives[d]
     port = plan.inputs[at.input]
@@ -251,9 +251,9 @@ def add_faults(drive: DriveState, degree: int) -> None:
 
 @compiled
 def go_over(at: DrivePlan, drive: DriveState, difference: float, now: float) -> None:
-    """Begin to go over to another source, from a `difference` to it that fades from `now` [s] on.
+    """Begin to blend to another source: the `difference` to it fades from `now` [s] on.
 
-    Where there is neither a rate nor a time for it, the input jumps.
+    Without a rate limit or a blend time, the input jumps.
     """
     drive.difference, drive.since, drive.rate = difference, now, math.inf
     if not math.isfinite(difference):
@@ -282,10 +282,10 @@ def fade(drive: DriveState, now: float, ahead: float, degree: int) -> None:
 
 @stage
 def mark_jumps(plan: Plan, state: State, d: int, jumped: bool) -> None:
-    """Let outputs restart their extrapolation that show a jump of the input at once.
+    """Restart the extrapolation of outputs that show a jump of the input at once.
 
-    A polynomial through both sides of a jump is that of neither. In a loop of direct dependencies
-    each output restarts once: what goes round again is smaller.
+    A polynomial through both sides of a jump fits neither. In a loop of direct dependencies each
+    output restarts once, because the jump is smaller when it comes round again.
     """
     at = plan.drives[d]
     for k in range(at.first_stimulus, at.first_stimulus + at.stimuli):

@@ -166,15 +166,16 @@ def block_diagonal(subsystems: Sequence[LinearSubsystem]) -> LinearSubsystem:
 #: Size of the perturbation relative to the input, or absolute for inputs below 1.
 PERTURBATION = 1e-4
 
-#: A step [s] that leaves nothing but the direct feedthrough of any mechanical or thermal system.
+#: A step [s] so short that mechanical and thermal systems only show their direct feedthrough.
 INSTANT_S = 1e-7
 
-#: Trials of a solver whose same step does not come out the same: noise, from a generator that its
-#: saved state does not hold.
+#: Trials of a solver for which the same step gives different results: noise, from a generator that
+#: its saved state does not contain.
 REPEATS = 5
 
-#: How far entries may differ between these, as a share of each and of the largest change of its
-#: output: well within what a correction is called wrong by (`hilrt.coupling.trust`).
+#: By how much entries may differ between these trials, as a share of each entry and of the largest
+#: change of its output. It is much less than what makes a correction wrong
+#: (`hilrt.coupling.trust`).
 REPEATABLE, NEGLIGIBLE = 0.05, 0.0025
 
 Advance = Callable[[float, float, Floats], Floats]
@@ -202,8 +203,8 @@ def probe_jacobian(
     -------
     ndarray, shape (order + 1, n_outputs, n_inputs), or None
         Central differences: exact for a linear solver except for rounding. None if the step is an
-        instant, which a solver of constant steps cannot take, and where repeated trials differ. The
-        mean of these where they differ little.
+        instant, which a solver of constant steps cannot take, and where repeated trials differ. If
+        they differ little, their mean is returned.
     """
     if h < INSTANT_S and not solver.any_step:
         return None
@@ -213,7 +214,8 @@ def probe_jacobian(
     found = np.array([_probed_once(solver, advance, t, h, u, order) for _ in range(REPEATS)])
     mean, differ = found.mean(axis=0), np.ptp(found, axis=0)
     largest = np.abs(mean).max(axis=-1, keepdims=True, initial=0.0)
-    # What an output does not answer to shows noise alone, which is little beside the output.
+    # If an output does not respond to an input, the entry is only noise, which is small compared
+    # with the output.
     beside = np.abs(first)[:, None] / np.maximum(1.0, np.abs(u))
     small = NEGLIGIBLE * np.maximum(largest, beside)
     if not (differ <= REPEATABLE * np.abs(mean) + small).all():

@@ -52,7 +52,7 @@ def measure_connection_defects(plan: Plan, state: State, given: StepInput) -> No
         elif late:
             bound = u.expected_defect * growth(plan, state, i)
             u.defect = bound if bound >= 0.0 else math.nan
-    if given.session[0].rest > 0.0:  # an input that jumps at this point was right until here
+    if given.session[0].rest > 0.0:  # an input that jumps at this point was right before it
         for k in range(len(plan.feeds)):
             if given.subsystems[plan.feeds[k].giver].event:
                 state.inputs[plan.feeds[k].input].defect = 0.0
@@ -65,8 +65,8 @@ def measure_connection_defects(plan: Plan, state: State, given: StepInput) -> No
 def measure_left_behind(plan: Plan, state: State, given: StepInput) -> None:
     """Errors of a bench's inputs if the tick is missed, so that they stay as they were.
 
-    They are the errors at the end of the step; they may last for any part of it. A solver computes
-    a step with the inputs of that step, however late these come; its answer is late then.
+    They are the errors at the end of the step, and may last for any part of it. A solver computes a
+    step with the inputs of that step, however late they come; then its answer is late.
     """
     end, coefficients = given.session[0].t + state.session[0].h_next, plan.session[0].coefficients
     for i in range(len(state.inputs)):
@@ -97,9 +97,8 @@ def look_at_sources(plan: Plan, state: State, given: StepInput, i: int) -> bool:
 def measure_input(plan: Plan, state: State, given: StepInput, i: int) -> None:
     """Difference between input `i` as sent and the value that it should have had, as now known.
 
-    With one source the polynomial in force has been the same ever since its sample before. With
-    several it has not: the whole gap then counts with the error of its last step, which is the
-    largest.
+    With one source, the polynomial has been the same since the previous sample. With several, it
+    has changed: the whole gap then counts with the error of its last step, which is the largest.
     """
     t, u, settings = given.session[0].t, state.inputs[i], plan.session[0]
     span = u.unmeasured if plan.inputs[i].connections == 1 else given.session[0].elapsed
@@ -107,7 +106,7 @@ def measure_input(plan: Plan, state: State, given: StepInput, i: int) -> None:
     shift(u.difference, settings.coefficients, t - u.previous_t0)
     asked = allowed(plan.inputs[i], u.extrapolated[0])
     for m in range(settings.coefficients):
-        # At its limit an input stands still, whatever its sources continue to.
+        # At its limit an input does not change, whatever its sources do.
         u.difference[m] -= u.extrapolated[m] if asked == u.extrapolated[0] else 0.0
     u.difference[0] -= asked if asked != u.extrapolated[0] else 0.0
     u.defect = root_mean_square(u.difference, settings.coefficients, span, settings.gram_factor)
@@ -168,7 +167,7 @@ def root_mean_square(c: Floats, count: int, h: float, factor: Floats) -> float:
 def measure_output_defects(plan: Plan, state: State, given: StepInput) -> None:
     """Measure the defect of every output; NaN if nothing is known of it inside the interval.
 
-    It is also NaN for an output whose newest sample is withheld.
+    It is also NaN if the newest sample of the output is withheld.
     """
     elapsed = given.session[0].elapsed
     for i in range(len(state.outputs)):

@@ -32,14 +32,14 @@ class Channel:
     sent : ndarray, shape (order + 1, n_inputs)
         View of the polynomials that leave the master.
     catches_up : bool
-        The subsystem gets what it missed in steps of its own length, not merged into one.
+        The subsystem makes up for missed intervals in steps of their own lengths, not in one.
 
     Attributes
     ----------
     every : int
         Base steps between its communication points.
     pending : PendingIntervals or None
-        Intervals that a solver that catches up has yet to be sent.
+        Intervals not yet sent to a solver that catches up.
     """
 
     __slots__ = (*("every", "inbox", "inputs", "link", "pending", "s", "sent", "_table"),)
@@ -78,9 +78,9 @@ class Channel:
         self._owe(interval.end_ns)
 
     def set_parameter(self, t: float, name: str, value: float) -> str:
-        """Change a parameter from `t` [s] on; why it is refused, or an empty text.
+        """Change a parameter from `t` [s] on; return why it is refused, or an empty text.
 
-        A solver that is behind is told when it has been sent its intervals before that.
+        A solver that is behind gets the change after its intervals before `t`.
         """
         if self.pending is None or not self.pending.waiting:
             return self.link.set_parameter(name, value)
@@ -90,7 +90,7 @@ class Channel:
     def compute_pending(self) -> None:
         """Have a subsystem in this process make all steps that it is behind; the last one counts.
 
-        The master has left ticks out.
+        It is behind because the master skipped ticks.
         """
         while self.pending is not None and self.pending.waiting:
             self.inbox.discard()
@@ -135,7 +135,7 @@ class Channel:
         self._owe(t0_ns)
 
     def _owe(self, end_ns: int) -> None:
-        """The subsystem has an interval that it has yet to answer."""
+        """Note that the subsystem owes an answer for an interval."""
         self._table.busy[self.s], self._table.answer_ns[self.s] = 1, end_ns
 
 
@@ -160,9 +160,9 @@ class ParameterChange(NamedTuple):
 class PendingIntervals:
     """Intervals that a late solver has yet to be sent, for ``late.steps = "catch_up"``.
 
-    Every interval keeps its own input polynomial, so that the solver gets, late, what it would have
-    got in time, in steps of its own length. Ticks that the master itself left out have no
-    polynomial: the present one covers them, in steps of that length, too.
+    Every interval keeps its own length and input polynomial, so that the solver makes the same
+    steps, only later. Ticks that the master itself skipped have no polynomial: the current one is
+    used for them, in steps of that length, too.
 
     Attributes
     ----------

@@ -1,9 +1,9 @@
 """Consistent start values where outputs and inputs form a feedthrough loop.
 
-The only place where subsystems are asked more than once about one point in time: before the first
-step nothing has moved yet. The unknowns are the inputs of the loop; Newton's method with one
-difference per input solves a linear loop in one round, whatever its gain, where plain substitution
-needs a gain below 1.
+Only here are subsystems evaluated more than once at one point in time, because before the first
+step nothing has moved. The unknowns are the inputs of the loop; Newton's method with one difference
+per input solves a linear loop in one round, whatever its gain, where plain substitution needs a
+gain below 1.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_ROUNDS = 20
 #: Residual at which the loop counts as closed, relative to the inputs or absolute below 1.
 TOLERANCE = 1e-9
 _DIFFERENCE = 1e-6
-#: Condition from which differences of this size tell nothing.
+#: Condition number above which these differences say nothing.
 _SINGULAR = 1e9
 
 #: Map the inputs of the loop to those that the connections then compute, both (n,).
@@ -34,7 +34,7 @@ async def close_loop(evaluate: Evaluate, u: Floats, names: list[str]) -> Floats:
     evaluate : callable
         Asks the subsystems; the last call is with the result.
     u : ndarray, shape (n,)
-        Where to start.
+        Initial guess.
     names : list of str
         Of the inputs, for the message.
 

@@ -69,10 +69,10 @@ def evaluate(
 
 @compiled
 def not_before(before: float, t: float) -> float:
-    """The time `t`, or the one before it if that is later or the only one.
+    """Later of the times `t` and `before`; the one that is known if the other is NaN.
 
-    A result that changes from one operand to another one with older samples does not go back in
-    time: it would be taken for old, and wait until its new operand's samples have arrived as far.
+    If a result switches to an operand with older samples, its time does not go back. Otherwise the
+    result would count as old until the samples of that operand reach the previous time.
     """
     return before if before > t or t != t else t
 

@@ -222,7 +222,7 @@ def _left_out(fmu: Fmu) -> Iterator[str]:
     """Inputs and outputs that no port can carry."""
     some = [*fmu.named("input"), *fmu.named("output")]
     for v in (v for v in some if v.type not in (*NUMERIC, "Clock")):
-        yield f"  {v.name} ({v.type} {v.causality}) is no number, and no port"
+        yield f"  {v.name} ({v.type} {v.causality}) is not a number, so it is not a port"
 
 
 def _remarks(chosen: Selection) -> Iterator[str]:

@@ -28,8 +28,8 @@ OK, WARNING, DISCARD, ERROR, FATAL = range(5)
 _STATUS = ("ok", "warning", "discard", "error", "fatal", "pending")
 _LEVELS = (logging.INFO, logging.WARNING, logging.WARNING, logging.ERROR, logging.CRITICAL)
 
-#: Different warnings of an FMU that are logged as such: one that warns at every step would fill
-#: the log. The same one is logged once.
+#: Number of different warnings of an FMU that are logged, so that an FMU that warns at every step
+#: does not fill the log. The same warning is logged once.
 MESSAGES = 100
 
 #: Parts into which an FMU may divide a step, by discarding it or returning early, before the step
@@ -53,7 +53,7 @@ class Experiment(NamedTuple):
 
 
 class SavedState:
-    """A state stored by the FMU, freed with this object; and the solver's data of that time."""
+    """A state stored by the FMU and freed with this object, with the solver's data of that time."""
 
     def __init__(self, instance: Instance, handle: Any) -> None:
         self.instance, self.handle = instance, handle
@@ -170,8 +170,8 @@ class Instance(abc.ABC):
     def step(self, t: float, h: float, u: Inputs) -> list[float]:
         """Step from `t` to ``t + h`` [s] with the inputs set; return times of events, s.
 
-        Where the FMU stops in between, inputs are set there again, and `set_at` says when. It stays
-        where it ends its simulation, and `ended` says when.
+        If the FMU stops inside the step, inputs are set again there, at `set_at`. If it ends its
+        simulation, it remains at that time, `ended`.
         """
 
     # -- common to both ----------------------------------------------------------------------------
@@ -220,7 +220,7 @@ class Instance(abc.ABC):
         said, self._last_message = self._log_hint(), ""
         if status == WARNING:
             self.warnings += 1
-            if not said:  # otherwise its own words are in the log
+            if not said:  # otherwise the FMU's message is in the log
                 level = logging.WARNING if self.warnings == 1 else logging.DEBUG
                 log.log(level, "%s: %s returned a warning", self.fmu.path.name, function)
             return
@@ -232,7 +232,7 @@ class Instance(abc.ABC):
         raise FmuError(f"{self.fmu.path.name}: {function} returned {word}{said}")
 
     def stuck(self, t: float, end: float) -> FmuError:
-        """Error for a step to `end` [s] of which `MAX_PARTS` parts have reached `t` [s] only."""
+        """Error for a step to `end` [s] that only reached `t` [s] in `MAX_PARTS` parts."""
         return FmuError(
             f"{self.fmu.path.name}: got to {t:.9g} s only in {MAX_PARTS} parts of its step to "
             f"{end:.9g} s{self._log_hint()}; use shorter steps, or check the model there"
@@ -272,7 +272,7 @@ class Instance(abc.ABC):
         raise NotImplementedError
 
     def guard(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        """A call through FMPy, whose exception becomes an `FmuError`."""
+        """Call FMPy; its exception becomes an `FmuError`."""
         try:
             return call(*arguments)
         except FMICallException as error:
@@ -310,7 +310,7 @@ def _places(variables: Sequence[tuple[Any, int]]) -> list[tuple[int, int, int]]:
 def middle_and_mean(
     t: float, h: float, before: Floats, inside: list[tuple[float, Floats]], y: Floats
 ) -> tuple[Floats, Floats] | tuple[None, None]:
-    """Outputs at ``t + h/2``, and their mean, by lines between those seen inside; or None."""
+    """Outputs at ``t + h/2`` and their mean, by lines between intermediate values, or None."""
     seen = [(time, values) for time, values in inside if t < time < t + h]
     if not seen:
         return None, None

@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 from hilrt.peers.wire import Heartbeat
 
-#: Of every such time the quickest exchange is kept for the regression, ns.
+#: Interval of which the quickest exchange is kept for the regression, ns.
 BUCKET_NS = 1_000_000_000
 #: Exchanges that are kept.
 KEPT = 64
-#: A clock is not further off than that: more is no drift but a change of the path.
+#: Largest plausible drift: more is caused by a change of the path.
 LARGEST_DRIFT = 1e-3
-#: The drift must move the offset by that many round trips before it is used. Delays of exchanges of
-#: up to twice the least round trip look like no more than three.
+#: A drift is used once it has moved the offset by this many round trips. The delays of exchanges of
+#: up to twice the least round trip look like a drift of at most three.
 SIGNIFICANT = 4.0
 
 
@@ -35,10 +35,10 @@ class ClockOffset:
     """Running estimate of one peer's clock.
 
     The middle of the interval of the exchange with the least round trip is the offset: its error
-    is at most half that round trip. Drift is the regression over the quickest exchanges of the last
-    minute, once it is more than their delays could cause; until then, and always, a later exchange
-    corrects the offset only as far as it contradicts it. Averaging offsets was rejected: an answer
-    waits for the master's next look, so delays are one-sided.
+    is at most half that round trip. Drift comes from a regression over the quickest exchanges of
+    the last minute, once it exceeds what their delays could cause. A later exchange only corrects
+    the offset as far as the two contradict each other. Averaging offsets was rejected: an answer
+    waits until the master next reads, so delays are one-sided.
 
     Attributes
     ----------
@@ -78,8 +78,7 @@ class ClockOffset:
         Returns
         -------
         bool
-            False, and nothing changes, when the times are impossible (an answer before its
-            question).
+            False, without any change, if the times are impossible (an answer before its question).
         """
         round_trip = received_ns - sent_ns
         if round_trip < 0:
@@ -144,14 +143,14 @@ class ClockExchanges:
         self._forgotten = 0
 
     def take_turn(self) -> bool:
-        """Whether one more exchange is due beside those of the regular heartbeats; it counts."""
+        """Return whether an exchange beyond the regular heartbeats is due, and count it."""
         if self._left == 0:
             return False
         self._left -= 1
         return True
 
     def begin_again(self) -> None:
-        """Measure the clock a few times more: the answers so far were read late."""
+        """Measure the clock a few more times, because the answers so far were read late."""
         self._left = OFFSET_EXCHANGES
 
     def question(self, now_ns: int) -> Heartbeat:
@@ -161,16 +160,16 @@ class ClockExchanges:
         return Heartbeat(sent_ns=now_ns)
 
     def is_answer(self, message: Heartbeat) -> bool:
-        """Whether it was requested; an answer counts once."""
+        """Whether the message answers an open question; each is answered once."""
         if message.echo_ns not in self._questions:
             return False
         self._questions.remove(message.echo_ns)
         return True
 
     def is_late_answer(self, message: Heartbeat) -> bool:
-        """Whether it answers a question that is no longer remembered; each of them counts once.
+        """Whether the message answers a question that was forgotten; each is answered once.
 
-        A peer that has loaded or computed for long answers all that it was asked meanwhile.
+        A peer that was busy for a long time answers all questions of that time.
         """
         late = self._forgotten > 0 and (not self._questions or message.echo_ns < self._questions[0])
         self._forgotten -= late

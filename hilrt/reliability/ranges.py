@@ -39,7 +39,7 @@ class Ranges:
         return found
 
     def withheld(self, y: Floats) -> Bools:
-        """Mark those that are not used."""
+        """Mark values of `y`, shape (ny,), that are not used."""
         found: Bools = self.outside(y) & (self.plan.outputs["range_policy"] != RANGE_USE)
         return found
 
@@ -51,7 +51,7 @@ class Ranges:
     def refuse(self, y: Floats) -> None:
         """`SessionFault` if a value of `y`, shape (ny,), must keep the session from being armed.
 
-        There is none before it that could be held.
+        Before the first tick there is no earlier value that could be held.
         """
         if texts := [self.text(i, float(y[i])) for i in _rows(self.withheld(y))]:
             raise SessionFault(f"before the first tick: {'; '.join(texts)}; {REMEDY}")

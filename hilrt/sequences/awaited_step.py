@@ -19,7 +19,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 # Lines of a sequence, in messages.
 
-#: Calls in this room are no place to look at for a user.
+#: Calls in this package are not shown to users.
 _HERE = str(Path(__file__).parent)
 
 
@@ -37,7 +37,7 @@ class Where:
         self._names: dict[str, str] = {}
 
     def caller(self) -> str:
-        """``file:line`` of the code that has called into this room."""
+        """``file:line`` of the code that called into this package."""
         frame: FrameType | None = sys._getframe(1)
         while frame is not None and frame.f_code.co_filename.startswith(_HERE):
             frame = frame.f_back
@@ -50,7 +50,7 @@ class Where:
     def error(self, error: BaseException, cls: type) -> str:
         """``"ValueError: what it says (file.py:12)"``; the deepest line of the class's own file.
 
-        Where none of its lines takes part, the deepest one outside this room.
+        If no line of that file is involved, the deepest one outside this package.
         """
         frames = [f for f in traceback.extract_tb(error.__traceback__) if _HERE not in f.filename]
         own = [f for f in frames if f.filename == inspect.getsourcefile(cls)]
@@ -114,7 +114,7 @@ class BenchOfSteps(Protocol):
     where: Where
 
     def begin_step(self, where: str, text: str) -> None:
-        """Tell a step before it acts."""
+        """Report a step before it acts."""
 
     def driven_value(self, port: str) -> float:
         """Value that a port is set to."""
@@ -146,7 +146,7 @@ class SequenceStep(abc.ABC, Generic[T]):
         self._begun = False
 
     def __await__(self) -> Generator[Any, None, T]:
-        """Tell the line, and do the step."""
+        """Report the line, and perform the step."""
         self._begun = True
         began, text = self.bench.now, self.text
         if self._limit is not None:
@@ -160,11 +160,11 @@ class SequenceStep(abc.ABC, Generic[T]):
         """The step itself, which begins at the sample of `began` [s]."""
 
     def taken(self) -> None:
-        """Note that it will be begun, by its new owner."""
+        """Note that another object will start this step."""
         self._begun = True
 
     def waited(self, began: float) -> Waited:
-        """Until the present sample."""
+        """Time waited until the current sample."""
         return Waited(self.bench.now, self.bench.now - began)
 
     def __del__(self) -> None:

@@ -54,7 +54,7 @@ class Prepared(NamedTuple):
     feed: Feed
     judge: Judge
     events: EventLog
-    #: Estimated errors that are known otherwise than from the steps.
+    #: Estimated errors that do not come from the session's own steps.
     errors: Mapping[str, Estimate] | None = None
 
     def now_ns(self) -> int:
@@ -73,12 +73,12 @@ def prepare(
 ) -> Prepared:
     """Make the loop of a session and its observers; `collect` is that of `make_master`.
 
-    `errors` are estimated errors that are known otherwise than from the steps.
+    `errors` are estimated errors that do not come from the session's own steps.
 
     Raises
     ------
     ConfigError
-        For expectations of signals that there are not, or whose units do not fit.
+        For expectations with unknown signals, or whose units do not fit.
     """
     judge = make_judge(connected.file.tables, connected.links, feed, events)
     master = make_master(
@@ -180,7 +180,7 @@ def summarise(
 
 
 def _lost(master: Master, exchange: Exchange, error: HilrtError) -> LoopEnd:
-    """A subsystem was lost; of a test sequence, which the stop sequence follows, at which line."""
+    """Fault for a lost subsystem; for a test sequence, with its line."""
     if not isinstance(error, PeerLost):
         return LoopEnd(None, str(error))
     exchange.receive_reports()
@@ -207,7 +207,7 @@ def held_up(timeline: Timeline, now_ns: int) -> str:
 
 
 def own_ends(exchange: Exchange) -> list[str]:
-    """Subsystems that have ended the session by the end of their own simulation, and why."""
+    """Subsystems that have ended the session by ending their own simulation, and why."""
     return [f"subsystem {name!r}: {reason}" for name, reason in exchange.ended.items()]
 
 
@@ -247,7 +247,7 @@ class Ending:
         self._processes, self._result, self._interrupted = processes, result, interrupted
 
     async def bring_down(self, assembled: Assembled, master: Master, ended: LoopEnd) -> str | None:
-        """Benches to rest, in the way that fits how the loop ended; returns the fault, if any."""
+        """Bring benches to rest, as the end of the loop requires; return the fault, if any."""
         numerics, exchange, _ = assembled
         end, fault, result = ended.end, ended.fault, self._result
         stops = numerics.state.session[0].alarm_level == STOP

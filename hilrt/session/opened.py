@@ -1,4 +1,4 @@
-"""A session with processes that is open: everything of it that needs no other process yet."""
+"""An opened session with processes: the parts that need no other process yet."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class TimingSetup:
         return enter_real_time(self._pacing, self.clock.spin_ns * 1e-9 / self._step)
 
     def release(self) -> None:
-        """Undo everything: the program that ran the session may continue."""
+        """Undo everything, because the program that ran the session may continue."""
         if self.clock is not None:
             self.clock.close()
             leave_real_time()
@@ -137,7 +137,7 @@ class SessionRecording:
     Parameters
     ----------
     local : LocalAddresses
-        Of the session; the recorder's sockets have theirs there.
+        Addresses of the session, including those of the recorder's sockets.
 
     Attributes
     ----------
@@ -154,7 +154,7 @@ class SessionRecording:
 
     @property
     def frames(self) -> Mapping[str, str]:
-        """Environment that says where CAN frames are taken."""
+        """Environment variables with the address for CAN frames."""
         return {frame_feed.VARIABLE: self._frames, **self._local.environment}
 
     def start(self, processes: Processes, cpus: Sequence[int], tap: str) -> None:
@@ -165,7 +165,7 @@ class SessionRecording:
     def open_log(
         self, folder: Path, numerics: Numerics, initialized: InitializedSession, real_time: bool
     ) -> SessionLog:
-        """Open the log, with everything that it is to be replayed from."""
+        """Open the log, and write everything that a replay needs."""
         from hilrt.session.session_log import SessionLog  # imports the numerics
 
         file, links, _ = initialized.connected
@@ -182,7 +182,7 @@ class SessionRecording:
         return self.log
 
     async def end(self, processes: Processes, summary: dict[str, Any]) -> None:
-        """Hand the end of the log over, if one was opened."""
+        """Send the end of the log to the recorder, if a log was opened."""
         if self.log is None:
             close_feed_socket(self._socket)
         else:
@@ -190,7 +190,7 @@ class SessionRecording:
             await self.log.end(summary)
 
     async def close(self, failed: bool) -> list[str]:
-        """After the recorder's end: a description of the losses."""
+        """Close after the recorder has ended; return a description of the losses."""
         return [] if self.log is None else await self.log.close(failed=failed)
 
 
@@ -216,7 +216,7 @@ class Opened:
     hub, monitoring, events, operator, processes, timing
         See their classes.
     result : RunResult
-        What each stage has to report goes here.
+        Filled by the stages.
     """
 
     file: SessionFile
@@ -255,7 +255,7 @@ class Opened:
 
     @property
     def must_record(self) -> bool:
-        """Whether a session whose recording is lost ends."""
+        """Whether the session ends if its recording is lost."""
         required = self.tables.record.required
         return self.real_time if required is None else required
 
@@ -291,10 +291,10 @@ def open_parts(
     """
     tables, master = file.tables, file.tables.master
     name, real_time = tables.session.name, pace_of(tables, options) != "asap"
-    # Of both transports: the peers' own account may be the stranger, too.
+    # For both transports, because an unknown peer may have this account, too.
     reserve_descriptors(len(tables.subsystems), 2 * SPARE_CONNECTIONS)
     authenticator, environment = _authenticator(file)
-    with contextlib.ExitStack() as undo:  # first what may be refused
+    with contextlib.ExitStack() as undo:  # first the parts that may be refused
         monitoring = Monitoring(tables, options, real_time)
         undo.callback(monitoring.close)
         monitoring.listen()
@@ -330,10 +330,10 @@ def open_parts(
 
 
 def _authenticator(file: SessionFile) -> tuple[Authenticator | None, dict[str, str]]:
-    """Make the authenticator of peers, and the environment for the session's own ones.
+    """Make the authenticator of peers, and the environment of peers that the session starts.
 
-    By their keys; without, on an address that only this machine reaches, by a token that only this
-    account knows; without both, any.
+    It admits peers by their keys. Without keys, it uses a token that only this account knows if
+    only this machine can reach the address; otherwise it admits any peer.
     """
     master = file.tables.master
     if master.keys is not None:

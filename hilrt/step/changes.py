@@ -75,10 +75,10 @@ class Changes:
     pending : deque of (str, float)
         Number and its new value, oldest first.
     set_parameter : callable
-        Told subsystem, name and value of a parameter before its change acts; the reason for which
-        it is refused, or an empty text.
+        Called with subsystem, name and value of a parameter before its change acts; returns why it
+        is refused, or an empty text.
     outcomes : list of (str, str, str, str)
-        Level, cause, source and text of what became of parameters, for the log.
+        Level, cause, source and text of each accepted or refused parameter, for the log.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Changes:
         self.pending.append((number, value))
 
     def present_number(self, state: State, number: str) -> float:
-        """A number as it will be when everything that waits has acted."""
+        """Value of a number after all waiting changes."""
         for waiting, value in reversed(self.pending):
             if waiting == number:
                 return value
@@ -197,11 +197,11 @@ class Changes:
 def own_parameters(
     network: Network, tables: Session, known: Sequence[Sequence[Parameter]]
 ) -> list[OwnParameter]:
-    """Parameters that ``[monitor.adjust]`` lists, in its order, then those of others.
+    """Parameters that may change: those of ``[monitor.adjust]``, then those of other tables.
 
-    These are test sequences, which adjust them, and stimuli.
+    The other tables are those of test sequences (`adjust`) and stimuli.
 
-    `known` has those of each subsystem.
+    `known` has the parameters that each subsystem declares.
 
     Raises
     ------

@@ -23,8 +23,8 @@ from hilrt.tables.ports import Bools, Side
 METHODS = {"fixed": FIXED, "pi": PI, "local": LOCAL, "ecco": ECCO}
 #: Default of ``master.step_control.safety`` by method.
 SAFETY = {"local": 6.0, "ecco": 0.95}
-#: Samples kept beyond the highest order: the polynomial's own, one more for a polynomial of one
-#: degree more, and with order control those for the scaled derivative norm of order + 2.
+#: Samples kept beyond the highest order: one for the polynomial, one for a polynomial of one degree
+#: more, and with order control those for the scaled derivative norm of order + 2.
 SAMPLES_OF_ORDER, SAMPLES_OF_COMPARISON, SAMPLES_OF_ORDER_CONTROL = 1, 2, 3
 
 
@@ -102,8 +102,8 @@ def _per_channel(given: float | Mapping[str, float], side: Side) -> Floats:
     return values
 
 
-#: Share of a range by which a value may be outside: computed values settle at a bound only within
-#: rounding errors.
+#: Share of a range by which a value may be outside, because computed values reach a bound only up
+#: to rounding errors.
 ROUNDING_SHARE = 1e-6
 
 

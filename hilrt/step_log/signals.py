@@ -1,7 +1,7 @@
 """Signals that a session records each tick: topics, and places in the tables.
 
-The list of columns is the only one: a row is gathered by it, and a replay puts the step's input
-back by it.
+This list of columns is the only one: rows are gathered by it, and a replay restores the step's
+input by it.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ REPETITION_SIGNALS: Final = (
     ("repetitions", "", "given.session", "repetitions"),
     ("order", "", "given.session", "order"),
 )
-#: Signals of the topic "timing" that are no decisions of the step: they depend on the clock.
+#: Signals of the topic "timing" that depend on the clock, so they are not decisions of the step.
 CIRCUMSTANCES: Final = (
     *("lateness", "compute", "missed", "overdue", "skipped", "longest", *STAGES),
     *("age", "wire", "late"),
@@ -225,14 +225,14 @@ def _ports(
     ]
 
 
-#: Where the sample of a calculated channel stands, by the field of one that was given.
+#: Field of a calculated channel's sample, by the field of a received sample.
 _OF_CALCULATED: Final = {"y": "newest", "t_valid": "t_newest"}
 
 
 def _fresh(side: Side, plan: Plan, suffix: str, units: Sequence[str], field: str) -> list[Column]:
-    """A field of every output that means something where the output has a new sample.
+    """A field that is only valid for outputs with a new sample.
 
-    Calculated channels are not given, so that a replay computes them again.
+    Calculated channels are not part of the step's input, because a replay computes them again.
     """
     calculated = set(plan.calculated["output"].tolist())
     places = [
@@ -291,7 +291,7 @@ def _parameters(numerics: Numerics) -> dict[str, list[Column]]:
 
 
 def _ranges(outputs: Side, plan: Plan) -> list[Column]:
-    """Whether a new value is outside, of every output with a declared range."""
+    """For each output with a declared range: whether a new value is outside it."""
     limits = plan.outputs
     declared = np.flatnonzero(np.isfinite(limits["low"]) | np.isfinite(limits["high"]))
     fresh = [TablePlace("given.outputs", "fresh", i) for i in declared.tolist()]
@@ -329,7 +329,7 @@ def build_topics(numerics: Numerics) -> list[Topic]:
 def tables_of(
     numerics: Numerics, channels: Table[ChannelRow], timing: Table[TickTiming]
 ) -> dict[str, Table[Any]]:
-    """The tables that the log has signals of, by the names that columns have for them."""
+    """Tables with signals in the log, by their names in the columns."""
     given, state = numerics.given, numerics.state
     return {
         **{f"given.{name}": getattr(given, name) for name in given._fields},

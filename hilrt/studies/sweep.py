@@ -1,4 +1,4 @@
-"""Sweeps: many cases of a session, each once, in a folder that a killed sweep continues with."""
+"""Sweeps: many cases of a session, in a folder from which an interrupted sweep continues."""
 
 from __future__ import annotations
 

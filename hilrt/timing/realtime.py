@@ -1,7 +1,7 @@
 """Real-time scheduling and locked memory: on request, Linux only.
 
-Under ``SCHED_FIFO`` a process runs before all ordinary ones and until it gives way by itself. The
-kernel therefore stops all real-time processes together when they have used their share of a period
+Under ``SCHED_FIFO`` a process runs before all ordinary ones, until it sleeps. So the kernel stops
+all real-time processes together when they have used their share of a period
 (``kernel.sched_rt_runtime_us`` of ``sched_rt_period_us``): a stall of tens of milliseconds. The
 master sleeps in every tick, so it stays below; `throttle_share` gives the limit.
 
@@ -89,7 +89,7 @@ def current_priority() -> int:
 
 
 def leave_real_time() -> None:
-    """An ordinary process again, as far as this one ever was another."""
+    """Return to an ordinary process, if it was a real-time one."""
     if sys.platform != "linux":
         return
     if current_priority():
@@ -186,8 +186,8 @@ def throttle_warning(busy_share: float, share: float | None) -> str | None:
 # difference on a virtual machine (median 30 µs instead of 31), whose host decides on idle states.
 # It is for machines whose processors are not shared.
 
-#: An open file of it states a longest wake-up; the kernel (PM QoS) chooses the idle states of all
-#: processors by the strictest.
+#: While the file is open, it sets the longest permitted wake-up time; the kernel (PM QoS) chooses
+#: the idle states of all processors by the strictest one.
 _LATENCY = Path("/dev/cpu_dma_latency")
 
 
@@ -195,8 +195,8 @@ _LATENCY = Path("/dev/cpu_dma_latency")
 def cpu_latency_limit(wanted: bool, device: Path = _LATENCY) -> Iterator[str | None]:
     """Keep the host's processors out of idle states that take long to wake up from.
 
-    A processor that has gone to sleep, or a virtual one that has been given back to its host, takes
-    tens to hundreds of microseconds to return; `cyclictest` sets the same limit.
+    A sleeping processor, or a virtual one that the host has taken back, takes tens to hundreds of
+    microseconds to return; `cyclictest` sets the same limit.
 
     Parameters
     ----------
@@ -251,7 +251,7 @@ _ATTRIBUTES = struct.Struct("=IIQiIQQQ")
 
 
 def request_short_slice() -> None:
-    """Ask for this process, and for processes that it starts from now on.
+    """Request a short slice for this process and those that it starts from now on.
 
     Threads with a real-time priority keep it, and a kernel that does not know the request changes
     nothing.
@@ -267,14 +267,14 @@ def request_usual_slice() -> None:
 def schedule_when_idle(thread: int) -> None:
     """Let a thread of any process run only when no other wants the processor, in usual slices.
 
-    A short slice would bring it forward, even before ordinary threads.
+    With a short slice it would run earlier, even before ordinary threads.
 
     Raises
     ------
     OSError
         If it has just ended.
     """
-    _request(thread, 0)  # before: the kernel refuses it to idle ones
+    _request(thread, 0)  # first, because the kernel refuses it for idle threads
     os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
 
 

@@ -51,7 +51,7 @@ SCRIPTS = Resources(
 UPDATE_MS = 100
 #: Delay after which the figures are made, so that the rest of the page is sent before.
 PREPARE_MS = 50
-#: Updates on their way to the browser at a time.
+#: Largest number of updates that the browser has not yet confirmed.
 AHEAD = 1
 #: Time without an echo after which the next update is sent: the browser may just have connected.
 ECHO_S = 1.0
@@ -119,7 +119,7 @@ class Page:
         self._echoed = int(tags[0]) if tags else 0
 
     def update_if_seen(self) -> None:
-        """`update`, unless the browser has not seen the last ones yet."""
+        """Call `update` if the browser has shown the last updates."""
         now = time.monotonic()
         waits = self._sent - self._echoed > AHEAD
         if waits and now - self._sent_at < ECHO_S:
@@ -187,7 +187,7 @@ class Page:
             self._choose()
 
     def draw_figures(self) -> None:
-        """Show the figures, once the browser shows everything else."""
+        """Show the figures after the browser has shown everything else."""
         self._prepare_figures()
         assert self.timing is not None
         self._ready = True
@@ -238,7 +238,7 @@ class Page:
     # -- changes ----------------------------------------------------------------------------------
 
     def update(self) -> None:
-        """Show how things stand; the slower parts once in `SLOW` calls."""
+        """Show the current status; the slower parts once in `SLOW` calls."""
         self._turn += 1
         self._follow_head()
         self._show("lamp", panels.lamp_html(self.viewer))
@@ -345,8 +345,8 @@ class Page:
 def first_signals(topology: SessionGraph, names: list[str]) -> list[str]:
     """Signals that are plotted at first: demand, value sent and measurement, then the first bond.
 
-    Outputs of the benches where no set-point is measured and there is no bond; the first outputs
-    where a session has none of these.
+    If no set-point is measured and there is no bond, the outputs of the benches; if there are none,
+    the first outputs.
     """
     ends = [name for point in topology.set_points for name in _of_set_point(topology, point)]
     ends += [port for bond in topology.bonds[:1] for port in (*bond.effort, bond.flow)]

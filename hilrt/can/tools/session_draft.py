@@ -68,7 +68,7 @@ def generate(
     folder : Path
         Where the file will be; the database is named relative to it.
     emulator : str, optional
-        Stands in for the bench; nothing is left to choose then: the guesses are good enough for it.
+        Replaces the bench. Then nothing is left to choose, because guesses suffice for an emulator.
     """
     base = load_database(database, "--database")
     roles = _assign(base.messages, node, bench, send, database.name)
@@ -100,7 +100,7 @@ def generate(
 
 
 def choices(text: str) -> int:
-    """Number of choices that a generated file leaves."""
+    """Number of choices that a generated file leaves to the user."""
     lines = (line for line in text.splitlines() if not line.startswith("#"))
     return sum(line.partition("  #")[0].count(f"= {CHOOSE}") for line in lines)
 
@@ -192,7 +192,7 @@ def _timeouts(measured: Sequence[Message], emulator: str | None) -> list[str]:
 
 
 def _enable(enable: Sequence[str]) -> list[str]:
-    """The handshake, as far as names give it away."""
+    """The enable handshake, as far as it follows from the signals' names."""
     if not enable:
         return ['# enable = { request = "Message.Signal", state = "Message.Signal" }']
     entries = zip(("request", "state"), enable, strict=False)
@@ -266,8 +266,8 @@ def _unfit(message: Message, sent: bool = False) -> str:
 def _left_out(message: Message, timed: bool) -> str:
     """Reason why a message of the bench is not received; empty if it is.
 
-    The gateway waits at the start for every message that it listens to. A database that has cycle
-    times, but none of this message, means one that comes when something happens.
+    The gateway waits at the start for every message that it listens to. If a database has cycle
+    times, but none for this message, the message is probably sent on events.
     """
     rare = timed and not message.cycle_time
     return _unfit(message) or ("without a cycle time, so it may never arrive" if rare else "")
@@ -287,7 +287,7 @@ class _Roles(NamedTuple):
     Parameters
     ----------
     node : str or None
-        The node in whose place hilrt is; None if it takes no node's.
+        The node that hilrt replaces; None if it replaces none.
     bench, others : tuple of str
         Nodes that are measured, and those that are neither. `bench` is empty if the database tells
         no nodes apart: then everything that hilrt does not send is measured.
@@ -382,7 +382,7 @@ def _known(option: str, given: Sequence[str], known: Sequence[str], lack: str) -
 
 
 def _guess(nodes: Sequence[str], bench: Sequence[str], file: str) -> str | None:
-    """The node in whose place hilrt is; None if it only listens."""
+    """The node that hilrt replaces; None if it only listens."""
     free = [name for name in nodes if name not in bench]
     found = [name for name in free if any(word in name.lower() for word in _GATEWAYS)]
     if len(found) == 1:

@@ -1,13 +1,13 @@
-"""The transport within a machine (Linux): Unix sockets that keep messages apart (SOCK_SEQPACKET).
+"""The transport within a machine (Linux): Unix sockets with message boundaries (SOCK_SEQPACKET).
 
-A ZeroMQ socket has a thread of its own for its input and output, so a message wakes three threads
-one after the other; here it wakes the one that waits for it. Where processors are fewer than
-processes that is most of the time that an exchange takes: measured with 4 solver processes on 2
+A ZeroMQ socket has its own thread for input and output, so a message wakes three threads one after
+the other; here it only wakes the one that waits for it. With fewer processors than processes,
+waking threads takes most of the time of an exchange: measured with 4 solver processes on 2
 processors, 103 µs instead of 244 µs over TCP (`tools/benchmarks/bench_exchange.py`).
 
-Beside the endpoint that a hub binds it listens under the same name in the abstract namespace, which
-reaches as far as the loopback interface does. A peer of the same user that is given the endpoint
-tries this way first and takes the other if no hub listens there: nothing has to be configured.
+A hub listens at its endpoint and also under the same name in the abstract namespace, which has the
+same reach as the loopback interface. A peer of the same user tries the abstract name first, and
+uses the endpoint if no hub listens there. So nothing has to be configured.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from hilrt.errors import ProtocolError
 from hilrt.peers.transport.base import SPARE_CONNECTIONS, ClientTransport, Origin, ServerTransport
 from hilrt.peers.wire import MAX_MESSAGE_BYTES
 
-#: Asked of the kernel for each connection and direction; it gives what its own limit allows.
+#: Requested buffer of each connection and direction, bytes; the kernel may grant less.
 QUEUE_BYTES = 1 << 20
 #: Peers with larger messages than this use the other transport: a message must fit in the queue.
 MAX_BYTES = 100_000
-#: Connections taken in at once: a flood of them costs a tick no more than that.
+#: Connections accepted at once, which limits the time that a flood of them takes from a tick.
 MAX_ACCEPTED = 4
 _BACKLOG = 64
-#: The user whose processes are trusted beside the own ones.
+#: User whose processes are trusted in addition to this user's.
 ROOT = 0
-# What is cut off to that length is seen to be too large when it is decoded.
+# A message that was cut off at this length is found to be too large when it is decoded.
 BUFFER_BYTES = MAX_MESSAGE_BYTES + 1
 _NOWAIT = getattr(socket, "MSG_DONTWAIT", 0)
 _SEND = _NOWAIT | int(getattr(socket, "MSG_NOSIGNAL", 0))
@@ -73,7 +73,7 @@ class LocalServer(ServerTransport):
         self._listener.setblocking(False)
         self._epoll = select.epoll()
         self._epoll.register(self._listener, select.EPOLLIN)
-        # Asking is several times cheaper than the exception of an accept that finds nothing.
+        # Polling is several times cheaper than an accept that finds nothing and raises.
         self._asking = select.poll()
         self._asking.register(self._listener, select.POLLIN)
         self.connections: dict[int, socket.socket] = {}
@@ -101,7 +101,7 @@ class LocalServer(ServerTransport):
                     asked += 1
                     if asked <= MAX_ACCEPTED:
                         self._accept()
-                    elif len(ready) == 1:  # whatever else has arrived was taken
+                    elif len(ready) == 1:  # everything else that has arrived was taken
                         return
                 elif (message := _receive(connection, self._buffer, _NOWAIT)) is not None:
                     if isinstance(message, BrokenPipeError):
@@ -156,10 +156,10 @@ class LocalServer(ServerTransport):
         self.connections.clear()
 
     def _accept(self) -> None:
-        """Take a new connection in, or refuse it."""
+        """Accept a new connection, or refuse it."""
         try:
             connection, _ = self._listener.accept()
-        except OSError:  # it has given up already, or there are no descriptors left
+        except OSError:  # the peer has given up, or no descriptors are left
             return
         if len(self.connections) >= self._limit:
             refused = f"more than {self._limit} connections"
@@ -266,7 +266,7 @@ def _receive(
         except BlockingIOError:
             return None
         except ConnectionResetError:
-            continue  # told once, before what was sent until then
+            continue  # reported once, before the messages sent until then
         except OSError as error:
             return BrokenPipeError(error.errno, error.strerror)
         if size == 0:
