@@ -87,7 +87,7 @@ def test_a_table_of_keys_has_type_default_unit_and_meaning():
     assert rows["`keys`"][1] == "–"
     assert rows["`keys`"][3].endswith("must have to connect ([keys](keys.md)).")
     inputs = table_rows(reference.key_table(BenchInput))
-    assert [row[0] for row in inputs] == ["`signal`", "`realised`"]
+    assert [row[0] for row in inputs] == ["`signal`", "`realised`", "`enumerated`"]
 
 
 def own_adapters():

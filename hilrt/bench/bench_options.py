@@ -58,13 +58,13 @@ class SafeProfile(Table):
 class BenchInput(InputOptions, kw_only=True):
     """An input of a bench; `min`, `max`, `max_rate` and `safe` are required."""
 
-    #: The signal is an enumeration: the set-point jumps, without a `max_rate`, to the value of its
-    #: value table in the database that is nearest to the demand.
-    enumerated: bool = False
     #: `"Message.Signal"` that carries the set-point.
     signal: str
     #: Output that measures the realised value.
     realised: str | None = None
+    #: The signal is an enumeration: the set-point jumps, without a `max_rate`, to the value of its
+    #: value table in the database that is nearest to the demand.
+    enumerated: bool = False
 
 
 class BenchOptions(SubsystemOptions, kw_only=True):
