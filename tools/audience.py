@@ -40,7 +40,7 @@ class PageClient:
         self._number = 0
 
     async def follow(self, address: str) -> None:
-        """From connecting to the server's end."""
+        """Follow the server from connecting to its end."""
         from bokeh.util.token import generate_jwt_token, generate_session_id
         from tornado.websocket import websocket_connect
 
@@ -132,7 +132,7 @@ class Audience:
         self.clients = [self._start("--page-client", run.page) for _ in range(CLIENTS)]
 
     def gather(self) -> None:
-        """Until all are there; then the subscriber freezes."""
+        """Wait until all are there; then the subscriber freezes."""
         for process in (self.frozen, *self.clients):
             assert process.stdout is not None
             if process.stdout.readline().strip() != "ready":

@@ -130,7 +130,7 @@ class Run:
 
     @property
     def folder(self) -> Path:
-        """Where this run's files are."""
+        """Folder of this run."""
         (folder,) = self._out.iterdir()
         return folder
 
@@ -146,14 +146,14 @@ class Run:
         return until(seen, what)
 
     def until_page(self) -> None:
-        """Until the page is served."""
+        """Wait until the page is served."""
         self.until(
             lambda: any("page:" in log.read_text() for log in self._out.glob("*/logs/page.log")),
             "page",
         )
 
     def until_running(self) -> None:
-        """Until the first tick."""
+        """Wait until the first tick."""
         self.until(lambda: list(self._out.glob("*/session.mcap")), "first tick")
 
     def processes(self) -> dict[str, int]:
@@ -174,7 +174,7 @@ class Run:
         return found
 
     def wait(self, timeout: float) -> None:
-        """Until the session has ended; `SystemExit` if it did not end well."""
+        """Wait until the session has ended; `SystemExit` if it did not end well."""
         try:
             status = self.process.wait(timeout)
         except subprocess.TimeoutExpired:

@@ -19,7 +19,7 @@ from hilrt.solver import Floats, Parameter, Port, Ports, Sample
 
 
 class CalculatedOptions(SubsystemOptions, kw_only=True):
-    """Its table, which is made from the session file's ``[[calculated]]``."""
+    """Table of the subsystem, made from the session file's ``[[calculated]]``."""
 
     channels: list[Calculated]
 
@@ -67,7 +67,7 @@ class CalculatedLink(Link):
             self._end = None
 
     def keep_states(self) -> None:
-        """There are none: the filters' memory is in the step's own state."""
+        """Keep nothing, because the filters' memory is in the state of the step."""
 
     def go_back(self, tick: int, h: float) -> None:
         """A shorter interval is answered likewise."""

@@ -242,7 +242,7 @@ class GatewayLink(RemoteLink):
         self.not_at_rest = "" if message.complete else "not every input reached its safe value"
 
     def receive(self) -> None:
-        """As in `RemoteLink`; `PeerLost` also when the gateway has secured the bench by itself."""
+        """See `RemoteLink`; `PeerLost` also when the gateway has secured the bench by itself."""
         super().receive()
         if self._secured is not None:
             raise PeerLost(self.name, self._secured)

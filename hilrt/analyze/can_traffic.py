@@ -103,7 +103,7 @@ class MessageTraffic:
         return dict(zip(shares, found, strict=True))
 
     def as_json(self) -> dict[str, Any]:
-        """For scripts."""
+        """Content of the report's JSON file."""
         return {
             "bus": self.bus,
             "message": self.name,

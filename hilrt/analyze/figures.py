@@ -122,7 +122,7 @@ class Material:
         )
 
     def present(self, names: Iterable[str]) -> list[str]:
-        """Those of the names that have points, once each."""
+        """Select the names that have points, once each."""
         return [n for n in dict.fromkeys(names) if n in self.curves and len(self.curves[n].t)]
 
     def broken(self, name: str) -> Curve:

@@ -84,7 +84,7 @@ class ReportAccumulator:
 
     @classmethod
     def of(cls, begin: Begin) -> ReportAccumulator:
-        """For a log that begins."""
+        """Make the accumulator of a log that begins."""
         return cls(begin.topics)
 
     def event(self, event: LogEvent) -> None:

@@ -257,7 +257,7 @@ def fault_of(events: Iterable[LogEvent]) -> str | None:
 
 
 def secured_by(events: Iterable[LogEvent]) -> str:
-    """Why an operator or a signal brought benches to their safe profile; empty if none did."""
+    """Reason why an operator or a signal started the safe profile; empty if none did."""
     told = (e.text for e in events if e.cause == "safe_profile" and e.source == "session")
     return next(told, "")
 

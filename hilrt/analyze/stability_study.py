@@ -102,7 +102,7 @@ class StabilityStudy:
         return growth(self.radius, self.step)
 
     def as_json(self) -> dict[str, Any]:
-        """For ``--json``."""
+        """Content of ``--json``."""
         built: dict[str, Any] = {
             "session": self.session,
             "step_s": self.step,

@@ -63,7 +63,7 @@ class SubsystemModel(Link, Probes):
         raise NotImplementedError
 
     def receive(self) -> None:
-        """Not in an analysis."""
+        """Receive nothing: an analysis takes no steps."""
         raise NotImplementedError
 
     def linearise(self, u0: Floats, h: float, in_loop: bool) -> str | None:

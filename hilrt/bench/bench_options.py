@@ -123,7 +123,7 @@ class BenchOptions(SubsystemOptions, kw_only=True):
 
     @property
     def timeouts(self) -> Timeouts:
-        """Those in force: the table's, else those of a real or of an emulated bench."""
+        """Timeouts in force: those of the table, otherwise those of a real or an emulated bench."""
         emulated = self.emulator is not None and is_virtual(self.bus)
         own = EMULATED if emulated else REAL
         return Timeouts(self.master_timeout or own.master, self.bench_timeout or own.bench)

@@ -1,4 +1,4 @@
-"""When frames came, by the clock of whatever stamped them: a device, an interface, the system."""
+"""Times of frames by the clock that timestamped them: of a device, an interface, the system."""
 
 from __future__ import annotations
 

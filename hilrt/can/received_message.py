@@ -68,7 +68,7 @@ class Form:
         self._longest_ns = 0.0
 
     def look(self, newest: int, message_ns: int) -> float:
-        """For how long its message has arrived without it, over its timeout.
+        """Time for which the message has arrived without it, relative to its timeout.
 
         The message's own silence makes it no older: that is reported of the message.
 

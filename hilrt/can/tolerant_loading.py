@@ -199,7 +199,7 @@ class _Search:
         needed: Callable[[Sequence[_Statement]], list[_Statement]],
         together: int = _TOGETHER,
     ) -> list[_Statement]:
-        """Those of `some` that can be read with the statements that they need."""
+        """Select from `some` what can be read with the statements that it needs."""
         kept: list[_Statement] = []
         for start in range(0, len(some), together):
             kept += self._part(some[start : start + together], needed)

@@ -399,7 +399,7 @@ def _check_reference(topology: Topology, name: str, folder: Path, findings: Find
 
 
 def _known(topology: Topology, name: str, ports: Ports) -> Ports:
-    """Those of which more than the name is known."""
+    """Ports of which more than the name is known."""
     sides = (
         [p for p in side if topology.tables.joined(name, p.name) not in topology.unclear]
         for side in ports

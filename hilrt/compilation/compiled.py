@@ -46,7 +46,7 @@ def compiled(function: Function) -> Function:
 
 
 def stage(function: Function) -> Function:
-    """As `compiled`, for functions of whole plans, states and inputs, which LLVM inlines."""
+    """Compile a function of whole plans, states and inputs, which LLVM inlines."""
     return _compile(function, forceinline=True)
 
 

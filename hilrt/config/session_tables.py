@@ -164,7 +164,7 @@ class FaultTable(Table):
 
     @property
     def place(self) -> str:
-        """Its place, as text."""
+        """Place of the fault, as text."""
         given = self.output or self.input or self.connection or self.peer or self.message
         return given or "nowhere"
 

@@ -317,7 +317,7 @@ CAUTION = 0.9
 
 @stage
 def shorten_step(plan: Plan, state: State, given: StepInput) -> None:
-    """After a failed test: order and inputs of the step to be repeated, and its length.
+    """Choose order, inputs and length of a step to be repeated after a failed test.
 
     `state` is a copy that stands at the beginning of the step; `given` has the length of the step
     that failed, and the scaling factor that follows from its error (eq. 32); NaN: no corrector has

@@ -130,7 +130,7 @@ def advance(
 
 @compiled
 def stop(at: StimulusPlan, stimulus: StimulusState, ended: float) -> None:
-    """After the last segment: hold the value that it ended at, or give the input back."""
+    """Hold the final value after the last segment, or release the input."""
     if at.holds:
         stimulus.phase, stimulus.turned, stimulus.begin = HOLDING, 1, ended
     else:

@@ -49,7 +49,7 @@ class Reason(enum.IntEnum):
 
     @property
     def text(self) -> str:
-        """For the log."""
+        """Text for the log."""
         return _TEXTS[self]
 
 

@@ -104,7 +104,7 @@ class MissedSamples:
         )
 
     def _absent(self, s: int) -> str:
-        """Why a subsystem that may return is away."""
+        """Reason why a subsystem that may return is away."""
         absent = self._links[s].absent
         return f"; it has not returned: {absent}" if absent else ""
 

@@ -17,7 +17,7 @@ from hilrt.timing.monotonic import monotonic_ns
 
 
 class SlackRenewal(SensitivityRenewal, Observer):
-    """As `SensitivityRenewal`, by trials that nobody waits for.
+    """Renewal of sensitivities like `SensitivityRenewal`, by trials for which no tick waits.
 
     Each solver is probed about the state that it has after one of its next steps, so that those of
     several are a step or two apart. What they find is evaluated in the slack of the master, if

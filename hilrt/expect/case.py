@@ -172,7 +172,7 @@ def _of_atom(
 
 
 def _number(value: float) -> float | None:
-    """For JSON: the margin of a strict comparison of equal numbers is 0."""
+    """Number for JSON; the margin of a strict comparison of equal numbers is 0."""
     if not math.isfinite(value):
         return None
     return 0.0 if abs(value) <= TINY else value

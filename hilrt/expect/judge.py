@@ -168,7 +168,7 @@ class Judge:
 
     @property
     def outcomes(self) -> list[ResultEntry]:
-        """Those that are known so far."""
+        """Outcomes that are known so far."""
         made = (one.outcome if isinstance(one, _Turn) else one for one in self._entries)
         return [outcome for outcome in made if outcome is not None]
 

@@ -197,7 +197,7 @@ class Obligation:
         return [one.part(slice(0, ready)) for one in waiting]
 
     def _reached(self, part: Robustness, goal: Robustness) -> Robustness:
-        """For each sample: the goal there, and the part at every one before it."""
+        """Goal at each sample, and the part at every sample before it."""
         before = self._before
         n = len(part.t_ns)
         if n == 0:

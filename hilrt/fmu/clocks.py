@@ -78,7 +78,7 @@ def _clock(given: Any) -> FmuClock:
 
 
 class Schedule:
-    """When clocks tick next, by their value references."""
+    """Next ticks of clocks, by their value references."""
 
     def __init__(self) -> None:
         self._due: dict[int, float] = {}

@@ -197,7 +197,7 @@ class Clockwork:
         log.log(level, "%s: clock %s ticks at %.9g s", self._fmu.path.name, clock.name, t)
 
     def settled(self, t: float) -> None:
-        """After the event iteration at `t` [s]: ask the FMU for the next ticks."""
+        """Ask the FMU for the next ticks, after the event iteration at `t` [s]."""
         were, self._were = self._were, set()
         # A countdown may begin at any event; a changing interval follows a tick.
         asked = {"countdown": self._timed}

@@ -276,7 +276,7 @@ def _platforms(names: Iterable[str], identifier: str) -> tuple[str, ...]:
 
 
 def why_not_driven(fmu: Fmu, clock: FmuClock, events: bool) -> str:
-    """Why an input clock never ticks here; empty if it does.
+    """Reason why an input clock never ticks here; empty if it does.
 
     Parameters
     ----------

@@ -79,7 +79,7 @@ class Instance3(Instance):
     def part(
         self, variables: Sequence[tuple[Any, int]], wanted: Callable[[Any], bool]
     ) -> ValueSubset:
-        """Those of the ports' `variables` that are `wanted`."""
+        """Select those of the ports' `variables` that are `wanted`."""
         mask = [wanted(v) for v, size in variables for _ in range(size)]
         chosen = [(v, size) for v, size in variables if wanted(v)]
         values = Values(self.fmi.dll, 3, chosen, self.check, self.c)

@@ -164,7 +164,7 @@ def _outputs(
 
 
 def _why_no_output(fmu: Fmu, name: str, able: Mapping[str, Any]) -> str:
-    """Why a name or pattern finds no variable that can be an output."""
+    """Reason why a name or pattern finds no variable that can be an output."""
     others = unsupported_variables(fmu)
     found = [name] if name in others else fnmatch.filter(others, name)
     if found:

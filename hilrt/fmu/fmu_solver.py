@@ -337,7 +337,7 @@ class FmuSolver(Solver):
         return linear
 
     def _of_another(self) -> LinearSubsystem | None:
-        """Like `linearised`, before the first step, with a separate instance."""
+        """Do the same as `linearised` before the first step, with a separate instance."""
         other = self._initializing(self._time)
         try:
             other.write(self._last(self._time))

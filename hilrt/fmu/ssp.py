@@ -66,7 +66,7 @@ class Component:
 
 
 class Route(NamedTuple):
-    """From a component's output to another one's input, with all links between, in order."""
+    """Path from a component's output to another one's input, with all links between, in order."""
 
     source: Node
     target: Node
@@ -268,7 +268,7 @@ class _Reader:
             self.found.notes.append(f"parameter {name!r} is not in its mapping and is left out")
 
     def _assign(self, path: tuple[str, ...], name: str, value: SspValue) -> None:
-        """To the component whose path the name begins with; dots also occur in variables' names."""
+        """Assign to the component whose path the name begins with; names may contain dots."""
         if path in self.found.components:
             self.found.components[path].params[name] = value
             return

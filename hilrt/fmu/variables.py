@@ -234,7 +234,7 @@ def _is_number(text: Any) -> bool:
 
 
 def start_outside(major: int, variable: Any) -> str:
-    """Why a usable variable's own start value may not be set; empty if it may."""
+    """Reason why a usable variable's own start value may not be set; empty if it may."""
     if variable.start is None or variable.type not in NUMERIC:
         return ""
     low, high = bounds_of(major, variable)

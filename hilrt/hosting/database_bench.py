@@ -236,7 +236,7 @@ def _unfit_values(bench: Bench, values: Mapping[str, Any]) -> list[str]:
 
 
 def unsendable(message: Message) -> str:
-    """Why frames of a message cannot be sent; empty if they can."""
+    """Reason why frames of a message cannot be sent; empty if they can."""
     if message.is_container:
         return "contains others"
     limit = FD_BYTES if message.is_fd else CLASSIC_BYTES

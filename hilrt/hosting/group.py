@@ -184,7 +184,7 @@ class Group(Solver):
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:  # type: ignore[override]
-        """Those of all members, ``member.parameter``."""
+        """Parameters of all members, ``member.parameter``."""
         return tuple(
             dataclasses.replace(parameter, name=f"{part.name}.{parameter.name}")
             for part in self.parts
@@ -230,7 +230,7 @@ class Group(Solver):
         return all(part.hosted.solver.can_restore() for part in self.parts)
 
     def jacobian(self, h: float, order: int) -> Floats | None:
-        """Those of the members, on the diagonal; see `Solver.jacobian`."""
+        """Jacobians of the members, on the diagonal; see `Solver.jacobian`."""
         return self.jacobians("solver", 0.0, h, order, np.zeros(0))
 
     def jacobians(self, source: str, t: float, h: float, order: int, u: Floats) -> Floats | None:

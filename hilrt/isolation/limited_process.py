@@ -260,7 +260,7 @@ def _pop(module: str) -> LimitedProcess | None:
 
 
 def _end(module: str, process: LimitedProcess) -> None:
-    """After `KEPT_S`, unless it was taken meanwhile, and may have been given back."""
+    """End the process after `KEPT_S`, unless it has been in use since."""
     with _lock:
         if (
             _idle.get(module) is not process

@@ -212,7 +212,7 @@ def _extras(
 def _renamed(
     contents: Sequence[Contents],
 ) -> list[Callable[[records.Channel], records.Channel]]:
-    """For each log: its channels, with the log's name in front where signals would collide."""
+    """Channels of each log, with the log's name in front where signals would collide."""
     signals: dict[str, str] = {}  # signal name -> topic of the first log that has it
     kept: dict[str, list[str]] = {}  # topic -> its signals there
     renamed: list[Callable[[records.Channel], records.Channel]] = []

@@ -127,7 +127,7 @@ class Decoded(Source):
         return own
 
     def _message_topics(self) -> list[Topic]:
-        """Those that have frames, and under their plain names those that have none."""
+        """Topics of messages with frames, and under their plain names of those without."""
         seen = MessageTopics(self._databases)
         for frame in self.frames():
             if not frame.flags & NO_DATA:
@@ -176,7 +176,7 @@ class Decoded(Source):
             yield frame
 
     def attachments(self) -> list[Attachment]:
-        """Those of the source, and the databases."""
+        """Attachments of the source, and the databases."""
         databases = [
             Attachment(file.name, "text/plain", file.read_bytes()) for file in self._databases.files
         ]

@@ -115,7 +115,7 @@ class FrameSource(Source):
         return []
 
     def blocks(self, wanted: Collection[str] | None = None) -> Iterator[Block]:
-        """None."""
+        """Return no blocks."""
         return iter(())
 
 

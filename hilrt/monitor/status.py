@@ -69,7 +69,7 @@ class Exchanged(Protocol):
 
     @property
     def channels(self) -> Table[ChannelRow]:
-        """Their numbers, in the same order."""
+        """Numbers of the channels, in the same order."""
         ...
 
     @property
@@ -349,7 +349,7 @@ class OpenPrompts:
         self._open[self._count] = (shown, question.number)
 
     def waiting(self, t: float) -> list[PromptStatus]:
-        """Those that wait at the session time `t` [s], the oldest first."""
+        """Prompts that wait at the session time `t` [s], the oldest first."""
         for number in [n for n, (prompt, _) in self._open.items() if prompt.until <= t]:
             del self._open[number]
         return [prompt for prompt, _ in self._open.values()]

@@ -323,7 +323,7 @@ def display_order(
 
 
 def shown_values(values: dict[str, float], chosen: Sequence[str]) -> dict[str, float]:
-    """Those of the values that the session file names; all where it names none."""
+    """Values that the session file names; all if it names none."""
     if not chosen:
         return values
     return {

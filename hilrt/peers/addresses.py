@@ -41,7 +41,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def why_not_bound(address: str) -> OSError | None:
-    """Why ``[tcp://]ADDRESS:PORT`` or ``ipc://PATH`` cannot be listened at; None if it can.
+    """Reason why a ``[tcp://]ADDRESS:PORT`` or ``ipc://PATH`` cannot be bound; None if it can.
 
     A name instead of a number, of an interface for example, is not looked up.
     """

@@ -241,7 +241,7 @@ class Peer:
 
     @property
     def heard_ns(self) -> int:
-        """When the newest message was received, on this process's clock."""
+        """Time at which the newest message was received, on this process's clock."""
         return self.protocol.heard_ns
 
     def silence(self) -> float:
@@ -249,7 +249,7 @@ class Peer:
         return self.protocol.silence(self.clock())
 
     def master_lost(self) -> str | None:
-        """Why the master counts as lost, or None."""
+        """Reason why the master counts as lost, or None."""
         if self.transport.broken:
             return f"the master at {self.address} has closed the connection, or ended"
         if not self.protocol.master_silent(self.clock()):

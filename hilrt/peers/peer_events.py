@@ -111,7 +111,7 @@ class UnusedMessages:
         return newest and f"its newest dropped message arrived {newest}"
 
     def why_refused(self, name: str, now_ns: int) -> str:
-        """Why a peer that is awaited, or else some connection, was not admitted; or empty."""
+        """Reason why an awaited peer, or else a connection, was not admitted; empty without one."""
         if newest := self._newest(name, {"rejected"}, now_ns):
             return f"its hello was rejected {newest}"
         newest = self._newest(STRANGER, REFUSED_KINDS, now_ns)

@@ -317,7 +317,7 @@ class RemoteLink(Link):
             self._pending.pop(answer, None)
 
     def _hint(self, answer: type[Message]) -> str:
-        """Why an awaited answer may not have arrived, and where to look."""
+        """Possible reasons for a missing answer, and where to look."""
         now_ns = self.hub.clock()
         if answer is not Hello:
             return self.peer.where_to_look(now_ns)

@@ -199,7 +199,7 @@ class RemotePeer:
     # --- handshake ----------------------------------------------------------------------------
 
     def refusal(self) -> str:
-        """Why another hello under this name is refused; empty if it is not."""
+        """Reason why another hello under this name is refused; empty if it is not."""
         if self.hello is None or (self.may_return and not self.lost):
             return ""
         if self.role == "gateway":
@@ -340,7 +340,7 @@ class RemotePeer:
             self._ask(now_ns)
 
     def where_to_look(self, now_ns: int) -> str:
-        """For an error: the newest message that could not be used, and where else to look."""
+        """Text for an error: the newest message that could not be used, and where else to look."""
         dropped = self._shared.unused.why_dropped(self.name, now_ns)
         return f"{dropped}; see its log" if dropped else "see its log"
 

@@ -117,7 +117,7 @@ class Gate:
             self._moments.append(event.t_ns)
 
     def snapshot(self, row: int) -> None:
-        """There is a snapshot of the state before this row."""
+        """Note a snapshot of the state before this row."""
         self._snapshots.append(row)
 
     def finish(self) -> list[Rows]:

@@ -46,7 +46,7 @@ LARGE: Final = 1.0
 
 
 class SendingBench(NamedTuple):
-    """How often a bench sends, and how much that mattered.
+    """Interval at which a bench sends, and its effect.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class Improvement(NamedTuple):
     expected: float = math.nan
 
     def as_json(self) -> dict[str, Any]:
-        """For the summary."""
+        """Entry of the summary."""
         expected = self.expected if math.isfinite(self.expected) else None
         return {"text": str(self), "settings": self.settings, "expected": expected}
 

@@ -137,7 +137,7 @@ class AlarmHistory:
         return record is not None
 
     def as_json(self, t: float) -> list[dict[str, Any]]:
-        """As in ``summary.json``, at session time `t` [s], in the order in which they came up."""
+        """Alarms as in ``summary.json``, at session time `t` [s], in the order of raising."""
         return [
             {
                 "name": name,

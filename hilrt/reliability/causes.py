@@ -1,4 +1,4 @@
-"""Why results are less reliable: the causes of flags, and when they make a verdict.
+"""Causes of flags: why results are less reliable, and from which share on it affects the verdict.
 
 Consequences decide: the error of an input, an output or a bond. Late samples, missed ticks, capped
 corrections and the shortest step bring these about; they are named beside them, and decide nothing.

@@ -116,7 +116,7 @@ class Estimate(NamedTuple):
         return self.high / self.spread if self.high > 0.0 else self.high
 
     def as_json(self) -> dict[str, Any]:
-        """For the summary."""
+        """Entry of the summary."""
         known = {
             name: getattr(self, name) if math.isfinite(getattr(self, name)) else None
             for name in ("value", "low", "high", "relative")
@@ -264,7 +264,7 @@ def spreads(ports: Table[OutputState] | Table[InputState]) -> tuple[Floats, Floa
 
 
 def _unknown(network: Network, ports: Table[InputState], inputs: Ints) -> str:
-    """Why nothing can be said of the errors; empty if something can."""
+    """Reason why the errors are unknown; empty if they are known."""
     never = inputs[~(ports["disturbance_seconds"][inputs] > 0.0)]
     if not len(never):
         return ""
@@ -272,7 +272,7 @@ def _unknown(network: Network, ports: Table[InputState], inputs: Ints) -> str:
 
 
 def _reparametrised(network: Network, state: State) -> str:
-    """Why probed responses are no longer valid; empty if they are."""
+    """Reason why probed responses are no longer valid; empty if they are."""
     changed = np.flatnonzero(state.subsystems["reparametrised"])
     if not len(changed):
         return ""

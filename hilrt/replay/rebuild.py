@@ -281,4 +281,4 @@ class _Absent(Link, Probes):
         """Do nothing: nothing is sent."""
 
     def receive(self) -> None:
-        """Nothing arrives."""
+        """Receive nothing."""

@@ -270,7 +270,7 @@ class Procedure:
             await self._arm([s], u)
 
     async def hold(self, u: Floats) -> None:
-        """After the last tick: let all benches wait at `u`, shape (nu,).
+        """Let all benches wait at `u`, shape (nu,), after the last tick.
 
         All at once: a gateway that is fed by ticks takes their end for that of the master.
         """

@@ -150,7 +150,7 @@ class Operator:
         return Reply(True, "corrections off" if on else "corrections act again")
 
     def _answer(self, command: OperatorCommand) -> Reply:
-        """To a prompt of a test sequence; it tells itself which answer has counted."""
+        """Answer a prompt of a test sequence, which reports itself which answer has counted."""
         if self.master is None:
             return Reply(False, f"only while it runs; it is {self.events.state}")
         prompts, t = self.events.publisher.prompts, self.master.progress.t_ns / 1e9

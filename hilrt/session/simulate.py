@@ -87,7 +87,7 @@ def simulate_again(
     known: KnownSensitivities | None,
     only: Collection[str] | None = None,
 ) -> Result:
-    """Like `simulate`; results of earlier sessions that do not change are reused.
+    """Do the same as `simulate`, with the results of earlier sessions that do not change.
 
     With `only`, the log has the signals of these ports alone.
     """

@@ -1,4 +1,4 @@
-"""From a session's topology and settings to the `Plan` of its macro step."""
+"""Construction of the `Plan` of a macro step from a session's topology and settings."""
 
 from __future__ import annotations
 
@@ -282,7 +282,7 @@ def _fill_bonds(plan: Plan, network: Network, physical: Bools, shadow: bool) -> 
 
 
 def _fill_verification(plan: Plan, verification: Verification | None) -> None:
-    """Nothing is verified where nothing was searched for."""
+    """Fill the tables of verification; they are empty without evidence."""
     if verification is None:
         return
     plan.bonds["verification"] = verification.states

@@ -117,7 +117,7 @@ class Numerics:
         self._assess()
 
     def macro_step(self) -> None:
-        """From the samples in `given` to the inputs for the wire."""
+        """Compute the inputs to be sent from the samples in `given`."""
         self._macro_step()
 
     def assess(self) -> None:

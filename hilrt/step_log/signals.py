@@ -291,7 +291,7 @@ def _parameters(numerics: Numerics) -> dict[str, list[Column]]:
 
 
 def _ranges(outputs: Side, plan: Plan) -> list[Column]:
-    """For each output with a declared range: whether a new value is outside it."""
+    """Signals that say, for outputs with a declared range, whether a new value is outside it."""
     limits = plan.outputs
     declared = np.flatnonzero(np.isfinite(limits["low"]) | np.isfinite(limits["high"]))
     fresh = [TablePlace("given.outputs", "fresh", i) for i in declared.tolist()]

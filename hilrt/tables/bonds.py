@@ -61,7 +61,7 @@ class Bonds:
         return e
 
     def elements(self, b: int) -> slice:
-        """Those of bond number `b`."""
+        """Elements of bond number `b`."""
         return slice(*np.searchsorted(self.of_element, (b, b + 1)).tolist())
 
     @cached_property

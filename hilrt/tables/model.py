@@ -295,7 +295,7 @@ class ModelState(NamedTuple):
 
 
 def no_model_plan() -> ModelPlan:
-    """Nothing is corrected by feedthrough or Jacobians."""
+    """Plan without corrections by feedthrough or Jacobians."""
     return ModelPlan(
         settings=table(ModelSettings, 1),
         outputs=table(ModelOutput, 0),
@@ -309,7 +309,7 @@ def no_model_plan() -> ModelPlan:
 
 
 def no_model_state() -> ModelState:
-    """Nothing is remembered."""
+    """Empty state."""
     return ModelState(
         session=table(ModelSession, 1),
         outputs=table(CorrectedOutput, 0),
@@ -323,7 +323,7 @@ def no_model_state() -> ModelState:
 
 
 def nothing_learned() -> Learning:
-    """Nothing is identified."""
+    """State without identified Jacobians."""
     return Learning(
         outputs=table(LearnedOutput, 0),
         inputs=table(LearnedInput, 0),

@@ -150,7 +150,7 @@ class Coupled(NamedTuple):
 
 
 def coupled_ports(tables: Session, subsystem: str) -> Coupled:
-    """Those of a subsystem, as the session file has them."""
+    """Ports of a subsystem, as the session file names them."""
     targets = (tables.split(c.target) for c in tables.connections)
     sources = (tables.split(c.source) for c in tables.connections)
     inputs, outputs = ({p for s, p in ends if s == subsystem} for ends in (targets, sources))

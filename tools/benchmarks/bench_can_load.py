@@ -209,7 +209,7 @@ def bench_frames(folder: Path) -> dict[str, int]:
 
 
 def bus_of_the_session(overrides: list[str]) -> tuple[str, int]:
-    """Where its frames go."""
+    """Bus of the session."""
     options: Any = load_session(SESSION, overrides).tables.subsystems["engine"]
     return options.bus["channel"], options.bus.get("port", PORT)
 

@@ -198,7 +198,7 @@ def flag_delays(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
 def delays(
     stopped_at: list[float], raised: list[float], lamps: list[tuple[float, bool]]
 ) -> dict[str, Any]:
-    """From each fault to its flag in the log, and from there to the lamp, s."""
+    """Delays from each fault to its flag in the log, and from there to the lamp, s."""
     to_flag, to_lamp = [], []
     for fault in stopped_at:
         up_before = [up for t, up in lamps if t < fault][-1:] == [True]

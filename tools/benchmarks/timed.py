@@ -30,7 +30,7 @@ class TimedMass1(Mass1):
 
 
 class Witness(Solver):
-    """Nothing else; beside subsystems that are not ours."""
+    """Observer that does nothing else, beside subsystems that are not ours."""
 
     outputs = (Port("nothing"),)
 

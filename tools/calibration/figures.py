@@ -73,7 +73,7 @@ GOALS = (
 
 
 def weights(lines: list[Line]) -> list[float]:
-    """With these every class of true error counts the same."""
+    """Weights with which every class of true error counts the same."""
     counts = np.bincount([line["truth"]["class"] for line in lines], minlength=len(CLASSES))
     return [len(lines) / len(CLASSES) / counts[line["truth"]["class"]] for line in lines]
 

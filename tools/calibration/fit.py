@@ -149,13 +149,13 @@ def fitted_ways(lines: Iterable[Line]) -> list[str]:
 
 
 def left_out(lines: list[Line]) -> dict[str, Constants]:
-    """For every group the constants from all others."""
+    """Constants of every group from all others."""
     groups = {line["group"] for line in lines}
     return {g: constants([line for line in lines if line["group"] != g]) for g in groups}
 
 
 def _weights(groups: list[str]) -> np.ndarray:
-    """With these every group counts the same."""
+    """Weights with which every group counts the same."""
     return np.array([1.0 / groups.count(g) for g in groups])
 
 

@@ -150,7 +150,7 @@ def _draw_once(number: int, group: str, build: Build, random: Random) -> Draw | 
 
 
 def free_limits(system: CoupledSystem) -> Limits:
-    """None for any input."""
+    """Limits of no input."""
     nu = sum(part.sizes[0] for part in system.parts)
     return Limits(np.full(nu, -math.inf), np.full(nu, math.inf))
 

@@ -128,7 +128,7 @@ def _draw_jacobian(part: Part, restorable: bool, random: Random, paced: bool) ->
 
 
 def _draw_factor(random: Random) -> float:
-    """On what a correction takes for the answer: 1 is right."""
+    """Factor on the response that a correction assumes: 1 is right."""
     if random.random() < 0.55:
         return 1.0
     choice = int(random.integers(4))

@@ -158,7 +158,7 @@ class TwoPendula:
     push: Law = lambda t: 0.0
 
     def force(self, x: Values, u: Values) -> tuple[float, float]:
-        """On the other tip, at the position u[:2] with the velocity u[2:]."""
+        """Force on the other tip, at the position u[:2] with the velocity u[2:]."""
         length = self.length[0]
         s, co, v = math.sin(x[0]), math.cos(x[0]), length * x[1]
         dx, dy = u[0] - length * s, u[1] + length * co

@@ -198,7 +198,7 @@ class PartSolver(Solver):
 
 
 class RestorableSolver(PartSolver):
-    """As `PartSolver`; it can go back, so that its answers can be probed."""
+    """A `PartSolver` that can go back, so that its responses can be probed."""
 
     def save_state(self) -> Any:
         return self.x, self.energy, len(self.seen)

@@ -38,7 +38,7 @@ class Measurement:
 
 @dataclass
 class Script:
-    """When samples arrive; times in s.
+    """Times at which samples arrive, s.
 
     Attributes
     ----------

@@ -111,7 +111,7 @@ class MistakenRandom:
         return min(max(float(self._right.uniform(low, high)) * self.factor(), low), high)
 
     def log_uniform(self, low: float, high: float) -> float:
-        """As `log_uniform`, wrong."""
+        """Draw like `log_uniform`, wrong."""
         return log_uniform(self._right, low, high) * self.factor()
 
 

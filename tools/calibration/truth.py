@@ -194,7 +194,7 @@ def coupling(system: CoupledSystem, channels: Channels, limits: Limits) -> Coupl
 
 
 def _plain_coupling(sides: list[Any], wires: list[list[int]], ny: int) -> Coupling:
-    """As `coupling`, of inputs that are one output each, without limits: three times as fast."""
+    """Coupling of inputs that are one output each, without limits: three times as fast."""
     sources = [wire[0] for wire in wires]
     plain = [
         (output, first, last, rows, sources[columns] if direct else None)

@@ -33,7 +33,7 @@ SETTING = (
 
 @functools.cache
 def maps() -> dict[tuple[int, bool], tuple[Floats, Floats]]:
-    """By order and corrector: spectral radius and global error, (steps, dampings, stiffnesses)."""
+    """Spectral radius and global error by order and corrector, (steps, dampings, stiffnesses)."""
     found = {}
     for order in range(3):
         for corrected in (False, True):

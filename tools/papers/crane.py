@@ -37,7 +37,7 @@ def residual(log: Log) -> tuple[Floats, Floats]:
 
 
 def flagged(log: Log) -> list[tuple[float, float]]:
-    """When the flag of the power residual was up, s."""
+    """Times when the flag of the power residual was up, s."""
     up = log["flag:power_residual"] > 0.5
     edges = np.flatnonzero(np.diff(np.concatenate([[False], up, [False]]).astype(int)))
     last = len(log.t) - 1

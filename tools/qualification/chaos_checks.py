@@ -239,7 +239,7 @@ def _check_safe(
 
 
 def _reference(one: Round, seen: Seen, ended: float | None) -> tuple[float, float]:
-    """From when on the bench is to be brought down, and how soon that begins, s."""
+    """Time from which the bench must be brought down, and how soon that begins, s."""
     struck = seen.struck
     if (
         one.fault in ("kill", "stop", "disk")
@@ -274,5 +274,5 @@ def _frames(heard: list[Heard], name: str) -> list[Frame]:
 
 
 def _stalls(heard: list[Heard], since: float) -> float:
-    """For how long the listener, which has nothing else to do, was not let run, s."""
+    """Times for which the listener, which has nothing else to do, did not run, s."""
     return sum(stall_s(one) for one in heard if one.can_id == STALL and one.t >= since)

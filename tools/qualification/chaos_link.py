@@ -48,7 +48,7 @@ class Line:
             await asyncio.sleep(POLL_S)
 
     async def drained(self) -> None:
-        """Until what the solver has still sent has passed, and its connections are closed."""
+        """Wait until the solver's last messages have passed and its connections are closed."""
         if self._carrying:
             await asyncio.wait(self._carrying, timeout=END_S)
         os._exit(0)  # what still waits for a message is not told

@@ -98,7 +98,7 @@ class Round(NamedTuple):
 
     @property
     def duration(self) -> float:
-        """From the first tick to the end, if the session does not end before, s."""
+        """Time from the first tick to the regular end of the session, s."""
         return self.moment + self.length + (AFTER_LOSS_S if self.loses_rows else AFTER_S)
 
 

@@ -92,7 +92,7 @@ class Session:
             )
 
     def until_running(self) -> None:
-        """Until the first tick, and until page and bridge answer."""
+        """Wait until the first tick, and until page and bridge answer."""
 
         def runs() -> bool:
             if self.process.poll() is not None:
@@ -166,7 +166,7 @@ def while_it_waits(folder: Path, account: int) -> list[Outcome]:
 
 
 def why_not() -> str:
-    """Why nothing can be tried here; empty if it can."""
+    """Reason why nothing can be tried here; empty if it can."""
     if sys.platform != "linux":
         return "only Linux shows which process listens where"
     if os.geteuid() != 0:

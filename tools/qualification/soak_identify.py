@@ -65,7 +65,7 @@ class Regression:
         self._forget(*self._tables)
 
     def jacobian(self) -> Floats:
-        """As identified, shape (2, outputs, inputs)."""
+        """Identified Jacobian, shape (2, outputs, inputs)."""
         return identified_jacobian(self.at, self.learning, 0)
 
 

@@ -175,7 +175,7 @@ def http_status(host: str, port: int, path: str, headers: dict[str, str]) -> int
 
 
 def read_http(said: int | str) -> tuple[str, bool]:
-    """In words, and whether that is well."""
+    """Result as text, and whether it is as it should be."""
     return f"{said}", said not in (101, 200, 206, 301, 302)
 
 
@@ -258,7 +258,7 @@ def files_of(folder: Path, pids: Iterable[int]) -> list[Path]:
 
 
 def against_file(path: Path) -> Outcome:
-    """To read a file or folder, and to write to it."""
+    """Try to read a file or folder, and to write to it."""
     may = []
     for tried, mode in (("read", os.R_OK), ("write", os.W_OK)):
         with contextlib.suppress(OSError):

@@ -137,7 +137,7 @@ class Origin(NamedTuple):
     pid: int = 0
 
     def described(self, said_pid: int) -> str:
-        """For people: where the message came from, and the process that it claims (0: none)."""
+        """Text on where a message came from, with the process that it claims (0: none)."""
         claims = said_pid and not self.pid
         return self.where + (f" (according to itself, process {said_pid})" if claims else "")
 

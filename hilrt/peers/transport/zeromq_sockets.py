@@ -266,7 +266,7 @@ def _plain_send(socket: zmq.Socket[bytes]) -> Callable[[bytes, int], object]:
 
 
 def _why_unusable(several: bool, size: int) -> ProtocolError:
-    """Why a message is not even decoded."""
+    """Reason why a message is not even decoded."""
     if several:
         return ProtocolError("a message of more than one frame")
     if size > MAX_MESSAGE_BYTES:  # not worth a copy

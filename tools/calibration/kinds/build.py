@@ -75,7 +75,7 @@ def draws(random: Random) -> Callable[[float], float]:
 
 
 def smooth_step(t: float, at: float, width: float) -> float:
-    """From 0 to 1 about a time, s."""
+    """Smooth step from 0 to 1 about a time, s."""
     return 0.5 * (1.0 + math.tanh((t - at) / width))
 
 

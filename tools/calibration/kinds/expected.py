@@ -154,7 +154,7 @@ def expect(trial: str, number: int) -> dict[str, Any]:
 
 
 def expectations(trial: str) -> list[dict[str, Any]]:
-    """Those that were committed, of a trial."""
+    """Committed expectations of a trial."""
     lines = [json.loads(text) for text in EXPECTATIONS.read_text().splitlines()]
     return [line for line in lines if line["trial"] == trial]
 

@@ -52,7 +52,7 @@ def fuzz_guided(name: str, folder: Path, seconds: float) -> list[Path]:
 
 
 def _run(name: str, folder: Path, seconds: int) -> None:
-    """In a process of its own, which libFuzzer ends."""
+    """Run in a separate process, which libFuzzer ends."""
     import atheris
 
     os.environ["HILRT_FUZZ_SAMPLES"] = str(folder / "samples")

@@ -50,7 +50,7 @@ class Reader(NamedTuple):
         return self.reason(path, sample)
 
     def reason(self, path: Path, sample: bytes) -> str:
-        """Why a file is refused; empty if it is not."""
+        """Reason why a file is refused; empty if it is not."""
         try:
             self.read(path, sample)
         except HilrtError as error:
@@ -60,7 +60,7 @@ class Reader(NamedTuple):
 
 @functools.cache
 def samples_of(reader: Reader) -> Sequence[bytes]:
-    """Its samples, made once: some formats have the time of writing in them."""
+    """Samples of a reader, made once, because some formats contain the time of writing."""
     folder = Path(os.environ["HILRT_FUZZ_SAMPLES"])
     folder.mkdir(parents=True, exist_ok=True)
     kept = sorted(folder.glob(f"{reader.name}_*{reader.suffix}"))
@@ -110,7 +110,7 @@ def _meant(line: str) -> bool:
 
 
 def _import(path: Path, sample: bytes) -> None:
-    """To a log of ours, which must be one, and can be exported."""
+    """Import to a log of ours, which must be valid, and exportable."""
     from hilrt.logs.import_file import import_file
 
     out = path.with_name("imported.mcap")
@@ -295,7 +295,7 @@ def _blf(path: Path) -> None:
 
 
 def all_readers() -> list[Reader]:
-    """In the order of the table."""
+    """All readers, in the order of the table."""
     found, made = samples.of_files, samples.written
     mf4 = (samples.mdf_4, samples.mdf_4_packed)
     own = (samples.log, samples.recorded, samples.unchecked_log, samples.unchunked_log)

@@ -113,7 +113,7 @@ def unchecked_log(path: Path, *, chunked: bool = True) -> None:
 
 
 def unchunked_log(path: Path) -> None:
-    """As `unchecked_log`, one record after the other."""
+    """Make a log like `unchecked_log`, one record after the other."""
     unchecked_log(path, chunked=False)
 
 
