@@ -22,30 +22,39 @@ def main(arguments: list[str]) -> None:
     """Prepare, then exec; whatever does not work is reported on stderr, which is the log."""
     if sys.platform != "linux":
         sys.exit("launch.py is for Linux")
-    # Held back since before this process had a group of its own: ignoring it drops it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    drop_interrupts()
+    parent, death_signal, cpus, niceness, *command = arguments
+    take_place(int(parent), int(death_signal), cpus, int(niceness))
+    try:
+        os.execvp(command[0], command)
+    except OSError as error:
+        sys.exit(f"{command[0]} cannot be started: {error.strerror}")
+
+
+def drop_interrupts() -> None:
+    """Drop a Ctrl-C that was held back since before this process had a group of its own."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ignoring it drops it
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    parent, death_signal, cpus, niceness, *command = arguments
-    if int(death_signal):
+
+
+def take_place(parent: int, death_signal: int, cpus: str, niceness: int) -> None:
+    """Set the signal at the end of the parent, the processors (``"0,1"``) and the niceness."""
+    if death_signal:
         libc = ctypes.CDLL(None)
-        libc.prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(int(death_signal)), 0, 0, 0)
-        if os.getppid() != int(parent):
+        libc.prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(death_signal), 0, 0, 0)
+        if os.getppid() != parent:
             sys.exit("the process that started this one has already ended")
     if cpus:
         try:
             os.sched_setaffinity(0, [int(cpu) for cpu in cpus.split(",")])
         except OSError as error:
             print(f"affinity {cpus} is ignored: {error.strerror}", file=sys.stderr, flush=True)
-    if int(niceness):
+    if niceness:
         try:
-            os.nice(int(niceness))
+            os.nice(niceness)
         except OSError as error:
             print(f"niceness {niceness} is ignored: {error.strerror}", file=sys.stderr, flush=True)
-    try:
-        os.execvp(command[0], command)
-    except OSError as error:
-        sys.exit(f"{command[0]} cannot be started: {error.strerror}")
 
 
 if __name__ == "__main__":

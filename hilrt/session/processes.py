@@ -15,7 +15,7 @@ from hilrt.monitor.session_state import SessionState
 from hilrt.session.event_log import EventLog
 from hilrt.session.monitoring import VIEWS
 from hilrt.session.opening import Described
-from hilrt.session.spawn import KILL_TIMEOUT_S, SINGLE_THREAD, Child, Children, Inherited
+from hilrt.session.spawn import KILL_TIMEOUT_S, SINGLE_THREAD, Child, Children, Inherited, Start
 
 #: How long children may take to end, s.
 STOP_TIMEOUT: Final = 5.0
@@ -92,7 +92,7 @@ class Processes:
         self.ending = False
         self.children = Children(folder / "logs", self._ended)
 
-    def start_subsystems(
+    async def start_subsystems(
         self,
         described: Described,
         cpus: Sequence[int],
@@ -105,11 +105,15 @@ class Processes:
         also the variables `frames`, which say where CAN frames are taken.
         """
         file, self._links, commands = described
+        solvers = []
         for link, needed in zip(self._links, commands, strict=True):
             for command in needed:
                 env = dict(keys) if command.connects else {}
                 if command.connects and link.buses:
                     env |= frames
+                if command.argv[:2] == ["hilrt", "solver"] and not command.told:
+                    solvers.append(Start(command.name, command.argv, env))
+                    continue
                 child = self.children.start(
                     command.name,
                     command.argv,
@@ -122,6 +126,7 @@ class Processes:
                     link.tell = child.tell
                     if link.hear is not None:
                         child.heard = link.hear
+        await self.children.start_solvers(solvers, cwd=file.folder, affinity=cpus)
 
     def start_recorder(
         self, sockets: RecorderSockets, cpus: Sequence[int], environment: Mapping[str, str]

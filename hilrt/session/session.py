@@ -124,7 +124,7 @@ class SessionRun:
                     opened.operator,
                 )
                 close_described(undo, opened, described, benches)
-                _start_processes(opened, described)
+                await _start_processes(opened, described)
                 connected = await self._connect(opened, described)
                 from hilrt.session.running import run_connected  # loaded by now, see `_connect`
 
@@ -177,11 +177,11 @@ def _start_views(opened: Opened) -> None:
         opened.events.note("warning", "session", unguarded(listen), "insecure")
 
 
-def _start_processes(opened: Opened, described: Described) -> None:
+async def _start_processes(opened: Opened, described: Described) -> None:
     """Then the processes that start slowly."""
     cpus, recording = opened.timing.cpus_for_children, opened.recording
     frames = {} if recording is None else recording.frames
-    opened.processes.start_subsystems(described, cpus, opened.environment, frames)
+    await opened.processes.start_subsystems(described, cpus, opened.environment, frames)
     if recording is not None:
         recording.start(opened.processes, cpus, opened.monitoring.rows)
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import ctypes
+import json
 import os
 import re
 import signal
@@ -19,7 +21,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import IO, Final, NamedTuple, Protocol
 
 from hilrt.config.read_values import executable
 from hilrt.errors import ConfigError
@@ -41,6 +43,10 @@ _LINUX = sys.platform == "linux"
 #: Whether the event loop can watch processes and pipes.
 _WATCHES = hasattr(os, "pidfd_open")
 _SIGKILL = 9
+_PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
+#: So many solvers are forked off one process, and not started one by one: it takes as long to start
+#: as three of them on two processors.
+MANY: Final = 8
 
 
 class Inherited(NamedTuple):
@@ -68,6 +74,61 @@ class Inherited(NamedTuple):
 NOTHING: Final = Inherited()
 
 
+class Start(NamedTuple):
+    """A solver to start: the subsystem's name, its command, and additions to its environment."""
+
+    name: str
+    argv: Sequence[str]
+    env: Mapping[str, str]
+
+
+class Process(Protocol):
+    """A process as `subprocess.Popen` describes it."""
+
+    pid: int
+    stdin: IO[bytes] | None
+    stdout: IO[bytes] | None
+
+    def poll(self) -> int | None:
+        """Exit status, the negative of a signal's number; None while it runs."""
+
+    def terminate(self) -> None:
+        """End it."""
+
+    def kill(self) -> None:
+        """End it at once."""
+
+
+class ForkedProcess:
+    """A child that another process forked, and that the kernel has made this one's."""
+
+    stdin: IO[bytes] | None = None
+    stdout: IO[bytes] | None = None
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """See `Process.poll`."""
+        if self._returncode is None:
+            try:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+            except ChildProcessError:  # collected by somebody else, as `subprocess` puts it
+                pid, status = self.pid, 0
+            if pid:
+                self._returncode = os.waitstatus_to_exitcode(status)
+        return self._returncode
+
+    def terminate(self) -> None:
+        """See `Process.terminate`."""
+        os.kill(self.pid, signal.SIGTERM)
+
+    def kill(self) -> None:
+        """See `Process.kill`."""
+        os.kill(self.pid, _SIGKILL)
+
+
 class Child:
     """One started process.
 
@@ -87,9 +148,7 @@ class Child:
         Called with each line that it writes for the session.
     """
 
-    def __init__(
-        self, name: str, argv: list[str], log: Path, process: subprocess.Popen[bytes]
-    ) -> None:
+    def __init__(self, name: str, argv: list[str], log: Path, process: Process) -> None:
         self.name = name
         self.argv = argv
         self.log = log
@@ -249,8 +308,7 @@ class Children:
         command = executable(name, argv, cwd, environment.get("PATH"))
         if _LINUX:
             command = _launched(command, affinity, nice)
-        self.log_dir.mkdir(parents=True, exist_ok=True)
-        log = self.log_dir / (re.sub(r"[^\w.-]", "_", name) + ".log")
+        log = self._log(name)
         with contextlib.ExitStack() as files, _interrupts_held_back():
             output = None if inherits.terminal else files.enter_context(log.open("ab"))
             try:
@@ -274,7 +332,63 @@ class Children:
             os.set_blocking(process.stdin.fileno(), False)
         if process.stdout is not None:
             os.set_blocking(process.stdout.fileno(), False)
-        child = Child(name, list(argv), log, process)
+        return self._add(Child(name, list(argv), log, process))
+
+    async def start_solvers(
+        self, solvers: Sequence[Start], cwd: str | Path | None = None, affinity: Iterable[int] = ()
+    ) -> None:
+        """Start commands ``hilrt solver …``, and fork many off one process, on Linux.
+
+        Parameters
+        ----------
+        solvers : sequence of Start
+        cwd : str or Path, optional
+            Folder they run in. Default: the current one.
+        affinity : iterable of int
+            Processors they may use; empty: all of them.
+
+        Raises
+        ------
+        ConfigError
+            If one cannot be started.
+        """
+        cpus = tuple(affinity)
+        pids = []
+        if _LINUX and len(solvers) >= MANY:
+            pids = await self._forked(solvers, cwd, cpus)
+        for one, pid in zip(solvers, pids, strict=False):
+            self._add(Child(one.name, list(one.argv), self._log(one.name), ForkedProcess(pid)))
+        for one in solvers[len(pids) :]:
+            self.start(one.name, one.argv, cwd=cwd, affinity=cpus, env=one.env)
+
+    async def _forked(
+        self, solvers: Sequence[Start], cwd: str | Path | None, cpus: Sequence[int]
+    ) -> list[int]:
+        """Numbers of the forked processes; none where that fails, then none has been started."""
+        jobs = [(one.argv[1:], str(self._log(one.name).absolute()), one.env) for one in solvers]
+        with _adopts_orphans() as adopts:
+            if not adopts:
+                return []
+            process = _start_forking(cwd, cpus, self._log("forked_solvers"))
+            request = json.dumps(jobs).encode()
+            answer = asyncio.ensure_future(asyncio.to_thread(process.communicate, request))
+            try:
+                told, _ = await asyncio.shield(answer)
+            except asyncio.CancelledError:
+                process.kill()
+                told, _ = await answer
+                for pid in json.loads(told or b"[]"):
+                    os.kill(pid, _SIGKILL)
+                raise
+        pids: list[int] = json.loads(told) if process.returncode == 0 else []
+        return pids
+
+    def _log(self, name: str) -> Path:
+        """File of a process's output."""
+        self.log_dir.mkdir(parents=True, exist_ok=True)
+        return self.log_dir / (re.sub(r"[^\w.-]", "_", name) + ".log")
+
+    def _add(self, child: Child) -> Child:
         self._children.append(child)
         self._watch(child)
         return child
@@ -415,6 +529,38 @@ def _launched(command: list[str], affinity: Iterable[int], nice: int) -> list[st
     cpus = ",".join(str(cpu) for cpu in affinity)
     settings = [str(os.getpid()), str(int(signal.SIGTERM)), cpus, str(nice)]
     return [sys.executable, "-I", "-S", str(_LAUNCH), *settings, *command]
+
+
+def _start_forking(
+    cwd: str | Path | None, cpus: Sequence[int], log: Path
+) -> subprocess.Popen[bytes]:
+    """Start the process that forks solvers."""
+    module = [sys.executable, "-P", "-m", "hilrt.cli.forked_solvers"]
+    command = [*module, str(os.getpid()), str(int(signal.SIGTERM)), ",".join(map(str, cpus))]
+    with log.open("ab") as errors, _interrupts_held_back():
+        return subprocess.Popen(
+            _launched(command, (), 0),
+            cwd=cwd,
+            env={**inherited_environment(), "PYTHONUNBUFFERED": "1"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,
+        )
+
+
+@contextlib.contextmanager
+def _adopts_orphans() -> Iterator[bool]:
+    """Be the parent of processes whose own ends meanwhile; False where the kernel has no such
+    thing.
+    """
+    libc, before = ctypes.CDLL(None), ctypes.c_int(0)
+    libc.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0)
+    done = libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+    try:
+        yield done
+    finally:
+        libc.prctl(_PR_SET_CHILD_SUBREAPER, before.value, 0, 0, 0)
 
 
 @contextlib.contextmanager

@@ -28,6 +28,9 @@ class Started:
     def start(self, name, argv, *, cwd, affinity, env, inherits):
         self.env[name] = env
 
+    async def start_solvers(self, solvers, *, cwd, affinity):
+        self.env.update({one.name: one.env for one in solvers})
+
 
 def unknown(name, pid, text):
     """No peer has this name."""
@@ -39,21 +42,21 @@ def link(name, buses=()):
     return SimpleNamespace(name=name, buses=buses)
 
 
-def test_keys_and_the_way_for_frames_reach_only_what_needs_them(tmp_path):
+async def test_keys_and_the_way_for_frames_reach_only_what_needs_them(tmp_path):
     links = link("plant"), link("engine", buses=("engine",))
     emulator = Command("engine.emulator", [], connects=False)
-    commands = [Command("plant", [])], [emulator, Command("engine", [])]
+    commands = [Command("plant", ["hilrt", "solver"])], [emulator, Command("engine", [])]
     described = Described(FILE, links, commands)
     processes = Processes(tmp_path, None, [], unknown)
     processes.children = started = Started()
     keys = {"HILRT_KEYS": "keys"}
-    processes.start_subsystems(described, (), keys, {frame_feed.VARIABLE: "ipc://frames"})
+    await processes.start_subsystems(described, (), keys, {frame_feed.VARIABLE: "ipc://frames"})
     assert started.env == {
         "plant": keys,
         "engine.emulator": {},
         "engine": keys | {"HILRT_FRAMES": "ipc://frames"},
     }
-    processes.start_subsystems(described, (), {}, {})  # nothing is recorded
+    await processes.start_subsystems(described, (), {}, {})  # nothing is recorded
     assert started.env["engine"] == {}
 
 
@@ -170,7 +173,7 @@ async def test_a_solver_that_was_stopped_is_let_go_on_to_end_and_a_gateway_is_no
     processes = Processes(tmp_path, Notes(), [], unknown)
     processes.ending = True
     file = SimpleNamespace(folder=tmp_path)
-    processes.start_subsystems(Described(file, (plant,), ([command],)), (), {}, {})
+    await processes.start_subsystems(Described(file, (plant,), ([command],)), (), {}, {})
     child = processes.children["plant"]
     os.kill(child.pid, signal.SIGSTOP)
     # Until it stands still it would take a SIGTERM first.

@@ -1,6 +1,7 @@
 """Children with real, tiny processes: they start, are watched, and none is left."""
 
 import asyncio
+import json
 import os
 import signal
 import socket
@@ -14,7 +15,7 @@ import pytest
 from hilrt.config.read_values import executable
 from hilrt.errors import ConfigError
 from hilrt.session import spawn
-from hilrt.session.spawn import Children, Inherited
+from hilrt.session.spawn import Children, Inherited, Start
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="process groups are POSIX")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the parent-death signal is Linux's")
@@ -407,3 +408,112 @@ async def test_a_crash_is_found_in_front_of_what_is_said_at_the_end(children):
     child = children.start("plant", python(code))
     await until(lambda: children.exits)
     assert child.last_words() == "LookupError: no such table"
+
+
+TELLS = (
+    "import json, os, random, signal, sys\n"
+    "import numpy as np\n"
+    "from hilrt import Port, Sample, Solver\n"
+    "class Told(Solver):\n"
+    "    outputs = (Port('y'),)\n"
+    "    def __init__(self):\n"
+    "        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [])\n"
+    "        told = [os.getppid(), os.getsid(0), os.getcwd(), sorted(os.sched_getaffinity(0))]\n"
+    "        told += [os.environ['HILRT_X'], sys.stdin.read(), os.nice(0), len(mask)]\n"
+    "        told += [float(np.random.random()), random.random()]\n"
+    "        told += [len(os.listdir('/proc/self/fd'))]\n"
+    "        print(json.dumps(told), flush=True)\n"
+    "        sys.exit('done')\n"
+    "    initialize = advance = None\n"
+)
+
+
+def solvers(count, target):
+    argv = ["hilrt", "solver", target, "--connect", "tcp://127.0.0.1:1", "--name"]
+    return [Start(f"m{i}", [*argv, f"m{i}"], {"HILRT_X": str(i)}) for i in range(count)]
+
+
+@linux
+async def test_many_solvers_are_forked_with_all_that_a_started_one_has(children, tmp_path):
+    (tmp_path / "told.py").write_text(TELLS)
+    cpu = min(os.sched_getaffinity(0))
+    for count in (1, spawn.MANY):  # one by one, and forked
+        (tmp_path / "logs").mkdir(exist_ok=True)
+        await children.start_solvers(solvers(count, "told:Told"), cwd=tmp_path, affinity=[cpu])
+        await until(lambda count=count: len(children.exits) == count)
+        found = [json.loads(child.tail().splitlines()[0]) for child in children]
+        for i, (child, told) in enumerate(zip(children, found, strict=True)):
+            assert told[:2] == [os.getpid(), child.pid]
+            assert told[2:6] == [str(tmp_path), [cpu], str(i), ""]
+            assert "done" in child.tail()
+            assert child.returncode == children["m0"].returncode != 0
+        if count == 1:
+            alone = found[0]
+            children.exits.clear()
+            children._children.clear()
+            (tmp_path / "logs" / "m0.log").unlink()
+    assert all(told[6:8] == alone[6:8] and told[10] == alone[10] for told in found)
+    assert len({told[8] for told in found}) == len({told[9] for told in found}) == spawn.MANY
+
+
+@linux
+async def test_forked_solvers_are_stopped_and_described_like_started_ones(children, tmp_path):
+    (tmp_path / "slow.py").write_text("import time\nprint('loaded', flush=True)\ntime.sleep(60)\n")
+    await children.start_solvers(solvers(spawn.MANY, "slow:Slow"), cwd=tmp_path)
+    await until(lambda: all(child.tail() == "loaded" for child in children))
+    os.kill(children["m3"].pid, signal.SIGKILL)
+    await until(lambda: children.exits)
+    assert children.exits == [("m3", -signal.SIGKILL)]
+    assert children["m3"].describe_exit() == "was ended by SIGKILL"
+    assert await children.stop(20) == []
+    assert children.running() == []
+
+
+@linux
+def test_forked_solvers_end_with_the_session_that_is_killed(tmp_path):
+    (tmp_path / "slow.py").write_text("import time\nprint('loaded', flush=True)\ntime.sleep(60)\n")
+    code = (
+        "import asyncio, sys\n"
+        "from hilrt.session.spawn import MANY, Children, Start\n"
+        "async def main():\n"
+        "    children = Children('logs')\n"
+        "    argv = ['hilrt', 'solver', 'slow:Slow', '--connect', 'tcp://127.0.0.1:1']\n"
+        "    await children.start_solvers([Start(f'm{i}', argv, {}) for i in range(MANY)], '.')\n"
+        "    print(*(child.pid for child in children), flush=True)\n"
+        "    await asyncio.sleep(60)\n"
+        "asyncio.run(main())\n"
+    )
+    master = subprocess.Popen(python(code), cwd=tmp_path, stdout=subprocess.PIPE)
+    pids = [int(pid) for pid in master.stdout.readline().split()]
+    assert len(pids) == spawn.MANY
+    master.kill()
+    master.wait()
+    master.stdout.close()
+    asyncio.run(until(lambda: all(ended(pid) for pid in pids)))
+
+
+@linux
+async def test_solvers_are_started_one_by_one_where_they_cannot_be_forked(children, monkeypatch):
+    monkeypatch.setattr(spawn, "_launched", lambda command, cpus, nice: ["false"])
+    assert await children._forked(solvers(2, "told:Told"), None, ()) == []
+    monkeypatch.undo()
+    monkeypatch.setattr(spawn.Children, "_forked", no_pids)
+    await children.start_solvers(solvers(spawn.MANY, "nowhere:Model"))
+    await until(lambda: len(children.exits) == spawn.MANY)
+    assert all(code == 2 for _, code in children.exits)
+
+
+async def no_pids(self, solvers, cwd, cpus):
+    return []
+
+
+@linux
+async def test_an_interrupted_fork_leaves_no_process(children, tmp_path):
+    (tmp_path / "slow.py").write_text("import time\nprint('loaded', flush=True)\ntime.sleep(60)\n")
+    task = asyncio.create_task(children.start_solvers(solvers(spawn.MANY, "slow:Slow"), tmp_path))
+    await asyncio.sleep(0.05)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert list(children) == []
+    assert not any(path.stat().st_size for path in children.log_dir.glob("m*.log"))
