@@ -217,7 +217,7 @@ def _run(file: SessionFile, changes: Mapping[str, object]) -> Result:
 
 
 def _course(runs: list[Result], name: str) -> list[Floats]:
-    """A signal at the communication points of the longest step, by run."""
+    """A signal at the communication points of the longest step, by run; NaN between samples."""
     times = [run.log.t[::factor] for run, factor in zip(runs, FACTORS, strict=True)]
     for t in times[1:]:
         if len(t) != len(times[0]) or not np.allclose(t, times[0], rtol=0.0, atol=1e-9):
@@ -225,7 +225,7 @@ def _course(runs: list[Result], name: str) -> list[Floats]:
                 "the runs do not end at the same time; give the session a duration of whole steps"
             )
     pairs = zip(runs, FACTORS, strict=True)
-    return [run.log.held(name)[::factor] for run, factor in pairs]
+    return [run.log[name][::factor] for run, factor in pairs]
 
 
 def errors_found_before(
