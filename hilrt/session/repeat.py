@@ -242,7 +242,8 @@ def compare_with_reference(
             break
         made += coming
         try:
-            log = run({**ALONE, **plain, **_covering(tables, h), "master.step": h}).log
+            changes = {**ALONE, **plain, **_covering(tables, float(t[-1]), h)}
+            log = run({**changes, "master.step": h}).log
         except HilrtError as error:  # too long a step for what is not stable
             failed = str(error)
             continue
@@ -266,13 +267,14 @@ def _plain(tables: Session) -> dict[str, object]:
     return {**fixed, **none}
 
 
-def _covering(tables: Session, h: float) -> dict[str, object]:
-    """Settings with which the last samples of a run at step `h` [s] are not before the session's.
+def _covering(tables: Session, end: float, h: float) -> dict[str, object]:
+    """Settings of a run at step `h` [s] whose last samples are not before the session's `end` [s].
 
-    Steps are whole nanoseconds: a subsystem that reports at every n-th of them may end too early.
+    A session ends beyond its duration where its step varies. Steps are whole nanoseconds, so that a
+    subsystem that reports at every n-th of them may report too early for the last time.
     """
     every = max((one.every for one in tables.subsystems.values()), default=1)
-    return {"session.duration": tables.session.duration + every * h} if every > 1 else {}
+    return {"session.duration": end + every * h}
 
 
 class _Settling:

@@ -20,7 +20,7 @@ from bench_configs.long_chain import (
     session,
 )
 from hilrt.session.result import Result
-from hilrt.session.simulate import simulate
+from hilrt.session.simulate import reference, simulate
 from hilrt.solver import InputPolynomial
 from hilrt_adapters.inprocess import InProcessLink
 
@@ -176,3 +176,18 @@ def test_which_scheme_is_cheaper(
         assert runs[name, "explicit"].effort < runs[name, "implicit"].effort, name
     for name in implicit:
         assert runs[name, "implicit"].effort < 0.7 * runs[name, "explicit"].effort, name
+
+
+def test_its_true_error_is_found() -> None:
+    """`hilrt analyze reference` against scipy, to 1 %, of three segments up to the impulse."""
+    file, whole = session(3, 12, duration=1.2e-4).build(CONFIGS), chain(3, 12)
+    log = simulate(file).log
+    assert log.t[-1] > 1.2e-4  # the reference has to reach beyond the duration, too
+    truth = monolithic(whole, log.t)
+    found = reference(file)
+    of = PROPERTIES
+    for i, mass in enumerate(whole.first[1:-1]):
+        e, w = (truth[:, k, mass] - truth[:, k, mass - 1] for k in (0, 1))
+        force = of["c"] * e + of["C"] * e**3 + of["d"] * w + of["D"] * w**3
+        error = np.sqrt(np.mean((log[f"calculated.f{i}"] - force) ** 2))
+        assert found.signals[f"calculated.f{i}"].error == pytest.approx(error, rel=0.01)
