@@ -228,12 +228,9 @@ def compare_with_reference(
     """
     tables, own = file.tables, run(ALONE)
     t, estimated = own.log.t, own.summary["estimated_error"]
-    plain = _plain(tables)
     fixed = tables.master.step_control.method == "fixed"
     step = tables.master.step if fixed else float(t[-1] - t[0]) / max(1, len(t) - 1)
-    signals = {
-        name: _Settling(one, own.log[name], tolerance) for name, one in estimated.items()
-    }
+    signals = {name: _Settling(one, own.log[name], tolerance) for name, one in estimated.items()}
     made, steps, failed = len(t), [], ""
     for halvings in range(1, 40):
         h = round(step * 1e9 / 2**halvings) / 1e9
@@ -242,8 +239,7 @@ def compare_with_reference(
             break
         made += coming
         try:
-            changes = {**ALONE, **plain, **_covering(tables, float(t[-1]), h)}
-            log = run({**changes, "master.step": h}).log
+            log = run(_plain(tables, float(t[-1]), h)).log
         except HilrtError as error:  # too long a step for what is not stable
             failed = str(error)
             continue
@@ -257,24 +253,19 @@ def compare_with_reference(
     return Reference({name: one.compared() for name, one in signals.items()}, steps)
 
 
-def _plain(tables: Session) -> dict[str, object]:
-    """Settings of a reference: step and order fixed, and nothing corrected.
+def _plain(tables: Session, end: float, h: float) -> dict[str, object]:
+    """Settings of a reference at step `h` [s]: step and order fixed, and nothing corrected.
 
-    The energy correction divides by the flow: with it the error is no power of the step.
+    The energy correction divides by the flow: with it the error is no power of the step. The last
+    samples are not before the session's `end` [s], which is beyond its duration where the step
+    varies; steps are whole nanoseconds, so that a subsystem that reports at every n-th of them may
+    report too early for the last time.
     """
     fixed = {f"master.{name}": {"method": "fixed"} for name in ("step_control", "order_control")}
     none = {f"bonds.{bond.name}.correction.method": "none" for bond in tables.bonds}
-    return {**fixed, **none}
-
-
-def _covering(tables: Session, end: float, h: float) -> dict[str, object]:
-    """Settings of a run at step `h` [s] whose last samples are not before the session's `end` [s].
-
-    A session ends beyond its duration where its step varies. Steps are whole nanoseconds, so that a
-    subsystem that reports at every n-th of them may report too early for the last time.
-    """
     every = max((one.every for one in tables.subsystems.values()), default=1)
-    return {"session.duration": end + every * h}
+    length = {"master.step": h, "session.duration": end + every * h}
+    return {**ALONE, **fixed, **none, **length}
 
 
 class _Settling:
