@@ -205,7 +205,7 @@ def advise(
     ] = None,
     budget: Annotated[float, typer.Option(help="largest share of one processor")] = 1.0,
     missed: Annotated[float, typer.Option(help="largest share of missed ticks")] = 0.01,
-    search: Annotated[float, typer.Option(help="start no run after this time, s")] = 20.0,
+    search: Annotated[float, typer.Option(help="start no run that would end later, s")] = 25.0,
     delays: Annotated[
         Path | None, typer.Option(help="file of hilrt doctor --measure, for real time")
     ] = None,

@@ -15,9 +15,17 @@ from hilrt.errors import ConfigError, HilrtError
 from hilrt.session.repeat import ALONE
 from hilrt.session.simulate import simulate
 from hilrt.studies.axes import Settings
+from hilrt.studies.first_step import first_step_by_tolerance
 from hilrt.studies.measured_delays import MeasuredDelays, measure_host
 from hilrt.studies.session_models import with_models
-from hilrt.studies.settings_advice import ModelTrial, SettingsAdvice, Wish, advise_settings
+from hilrt.studies.settings_advice import (
+    FEWEST_STEPS,
+    SEARCH_S,
+    ModelTrial,
+    SettingsAdvice,
+    Wish,
+    advise_settings,
+)
 
 #: Wake-ups are measured for so long where no file has delays, s.
 WAKES_S: Final = 0.9
@@ -32,7 +40,7 @@ def advise_session(
     targets: Mapping[str, float] | None = None,
     budget: float = 1.0,
     missed: float = 0.01,
-    search_s: float = 20.0,
+    search_s: float = SEARCH_S,
     delays: MeasuredDelays | None = None,
 ) -> SettingsAdvice:
     """Recommend step, order and correction of a session before its first run.
@@ -51,7 +59,7 @@ def advise_session(
     missed : float
         Largest share of missed ticks, in real time.
     search_s : float
-        After this time no further alternative is begun, s.
+        No run is begun that would end later than so long after the first one, s.
     delays : MeasuredDelays, optional
         Of this host and the session's peers, for sessions in real time; default: this host's
         wake-ups are measured now.
@@ -68,6 +76,7 @@ def advise_session(
     check_wish(run, target, targets or {}, budget, missed)
     real_time = file.tables.session.pace != "asap"
     measured = (delays or measure_host(WAKES_S)) if real_time else None
+    longest = run.tables.session.duration / FEWEST_STEPS
     wish = Wish(
         target,
         dict(targets or {}),
@@ -77,6 +86,7 @@ def advise_session(
         file.tables.master.dispatch_deadline,
         missed,
         search_s,
+        first=first_step_by_tolerance(run.models, longest),
     )
     found = advise_settings(run, run.tables, wish)
     found.notes.extend(run.notes)
@@ -121,8 +131,10 @@ class ModelRun:
 
     Attributes
     ----------
-    tables : Session
+    models : SessionFile
         The session with its models.
+    tables : Session
+        Its tables.
     signals : list of str
         Coupling signals of the models.
     notes : list of str
@@ -132,7 +144,8 @@ class ModelRun:
     def __init__(self, file: SessionFile) -> None:
         self._file = file
         self.notes: list[str] = []
-        self.tables = with_models(file, self.notes, longest=LONGEST_S).tables
+        self.models = with_models(file, self.notes, longest=LONGEST_S)
+        self.tables = self.models.tables
         if self.tables.session.duration < file.tables.session.duration:
             self.notes.append(f"only the first {LONGEST_S:g} s were tried")
         sources = {connection.source for connection in file.tables.connections}

@@ -23,6 +23,7 @@ from hilrt.config.structs import Session
 from hilrt.errors import HilrtError
 from hilrt.solver import Floats
 from hilrt.studies.axes import Settings
+from hilrt.studies.first_step import FirstStep
 from hilrt.wording import number
 
 STEP: Final = "master.step"
@@ -40,6 +41,8 @@ MOST_STEPS: Final = 40_000
 FEWEST_STEPS: Final = 40
 #: Steps that are tried, in decades.
 SERIES: Final = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)
+#: No run is begun that would end later, s.
+SEARCH_S: Final = 25.0
 #: Runs of one alternative, at most.
 MOST_RUNS: Final = 9
 #: An alternative must be cheaper by this factor to be taken before a simpler one.
@@ -128,7 +131,8 @@ class SettingsAdvice:
         Predicted share of missed ticks, the upper end of its 95 % interval; NaN if the session does
         not run in real time.
     first_step : float
-        First step with a variable one, s, see `first_step_of`; NaN for a session with a fixed step.
+        First step with a variable one, s, see `hilrt.studies.first_step`; NaN for a session with a
+        fixed step.
     rejected : list of str
         Every other alternative with the reason.
     notes : list of str
@@ -167,7 +171,11 @@ class Wish:
     missed : float
         Largest share of missed ticks.
     search_s : float
-        After this time no further alternative is begun, s.
+        No run is begun that would end later than so long after the first one, s.
+    clock : function
+        Tells the time for that, s.
+    first : FirstStep, optional
+        Of a variable step, from its tolerances, where these are known.
     """
 
     target: float
@@ -177,7 +185,9 @@ class Wish:
     answers: Mapping[str, Floats] = field(default_factory=dict)
     deadline: float = 0.2
     missed: float = 0.01
-    search_s: float = 20.0
+    search_s: float = SEARCH_S
+    clock: Callable[[], float] = time.monotonic
+    first: FirstStep | None = None
 
     def of(self, signal: str) -> float:
         """Target of a signal."""
@@ -239,8 +249,9 @@ class SettingsSearch:
         duration = tables.session.duration
         self.ladder = ladder(duration / MOST_STEPS, duration / FEWEST_STEPS)
         self._first = min(max(tables.master.step, self.ladder[0]), self.ladder[-1])
+        self._began = math.nan  # until the first run, which may compile, is over
+        self._step_s = 0.0
         self.reference = self._reference(duration)
-        self._began = time.monotonic()  # what is compiled at a first start is by now
 
     def advise(self, options: Sequence[Coupling]) -> SettingsAdvice:
         """Look at all alternatives, each of which must be cheaper than the best before."""
@@ -248,7 +259,7 @@ class SettingsSearch:
         rejected: list[str] = []
         for option in options:
             floor = 0 if best is None else self._at_least(CHEAPER * self.ladder[best.at])
-            if time.monotonic() - self._began > self.wish.search_s:
+            if self._left() < 0.0:
                 rejected.append(f"{option.name}: not tested, because the time was up")
             elif floor >= len(self.ladder):
                 rejected.append(f"{option.name}: not tested, because no step is longer")
@@ -269,8 +280,11 @@ class SettingsSearch:
             return SettingsAdvice({}, rejected=rejected, notes=notes)
         advised = self._advice(best, rejected, notes)
         if self._fixed:
-            step, signal = first_step_of(self.reference, self.wish, self.ladder[-1])
-            bound = f": held for so long, {signal} is wrong by its target" if signal else ""
+            step, signal = self.wish.first or first_step_of(
+                self.reference, self.wish, self.ladder[-1]
+            )
+            most = "what the control tolerates" if self.wish.first else "its target"
+            bound = f": held for so long, {signal} is wrong by {most}" if signal else ""
             notes.append(f"with a variable step begin with one of {in_ms(step)}{bound}")
             advised = replace(advised, first_step=step)
         return advised
@@ -307,6 +321,26 @@ class SettingsSearch:
             slow = {name: 1e6 * float(np.quantile(s, most)) for name, s in wish.answers.items()}
             yield from time_bounds(late, wish.deadline, slow, most)
 
+    def _left(self) -> float:
+        """Time that is left for runs, s."""
+        return self.wish.search_s - (self.wish.clock() - self._began)
+
+    def _in_time(self, step: float) -> bool:
+        """Whether a run at that step would end in time, by how long the slowest steps took."""
+        steps = self._tables.session.duration / step
+        return math.isnan(self._began) or steps * self._step_s <= self._left()
+
+    def _try(self, settings: Settings, ideal: bool) -> ModelTrial:
+        began = self.wish.clock()
+        trial = self._run(settings, ideal)
+        ended = self.wish.clock()
+        if math.isnan(self._began):
+            self._began = ended
+        elif not trial.fault:
+            steps = self._tables.session.duration / settings[STEP]
+            self._step_s = max(self._step_s, (ended - began) / steps)
+        return trial
+
     def _reference(self, duration: float) -> IdealRun:
         """Halve the step until that changes nothing any more."""
         plain: Settings = {f"bonds.{b.name}.correction.method": "none" for b in self._tables.bonds}
@@ -316,8 +350,8 @@ class SettingsSearch:
         fault = ""
         for order in (2, 1, 0):
             step, before, earlier = whole_ns(self._first), None, math.nan
-            while duration / step <= 2 * MOST_STEPS:
-                trial = self._run({ORDER: order, STEP: step} | plain | self._fixed, True)
+            while duration / step <= 2 * MOST_STEPS and self._in_time(step):
+                trial = self._try({ORDER: order, STEP: step} | plain | self._fixed, True)
                 fault = trial.fault or fault
                 if before is not None and not before.fault and not trial.fault:
                     found = reference_of(trial, step)
@@ -334,8 +368,8 @@ class SettingsSearch:
             if best is not None and best.share < 1.0:
                 return best
         raise HilrtError(
-            "the models did not converge at any step tested: set a larger target, "
-            f"or a shorter session{f' ({fault})' if fault else ''}"
+            f"the models did not converge at any step tested in {self.wish.search_s:g} s: set a "
+            f"larger target, or a shorter session{f' ({fault})' if fault else ''}"
         )
 
     def _measure(self, trial: ModelTrial, reference: IdealRun) -> TrialError:
@@ -357,13 +391,16 @@ class SettingsSearch:
         def reaches(at: int) -> bool:
             if at not in known:
                 settings = {STEP: self.ladder[at], **option.settings, **self._fixed}
-                known[at] = self._measure(self._run(settings, False), self.reference)
+                known[at] = self._measure(self._try(settings, False), self.reference)
             return known[at].share <= aim
 
         place = min(self._at_least(self._first), top) if is_first else floor
         low, high = floor - 1, top + 1  # the longest that reaches it, the shortest that does not
+        time_up = "not tested to its end, because the time was up"
         while high - low > 1 and len(known) < MOST_RUNS:
             place = place if low < place < high else (low + high) // 2
+            if not self._in_time(self.ladder[place]):
+                return time_up
             if reaches(place):
                 low = place
             else:
@@ -376,7 +413,11 @@ class SettingsSearch:
             else:
                 place = self._at_least(self.ladder[place] * share ** (-1.0 / (order + 1)) * 0.9)
             place = min(max(place, low + 1), high - 1)
-        while low > floor and low in known and not reaches(low - 1):
+        while low > floor and low in known:
+            if low - 1 not in known and not self._in_time(self.ladder[low - 1]):
+                return time_up
+            if reaches(low - 1):
+                break
             low -= 2
         if low < floor or low not in known:
             at = min(known)
@@ -406,12 +447,11 @@ def stays(known: Mapping[int, TrialError]) -> bool:
     return len(found) > 2 and min(found) > 1.0 and found[0] > 0.9 * found[2]
 
 
-def first_step_of(reference: IdealRun, wish: Wish, longest: float) -> tuple[float, str]:
-    """First step of a variable one, s, at most `longest`, and the signal that bounds it.
+def first_step_of(reference: IdealRun, wish: Wish, longest: float) -> FirstStep:
+    """First step of a variable one, at most `longest` [s], where its tolerances do not tell.
 
     Before there are two samples every input is held: the step ends where a signal of the ideal run
-    has first moved by its target. Initial Jacobians, which give the first derivative of each
-    signal, were rejected: in a session that starts at rest it is 0.
+    has first moved by its target.
     """
     found, by = longest, ""
     for name, course in reference.courses.items():
@@ -421,7 +461,7 @@ def first_step_of(reference: IdealRun, wish: Wish, longest: float) -> tuple[floa
         moved = float(np.min(roots[np.isfinite(roots)], initial=math.inf) - course.x[0])
         if moved < found:
             found, by = moved, name
-    return max(float(f"{found:.2g}"), 1e-9), by
+    return FirstStep(max(float(f"{found:.2g}"), 1e-9), by)
 
 
 def missed_share(wish: Wish, step: float) -> float:

@@ -67,7 +67,7 @@ def test_an_advised_run_meets_its_target_and_the_predicted_interval(file, target
 
 
 def test_a_variable_step_begins_where_a_held_input_errs_by_its_target(file):
-    control = {"master.step_control.method": "local", "master.step_control.rtol": 1e-3}
+    control = {"master.step_control.method": "ecco", "master.step_control.rtol": 1e-3}
     variable = hilrt.load_session(TWO_MASS, {"session.duration": 1.0, **control})
     found = advise_session(variable, 0.01, **CALM)
     start = np.array([0.0, 100.0, 0.0, -100.0])
@@ -176,6 +176,30 @@ def test_an_error_that_is_not_the_step_s_is_not_hunted():
     assert found.settings == {}
     assert all("its error is" in reason for reason in found.rejected)
     assert len(run.runs) < 40
+
+
+def test_no_run_is_begun_that_would_end_too_late():
+    """A clock that only runs advance: 0.1 ms per step, so that the shortest steps take 4 s."""
+
+    class Slow(Decaying):
+        now = 0.0
+
+        def __call__(self, settings, ideal):
+            self.now += 1e-4 / settings[STEP]
+            return super().__call__(settings, ideal)
+
+    free = Slow(8.0)
+    found = advise_settings(
+        free, decaying_tables(), Wish(1e-4, search_s=1e3, clock=lambda: free.now)
+    )
+    assert found.settings
+    most = 0.9 * free.now
+    run = Slow(8.0)
+    found = advise_settings(
+        run, decaying_tables(), Wish(1e-4, search_s=most, clock=lambda: run.now)
+    )
+    assert run.now <= most + 1e-4 / 0.01
+    assert any("because the time was up" in reason for reason in found.rejected)
 
 
 def test_models_that_fail_say_why():

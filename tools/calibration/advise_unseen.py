@@ -4,7 +4,9 @@
 
 Each session is advised for a target of its own, log-uniform in 0.3 … 10 %, from runs of its parts:
 ideal ones, and ones with its measurements, delays and stalls from other random numbers than the
-run that is judged. Called again with the same file, it goes on with what is missing.
+run that is judged. Called again with the same file, it goes on with what is missing. With
+``--physics`` the sessions have physics that the law leaves out, see `groups.PHYSICS`. Searches are
+limited in processor time, so that a busy host finds the same.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from hilrt.studies.axes import Settings
 from hilrt.studies.settings_advice import STEP, ModelTrial, Wish, advise_settings, alternatives
 from tools.calibration.advised import apply
 from tools.calibration.compare import compare
+from tools.calibration.groups import GROUPS, PHYSICS
 from tools.calibration.law import Draw, draw
 from tools.calibration.runs import plain, read_lines
 from tools.calibration.scripted_links import Measurement
@@ -98,9 +101,9 @@ def true_error(drawn: Draw, settings: Settings, stream: int) -> float:
     return max(float(signal["relative"]) for signal in signals.values())
 
 
-def judge(number: int, randoms: int = 0) -> dict[str, Any]:
+def judge(number: int, randoms: int = 0, physics: bool = False) -> dict[str, Any]:
     """The line of a session."""
-    drawn = draw(number, SEED)
+    drawn = draw(number, SEED, PHYSICS if physics else GROUPS)
     random = np.random.default_rng([SEED, number, 1])
     target = float(np.exp(random.uniform(*np.log(TARGETS))))
     line: dict[str, Any] = {"number": number, "group": drawn.group, "target": target}
@@ -109,7 +112,8 @@ def judge(number: int, randoms: int = 0) -> dict[str, Any]:
     began, run = time.process_time(), DrawnRun(drawn)
     tables = tables_of(drawn)
     try:
-        found = advise_settings(run, tables, Wish(target, budget=math.inf))
+        wish = Wish(target, budget=math.inf, clock=time.process_time)
+        found = advise_settings(run, tables, wish)
     except HilrtError as error:
         return line | {"refused": str(error), "cpu_s": time.process_time() - began}
     line |= {"cpu_s": time.process_time() - began, "runs": run.streams, "run_steps": run.steps}
@@ -140,7 +144,7 @@ def _cheapest_random(
     return None
 
 
-def _attempt(job: tuple[int, int]) -> dict[str, Any]:
+def _attempt(job: tuple[int, int, bool]) -> dict[str, Any]:
     try:
         return judge(*job)
     except Exception as error:  # one session must not end the others
@@ -172,13 +176,16 @@ def main() -> None:
     """Judge, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sessions", type=int, default=60)
+    parser.add_argument("--first", type=int, default=0, help="number of the first session")
+    parser.add_argument("--physics", action="store_true", help="left out of the law")
     parser.add_argument("--random", type=int, default=100, help="settings to hold the cost against")
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     lines = read_lines(given.out) if given.out.exists() else []
     known = {line["number"] for line in lines}
-    jobs = [(n, given.random) for n in range(given.sessions) if n not in known]
+    numbers = range(given.first, given.first + given.sessions)
+    jobs = [(n, given.random, given.physics) for n in numbers if n not in known]
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     context = multiprocessing.get_context("spawn")
     with context.Pool(given.workers) as pool, given.out.open("a") as file:

@@ -1,0 +1,175 @@
+"""The first step of a session whose step varies, from what its models answer at the start.
+
+Glumac and Kovačić (2023) leave it to the user. Until there are two samples every input is held, so
+its local error over a step ``h`` is how far the coupled input moves. With the outputs ``y_held(h)``
+after a step with held inputs, and the interface Jacobian Γ₁ of their answer to a ramp ``a₁``:
+
+    y(h) - y(0) = y_held(h) - y(0) + Γ₁(h) a₁,    a₁ = L (y(h) - y(0))
+    a₁ = (I - L Γ₁(h))⁻¹ L (y_held(h) - y(0))
+
+The first step is the longest one up to which that error, in the norm of the session's own control,
+is tolerated: there the control neither lengthens nor shortens it. The derivatives at the start
+alone would not do: in a session that starts at rest they are 0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from hilrt.analyze.propagation import initialize
+from hilrt.analyze.subsystem_models import SubsystemModel, find_subsystem_models
+from hilrt.config.read_values import has_tolerances, names_channel
+from hilrt.config.session_file import SessionFile
+from hilrt.errors import HilrtError
+from hilrt.hosting.hosted_solver import HostedSolver
+from hilrt.hosting.linearise import unlogged
+from hilrt.solver import Floats, Ports
+from hilrt.step.fill_controls import SAFETY
+from hilrt.tables.network import Network, build_network
+
+#: The shortest step that is tried, relative to the longest: above rounding.
+SHORTEST: Final = 1e-8
+#: Each step that is tried is longer by this factor, until the error is too large; then so many
+#: halvings of the interval on a logarithmic scale.
+LONGER, HALVINGS = 2.0, 6
+
+
+class FirstStep(NamedTuple):
+    """A first step, s, and the channel whose error bounds it; empty if nothing does."""
+
+    step_s: float
+    signal: str
+
+
+def first_step_by_tolerance(file: SessionFile, longest: float) -> FirstStep | None:
+    """Find the first step that the session's step control tolerates.
+
+    Parameters
+    ----------
+    file : SessionFile
+        Its subsystems are models of this process.
+    longest : float
+        No longer step is of use, s.
+
+    Returns
+    -------
+    FirstStep or None
+        None if the step is fixed or controlled by ``"ecco"``, ``"local"`` estimates another error
+        than that of the inputs, or a model is no Python solver that saves its state.
+    """
+    control = file.tables.master.step_control
+    by_defects = control.method == "pi"
+    if not by_defects and (control.method != "local" or not has_tolerances(file.tables.master)):
+        return None
+    if control.method == "local" and control.estimator != "inputs":
+        return None
+    models: list[SubsystemModel] = []
+    try:
+        models = find_subsystem_models(file)
+        with unlogged():
+            found = _search(StartErrors(file, models), min(longest, control.maximum))
+        return found._replace(step_s=max(found.step_s, control.minimum))
+    except (HilrtError, ArithmeticError, np.linalg.LinAlgError):
+        return None
+    finally:
+        for model in models:
+            if model.hosted is not None:
+                with contextlib.suppress(HilrtError):
+                    model.hosted.stop("the first step is known")
+
+
+def _search(errors: StartErrors, longest: float) -> FirstStep:
+    low = high = SHORTEST * longest
+    while (found := errors.at(high))[0] <= 1.0:
+        if high >= longest:
+            return FirstStep(longest, "")
+        low, high = high, min(LONGER * high, longest)
+    signal = found[1]
+    for _ in range(HALVINGS if high > low else 0):
+        middle = math.sqrt(low * high)
+        share, name = errors.at(middle)
+        low, high, signal = (middle, high, signal) if share <= 1.0 else (low, middle, name)
+    return FirstStep(float(f"{low:.3g}"), signal)
+
+
+class StartErrors:
+    """Errors of held inputs at the end of a first step; solvers are left at their start.
+
+    `HilrtError` if a subsystem is no solver that saves and restores its state.
+    """
+
+    def __init__(self, file: SessionFile, models: list[SubsystemModel]) -> None:
+        tables = file.tables
+        self._control = tables.master.step_control
+        self._solvers: list[HostedSolver] = []
+        for model in models:
+            if model.hosted is None or not model.hosted.can_go_back:
+                raise HilrtError(f"{model.name} is no solver that saves and restores its state")
+            self._solvers.append(model.hosted)
+        ports = {model.name: Ports(tuple(model.inputs), tuple(model.outputs)) for model in models}
+        self._net: Network = build_network(ports, tables)
+        self._u0, self._y0 = initialize(self._net, models)
+        self._L = self._net.L.dense()
+        self._relative = has_tolerances(tables.master)
+
+    def at(self, h: float) -> tuple[float, str]:
+        """Error after a step of `h` [s] over the tolerated one, and the channel with the most."""
+        net = self._net
+        y, middle, gamma = self._answers(h)
+        seen = self._L @ (y - self._y0)
+        loop = np.eye(len(seen)) - self._L @ gamma
+        error = np.maximum(np.abs(seen), np.abs(np.linalg.solve(loop, seen)))
+        names = list(net.inputs.names)
+        shares = self._share(names, np.where(net.connected, error, 0.0), self._u0 + seen)
+        if self._control.method == "pi":
+            # The middle against the held end: RMS of Glumac and Kovačić (2023), eq. 32, order 0.
+            defects = np.nan_to_num(2.0 / math.sqrt(3.0) * np.abs(middle - y))
+            coupled = self._L.any(axis=0)
+            outputs = self._share(net.outputs.names, np.where(coupled, defects, 0.0), y)
+            shares, names = np.concatenate([shares, outputs]), names + list(net.outputs.names)
+            worst = int(np.argmax(shares))
+            return float(shares[worst]) / self._control.tolerance, names[worst]
+        worst = int(np.argmax(shares))
+        norm = math.sqrt(float(np.sum(shares**2)) / max(int(net.connected.sum()), 1))
+        safety = SAFETY["local"] if self._control.safety is None else self._control.safety
+        return safety * norm, names[worst]
+
+    def _share(self, names: Sequence[str], error: Floats, values: Floats) -> Floats:
+        """Errors over their tolerances, if there are any; 0 of channels without one."""
+        if not self._relative:
+            return error
+        atol, rtol = (self._tolerances(key, names) for key in ("atol", "rtol"))
+        weight = atol + rtol * np.abs(values)
+        return np.divide(error, weight, out=np.zeros_like(error), where=weight > 0.0)
+
+    def _tolerances(self, key: str, names: Sequence[str]) -> Floats:
+        given = getattr(self._control, key) or 0.0
+        if not isinstance(given, Mapping):
+            return np.full(len(names), given)
+        found = [[v for pattern, v in given.items() if names_channel(pattern, n)] for n in names]
+        return np.array([values[-1] if values else 0.0 for values in found])
+
+    def _answers(self, h: float) -> tuple[Floats, Floats, Floats]:
+        """Outputs at the end and in the middle of a held step (NaN: unknown), and Γ₁."""
+        net, ny = self._net, len(self._y0)
+        y, middle = np.empty(ny), np.full(ny, np.nan)
+        gamma = np.zeros((ny, len(self._u0)))
+        for s, hosted in enumerate(self._solvers):
+            own, inputs = net.outputs.slices[s], net.inputs.slices[s]
+            u, saved = self._u0[inputs], hosted.solver.save_state()
+            try:
+                sample = hosted.advance(0.0, h, u[None])
+            finally:
+                hosted.solver.restore_state(saved)
+            y[own] = sample.y
+            if sample.y_mid is not None:
+                middle[own] = sample.y_mid
+            answers = hosted.jacobian("probe", 0.0, h, 1, u)
+            if answers is not None:
+                gamma[own, inputs] = answers[1]
+        return y, middle, gamma
