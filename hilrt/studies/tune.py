@@ -23,6 +23,7 @@ from hilrt.files.text import write_whole
 from hilrt.replay.what_if import CAVEAT
 from hilrt.session.result import VERDICTS
 from hilrt.studies.axes import Axis, Settings, axes_of, parse_axis, rounded
+from hilrt.studies.logged_motion import motion_notes
 from hilrt.studies.run_cases import Row
 from hilrt.studies.tuning_subject import (
     LONGER,
@@ -95,8 +96,8 @@ def tune(
     objective : str
         ``"error"``: the largest relative estimated error. ``"energy"``: energy that a power bond
         makes, as a share of what it carries. ``"cost"``: macro steps per second. In all of them
-        the verdict must be ``good`` (not of logs: estimated errors of repeated decisions are bounds
-        that lack the reaction), and corrections never be harmful, and be at their cap in at most
+        the verdict must be ``good`` (of logs: not worse than that of the same decisions as
+        recorded), and corrections never be harmful, and be at their cap in at most
         5 % of the steps. Where models are linear, the coupling must be stable at a step that is a
         quarter longer, or grow no faster there than with the session's own settings.
     over : sequence of str
@@ -179,6 +180,18 @@ def score(row: Row, objective: Objective, verdicts: Sequence[str] = ("good",)) -
     return figure_of(row, objective)
 
 
+def allowed_verdicts(subject: Subject) -> list[Sequence[str]]:
+    """Verdicts that settings may come to: of a session ``good``, of a log none worse than before.
+
+    Before: of the same decisions, repeated with the settings as recorded. Their estimated errors
+    lack the reaction of the subsystems, so that ``good`` would be more than a log can have.
+    """
+    if not subject.logs:
+        return [("good",)]
+    own = [row["verdict"] for row in subject.rows({})]
+    return [VERDICTS[: VERDICTS.index(one) + 1] if one else () for one in own]
+
+
 def figure_of(row: Row, objective: Objective) -> float:
     """Objective of a case, whatever its verdict."""
     if row["failure"] or not row["steps"]:
@@ -231,7 +244,7 @@ class TuningSearch:
         self._study, self._subject = study, subject
         self._axes, self._objective = axes, objective
         self._own = values_of(subject.file, axes)
-        self._verdicts = VERDICTS if subject.logs else ("good",)
+        self._verdicts = allowed_verdicts(subject)
         self._growth = math.nan if subject.logs else grows_at_longer_step(subject.file, {})
 
     def try_one(self, trials: int) -> None:
@@ -247,12 +260,14 @@ class TuningSearch:
         own = self._own
         settings = own if first else {axis.key: _suggested(trial, axis) for axis in self._axes}
         rows = self._subject.rows(settings)
-        found = max(score(row, self._objective, self._verdicts) for row in rows)
+        found = max(map(self._score_of, rows, self._verdicts))
         if not first and not self._is_stable(settings):
             found = math.inf
         trial.set_user_attr("own", first)
         trial.set_user_attr("settings", settings)
         trial.set_user_attr("score", found)
+        trial.set_user_attr("verdicts", [row["verdict"] for row in rows])
+        trial.set_user_attr("alone", [self._score_of(row, VERDICTS) for row in rows])
         trial.set_user_attr("constraints", [0.0 if math.isfinite(found) else 1.0])
         figure = max(figure_of(row, self._objective) for row in rows)
         if math.isfinite(figure) and not first:
@@ -299,15 +314,35 @@ class TuningSearch:
             if held == len(others):
                 notes.append(_confidence(held, number, self._subject))
                 notes.append(_unknown(self._objective, self._subject))
+                notes += self._motion(candidate, done)
                 return Tuned(
                     candidate["settings"], own["score"], candidate["score"], len(done), held, notes
                 )
         why = "better in all validations" if better else "better that meets the constraints"
         notes.append(f"nothing was {why}: keep the session's own settings, or vary other keys")
+        notes += self._motion(own, done)
         return Tuned({}, own["score"], own["score"], len(done), 0, notes)
 
+    def _score_of(self, row: Row, verdicts: Sequence[str]) -> float:
+        return score(row, self._objective, verdicts)
+
     def _score(self, other: Subject, settings: Settings) -> float:
-        return max(score(row, self._objective, self._verdicts) for row in other.rows(settings))
+        return max(map(self._score_of, other.rows(settings), allowed_verdicts(other)))
+
+    def _motion(
+        self, found: Mapping[str, Any], done: Sequence[optuna.trial.FrozenTrial]
+    ) -> list[str]:
+        """What a recommendation from logs is bound to: their verdicts, and their motion."""
+        logs, keys = self._subject.logs, [axis.key for axis in self._axes]
+        if not logs:
+            return []
+        notes = [f"verdict of the repeated decisions: {', '.join(found.get('verdicts', []))}"]
+        known = [trial.user_attrs for trial in done if "alone" in trial.user_attrs]
+        best = [min(known, key=lambda one: one["alone"][i])["settings"] for i in range(len(logs))]
+        for key in keys if len(logs) > 1 else ():
+            values = ", ".join(f"{one[key]:.3g}" for one in best if isinstance(one.get(key), float))
+            notes += [f"{key} for each log alone: {values}"] if values else []
+        return notes + motion_notes(self._subject.file.tables, logs, keys)
 
     def _basis(self) -> list[str]:
         if self._subject.logs:
