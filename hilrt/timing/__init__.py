@@ -4,8 +4,8 @@ In reading order:
 
 * session time: `grid` (the clock readings of a tick, the budget of its slack), `pace`, `overrun`,
   `early_reception` (samples before a tick);
-* clocks: `monotonic`; to sleep on: `clock`; silence of a peer: `monotonic`;
-* what a tick took: `timeline`, `histogram` with `count_times`;
+* clocks: `monotonic` (readings, silence of a peer), `clock` (sleeping);
+* durations of a tick's parts: `timeline`, `histogram` with `count_times`;
 * the host: `host`, `realtime` (priorities, scheduler slices, wake-up latency),
   `doctor`.
 """

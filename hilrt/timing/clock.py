@@ -1,9 +1,9 @@
-"""Clocks to sleep on.
+"""Clocks that tasks can sleep on.
 
 `WallClock` wakes a little early on a kernel timer and busy-waits the last stretch. The event loop's
-own timers are rounded to whole milliseconds by epoll, and whatever wakes the loop takes two passes
-through it until the sleeper runs: cold, they take longer than the timer is late. So the loop stands
-still for the last moment of a sleep, in a blocking wait for a ``timerfd``.
+own timers are rounded to whole milliseconds by epoll. After any wake-up the loop needs two passes
+before the sleeper runs, and with cold caches these take longer than the timer is late. The last
+part of a sleep is therefore a blocking wait for a ``timerfd``, during which the loop does not run.
 Measured on two processors at 1 kHz: ``asyncio.sleep`` wakes 545 µs late (median); this clock 23 µs
 (p99 42) without the busy-wait and 0.02 µs (p99 2) with it (`tools/benchmarks/bench_pacing.py`).
 `VirtualClock` jumps to the next target, for tests.
@@ -26,13 +26,13 @@ from hilrt.timing.monotonic import monotonic_ns
 
 #: The event loop gets a turn at least this often, even when every target has already passed.
 TURN_NS = 2_000_000
-#: The end of a sleep, in which the event loop stands still.
+#: Last part of a sleep, during which the event loop is blocked, ns.
 STANDSTILL_NS = 1_000_000
 MIN_SPIN_NS = 50_000
 MAX_SPIN_NS = 700_000
-#: A spin that follows the timer grows by this for every wake-up after its beginning, ns.
+#: An adaptive spin grows by this for every wake-up later than the spin is long, ns.
 SPIN_GROWS_NS = 20_000
-#: Share of wake-ups that may come so late. As long as fewer do, the spin shrinks.
+#: Permitted share of such late wake-ups. While there are fewer, the spin shrinks.
 LATE_WAKES = 0.002
 
 
@@ -54,14 +54,14 @@ class Clock(abc.ABC):
         stand_still: bool = True,
         reception: EarlyReception | None = None,
     ) -> int:
-        """Return when the reading is at least `target_ns`; at once if it already is.
+        """Return when the clock reads at least `target_ns`; at once if it already does.
 
         Parameters
         ----------
         target_ns : int
             ns.
         stand_still : bool
-            False if other tasks are to run until the end.
+            Block the event loop for the last part; False lets other tasks run until the end.
         reception : EarlyReception, optional
             Receives what arrives while the event loop stands still. Its exceptions end the sleep.
 
@@ -72,7 +72,7 @@ class Clock(abc.ABC):
         """
 
     def wake_ns(self, target_ns: int) -> int:
-        """Time at which `sleep_until` needs the processor for that target, ns."""
+        """Return when `sleep_until` needs the processor for that target, ns."""
         return target_ns
 
     def close(self) -> None:
@@ -81,7 +81,7 @@ class Clock(abc.ABC):
     async def _turn(self) -> None:
         """Let the event loop run its callbacks if it has not for a while.
 
-        A master that is behind must still see signals and heartbeats.
+        A master that is behind schedule must still see signals and heartbeats.
         """
         now = monotonic_ns()
         if now - self._last_turn >= TURN_NS:
@@ -101,7 +101,7 @@ class VirtualClock(Clock):
         return self._now
 
     def advance(self, duration_ns: int) -> None:
-        """Let time pass without sleeping, like a computation."""
+        """Advance the time without sleeping, as a computation would."""
         self._now += duration_ns
 
     async def sleep_until(
@@ -111,7 +111,7 @@ class VirtualClock(Clock):
         stand_still: bool = True,
         reception: EarlyReception | None = None,
     ) -> int:
-        """Jump to `target_ns`, never back, after one look for samples."""
+        """Receive samples once, then jump to `target_ns`; never back."""
         if reception is not None and target_ns > self._now:
             reception.look(target_ns)
         self._now = max(self._now, target_ns)
@@ -123,10 +123,10 @@ class SleepTimer(Protocol):
     """Timer that a `WallClock` sleeps with; times are readings of the monotonic clock, ns."""
 
     async def wait_until(self, target_ns: int) -> None:
-        """Let other tasks run until then."""
+        """Wait until `target_ns` while other tasks run."""
 
     def block_until(self, target_ns: int, fd: int | None = None) -> bool:
-        """Block, and the event loop with it, until then; False if `fd` was readable before."""
+        """Block the event loop until `target_ns`; return False if `fd` was readable before."""
 
     def close(self) -> None:
         """Free it. May be called twice."""
@@ -138,18 +138,18 @@ class WallClock(Clock):
     Parameters
     ----------
     spin_ns : int
-        How long before a target the timer wakes, to busy-wait the rest, ns. The spin never lasts
-        longer: under a real-time scheduling class that would run into the kernel's throttling.
+        How long before a target the timer wakes; the rest is busy-waited, ns. The spin never lasts
+        longer, because a real-time process would then be throttled by the kernel.
     longest_spin_ns : int
-        With it the spin follows the timer's lateness, between `MIN_SPIN_NS` and this, ns: a host
-        does not stay as punctual as it was at the start.
+        If given, the spin adapts to the timer's lateness, between `MIN_SPIN_NS` and this, ns: a
+        host does not stay as punctual as it was at the start.
     timer : {"auto", "timerfd", "plain"} or SleepTimer
-        "plain" is the event loop's own timer; "auto" takes it where there is no timerfd.
+        "plain" is the event loop's own timer; "auto" uses it where there is no timerfd.
 
     Attributes
     ----------
     timer : SleepTimer or None
-        None with the event loop's own.
+        None for the event loop's own timer.
     """
 
     def __init__(
@@ -194,17 +194,17 @@ class WallClock(Clock):
         if self._longest_spin_ns:
             self._follow(self._last_turn - wake_ns if ahead_ns > 0 else 0)
         if reception is not None and ahead_ns <= 0:
-            reception.look(target_ns)  # there was no rest to do it in
+            reception.look(target_ns)  # no time was left to receive while asleep
         while (now_ns := monotonic_ns()) < target_ns:
             if reception is not None:
                 reception.poll(now_ns)
         return now_ns
 
     def _follow(self, late_ns: int) -> None:
-        """Bring the spin nearer to the lateness that all but `LATE_WAKES` keep (Robbins, Monro).
+        """Adapt the spin to the 1 - `LATE_WAKES` quantile of the lateness (Robbins, Monro).
 
-        Wake-ups later than any spin count, too: they come in phases, in which most of the others
-        are late by less.
+        Wake-ups later than the longest spin also count: they come in phases in which most of the
+        others are less late, and a longer spin catches those.
         """
         if late_ns > self.spin_ns:
             self.spin_ns = min(self.spin_ns + SPIN_GROWS_NS, self._longest_spin_ns)
@@ -214,7 +214,7 @@ class WallClock(Clock):
     async def _rest(
         self, ahead_ns: int, wake_ns: int, still_ns: int, reception: EarlyReception | None
     ) -> None:
-        """Let other tasks run until `still_ns` before `wake_ns`, once at least; then block."""
+        """Let other tasks run, at least once, until `still_ns` before `wake_ns`; then block."""
         if ahead_ns <= still_ns:
             await asyncio.sleep(0)
         elif self.timer is None:
@@ -226,14 +226,14 @@ class WallClock(Clock):
         if (left_ns := wake_ns - monotonic_ns()) <= 0:
             return
         if self.timer is None:
-            time.sleep(left_ns * 1e-9)  # noqa: ASYNC251 - the loop is to stand still
+            time.sleep(left_ns * 1e-9)  # noqa: ASYNC251 - blocks the loop on purpose
         else:
             self.timer.block_until(wake_ns)
 
     def _receive_until(self, wake_ns: int, reception: EarlyReception) -> None:
-        """Block for the timer and the descriptor together; receive messages meanwhile.
+        """Wait for the timer and the descriptor together, blocking; receive messages as they come.
 
-        The event loop's own timer cannot be combined with a descriptor: it gets one look.
+        The event loop's own timer cannot be combined with a descriptor: then receive once.
         """
         reception.look(wake_ns)
         while self.timer is not None and reception.watches:
@@ -298,11 +298,11 @@ class TimerFd:
         self._waiter: asyncio.Future[None] | None = None
 
     def fileno(self) -> int:
-        """The descriptor: readable when the timer has expired and was not read."""
+        """Return the descriptor; it is readable once the timer has expired, until it is read."""
         return self._fd
 
     async def wait_until(self, target_ns: int) -> None:
-        """Let other tasks run until the clock reads `target_ns`."""
+        """Wait until the clock reads `target_ns` while other tasks run."""
         if self._waiter is not None:
             raise RuntimeError("another task sleeps on this clock; give each task its own")
         loop = asyncio.get_running_loop()
@@ -318,9 +318,9 @@ class TimerFd:
             self._waiter = None
 
     def block_until(self, target_ns: int, fd: int | None = None) -> bool:
-        """Block, and the event loop with it, until the clock reads `target_ns`.
+        """Block the event loop until the clock reads `target_ns`.
 
-        Returns False when `fd` became readable before; the timer is then set all the same.
+        Returns False if `fd` became readable before; the timer then stays set.
         """
         _timerfd_settime(self._fd, target_ns)
         if fd is None:
@@ -343,7 +343,7 @@ class TimerFd:
     def _expired(self) -> None:
         try:
             os.read(self._fd, 8)
-        except BlockingIOError:  # set again since the loop saw it
+        except BlockingIOError:  # set again since it expired
             return
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
@@ -365,7 +365,7 @@ class TimerFd:
             os.close(self._fd)
 
 
-# Python offers timerfd from 3.13 on; before, the same three calls go through the C library.
+# Python has timerfd since 3.13; older versions make the same three calls through the C library.
 if sys.version_info >= (3, 13) and sys.platform == "linux":
 
     def _timerfd_create() -> int:

@@ -1,4 +1,4 @@
-"""Times of several kinds counted in one compiled call: of several things, or of a tick."""
+"""Histograms of durations of several kinds, for example a tick's parts, filled by compiled code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hilrt.compilation.compiled import compiled, entry_point
 from hilrt.solver import Floats
 from hilrt.timing.histogram import BINS, LONGEST_NS, PER_DECADE
 
-#: Eleven days: longer times count as that.
+#: Longer times count as this (11 days), µs.
 _MOST_US = 1e12
 
 
@@ -22,7 +22,7 @@ def count_us(
 ) -> None:
     """Count one time [µs], as `Distribution.add` does; NaN counts nowhere. See `count_time`."""
     if not np.isnan(us):
-        # A peer may say anything, and not every number has an integer.
+        # A peer may report any number, also one that no integer can hold.
         count_time(round(min(max(us, 0.0), _MOST_US) * 1e3), kind, counts, longest_ns)
 
 
@@ -52,14 +52,15 @@ def count_tick(
     done_ns: int,
     slack_ns: int,
 ) -> int:
-    """Count the parts of a tick, and its time from the beginning to the dispatch.
+    """Count the durations of a tick's parts, and the time from its beginning to the dispatch.
 
     Parameters
     ----------
     parts_us : ndarray, shape (5,)
         Set to wake-up, cut, macro step, dispatch, and the slack of the tick before, or NaN.
     counts, longest_ns : ndarray of int, shape (6, BINS), (6,)
-        Of these, in this order, and of the time from `begun_ns` to `done_ns`; changed in place.
+        Histograms and maxima of these parts, in this order, and of the time from `begun_ns` to
+        `done_ns`; updated in place.
     target_ns, begun_ns, cut_ns, stepped_ns, done_ns : int
         As in `TickMarks`.
     slack_ns : int
@@ -68,7 +69,7 @@ def count_tick(
     Returns
     -------
     int
-        Which of the first four took longest.
+        Index of the part, among the first four, that took longest.
     """
     wake_ns = max(begun_ns - target_ns, 0)
     parts = (wake_ns, cut_ns - begun_ns, stepped_ns - cut_ns, done_ns - stepped_ns)
@@ -93,5 +94,5 @@ def load_counting() -> None:
 def count_tick_entry(
     parts_us: Floats, counts: NDArray[np.int64], longest_ns: NDArray[np.int64]
 ) -> Callable[..., int]:
-    """`count_tick` for arrays of these types, to be called without a look at them."""
+    """Compile `count_tick` for arrays of these types; calls then skip numba's type dispatch."""
     return entry_point(count_tick, parts_us, counts, longest_ns, *(0,) * 6)

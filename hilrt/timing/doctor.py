@@ -1,7 +1,7 @@
 """``hilrt doctor``: the real-time capabilities of this host, line by line.
 
-Each line has a value, a grade (good, poor, bad) and, unless it is good, a remedy. Everything is
-looked up or measured for a second or two; nothing of the host is changed.
+Each line has a value, a grade (good, poor, bad) and, unless the grade is good, a remedy. Everything
+is read from the host or measured within a second or two; no setting of the host is changed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Line(NamedTuple):
 
 
 class Host:
-    """Folders of the kernel's own files; a test gives others.
+    """The kernel's ``proc`` and ``sys`` folders; a test passes others.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class Host:
         self.root = root
 
     def read(self, path: str) -> str | None:
-        """Text of a file, stripped; None if there is none."""
+        """Return the stripped text of a file; None if it does not exist."""
         try:
             return (self.root / path).read_text().strip()
         except OSError:
@@ -60,11 +60,12 @@ class Host:
 
 
 def grade(value: float, good: float, poor: float) -> Grade:
-    """Grade of a value of which less is better."""
+    """Grade a value that should be small."""
     return "good" if value <= good else "poor" if value <= poor else "bad"
 
 
-# -- looked up -----------------------------------------------------------------------------------
+# -- read from the host
+# -----------------------------------------------------------------------------------
 
 
 def system_line() -> Line:
@@ -113,7 +114,7 @@ def clock_line(host: Host) -> Line:
 
 
 def governor_line(host: Host) -> Line:
-    """Frequency governors, by which processors may slow down between ticks."""
+    """Frequency governors: some let processors slow down between ticks."""
     found = [
         host.read(f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor")
         for cpu in available_cpus()
@@ -128,7 +129,7 @@ def governor_line(host: Host) -> Line:
 
 
 def limit_lines(host: Host) -> list[Line]:
-    """Permissions of priority and locked memory, and the kernel's throttling."""
+    """Permission for real-time priority and locked memory, and the kernel's throttling."""
     if sys.platform != "linux":
         return []
     import resource
@@ -170,7 +171,7 @@ def limit_lines(host: Host) -> list[Line]:
 
 
 def descriptor_line() -> Line:
-    """Limit of the master's open files and sockets."""
+    """Limit on the master's open files and sockets."""
     limit = descriptor_limit()
     if limit is None:
         return Line("open files", "no limit", "good")
@@ -206,13 +207,13 @@ def timer_line() -> Line:
 # -- measured ------------------------------------------------------------------------------------
 
 
-#: `master_timeout` of a real bench where its table has none, s, and by how much longer than the
-#: longest pause that was measured here it should be.
+#: Default `master_timeout` of a real bench, s; and the factor by which it should exceed the longest
+#: measured pause.
 DEFAULT_TIMEOUT_S, PAUSES = 0.05, 10.0
 
 
 def timeout_line(longest_ns: float) -> Line:
-    """Value for `master_timeout` by the longest of some pauses of this process, ns."""
+    """Recommend a `master_timeout` from this process's longest measured pause, ns."""
     wanted = PAUSES * longest_ns * 1e-9
     shortest = max(DEFAULT_TIMEOUT_S, float(f"{wanted:.1g}"))
     found = f"{shortest:g} s or longer: the longest pause here was {longest_ns * 1e-6:.1f} ms"
@@ -224,9 +225,9 @@ def timeout_line(longest_ns: float) -> Line:
 
 
 def wake_lines() -> list[Line]:
-    """Lateness of wake-ups 1 ms apart: the timer alone, and with a spin over the last stretch.
+    """Lateness of wake-ups 1 ms apart, by timer only and with a final spin.
 
-    And what follows for `master_timeout`.
+    Includes the `master_timeout` that follows from it.
     """
     plain = asyncio.run(wake_up(0))
     spin_ns = int(min(max(np.quantile(plain, 0.99), 50_000), 300_000))
@@ -248,7 +249,7 @@ def wake_lines() -> list[Line]:
 
 
 def loopback_line() -> Line:
-    """A message to another thread of this process and back, by TCP on the loopback."""
+    """Round trip of a message to another thread of this process, by TCP on the loopback."""
     remedy = "check for a firewall or a filter on the loopback interface, and for other load"
     try:
         trips = loopback_trips()
@@ -259,7 +260,7 @@ def loopback_line() -> Line:
 
 
 def can_line(host: Host) -> Line:
-    """CAN interfaces, and the way of a frame to another socket on the first that is up."""
+    """CAN interfaces, and the time between two sockets on the first virtual one that is up."""
     names = sorted(
         path.parent.name
         for path in (host.root / "sys/class/net").glob("*/type")
@@ -287,13 +288,13 @@ def can_line(host: Host) -> Line:
     return Line("CAN", f"{virtual[0]}: {_spread(trips)}; {stamps_text(up)}", graded, remedy)
 
 
-#: To ask an interface for the time stamps that it gives (linux/ethtool.h, linux/net_tstamp.h).
+#: Query of an interface's time-stamping capabilities (linux/ethtool.h, linux/net_tstamp.h).
 _SIOCETHTOOL, _GET_TS_INFO, _TS_INFO_WORDS = 0x8946, 0x41, 11
 _HARDWARE = 0x04 | 0x40  # RX_HARDWARE, RAW_HARDWARE
 
 
 def hardware_stamps(name: str) -> bool:
-    """Whether a network interface stamps what it receives by its hardware."""
+    """Whether a network interface time-stamps received frames in hardware."""
     import fcntl
 
     info = array.array("I", [_GET_TS_INFO] + [0] * (_TS_INFO_WORDS - 1))
@@ -307,7 +308,7 @@ def hardware_stamps(name: str) -> bool:
 
 
 def stamps_text(names: Sequence[str]) -> str:
-    """Whose time stamps the frames of these interfaces have, as text."""
+    """Describe the source of these interfaces' time stamps."""
     hardware = [name for name in names if hardware_stamps(name)]
     others = ", ".join(name for name in names if name not in hardware)
     told = [f"by the hardware of {', '.join(hardware)}"] * bool(hardware)
@@ -327,7 +328,7 @@ def load_line() -> Line:
 
 
 def stolen_line(host: Host) -> Line:
-    """Time that the host of a virtual machine takes for others."""
+    """Processor time that the hypervisor has given to other virtual machines."""
     uptime, cpus = host.read("proc/uptime"), available_cpus()
     stolen = stolen_s(host.read("proc/stat") or "", cpus)
     if stolen is None or not uptime:
@@ -356,7 +357,7 @@ def _spread(ns: Floats) -> str:
 
 
 def examine(host: Host | None = None) -> list[Line]:
-    """All lines; takes a second or two."""
+    """Return all lines of the report; takes a second or two."""
     host = host or Host()
     return [
         system_line(),
@@ -375,7 +376,7 @@ def examine(host: Host | None = None) -> list[Line]:
 
 
 def as_text(lines: Sequence[Line]) -> str:
-    """The report as people read it: remedies below the lines that need one."""
+    """Format the report as text, with remedies below the lines that need one."""
     width = max(len(line.what) for line in lines)
     rows = []
     for line in lines:
@@ -385,15 +386,15 @@ def as_text(lines: Sequence[Line]) -> str:
     return "\n".join(rows)
 
 
-# Delays that a host adds, measured: wake-ups by timer, the loopback, CAN sockets.
+# Measurements of the delays that a host adds: wake-ups by timer, the loopback, CAN sockets.
 
-#: Number of wake-ups and of round trips that are measured.
+#: Numbers of measured wake-ups and round trips.
 WAKES, TRIPS = 300, 300
 INTERVAL_NS = 1_000_000
 
 
 async def wake_up(spin_ns: int) -> Floats:
-    """Lateness of wake-ups 1 ms apart, with a spin over the last stretch, ns, shape (WAKES,)."""
+    """Measure the lateness of wake-ups 1 ms apart with a final spin, ns, shape (WAKES,)."""
     clock = WallClock(spin_ns)
     lateness = np.empty(WAKES)
     try:
@@ -417,7 +418,7 @@ def _tcp_pair() -> tuple[socket.socket, socket.socket]:
 
 
 def loopback_trips() -> Floats:
-    """A message to another thread of this process and back, by TCP, ns, shape (TRIPS,)."""
+    """Measure round trips to another thread of this process by TCP, ns, shape (TRIPS,)."""
     near, far = _tcp_pair()
 
     def echo() -> None:
@@ -444,7 +445,7 @@ def loopback_trips() -> Floats:
 
 
 def can_trips(name: str) -> Floats:
-    """Times from one raw CAN socket to another on a virtual interface, ns, shape (TRIPS,)."""
+    """Measure times between two raw CAN sockets on a virtual interface, ns, shape (TRIPS,)."""
     if sys.platform != "linux":
         raise OSError(0, "only Linux has SocketCAN")
     frame = (0x7FF).to_bytes(4, "little") + bytes([8, 0, 0, 0]) + bytes(8)

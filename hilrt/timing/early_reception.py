@@ -1,8 +1,8 @@
-"""Receiving before the tick: samples that come while the master sleeps are received at once.
+"""Reception before the tick: samples that arrive while the master sleeps are received at once.
 
-Everything that is received at the tick makes it late. The demonstration on a slow two-core host,
-alternating within an hour, missed 11.6 and 24.8 % of its ticks when it received at the tick alone,
-and 0.15 to 0.7 % when it also received before (`tools/benchmarks/bench_session.py`).
+Every message received at the tick makes it later. On a slow two-core host, in runs alternating
+within an hour, the demonstration missed 11.6 and 24.8 % of its ticks when it received only at the
+tick, and 0.15 to 0.7 % when it also received before (`tools/benchmarks/bench_session.py`).
 """
 
 from __future__ import annotations
@@ -11,19 +11,20 @@ import select
 from collections.abc import Callable
 from typing import Protocol
 
-#: A look that cannot be left out (at the tick, in the slack, before a frame is due) ends after that
-#: long, once everybody had a turn, ns.
+#: Time limit of a reception that cannot be skipped (at the tick, in the slack, before a frame is
+#: due), ns; every peer is served once before it applies.
 LOOK_NS = 100_000
-#: Looks of one sleep that may find nothing; after that the descriptor is left alone until the tick.
+#: After this many fruitless receptions in one sleep, the descriptor is ignored until the tick.
 FRUITLESS = 3
-#: Assumed duration of a look before one has been measured, ns.
+#: Assumed duration of a reception before one has been measured, ns.
 FIRST_LOOK_NS = 30_000
-#: Share of a step, before the tick, in which the spin polls the descriptor all the time. A longer
-#: spin polls now and then before: a poll takes 1 to 2 us, so that all of it is below that share.
+#: Last share of a step before the tick in which the spin polls the descriptor continuously. A
+#: longer spin polls only now and then before that: a poll takes 1 to 2 us, so the polling as a
+#: whole stays below that share.
 POLLED = 0.2
-#: Time between two polls of a spin that is longer, as a share of a step.
+#: Interval of these occasional polls, as a share of a step.
 POLL_EVERY = 0.025
-#: The usual duration is never taken to be longer than this share of a step.
+#: Upper bound of the assumed usual duration, as a share of a step.
 LONGEST_LOOK = 0.125
 
 
@@ -36,12 +37,12 @@ class EarlyReceiver(Protocol):
     def receive_early(self, until_ns: int, *, first: bool) -> int:
         """Receive messages; stop by `until_ns` on the clock.
 
-        `first` marks the first look of a sleep. Returns the number of messages.
+        `first` marks the first call in a sleep. Returns the number of messages.
         """
 
 
 class EarlyReception:
-    """The looks of one sleep, each bounded in time; `Clock.sleep_until` makes them.
+    """Receptions during one sleep, each limited in time; called by `Clock.sleep_until`.
 
     Parameters
     ----------
@@ -56,9 +57,10 @@ class EarlyReception:
     fd : int or None
         Descriptor to wait for together with the timer.
     usual_ns : int
-        Duration of a look that finds something, by experience: quick to rise, slow to fall, ns.
+        Running estimate of how long a reception with messages takes, ns; it rises fast and falls
+        slowly.
     polls_from_ns : int
-        Reading of the clock from which a spin polls all the time, ns.
+        Reading of the clock from which a spin polls continuously, ns.
     """
 
     def __init__(self, receiver: EarlyReceiver, step_ns: int, now_ns: Callable[[], int]) -> None:
@@ -87,9 +89,9 @@ class EarlyReception:
         return self._poll is not None and self._fruitless < FRUITLESS
 
     def poll(self, now_ns: int) -> None:
-        """Look if the descriptor is readable; a spin calls it again and again.
+        """Receive if the descriptor is readable; a spin calls this repeatedly.
 
-        Before `polls_from_ns` it only polls every `POLL_EVERY` of a step.
+        Before `polls_from_ns` it polls only every `POLL_EVERY` of a step.
         """
         if now_ns < self._next_poll_ns or self._poll is None or self._fruitless >= FRUITLESS:
             return
@@ -104,10 +106,10 @@ class EarlyReception:
             self.receive()
 
     def receive(self) -> None:
-        """Receive messages, until the tick at most.
+        """Receive messages, at most until the tick.
 
-        A message that comes shortly before the tick is not left to it: the cut would receive it
-        later, and take longer over it.
+        A message that comes shortly before the tick is received here, too: the cut would receive
+        it later, and take longer for it.
         """
         begun_ns = self._now_ns()
         first, self._first = self._first, False
@@ -117,7 +119,7 @@ class EarlyReception:
             self._fruitless += 1
 
     def _add(self, took_ns: int) -> None:
-        """Learn from one look; one that something else held up counts as twice the usual."""
+        """Update the usual duration; an outlier counts as at most twice the estimate."""
         usual_ns = self.usual_ns
         if took_ns > usual_ns:
             self.usual_ns = min(took_ns, 2 * usual_ns, self._longest_ns)

@@ -1,4 +1,4 @@
-"""Communication points: their numbers and times, the grid that they lie on, readings at them."""
+"""Communication points, their time grid, and the clock readings of a tick."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Grid:
         return self.clock_ns(k * self.step_ns)
 
     def clock_ns(self, session_ns: int) -> int:
-        """Clock reading at a session time (both ns): for steps that vary."""
+        """Clock reading at a session time (both ns), for variable steps."""
         if self.pace == 1.0:
             return self.epoch_ns + session_ns
         numerator, denominator = self.pace.as_integer_ratio()
@@ -66,7 +66,7 @@ class Grid:
 
 
 class TickMarks:
-    """Clock readings of one tick, ns: when each of its parts ended, by the method of its name.
+    """Clock readings of one tick, ns: each method records the end of a part.
 
     Parameters
     ----------
@@ -76,12 +76,12 @@ class TickMarks:
     Attributes
     ----------
     target_ns : int
-        Time at which the tick was due, or at which it began if that is unknown.
+        Time at which the tick was due; if unknown, when it began.
     late_ns : int
-        Time from then until its inputs were dispatched; 0 if the due time is unknown.
+        Time from `target_ns` until its inputs were dispatched; 0 if the due time is unknown.
     begun_ns, cut_ns, stepped_ns, done_ns : int
-        When the tick began, when its samples were taken, when the macro step was made, and when
-        its inputs were dispatched.
+        When the tick began, its samples were taken, its macro step was computed, and its inputs
+        were dispatched.
     """
 
     __slots__ = ("_now_ns", "begun_ns", "cut_ns", "done_ns", "late_ns", "stepped_ns", "target_ns")
@@ -92,19 +92,19 @@ class TickMarks:
         self.begun_ns = self.cut_ns = self.stepped_ns = self.done_ns = 0
 
     def begin(self) -> None:
-        """The tick begins."""
+        """Record the beginning of the tick."""
         self.begun_ns = self._now_ns()
 
     def taken(self) -> None:
-        """The cut has been made: samples are taken."""
+        """Record the end of the cut: samples are taken."""
         self.cut_ns = self._now_ns()
 
     def stepped(self) -> None:
-        """The macro step has been made."""
+        """Record the end of the macro step."""
         self.stepped_ns = self._now_ns()
 
     def dispatched(self) -> None:
-        """The inputs have been sent."""
+        """Record that the inputs have been sent."""
         self.done_ns = self._now_ns()
 
     @property
@@ -113,21 +113,21 @@ class TickMarks:
         return self.done_ns - self.begun_ns
 
 
-# Work that can wait: done in the slack of a tick only if it fits into what is left of it.
+# Deferrable work, done in a tick's slack only if the remaining time suffices.
 
-#: A turn begins only if this many times its usual duration is left.
+#: A turn of this work starts only if this many times its usual duration is left.
 MARGIN = 1.5
 
 
 class SlackBudget:
-    """Decides whether one more turn of some work fits, by how long its turns took.
+    """Decides from earlier durations whether one more turn of some work fits into the slack.
 
     Attributes
     ----------
     took_ns : int
-        Typical duration of a turn: quick to rise, slow to fall, ns.
+        Running estimate of a turn's duration, ns; it rises fast and falls slowly.
     made, skipped : int
-        Turns that were made, and that were skipped for lack of time.
+        Turns made, and turns skipped for lack of time.
     """
 
     __slots__ = ("made", "skipped", "took_ns")
@@ -136,15 +136,15 @@ class SlackBudget:
         self.took_ns = self.made = self.skipped = 0
 
     def fits(self, left_ns: float) -> bool:
-        """Whether a turn may begin with `left_ns` until the next tick wants the processor."""
+        """Whether a turn may start when the next tick needs the processor in `left_ns`."""
         if MARGIN * self.took_ns < left_ns:
             return True
         self.skipped += 1
-        self.took_ns -= self.took_ns >> 6  # some slow turns must not end them all
+        self.took_ns -= self.took_ns >> 6  # a few slow turns must not block the work for good
         return False
 
     def add(self, took_ns: int) -> None:
-        """Take note of a turn; one that was held up by something else counts as twice as long."""
+        """Update the duration estimate; an outlier counts as at most twice the estimate."""
         self.made += 1
         if self.made == 1:
             self.took_ns = took_ns

@@ -14,7 +14,7 @@ from hilrt.solver import Floats
 PER_DECADE = 200  # neighbouring bins differ by 1.2 %
 _DECADES = 9  # 1 ns to 1 s
 LONGEST_NS = 10**_DECADES
-#: Of a `Distribution`.
+#: Number of bins of a `Distribution`.
 BINS = PER_DECADE * _DECADES + 1
 
 
@@ -41,8 +41,8 @@ class Distribution:
         return sum(self.counts)
 
     def add(self, ns: int) -> None:
-        """Count one time, ns; below 1 ns counts as 1 ns, above 1 s as 1 s."""
-        # Several at every tick: comparisons are faster than `min` and `max`.
+        """Count one time, ns, clipped to 1 ns … 1 s."""
+        # Called several times per tick: comparisons are faster than `min` and `max`.
         if ns > self.max_ns:
             self.max_ns = ns
         if ns >= LONGEST_NS:
@@ -81,7 +81,7 @@ class Distribution:
         }
 
     def histogram(self, per_decade: int = 10) -> tuple[Floats, list[int]]:
-        """Edges [µs], shape (n + 1,), and counts of a coarser histogram, empty ends cut off."""
+        """Edges [µs], shape (n + 1,), and counts of a coarser histogram without its empty ends."""
         group = PER_DECADE // per_decade
         counts = np.array(self.counts[:-1]).reshape(-1, group).sum(axis=1)
         counts[-1] += self.counts[-1]
@@ -100,12 +100,12 @@ class Recent:
         self._seen = np.zeros(BINS, dtype=np.int64)
 
     def look(self, whole: Distribution, quantiles: Sequence[float]) -> list[float] | None:
-        """Quantiles, µs, right to 1.2 %, of 1 as well; None if nothing was counted."""
+        """Quantiles [µs], to 1.2 % even for the maximum, of new counts; None if there are none."""
         counts = np.cumsum(whole.counts)
         new, self._seen = counts - self._seen, counts
         if new[-1] == 0:
             return None
         ranks = np.searchsorted(new, np.multiply(quantiles, new[-1]))
         upper_ns = np.minimum(10.0 ** ((ranks + 1) / PER_DECADE), whole.max_ns)
-        beyond = ranks == len(new) - 1  # where the scale ends
+        beyond = ranks == len(new) - 1  # in the last bin, which has no upper edge
         return [float(us) for us in np.where(beyond, whole.max_ns, upper_ns) * 1e-3]

@@ -1,4 +1,4 @@
-"""The host: processors, garbage collection, ties to the parent process, and a report of it."""
+"""The host: processors, garbage collection, parent process, descriptors, and a host report."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def available_cpus() -> list[int]:
     return list(range(os.cpu_count() or 1))
 
 
-# Taken at import: once the master is pinned, it no longer sees the processors of the others.
+# Read at import: once pinned, the master no longer sees the other processors.
 ALL_CPUS = available_cpus()
 
 
 def other_cpus(cpus: Iterable[int]) -> list[int]:
-    """Processors of the host that are not in `cpus`; all of them where none would be left."""
+    """Processors of the host that are not in `cpus`; all of them if none would be left."""
     taken = set(cpus)
     return [cpu for cpu in ALL_CPUS if cpu not in taken] or list(ALL_CPUS)
 
@@ -50,7 +50,7 @@ def set_affinity(cpus: Iterable[int], pid: int = 0) -> str | None:
     cpus : iterable of int
         Processors; empty leaves everything as it is.
     pid : int
-        The process; 0 is this one (its calling thread, and threads started from it later).
+        The process; 0 is this one (the calling thread, and threads that it starts later).
 
     Returns
     -------
@@ -73,10 +73,10 @@ def set_affinity(cpus: Iterable[int], pid: int = 0) -> str | None:
 
 
 def move_other_threads(cpus: Iterable[int]) -> None:
-    """Let all threads but the calling one run on these processors only.
+    """Restrict all threads except the calling one to these processors.
 
-    The threads that put messages on the wire must not wait for the processor that the master
-    busy-waits on, nor interrupt it there.
+    The threads that send messages must not wait for the processor on which the master busy-waits,
+    nor interrupt it there.
     """
     if sys.platform != "linux":
         return
@@ -88,13 +88,13 @@ def move_other_threads(cpus: Iterable[int]) -> None:
 
 
 def give_idle_priority(pid: int, cpus: Iterable[int]) -> None:
-    """Let a process run only when no other wants these processors.
+    """Let a process run only when no other needs these processors.
 
-    For recorder and views of a session on the wall clock. Measured with a process that computes for
-    0.4 ms every 2 ms, on one processor with a busy one (10 alternating blocks of 500 turns): it is
-    done 28 µs late (median) where the other one has idle priority, and 851 µs elsewhere. Their
-    priority is lowered only when they have started, which a busy host would delay for long
-    otherwise.
+    Meant for the recorder and the views of a session on the wall clock. Measured with a process
+    that computes for 0.4 ms every 2 ms and shares a processor with a busy one (10 alternating
+    blocks of 500 turns): it finishes 28 µs late (median) if the busy one has idle priority, and
+    851 µs late if not. The priority is lowered only after the start, which would take long on a
+    busy host otherwise.
     """
     if sys.platform != "linux":
         return
@@ -106,17 +106,17 @@ def give_idle_priority(pid: int, cpus: Iterable[int]) -> None:
 
 @contextlib.contextmanager
 def freeze_gc() -> Iterator[Callable[[int], bool]]:
-    """Keep the garbage collector out of the ticks; as it was on leaving.
+    """Keep the garbage collector out of the ticks; restore its settings on leaving.
 
     Existing objects are never collected, and the collector no longer runs automatically: a full
-    collection takes milliseconds, with the compiler loaded a tenth of a second. So there is none at
-    the beginning either: what was garbage then stays until the end.
+    collection takes milliseconds, or a tenth of a second with the compiler loaded. None is made on
+    entering either, so existing garbage stays until the end.
 
     Yields
     ------
     callable
-        ``collect(slack_ns) -> bool``: collects recent cycles if that fits into the slack, going by
-        how long it took last time, and says whether it did.
+        ``collect(slack_ns) -> bool``: collects recent cycles if that fits into the slack, judged by
+        earlier collections, and returns whether it did.
     """
     enabled = gc.isenabled()
     gc.freeze()
@@ -126,7 +126,7 @@ def freeze_gc() -> Iterator[Callable[[int], bool]]:
     def collect(slack_ns: int) -> bool:
         nonlocal took_ns
         if 2 * took_ns >= slack_ns:
-            took_ns -= took_ns // 64  # one slow collection must not end them all
+            took_ns -= took_ns // 64  # one slow collection must not block later ones for good
             return False
         start_ns = time.perf_counter_ns()
         gc.collect(1)
@@ -143,36 +143,36 @@ def freeze_gc() -> Iterator[Callable[[int], bool]]:
 
 @contextlib.contextmanager
 def load_without_gc() -> Iterator[None]:
-    """Keep the garbage collector away from loaded objects, also afterwards.
+    """Exclude the objects loaded in this block from garbage collection for good.
 
-    It would look through it again and again: a tenth of the processor time of a session's start.
+    Scanning them repeatedly would take a tenth of a session start's processor time.
     """
     enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        gc.freeze()  # else the next collection would begin with all of it
+        gc.freeze()  # otherwise the next collection would scan them all
         if enabled:
             gc.enable()
 
 
 def die_with_parent(sig: int = signal.SIGTERM, parent_pid: int | None = None) -> bool:
-    """Have the kernel send this process `sig` when its parent ends, however that ends.
+    """Have the kernel send this process `sig` when its parent ends for any reason.
 
-    It survives an exec, but not a fork; "parent" is the parent's thread that started this process.
+    The setting survives an exec, but not a fork. "Parent" is the thread that started this process.
 
     Parameters
     ----------
     sig : int
         The signal.
     parent_pid : int, optional
-        The parent, if this process was told: when it has already ended, `sig` is sent at once.
+        The parent, if known: if it has already ended, `sig` is sent at once.
 
     Returns
     -------
     bool
-        False if the system has no such thing (anything but Linux): watch `parent_alive`.
+        False where this is not supported (anything but Linux): poll `parent_alive` there.
     """
     if sys.platform != "linux":
         return False
@@ -190,7 +190,7 @@ def parent_alive(parent_pid: int) -> bool:
 
 
 def host_report() -> dict[str, Any]:
-    """Report of the host for a log: system, processors, versions of libraries that matter."""
+    """Facts about the host for a log: system, processors, versions of relevant libraries."""
     return {
         "platform": platform.platform(),
         "machine": platform.machine(),
@@ -213,21 +213,21 @@ def _versions() -> dict[str, str]:
     return versions
 
 
-# Processor time of the processes, as Linux counts it, and time taken by the machine's host.
+# Processor time of the processes, as Linux counts it, and time stolen by the hypervisor.
 #
-# While the host of a virtual machine has a processor, no process of the machine runs on it, and
-# none can foresee it: no setting of a session avoids the ticks that are missed for it.
+# While the hypervisor uses a processor, no process of the virtual machine runs on it, and none can
+# foresee this: no setting of a session avoids the ticks missed because of it.
 
-#: Where Linux counts, see proc(5).
+#: Folder of Linux's counters, see proc(5).
 PROC = Path("/proc")
-#: Field of a processor's line: after its name, and seven of its own doing and waiting.
+#: Index of the stolen time in a processor's line, after its name and seven other times.
 _STOLEN = 8
-#: Fields of a process's line behind its name: in its own code, and in the kernel for it.
+#: Indices of user and system time in a process's line, counted after its name.
 _USER, _SYSTEM = 11, 12
 
 
 def stolen_s(stat: str, cpus: Collection[int]) -> float | None:
-    """Time that the host took from processors since the machine started.
+    """Time that the hypervisor has stolen from processors since the machine started.
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ def stolen_s(stat: str, cpus: Collection[int]) -> float | None:
     Returns
     -------
     float or None
-        Mean over the processors, s; None if it is not told.
+        Mean over the processors, s; None if it is not reported.
     """
     names = {f"cpu{cpu}" for cpu in cpus}
     rows = [row for row in map(str.split, stat.splitlines()) if row and row[0] in names]
@@ -249,37 +249,37 @@ def stolen_s(stat: str, cpus: Collection[int]) -> float | None:
 
 
 def used_s(stat: str) -> float:
-    """Time that a process with all its threads has had a processor, s, from its ``stat``."""
+    """Processor time of a process with all its threads, s, from its ``stat``."""
     fields = stat.rpartition(")")[2].split()
     return float(int(fields[_USER]) + int(fields[_SYSTEM])) / os.sysconf("SC_CLK_TCK")
 
 
 class HostUse(NamedTuple):
-    """Processors in a session, from its first tick to its last."""
+    """Use of processors in a session, from its first tick to its last."""
 
-    #: Time that the host took the master's processors away, s; None if it is not told.
+    #: Time that the hypervisor stole from the master's processors, s; None if not reported.
     stolen_s: float | None = None
-    #: Share of one processor that each process had.
+    #: Share of one processor that each process used.
     shares: Mapping[str, float] = MappingProxyType({})
-    #: The master's priority under ``SCHED_FIFO``; 0: an ordinary process.
+    #: The master's priority under ``SCHED_FIFO``; 0 for an ordinary process.
     real_time_priority: int = 0
 
 
-#: Nothing was counted: a session without processes and a clock.
+#: Nothing counted, for a session without processes and clock.
 NO_USE: Final = HostUse()
 
 
 class ProcessorTime:
-    """Processor time of processes and of the host, from its creation on.
+    """Processor time of processes and of the hypervisor since this object's creation.
 
     Parameters
     ----------
     cpus : collection of int
-        Processors that the host is watched for.
+        Processors whose stolen time is measured.
     processes : mapping of str to int
         Process identifiers by name.
     proc : Path, optional
-        Folder to read; a test gives one of its own.
+        Folder to read; a test passes its own.
     """
 
     def __init__(
@@ -291,16 +291,16 @@ class ProcessorTime:
         self._used = {name: self._used_now(pid) for name, pid in processes.items()}
 
     def use(self, real_time: bool) -> HostUse:
-        """Use until now; what the host took only with `real_time`."""
+        """Use until now; stolen time only with `real_time`."""
         return HostUse(self.stolen() if real_time else None, self.shares(), current_priority())
 
     def stolen(self) -> float | None:
-        """Time the host took, mean over the processors, s; None if it is not told."""
+        """Stolen time, mean over the processors, s; None if it is not reported."""
         now = self._stolen_now()
         return None if now is None or self._stolen is None else now - self._stolen
 
     def shares(self) -> dict[str, float]:
-        """Share of one processor that each process had; those that ended are left out."""
+        """Share of one processor that each process used; ended processes are left out."""
         elapsed = time.monotonic() - self._began
         shares = {}
         for name, pid in self._processes.items():
@@ -324,33 +324,33 @@ class ProcessorTime:
             return None
 
 
-# File descriptors of a process: how many it may have, and enough of them before a session starts.
+# File descriptors of a process: their limit, and a check that it suffices for a session.
 #
-# A process without descriptors can open no file and take no connection, and libzmq aborts it. The
-# session therefore makes sure before anything starts, and its sockets limit strangers' connections
-# to the number that was counted on.
+# A process without free descriptors can open no file and accept no connection, and libzmq aborts
+# it. The session therefore checks the limit before anything starts, and its sockets limit
+# strangers' connections to the number planned for.
 
 if sys.platform != "win32":
     import resource
 
-#: Of a session without subsystems, while everything is switched on: sockets of its processes, log,
-#: timers, views, and files that are open for a moment. A bench, a solver and a page: 63 in all.
+#: Descriptors of a session without subsystems and with every option on: sockets of its processes,
+#: log, timers, views, and briefly opened files. One with a bench, a solver and a page uses 63.
 OF_A_SESSION: Final = 96
-#: Of one subsystem: connection, process, its output.
+#: Descriptors of one subsystem: connection, process, its output.
 OF_A_SUBSYSTEM: Final = 4
 #: Common limit of systems, and enough for a hundred subsystems.
 COMMON: Final = 1024
 
 
 class DescriptorLimit(NamedTuple):
-    """Descriptors that this process may have, and how far it may raise that by itself."""
+    """Descriptor limit of this process, and the value to which it may raise that itself."""
 
     now: int
     at_most: int
 
 
 def descriptor_limit() -> DescriptorLimit | None:
-    """The limit; None if there is none that matters."""
+    """Return the limit; None if there is no relevant one."""
     if sys.platform == "win32":
         return None
     now, at_most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -362,19 +362,19 @@ def descriptor_limit() -> DescriptorLimit | None:
 
 
 def reserve_descriptors(subsystems: int, strangers: int) -> None:
-    """Make sure that a session has descriptors enough; the limit is raised if that is permitted.
+    """Make sure that a session has enough descriptors; raise the limit if that is permitted.
 
     Parameters
     ----------
     subsystems : int
-        How many the session has.
+        Number of subsystems in the session.
     strangers : int
-        Connections of strangers that may stand at once.
+        Permitted number of simultaneous connections from strangers.
 
     Raises
     ------
     ConfigError
-        If it may not have as many.
+        If the limit is too low and may not be raised.
     """
     limit = descriptor_limit()
     if limit is None:
@@ -393,7 +393,7 @@ def reserve_descriptors(subsystems: int, strangers: int) -> None:
 
 
 def in_use() -> int:
-    """Descriptors that are open."""
+    """Number of open descriptors."""
     for folder in ("/proc/self/fd", "/dev/fd"):
         with contextlib.suppress(OSError):
             return len(os.listdir(Path(folder)))

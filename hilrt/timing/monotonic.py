@@ -1,4 +1,4 @@
-"""The clock that sessions are timed by, alone: reading it takes no event loop."""
+"""The monotonic clock of sessions, readable without an event loop; silence of peers."""
 
 from __future__ import annotations
 
@@ -9,26 +9,25 @@ import time
 monotonic_ns = time.perf_counter_ns if sys.platform == "win32" else time.monotonic_ns
 
 
-# Time since something was heard, without the time in which this process was stalled.
+# Time since the last message from a peer, without the time in which this process was stalled.
 #
-# While a process is stalled (its machine sleeps, or other processes take the processor) it receives
-# nothing, so that a stall looks like the silence of everything at once. Stalls therefore do not
-# count as silence, up to a limit: a process that stalls all the time could not tell that a peer is
-# gone.
+# A stalled process (its machine sleeps, or other processes use the processor) receives nothing, so
+# a stall looks as if all peers were silent at once. Stalls therefore do not count as silence, up to
+# a limit: a process that stalls all the time could not detect that a peer is gone.
 
-#: Stalls since the last news are left out of an age until they amount to this, ns.
+#: Limit of the stalls since the last message that are not counted as silence, ns.
 STALL_LIMIT_NS = 1_000_000_000
 
 
 class LastHeard:
-    """Time of the newest message, moved on by stalls of this process.
+    """Time of the newest message, moved forward by stalls of this process.
 
     Attributes
     ----------
     at : int
-        Its age counts from here, ns; 0 before the first.
+        Time from which its age counts, ns; 0 before the first message.
     stalled : int
-        Stalls since then that are left out, ns.
+        Stalls since then that are excluded from its age, ns.
     """
 
     __slots__ = ("at", "stalled")
@@ -37,14 +36,14 @@ class LastHeard:
         self.at = self.stalled = 0
 
     def heard(self, t: int) -> None:
-        """Note a message of the time `t` [ns]; one from before the end of a stall is ignored."""
+        """Record a message of time `t` [ns]; ignore one from before the end of a stall."""
         if t >= self.at:
             self.at, self.stalled = t, 0
 
     def leave_out(self, now: int, stall: int) -> None:
-        """Leave a `stall` [ns] that ended at `now` [ns] out of the age.
+        """Exclude a `stall` [ns] that ended at `now` [ns] from the age.
 
-        In full, however long, unless those before have used up the limit.
+        It is excluded in full, however long, unless earlier stalls have used up the limit.
         """
         if self.stalled < STALL_LIMIT_NS:
             self.at = min(now, self.at + stall)

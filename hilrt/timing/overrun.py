@@ -1,9 +1,9 @@
-"""Treatment of ticks that have passed before the master came to them (``pacing.overrun``).
+"""Treatment of ticks that passed before the master could serve them (``pacing.overrun``).
 
-Such ticks are missed, and none is run late. `SkipTicks` leaves them out and keeps the grid;
-`StretchGrid` shifts the grid by the overrun and leaves none out; `EndSession` ends the session.
-`SkipLateStarts` also leaves out a tick that could only begin too late: it would miss its deadline
-itself and delay the next one. A tick that is only late is no overrun.
+Such ticks count as missed and are never run late. `SkipTicks` skips them and keeps the grid;
+`StretchGrid` shifts the grid by the overrun and skips none; `EndSession` ends the session.
+`SkipLateStarts` also skips a tick that could only begin too late: it would miss its deadline and
+delay the next one. A tick that is merely late is no overrun.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Literal
 from hilrt.errors import SessionFault
 from hilrt.timing.grid import Grid
 
-#: Most that is skipped at once, so that a long stall shows in the log at least once a second.
+#: Longest time skipped at once, ns: a long stall then shows in the log at least once a second.
 LONGEST_SKIP_NS = 1_000_000_000
-#: A tick that would begin later than this share of the step is left out, where ticks may be.
+#: `SkipLateStarts` skips a tick that would begin later than this share of the step.
 LATEST_START = 0.5
 
 
 class Overrun(abc.ABC):
-    """A policy. Times in session time are `t_ns`, readings of the clock `now_ns`, both ns.
+    """Overrun policy. `t_ns` is session time, `now_ns` a reading of the clock, both ns.
 
     Parameters
     ----------
@@ -45,21 +45,21 @@ class Overrun(abc.ABC):
         self._end_ns = 0
 
     def begin(self, grid: Grid, end_ns: int) -> None:
-        """Start again on `grid`; nothing is left out beyond `end_ns`."""
+        """Start again on `grid`; ticks beyond `end_ns` are never skipped."""
         self.grid, self._end_ns, self.overran = grid, end_ns, False
 
     def wake(self, t_ns: int, now_ns: int) -> int:
-        """Communication point to continue with when the master has woken for `t_ns` at `now_ns`."""
+        """Communication point to continue with if the master woke at `now_ns` for `t_ns`."""
         return t_ns
 
     def after_step(self, t_ns: int, now_ns: int) -> int:
-        """Communication point after a step that leads to `t_ns` and is finished at `now_ns`."""
+        """Communication point after a step to `t_ns` that was finished at `now_ns`."""
         passed = self._passed(t_ns, now_ns)
         self.overran = passed > 0
         return self._resolve(passed, t_ns, now_ns) if self.overran else t_ns
 
     def _passed(self, t_ns: int, now_ns: int) -> int:
-        """Ticks from the one at `t_ns` on whose whole step has passed."""
+        """Number of ticks, from the one at `t_ns` on, whose whole step has passed."""
         return self.grid.index(now_ns) - t_ns // self.grid.step_ns
 
     @abc.abstractmethod
@@ -68,7 +68,7 @@ class Overrun(abc.ABC):
 
 
 class SkipTicks(Overrun):
-    """Leaves ticks out; the grid stays where it is."""
+    """Skips ticks and keeps the grid."""
 
     def _resolve(self, passed: int, t_ns: int, now_ns: int) -> int:
         step_ns = self.grid.step_ns
@@ -79,9 +79,9 @@ class SkipTicks(Overrun):
 
 
 class SkipLateStarts(SkipTicks):
-    """Skips also a tick that could only begin later than `LATEST_START`.
+    """Also skips a tick that could only begin later than `LATEST_START`.
 
-    Not for several rates: a subsystem that is due at every tenth tick would lose all ten.
+    Not for sessions of several rates: a subsystem due at every tenth tick would lose all ten.
     """
 
     def __init__(self, on_missed: Callable[[int], None]) -> None:
@@ -93,11 +93,11 @@ class SkipLateStarts(SkipTicks):
         super().begin(grid, end_ns)
         self._woke_late = False
         self._latest_start_ns = round(LATEST_START * grid.step_ns / grid.pace)
-        #: Added to the time now it gives that of the tick that may still begin.
+        #: Added to the clock reading: target of the latest tick that may still begin, ns.
         self._ahead_ns = round((1 - LATEST_START) * grid.step_ns / grid.pace) - 1
 
     def wake(self, t_ns: int, now_ns: int) -> int:
-        """See `Overrun.wake`. With a clock that is always late, ticks run late."""
+        """Communication point to continue with; if the clock is always late, ticks run late."""
         was_late, self._woke_late = self._woke_late, self._is_late(t_ns, now_ns)
         if not self._woke_late or was_late or self.overran:
             return t_ns
@@ -113,7 +113,7 @@ class SkipLateStarts(SkipTicks):
 
 
 class StretchGrid(Overrun):
-    """Shifts the grid by the overrun, and leaves no tick out.
+    """Shifts the grid by the overrun and skips no tick.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def overrun_policy(
     on_missed: Callable[[int], None],
     on_shift: Callable[[int], None],
 ) -> Overrun:
-    """Policy of that name for a session whose subsystems are all due at every tick, or not."""
+    """Return the policy of that name; `one_rate`: every subsystem is due at every tick."""
     if name == "skip":
         return SkipLateStarts(on_missed) if one_rate else SkipTicks(on_missed)
     return StretchGrid(on_missed, on_shift) if name == "stretch" else EndSession(on_missed)

@@ -1,8 +1,8 @@
-"""Pace of session time: by a clock, in real time or at a factor, or as fast as possible.
+"""Pace of session time: by a clock (in real time or at a factor), or as fast as possible.
 
-The master's loop asks its `Pace` when a communication point has come, which is the next one, and
-whether a tick was late. In real time the answers come from a clock and its grid, and no solver is
-awaited; as fast as possible they come from the solvers, which are awaited.
+The master's loop asks its `Pace` whether a communication point has been reached, which point is
+next, and whether a tick was late. In real time, a clock and its grid decide and the master waits
+for no solver; as fast as possible, the master waits for the solvers.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from hilrt.timing.monotonic import monotonic_ns
 from hilrt.timing.overrun import Overrun
 from hilrt.timing.timeline import Progress
 
-#: As fast as possible, signals, commands and heartbeats get their turn at least this often, ns, or
+#: As fast as possible, signals, commands and heartbeats are handled at least this often, ns, or
 #: after every step that takes longer.
 TURN_NS = 5_000_000
-#: Nothing is begun for solvers that are behind so shortly before the master wakes for a tick, ns.
+#: Solvers that are behind are not served in this last time before the master wakes for a tick, ns.
 QUIET_NS = 100_000
 
 #: Whether the loop is to end.
@@ -38,10 +38,10 @@ class Samples(EarlyReceiver, Protocol):
 
     @property
     def behind(self) -> bool:
-        """Whether intervals wait for a solver to answer the previous one."""
+        """Whether any solver has intervals queued until it answers the previous one."""
 
     async def catch_up(self, until_ns: int) -> None:
-        """Send them as fast as the solver answers, until that reading of the monotonic clock."""
+        """Send queued intervals as fast as the solvers answer, until `until_ns` (monotonic), ns."""
 
     async def collect(self, t_ns: int, timeout: float, stopping: Stopping) -> None:
         """Wait until every solver has answered up to `t_ns`; `PeerLost` after `timeout` [s]."""
@@ -57,7 +57,7 @@ class Pace(abc.ABC):
     variable_step : bool
         Whether steps have other lengths: points are then counted, not numbered by the grid.
     progress : Progress
-        Where missed ticks and lateness are counted.
+        Counts missed ticks and lateness.
     """
 
     def __init__(self, step_ns: int, variable_step: bool, progress: Progress) -> None:
@@ -70,11 +70,11 @@ class Pace(abc.ABC):
 
     @abc.abstractmethod
     def begin(self, epoch_ns: int, end_ns: int) -> None:
-        """Session time 0 is `epoch_ns` on the clock; the session ends at `end_ns`, ns."""
+        """Set session time 0 to `epoch_ns` on the clock, and the session's end to `end_ns`, ns."""
 
     @abc.abstractmethod
     def now_ns(self) -> int:
-        """Reading of the clock by which ticks are timed, ns."""
+        """Reading of the clock that times the ticks, ns."""
 
     @abc.abstractmethod
     async def reach(self, point: CommunicationPoint, stopping: Stopping) -> CommunicationPoint:
@@ -82,7 +82,7 @@ class Pace(abc.ABC):
 
     @abc.abstractmethod
     def judge(self, point: CommunicationPoint, marks: TickMarks) -> bool:
-        """Fill in the marks' target and lateness; whether the tick missed its deadline."""
+        """Set the marks' target and lateness; return whether the tick missed its deadline."""
 
     @abc.abstractmethod
     def time_left_ns(self, t_ns: int) -> float:
@@ -90,12 +90,13 @@ class Pace(abc.ABC):
 
     @abc.abstractmethod
     def next_point(self, point: CommunicationPoint, h_ns: int) -> CommunicationPoint:
-        """Point after a macro step of `h_ns` from `point` on, and after all of its work."""
+        """Point after a macro step of `h_ns` from `point`, once all its work is done."""
 
     def _point(self, before: CommunicationPoint, t_ns: int) -> CommunicationPoint:
         """Point at `t_ns` that follows `before`."""
         elapsed_ns = t_ns - before.t_ns
-        # A discontinuity's point counts, too: there is one rate then, and no use of the numbers.
+        # An event's point takes a number, too: such sessions have one rate, so numbers do not
+        # matter.
         ticks = 1 if self.variable_step else max(1, elapsed_ns // self.step_ns)
         return CommunicationPoint(before.tick + ticks, t_ns, elapsed_ns)
 
@@ -107,15 +108,15 @@ class RealTime(Pace):
     ----------
     clock : Clock
     overrun : Overrun
-        Treatment of ticks that have passed.
+        Policy for ticks that have passed.
     samples : Samples
-        Solvers that are behind are sent what they missed while the master sleeps.
+        Sends solvers that are behind their missed intervals while the master sleeps.
     step_ns, variable_step, progress
         As for `Pace`.
     factor : float
         Session seconds per second on the clock.
     deadline_ns : int
-        Time from a tick to the end of its dispatch that is still on time, ns.
+        Longest time from a tick to the end of its dispatch that counts as on time, ns.
     """
 
     def __init__(
@@ -149,7 +150,7 @@ class RealTime(Pace):
         return self.clock.now_ns()
 
     async def reach(self, point: CommunicationPoint, stopping: Stopping) -> CommunicationPoint:
-        """Sleep until `point`; if the clock wakes the master too late, until a later one."""
+        """Sleep until `point`; continue with a later one if the master woke too late."""
         while True:
             await self._sleep_until(self.overrun.grid.clock_ns(point.t_ns))
             if not point.elapsed_ns:  # the first point is always served
@@ -174,7 +175,7 @@ class RealTime(Pace):
         finally:
             pursuit.cancel()
         if pursuit.done() and not pursuit.cancelled():
-            pursuit.result()  # raises what it has found out
+            pursuit.result()  # raises its exception, if any
 
     def judge(self, point: CommunicationPoint, marks: TickMarks) -> bool:
         """See `Pace.judge`."""
@@ -188,13 +189,13 @@ class RealTime(Pace):
         return self.clock.wake_ns(self.overrun.grid.clock_ns(t_ns)) - self.clock.now_ns()
 
     def next_point(self, point: CommunicationPoint, h_ns: int) -> CommunicationPoint:
-        """See `Pace.next_point`; ticks that have wholly passed are left to the policy."""
+        """Point after a macro step; the overrun policy handles ticks that have passed entirely."""
         t_ns = self.overrun.after_step(point.t_ns + h_ns, self.clock.now_ns())
         return self._point(point, t_ns)
 
 
 class AsFastAsPossible(Pace):
-    """Pace by the solvers: a point has come when all of them have reached it.
+    """Pace by the solvers: a point is reached when all solvers have reached it.
 
     Parameters
     ----------
@@ -202,9 +203,9 @@ class AsFastAsPossible(Pace):
     step_ns, variable_step, progress
         As for `Pace`.
     step_timeout : float
-        How long a solver may take for a step, s.
+        Time limit for one step of a solver, s.
     between_steps : sequence of BetweenSteps
-        What happens at each point before its samples are taken, in this order.
+        Work at each point before its samples are taken, in this order.
     """
 
     now_ns = staticmethod(monotonic_ns)
@@ -225,7 +226,7 @@ class AsFastAsPossible(Pace):
         self._turn_ns = 0
 
     def begin(self, epoch_ns: int, end_ns: int) -> None:
-        """See `Pace.begin`: nothing depends on it."""
+        """Do nothing: this pace depends on neither time."""
 
     async def reach(self, point: CommunicationPoint, stopping: Stopping) -> CommunicationPoint:
         """Wait for the solvers, and do the work between two steps."""
@@ -233,13 +234,13 @@ class AsFastAsPossible(Pace):
         for happens in self.between_steps:
             if not stopping():
                 point = await happens(point, stopping)
-        if monotonic_ns() >= self._turn_ns:  # the loop has no other wait that is sure to come
+        if monotonic_ns() >= self._turn_ns:  # the loop may have no other chance to run
             await asyncio.sleep(0)
             self._turn_ns = monotonic_ns() + TURN_NS
         return point
 
     def judge(self, point: CommunicationPoint, marks: TickMarks) -> bool:
-        """No tick is late where none has to wait for its time."""
+        """Set the marks' target to the beginning; no tick can be late without a clock."""
         marks.target_ns, marks.late_ns = marks.begun_ns, 0
         return False
 

@@ -1,13 +1,13 @@
 """Real-time scheduling and locked memory: on request, Linux only.
 
-Under ``SCHED_FIFO`` a process runs before all ordinary ones, until it sleeps. So the kernel stops
-all real-time processes together when they have used their share of a period
+Under ``SCHED_FIFO`` a process runs before all ordinary ones until it sleeps. The kernel therefore
+stops all real-time processes once they have used their share of a period
 (``kernel.sched_rt_runtime_us`` of ``sched_rt_period_us``): a stall of tens of milliseconds. The
-master sleeps in every tick, so it stays below; `throttle_share` gives the limit.
+master sleeps in every tick and so stays below the limit, which `throttle_share` returns.
 
-Measured as the lateness of a ``timerfd`` at 1 kHz, in alternating blocks of 1000 wake-ups with and
-without. Real-time priority beside a busy process on the same processor: p99 36 µs instead of 2.7 ms
-(8 blocks each).
+Measured as the lateness of a ``timerfd`` at 1 kHz beside a busy process on the same processor, in
+alternating blocks of 1000 wake-ups: p99 36 µs with real-time priority, 2.7 ms without (8 blocks
+each).
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _PROC = Path("/proc/sys/kernel")
 _STATUS = Path("/proc/self/status")
 _CAP_SYS_NICE = 23
 
-#: ``priority = "auto"``: above all ordinary processes, below everything else in real time.
+#: ``priority = "auto"``: above all ordinary processes, below all other real-time ones.
 AUTOMATIC_PRIORITY = 1
 
 
 def enter_real_time(pacing: Pacing, busy_share: float) -> list[str]:
-    """Priority and memory as the session file asks for; `leave_real_time` undoes it.
+    """Set priority and lock memory as configured; `leave_real_time` undoes it.
 
     Parameters
     ----------
     pacing : Pacing
-        Nothing is done without ``priority`` and ``lock_memory``. An automatic priority is left out
-        where the kernel would throttle it.
+        Nothing is done without ``priority`` and ``lock_memory``. An automatic priority is not set
+        if the kernel would throttle it.
     busy_share : float
-        Share of the time in which the master will be busy, spinning included.
+        Expected share of time in which the master is busy, including spinning.
 
     Returns
     -------
@@ -60,14 +60,14 @@ def enter_real_time(pacing: Pacing, busy_share: float) -> list[str]:
 
 
 def granted_priority(wanted: Literal["auto"] | int) -> int:
-    """Priority to ask for: `wanted`, or the lowest where "auto" may have one, else 0."""
+    """Priority to request: `wanted`; for "auto" the lowest if permitted, otherwise 0."""
     if wanted != "auto":
         return wanted
     return AUTOMATIC_PRIORITY if may_have_priority() else 0
 
 
 def may_have_priority() -> bool:
-    """Whether this process may run under ``SCHED_FIFO``: by an rtprio limit or CAP_SYS_NICE."""
+    """Whether an rtprio limit or CAP_SYS_NICE permits this process to use ``SCHED_FIFO``."""
     if sys.platform != "linux":
         return False
     import resource
@@ -89,7 +89,7 @@ def current_priority() -> int:
 
 
 def leave_real_time() -> None:
-    """Return to an ordinary process, if it was a real-time one."""
+    """Return this process to ordinary scheduling, if it was real-time."""
     if sys.platform != "linux":
         return
     if current_priority():
@@ -100,9 +100,9 @@ def leave_real_time() -> None:
 
 
 def throttle_share(proc: Path = _PROC) -> float | None:
-    """Share of time that the kernel leaves to real-time processes; 1 without throttling.
+    """Share of time that real-time processes may use; 1 without throttling.
 
-    None if it cannot be found out (not Linux, or a kernel that does not tell).
+    None if unknown (not Linux, or a kernel that does not report it).
     """
     try:
         runtime = int((proc / "sched_rt_runtime_us").read_text())
@@ -144,7 +144,7 @@ def set_priority(priority: int) -> str | None:
 
 
 def lock_memory() -> str | None:
-    """Keep all of this process in memory, so that no tick waits for a page.
+    """Lock all memory of this process, so that no tick waits for a page.
 
     Returns
     -------
@@ -156,7 +156,7 @@ def lock_memory() -> str | None:
     import resource
 
     unlimited = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] == resource.RLIM_INFINITY
-    # Below a limit, locking later allocations would make them fail.
+    # With a limit, later allocations would fail once they exceed it.
     flags = _MCL_CURRENT | (_MCL_FUTURE if unlimited else 0)
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.mlockall(flags) == 0:
@@ -180,30 +180,30 @@ def throttle_warning(busy_share: float, share: float | None) -> str | None:
     )
 
 
-# A limit of the processors' wake-up latency (``pacing.awake``): on request, Linux only.
+# Limit of the processors' wake-up latency (``pacing.awake``): on request, Linux only.
 #
 # Measured as the lateness of a ``timerfd`` at 100 Hz, in 12 alternating blocks of 1000 wake-ups: no
-# difference on a virtual machine (median 30 µs instead of 31), whose host decides on idle states.
-# It is for machines whose processors are not shared.
+# difference on a virtual machine (median 30 µs instead of 31), where the hypervisor decides on idle
+# states. It is meant for machines whose processors are not shared.
 
-#: While the file is open, it sets the longest permitted wake-up time; the kernel (PM QoS) chooses
-#: the idle states of all processors by the strictest one.
+#: While this file is open, the value written to it limits the wake-up time; the kernel (PM QoS)
+#: chooses the idle states of all processors by the strictest limit.
 _LATENCY = Path("/dev/cpu_dma_latency")
 
 
 @contextlib.contextmanager
 def cpu_latency_limit(wanted: bool, device: Path = _LATENCY) -> Iterator[str | None]:
-    """Keep the host's processors out of idle states that take long to wake up from.
+    """Keep the host's processors out of idle states with a long wake-up time.
 
-    A sleeping processor, or a virtual one that the host has taken back, takes tens to hundreds of
-    microseconds to return; `cyclictest` sets the same limit.
+    A sleeping processor, or a virtual one that the hypervisor has withdrawn, takes tens to hundreds
+    of microseconds to return; `cyclictest` sets the same limit.
 
     Parameters
     ----------
     wanted : bool
-        Nothing is done without it.
+        Do nothing if False.
     device : Path
-        File through which the kernel is asked.
+        File through which the limit is requested.
 
     Yields
     ------
@@ -231,20 +231,20 @@ def cpu_latency_limit(wanted: bool, device: Path = _LATENCY) -> Iterator[str | N
         os.close(request)
 
 
-# A shorter scheduler slice on shared processors: asked of the kernel, without any privilege.
+# Shorter scheduler slices on shared processors, requested without privileges.
 #
-# Linux lets ordinary processes run in slices of one to several milliseconds. A process that a
-# message has woken up may wait for the slice of another one to end: longer than a macro step. Since
-# 6.12 a process may ask for a shorter slice; it then runs earlier, and yields earlier, for the same
-# share of the processor. Older kernels take the request and ignore it.
+# Linux lets ordinary processes run in slices of one to several milliseconds. A process woken by a
+# message may have to wait for the end of another one's slice: longer than a macro step. Since 6.12
+# a process may request a shorter slice; it then runs earlier, and yields earlier, for the same
+# share of the processor. Older kernels accept the request and ignore it.
 #
 # Measured with a process that computes for 0.4 ms every 2 ms, on one processor with two busy ones
-# (10 alternating blocks of 500 turns): it is done 33 µs late (median) with the short slice and 323
-# µs with the usual one.
+# (10 alternating blocks of 500 turns): it finishes 33 µs late (median) with the short slice and
+# 323 µs late with the usual one.
 
 #: Requested slice: the shortest that the kernel grants, ns.
 SLICE_NS = 100_000
-#: Number of the system call ``sched_setattr``, which the C library does not offer before 2.41.
+#: Number of the system call ``sched_setattr``, which the C library lacks before 2.41.
 _SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
 #: ``struct sched_attr``: size, policy, flags, nice, priority, runtime, deadline, period.
 _ATTRIBUTES = struct.Struct("=IIQiIQQQ")
@@ -253,8 +253,7 @@ _ATTRIBUTES = struct.Struct("=IIQiIQQQ")
 def request_short_slice() -> None:
     """Request a short slice for this process and those that it starts from now on.
 
-    Threads with a real-time priority keep it, and a kernel that does not know the request changes
-    nothing.
+    Threads with a real-time priority keep it; a kernel without support ignores the request.
     """
     _ask(SLICE_NS)
 
@@ -265,7 +264,7 @@ def request_usual_slice() -> None:
 
 
 def schedule_when_idle(thread: int) -> None:
-    """Let a thread of any process run only when no other wants the processor, in usual slices.
+    """Give a thread of any process idle priority and usual slices.
 
     With a short slice it would run earlier, even before ordinary threads.
 
@@ -274,7 +273,7 @@ def schedule_when_idle(thread: int) -> None:
     OSError
         If it has just ended.
     """
-    _request(thread, 0)  # first, because the kernel refuses it for idle threads
+    _request(thread, 0)  # must come first: the kernel refuses it for idle threads
     os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
 
 

@@ -1,10 +1,10 @@
-"""Timeline of every tick on the wall clock: where its time went, and why it was late.
+"""Timeline of every tick on the wall clock: durations of its parts, and the cause of lateness.
 
     target ── wake ──▸ begun ── cut ──▸ ── macro_step ──▸ ── dispatch ──▸ done ── slack ──▸ rested
 
-A tick is missed when `done` is later than its deadline. The part that took most of the time since
-the target is named as the cause; a wake-up is late either because the slack of the tick before
-reached beyond the target, or because the host did not run the master.
+A tick is missed if `done` is later than its deadline. The cause is the part that took most of the
+time since the target. A wake-up is late either because the previous tick's slack extended past the
+target, or because the host did not run the master.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from hilrt.timing.histogram import BINS, Distribution, Quantiles
 
 #: Parts of a tick, in their order.
 STAGES: Final = ("wake", "cut", "macro_step", "dispatch", "slack")
-#: Parts that may take most of the time until the inputs are on the wire; the log has their numbers.
+#: Possible causes: the part that took longest until the inputs were sent. The log has their
+#: numbers.
 LONGEST: Final = ("wake", "previous", "cut", "macro_step", "dispatch")
-#: Slowest ticks that are kept whole.
+#: Number of slowest ticks kept with all their parts.
 KEPT: Final = 10
 
 
@@ -40,13 +41,13 @@ class SlowTick:
     tick, t : int, float
         Its number and session time, s.
     lateness_us : float
-        Target to dispatch complete, µs.
+        Time from the target to the end of the dispatch, µs.
     wake_us, cut_us, macro_step_us, dispatch_us, slack_us : float
-        Its parts, µs; the slack is that of the tick before, None at the first.
+        Its parts, µs; the slack is that of the previous tick, None at the first.
     cause : str
-        The part that took most, a key of `hilrt.wording.MISSED_BECAUSE`.
+        The part that took longest, a key of `hilrt.wording.MISSED_BECAUSE`.
     late : list of str
-        Subsystems whose samples were late at it.
+        Subsystems whose samples were late at this tick.
     """
 
     tick: int
@@ -67,16 +68,17 @@ class Timeline:
     Attributes
     ----------
     newest : ndarray, shape (8,)
-        Of the newest tick: its parts, whether it missed its deadline, how many ticks passed
-        unserved right before it, and which part took most, a number in `LONGEST`.
+        The newest tick: its parts, whether it missed its deadline, the number of ticks skipped
+        right before it, and the part that took longest (index in `LONGEST`).
     parts_us : ndarray, shape (5,)
-        The parts in it, in the order of `STAGES`; the slack is that of the tick before, or NaN.
+        View of the parts in `newest`, in the order of `STAGES`; the slack is that of the previous
+        tick, or NaN.
     skipped : int
-        Ticks that passed unserved right before the newest one.
+        Number of ticks skipped right before the newest one.
     causes : Counter
         Missed ticks by cause, keys of `hilrt.wording.MISSED_BECAUSE`.
     slack_ns, rested_ns : int
-        Slack of the newest tick that has ended, negative before the first, and when it ended, ns.
+        Slack of the newest completed tick (negative before the first), and when it ended, ns.
     """
 
     def __init__(self) -> None:
@@ -85,7 +87,7 @@ class Timeline:
         self.skipped = self._passed = 0
         self.causes: Counter[str] = Counter()
         self.slack_ns, self.rested_ns = -1, 0
-        # Of the stages, and of the time from the beginning of a tick to its dispatch.
+        # One row per stage, and one for the time from the beginning of a tick to its dispatch.
         self._counts = np.zeros((len(STAGES) + 1, BINS), np.int64)
         self._longest_ns = np.zeros(len(STAGES) + 1, np.int64)
         self._count_tick = count_tick_entry(self.parts_us, self._counts, self._longest_ns)
@@ -99,7 +101,7 @@ class Timeline:
         missed: bool,
         late: Callable[[], list[str]],
     ) -> None:
-        """Enter a tick whose inputs are on the wire.
+        """Add a tick whose inputs have been sent.
 
         Parameters
         ----------
@@ -109,7 +111,7 @@ class Timeline:
         missed : bool
             Whether it missed its deadline.
         late : callable
-            Gives the subsystems whose samples were late; asked where the tick is kept.
+            Returns the subsystems whose samples were late; called only for ticks that are kept.
         """
         longest = self._count_tick(
             self.parts_us,
@@ -136,21 +138,21 @@ class Timeline:
             self._keep(tick, t, lateness, LONGEST[longest], late())
 
     def _keep(self, tick: int, t: float, lateness: int, cause: str, late: list[str]) -> None:
-        """Keep the newest tick among the slowest."""
+        """Add the newest tick to the slowest ones."""
         wake_us, cut_us, step_us, sent_us, slack_us = self.parts_us.tolist()
         before_us = None if math.isnan(slack_us) else slack_us
         kept = SlowTick(
             tick, t, lateness * 1e-3, wake_us, cut_us, step_us, sent_us, before_us, cause, late
         )
         push = heapq.heappush if len(self._slowest) < KEPT else heapq.heapreplace
-        push(self._slowest, (lateness, -tick, kept))  # of equal ones the earliest stay
+        push(self._slowest, (lateness, -tick, kept))  # of equally slow ones keep the earliest
 
     def rest(self, done_ns: int, now_ns: int) -> None:
-        """The slack of the tick dispatched at `done_ns` ends at `now_ns`."""
+        """Record the slack of the tick dispatched at `done_ns`, which ends at `now_ns`."""
         self.slack_ns, self.rested_ns = now_ns - done_ns, now_ns
 
     def skip(self, ticks: int) -> None:
-        """Ticks passed while the master was busy; they are counted with the next one."""
+        """Record ticks that passed while the master was busy; the next row has their number."""
         self._passed += ticks
 
     @property
@@ -160,7 +162,7 @@ class Timeline:
 
     @property
     def compute(self) -> Distribution:
-        """Cut to dispatch complete."""
+        """Distribution of the time from the beginning of a tick to the end of its dispatch."""
         return self._distribution(len(STAGES))
 
     def _distribution(self, kind: int) -> Distribution:
@@ -180,12 +182,12 @@ class Timeline:
 
 @dataclass(slots=True)
 class RepeatedCounts:
-    """Counts of macro steps that were made more than once, in a session whose steps can be.
+    """Counts of repeated macro steps, in a session whose steps can be repeated.
 
     Attributes
     ----------
     steps : int
-        Steps that were made again, shorter.
+        Steps repeated with a shorter length.
     refused : int
         Attempts at a step whose error was too large.
     unsettled : int
@@ -193,7 +195,7 @@ class RepeatedCounts:
     corrections : int
         Corrector steps of the implicit scheme.
     largest_scaling : float
-        Largest finite scaling factor of a step that passed; 0 before the first one.
+        Largest finite scaling factor of an accepted step; 0 before the first one.
     """
 
     steps: int = 0
@@ -216,17 +218,17 @@ class Progress:
     missed : int
         Ticks whose inputs were not all dispatched within the deadline, including skipped ones.
     stretched_ns : int
-        By how much session time was held back to shift the grid, on the clock, ns.
+        Total shift of the grid on the clock, ns.
     lateness : Distribution
-        Tick to dispatch complete (real time only).
+        Time from the tick to the end of its dispatch (real time only).
     timeline : Timeline
-        Where the time went, and which subsystems were late.
+        Durations of each tick's parts, and late subsystems.
     learning : SlackBudget
-        Time for identification.
+        Budget for identification in the slack.
     first_h, min_h, max_h : int
         Macro step sizes, ns.
     repeated : RepeatedCounts or None
-        None where every step is made once.
+        None if every step is computed once.
     """
 
     steps: int = 0
@@ -244,12 +246,12 @@ class Progress:
     def enter(
         self, tick: int, t: float, marks: TickMarks, missed: bool, late: Callable[[], list[str]]
     ) -> None:
-        """Count a tick whose inputs are on the wire; parameters as for `Timeline.add`."""
+        """Count a tick whose inputs have been sent; parameters as for `Timeline.add`."""
         self.timeline.add(tick, t, marks, missed, late)
         self.missed += missed + self.timeline.skipped
 
     def skip(self, ticks: int) -> None:
-        """Ticks have passed without being served: they are missed, and count with the next one."""
+        """Count ticks that passed unserved as missed; the next tick's row has their number."""
         self.timeline.skip(ticks)
 
     def count_step(self, h_ns: int) -> None:
