@@ -164,13 +164,14 @@ FLAG_COLUMNS = ("times", "of the time", "of its worst second")
 def flag_rows(summary: Mapping[str, Any]) -> list[list[str]]:
     """Causes that were raised, the most affecting first: how often, and what share each affected.
 
+    Runs at shorter steps have shown what is inside a step: that nothing else does is no row then.
     Summaries of older versions know how long the flags were up instead.
     """
     time_s = summary.get("time_s") or 0.0
     shares = {
         cause: (flag.get("affected_s", flag.get("seconds")) or 0.0) / time_s if time_s else 0.0
         for cause, flag in (summary.get("flags") or {}).items()
-        if flag.get("count")
+        if flag.get("count") and not (cause == "inside_unknown" and _at_shorter_steps(summary))
     }
     rows = []
     for cause, share in sorted(shares.items(), key=lambda item: -item[1]):
@@ -179,6 +180,12 @@ def flag_rows(summary: Mapping[str, Any]) -> list[list[str]]:
         second = "–" if worst is None else f"{100 * worst:.1f} %"
         rows.append([words(cause), f"{flag['count']:,}", f"{100 * share:.2f} %", second])
     return rows
+
+
+def _at_shorter_steps(summary: Mapping[str, Any]) -> bool:
+    """Whether runs at shorter steps have shown the error of every signal."""
+    ways = [str(one.get("how")) for one in (summary.get("estimated_error") or {}).values()]
+    return bool(ways) and all(how.startswith(SHORTER_STEPS) for how in ways)
 
 
 def columns_text(rows: Sequence[Sequence[str]]) -> str:
@@ -278,7 +285,9 @@ def error_rows(summary: Mapping[str, Any]) -> list[list[str]]:
     return rows
 
 
-#: Way of estimating, as text, that rests on a reference model; `hilrt.reliability.estimates`.
+#: Ways of estimating, as text, by runs at shorter steps; `hilrt.reliability.estimates`.
+SHORTER_STEPS = ("repeated at shorter steps", "against a converged reference")
+#: The way that rests on a reference model.
 OF_MODEL = "sensitivities of a model"
 #: Note about estimates that do.
 UNCHECKED_MODEL = (

@@ -1,7 +1,10 @@
 """Advice for a better verdict: the changes with the greatest expected effect on the error.
 
 The error of a signal is proportional to the disturbances of the inputs, and these to the step to
-the power p + 1 for extrapolation of order p. At order 0 a disturbance is that of a value held for a
+the power p + 1 for extrapolation of order p, or to the power that the session was seen to follow
+when it was repeated at shorter steps, if that is less: an observed order above the formal one is an
+accident of the steps (W. L. Oberkampf and C. J. Roy 2010, "Verification and Validation in
+Scientific Computing", chapter 8). At order 0 a disturbance is that of a value held for a
 step, ``Δu = H u'/2``, which tells how fast the input moves; along a line it would be
 ``(5/12) H² u''``.
 """
@@ -17,6 +20,7 @@ import numpy as np
 from hilrt.config.structs import Bond
 from hilrt.reliability.estimates import (
     GAIN_RANGE_LAG,
+    IRREGULAR,
     SMALL_UP_TO,
     Estimate,
     bond_errors,
@@ -143,7 +147,7 @@ def advice(
         small = min(small, share * BOND_DEGRADED / energy)
     settings = []
     if not (late > OFTEN * time_s or plan.session["variable_step"][0]):  # it would be later still
-        if (shorter := _shorter(plan, share, small, slowest)) is not None:
+        if (shorter := _shorter(plan, worst, small, slowest)) is not None:
             settings.append(shorter)
         else:
             every = number(1e3 * slowest, 3)
@@ -153,9 +157,8 @@ def advice(
         settings.append(higher)
     settings.sort(key=lambda change: change.expected)
     worthwhile = [change for change in settings if change.expected < WORTHWHILE * share]
-    if (
-        share > LARGE or worst.how == GAIN_RANGE_LAG
-    ):  # in which direction they change it is known, and not by how much
+    # In which direction they change it is known, and not by how much.
+    if share > LARGE or worst.how in (GAIN_RANGE_LAG, IRREGULAR):
         worthwhile = [change._replace(expected=math.nan) for change in worthwhile]
     return [*found, *worthwhile][:MOST]
 
@@ -226,18 +229,20 @@ def _limit(network: Network, plan: Plan, state: State) -> Improvement | None:
     )
 
 
-def _shorter(plan: Plan, share: float, small: float, slowest: float) -> Improvement | None:
+def _shorter(plan: Plan, worst: Estimate, small: float, slowest: float) -> Improvement | None:
     """The longest of a few shorter steps with which the error is small.
 
     None is shorter than the interval at which a bench sends: between its values nothing is new.
     """
-    order = int(plan.connections["order"].min(initial=5))
+    power = float(plan.connections["order"].min(initial=5)) + 1.0
+    power = power if math.isnan(worst.order) else min(worst.order, power)
+    share = worst.value / worst.spread
     step = float(plan.session["step"][0])
     factors = [factor for factor in SHORTER if step / factor > slowest * (1.0 - 1e-9)]
     if not factors:
         return None
     for factor in factors:
-        expected = share / float(factor) ** (order + 1)
+        expected = share / float(factor) ** power
         if expected <= small:
             break
     shorter = float(f"{step / factor:.3g}")

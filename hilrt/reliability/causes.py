@@ -159,7 +159,8 @@ CAUSES: Final[dict[str, Cause]] = {
         "nothing shows the outputs of {} between communication points, where they may switch",
         0.0,
         NEVER,
-        evidence="y_mid or y_mean of its samples, or save_state and restore_state, would show them",
+        evidence="y_mid or y_mean of its samples, save_state and restore_state, half_steps of an "
+        'FMU, or repeat = "half" would show them',
         places=_SUBSYSTEM,
     ),
     "switches_inside": Cause(

@@ -88,6 +88,8 @@ class Estimate(NamedTuple):
         What the error is relative to: standard deviation, or 5 % of the RMS if that is more.
     how : str
         Where it comes from, or ``unknown: why``.
+    order : float
+        Power of the step that it was seen to follow; NaN if no shorter step has shown one.
     """
 
     unit: str
@@ -96,6 +98,7 @@ class Estimate(NamedTuple):
     high: float
     spread: float
     how: str
+    order: float = math.nan
 
     @property
     def is_small(self) -> bool:

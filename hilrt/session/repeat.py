@@ -86,7 +86,8 @@ class Repeated(NamedTuple):
         """
         if self.why_not:
             return make_estimate(self.unit, self.change, self.spread, IRREGULAR)
-        return make_estimate(self.unit, self.error, self.spread, REPEATED)
+        found = make_estimate(self.unit, self.error, self.spread, REPEATED)
+        return found._replace(order=self.order)
 
     def as_json(self) -> dict[str, Any]:
         """Result as JSON, without the course over time; null where unknown."""

@@ -9,14 +9,17 @@ import pytest
 from scipy.integrate import solve_ivp
 from typer.testing import CliRunner
 
+from hilrt import InputPolynomial, Port, Sample, SessionBuilder, Solver
 from hilrt.check.check import check_file
 from hilrt.cli import main as cli
+from hilrt.config.session_file import SessionFile
 from hilrt.errors import ConfigError
 from hilrt.session.repeat import extrapolated
 from hilrt.session.run import RunOptions
 from hilrt.session.session import run_session
 from hilrt.session.simulate import repeat, simulate
 from hilrt.solver import Floats
+from hilrt.wording import flag_rows
 from tests.reliability.test_estimates import EXACT, TWO_MASS, order
 
 Truth = Callable[[Floats], Floats]
@@ -204,3 +207,50 @@ def test_what_cannot_be_repeated_is_refused(tmp_path: Path) -> None:
     ):
         found = [str(p) for p in check_file(session, [change]) if "repeat" in str(p)]
         assert said in found[0]
+
+
+class Wheel(Solver):
+    """``J w' = d (other - w)``, by explicit Euler: of order 1, whatever the extrapolation."""
+
+    inputs, outputs = (Port("other", "rad/s"),), (Port("speed", "rad/s"),)
+
+    def __init__(self, inertia: float = 1.0, speed: float = 0.0) -> None:
+        self.inertia, self.speed = inertia, speed
+
+    def initialize(self, t0: float, u0: Floats) -> Sample:
+        return Sample(np.array([self.speed]))
+
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+        self.speed += h * 5.0 * (u(t)[0] - self.speed) / self.inertia
+        return Sample(np.array([self.speed]))
+
+
+def wheels(step: float) -> SessionFile:
+    builder = SessionBuilder("wheels", duration=2.0, step=step, pace="asap")
+    for name, inertia, speed in (("left", 1.0, 100.0), ("right", 2.0, 0.0)):
+        params = {"inertia": inertia, "speed": speed}
+        builder.subsystem(name, "inprocess", model=f"{__name__}:Wheel", params=params)
+    builder.connect("left.speed", "right.other").connect("right.speed", "left.other")
+    return builder.set("reliability", repeat="half").build()
+
+
+def test_the_advised_step_is_expected_by_the_observed_order() -> None:
+    """With the order of the extrapolation, 2, it was half of the true one."""
+    before = simulate(wheels(0.025))
+    assert before.verdict == "degraded"
+    advised = [one for one in before.summary["advice"] if "master.step" in one["settings"]]
+    after = simulate(wheels(advised[0]["settings"]["master.step"]))
+    errors = after.summary["estimated_error"].values()
+    worst = max(error["value"] / error["high"] * error["relative"] for error in errors)
+    assert worst == pytest.approx(advised[0]["expected"], rel=0.15)
+
+
+def test_what_a_repetition_has_shown_is_no_flag_beside_good() -> None:
+    """Nothing else shows the wheels inside a step: they neither save their state nor give y_mid."""
+    shown = simulate(wheels(0.005)).summary
+    assert shown["verdict"] == "good"
+    assert shown["flags"]["inside_unknown"]["count"] > 0
+    assert not [row for row in flag_rows(shown) if row[0] == "inside unknown"]
+    alone = simulate(wheels(0.005), {"reliability.repeat": "off"}).summary
+    assert [row for row in flag_rows(alone) if row[0] == "inside unknown"]
+    assert any("half_steps of an FMU" in reason for reason in alone["reasons"])
