@@ -46,7 +46,12 @@ def width(value: float, unit: str) -> str:
     """``± 720 N``: two digits; a unit that nobody has stated is left out."""
     rounded = float(f"{value:.2g}")
     text = f"{rounded:,.0f}" if 100.0 <= rounded < 1e6 else f"{rounded:g}"
-    return f"± {text} {unit.replace('?', '')}".rstrip()
+    return f"± {text} {unit_text(unit)}".rstrip()
+
+
+def unit_text(unit: str) -> str:
+    """A unit for readers: that of a port that states none, ``?``, is left out."""
+    return unit.replace("?", "")
 
 
 def json_numbers(value: Any) -> Any:

@@ -7,6 +7,7 @@ share, answers of solvers, lost messages) is left out.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -63,6 +64,7 @@ def summarise_rows(
     lengths = StepLengths(intervals.first, intervals.shortest, intervals.longest)
     found: dict[str, Any] = {
         **session_figures(metadata.get("session", ""), course, lengths, totals),
+        **_origin(metadata),
         "order": _order(stats.get("master:order", _NOTHING), metadata),
         "ports": _ports(statistics),
         "bonds": _bonds(statistics, metadata),
@@ -80,6 +82,16 @@ def summarise_rows(
         found |= judged(course, _judgeable(totals))
     clean: dict[str, Any] = json_numbers(found)
     return clean
+
+
+def _origin(metadata: Mapping[str, str]) -> dict[str, Any]:
+    """Session file and overrides, where the log names them."""
+    if "session_file" not in metadata:
+        return {}
+    found: dict[str, Any] = {"session_file": metadata["session_file"]}
+    with contextlib.suppress(ValueError):
+        found["overrides"] = parse_json(metadata.get("overrides", "[]"))
+    return found
 
 
 def _is_real_time(stats: Mapping[str, SignalStatistics], metadata: Mapping[str, str]) -> bool:

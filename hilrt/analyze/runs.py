@@ -30,7 +30,7 @@ DEPTH: Final = 3
 UNFINISHED: Final = "no summary"
 COLUMNS: Final = (
     *("run", "began", "session", "lasted, s", "verdict", "alarms", "outcomes"),
-    *("worst estimated error", "folder"),
+    *("worst estimated error", "file", "--set", "folder"),
 )
 _DECODER = msgspec.json.Decoder()
 
@@ -61,6 +61,10 @@ class PastRun:
         Signal with the largest estimated error relative to its variation; empty: none is known.
     worst_error : float or None
         That error, upper end of its 95 % interval.
+    session_file : str
+        Name of the session file; empty in summaries of older versions.
+    overrides : list of str
+        ``table.key=value``, given beside the file.
     """
 
     number: int
@@ -79,6 +83,8 @@ class PastRun:
     inconclusive: int
     worst_signal: str
     worst_error: float | None
+    session_file: str
+    overrides: list[str]
 
     @property
     def amiss(self) -> bool:
@@ -101,6 +107,8 @@ class PastRun:
             ", ".join(named),
             ", ".join(f"{count} {word}" for word, count in counts if count),
             worst,
+            self.session_file,
+            ", ".join(self.overrides),
             str(self.folder),
         )
 
@@ -152,6 +160,7 @@ def write_parquet(path: Path, runs: Sequence[PastRun]) -> None:
         **dict.fromkeys(("time_s", "wall_s", "worst_error"), pa.float64()),
         "began": pa.timestamp("us"),
         "alarms": pa.list_(pa.string()),
+        "overrides": pa.list_(pa.string()),
     }
     schema = pa.schema([(name, kinds.get(name, pa.string())) for name in PastRun.__annotations__])
     try:
@@ -225,6 +234,8 @@ def _read(number: int, folder: Path, began: datetime) -> PastRun:
         inconclusive=results.count("inconclusive"),
         worst_signal=worst_signal,
         worst_error=worst_error,
+        session_file=fields.get("session_file") or "",
+        overrides=fields.get("overrides") or [],
     )
 
 

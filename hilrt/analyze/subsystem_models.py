@@ -87,7 +87,8 @@ class SubsystemModel(Link, Probes):
             return None
         return (
             f"[subsystems.{self.name}]: cannot be linearised: {self.reason}; give A, B, C, D in "
-            f"[subsystems.{self.name}.jacobian], or use a solver that saves its state as numbers"
+            f"[subsystems.{self.name}.jacobian], or a Python model that saves its state in its "
+            "place; `hilrt analyze reference` finds the error at a step by running the session"
         )
 
 
@@ -145,7 +146,7 @@ def _subsystem_model(name: str, options: SubsystemOptions, folder: Path) -> Subs
                 f"{where}: its ports are only known while it runs; use adapter "
                 '"inprocess", or spawn = ["hilrt", "solver", "module:Class"], for the analysis'
             )
-        reason = f"adapter {options.adapter!r} is not a solver that can be analysed"
+        reason = f"an analysis does not run the adapter {options.adapter!r}"
         subsystem = SubsystemModel(name, options, folder, ports, reason)
         subsystem.bench = link_class.physical
         return subsystem

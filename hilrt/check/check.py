@@ -206,7 +206,7 @@ def _check_repeat(
         f"{', '.join(elsewhere)} does not run in this process": bool(elsewhere),
         'it runs against the clock: set [session] pace = "asap"': pace != "asap",
     }
-    varies = 'its step varies: take [master.step_control] method = "fixed"'
+    varies = 'its step varies: take reference = "before" instead, which also judges such a session'
     has_fixed = tables.master.step_control.method == "fixed"
     for key, value, kind, reasons in (
         ("repeat", reliability.repeat, " with a fixed step", remedies | {varies: not has_fixed}),

@@ -448,5 +448,7 @@ def _check_feedthrough(topology: Topology, findings: Findings) -> None:
             method,
             f"outputs with feedthrough ({', '.join(through)}) are evaluated with extrapolated "
             "inputs: their error is only indicated, not estimated",
-            'use step_control method = "pi" and a fixed order if steps or orders alternate',
+            "declare the feedthrough of FMUs that declare no dependencies, for example feedthrough "
+            '= { x = [] }; for outputs that do have it use step_control method = "pi" and a fixed '
+            "order",
         )

@@ -108,10 +108,14 @@ def reference(
 
     Exit status 4 where a signal has not settled within --most-steps.
     """
+    from rich.console import Console
+
     from hilrt.session.simulate import reference as compare
 
-    file = load(session, overrides or [])
-    found = compare(file, tolerance=tolerance, most_steps=most_steps)
+    file, console = load(session, overrides or []), Console(stderr=True)
+    with console.status("") as status:
+        tell = status.update if console.is_terminal else console.print
+        found = compare(file, tolerance=tolerance, most_steps=most_steps, progress=tell)
     if json_:
         typer.echo(json.dumps(found.as_json(), indent=1))
     else:

@@ -121,7 +121,10 @@ def _line(text: str, position: int) -> int:
 
 
 def toml_value(value: object, key: str = "value") -> str:
-    """A value as it would stand in a file; `ConfigError`, which names the `key`, if it cannot."""
+    """A value as it would stand in a file; `ConfigError`, which names the `key`, if it cannot.
+
+    A class stands there as ``module:Class``.
+    """
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (int, float)):
@@ -135,6 +138,17 @@ def toml_value(value: object, key: str = "value") -> str:
         return f"[{', '.join(toml_value(entry, key) for entry in value)}]"
     if isinstance(value, (np.generic, np.ndarray)):
         return toml_value(value.tolist(), key)
-    raise ConfigError(
-        f"{key} = {value!r}: a session file cannot contain values of type {type(value).__name__}"
-    )
+    if isinstance(value, type):
+        if "<locals>" in value.__qualname__:
+            raise ConfigError(
+                f"{key} = {value.__name__}: is a class inside a function, where nothing can import "
+                "it; define it at the top level of a module, a script or a notebook"
+            )
+        return json.dumps(f"{value.__module__}:{value.__qualname__}")
+    kind = type(value).__name__
+    if hasattr(value, "advance"):
+        raise ConfigError(
+            f"{key} = {value!r}: is an instance; give its class, {kind}, and the arguments that it "
+            "is made with as params"
+        )
+    raise ConfigError(f"{key} = {value!r}: a session file cannot contain values of type {kind}")

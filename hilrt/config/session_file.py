@@ -56,6 +56,11 @@ class SessionFile(msgspec.Struct, frozen=True):
         """Folder that relative paths in the file start from."""
         return self.path.parent
 
+    @property
+    def origin(self) -> dict[str, Any]:
+        """Name of the file and overrides, as in ``summary.json``."""
+        return {"session_file": self.path.name, "overrides": list(self.overrides)}
+
 
 def load_session(
     path: str | Path, overrides: Mapping[str, object] | Iterable[str] = ()
@@ -104,6 +109,8 @@ def open_session(
         return override(session, overrides) if overrides else session
     if isinstance(session, (str, os.PathLike)):
         return load_session(session, overrides or ())
+    if hasattr(session, "build"):
+        raise ConfigError(f"session = {session!r}: is not built yet; call its build()")
     raise ConfigError(
         f"session = {session!r}: is not a session; give the path of a session file, or a session "
         "from hilrt.load_session"

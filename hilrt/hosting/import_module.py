@@ -80,7 +80,7 @@ def _where(folders: Sequence[Path]) -> str:
 def _file(name: str, folder: Path) -> Path | None:
     """File of the module in the folder; our own package is never taken from there."""
     first, *rest = name.split(".")
-    spec = None if first == "hilrt" else PathFinder.find_spec(first, [str(folder)])
+    spec = None if first in ("hilrt", "__main__") else PathFinder.find_spec(first, [str(folder)])
     for part in rest:
         if spec is None or spec.submodule_search_locations is None:
             return None

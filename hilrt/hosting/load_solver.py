@@ -82,6 +82,11 @@ def make_instance(cls: type[T], target: str, params: Mapping[str, Any]) -> T:
 
 def _solver_class(module: Any, name: str) -> type[Solver]:
     found = getattr(module, name, None)
+    if isinstance(found, Solver):
+        raise ConfigError(
+            f"{module.__name__}:{name} is an instance; name its class, {type(found).__name__}, and "
+            "give the arguments that it is made with as params"
+        )
     if found is None:
         solvers = [
             key

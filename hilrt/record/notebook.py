@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hilrt.errors import RecordError
 from hilrt.solver import Floats
-from hilrt.wording import number
+from hilrt.wording import number, unit_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,10 +79,16 @@ def main_signals(log: RecordedSignals) -> list[str]:
 
 
 def chosen(log: RecordedSignals, patterns: Iterable[str]) -> list[str]:
-    """Signals that names or patterns (``"engine.*"``) stand for; `KeyError` where one is none."""
+    """Signals that names or patterns (``"engine.*"``) stand for; `KeyError` where one is none.
+
+    Signals that the session derives, such as defects and flags, have a ``:`` in their names: a
+    pattern stands for them if it has one, too, or if there are no others.
+    """
     names: dict[str, None] = {}
     for pattern in patterns:
         found = [pattern] if pattern in log else fnmatch.filter(log.names, pattern)
+        if ":" not in pattern:
+            found = [name for name in found if ":" not in name] or found
         if not found:
             log.topic(pattern)  # raises with the nearest name
         names |= dict.fromkeys(found)
@@ -105,7 +111,7 @@ def plot(log: RecordedSignals, names: Sequence[str]) -> Figure:
         for name in shown:
             if log.units[name] == unit:
                 axes.plot(log.time(name), log.held(name), label=name.replace("$", r"\$"), lw=1.2)
-        axes.set_ylabel((unit or "–").replace("$", r"\$"))
+        axes.set_ylabel((unit_text(unit) or "–").replace("$", r"\$"))
         axes.grid(alpha=0.3)
         axes.legend(loc="best", fontsize="small")
     all_axes[-1].set_xlabel("session time in s")
@@ -132,7 +138,7 @@ def signal_table(log: RecordedSignals, names: Sequence[str]) -> str:
         finite = held[np.isfinite(held)]
         low, high, last = (finite.min(), finite.max(), finite[-1]) if len(finite) else (np.nan,) * 3
         cells = (html.escape(name), number(low), number(high), number(last))
-        unit = html.escape(log.units[name])
+        unit = html.escape(unit_text(log.units[name]))
         rows.append(
             "<tr><td style='text-align:left'>"
             + "</td><td>".join(cells)

@@ -201,8 +201,10 @@ class Log(Mapping[str, Floats]):
         Parameters
         ----------
         *names : str
-            Signals, or patterns of them (``"engine.*"``); default: the main ones, which are
-            set-points as demanded, sent and measured, then the bonds, then other outputs.
+            Signals, or patterns of them: ``"engine.*"`` are the ports of a subsystem,
+            ``"engine.*:*"`` what the session derived from them, such as inputs as sent and defects.
+            Default: the main ones, which are set-points as demanded, sent and measured, then the
+            bonds, then other outputs.
 
         Returns
         -------

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
@@ -11,6 +13,7 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
+from hilrt.compilation.compiled import is_kept
 from hilrt.config.session_file import SessionFile
 from hilrt.config.structs import Session
 from hilrt.coupling.closed_loop import Sensitivities
@@ -30,7 +33,9 @@ from hilrt.reliability.alarms import refuse_alarms
 from hilrt.reliability.ranges import Ranges
 from hilrt.session.opening import Connected
 from hilrt.solver import Floats, Port, Ports, Sample
+from hilrt.step import macro_step
 from hilrt.step.build_plan import Platform
+from hilrt.step.load_step import empty_tables
 from hilrt.step.numerics import Numerics, build_numerics
 from hilrt.tables.network import Network, build_network, coupled_ports
 from hilrt.timing.clock import Clock
@@ -316,6 +321,7 @@ async def assemble(
     numerics = build_numerics(
         network, tables, platform, y0, u0, shadow=shadow, model=model, columns=columns
     )
+    say_when_compiling()
     numerics.load()  # looks at the types of all tables for milliseconds: not in the first tick
     exchange = Exchange(
         numerics,
@@ -326,6 +332,20 @@ async def assemble(
     )
     exchange.start(samples)
     return Assembled(numerics, exchange, initialized)
+
+
+#: Said on standard error before a first start compiles.
+COMPILES: Final = (
+    "hilrt: compiling the numerics, once for this installation: it usually takes half a minute, "
+    "and minutes where the processors are busy"
+)
+
+
+@functools.cache
+def say_when_compiling() -> None:
+    """Say on standard error that the step is about to be compiled, if none is stored."""
+    if not is_kept(macro_step.assess, *empty_tables()):
+        print(COMPILES, file=sys.stderr, flush=True)
 
 
 def refuse_start(numerics: Numerics) -> None:

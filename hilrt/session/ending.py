@@ -175,7 +175,8 @@ def summarise(
         events.alarms.as_json(prepared.now_ns() / 1e9),
         errors,
     )
-    result.summary = build_summary(master.numerics, master.exchange, master.progress, facts)
+    made = build_summary(master.numerics, master.exchange, master.progress, facts)
+    result.summary = made | connected.file.origin
     result.end_with(exit_status(one["result"] for one in results))
 
 

@@ -161,6 +161,7 @@ class Compared(NamedTuple):
         if self.converged:
             return make_estimate(self.unit, self.error, self.spread, REFERENCE)
         how = "unknown: the reference has not converged within the steps allowed"
+        how += "; hilrt analyze reference --most-steps allows more"
         return make_estimate(self.unit, math.nan, math.nan, how)
 
     def line(self, name: str) -> str:
@@ -168,7 +169,7 @@ class Compared(NamedTuple):
         error = f"{self.error:.3g} {self.unit}".rstrip()
         said = f"{name}: error {error} RMS, {self.relative:.2%} of its variation"
         if not self.converged:
-            return f"{said}, NOT CONVERGED: allow more steps, or a larger tolerance"
+            return f"{said}, NOT CONVERGED: raise --most-steps, --tolerance, or both"
         value, how = self.estimate["value"], self.estimate["how"]
         if value is None:
             return f"{said}; no estimate ({how})"
@@ -208,6 +209,7 @@ def compare_with_reference(
     run: Callable[[Mapping[str, object]], Result],
     tolerance: float = TOLERANCE,
     most_steps: int = MOST_STEPS,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> Reference:
     """True error of a session of models: against itself at a step that is halved until it settles.
 
@@ -221,12 +223,15 @@ def compare_with_reference(
         Share of itself to which an error is to be known.
     most_steps : int
         Of all runs together; what has not settled by then is not `Compared.converged`.
+    progress : callable
+        Called with a line of text before every run.
 
     Raises
     ------
     HilrtError
         If the session itself ends by a fault, or every run at a shorter step.
     """
+    progress("the session itself")
     tables, own = file.tables, run(ALONE)
     t, estimated = own.log.t, own.summary["estimated_error"]
     fixed = tables.master.step_control.method == "fixed"
@@ -239,6 +244,9 @@ def compare_with_reference(
         if made + coming > most_steps:
             break
         made += coming
+        settled = sum(one.settled for one in signals.values())
+        known = f"{settled} of {len(signals)} signals have converged"
+        progress(f"step {1e3 * h:.4g} ms, {coming:,} steps; {known}")
         try:
             log = run(_plain(tables, float(t[-1]), h)).log
         except HilrtError as error:  # too long a step for what is not stable

@@ -29,7 +29,7 @@ GLANCE_BYTES: Final = 64 << 20
 FailOn = Literal["unverified", "degraded", "unreliable"]
 
 
-@dataclass
+@dataclass(repr=False)
 class Result:
     """Result of a session.
 
@@ -53,6 +53,15 @@ class Result:
     fault: str | None = None
     warnings: list[str] = field(default_factory=list)
     stopped: str = ""
+
+    def __repr__(self) -> str:
+        """The most important figures; `summary` has all."""
+        figures: dict[str, Any] = {
+            name: self.summary.get(name) for name in ("session", "verdict", "steps", "time_s")
+        }
+        figures |= {"exit_status": self.exit_status, "fault": self.fault}
+        shown = ", ".join(f"{name}={v!r}" for name, v in figures.items() if v is not None)
+        return f"{type(self).__name__}({shown})"
 
     def fail(self, fault: str) -> None:
         """Note that the session ends in a fault."""
@@ -130,7 +139,7 @@ class Result:
         raise RecordError(f"this session kept no log{f': {self.fault}' if self.fault else ''}")
 
 
-@dataclass
+@dataclass(repr=False)
 class RunResult(Result):
     """Result of `hilrt.run_session`.
 

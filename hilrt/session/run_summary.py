@@ -70,6 +70,7 @@ class RunSummary:
         return {
             "format": FORMAT,
             "session": opened.tables.session.name,
+            **opened.file.origin,
             "state": str(opened.events.state),
             "steps": 0,
             "time_s": 0.0,

@@ -27,6 +27,7 @@ from hilrt.session.assembly import (
     initialize,
     real_time,
     refuse_start,
+    say_when_compiling,
 )
 from hilrt.session.benches import Benches
 from hilrt.session.ending import Ending, Prepared, prepare, run
@@ -53,6 +54,7 @@ def load_numerics(expects: bool = False) -> None:
 
     `expects`: also that of expectations.
     """
+    say_when_compiling()
     load_step()
     load_channels()
     load_gather()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 import msgspec
@@ -167,7 +167,10 @@ def repeat(
     master = file.tables.master
     if master.step_control.method != "fixed":
         raise ConfigError(
-            ["[master.step_control]: a variable step cannot be halved; set method = 'fixed'"]
+            [
+                "[master.step_control]: a variable step cannot be halved; `hilrt analyze "
+                "reference` finds the error of such a session, or set method = 'fixed'"
+            ]
         )
     runs = [_run(file, {**ALONE, "master.step": master.step / factor}) for factor in FACTORS]
     names = runs[0].summary["estimated_error"]
@@ -184,6 +187,7 @@ def reference(
     *,
     tolerance: float = TOLERANCE,
     most_steps: int = MOST_STEPS,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> Reference:
     """Run a session of models at ever shorter steps, for the true error of every coupling signal.
 
@@ -191,7 +195,7 @@ def reference(
     ----------
     session, overrides
         As for `simulate`; its step may vary, that of the reference does not.
-    tolerance, most_steps
+    tolerance, most_steps, progress
         As for `compare_with_reference`.
 
     Raises
@@ -202,7 +206,9 @@ def reference(
         If the session ends by a fault, or every run at a shorter step.
     """
     file = open_session(session, overrides)
-    return compare_with_reference(file, lambda changes: _run(file, changes), tolerance, most_steps)
+    return compare_with_reference(
+        file, lambda changes: _run(file, changes), tolerance, most_steps, progress
+    )
 
 
 def _run(file: SessionFile, changes: Mapping[str, object]) -> Result:

@@ -318,6 +318,10 @@ class SummaryWithoutSteps(msgspec.Struct, kw_only=True):
     format: str
     #: Name in the session file.
     session: str
+    #: Name of the session file.
+    session_file: str
+    #: Settings given beside the file, as `table.key=value`.
+    overrides: list[str]
     #: Last state of the session: `STOPPED`, or `FAULT`.
     state: str
     #: Macro steps completed.

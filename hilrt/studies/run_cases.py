@@ -20,6 +20,7 @@ import numpy as np
 from hilrt.config.parse_toml import toml_value
 from hilrt.config.session_file import SessionFile, session_of_text
 from hilrt.errors import ConfigError, HilrtError
+from hilrt.hosting.main_models import unpack
 from hilrt.record.reader import Log
 from hilrt.reliability.estimates import errors_of
 from hilrt.reliability.flags import flag_totals
@@ -65,6 +66,8 @@ class SweptSession(NamedTuple):
     of_logs : bool
         The cases are decisions of recorded logs, repeated; the path of its log is a setting of
         each, `LOG`.
+    models : bytes
+        Classes of a notebook or script that the session names (`hilrt.hosting.main_models`).
     """
 
     path: str
@@ -74,6 +77,7 @@ class SweptSession(NamedTuple):
     statistics: tuple[str, ...] = ()
     as_text: tuple[str, ...] = ()
     of_logs: bool = False
+    models: bytes = b""
 
 
 class TaskDone(NamedTuple):
@@ -85,8 +89,10 @@ class TaskDone(NamedTuple):
 
 def prepare_worker() -> None:
     """Load the compiled step, or compile it, so that no case waits for it."""
+    from hilrt.session.assembly import say_when_compiling
     from hilrt.step.load_step import load_step
 
+    say_when_compiling()
     load_step()
 
 
@@ -120,6 +126,7 @@ def known_sensitivities(swept: SweptSession) -> KnownSensitivities:
 @functools.lru_cache(4)
 def opened(swept: SweptSession) -> SessionFile:
     """Session of a sweep, as it was when the sweep began, without the settings of a case."""
+    unpack(swept.models)
     return session_of_text(Path(swept.path), swept.text, swept.overrides)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from hilrt.config.parse_toml import toml_value
 from hilrt.config.session_file import SessionFile, open_session, override
 from hilrt.errors import ConfigError
+from hilrt.hosting.main_models import digest, main_classes, pack
 from hilrt.record.find_log import find_log
 from hilrt.record.notebook import sparkline_svg
 from hilrt.replay.rebuild import rebuild, session_of
@@ -214,6 +215,7 @@ def sweep(
         tuple(options.statistics),
         mixed_keys(cases),
         bool(named_logs),
+        b"" if named_logs else pack(main_classes(_resolved(file))),
     )
     done = finished_cases(folder)
     missing = [case for case in cases if case.name not in done]
@@ -256,8 +258,8 @@ def _claim(folder: Path, about: AboutSweep) -> None:
     if before is not None and before.basis != about.basis:
         raise ConfigError(
             f"{folder}: has a sweep of another session ({before.session}, version "
-            f"{before.version}), or of files that have changed since; give another --out, or "
-            "delete it"
+            f"{before.version}), or of files or models that have changed since; name another "
+            "folder (--out), or delete this one. The same sweep continues with its missing cases"
         )
     try:
         (folder / PARTS).mkdir(parents=True, exist_ok=True)
@@ -325,12 +327,19 @@ def refuse_benches(file: SessionFile) -> None:
 
 def basis_of(file: SessionFile) -> str:
     """Hash of the resolved session, of the content of the files it names, and of the version."""
-    resolved = msgspec.to_builtins(file.tables, enc_hook=str)
+    resolved = _resolved(file)
     found = hashlib.sha256(msgspec.msgpack.encode([VERSION, resolved], order="sorted"))
     for path in sorted(_named_files(resolved, file.folder)):
         with path.open("rb") as content:
             found.update(hashlib.file_digest(content, "sha256").digest())
+    if classes := main_classes(resolved):
+        found.update(digest(classes))
     return found.hexdigest()
+
+
+def _resolved(file: SessionFile) -> Any:
+    """Tables of a session as plain values."""
+    return msgspec.to_builtins(file.tables, enc_hook=str)
 
 
 def _named_files(tree: Any, folder: Path) -> Iterator[Path]:

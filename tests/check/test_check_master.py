@@ -131,6 +131,7 @@ def test_nothing_to_control_is_said():
 def test_feedthrough_makes_the_estimate_an_indicator(tables, place):
     (line,) = found("warning", source="a.z", **tables)
     assert line.startswith(f"{place}: outputs with feedthrough (a.z) are evaluated")
+    assert "declare the feedthrough of FMUs that declare no dependencies" in line
     assert found("warning", source="a.z", step_control={"method": "pi"}) == []
 
 

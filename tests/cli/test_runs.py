@@ -33,7 +33,8 @@ def make_run(folder: Path, began: str, session: str = "rig", **summary: object) 
 @pytest.fixture
 def folder(tmp_path):
     errors = {"a.x": {"relative": 0.02}, "b.y": {"relative": 0.3}, "b.z": None}
-    make_run(tmp_path, "20260301-120000", verdict="good", estimated_error=errors)
+    origin = {"session_file": "rig.toml", "overrides": ["master.step=0.002"]}
+    make_run(tmp_path, "20260301-120000", verdict="good", estimated_error=errors, **origin)
     results = [RESULT | {"result": word} for word in ("passed", "passed", "failed")]
     make_run(tmp_path / "nightly", "20260302-080000", verdict="degraded", results=results)
     make_run(tmp_path, "20260303-235959", "other", verdict="unreliable", alarms=[ALARM])
@@ -64,6 +65,9 @@ def test_a_row_per_run_with_what_went_wrong_by_name(folder):
     assert "overspeed" in third
     assert "no summary" in fourth
     assert "unreliable, fault" in fifth
+    assert "rig.toml" in first
+    assert "master.step=0.002" in first
+    assert "rig.toml" not in second  # a summary of an older version
 
 
 def test_filters(folder):

@@ -1,11 +1,14 @@
 """Sessions written in Python against the same session files."""
 
+import numpy as np
 import pytest
 
 import hilrt
+from hilrt import InputPolynomial, Sample, SessionBuilder, Solver
 from hilrt.config.parse_toml import parse_toml
-from hilrt.config.session_file import load_session
+from hilrt.config.session_file import load_session, open_session
 from hilrt.errors import ConfigError
+from hilrt.solver import Floats
 from tests.chain import built, group
 
 QUOTED = 'with "quote"'
@@ -43,3 +46,32 @@ def test_what_is_wrong_is_named_with_its_place():
     builder.set("session", arm=object())
     with pytest.raises(ConfigError, match="type object"):
         builder.text()
+
+
+class Still(Solver):
+    """Neither takes nor gives anything."""
+
+    def initialize(self, t0: float, u0: Floats) -> Sample:
+        return Sample(np.empty(0))
+
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+        return Sample(np.empty(0))
+
+
+def test_a_class_stands_for_its_name() -> None:
+    builder = SessionBuilder("one", duration=1.0, step=0.1)
+    builder.subsystem("a", "inprocess", model=Still)
+    assert f'model = "{__name__}:Still"' in builder.text()
+
+
+def test_what_is_no_class_at_the_top_level_is_refused_with_the_remedy() -> None:
+    class Hidden(Still):
+        pass
+
+    for model, said in ((Hidden, "top level"), (Still(), "give its class, Still")):
+        builder = SessionBuilder("one", duration=1.0, step=0.1)
+        builder.subsystem("a", "inprocess", model=model)
+        with pytest.raises(ConfigError, match=said):
+            builder.text()
+    with pytest.raises(ConfigError, match=r"call its build\(\)"):
+        open_session(builder)

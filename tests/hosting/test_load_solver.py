@@ -35,6 +35,8 @@ class BadFeedthrough(Vehicle):
     def __init__(self): pass
 
 def function(): pass
+
+made = Vehicle(1.0)
 """
 
 
@@ -58,6 +60,7 @@ def test_a_solver_is_made_with_its_parameters(folder):
     [
         ("my_vehicle", {}, "write it as module:Class"),
         (":Vehicle", {}, "write it as module:Class"),
+        ("my_vehicle:made", {}, "is an instance; name its class, Vehicle"),
         ("my_vehicl:Vehicle", {}, "no module 'my_vehicl' in .*; did you mean 'my_vehicle'?"),
         ("hilrt.modles:X", {}, "did you mean 'hilrt.models'?"),
         ("my_hungry:X", {}, "'my_hungry' needs the module 'not_installed_anywhere'"),

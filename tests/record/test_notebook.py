@@ -108,6 +108,28 @@ def test_plots_have_an_axis_per_unit():
         log.plot("dyno.torqe")
 
 
+def test_a_pattern_stands_for_ports_and_with_a_colon_for_what_is_derived():
+    pytest.importorskip("matplotlib")
+    log = a_log()
+    found = [[one.get_label() for a in log.plot(p).axes for one in a.lines] for p in ("d*", "d*:*")]
+    assert found == [["dyno.torque", "dyno.speed"], ["dyno.demand:sent", "dyno.<b>:sent"]]
+    (demand,) = log.plot("*.dem*").axes  # nothing else has that name
+    assert [one.get_label() for one in demand.lines] == ["dyno.demand:sent"]
+
+
+def test_a_unit_that_nobody_has_stated_is_left_out():
+    pytest.importorskip("matplotlib")
+    log = a_log()
+    log.units["car.gear"] = "?"
+    assert log.plot("car.gear").axes[0].get_ylabel() == "–"
+    assert "?" not in log._repr_html_()
+
+
+def test_a_result_is_printed_in_a_line():
+    found = repr(Result({"session": "s", "verdict": "good", "ports": {"a": 1}, "steps": 5}))
+    assert found == "Result(session='s', verdict='good', steps=5, exit_status=0)"
+
+
 def test_without_matplotlib_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(RecordError, match=r"install hilrt\[report\]"):

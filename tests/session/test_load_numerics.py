@@ -2,6 +2,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from hilrt.session import assembly
+from hilrt.session.assembly import COMPILES, say_when_compiling
+
 LOOK = """
 import sys
 from pathlib import Path
@@ -50,5 +55,14 @@ def test_after_loading_nothing_is_left_to_compile(tmp_path):
         check=False,
         cwd=Path(__file__).parents[2],
     )
-    assert not done.stderr
+    assert done.stderr in ("", f"{COMPILES}\n")
     assert not done.stdout.split()
+
+
+@pytest.mark.parametrize(("kept", "said"), [(True, ""), (False, f"{COMPILES}\n")])
+def test_a_line_says_that_a_first_start_compiles_and_nothing_where_code_is_stored(
+    kept: bool, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(assembly, "is_kept", lambda *_: kept)
+    say_when_compiling.__wrapped__()
+    assert capsys.readouterr() == ("", said)

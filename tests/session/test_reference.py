@@ -287,3 +287,13 @@ def test_what_has_no_reference_is_refused() -> None:
     assert "repeated" not in " ".join(map(str, check_file(session, [asked, varies])))
     with pytest.raises(HilrtError, match="fewer than four steps"):
         reference(session, {"session.duration": 0.001})
+
+
+def test_the_command_tells_its_runs_and_names_the_options_where_it_stops() -> None:
+    options = ["--set", "session.duration=0.2", "--most-steps", "700"]
+    session = str(CONFIGS / "two_mass.toml")
+    said = CliRunner().invoke(cli.app, ["analyze", "reference", session, *options])
+    assert said.exit_code == 4
+    assert "NOT CONVERGED: raise --most-steps, --tolerance, or both" in said.stdout
+    runs = [line for line in said.stderr.splitlines() if "signals have converged" in line]
+    assert runs[0].startswith("step 0.5 ms, 400 steps; 0 of 3")

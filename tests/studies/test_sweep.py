@@ -294,3 +294,57 @@ def test_the_page_s_loop_pool_and_dask_print_the_same():
     assert [float(row[0]) for row in rows] == [0.0, 0.25, 0.5]
     energies = [float(row[2]) for row in rows]  # uncorrected, the coupling makes energy
     assert energies[0] > energies[1] > abs(energies[2])
+
+
+NOTEBOOK = """
+import numpy as np
+import hilrt
+
+HALF = 0.5  # a value of the notebook that the class uses
+
+class Wheel(hilrt.Solver):
+    inputs, outputs = (hilrt.Port("other", "rad/s"),), (hilrt.Port("speed", "rad/s"),)
+
+    def __init__(self, inertia=1.0, speed=0.0):
+        self.inertia, self.speed = inertia, speed
+
+    def initialize(self, t0, u0):
+        return hilrt.Sample(np.array([self.speed]))
+
+    def advance(self, t, h, u):
+        self.speed += h * HALF * (u(t)[0] - self.speed) / self.inertia
+        return hilrt.Sample(np.array([self.speed]))
+
+builder = hilrt.SessionBuilder("wheels", duration=0.5, step=0.01, pace="asap")
+builder.subsystem("a", "inprocess", model=Wheel, params={"speed": 100.0})
+builder.subsystem("b", "inprocess", model=Wheel)
+builder.connect("a.speed", "b.other").connect("b.speed", "a.other")
+session = builder.build()
+print(hilrt.simulate(session).log["a.speed"][-1])
+options = hilrt.SweepOptions(workers=1, statistics=["a.speed"], progress=False)
+vary = {"subsystems.b.params.inertia": [1.0, 2.0]}
+done = hilrt.sweep(session, vary, out="sweep", options=options)
+print(*done.frame["statistic.a.speed.last"], done.ran)
+print(hilrt.sweep(session, vary, out="sweep", options=options).ran)
+HALF, before = 0.25, Wheel.advance
+def advance(self, t, h, u):
+    return before(self, t, h, u)
+Wheel.advance = advance  # a cell that defines the class again
+try:
+    hilrt.sweep(session, vary, out="sweep", options=options)
+except hilrt.errors.ConfigError as error:
+    print(error)
+"""
+
+
+def test_classes_of_a_notebook_run_in_the_workers(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", NOTEBOOK], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    alone, swept, again, refused = done.stdout.splitlines()
+    first, second, ran = map(float, swept.split())
+    assert first == float(alone) != second
+    assert (ran, again) == (2, "0")
+    assert "models that have changed" in refused
+    assert "continues with its missing cases" in refused
