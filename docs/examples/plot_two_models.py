@@ -64,6 +64,11 @@ for name, error in result.summary["estimated_error"].items():
     print(f"{name}: ± {error['high']:.1e} {error['unit']}")
 
 # %%
+# Without `save_state` and `restore_state` in the models the session is as right, but nothing shows
+# it: its verdict is worse, and says which evidence is missing. ``[reliability] repeat = "half"``,
+# which also runs the session at shorter steps, is evidence that needs nothing of a model.
+
+# %%
 # Plot
 # ----
 #
