@@ -1,4 +1,4 @@
-"""Makes the relay's telemetry stream of the recorder's frames. No I/O, no clock.
+"""Builds the relay's telemetry stream from the recorder's frames. No I/O, no clock.
 
 Everything is computed from the recorder's frames, so that it costs the master nothing. Expensive
 topics (``minmax``, ``full/NAME``, ``each/NAME``) are made only while they are subscribed to.
@@ -22,7 +22,7 @@ from hilrt.wording import kind_of
 #: Events that a new subscriber gets, and how often the head is repeated, s.
 KEPT_EVENTS = 500
 HEAD_PERIOD_S = 2.0
-#: Signals at full rate at a time; more requests are not served.
+#: Signals served at full rate at the same time; further requests are not served.
 MAX_FULL = 64
 
 #: Cause of the flags of alarms.
@@ -64,7 +64,7 @@ class Broadcast:
     # -- input -----------------------------------------------------------------------------------
 
     def take(self, frames: list[bytes]) -> None:
-        """Take one message of the recorder; anything else is ignored."""
+        """Process one message of the recorder; anything else is ignored."""
         try:
             if frames[0] == ROWS and len(frames) == 4:
                 self._rows(*frames[1:])
@@ -78,7 +78,7 @@ class Broadcast:
             self._event(message)
 
     def subscribe(self, message: bytes) -> None:
-        """Take a subscription (first byte 1) or the end of one (0), as XPUB reports them."""
+        """Process a subscription (first byte 1) or its end (0), as XPUB reports them."""
         topic = message[1:]
         if message[:1] == b"\0":
             self.wanted.discard(topic)
@@ -91,10 +91,10 @@ class Broadcast:
                 self._send(stream.EVENT, event)
 
     def acknowledge(self, number: int, who: str, everything: bool = False) -> None:
-        """Note the operator that has acknowledged an event, and send the event again.
+        """Note the operator who has acknowledged an event, and send the event again.
 
-        Of a flag, its changes before are acknowledged with it, and of other events those of one
-        kind; all events before, with `everything`.
+        This acknowledges earlier events, too: changes of the same flag, otherwise events of the
+        same kind; with `everything`, all earlier events.
         """
         kind = next((_kind(event) for event in self._events if event.number == number), None)
         for event in self._events:
@@ -105,7 +105,7 @@ class Broadcast:
                 self._send(stream.EVENT, event)
 
     def alarm_of(self, number: float) -> str:
-        """Name of the alarm that an event is a change of; empty for any other event."""
+        """Name of the alarm whose change an event reports; empty for any other event."""
         return next((_alarm(event) for event in self._events if event.number == number), "")
 
     def newest_of_alarm(self, name: str) -> int:
@@ -119,7 +119,7 @@ class Broadcast:
             self._head_due = now + HEAD_PERIOD_S
             self._send(stream.HEAD, self.head)
         if now >= self._due and self._interval.rows:
-            on_time = self._due + self._period  # else a late message would delay the next one, too
+            on_time = self._due + self._period  # so that a late message does not delay the next one
             self._due = on_time if on_time > now else now + self._period
             self._send_signals()
 

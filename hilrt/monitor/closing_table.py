@@ -36,12 +36,12 @@ RESULT_COLOURS = {"passed": "green", "inconclusive": "yellow", "failed": "red"}
 _RESULT_NUMBERS = ("robustness", "± error", "at s")
 #: The colour of each verdict.
 COLOURS = {"good": "green", "unverified": "magenta", "degraded": "yellow", "unreliable": "red"}
-#: Signals that are listed with their estimated errors; the worst.
+#: Number of signals listed with their estimated errors; those with the largest.
 MOST_ERRORS = 6
 
 
 def closing_table(summary: Mapping[str, Any]) -> RenderableType:
-    """The tables for the terminal; those that the summary lacks are left out.
+    """Tables for the terminal; those without data in the summary are left out.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def closing_table(summary: Mapping[str, Any]) -> RenderableType:
 
 
 def closing_verdict(summary: Mapping[str, Any]) -> Text:
-    """The verdict with its reasons, which stands below the tables."""
+    """Verdict with its reasons, shown below the tables."""
     verdict = str(summary.get("verdict", "unknown"))
     text = Text.assemble(
         (f"{summary.get('session', '')}: ", "bold"), (verdict, f"bold {COLOURS.get(verdict, '')}")
@@ -121,7 +121,7 @@ _LEDGER = ("residual_energy_j", "tracking_energy_j", "corrected_energy_j", "unco
 
 
 def _headed(*headings: str, left: int = 1) -> Table:
-    """An empty table; its first `left` columns are words, the others numbers."""
+    """Empty table; its first `left` columns are for words, the others for numbers."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
     for column, heading in enumerate(headings):
         table.add_column(heading, justify="left" if column < left else "right")

@@ -1,8 +1,8 @@
-"""The bridge to Foxglove and Lichtblick: the telemetry stream over their WebSocket protocol.
+"""Bridge to Foxglove and Lichtblick: the telemetry stream over their WebSocket protocol.
 
-``python -m hilrt.monitor.foxglove``; needs the extra ``hilrt[foxglove]``. It is one more subscriber
-of the stream, in a separate process, and read-only: it offers its clients nothing but channels,
-and these only to clients that know the reading token.
+``python -m hilrt.monitor.foxglove``; needs the extra ``hilrt[foxglove]``. The bridge is a separate
+process that subscribes to the stream. It is read-only: it offers its clients only channels, and
+only if they give the reading token.
 Topics and message types are those of the log, so that one layout serves the log and the live
 session (docs/telemetry.md).
 """
@@ -66,9 +66,10 @@ class PeerMessage(msgspec.Struct):
 
 
 class StateMessage(msgspec.Struct):
-    """Message of ``/state``: a `Status` without values, and the losses on the way.
+    """Message of ``/state``: a `Status` without values, and what was lost on the way.
 
-    `lost_ticks` never reached the stream; `missed_messages` of the stream never reached the bridge.
+    `lost_ticks` counts ticks that did not reach the stream; `missed_messages` counts messages of
+    the stream that did not reach the bridge.
     """
 
     session: str
@@ -106,18 +107,18 @@ def json_schema(struct: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 class Bridge:
-    """Serves the data of a `Viewer`, on the running loop; `OSError` for an unusable address.
+    """Server of a `Viewer`'s data on the running event loop; `OSError` for an unusable address.
 
     Attributes
     ----------
     port : int
-        Where it listens.
+        Port that it listens at.
     stop : bool
-        Ends `run`, after a last look.
+        Ends `run` once the messages received so far are passed on.
     server : FoxgloveServer
         Its channels and clients.
     asked : dict of str to int
-        Signals that clients get at full rate, and how many clients each.
+        Signals that clients get at full rate, and the number of clients for each.
     """
 
     def __init__(self, viewer: Viewer, host: str, port: int, token: str) -> None:
@@ -150,7 +151,7 @@ class Bridge:
                 end = time.monotonic() + LAST_LOOK_S
 
     def turn(self) -> None:
-        """Process received messages, and pass them on."""
+        """Receive the stream's messages, and pass them on."""
         self._viewer.take()
         self._follow_head()
         for client, topic, change in self.server.changes():
@@ -162,13 +163,13 @@ class Bridge:
         self._log_silence()
 
     def close(self) -> None:
-        """End the server."""
+        """Stop the server."""
         self.server.close()
 
     # -- channels ---------------------------------------------------------------------------------
 
     def _follow_head(self) -> None:
-        """Replace the channels when another session begins, or its log does."""
+        """Replace the channels when another session or its log begins."""
         head, before = self._viewer.head, self._head
         if head is None or head is before:
             return
@@ -209,7 +210,7 @@ class Bridge:
         return self.server.open(topic, ChannelContent("cdr", kind, "ros2msg", text), about)
 
     def _serve(self, client: int, topic: str, change: int) -> None:
-        """A client has subscribed (`change` 1) or no longer does (-1)."""
+        """Process a client's subscription (`change` 1) or the end of one (-1)."""
         if topic == EVENTS and change > 0:
             for event in self._viewer.events.values():
                 self._log_event(event, client)
@@ -217,7 +218,7 @@ class Bridge:
         elif topic == EVENTS:
             self._event_readers.discard(client)
         name = self._name_of.get(topic)
-        if name is None or self.asked[name] + change < 0:  # a channel of the session before
+        if name is None or self.asked[name] + change < 0:  # a channel of the previous session
             return
         self.asked[name] += change
         if self.asked[name] == 0:
@@ -232,7 +233,7 @@ class Bridge:
     # -- messages ---------------------------------------------------------------------------------
 
     def _wall_ns(self, t: float) -> int:
-        """Session time [s] on the wall clock, ns since 1970; now, where the log has not begun."""
+        """Wall-clock time of session time `t` [s], ns since 1970; now, if no log has begun."""
         epoch_ns = self._head.epoch_ns if self._head is not None else 0
         return epoch_ns + round(t * 1e9) if epoch_ns else time.time_ns()
 
@@ -256,7 +257,7 @@ class Bridge:
             channel.log(cdr.HEADER + value, log_time=self._wall_ns(t))
 
     def _take_event(self, event: Happening) -> None:
-        # One by one: a client whose subscription has not been served gets the event with it.
+        # Not to all subscribers: one not served yet gets the event when it is served.
         for client in self._event_readers:
             self._log_event(event, client)
 

@@ -1,8 +1,8 @@
-"""A server of Foxglove's WebSocket protocol that only sends, to clients that know a token.
+"""Server of Foxglove's WebSocket protocol that only sends, to clients that know a token.
 
-Messages to a client: a description of the server, its channels (`advertise`), and the messages of
-those that it has subscribed to. Its messages: `subscribe` and `unsubscribe`. Foxglove's own library
-is not used, because it serves whoever reaches its port (docs/architecture.md).
+The server sends a description of itself, its channels (`advertise`), and the messages of the
+channels that the client subscribes to. The client sends `subscribe` and `unsubscribe`. Foxglove's
+own library is not used, because it serves anybody who reaches its port (docs/architecture.md).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from hilrt.monitor.read_token import PARAMETER, given_token, listen_at
 PROTOCOLS = ("foxglove.sdk.v1", "foxglove.websocket.v1")
 #: Levels of a status.
 WARNING, ERROR = 1, 2
-#: Messages that wait for a slow client; older ones are dropped for it alone. A batch of full rate
-#: has one for every tick of every requested signal.
+#: Messages queued for a slow client; beyond this, its oldest are dropped. A full-rate batch has
+#: one for every tick of every requested signal.
 BACKLOG = 16_384
-#: Clients at a time, and the longest message of one.
+#: Clients connected at the same time, and the longest message of one, bytes.
 MAX_CLIENTS = 32
 MAX_REQUEST = 1 << 16
-#: Handed to the socket at a time, bytes.
+#: Bytes handed to the socket at a time.
 _AT_ONCE = 1 << 18
 _PING_S = 10.0
 _DATA = struct.Struct("<BIQ")
@@ -44,14 +44,14 @@ _NO_TOKEN = "give the token: open the address that the session prints"
 
 
 class Subscription(msgspec.Struct, rename="camel"):
-    """Client's name for its subscription to a channel."""
+    """Subscription to a channel, with the client's number for it."""
 
     id: int
     channel_id: int
 
 
 class Asked(msgspec.Struct, rename="camel"):
-    """A request of a client; `op` says which."""
+    """Request of a client; `op` is its kind."""
 
     op: str
     subscriptions: list[Subscription] = []
@@ -64,9 +64,9 @@ class ChannelContent(NamedTuple):
     Attributes
     ----------
     encoding : str
-        Of a message.
+        Encoding of a message.
     schema_name, schema_encoding, schema : str
-        Its type.
+        Type of a message.
     """
 
     encoding: str
@@ -81,39 +81,39 @@ def json_content(schema: Mapping[str, Any]) -> ChannelContent:
 
 
 class FoxgloveChannel:
-    """A topic that clients can subscribe to."""
+    """Topic that clients can subscribe to."""
 
     def __init__(self, server: FoxgloveServer, number: int, advertised: dict[str, Any]) -> None:
         self.number, self.topic, self.advertised = number, advertised["topic"], advertised
         self._server = server
-        #: Clients and the names of their subscriptions.
+        #: Clients and the numbers of their subscriptions.
         self.subscribers: dict[tuple[FoxgloveClient, int], None] = {}
 
     def log(self, payload: bytes, log_time: int, client: int | None = None) -> None:
-        """Send a message of `log_time`, ns since 1970, to its subscribers, or to one of them."""
+        """Send a message of `log_time`, ns since 1970, to all subscribers, or only to `client`."""
         for subscriber, number in self.subscribers:
             if client is None or subscriber.number == client:
                 subscriber.send(_DATA.pack(_MESSAGE_DATA, number, log_time) + payload)
 
     def close(self) -> None:
-        """Take it back from all clients."""
+        """Withdraw the channel from all clients."""
         self._server.forget(self)
 
 
 class FoxgloveServer:
-    """Serves at an address, on the loop that runs; `OSError` if it cannot be used.
+    """WebSocket server on the running event loop; `OSError` for an unusable address.
 
     Parameters
     ----------
     host, port
-        Where it listens; port 0 takes a free one.
+        Address to listen at; port 0 takes a free one.
     token : str
-        What clients must give.
+        Token that clients must give.
 
     Attributes
     ----------
     port : int
-        Where it listens.
+        Port that it listens at.
     clients : set of FoxgloveClient
     """
 
@@ -140,7 +140,7 @@ class FoxgloveServer:
     def open(
         self, topic: str, content: ChannelContent, about: Mapping[str, str] | None = None
     ) -> FoxgloveChannel:
-        """A new channel, with more `about` it."""
+        """Open a new channel, with further facts `about` it."""
         number = next(self.numbers)
         advertised = {
             "id": number,
@@ -157,28 +157,28 @@ class FoxgloveServer:
         return made
 
     def forget(self, channel: FoxgloveChannel) -> None:
-        """Take a channel back."""
+        """Remove a channel."""
         self.channels.pop(channel.number, None)
         for client, subscription in list(channel.subscribers):
             client.unsubscribe(subscription)
         self.tell(op="unadvertise", channelIds=[channel.number])
 
     def changes(self) -> list[tuple[int, str, int]]:
-        """Client, topic and +1 or -1 for each subscription that has appeared or gone, once."""
+        """Client, topic and +1 or -1 for each subscription begun or ended since the last call."""
         found = list(self.changed)
         self.changed.clear()
         return found
 
     def publish_status(self, text: str, level: int, status: str) -> None:
-        """Show a text to all clients; `status` names it, for its end."""
+        """Show a text to all clients; `remove_status` with the same `status` removes it."""
         self.tell(op="status", level=level, message=text, id=status)
 
     def remove_status(self, status: str) -> None:
-        """Show it no longer."""
+        """Remove the text shown under this name."""
         self.tell(op="removeStatus", statusIds=[status])
 
     def greet(self, client: FoxgloveClient) -> None:
-        """Tell a new client the available channels."""
+        """Send a new client the list of channels."""
         client.tell(
             op="serverInfo",
             name="hilrt",
@@ -196,17 +196,17 @@ class FoxgloveServer:
             client.tell(**message)
 
     def close(self) -> None:
-        """End it."""
+        """Close the connections and stop the server."""
         self._http.stop()
         for client in list(self.clients):
             client.close()
 
 
 class FoxgloveClient(WebSocketHandler):
-    """One client: its subscriptions, and its waiting messages."""
+    """One client: its subscriptions, and the messages queued for it."""
 
     def initialize(self, server: FoxgloveServer) -> None:
-        """Keep the server."""
+        """Set the server; called by tornado."""
         self._server = server
         self.number = 0
         self._subscriptions: dict[int, FoxgloveChannel] = {}
@@ -216,7 +216,7 @@ class FoxgloveClient(WebSocketHandler):
         self._writer: asyncio.Task[None] | None = None
 
     async def get(self, *args: Any, **kwargs: Any) -> None:
-        """Refuse, or become a WebSocket."""
+        """Refuse the request, or upgrade it to a WebSocket."""
         given = given_token(
             self.get_query_arguments(PARAMETER), self.request.headers.get("Authorization", "")
         )
@@ -237,22 +237,22 @@ class FoxgloveClient(WebSocketHandler):
         self.finish(f"{reason}\n")
 
     def check_origin(self, origin: str) -> bool:
-        """Any page that knows the token: Foxglove's own comes from another site."""
+        """Accept any page that knows the token: Foxglove's own comes from another site."""
         return True
 
     def select_subprotocol(self, subprotocols: list[str]) -> str | None:
-        """The first that is known."""
+        """First of the client's subprotocols that the server supports."""
         return next((name for name in subprotocols if name in PROTOCOLS), None)
 
     def open(self, *args: str, **kwargs: str) -> None:
-        """Tell the client the available channels, and send from now on."""
+        """Send the list of channels, and their messages from now on."""
         self.number = next(self._server.numbers)
         self._server.clients.add(self)
         self._server.greet(self)
         self._writer = asyncio.get_running_loop().create_task(self._write())
 
     def on_message(self, message: str | bytes) -> None:
-        """Subscribe or unsubscribe; anything else is answered with the reason."""
+        """Subscribe or unsubscribe; anything else is refused with the reason."""
         try:
             asked = msgspec.json.decode(message, type=Asked)
         except msgspec.MsgspecError as error:
@@ -276,7 +276,7 @@ class FoxgloveClient(WebSocketHandler):
             self._writer.cancel()
 
     def unsubscribe(self, number: int) -> None:
-        """End a subscription, if there is one of this number."""
+        """End the subscription of this number, if there is one."""
         channel = self._subscriptions.pop(number, None)
         if channel is not None:
             del channel.subscribers[self, number]
@@ -297,7 +297,7 @@ class FoxgloveClient(WebSocketHandler):
     # -- to the client ----------------------------------------------------------------------------
 
     def tell(self, **message: Any) -> None:
-        """Send a JSON message; a client that takes none is cut off."""
+        """Send a JSON message; disconnect a client that does not read."""
         if len(self._control) >= BACKLOG:
             self.close()
             return
@@ -305,12 +305,12 @@ class FoxgloveClient(WebSocketHandler):
         self._wake.set()
 
     def send(self, payload: bytes) -> None:
-        """Send a binary message."""
+        """Queue a binary message."""
         self._data.append(_frame(_BINARY_FRAME, payload))
         self._wake.set()
 
     async def _write(self) -> None:
-        """Send waiting messages, many at once, as fast as the client reads them."""
+        """Send queued messages in batches, as fast as the client reads them."""
         stream = None if self.ws_connection is None else self.ws_connection.stream
         if stream is None:
             return
@@ -333,7 +333,7 @@ class FoxgloveClient(WebSocketHandler):
 
 
 def _frame(kind: int, payload: bytes) -> bytes:
-    """A WebSocket frame from a server (RFC 6455, section 5.2)."""
+    """WebSocket frame sent by a server (RFC 6455, section 5.2)."""
     size = len(payload)
     if size < 126:
         return bytes((kind, size)) + payload

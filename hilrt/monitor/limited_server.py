@@ -1,6 +1,6 @@
-"""An HTTP server on which strangers cannot keep others waiting: deadlines and a number for all.
+"""HTTP server with limits on time and connections, so that no client can block the others.
 
-Whoever reaches the port can connect to it, without a token: other accounts of this machine, too.
+Anybody who reaches the port can connect without a token, including this machine's other accounts.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from tornado.httpserver import HTTPServer
 from tornado.httputil import HTTPServerRequest
 from tornado.iostream import IOStream
 
-#: How long the head of a request, and its body, may take to arrive, s.
+#: Time in which a request's head, and then its body, must arrive, s.
 REQUEST_S: Final = 10.0
-#: How long a connection may stay that has given no token, s: scripts of the page need none.
+#: Time that a connection may stay without a token, s: scripts of the page need none.
 STRANGER_S: Final = 60.0
-#: Connections at a time; for another one, the oldest that has given no token is closed.
+#: Connections at the same time; a further one replaces the oldest that has given no token.
 MAX_CONNECTIONS: Final = 128
 #: Longest head, and longest body, of a request, bytes.
 MAX_REQUEST: Final = 1 << 16
@@ -26,17 +26,17 @@ _known: WeakSet[Any] = WeakSet()
 
 
 def trust(request: HTTPServerRequest) -> None:
-    """Let the connection of a request that gave the token stay for as long as it wants."""
+    """Exempt a connection from the time limit; for one whose request gave the token."""
     stream = getattr(request.connection, "stream", None)
     if stream is not None:
         _known.add(stream)
 
 
 class LimitedServer(HTTPServer):
-    """Tornado's server with limits; `trust` exempts a connection from them."""
+    """Tornado's HTTP server with limits; `trust` exempts a connection from them."""
 
     def initialize(self, *args: Any, **options: Any) -> None:
-        """See `HTTPServer`, whose limits have other defaults here."""
+        """Initialize as `HTTPServer` does, with other defaults for its limits."""
         limits: dict[str, Any] = {
             "idle_connection_timeout": REQUEST_S,
             "body_timeout": REQUEST_S,
@@ -47,7 +47,7 @@ class LimitedServer(HTTPServer):
         self._streams: dict[IOStream, None] = {}
 
     def handle_stream(self, stream: IOStream, address: tuple[Any, ...]) -> None:
-        """Serve a new connection, if need be in place of another one."""
+        """Serve a new connection; close another one if there are too many."""
         self._streams = {one: None for one in self._streams if not one.closed()}
         if len(self._streams) >= MAX_CONNECTIONS:
             strangers = (one for one in self._streams if one not in _known)

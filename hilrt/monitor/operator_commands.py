@@ -1,8 +1,8 @@
 """Operators' commands to a session: messages, client and the master's port.
 
-A command is one msgpack frame with the session's key, a reply is another. The master's socket is
-for this machine alone; commands from elsewhere go through the relay, which checks the operators'
-token and what the session file allows (docs/monitor.md).
+A command is one msgpack frame with the session's key; so is its reply, without the key. The
+master's socket accepts commands only from this machine; others go through the relay, which checks
+the operators' token and what the session file allows (docs/monitor.md).
 """
 
 from __future__ import annotations
@@ -39,29 +39,29 @@ ACTIONS: tuple[Action, ...] = (
 )
 #: Environment variable with the key that the session gives to the processes it starts.
 KEY_VARIABLE = "HILRT_COMMAND_KEY"
-#: The operators' token; one is made up for the run where this is not set.
+#: Environment variable with the operators' token; a session without it generates one per run.
 TOKEN_VARIABLE = "HILRT_TOKEN"
-#: Longest name, whose rest is cut, and longest text; a longer note is refused.
+#: Longest name (a longer one is cut) and longest text (a longer one is refused), characters.
 MAX_WHO, MAX_TEXT = 60, 500
 MAX_FRAME = 4096
 #: Text of an ``acknowledge`` that is for all events up to its number.
 ALL_BEFORE = "and all before it"
-#: Actions whose value counts or numbers something, and the largest number.
+#: Actions whose value is a count or an index, and the largest such value.
 NUMBERED = ("acknowledge", "answer", "refused", "shadow")
 MAX_NUMBER = 2**53
-#: Commands handled in one turn of the event loop, which limits the cost of a flood to a tick.
+#: Commands handled in one turn of the event loop, which bounds what a flood costs a tick.
 COMMANDS_AT_ONCE = 4
 QUEUE_LENGTH = 32
-#: How long a client waits for an answer, s; a command that is older is not carried out.
+#: How long a client waits for a reply, s; a command older than this is not carried out.
 ANSWER_S = 3.0
 #: How long the first command may wait for a connection that is being made, s.
 CONNECT_S = 0.2
-#: Carried out however late they come, in the run that they are meant for.
+#: Actions that are carried out however late they arrive, if it is the run they are meant for.
 TO_REST = ("safe", "stop")
 
 
 class OperatorCommand(msgspec.Struct, kw_only=True):
-    """A command of an operator.
+    """Command of an operator.
 
     Parameters
     ----------
@@ -70,16 +70,16 @@ class OperatorCommand(msgspec.Struct, kw_only=True):
         (`value` 1: apply no correction, 0: apply them), ``mark`` (note `text`), ``acknowledge``
         (event number `value` and, of a flag, its changes before; with `text` `ALL_BEFORE` all
         events before; with the value 0 the alarm whose name is `text`), ``adjust`` (`text` names
-        what, `value` is the new one), ``answer`` (to the prompt number `value`, `text` is the
+        the setting, `value` is its new value), ``answer`` (to prompt number `value`; `text` is the
         answer).
     who : str
         Name of the operator, for the log.
     key : str
         Authorisation: the operators' token, or the session's own key.
     run : str
-        The run that it is meant for: never the next one at the same address.
+        Run that it is meant for; a later run at the same address refuses it.
     at : float
-        When the last sender on the session's machine sent it, s on that machine's monotonic clock.
+        Time at which it was sent on the session's machine, s on that machine's monotonic clock.
     """
 
     action: Action
@@ -92,7 +92,7 @@ class OperatorCommand(msgspec.Struct, kw_only=True):
 
 
 class Reply(msgspec.Struct):
-    """Whether the command was carried out, and its effect or the reason."""
+    """Reply to a command: whether it was carried out, and its effect or the reason."""
 
     ok: bool
     text: str = ""
@@ -111,8 +111,8 @@ def encode(message: OperatorCommand | Reply) -> bytes:
 def decode_command(frame: bytes) -> OperatorCommand:
     """Command in a frame, its name cut to length; `msgspec.MsgspecError` for anything else.
 
-    This includes a note longer than `MAX_TEXT`, which is not kept in part, and numbers that the
-    action cannot mean. NaN is one only for ``adjust``, where it gives an input back.
+    Refused, too: a note longer than `MAX_TEXT`, rather than cut, and a number that is invalid for
+    the action. NaN is valid only for ``adjust``, where it releases an input.
     """
     if len(frame) > MAX_FRAME:
         raise msgspec.DecodeError(f"a command of {len(frame)} bytes")
@@ -127,7 +127,7 @@ def decode_command(frame: bytes) -> OperatorCommand:
 
 
 def _check_numbers(command: OperatorCommand) -> None:
-    """Raise `msgspec.ValidationError` for a number that the command cannot mean."""
+    """Raise `msgspec.ValidationError` for a number that is invalid for the action."""
     value, action = command.value, command.action
     if not math.isfinite(command.at):
         raise msgspec.ValidationError(f"`at` is {command.at}, not a time")
@@ -145,7 +145,7 @@ def decode_reply(frame: bytes) -> Reply:
 
 
 def same_key(given: str, expected: str) -> bool:
-    """Compare keys in constant time; an empty key is never right."""
+    """Compare keys in constant time; an empty key never matches."""
     return bool(expected) and hmac.compare_digest(given.encode(), expected.encode())
 
 
@@ -155,16 +155,16 @@ def _printable(text: str) -> str:
 
 
 class CommandPort:
-    """The master's port: takes commands between two ticks and answers them.
+    """The master's command port: receives commands between two ticks and answers them.
 
     Parameters
     ----------
     address : str
-        Where to listen, for this machine.
+        Address on this machine to listen at.
     key : str
-        Senders must give it.
+        Key that senders must give.
     obey : callable
-        Carries a command out, at once; its reply goes back.
+        Carries a command out at once, and returns the reply to send.
     refused : callable
         Called when a sender gives a wrong key.
     context : zmq.Context, optional
@@ -194,7 +194,7 @@ class CommandPort:
         self._fd = int(self._socket.get(zmq.FD))
 
     def start(self) -> None:
-        """Answer from the running event loop from now on."""
+        """Answer requests from the running event loop from now on."""
         import asyncio  # the terminal view, which only sends commands, starts without it
 
         self._loop = asyncio.get_running_loop()
@@ -203,7 +203,7 @@ class CommandPort:
         self.look()
 
     def look(self) -> None:
-        """Answer arrived requests, a few at once."""
+        """Answer requests that have arrived, a few per call."""
         for _ in range(COMMANDS_AT_ONCE):
             try:
                 frames = self._socket.recv_multipart(zmq.NOBLOCK)
@@ -216,7 +216,7 @@ class CommandPort:
             self._loop.call_soon(self.look)
 
     def answer(self, frame: bytes) -> Reply:
-        """Carry a command out, if its key is right and it comes in time."""
+        """Carry a command out, if its key is right and it arrives in time."""
         try:
             command = decode_command(frame)
         except msgspec.MsgspecError as error:
@@ -241,16 +241,16 @@ class CommandPort:
 
 
 class CommandClient:
-    """The client's side. Without a connection a command is not sent, rather than queued.
+    """Client for sending commands. Without a connection a command is not sent, nor queued.
 
     Parameters
     ----------
     address : str
-        Of the relay, or of the session on this machine.
+        Address of the relay, or of the session on this machine.
     context : zmq.Context, optional
         Shared context.
     run : str
-        The run that commands are meant for; may be changed.
+        Run that commands are meant for; may be changed.
     clock : callable
         Monotonic time of this machine, s.
     """
@@ -274,13 +274,13 @@ class CommandClient:
         self._awaited: dict[int, float] = {}
 
     def connected(self, timeout_s: float = 0.0) -> bool:
-        """Whether there is a connection, at the latest after `timeout_s` [s]."""
+        """Whether there is a connection; waits for one at most `timeout_s` [s]."""
         return bool(self._socket.poll(round(1e3 * timeout_s), zmq.POLLOUT))
 
     def send(self, command: OperatorCommand) -> int:
-        """Send a command; its reply carries the number that is returned (0: not sent).
+        """Send a command and return its number, which its reply carries; 0 if it was not sent.
 
-        Waits a moment (`CONNECT_S`) where there is no connection.
+        Waits up to `CONNECT_S` for a connection.
         """
         command.run, command.at = command.run or self.run, self._clock()
         self._number += 1
@@ -294,9 +294,9 @@ class CommandClient:
         return self._number
 
     def replies(self) -> list[tuple[int, Reply]]:
-        """Answers since the last call, with the commands' numbers.
+        """Replies since the last call, with their commands' numbers.
 
-        A command without an answer is answered here, once, after `ANSWER_S`.
+        A command without a reply after `ANSWER_S` gets one that says so, once.
         """
         found = []
         while self._socket.poll(0):
@@ -312,7 +312,7 @@ class CommandClient:
         return found
 
     def ask(self, command: OperatorCommand, timeout_s: float = 2.0) -> Reply:
-        """Send and wait for the reply, at most `timeout_s` [s]."""
+        """Send a command and wait for its reply, at most `timeout_s` [s]."""
         self.connected(timeout_s)
         number = self.send(command)
         while number and self._socket.poll(round(1e3 * timeout_s)):

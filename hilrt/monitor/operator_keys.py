@@ -1,4 +1,4 @@
-"""Keys of the terminal view: each becomes a command. Reading them never blocks."""
+"""Keys of the terminal view, which become commands. Reading them never blocks."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from hilrt.monitor.telemetry import PromptStatus, Status, alarm_order, prompt_wo
 
 HELP = "keys: Enter arm · s safe · q q stop · h shadow · m note"
 ALARM_HELP = f"{HELP} · k acknowledges ▶"
-#: How long a stop waits for its second key, s, and an answer is shown.
+#: How long a stop waits for its second key, s, and how long a reply is shown, s.
 CONFIRM_S, SHOWN_S = 3.0, 6.0
-#: How long a question or an alarm must have been shown before a key acts on it, s: the key may be
-#: for another.
+#: How long a question or an alarm must have been shown before a key acts on it, s: an earlier key
+#: may have been meant for the one shown before.
 READ_S = 0.5
 _ENTER, _ERASE, _ESCAPE = "\r\n", "\x7f\x08", "\x1b"
 
 
 class OperatorKeys:
-    """Turns typed characters into commands, and answers into a line of text.
+    """Turns typed characters into commands, and their replies into a line of text.
 
     Parameters
     ----------
     client : CommandClient
     key : str
-        Token, or the session's key.
+        Operators' token, or the session's key.
     clock : callable
         Monotonic time, s.
 
@@ -54,7 +54,7 @@ class OperatorKeys:
 
     @property
     def line(self) -> str:
-        """Help, the note that is being typed, a question or an answer."""
+        """Line with the help, the note being typed, a question or a reply."""
         now = self._clock()
         if self._note is not None:
             return f"note: {self._note}▏ (Enter: keep, Esc: drop)"
@@ -72,7 +72,7 @@ class OperatorKeys:
         return self._note is not None
 
     def type(self, text: str, status: Status | None) -> None:
-        """Take typed characters, with the status that is shown."""
+        """Process typed characters, given the status that is shown."""
         prompt = next(iter(status.prompts), None) if status is not None else None
         if prompt != self._prompt:
             self._prompt, self._asked_at = prompt, self._clock()
@@ -141,7 +141,7 @@ class OperatorKeys:
         self._show("sent" if self._client.send(command) else "the session does not answer")
 
     def take_answers(self) -> None:
-        """Show the session's answers."""
+        """Show the session's replies."""
         for _, reply in self._client.replies():
             self._show(reply.text if reply.ok else f"not done: {reply.text}")
 
@@ -159,7 +159,7 @@ def operator_name() -> str:
 
 @contextlib.contextmanager
 def typing() -> Iterator[Callable[[], str] | None]:
-    """A function that returns the keys typed since its last call; None without a terminal."""
+    """Yield a function that returns the keys typed since its last call; None without a terminal."""
     try:
         import termios
         import tty

@@ -1,7 +1,7 @@
-"""Standard streams that cannot hold a session up: closed, without a reader, or stalled.
+"""Standard streams that cannot delay a session even if closed, without a reader, or stalled.
 
-What a session prints is for whoever looks on; its log, its summary and its benches are not to wait
-for that, nor to be lost because ``| head -1`` has seen enough.
+A session's output is for people who watch it. Its log, its summary and its benches must not wait
+for a reader, nor be lost because ``| head -1`` has closed the pipe.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from typing import TYPE_CHECKING, Final, TextIO
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-#: How long a session's last lines wait for a reader, a pager for example, s.
+#: How long a session's last lines wait for a reader (a pager, for example), s.
 PATIENCE_S: Final = 5.0
-#: Written at a time: a pipe that has room takes this much without blocking (POSIX, PIPE_BUF).
+#: Bytes written at a time: a pipe with room takes this many without blocking (POSIX, PIPE_BUF).
 _AT_ONCE: Final = 512 if not hasattr(select, "PIPE_BUF") else int(select.PIPE_BUF)
 _GONE: Final = (errno.EPIPE, errno.EIO, errno.ENXIO, errno.EBADF, errno.ECONNRESET)
 
 
 class PatientFile(io.FileIO):
-    """A stream that discards output that nobody reads within `patience_s` [s].
+    """Stream that discards output that nobody reads within `patience_s` [s].
 
-    After that it discards output at once until there is room again.
+    From then on it discards output at once until there is room again.
 
     Attributes
     ----------
     dropped : int
-        Bytes that nobody took.
+        Bytes discarded.
     gone : bool
         Whether the reader has gone.
     """
@@ -47,7 +47,7 @@ class PatientFile(io.FileIO):
             self._room.register(number, select.POLLOUT)
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Write or drop the data; never an error for a reader that has gone."""
+        """Write or discard the data; a reader that has gone is no error."""
         view = memoryview(data).cast("B")
         until = time.monotonic() + (0.0 if self._stalled else self._patience_s)
         written = 0
@@ -70,9 +70,9 @@ class PatientFile(io.FileIO):
 
 
 def open_closed_streams() -> None:
-    """Put the null device where standard input, output or error is closed.
+    """Open the null device in place of a closed standard input, output or error.
 
-    Otherwise the next file or socket would get its number, and be written to.
+    Otherwise the next file or socket opened would get that descriptor, and the output.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
@@ -95,7 +95,7 @@ def be_patient(patience_s: float = PATIENCE_S) -> list[PatientFile]:
     for name in ("stdout", "stderr"):
         stream: TextIO = getattr(sys, name)
         if stream is not getattr(sys, f"__{name}__"):
-            continue  # somebody has taken its place
+            continue  # replaced, by a test for example
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
             raw = PatientFile(stream.fileno(), patience_s)

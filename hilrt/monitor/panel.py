@@ -1,4 +1,4 @@
-"""A status on the terminal: as a panel of the terminal's size, or as one line."""
+"""Status as text for the terminal: a panel that fits it, or one line."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from hilrt.monitor.telemetry import (
 from hilrt.wording import Told, gather_repeated, number, words
 
 MAX_VALUES, MAX_SET_POINTS, MAX_ALARMS = 12, 8, 3
-#: Letters of a set-point's name that are shown.
+#: Letters shown of a set-point's name.
 SET_POINT_WIDTH = 24
-#: Newest events, and lines of flags, of the message and of the keys, that are shown at most.
+#: Most events shown, and most lines for flags, for the message and for the keys.
 MAX_EVENTS, MAX_FLAG_LINES, MAX_MESSAGE_LINES, MAX_KEY_LINES = 5, 4, 2, 3
 #: Events that are shown before all values are, and lines of values that are shown before these.
 KEPT_EVENTS, KEPT_LINES = 3, 6
@@ -51,11 +51,11 @@ def live_view(
     events: Sequence[EventStatus] = (),
     silent_s: float = 0.0,
 ) -> RenderableType:
-    """The panel that is redrawn while a session runs.
+    """Panel that is redrawn while a session runs.
 
-    `line` stands below everything; `traces` are plotted beside the values. Where `height` lines are
-    not enough, values are left out first, then `events`. After `silent_s` [s] without a status the
-    panel says that it is old.
+    `line` is the bottom line; `traces` are plotted beside the values. If `height` lines are not
+    enough, values are left out first, then `events`. `silent_s` [s] is how long no status has come;
+    if it is not 0, the panel says that its data is old.
     """
     foot: list[RenderableType] = [_Cut(line, 1) for line in _alarms(status)]
     foot.append(_Cut(_flags(others(status.flags)), MAX_FLAG_LINES))
@@ -76,7 +76,7 @@ def live_view(
 
 
 def state_word(status: Status, silent_s: float = 0.0) -> str:
-    """The state, whether corrections act, and whether the status is old."""
+    """State in words, with shadow mode, or with the time for which no data has come."""
     shadow = ", shadow: no correction acts" if status.shadow else ""
     if silent_s > 0.0:
         return f"NO DATA for {silent_s:.0f} s (was {status.state}{shadow})"
@@ -84,7 +84,7 @@ def state_word(status: Status, silent_s: float = 0.0) -> str:
 
 
 class _Cut:
-    """The first lines of something."""
+    """First lines of a renderable."""
 
     def __init__(self, part: RenderableType, lines: int) -> None:
         self._part, self._lines = part, lines
@@ -97,7 +97,7 @@ class _Cut:
 
 
 class _Body:
-    """Values beside bonds and peers, with names shortened to the width that there is."""
+    """Values beside bonds and peers, with names shortened to the available width."""
 
     def __init__(self, status: Status, traces: Traces | None) -> None:
         self._status, self._traces = status, traces
@@ -121,7 +121,7 @@ class _Body:
 
 
 class _Fitted:
-    """Head and foot whole, and the part between them cut to the room that is left."""
+    """Head and foot in full, with the part between them cut to the remaining lines."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class _Fitted:
         room = self._height - used[0] - used[2] - 1
         kept = max(room - used[1] - 1, min(KEPT_EVENTS, (room - KEPT_LINES) // 2))
         lines = max(0, min(MAX_EVENTS, len(self._events), kept))
-        if lines:  # and an empty line
+        if lines:  # with an empty line above
             room -= lines + 1
         yield head
         yield _Cut(body, room)
@@ -153,7 +153,7 @@ class _Fitted:
 
 
 def plain_line(status: Status, silent_s: float = 0.0) -> str:
-    """The same in one line."""
+    """Status in one line."""
     share = f" ({100 * status.t / status.duration:.0f} %)" if status.duration > 0 else ""
     word = state_word(status, silent_s)
     parts = [f"{status.session}: {word}"]
@@ -177,7 +177,7 @@ def plain_line(status: Status, silent_s: float = 0.0) -> str:
 
 
 def flag_words(flags: Sequence[RaisedFlag]) -> str:
-    """Flags as text, one cause once: ``sample late (engine.torque, engine.speed)``."""
+    """Flags as text, grouped by cause: ``sample late (engine.torque, engine.speed)``."""
     places: dict[str, list[str]] = {}
     for flag in flags:
         places.setdefault(flag.cause, []).append(flag.where)
@@ -188,18 +188,18 @@ def flag_words(flags: Sequence[RaisedFlag]) -> str:
 
 
 def gathered(events: Sequence[EventStatus]) -> list[str]:
-    """Events as lines, those that differ in numbers alone in one."""
+    """Events as lines; those that differ only in numbers share one."""
     kinds = gather_repeated(Told(one.t, "", "", "", one.text, one.value) for one in events)
     return [event_line(one.last_t, one.line) for one in kinds]
 
 
 def event_line(t: float, text: str) -> str:
-    """An event at session time `t` [s]."""
+    """Line of an event at session time `t` [s]."""
     return f"{t:.1f} s  {text}"
 
 
 def closing_line(status: Status) -> str:
-    """End of a session, in one line."""
+    """Line that says how a session ended."""
     parts = [status.state, f"at {status.t:.1f} s"]
     parts += [part for part in (status.verdict, status.message) if part]
     return f"{status.session}: {', '.join(parts)}"
@@ -252,7 +252,7 @@ def _values(status: Status, traces: Traces | None, width: int) -> Table:
 
 
 def _set_points(status: Status) -> list[RenderableType]:
-    """Demanded, sent and measured value of each input of a bench, and an empty line below them."""
+    """Table of each bench input's demanded, sent and measured value, and an empty line."""
     if not status.set_points:
         return []
     table = _table("set-point", ("demanded", "sent", "measured"), VALUE_WIDTH)
@@ -286,7 +286,7 @@ def _peers(status: Status, width: int) -> Table:
 
 
 def _table(names: str, figures: Sequence[str] = (), width: int = 0) -> Table:
-    """A column for names, and some for figures of at least `width` characters."""
+    """Table with a column for names, and columns of at least `width` characters for figures."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column(names, no_wrap=True)
     for heading in figures:
@@ -295,7 +295,7 @@ def _table(names: str, figures: Sequence[str] = (), width: int = 0) -> Table:
 
 
 def _alarms(status: Status) -> list[Text]:
-    """The most urgent alarms, one line each; the one that a key acknowledges is marked."""
+    """Most urgent alarms, one line each; the one that a key would acknowledge is marked."""
     ordered = alarm_order(status)
     lines = []
     for alarm in ordered[:MAX_ALARMS]:
@@ -308,7 +308,7 @@ def _alarms(status: Status) -> list[Text]:
 
 
 def others(flags: Sequence[RaisedFlag]) -> list[RaisedFlag]:
-    """The flags but those of alarms, which have a list of their own."""
+    """Flags without those of alarms, which have a list of their own."""
     return [flag for flag in flags if flag.cause != "alarm"]
 
 
@@ -318,18 +318,18 @@ def _flags(flags: Sequence[RaisedFlag]) -> Text:
     return Text(f"flags: {flag_words(flags)}", style="yellow")
 
 
-# Names that are shortened to a width, from the left, and stay different.
+# Names shortened from the left to a width, so that they stay different.
 
 ELLIPSIS = "…"
-#: Letters of a name that are kept in any case.
+#: Fewest letters of a name that are kept.
 LEAST = 4
 
 
 def short_names(names: Iterable[str], width: int) -> dict[str, str]:
-    """Each name as it is shown within `width` letters.
+    """Each name, shortened to `width` letters.
 
-    The end of a name says most. Names that would look the same then keep, in front of their end,
-    the part in which they differ.
+    Names keep their end, which says most. Names with the same end also keep, in front of it, the
+    part in which they differ.
     """
     width = max(width, LEAST)
     shown = {name: _tail(name, width) for name in names}
@@ -347,7 +347,7 @@ def _tail(name: str, width: int) -> str:
 
 
 def _distinguished(group: Sequence[str], width: int) -> dict[str, str]:
-    """Names with equal ends, distinguished by their parts between the equal ones, or by numbers."""
+    """Names with equal ends, shortened to the part in which they differ, or numbered."""
     before = _common(group)
     after = _common([name[before:][::-1] for name in group])
     for kept in range(1, width - 2):
@@ -363,7 +363,7 @@ def _distinguished(group: Sequence[str], width: int) -> dict[str, str]:
 
 
 def _common(names: Sequence[str]) -> int:
-    """Number of letters with which all names begin."""
+    """Number of leading letters that all names share."""
     first, last = min(names), max(names)
     return next(
         (i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first)
@@ -378,7 +378,7 @@ LENGTH = 10
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """Values as bars between the smallest and the largest of them; a gap where there is none."""
+    """Values as bars scaled from the smallest to the largest; a gap for a missing value."""
     finite = [value for value in values if math.isfinite(value)]
     if not finite:
         return " " * len(values)
@@ -390,14 +390,14 @@ def sparkline(values: Sequence[float]) -> str:
 
 
 class Traces:
-    """The newest values of each signal, for the small plots."""
+    """Newest values of each signal, for the small plots."""
 
     def __init__(self) -> None:
         self._values: dict[str, deque[float]] = {}
         self._t = -math.inf
 
     def add(self, status: Status) -> None:
-        """Take the values of a status that is newer than those before."""
+        """Add the values of a status, unless it has been added already."""
         if not status.values or status.t == self._t:
             return
         if status.t < self._t:
@@ -407,5 +407,5 @@ class Traces:
             self._values.setdefault(name, deque(maxlen=LENGTH)).append(value)
 
     def plot(self, name: str) -> str:
-        """The small plot of a signal; empty before its first value."""
+        """Small plot of a signal; empty before its first value."""
         return sparkline(self._values.get(name, ()))

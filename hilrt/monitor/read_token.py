@@ -1,8 +1,8 @@
-"""The token that page, metrics and bridge ask for before they show anything.
+"""The token that readers of the page, the metrics and the bridge must give.
 
-It is the account's, in a file that only the account can read, and the same from session to session:
-a page that stays open shows the next session, and a scraper needs no new configuration. It opens no
-command.
+Each account has one, in a file that only the account can read. It stays the same from session to
+session, so that an open page shows the next session and a scraper needs no new configuration. It
+does not allow commands.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from hilrt.config.session_tables import MonitorTable
 from hilrt.errors import ConfigError
 from hilrt.peers.addresses import bind, parse_address, why_not_bound
 
-#: Environment variable with another token, for this process.
+#: Environment variable with a token that this process uses instead.
 READ_TOKEN_VARIABLE = "HILRT_READ_TOKEN"
-#: Name of the parameter in an address.
+#: Name of the token's parameter in a URL.
 PARAMETER = "token"
 BEARER = "bearer "
 _LONGEST = 200
@@ -35,7 +35,7 @@ _LONGEST = 200
 
 @functools.cache
 def read_token() -> str:
-    """The token of the environment, of the account, or of this process where no file can be."""
+    """Token from the environment, else the account's, else one for this process only."""
     given = os.environ.get(READ_TOKEN_VARIABLE, "").strip()
     if given:
         return given
@@ -46,7 +46,7 @@ def read_token() -> str:
 
 
 def token_file() -> Path:
-    """Path of the account's token; `ValueError` for an account without a home."""
+    """Path of the account's token file; `ValueError` for an account without a home."""
     if os.name == "nt":
         parent = Path(os.environ.get("LOCALAPPDATA") or os.path.expanduser("~"))
     else:
@@ -57,29 +57,29 @@ def token_file() -> Path:
 
 
 def with_token(url: str, token: str) -> str:
-    """The address that opens the page served at `url`."""
+    """Address with the token that opens the page served at `url`."""
     return f"{url}/?{PARAMETER}={quote(token, safe='')}"
 
 
 def given_token(parameters: Sequence[str], authorization: str) -> str:
-    """The token in a request, from its query's parameters of that name or its header; or ""."""
+    """Token in a request, from its query parameters or its authorization header; or ""."""
     if authorization.lower().startswith(BEARER):
         return authorization[len(BEARER) :].strip()
     return parameters[-1] if parameters else ""
 
 
 def keep_out_of_logs(token: str) -> None:
-    """Replace the token in all that is logged in this process from now on, whoever logs it.
+    """Replace the token in everything that this process logs from now on.
 
-    It stands in the addresses of requests, which tornado logs for every answer of 400 and above,
-    and for errors.
+    Request addresses contain it, and tornado logs these for errors and for answers of 400 and
+    above.
     """
     make = logging.getLogRecordFactory()
     written = re.compile(rf"{re.escape(token)}|(?<={PARAMETER}=)[^&\s'\"]+")
 
     def made(*args: Any, **options: Any) -> logging.LogRecord:
         record = make(*args, **options)
-        with contextlib.suppress(Exception):  # a wrong format is logging's to report
+        with contextlib.suppress(Exception):  # `logging` itself reports a wrong format
             record.msg, record.args = written.sub("…", record.getMessage()), ()
         return record
 
@@ -87,9 +87,9 @@ def keep_out_of_logs(token: str) -> None:
 
 
 def _kept(file: Path, made: str) -> str:
-    """Read the file's token; write `made` where others can read the file, or it is empty.
+    """Read the file's token; write `made` if the file is empty or others can read it.
 
-    Of several processes that write at a time, one does; the others read that.
+    If several processes write at once, one succeeds and the others read its token.
     """
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with contextlib.suppress(FileNotFoundError):
@@ -111,18 +111,18 @@ def _kept(file: Path, made: str) -> str:
     return text
 
 
-# Ports that a session file names for its watchers: bound, or found taken, before anything starts.
+# Ports in a session file for its watchers: bound, or found taken, before anything starts.
 #
-# Otherwise an operator could see, and command, another session than the one that was started.
+# Otherwise operators could see and command a session other than the one that they started.
 
 #: Connections that wait until the page's process takes them.
 BACKLOG = 128
 
 
 def bind_page(address: str) -> list[socket.socket]:
-    """Sockets that listen at the page's address, one for each network address that it stands for.
+    """Sockets that listen at the page's address, one for each network address it resolves to.
 
-    `ConfigError` if it is taken, or no address of this machine.
+    `ConfigError` if it is taken, or not an address of this machine.
     """
     try:
         return listen_at(*parse_address(address))
@@ -131,7 +131,7 @@ def bind_page(address: str) -> list[socket.socket]:
 
 
 def listen_at(host: str, port: int) -> list[socket.socket]:
-    """The same; `OSError` if it is taken."""
+    """Sockets that listen at a host and port; `OSError` if these are taken."""
     bound: list[socket.socket] = []
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -145,9 +145,9 @@ def listen_at(host: str, port: int) -> list[socket.socket]:
 
 
 def refuse_taken(table: MonitorTable) -> None:
-    """`ConfigError` if a port that another process is going to bind is taken already.
+    """Raise `ConfigError` if a port that another process will bind is already taken.
 
-    Names of network interfaces are left to that process.
+    Addresses with names of network interfaces are left to that process.
     """
     wanted = {"listen": table.listen, "commands": table.commands, "foxglove": table.foxglove}
     for key, address in wanted.items():
@@ -157,7 +157,7 @@ def refuse_taken(table: MonitorTable) -> None:
 
 
 def close(sockets: list[socket.socket]) -> None:
-    """Free the port."""
+    """Close the sockets, which frees the port."""
     for one in sockets:
         with contextlib.suppress(OSError):
             one.close()

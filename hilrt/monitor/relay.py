@@ -1,10 +1,10 @@
 """The relay process between a session and its watchers.
 
 ``python -m hilrt.monitor.relay``; its settings come in an environment variable, because they hold
-keys. It takes rows and events from the recorder and the status from the master, and publishes the
-telemetry stream; it takes operators' commands, and passes on those that a token and the session
-file allow. Number and speed of the watchers do not matter to the session: the master has one peer
-here, and the recorder drops messages that this process does not read.
+keys. It receives rows and events from the recorder and the status from the master, and publishes
+the telemetry stream. It receives operators' commands, and forwards those that a token and the
+session file allow. The number and speed of the watchers do not affect the session: the master has
+only this process as a peer, and the recorder drops messages that this process does not read.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from hilrt.monitor.stream import Head
 from hilrt.peers.transport.connection_limiter import ConnectionLimiter
 
 SETTINGS_VARIABLE = "HILRT_RELAY"
-#: Messages kept for a subscriber that does not read; more are dropped for it alone.
+#: Messages queued for a subscriber that does not read; beyond this, it loses messages.
 QUEUE_LENGTH = 256
 POLL_MS = 20
 LINGER_MS = 300
-#: How long a connection to a public address may take to be made.
+#: Longest time for a connection to a public address to be established, ms.
 HANDSHAKE_MS = 3000
-#: Commands passed on per second, which bounds the cost of a flood for the master.
+#: Commands forwarded per second, which bounds what a flood costs the master.
 COMMANDS_PER_S = 20
 #: Shortest time between two reports of refused commands to the session, s.
 REFUSAL_PERIOD_S = 5.0
@@ -51,17 +51,17 @@ WRONG_TOKEN = "refused: wrong token"
 NO_TOKEN = (
     "refused: give the token first; the session prints it at its start, or HILRT_TOKEN has it"
 )
-#: Exceptions that are reported in full; more are only counted.
+#: Exceptions reported in full; further ones are only counted.
 REPORTED_DEFECTS = 10
-#: Requests whose answers are awaited.
+#: Most requests that may await an answer.
 MAX_OPEN = 256
 
 
 class RelaySettings(msgspec.Struct, kw_only=True):
     """Addresses of the relay (ZeroMQ endpoints), and the commands that it forwards.
 
-    `rows` (from the recorder), `telemetry` and `commands` are bound here; `status` and `master` are
-    connected to. `public_telemetry` and `public_commands` are for other machines, empty for none.
+    The relay binds `rows` (from the recorder), `telemetry` and `commands`, and connects to `status`
+    and `master`. `public_telemetry` and `public_commands` are for other machines; empty for none.
     """
 
     rows: str
@@ -77,13 +77,13 @@ class RelaySettings(msgspec.Struct, kw_only=True):
 
 
 class CommandRate:
-    """Rate limit: `COMMANDS_PER_S`, and as many at once after a pause."""
+    """Rate limit of `COMMANDS_PER_S`; after a pause, as many at once."""
 
     def __init__(self) -> None:
         self._left, self._at = float(COMMANDS_PER_S), time.monotonic()
 
     def take(self, now: float) -> bool:
-        """Whether one more is within the limit at `now` [s, monotonic]."""
+        """Count one command at `now` [s, monotonic]; whether it is within the limit."""
         self._left = min(COMMANDS_PER_S, self._left + (now - self._at) * COMMANDS_PER_S)
         self._at = now
         if self._left < 1.0:
@@ -100,11 +100,11 @@ class Relay:
     stop : bool
         Ends `run`.
     wrong_tokens : int
-        Commands with a wrong token that have not been reported to the session.
+        Commands with a wrong token not yet reported to the session.
     report_at : float
-        Monotonic time from which on they are reported, s.
+        Earliest monotonic time of the next report, s.
     defects : int
-        Messages that were dropped because taking them raised an exception.
+        Messages dropped because handling them raised an exception.
     """
 
     def __init__(self, settings: RelaySettings) -> None:
@@ -133,7 +133,7 @@ class Relay:
         self.broadcast = Broadcast(head)
         self._open_requests: dict[bytes, tuple[list[bytes], OperatorCommand]] = {}
         self._serial = 0
-        # Commands that bring benches to rest have a limit of their own: others must not delay them.
+        # Commands that bring benches to rest have their own limit: others must not delay them.
         self._allowances = {kind: CommandRate() for kind in (*TO_REST, "")}
         self._wrong_answers = CommandRate()
         self.wrong_tokens = 0
@@ -185,9 +185,10 @@ class Relay:
         self._context.destroy(linger=LINGER_MS)
 
     def handle(self, take: Callable[[], None]) -> None:
-        """Take one message. A defect that it meets costs this message, and never the relay.
+        """Call `take` for one message. An exception drops that message; the relay goes on.
 
-        Safe and stop come this way. The session is notified; the traceback is in the relay's log.
+        Safe and stop pass through here, so it must not end. The session is notified; the traceback
+        is in the relay's log.
         """
         try:
             take()
@@ -239,7 +240,7 @@ class Relay:
         self._pass_on(frames[:-1], command)
 
     def refusal(self, command: OperatorCommand, now: float) -> str:
-        """Reason to refuse a command; empty if it is passed on."""
+        """Reason to refuse a command; empty if it is to be forwarded."""
         control = self._settings.head.control
         if not control:
             return "refused: this session is read-only ([monitor] control in its file)"
@@ -257,7 +258,7 @@ class Relay:
         return ""
 
     def report_refusals(self, now: float) -> None:
-        """Report refused commands to the session's log, several of one reason in one event."""
+        """Report refused commands to the session's log, one event per reason."""
         if not (self.wrong_tokens or self._refused) or now < self.report_at:
             return
         self.report_at = now + REFUSAL_PERIOD_S

@@ -1,9 +1,9 @@
-"""Shows a session on a terminal until it ends: as a live panel, or in lines; and takes keys.
+"""Shows a session on a terminal until it ends, as a live panel or as lines, and reads keys.
 
-The panel needs a terminal that is large enough; anywhere else (a pipe, a log file, a small window)
-a line is printed every two seconds, and where a state begins that is no stretch of a running
-session. Without a terminal that line has the events since the previous one. Keys work in both, and
-a terminal may change its size.
+The panel needs a terminal that is large enough. Elsewhere (a pipe, a log file, a small window) a
+line is printed every two seconds and when the state changes, except for changes between RUNNING
+and IMPAIRED. Without a terminal that line includes the events since the previous one. Keys work in
+both modes, and a terminal may change its size.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from hilrt.monitor.panel import (
 from hilrt.monitor.telemetry import EventStatus, Status
 from hilrt.wording import kind_of
 
-#: Silence after which a session is taken as ended, and after which its status is old, s.
+#: Silence after which a session counts as ended, and after which its status is old, s.
 SILENCE_S, NO_DATA_S = 30.0, 3.0
 POLL_MS = 100
 PLAIN_PERIOD_S = 2.0
 MIN_WIDTH, MIN_HEIGHT = 80, 16
-#: Columns of a terminal that has room for small plots.
+#: Fewest columns of a terminal with room for small plots.
 PLOT_WIDTH = 96
-#: Events that a line of a session without a terminal ends with.
+#: Most events at the end of a line if there is no terminal.
 MAX_TOLD = 5
 FINAL_STATES = {"STOPPED", "FAULT"}
-#: States of the loop, between which a session may go to and fro many times in a second.
+#: States of the loop; a session may change between them many times per second.
 LOOP_STATES = {"RUNNING", "IMPAIRED"}
 _CLEAR_LINE = "\r\x1b[K"
 
@@ -48,8 +48,8 @@ _CLEAR_LINE = "\r\x1b[K"
 class StatusSource(Protocol):
     """Source of the statuses that are shown, and destination of commands.
 
-    `silent` ends the view, `age` is the time since the newest status [s], and `types` whether keys
-    are for this process.
+    `silent` ends the view, `age` is the time since the newest status [s], and `types` says whether
+    this process reads keys.
     """
 
     status: Status | None
@@ -60,13 +60,13 @@ class StatusSource(Protocol):
 
     @property
     def age(self) -> float:
-        """Time since the session was heard, s."""
+        """Time since the session's last message, s."""
 
     def take(self, wait_ms: int) -> bool:
-        """Wait for a status for at most `wait_ms` [ms]; whether there is a new one."""
+        """Wait at most `wait_ms` [ms] for a status; whether there is a new one."""
 
     def client(self) -> CommandClient | None:
-        """Takes commands; None if the session takes none."""
+        """Client for commands; None if the session accepts none."""
 
     def events(self) -> list[EventStatus]:
         """Newest events, the newest last."""
@@ -80,9 +80,9 @@ class Screen:
     source : StatusSource
     console : rich.console.Console
     typed : callable, optional
-        Keys typed since its last call.
+        Returns the keys typed since its last call.
     plain : bool
-        Lines even on a terminal that has room for the panel.
+        Print lines even on a terminal that has room for the panel.
     clock : callable
         Monotonic time, s.
     """
@@ -104,8 +104,8 @@ class Screen:
         self._size: ConsoleDimensions = console.size
         self._printed_at, self._printed = -math.inf, ""
         self._events: list[EventStatus] = []
-        self._untold: list[EventStatus] = []  # since the last line
-        self._kinds: set[tuple[str, ...]] = set()  # of events that have a line of their own
+        self._untold: list[EventStatus] = []  # not yet shown in a line
+        self._kinds: set[tuple[str, ...]] = set()  # of events that had a line of their own
         self._state, self._stretches, self._reason = "", 0, ""  # impaired since the last line
         self._line = self._told = ""
 
@@ -145,7 +145,7 @@ class Screen:
         self._live.update(view, refresh=True)
 
     def close(self) -> None:
-        """Take the panel away and give the cursor back."""
+        """Remove the panel and restore the cursor."""
         if self._live is not None:
             self._live.stop()
             self._live = None
@@ -154,7 +154,7 @@ class Screen:
 
     @property
     def _silent_s(self) -> float:
-        """Time since the session was heard, s; 0 while that is short."""
+        """Time since the session's last message, s; 0 while that is short."""
         age = self._source.age
         ended = self._source.status is not None and self._source.status.state in FINAL_STATES
         return age if age > NO_DATA_S and not ended else 0.0
@@ -170,12 +170,11 @@ class Screen:
         return self._keys.line
 
     def _print(self, status: Status) -> None:
-        """Print a line every two seconds and at changes of state, events, and the keys' line.
+        """Print events, the keys' line, and the status every two seconds and at changes of state.
 
-        A session that is impaired now and then does not get a line each time: the next one has
-        their count. Nor do events where the lines are no terminal's: the next one ends with them.
-        On a terminal an event gets a line at once, and the next ones that differ from it in numbers
-        alone one together, with their count.
+        A short impaired stretch gets no line of its own: the next line has their count. Without a
+        terminal events get none, either: the next line ends with them. On a terminal an event gets
+        a line at once; later ones that differ from it only in numbers share one, with their count.
         """
         now, silent_s = self._clock(), self._silent_s
         self._count_stretches(status)
@@ -193,7 +192,7 @@ class Screen:
                 self._kinds = {_kind(event) for event in self._untold}
                 self._untold = []
         if due:
-            if status.message:  # it stands in the line, too
+            if status.message:  # the line contains it already
                 lines = [line for line in lines if not line.endswith(status.message)]
             told = self._stretches_in_words(status) + self._events_in_words(status.message)
             lines.append(plain_line(status, silent_s) + told)
@@ -205,7 +204,7 @@ class Screen:
         self._print_keys()
 
     def _first_of_kind(self) -> list[str]:
-        """Events of kinds that had no line of late; the others wait for the next with a count."""
+        """Events of kinds without a recent line; the others wait to be counted in a later one."""
         waiting, lines = [], []
         for event in self._untold:
             if _kind(event) in self._kinds:
@@ -223,7 +222,7 @@ class Screen:
         self._state = status.state
 
     def _stretches_in_words(self, status: Status) -> str:
-        """`` | impaired 3 times: …``; nothing for one that lasts, as the line says so itself."""
+        """`` | impaired 3 times: …``; nothing for one that lasts, which the line shows anyway."""
         count, self._stretches = self._stretches, 0
         if count == 0 or (count == 1 and status.state == "IMPAIRED"):
             return ""
@@ -231,7 +230,7 @@ class Screen:
         return f" | impaired {times}: {self._reason}"
 
     def _events_in_words(self, message: str) -> str:
-        """`` | 0.4 s  engine: …; 2 more``, the oldest ones, without what the line says already."""
+        """`` | 0.4 s  engine: …; 2 more``: the oldest events, but not the line's own message."""
         said, self._untold = gathered(self._untold), []
         events = [one for one in said if not message or not one.endswith(message)]
         if len(events) > MAX_TOLD:
@@ -256,7 +255,7 @@ class Screen:
 
 
 def added(before: list[EventStatus], now: list[EventStatus]) -> list[EventStatus]:
-    """New entries at the end of a list that drops its first ones."""
+    """Entries added to a bounded list of events, which drops its oldest."""
     overlaps = range(min(len(before), len(now)), -1, -1)
     kept = next(k for k in overlaps if before[len(before) - k :] == now[:k])
     return now[kept:]
@@ -267,7 +266,7 @@ def _kind(event: EventStatus) -> tuple[str, ...]:
 
 
 def is_stretch(text: str) -> bool:
-    """Whether an event is the begin or the end of an impaired stretch."""
+    """Whether an event is the beginning or the end of an impaired stretch."""
     return "RUNNING -> IMPAIRED: " in text or "IMPAIRED -> RUNNING: " in text
 
 
@@ -287,7 +286,7 @@ def watch(source: StatusSource, show: Callable[[], None], turn: Callable[[], boo
 def run(
     source: StatusSource, console: Console, plain: bool = False, tell_end: bool = False
 ) -> None:
-    """Show the session until it ends; with `tell_end` print how it ended."""
+    """Show the session until it ends; with `tell_end`, print how it ended."""
     with contextlib.ExitStack() as stack:
         typed = stack.enter_context(typing()) if source.types else None
         screen = Screen(source, console, typed, plain)

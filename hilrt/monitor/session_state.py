@@ -36,12 +36,12 @@ async def operator_arms(stream: TextIO | None = None) -> None:
     Parameters
     ----------
     stream : text file, optional
-        Where the operator types; default: standard input.
+        Stream that the operator types into; default: standard input.
 
     Raises
     ------
     ConfigError
-        If nothing can be typed there: no terminal or pipe, or the end of the input.
+        If nothing can be typed: the stream is no terminal or pipe, or its input has ended.
     """
     stream = sys.stdin if stream is None else stream
     loop = asyncio.get_running_loop()

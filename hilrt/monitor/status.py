@@ -47,39 +47,39 @@ if TYPE_CHECKING:
 PERIOD_NS = 200_000_000
 #: Period of the announcement while the loop does not run, s.
 ALIVE_S = 0.5
-#: Newest events in a status; a view gathers those of one kind.
+#: Newest events in a status; views group them by kind.
 MAX_EVENTS = 20
-#: Alarms in a status.
+#: Most alarms in a status.
 MAX_ALARMS = 100
-#: Results in a status; passed ones make room first.
+#: Most results in a status; passed ones are dropped first.
 MAX_RESULTS = 20
 
 
-#: States in which the session waits for nothing.
+#: States in which the session does not wait for anything.
 NO_WAIT = ("RUNNING", "IMPAIRED", "STOPPED", "FAULT")
 
 
 class Exchanged(Protocol):
-    """The exchange, as far as views are concerned: each subsystem's link and its row."""
+    """The parts of the exchange that views need: each subsystem's link and its row."""
 
     @property
     def links(self) -> Sequence[Link]:
-        """The subsystems."""
+        """Links of the subsystems."""
         ...
 
     @property
     def channels(self) -> Table[ChannelRow]:
-        """Numbers of the channels, in the same order."""
+        """Rows of the channels, in the order of `links`."""
         ...
 
     @property
     def age(self) -> Floats:
-        """Ages of their newest samples, shape (ns,), s."""
+        """Ages of the subsystems' newest samples, shape (ns,), s."""
         ...
 
 
 class Shown(Protocol):
-    """The parts of a session that a status shows."""
+    """Parts of a session that a status shows."""
 
     numerics: Numerics
     progress: Progress
@@ -87,12 +87,12 @@ class Shown(Protocol):
 
     @property
     def exchange(self) -> Exchanged:
-        """Counts of messages received from the subsystems."""
+        """Exchange with the subsystems."""
         ...
 
 
 class StatusPublisher:
-    """Publishes a `Status` every `PERIOD_NS` of wall time; nothing without a telemetry socket."""
+    """Publishes a `Status` every `PERIOD_NS` of wall time, if there is a telemetry socket."""
 
     def __init__(
         self,
@@ -108,15 +108,15 @@ class StatusPublisher:
         self._adjustable = tuple(adjustable)
         #: Line and text of the newest step of each test sequence.
         self.sequences: dict[str, str] = {}
-        #: Their questions that wait for an operator.
+        #: Questions of test sequences that wait for an operator.
         self.prompts = OpenPrompts()
         self.state, self._message = "CONFIGURED", ""
-        #: Outputs in the order in which views show them, as numbers; without it, the network's.
+        #: Indices of the outputs in the order in which views show them; default: the network's.
         self.order: Sequence[int] | None = None
-        #: Alarms that were raised.
+        #: Alarms that have been raised.
         self.alarms = AlarmHistory()
         self._next_ns = 0
-        self._since_ns: int | None = None  # the last announcement that began a wait
+        self._since_ns: int | None = None  # time of the announcement that began the current wait
         self._looked_ns = self._looked_steps = 0
         self._newest: Status | None = None
         self._lateness = Recent()
@@ -139,7 +139,7 @@ class StatusPublisher:
     def announce(self, state: str, message: str = "", *, still: bool = False) -> None:
         """Publish a change of the session's state, or of its reason for waiting, at once.
 
-        With `still` it is the same wait, of which less is left.
+        With `still` the wait goes on, and only the text about it changes.
         """
         self.state, self._message = state, message
         if not still or self._since_ns is None:
@@ -154,7 +154,7 @@ class StatusPublisher:
                 self.repeat()
 
     def repeat(self) -> None:
-        """Repeat the last announcement, so that watchers do not take the session as ended."""
+        """Repeat the last announcement, so that watchers do not consider the session ended."""
         if self.telemetry is None or self._since_ns is None:
             return
         known = self._newest or Status(
@@ -176,7 +176,7 @@ class StatusPublisher:
         )
 
     def update(self, shown: Shown, at_once: bool = False) -> None:
-        """Publish if it is time, or `at_once`."""
+        """Publish a status if it is due, or `at_once`."""
         if self.telemetry is None:
             return
         now = monotonic_ns()
@@ -201,18 +201,18 @@ class StatusPublisher:
         ]
 
     def _cause(self) -> str:
-        """The reason why the session is impaired."""
+        """Reason why the session is impaired."""
         return self._message if self.state == "IMPAIRED" else ""
 
     def _rate(self, steps: int, now_ns: int) -> float:
-        """Macro steps per second of wall time since the last look, 1/s; 0 at the first."""
+        """Macro steps per second of wall time since the last call, 1/s; 0 at the first."""
         elapsed_ns = now_ns - self._looked_ns if self._looked_ns else 0
         done = steps - self._looked_steps
         self._looked_ns, self._looked_steps = now_ns, steps
         return 1e9 * done / elapsed_ns if elapsed_ns > 0 else 0.0
 
     def _look(self, shown: Shown, rate_hz: float) -> Status:
-        # With the compiler, which a session loads while its processes start: there is one by now.
+        # Imported here because it loads the compiler; by now the session has loaded that already.
         from hilrt.step.source_changes import present_sources
 
         numerics, progress, exchange = shown.numerics, shown.progress, shown.exchange
@@ -285,13 +285,13 @@ class StatusPublisher:
 
 
 def set_points_of(numerics: Numerics, sources: dict[str, str]) -> dict[str, SetPointStatus]:
-    """Demand, value sent and measurement of the benches' inputs, with the source of each.
+    """Demanded, sent and measured value of each bench input, and what drives it.
 
     Parameters
     ----------
     numerics : Numerics
     sources : dict
-        Inputs driven by something other than connections, and their sources.
+        Inputs driven by something other than connections, and what drives them.
     """
     plan, state, network = numerics.plan, numerics.state, numerics.network
     inputs, outputs, found = network.inputs, network.outputs, {}
@@ -314,9 +314,9 @@ def set_points_of(numerics: Numerics, sources: dict[str, str]) -> dict[str, SetP
     return found
 
 
-# Questions of test sequences that wait for an operator, as the session knows them.
+# Questions of test sequences that wait for an operator, as kept in the session.
 
-#: More are not shown; a sequence that asks without an end must not fill the status.
+#: Most questions shown: a sequence that asks endlessly must not fill the status.
 MAX_PROMPTS: Final = 20
 
 _decoder = msgspec.json.Decoder(Question)
@@ -330,7 +330,7 @@ class OpenPrompts:
         self._open: dict[int, tuple[PromptStatus, int]] = {}
 
     def ask(self, sequence: str, text: str) -> None:
-        """Read a question from its event; other events stay events alone."""
+        """Add the question that an event contains, if it contains one."""
         try:
             question = _decoder.decode(text)
         except msgspec.MsgspecError:
@@ -349,17 +349,17 @@ class OpenPrompts:
         self._open[self._count] = (shown, question.number)
 
     def waiting(self, t: float) -> list[PromptStatus]:
-        """Prompts that wait at the session time `t` [s], the oldest first."""
+        """Prompts waiting at session time `t` [s], the oldest first."""
         for number in [n for n, (prompt, _) in self._open.items() if prompt.until <= t]:
             del self._open[number]
         return [prompt for prompt, _ in self._open.values()]
 
     def find(self, number: float, t: float) -> PromptStatus | None:
-        """The prompt of a number, if it waits at the session time `t` [s]."""
+        """Prompt of a number, if it is waiting at session time `t` [s]."""
         return next((one for one in self.waiting(t) if one.number == number), None)
 
     def own_number(self, prompt: PromptStatus) -> int:
-        """The number that its sequence has given it."""
+        """Number that the prompt has within its sequence."""
         return self._open[prompt.number][1]
 
     def close(self, prompt: PromptStatus) -> None:

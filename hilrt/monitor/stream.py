@@ -1,7 +1,7 @@
-"""The telemetry stream: its topics and messages (docs/telemetry.md). No I/O.
+"""Topics and messages of the telemetry stream (docs/telemetry.md). No I/O.
 
-Every message has two frames: the topic, and a msgpack map. Arrays are binary, float64 in little
-endian.
+Every message has two frames: the topic and a msgpack map. Arrays are binary, little-endian
+float64.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ EACH = b"each/"
 
 
 class SubsystemNode(msgspec.Struct, frozen=True):
-    """A subsystem: its adapter, and the policy while its samples are late."""
+    """A subsystem, with its adapter and the policy while its samples are late."""
 
     name: str
     adapter: str
@@ -46,7 +46,7 @@ class ConnectionEdge(msgspec.Struct, frozen=True):
 
 
 class BondEdge(msgspec.Struct, frozen=True):
-    """A power bond: the outputs that are its effort and its flow, and how it is corrected."""
+    """A power bond, with the outputs for its effort and flow, and its correction."""
 
     name: str
     effort: list[str]
@@ -55,14 +55,14 @@ class BondEdge(msgspec.Struct, frozen=True):
 
 
 class SetPointPort(msgspec.Struct, frozen=True):
-    """An input of a bench, and the output that measures it; empty if none does."""
+    """An input of a bench, with the output that measures it; empty if none does."""
 
     input: str
     measured: str = ""
 
 
 class SessionGraph(msgspec.Struct, frozen=True):
-    """Subsystems, connections, bonds and benches' inputs; as JSON also in the log's metadata."""
+    """Subsystems, connections, bonds and bench inputs; the log's metadata has them as JSON."""
 
     subsystems: list[SubsystemNode] = []
     connections: list[ConnectionEdge] = []
@@ -71,7 +71,7 @@ class SessionGraph(msgspec.Struct, frozen=True):
 
 
 def session_graph(tables: Session) -> SessionGraph:
-    """Subsystems, connections, bonds and benches' inputs of a session file."""
+    """Subsystems, connections, bonds and bench inputs of a session file."""
     return SessionGraph(
         subsystems=[
             SubsystemNode(name, options.adapter, options.late.policy, options.late.max_misses)
@@ -82,7 +82,7 @@ def session_graph(tables: Session) -> SessionGraph:
             for c in tables.connections
             for source, target in ((tables.split(c.source), tables.split(c.target)),)
             if source[0] == c.source.partition(".")[0] or source[0] != target[0]
-        ],  # those inside a group are not drawn
+        ],  # subsystems inside a group are not drawn
         bonds=[BondEdge(b.name, b.efforts, b.flow, b.correction.method) for b in tables.bonds],
         set_points=[
             SetPointPort(f"{name}.{port}", f"{name}.{output}" if output else "")
@@ -95,13 +95,13 @@ def session_graph(tables: Session) -> SessionGraph:
 
 
 class Head(msgspec.Struct, kw_only=True):
-    """The content of the stream; sent to every new subscriber and every two seconds.
+    """Description of the stream; sent to every new subscriber and every two seconds.
 
     `epoch_ns` is the wall clock (ns since 1970, UTC) at session time 0, `duration` in s, `rate` the
-    messages per second on topic ``signals``; `control` are the commands that a token opens,
-    `adjustable` what ``adjust`` may set with its bounds, and `commands` the port where they are
-    taken (0: nowhere). `values` are the outputs, or patterns of them, that the session file wants
-    shown. `run` tells this run of the session from every other.
+    messages per second on topic ``signals``. `control` lists the commands that the token allows,
+    `adjustable` what ``adjust`` may set with its bounds, and `commands` is the port for them (0: no
+    commands). `values` are the outputs, or patterns of them, that the session file selects for
+    display. `run` identifies this run of the session.
     """
 
     session: str
@@ -122,9 +122,9 @@ class Head(msgspec.Struct, kw_only=True):
 class Signals(msgspec.Struct, kw_only=True):
     """All signals over an interval of session time, in the order of ``Head.signals``.
 
-    `rows` ticks from `t_from` to `t_until` [s] are summed up in the smallest, the largest and the
+    `rows` ticks from `t_from` to `t_until` [s] are summarized by the smallest, the largest and the
     last finite value of each signal, shape (n_signals,); NaN if there was none. `lost` counts the
-    ticks that never arrived so far. `number` grows by one: a gap shows missed messages.
+    ticks lost so far. `number` grows by one with each message: a gap shows missed messages.
     """
 
     number: int
@@ -138,7 +138,7 @@ class Signals(msgspec.Struct, kw_only=True):
 
 
 class Full(msgspec.Struct, kw_only=True):
-    """One signal at full rate: session times [s] and values, shape (n,)."""
+    """Samples of one signal at full rate: session times [s] and values, shape (n,)."""
 
     number: int
     name: str
@@ -147,9 +147,9 @@ class Full(msgspec.Struct, kw_only=True):
 
 
 class Happening(msgspec.Struct, kw_only=True):
-    """An event of the log. Sent again with the same `number` when it has been acknowledged.
+    """Event of the log; sent again with the same `number` when it has been acknowledged.
 
-    `value`: the larger, the worse among events of one kind; in the text with its unit.
+    `value`: severity among events of one kind, larger is worse; `text` gives it with its unit.
     """
 
     number: int
@@ -174,14 +174,14 @@ _full = msgspec.msgpack.Decoder(Full)
 
 
 def encode(message: Message | dict[str, Any]) -> bytes:
-    """The second frame of a message."""
+    """Second frame of a message."""
     return _encoder.encode(message)
 
 
 def decode(topic: bytes, frame: bytes) -> Message | None:
-    """Message in a second frame; None for topics that are not ours.
+    """Message in a second frame; None for unknown topics.
 
-    `msgspec.MsgspecError` if the frame is none of the topic's.
+    `msgspec.MsgspecError` if the frame is invalid for the topic.
     """
     if topic.startswith(FULL):
         full: Full = decode_by(_full, frame)
@@ -194,7 +194,7 @@ def decode(topic: bytes, frame: bytes) -> Message | None:
 
 
 def array(data: bytes) -> Floats:
-    """The numbers in a binary array."""
+    """Numbers in a binary array."""
     return np.frombuffer(data, "<f8")
 
 
@@ -208,9 +208,9 @@ def binary(values: Floats) -> bytes:
 
 @dataclass(slots=True)
 class Spans:
-    """Times of one flag: first rise [s], number of rises, time up until the last clear [s].
+    """Times of one flag: when first raised [s], how often, total time up until last cleared [s].
 
-    `since` is the time of its last rise [s] while it is up, else None.
+    `since` is when it was last raised [s] while it is up, else None.
     """
 
     first: float
@@ -220,13 +220,13 @@ class Spans:
 
 
 class FlagSpans:
-    """Sums over the changes of all flags that a viewer has heard of; grows with their number."""
+    """Counts and durations of all flags whose changes a viewer has received."""
 
     def __init__(self) -> None:
         self._spans: dict[RaisedFlag, Spans] = {}
 
     def take(self, event: Happening) -> None:
-        """Count an event; anything but a change of a flag is ignored."""
+        """Count a change of a flag; other events are ignored."""
         raised = change_of(event)
         if raised is None:
             return
@@ -239,11 +239,11 @@ class FlagSpans:
             spans.since = None
 
     def of(self, flag: RaisedFlag) -> Spans | None:
-        """Sums of a flag; None if no change of it has been heard."""
+        """Counts and durations of a flag; None if no change of it was received."""
         return self._spans.get(flag)
 
     def clear(self) -> None:
-        """Begin again, with another run."""
+        """Forget everything, when another run begins."""
         self._spans.clear()
 
 

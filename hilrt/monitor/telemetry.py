@@ -17,7 +17,7 @@ from hilrt.errors import ConfigError
 from hilrt.files.formats import decode_by
 from hilrt.isolation.temporary_folder import bind
 
-#: Messages kept for a slow watcher; only the newest is of interest.
+#: Messages queued for a slow watcher; only the newest matters.
 QUEUE_LENGTH = 4
 #: How long the last message may take to leave when the session ends, ms.
 LINGER_MS = 200
@@ -64,7 +64,7 @@ class SetPointStatus(msgspec.Struct):
 class PeerStatus(msgspec.Struct):
     """Ticks at which a subsystem was late, messages lost, age of its newest sample [ms].
 
-    `dropped`: messages that arrived and were not used.
+    `dropped` counts messages that arrived but were not used.
     """
 
     late: int = 0
@@ -74,10 +74,10 @@ class PeerStatus(msgspec.Struct):
 
 
 class AlarmStatus(msgspec.Struct, frozen=True):
-    """An alarm that were raised: how often, when first and last, when it cleared; times in s.
+    """An alarm that was raised: how often, when first and last, when it cleared; times in s.
 
-    `cleared_t` is None while it is up. `acknowledged_by` is the operator who has seen it since it
-    last came up, at `acknowledged_t`; empty if none has.
+    `cleared_t` is None while it is active. `acknowledged_by` is the operator who has acknowledged
+    it since it was last raised, at `acknowledged_t`; empty if none has.
     """
 
     name: str
@@ -90,7 +90,7 @@ class AlarmStatus(msgspec.Struct, frozen=True):
 
     @property
     def open(self) -> bool:
-        """Whether it is up, or nobody has acknowledged it."""
+        """Whether it is active, or not acknowledged."""
         return self.cleared_t is None or not self.acknowledged_by
 
 
@@ -103,7 +103,7 @@ class EventStatus(msgspec.Struct, frozen=True):
 
 
 class ResultStatus(msgspec.Struct, frozen=True):
-    """Result of a test: its name, ``passed``, ``failed`` or ``inconclusive``, and why."""
+    """Result of a test: its name, ``passed``, ``failed`` or ``inconclusive``, and the reason."""
 
     name: str
     result: str
@@ -113,7 +113,8 @@ class ResultStatus(msgspec.Struct, frozen=True):
 class PromptStatus(msgspec.Struct, frozen=True):
     """A question of a test sequence that waits for an operator, with a number for the answer.
 
-    It waits until the session time `until` [s]; then `declared` counts, or the sequence fails.
+    It waits until session time `until` [s]; after that the answer is `declared`, or, if this is
+    None, the sequence fails.
     """
 
     number: int
@@ -128,16 +129,16 @@ class Status(msgspec.Struct, kw_only=True):
     """State of a session at one time. Times `t` and `duration` are session time, s.
 
     `rate_hz`: macro steps per second of wall time since the previous status; 0 in the first.
-    `shadow`: corrections are computed and not applied. Without `values` it announces a state before
-    the first tick. `run` tells this run of the session from every other. `events` are the newest of
-    the session's own. `verdict` is that of the session so far, for `reasons`; `flags` are
-    those that are up now. `waited_s`: how long the session has waited for what `message` says, s; 0
-    if it waits for nothing. `sequences`: the step of each test sequence, with its line, what it
-    waits for and since when. `sources`: inputs that a stimulus, a sequence or an operator drives
-    now, and by which. `adjustable`: what operators may change, as it is now. `prompts`: questions
-    of test sequences that wait for an operator, the oldest first. `results` are the newest of
-    expectations and measures, `result_counts` how many there are of each kind. `set_points` are the
-    benches' inputs. `alarms` are those that were raised, the first one first.
+    `shadow`: corrections are computed but not applied. A status without `values` announces a state
+    before the first tick. `run` identifies this run of the session. `events`: the session's newest
+    events. `verdict`: the session's verdict so far, with its `reasons`. `flags`: flags that are up
+    now. `waited_s`: how long the session has been waiting for what `message` names, s; 0 if it is
+    not waiting. `sequences`: the step of each test sequence, with its line, what it waits for and
+    since when. `sources`: inputs that a stimulus, a sequence or an operator drives now, and which
+    of these it is. `adjustable`: what operators may change, with the current values. `prompts`:
+    questions of test sequences that wait for an operator, the oldest first. `results`: the newest
+    results of expectations and measures. `result_counts`: number of results of each kind.
+    `set_points`: the benches' inputs. `alarms`: alarms that have been raised, the earliest first.
     """
 
     session: str
@@ -186,7 +187,7 @@ def decode(frame: bytes) -> Status:
 
 
 def merged(before: Status | None, now: Status) -> Status:
-    """An announcement changes the state and the message shown before."""
+    """Merge an announcement into the status before it: only state and message change."""
     if before is None or now.values or now.run != before.run:
         return now
     return msgspec.structs.replace(
@@ -203,14 +204,14 @@ def merged(before: Status | None, now: Status) -> Status:
 
 
 def not_passed(status: Status, most: int = 3) -> list[ResultStatus]:
-    """The newest results that have failed or stayed inconclusive, `most` of them."""
+    """Newest results that are failed or inconclusive, at most `most` of them."""
     return [one for one in status.results if one.result != "passed"][-most:]
 
 
 def alarm_order(status: Status) -> list[AlarmStatus]:
     """Alarms, the most urgent first: not acknowledged before acknowledged, active before cleared.
 
-    Among equal ones, in the order in which they first came up.
+    Alarms of equal urgency stay in the order in which they were first raised.
     """
     return sorted(status.alarms, key=lambda a: (bool(a.acknowledged_by), a.cleared_t is not None))
 
@@ -228,14 +229,14 @@ def alarm_words(alarm: AlarmStatus) -> str:
 
 
 def doing(status: Status) -> list[str]:
-    """Activity of test sequences, and sources of inputs beside their connections."""
+    """Lines on what test sequences do, and on inputs not driven by their connections."""
     lines = [f"{name}: {step}" for name, step in status.sequences.items()]
     driven = ", ".join(f"{name} by {source}" for name, source in status.sources.items())
     return [*lines, f"driven: {driven}"] if driven else lines
 
 
 def prompt_words(prompt: PromptStatus) -> str:
-    """A question, its deadline, and the consequence when that passes."""
+    """Question with its deadline and what happens at it."""
     declared = prompt.declared
     then = "the sequence fails" if declared is None else f"the answer “{declared}” counts"
     return f"{prompt.sequence} asks: {prompt.text} (until {prompt.until:.1f} s, then {then})"
@@ -249,7 +250,7 @@ def result_words(status: Status) -> str:
 
 
 def message_of(status: Status) -> str:
-    """Message of a session, with how long it has been waiting."""
+    """Message of a session, with the time that it has been waiting."""
     waited = f" ({status.waited_s:.0f} s)" if status.waited_s >= 1.0 else ""
     return f"{status.message}{waited}"
 
@@ -260,7 +261,7 @@ class Telemetry:
     Parameters
     ----------
     address : str
-        Where to publish.
+        Address to publish at.
     context : zmq.Context, optional
         Shared context; its background thread inherits the affinity of the thread that opens the
         first socket.
@@ -268,7 +269,7 @@ class Telemetry:
     Attributes
     ----------
     address : str
-        Where watchers connect.
+        Address that watchers connect to.
     """
 
     def __init__(
@@ -288,7 +289,7 @@ class Telemetry:
         self._socket.send(_encoder.encode(status), zmq.NOBLOCK)
 
     def close(self) -> None:
-        """Free the socket; the last message still leaves."""
+        """Close the socket once the last message is sent."""
         self._socket.close()
         if self._owns_context:
             self._context.term()
@@ -297,7 +298,7 @@ class Telemetry:
 def display_order(
     names: Sequence[str], of_benches: Sequence[bool], chosen: Sequence[str]
 ) -> list[int]:
-    """Numbers of the outputs, in the order in which they are shown.
+    """Indices of the outputs, in the order in which they are shown.
 
     Parameters
     ----------
@@ -306,8 +307,8 @@ def display_order(
     of_benches : sequence of bool
         For each, whether it is measured on a bench.
     chosen : sequence of str
-        ``[monitor] values``: channels, ports, or patterns of them. `ConfigError` for one that names
-        no output.
+        ``[monitor] values``: channels, ports, or patterns of them. `ConfigError` for one that
+        matches no output.
     """
     order: list[int] = []
     for pattern in chosen:
@@ -323,7 +324,7 @@ def display_order(
 
 
 def shown_values(values: dict[str, float], chosen: Sequence[str]) -> dict[str, float]:
-    """Values that the session file names; all if it names none."""
+    """Values that the session file selects; all if it selects none."""
     if not chosen:
         return values
     return {

@@ -1,8 +1,8 @@
 """The terminal view: a process that shows a running session.
 
-``python -m hilrt.monitor.terminal --connect ADDRESS``. It ends with the session, when the session
-has been silent for half a minute (its first start compiles the numerics), or on SIGTERM, and always
-gives the cursor back. SIGINT is ignored: Ctrl-C is for the session.
+``python -m hilrt.monitor.terminal --connect ADDRESS``. It ends with the session, on SIGTERM, or
+when the session has been silent for half a minute (a first start compiles the numerics). It always
+restores the cursor. It ignores SIGINT: Ctrl-C is for the session.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from hilrt.monitor.telemetry import EventStatus, Status, decode, merged
 
 __all__ = ["Watcher", "flag_words", "main"]
 
-#: How long the session may take until its first status, s.
+#: Longest wait for the session's first status, s.
 CONNECT_S = 60.0
-#: Time that the view waits for the reader of its output, s; then it drops lines.
+#: Longest wait for a reader of the output, s; after that, lines are dropped.
 PATIENCE_S = 0.5
 
 
 class Watcher:
-    """Receives the newest status from the session on this machine; detects its end.
+    """Receiver of the newest status of a session on this machine; detects its end.
 
     Parameters
     ----------
     address : str
-        Where the session publishes.
+        Address that the session publishes at.
     commands : str
-        Where it takes commands; empty for none.
+        Address for commands; empty for none.
     clock : callable
         Monotonic time, s.
     """
@@ -64,7 +64,7 @@ class Watcher:
         self._client = CommandClient(commands, self._context) if commands else None
 
     def take(self, wait_ms: int) -> bool:
-        """Wait for a status for at most `wait_ms` [ms]; whether there is a new one."""
+        """Wait at most `wait_ms` [ms] for a status; whether there is a new one."""
         if not self._socket.poll(wait_ms):
             self.silent = self.age > (CONNECT_S if self.status is None else SILENCE_S)
             return False
@@ -77,7 +77,7 @@ class Watcher:
 
     @property
     def age(self) -> float:
-        """Time since the session was heard, s."""
+        """Time since the session's last message, s."""
         return self._clock() - self._heard_at
 
     def events(self) -> list[EventStatus]:
@@ -85,11 +85,11 @@ class Watcher:
         return [] if self.status is None else self.status.events
 
     def client(self) -> CommandClient | None:
-        """The session itself."""
+        """Client for commands to the session; None if it accepts none."""
         return self._client
 
     def close(self) -> None:
-        """Free the sockets."""
+        """Close the sockets."""
         self._context.destroy(linger=0)
 
 

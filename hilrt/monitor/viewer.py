@@ -1,7 +1,6 @@
-"""A subscriber to the telemetry stream: keeps the data of views, and counts missed messages.
+"""Subscriber to the telemetry stream that keeps the data for views and counts missed messages.
 
-`take` is called often and never blocks. A view that is too slow loses messages; the session is
-not affected.
+`take` is called often and never blocks. A slow view loses messages; the session is not affected.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from hilrt.monitor.stream import FlagSpans, Full, Happening, Head, Signals, chan
 from hilrt.monitor.telemetry import RaisedFlag, Status, decode, merged
 
 QUEUE_LENGTH = 256
-#: Messages taken in one call, which bounds a turn of the view's loop.
+#: Most messages received in one call, which bounds a turn of the view's loop.
 AT_ONCE = 400
 MAX_EVENTS = 500
 SILENCE_S = 3.0
@@ -28,15 +27,15 @@ FINAL_STATES = {"STOPPED", "FAULT"}
 
 
 class Viewer:
-    """Receives a session's stream; `zmq.ZMQError` if `telemetry` is no address.
+    """Receiver of a session's stream; `zmq.ZMQError` if `telemetry` is not an address.
 
     Parameters
     ----------
     telemetry : str
         Address of the stream.
     commands : str or None
-        Where commands are taken; empty: at the port that the stream's head names, if it names one
-        and the stream comes over TCP; None: the viewer only watches.
+        Address for commands. Empty: the port that the stream's head names, if there is one and the
+        stream comes over TCP. None: the viewer only watches.
     clock : callable
         Monotonic time, s.
 
@@ -48,19 +47,19 @@ class Viewer:
     events : dict
         Newest events by number.
     flag_spans : FlagSpans
-        How often each flag was up, and for how long.
+        Number and duration of each flag's times up.
     missed : int
-        Messages that were dropped because this viewer did not take them in time.
+        Messages dropped because this viewer did not receive them in time.
     heard_at : float
-        Time of the session's last message, s; the relay's own repetitions do not count.
+        Time of the session's last message, s; what the relay repeats does not count.
     run : str
-        Identifies the run; with the next one it changes, and everything else is reset.
+        Identifier of the run; when it changes, everything else is reset.
     wanted : dict of str to int
-        Signals at full rate, and how many times each is requested.
+        Signals requested at full rate, and how many times each.
     on_signals, on_full : callable, optional
         Called with every message of signals.
     on_event : callable, optional
-        Called with every event once.
+        Called once with every event.
     """
 
     def __init__(
@@ -104,12 +103,12 @@ class Viewer:
 
     @property
     def silent(self) -> bool:
-        """Whether the last message is so old that the display may be wrong."""
+        """Whether the last message is so old that the display may be outdated."""
         return self._clock() - self.heard_at > SILENCE_S
 
     @property
     def now(self) -> float:
-        """The viewer's clock, s."""
+        """Time of the viewer's clock, s."""
         return self._clock()
 
     @property
@@ -119,7 +118,7 @@ class Viewer:
 
     @property
     def flags(self) -> list[RaisedFlag]:
-        """Flags that are up: those of the newest status, changed by newer events."""
+        """Flags that are up: those of the newest status, updated by newer events."""
         return list(self._flags)
 
     def take(self, wait_ms: int = 0) -> int:
@@ -132,7 +131,7 @@ class Viewer:
         return count
 
     def receive(self, frames: list[bytes]) -> None:
-        """Take one message of the stream; anything else is ignored."""
+        """Process one message of the stream; anything else is ignored."""
         try:
             if frames[0] == stream.STATUS:
                 self._take_status(decode(frames[1]))
@@ -143,7 +142,7 @@ class Viewer:
         if isinstance(message, Head):
             self._follow(message.run)
             self.head = message
-            self.client()  # connects now, so that the first key need not wait
+            self.client()  # connect now, so that the first key need not wait
         elif isinstance(message, Happening):
             self._take_event(message)
         elif isinstance(message, Signals):
@@ -158,13 +157,13 @@ class Viewer:
                 self.on_full(message)
 
     def want_full(self, name: str) -> None:
-        """Ask for a signal at full rate; each call needs its `drop_full`."""
+        """Request a signal at full rate; each call needs its own `drop_full`."""
         self.wanted[name] = self.wanted.get(name, 0) + 1
         if self.wanted[name] == 1:
             self._socket.setsockopt(zmq.SUBSCRIBE, stream.FULL + name.encode())
 
     def drop_full(self, name: str) -> None:
-        """No longer ask for a signal at full rate."""
+        """Withdraw one request for a signal at full rate."""
         self.wanted[name] -= 1
         if self.wanted[name] == 0:
             del self.wanted[name]
@@ -173,20 +172,20 @@ class Viewer:
             self._numbers.pop(topic, None)
 
     def client(self) -> CommandClient | None:
-        """Client for commands; None if the session takes none from here."""
+        """Client for commands; None if the session accepts none from here."""
         address, head = self._commands, self.head
-        over_tcp = self._telemetry.startswith("tcp://")  # else there is no machine with a port
+        over_tcp = self._telemetry.startswith("tcp://")  # other transports have no port
         if address == "" and over_tcp and head is not None and head.commands:
             address = f"{self._telemetry.rpartition(':')[0]}:{head.commands}"
         if address and address != self._asked_at:
-            if self._client is not None:  # of a session before, at another port
+            if self._client is not None:  # of a previous session, at another port
                 self._client.close()
             self._asked_at = address
             self._client = CommandClient(address, self._context, run=self.run)
         return self._client
 
     def close(self) -> None:
-        """Free the sockets."""
+        """Close the sockets."""
         self._context.destroy(linger=100)
 
     # -- messages ---------------------------------------------------------------------------------
@@ -221,7 +220,7 @@ class Viewer:
 
     def _take_event(self, event: Happening) -> None:
         known = event.number in self.events
-        if event.number > self._numbers.get(stream.EVENT, 0):  # not a repeated one
+        if event.number > self._numbers.get(stream.EVENT, 0):  # not a repetition
             self._count_gap(stream.EVENT, event.number)
         self.events[event.number] = event
         while len(self.events) > MAX_EVENTS:

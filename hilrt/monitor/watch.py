@@ -1,4 +1,4 @@
-"""``hilrt watch``: the terminal view of a session on another machine, with keys where allowed."""
+"""``hilrt watch``: terminal view of a session on another machine, with keys if allowed."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from hilrt.monitor.viewer import Viewer
 
 #: How long the session's stream may take to appear, s.
 CONNECT_S = 10.0
-#: Newest events that the view gathers by kind.
+#: Newest events that the view groups by kind.
 KEPT_EVENTS = 50
 
 
 def main(address: str, plain: bool = False) -> int:
-    """Watch until the session ends; exit status 0, 2 bad address, 3 nothing (more) heard.
+    """Watch until the session ends; exit status 0, 2: bad address, 3: session silent.
 
     Parameters
     ----------
     address : str
-        Address in ``[monitor] listen``, with the machine's name.
+        Address from ``[monitor] listen``, with the machine's name.
     plain : bool
-        Lines instead of the live view.
+        Print lines instead of the live view.
     """
     try:
         viewer = Viewer(address, signals=False)
@@ -59,7 +59,7 @@ def main(address: str, plain: bool = False) -> int:
 
 
 class RemoteWatcher:
-    """A `Viewer` with the interface that the terminal view has; see `terminal.Watcher`."""
+    """Adapter of a `Viewer` to the terminal view's interface; see `terminal.Watcher`."""
 
     def __init__(self, viewer: Viewer) -> None:
         self.viewer = viewer
@@ -83,7 +83,7 @@ class RemoteWatcher:
 
     @property
     def age(self) -> float:
-        """Time since the session was heard, s."""
+        """Time since the session's last message, s."""
         return self.viewer.now - self.viewer.heard_at
 
     def events(self) -> list[EventStatus]:
@@ -92,5 +92,5 @@ class RemoteWatcher:
         return [EventStatus(event.t, event.text, event.value) for event in newest]
 
     def client(self) -> CommandClient | None:
-        """Client for commands, if a token is known and the session takes commands."""
+        """Client for commands; None without a token, or if the session accepts none."""
         return self.viewer.client() if self.key else None
