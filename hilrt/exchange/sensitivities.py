@@ -99,7 +99,9 @@ class SensitivityRenewal:
     """Tries the subsystems out again while the session runs; one of the things between two steps.
 
     First after one step, then at twice the distance each time that nothing has changed, and after
-    half of it where much has. But for a few in advance, trials make at most six times as many
+    half of it where much has; and at once where a coupled output has moved twice as far from the
+    last trial as it had when one found nothing changed: a loop at rest, however long, says nothing
+    of where a jump takes it. But for a few in advance, trials make at most six times as many
     steps as the session, and a twelfth where nothing changes; they are counted, not timed, so
     that what is found depends on the session alone, and not on the host.
 
@@ -131,6 +133,9 @@ class SensitivityRenewal:
     #: Beyond these changes the next trial comes at once, or after half the distance; below the last
     #: after twice.
     GREAT, MUCH, LITTLE = 0.5, 0.1, 0.02
+    #: Times the distance of an output at which a trial found no change, and the least such
+    #: distance, as a share of its largest value: what moves farther is probed again at once.
+    FARTHER, NEAR = 2.0, 0.1
     #: Errors below that share of a signal's largest value are rounding, and below that one nothing
     #: that a verdict depends on; nor does it on outputs that nothing takes.
     ROUNDING, MATTERS = 1e-6, 0.01
@@ -154,6 +159,12 @@ class SensitivityRenewal:
         self._most = math.ceil(self._cost / self.LEAST)
         self._ahead = self.ADVANCE[self._variable]
         self._credit, self._every, self._left, self._since = self._ahead, 1, 1, 0.0
+        self._coupled = numerics.plan.outputs["coupled"] != 0
+        #: Values of the coupled outputs at the last trial, and how far from such values nothing
+        #: was found changed.
+        self._seen, self._reach = np.zeros((2, np.count_nonzero(self._coupled)))
+        #: Steps of the session between two looks at them.
+        self._look = math.ceil(self._cost / self.MOST)
         self.count = 0
 
     async def __call__(self, point: CommunicationPoint, stopping: Stopping) -> CommunicationPoint:
@@ -162,9 +173,19 @@ class SensitivityRenewal:
         session.answers_renewed = 0
         self._left -= 1
         self._credit = min(self._credit + self.MOST / self._cost, self._ahead)
-        if self._left < 0 and self._credit >= 1.0 and point.tick % self._together == 0:
+        due = self._credit >= 1.0 and point.tick % self._together == 0
+        if due and (self._left < 0 or self._has_moved()):
             await self._try(point.t_ns / 1e9)
         return point
+
+    def _has_moved(self) -> bool:
+        """Whether a coupled output is farther from the last trial than such trials tell of."""
+        if self._left % self._look:
+            return False
+        outputs = self._numerics.state.outputs
+        known = np.maximum(self._reach, self.NEAR * outputs["peak"][self._coupled])
+        away = np.abs(outputs["y"][self._coupled] - self._seen)
+        return bool((away > self.FARTHER * known).any())
 
     async def _try(self, t: float) -> None:
         """Update changed responses at `t` [s], and choose the time of the next trial."""
@@ -183,10 +204,15 @@ class SensitivityRenewal:
             not same or session.answers_moved or bool((switches != known).any())
         )
         session.answers_since = self._since
+        y = state.outputs["y"][self._coupled]
+        away = np.abs(y - self._seen)
         if change > self.MUCH:
             self._every = 1 if change > self.GREAT else max(self._every // 2, 1)
+            self._reach = np.minimum(self._reach, away / self.FARTHER)
         elif change < self.LITTLE:
             self._every = min(2 * self._every, self._most)
+            self._reach = np.maximum(self._reach, away)
+        self._seen = y
         self._since, self._left, self._credit = t, self._every - 1, self._credit - 1.0
 
     async def _renew(self, t: float) -> float:

@@ -54,7 +54,7 @@ class SlackRenewal(SensitivityRenewal, Observer):
         """Begin a trial that is due, or use one that has ended."""
         if math.isnan(self._asked_at):
             self._left -= 1
-            if self._left < 0:
+            if self._left < 0 or self._has_moved():
                 self._ask()
             return
         for s, link in list(self._pending.items()):

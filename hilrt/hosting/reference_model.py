@@ -134,7 +134,9 @@ def try_reference(
     D[np.ix_(outputs.of, inputs.of)] = through
     lacking = tuple(i for i in range(ny) if i not in outputs.of)
     # How finely the subsystem follows its inputs is not the model's to tell.
-    return LinearModel(found.A, B, C, D, np.ones(nu), False, lacking, of_reference=True)
+    return LinearModel(
+        *(found.A, B, C, D, np.ones(nu)), False, lacking, of_reference=True, inside=found.inside
+    )
 
 
 def same_channels(own: Sequence[Port], theirs: Sequence[Port]) -> SameChannels:
