@@ -210,7 +210,8 @@ class SensitivityRenewal:
             self._every = 1 if change > self.GREAT else max(self._every // 2, 1)
             self._reach = np.minimum(self._reach, away / self.FARTHER)
         elif change < self.LITTLE:
-            self._every = min(2 * self._every, self._most)
+            if self._left < 0:  # an early one says nothing of the whole distance
+                self._every = min(2 * self._every, self._most)
             self._reach = np.maximum(self._reach, away)
         self._seen = y
         self._since, self._left, self._credit = t, self._every - 1, self._credit - 1.0

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from hilrt.reliability.calibrated import GOOD, HIGH, LOW, UNRELIABLE
-from hilrt.reliability.causes import LEAST_SPREAD
+from hilrt.reliability.causes import CAUSES, LEAST_SPREAD, SENSITIVITIES_CHANGED
 from hilrt.solver import Floats
 from hilrt.tables.network import MOST_TRIED, Network
 from hilrt.tables.plan import Plan
@@ -24,6 +24,9 @@ TRIED: Final = "sensitivities"
 TRIED_AT_START: Final = "sensitivities of the start"
 #: Tried out again and again while the session ran, where they are not the same throughout.
 TRIED_ALONG: Final = "sensitivities along the way"
+#: Likewise where they changed at once, as at a contact or a relay, for more of the session than
+#: the cause `sensitivities_changed` allows.
+TRIED_CHANGED: Final = "sensitivities along the way, which changed"
 GAIN_RANGE: Final = "gain range"
 #: A subsystem with direct feedthrough answers with what its inputs were at the step's beginning, or
 #: were extrapolated to. Where that was not probed it is taken for a delay of one step.
@@ -51,17 +54,15 @@ REFERENCE: Final = "against a converged reference"
 #: small and large; views, as the calibration tries other constants. Of repeated sessions: P. J.
 #: Roache 1994, "Perspective: a method for uniform reporting of grid refinement studies", safety
 #: factors 1.25 for three grids with an observed order and 3 without one.
-LOW_ENDS: Final = ChainMap(LOW, {REPEATED: 0.8, IRREGULAR: 0.0, TRIED_ALONG: 0.25, REFERENCE: 0.99})
-HIGH_ENDS: Final = ChainMap(
-    HIGH, {REPEATED: 1.25, IRREGULAR: 3.0, TRIED_ALONG: 2.0, REFERENCE: 1.01}
+LOW_ENDS: Final = ChainMap(
+    LOW, {REPEATED: 0.8, IRREGULAR: 0.0, TRIED_ALONG: 0.25, TRIED_CHANGED: 0.0, REFERENCE: 0.99}
 )
-SMALL_UP_TO: Final = ChainMap(
-    GOOD,
-    {REPEATED: 0.05 / 1.25, IRREGULAR: 0.05 / 3.0, TRIED_ALONG: 0.05 / 2.0, REFERENCE: 0.05 / 1.01},
-)
-LARGE_ABOVE: Final = ChainMap(
-    UNRELIABLE, dict.fromkeys((REPEATED, IRREGULAR, TRIED_ALONG, REFERENCE), 0.2)
-)
+_HIGH: Final = {
+    REPEATED: 1.25, IRREGULAR: 3.0, TRIED_ALONG: 2.0, TRIED_CHANGED: 5.0, REFERENCE: 1.01,
+}  # fmt: skip
+HIGH_ENDS: Final = ChainMap(HIGH, _HIGH)
+SMALL_UP_TO: Final = ChainMap(GOOD, {how: 0.05 / high for how, high in _HIGH.items()})
+LARGE_ABOVE: Final = ChainMap(UNRELIABLE, dict.fromkeys(_HIGH, 0.2))
 #: For how many radians a loop that something outside drives is taken to remember an error: that of
 #: a damping ratio of 0.2. The cause of a loop's motion does not reveal its damping.
 MOST_RADIANS: Final = 5.0
@@ -149,6 +150,8 @@ def estimates(network: Network, plan: Plan, state: State) -> dict[str, Estimate]
     inputs = np.flatnonzero(plan.inputs["connected"])
     outputs = state.outputs[coupled]
     how = how_estimated(plan, moved=bool(state.session["sensitivities_moved"][0]))
+    if how == TRIED_ALONG and _changed(state):
+        how = TRIED_CHANGED
     spread = np.maximum(*spreads(outputs))
     unknown = _unknown(network, state.inputs, inputs)
     if how != GAIN_RANGE:
@@ -163,7 +166,7 @@ def estimates(network: Network, plan: Plan, state: State) -> dict[str, Estimate]
             # A signal that does not respond about the start may do so later: a pedal that is not
             # pressed yet.
             worst = np.max(value / np.maximum(spread, TINY), initial=0.0)
-            least = ROUNDING if how != TRIED_ALONG else ROUNDING_ALONG
+            least = ROUNDING_ALONG if how in (TRIED_ALONG, TRIED_CHANGED) else ROUNDING
             value = np.where(value <= least * outputs["peak"], worst * spread, value)
         if not plan.session["error_renewed"][0]:
             value, how = _tried_once(network, plan, state, value, how)
@@ -175,6 +178,13 @@ def estimates(network: Network, plan: Plan, state: State) -> dict[str, Estimate]
     rows = zip(coupled.tolist(), value.tolist(), spread.tolist(), hows.tolist(), strict=True)
     names, units = network.outputs.names, network.outputs.units
     return {names[i]: make_estimate(units[i], v, s, how) for i, v, s, how in rows}
+
+
+def _changed(state: State) -> bool:
+    """Whether renewed sensitivities changed for longer than a good session allows."""
+    seconds = np.max(state.outputs["moment_seconds"])
+    affected = state.causes[SENSITIVITIES_CHANGED].affected
+    return bool(affected > CAUSES["sensitivities_changed"].degraded * seconds)
 
 
 def _tried_once(

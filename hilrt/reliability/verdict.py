@@ -19,6 +19,7 @@ from hilrt.reliability.estimates import (
     TRIED,
     TRIED_ALONG,
     TRIED_AT_START,
+    TRIED_CHANGED,
     BondError,
     Estimate,
 )
@@ -177,7 +178,9 @@ def _most(name: str, share: float, course: SessionCourse) -> int:
     into a large one. An output that its polynomial does not follow inside the step may be wrong in
     ways that the estimate cannot see.
     """
-    ways = {error.how for error in course.errors.values()}
+    ways = {
+        TRIED_ALONG if error.how == TRIED_CHANGED else error.how for error in course.errors.values()
+    }
     tried = bool(ways) and ways <= {
         TRIED,
         TRIED_ALONG,

@@ -84,8 +84,9 @@ class Coil(Restoring):
         return x
 
 
-def run(converter: type[Switching], step: float, folder: Path) -> Result:
+def run(converter: type[Switching], step: float, folder: Path, reference: str = "") -> Result:
     path = folder / "converter.toml"
+    beside = f', reference_model = "{__name__}:{reference}"' if reference else ""
     path.write_text(
         f"""
 session = {{ name = "converter", duration = {DURATION}, pace = "asap" }}
@@ -96,7 +97,7 @@ connections = [
 ]
 
 [subsystems]
-converter = {{ adapter = "inprocess", model = "{__name__}:{converter.__name__}" }}
+converter = {{ adapter = "inprocess", model = "{__name__}:{converter.__name__}"{beside} }}
 coil = {{ adapter = "inprocess", model = "{__name__}:Coil" }}
 """,
         "utf-8",
@@ -201,3 +202,15 @@ def test_one_that_nothing_shows_is_unverified(step: float, tmp_path: Path) -> No
         result = run(converter, step, tmp_path)
         assert result.verdict != "good"
         assert any(reason.startswith("inside_unknown") for reason in result.summary["reasons"])
+
+
+@pytest.mark.parametrize(
+    ("reference", "flag"), [("StaysOn", None), ("SwitchingSilently", "switches_inside")]
+)
+def test_a_reference_model_shows_the_inside_of_its_solver(
+    reference: str, flag: str | None, tmp_path: Path
+) -> None:
+    found = run(StaysOnOpaque, 1e-4 if flag is None else STEP, tmp_path, reference).summary
+    assert "inside_unknown" not in found["flags"]
+    assert ("switches_inside" in found["flags"]) == (flag is not None)
+    assert (found["verdict"] == "good") == (flag is None), found["reasons"]

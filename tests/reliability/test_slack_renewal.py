@@ -124,7 +124,7 @@ def test_a_session_by_the_clock_is_probed_at_its_start_alone_unless_it_asks(
         }
         result = run_session(make(tmp_path), settings, options=RunOptions(folder=tmp_path / trials))
         for error in result.summary["estimated_error"].values():
-            assert error["how"] != "sensitivities along the way"
+            assert not error["how"].startswith("sensitivities along the way")
         told = " ".join(event.text for event in result.log.events)
         assert ("processes of their own" in told) == (trials == "along")
 
@@ -137,4 +137,4 @@ def test_trials_leave_the_session_as_it_is(tmp_path: Path) -> None:
     for name in start:
         np.testing.assert_array_equal(without.log[name], along.log[name])
     hows = {error["how"] for error in without.summary["estimated_error"].values()}
-    assert "sensitivities along the way" not in hows
+    assert not any(how.startswith("sensitivities along the way") for how in hows)

@@ -70,6 +70,23 @@ def test_the_verdict_on_sessions_that_it_was_wrong_about(number: int, words: tup
     assert line["said"]["verdict"] in words, line["said"]["reasons"]
 
 
+def test_a_jump_out_of_a_loop_at_rest_is_probed_in_time() -> None:
+    """A phase-locked loop that slips a turn, 96 % off, was good: it had rested for so long."""
+    line = trial.one_session(expected.expectations("second")[28])
+    assert line["said"]["verdict"] == "unreliable", line["said"]["reasons"]
+    assert trial.covers([line])[0] == 1.0
+
+
+@pytest.mark.parametrize("number", [25, 45])
+def test_where_sensitivities_change_at_once_the_interval_says_so(number: int) -> None:
+    """Genes that turn over, and a relay: true errors of 0.003 to 3.5 times the estimate."""
+    line = trial.one_session(expected.expectations("second")[number])
+    for error in line["said"]["estimated_error"].values():
+        assert error["how"] == "sensitivities along the way, which changed"
+        assert (error["low"], error["high"]) == pytest.approx((0.0, 5.0 * error["value"]))
+    assert trial.covers([line])[0] == 1.0
+
+
 def test_every_session_has_its_expectation() -> None:
     for name, (kinds, evidence) in listed.TRIALS.items():
         lines = expected.expectations(name)

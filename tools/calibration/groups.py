@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tools.calibration import linear_systems, machines, nonlinear_systems
-from tools.calibration.kinds.listed import FIRST, SECOND
+from tools.calibration.kinds.listed import FIRST, SECOND, THIRD
 from tools.calibration.systems import CoupledSystem, Random
 
 Build = Callable[[Random], CoupledSystem]
@@ -45,4 +45,4 @@ PHYSICS: Mapping[str, Build] = {
     "populations": _one_of("prey and predator", "food chain", "epidemic"),
 }
 #: With the kinds of physics that are held against a calibration.
-EVERY: Mapping[str, Build] = {**GROUPS, **PHYSICS, **FIRST, **SECOND}
+EVERY: Mapping[str, Build] = {**GROUPS, **PHYSICS, **FIRST, **SECOND, **THIRD}
