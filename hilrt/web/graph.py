@@ -1,4 +1,4 @@
-"""The session as a drawing: subsystems, connections, bonds, and flags where they are raised."""
+"""Drawing of a session: subsystems, connections, bonds, and flags where they are raised."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from hilrt.monitor.telemetry import RaisedFlag
 from hilrt.web.panels import text
 from hilrt.wording import words
 
-#: In the drawing's unit, which is two thirds of a pixel on the narrowest screen.
+#: Sizes in the drawing's unit, which is two thirds of a pixel on the narrowest screen.
 WIDTH, BOX_WIDTH, BOX_HEIGHT = 640, 172, 62
-#: Names on an edge, and letters of them; the others are counted.
+#: Most names on an edge (further ones are counted), and most letters of a name.
 MAX_NAMES, MAX_LETTERS = 2, 26
 #: Height of a line of text.
 LINE = 22
-#: How far the two directions between two subsystems bend apart, as a share of their distance.
+#: Bend of the curves between two subsystems, one per direction, as a share of their distance.
 BEND = 0.16
 
 
 def graph_svg(topology: SessionGraph, flags: Sequence[RaisedFlag]) -> str:
-    """An SVG drawing that scales with its frame; colours are the page's."""
+    """SVG drawing that scales with its frame, in the page's colours."""
     names = [part.name for part in topology.subsystems]
     if not names:
         return ""
@@ -39,7 +39,7 @@ def graph_svg(topology: SessionGraph, flags: Sequence[RaisedFlag]) -> str:
         if shape := _bond(bond.name, bond.effort[0], bond.flow, places, raised):
             shapes.append(shape)
             drawn.add(bond.name)
-    for place in [place for place in raised if place not in drawn]:  # on no line: at a box
+    for place in [place for place in raised if place not in drawn]:  # not on a line: at a box
         raised.setdefault(_owner(topology, place), []).extend(raised[place])
     kinds = {part.name: part.adapter for part in topology.subsystems}
     shapes += [_box(name, kinds[name], places[name], raised.get(name, [])) for name in names]
@@ -60,7 +60,7 @@ def _place(flag: RaisedFlag) -> str:
 
 
 def _owner(topology: SessionGraph, place: str) -> str:
-    """Subsystem of a port or bond; empty where the drawing has none."""
+    """Subsystem of a port or bond; empty if it is not drawn."""
     bonds = {bond.name: bond.effort[0] for bond in topology.bonds}
     return bonds.get(place, place).partition(".")[0]
 
@@ -69,7 +69,7 @@ Point = tuple[float, float]
 
 
 def _places(names: Sequence[str], height: float) -> dict[str, Point]:
-    """Centres of the boxes: two side by side, more on an ellipse."""
+    """Centres of the boxes: two boxes side by side, more on an ellipse."""
     middle_x, middle_y = WIDTH / 2, height / 2
     if len(names) == 1:
         return {names[0]: (middle_x, middle_y)}
@@ -84,7 +84,7 @@ def _places(names: Sequence[str], height: float) -> dict[str, Point]:
 
 
 def _edges(topology: SessionGraph) -> dict[tuple[str, str], list[tuple[str, str]]]:
-    """Connections by the pair of subsystems that they join."""
+    """Connections, grouped by the pair of subsystems that they join."""
     edges: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for wire in topology.connections:
         pair = wire.source.partition(".")[0], wire.target.partition(".")[0]
@@ -119,7 +119,7 @@ def _edge(
 
 
 def named(labels: Sequence[str]) -> str:
-    """The first names, as far as there is room, and how many more there are."""
+    """First names, as many as fit, and the number of the others."""
     n = MAX_NAMES if len(", ".join(labels[:MAX_NAMES])) <= MAX_LETTERS else 1
     first = ", ".join(labels[:n])
     if len(first) > MAX_LETTERS:
@@ -135,7 +135,7 @@ def _curve(a: Point, b: Point) -> tuple[Point, Point, Point]:
 
 
 def _leave(box: Point, towards: Point) -> Point:
-    """Point at which a line from a box's middle leaves it."""
+    """Point at which a line from a box's middle to `towards` leaves the box."""
     dx, dy = towards[0] - box[0], towards[1] - box[1]
     reach = min(
         BOX_WIDTH / 2 / abs(dx) if dx else math.inf, BOX_HEIGHT / 2 / abs(dy) if dy else math.inf

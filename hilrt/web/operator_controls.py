@@ -1,4 +1,4 @@
-"""The page's fields and buttons for operators: their commands and the answers."""
+"""Fields and buttons on the page for operators' commands, and the replies."""
 
 from __future__ import annotations
 
@@ -40,35 +40,35 @@ from hilrt.web.panels import SHAPES, text
 from hilrt.web.shared_session import SharedSession, change
 
 CONFIRM_S = 3.0
-#: Time after which an answer is no longer awaited, s.
+#: Longest wait for a reply, s.
 ANSWER_S = 5.0
-#: Letters of a name in the list of what may be adjusted, and the width of the list: its own, and
-#: that of a letter, px. So wide it has room on a phone.
+#: Letters shown of a name in the list of adjustable values, the list's fixed width and its width
+#: per letter, px. This width fits on a phone.
 ADJUST_LETTERS, ADJUST_PX, LETTER_PX = 34, 44, 8
-#: Typed instead of a number: the operator gives an input back.
+#: Word typed instead of a number to release an input.
 GIVE_BACK = "back"
 READ_ONLY = '<p class="soft">Read-only: the session file allows no control ([monitor] control).</p>'
 
 
 class OperatorControls:
-    """The row of one client's page with the commands.
+    """Row of command buttons and fields on one client's page.
 
     Parameters
     ----------
     document : Document
-        The client's.
+        The client's Bokeh document.
     source : SharedSession
-        Takes commands.
+        Session that the commands are sent to.
     sheet : InlineStyleSheet
     show : callable
-        Puts an answer's HTML on the page.
+        Shows a reply's HTML on the page.
 
     Attributes
     ----------
     buttons : dict
-        By action.
+        Buttons by action.
     released : bool
-        Whether the browser has disconnected; answers are then dropped.
+        Whether the browser has disconnected; replies are then dropped.
     """
 
     def __init__(
@@ -88,8 +88,8 @@ class OperatorControls:
         self._build(self._sheets)
 
     def _build(self, sheets: list[Any]) -> None:
-        # Bokeh draws a field again when its title changes, and what was typed would no longer stand
-        # in it: titles stay as they are.
+        # Titles do not change: Bokeh would draw the field again, and text typed into it would be
+        # lost.
         self.who = TextInput(
             title="your name", name="who", max_length=MAX_WHO, stylesheets=sheets, width=120
         )
@@ -123,7 +123,7 @@ class OperatorControls:
     # -- changes ----------------------------------------------------------------------------------
 
     def update(self) -> None:
-        """Enable the commands that the session takes now; called with every update of the page."""
+        """Enable the commands that the session accepts now; called with each update of the page."""
         if time.monotonic() > self._stop_until:
             change(self.stop, label="■ Stop")
         self._acknowledge_next()
@@ -161,7 +161,7 @@ class OperatorControls:
             change(self.bounds, text=f'<p class="soft">{text(said)}</p>')
 
     def _offer_answers(self, asked: list[PromptStatus]) -> None:
-        """A row with buttons for each question of a test sequence that waits."""
+        """Show a row of answer buttons for each waiting question of a test sequence."""
         if asked == self._asked:
             return
         before = dict(zip((one.number for one in self._asked), self.prompts.children, strict=True))
@@ -180,7 +180,7 @@ class OperatorControls:
     # -- commands ---------------------------------------------------------------------------------
 
     def ask(self, action: Action, value: float = 0.0, text: str = "") -> None:
-        """Send a command; its answer is shown."""
+        """Send a command, and show its reply when it arrives."""
         self._send(action, value, text, self.answered)
 
     def _send(
@@ -192,12 +192,12 @@ class OperatorControls:
             answered(Reply(False, "commands are not accepted from here"))
 
     def _answer_later(self, answered: Callable[[Reply], None], reply: Reply) -> None:
-        """Show an answer in this client's turn, unless its browser has disconnected."""
+        """Schedule the display of a reply, unless the browser has disconnected."""
         if not self.released:
             self._document.add_next_tick_callback(partial(answered, reply))
 
     def answered(self, reply: Reply) -> None:
-        """Show an answer."""
+        """Show a reply."""
         mark, kind = ("✓", "good") if reply.ok else ("✕", "unreliable")
         self._show(f'<p class="answer {kind}" role="status">{mark} {text(reply.text)}</p>')
 
@@ -248,10 +248,10 @@ class OperatorControls:
     # -- events -----------------------------------------------------------------------------------
 
     def acknowledge(self, events: list[tuple[int, str]]) -> None:
-        """Acknowledge events, number and text each, one after another until one is refused.
+        """Acknowledge events, given as number and text, one after another until one is refused.
 
-        The session takes twenty commands per second of all operators together: one with every
-        update leaves room for the Safe button meanwhile.
+        The session accepts twenty commands per second from all operators together. Sending one per
+        update leaves room for the Safe button.
         """
         if not events:
             self.answered(Reply(False, "select events first"))
@@ -260,17 +260,17 @@ class OperatorControls:
         self._acknowledge_next()
 
     def acknowledge_alarm(self, name: str) -> None:
-        """Acknowledge an alarm, whatever came after it."""
+        """Acknowledge an alarm with all its changes so far."""
         self._send("acknowledge", 0.0, name, self.answered)
 
     def acknowledge_all(self, number: int) -> None:
-        """Acknowledge an event and all before it, by one command."""
+        """Acknowledge an event and all before it with one command."""
         self._send("acknowledge", number, ALL_BEFORE, self.answered)
 
     def _acknowledge_next(self) -> None:
         if not self._waiting:
             return
-        if self._asked_at:  # the previous one is still under way
+        if self._asked_at:  # the previous request is still in progress
             if time.monotonic() - self._asked_at > ANSWER_S:
                 self._acknowledged(Reply(False, "no answer"))
             return
@@ -279,7 +279,7 @@ class OperatorControls:
         self._send("acknowledge", number, said[:MAX_TEXT], self._acknowledged)
 
     def _acknowledged(self, reply: Reply) -> None:
-        if not self._asked_at:  # the answer arrives after its time-out
+        if not self._asked_at:  # the reply arrives after its time-out
             return
         self._asked_at = 0.0
         if reply.ok:
@@ -296,24 +296,24 @@ class OperatorControls:
 def make_button(
     label: str, name: str, act: Callable[[], None], kind: Any = "default", *, sheets: list[Any]
 ) -> Button:
-    """A button that calls a function."""
+    """Button that calls a function."""
     button = Button(label=label, name=name, button_type=kind, stylesheets=sheets, align="end")
     button.on_click(act)
     return button
 
 
-# Input of operators in the page's fields: it is sent exactly as typed, or refused.
+# Text that operators type into the page's fields: sent exactly as typed, or refused.
 
-#: Numbers in the notation of the session file; a typographic minus is one, too.
+#: Numbers in the notation of the session file; a typographic minus is accepted, too.
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 MINUS = "\N{MINUS SIGN}"
 
 
 class TypedText:
-    """The text of a field of Bokeh's as it stands there.
+    """Current text of a Bokeh text field.
 
-    The browser reports it key by key as `value_input`, and the whole as `value` when the field is
-    left: the newest report of the two counts, also where it says that the field is empty now.
+    The browser reports the text after every key as `value_input`, and as `value` when the field
+    loses focus. The newer report of the two counts, even if it is empty.
     """
 
     def __init__(self, field: Any) -> None:
@@ -327,11 +327,11 @@ class TypedText:
 
     def put(self, text: str) -> None:
         """Show another text in the field."""
-        self._field.update(value=text, value_input=text)  # each alone would leave the other's
+        self._field.update(value=text, value_input=text)  # one would leave the other's text
 
 
 def typed_number(text: str, low: float, high: float) -> float:
-    """The number that a text is, from `low` to `high`; `ValueError` with the reason otherwise."""
+    """Number in a text, from `low` to `high`; `ValueError` with the reason otherwise."""
     said = text.strip()
     if not said:
         raise ValueError("give a number")
@@ -346,28 +346,28 @@ def typed_number(text: str, low: float, high: float) -> float:
 
 
 def plain(value: float) -> str:
-    """A number with all digits that distinguish it from others, as it may be typed."""
+    """Number as text, with all digits needed to read it back exactly."""
     return f"{value:.15g}" if float(f"{value:.15g}") == value else repr(value)
 
 
-#: Alarms that are listed; the most urgent.
+#: Number of alarms listed, the most urgent first.
 MOST = 12
-#: Room that the words of an alarm take beside its button, px; with less it goes below them.
+#: Width that an alarm's text needs beside its button, px; with less, the button goes below it.
 LEAST_WIDTH = 230
 NONE = '<p class="soft">No alarm has been raised.</p>'
 
 
 class AlarmList:
-    """One client's list of the alarms that were raised, the most urgent first.
+    """List of raised alarms on one client's page, the most urgent first.
 
-    A row belongs to an alarm, not to a place in the list: its button acknowledges that alarm,
-    wherever the row has moved meanwhile.
+    A row belongs to an alarm, not to a position in the list: its button acknowledges that alarm
+    even if the row has moved.
 
     Parameters
     ----------
     sheet : InlineStyleSheet
     acknowledge : callable
-        Takes the name of the alarm to acknowledge.
+        Called with the name of the alarm to acknowledge.
     """
 
     def __init__(self, sheet: InlineStyleSheet, acknowledge: Callable[[str], None]) -> None:
@@ -381,7 +381,7 @@ class AlarmList:
         """Show the alarms of a status; `allowed`: whether operators may acknowledge them."""
         alarms = alarm_order(status) if status is not None else []
         rows = [self._row(alarm, allowed) for alarm in alarms[:MOST]]
-        for name in self._rows.keys() - {alarm.name for alarm in alarms}:  # of another run
+        for name in self._rows.keys() - {alarm.name for alarm in alarms}:  # alarms of another run
             del self._rows[name]
         more = len(alarms) - MOST
         said = NONE if not alarms else f'<p class="soft">and {more} more alarms</p>'
@@ -406,7 +406,7 @@ class AlarmList:
 
 
 def alarm_html(alarm: AlarmStatus) -> str:
-    """State of an alarm in a shape, its name and words."""
+    """Alarm as HTML: a shape for its state, its name, and its state in words."""
     kind = "unreliable" if alarm.cleared_t is None else "degraded" if alarm.open else "soft"
     shape = f'<span class="{kind}" aria-hidden="true">{SHAPES.get(kind, "●")}</span>'
     role = ' role="alert"' if alarm.cleared_t is None and not alarm.acknowledged_by else ""

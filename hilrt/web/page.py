@@ -1,4 +1,4 @@
-"""One client's page: Bokeh models and their updates."""
+"""Bokeh models of one client's page, and their updates."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ from hilrt.web.plots import INKS, MAX_SIGNALS, Plots, Timing, ink
 from hilrt.web.shared_session import SharedSession, change
 
 FOLDER = Path(__file__).parent
-#: Parts of Bokeh's JavaScript that the page uses; by default a server sends all of it, nearly half
-#: of which typesets formulas.
+#: Parts of Bokeh's JavaScript that the page uses. By default a server sends all of it; nearly half
+#: is for typesetting formulas.
 SCRIPTS = Resources(
     mode="server",
     root_url="/",
@@ -49,31 +49,31 @@ SCRIPTS = Resources(
     components=["bokeh", "bokeh-gl", "bokeh-widgets", "bokeh-tables"],
 ).js_files
 UPDATE_MS = 100
-#: Delay after which the figures are made, so that the rest of the page is sent before.
+#: Delay before the figures are made, so that the rest of the page is sent first.
 PREPARE_MS = 50
 #: Largest number of updates that the browser has not yet confirmed.
 AHEAD = 1
-#: Time without an echo after which the next update is sent: the browser may just have connected.
+#: Time without an echo after which an update is sent anyway: the browser may have just connected.
 ECHO_S = 1.0
-#: The slower parts of the page are updated once in so many updates.
+#: Number of updates per update of the page's slower parts.
 SLOW = 3
 WINDOWS = {"10 s": 10.0, "30 s": 30.0, "2 min": 120.0, "10 min": 600.0}
 FIRST_SIGNALS = 4
 CHOICES_SHOWN = 40
 SIGNALS_TITLE = f"signals (type to search, at most {MAX_SIGNALS})"
 
-#: Two lines in a row of the events' table; the rest shows under the pointer.
+#: Two lines per row of the events' table; the whole text is shown when the pointer is on it.
 ROW_HEIGHT = 42
 WHOLE_TEXT = '<span title="<%- value %>"><%- value %></span>'
 
 
 class Page:
-    """The page of one browser.
+    """Page of one browser.
 
     Parameters
     ----------
     document : Document
-        The client's Bokeh document.
+        Bokeh document of the client.
     source : SharedSession
         The session, shared by all clients.
     """
@@ -90,7 +90,7 @@ class Page:
         self._shown: dict[str, object] = {}
         roots = self._build()
         self.update()
-        with document.models.freeze():  # else every addition searches the whole document for models
+        with document.models.freeze():  # otherwise every addition searches the whole document
             for root in roots:
                 document.add_root(root)
         self._sent = self._echoed = 0
@@ -109,7 +109,7 @@ class Page:
     # -- pace ------------------------------------------------------------------------------------
 
     def _follow_client(self) -> None:
-        """Have the browser echo every update: a slow one gets fewer updates, not older ones."""
+        """Have the browser echo every update; a slow one gets fewer updates, not older ones."""
         code = "echo.tags = cb_obj.tags"
         sent, echo = self.parts["state"], self.parts["answer"]
         sent.js_on_change("tags", CustomJS(args={"echo": echo}, code=code))
@@ -180,7 +180,7 @@ class Page:
         return column(self.choice, tools, self.figures, sizing_mode="stretch_width", name="plots")
 
     def _prepare_figures(self) -> None:
-        """Make the figures, the slowest part, while the browser reads the page's scripts."""
+        """Make the figures, the slowest part, while the browser loads the page's scripts."""
         if self.timing is None:
             self.timing = Timing(self.viewer, self.history)
             self._paint(self.figures.tags)
@@ -198,7 +198,7 @@ class Page:
     def _events(self) -> Any:
         self.event_source = ColumnDataSource(panels.columns([]))
         self._views = [AllIndices(), AllIndices()]
-        self.event_source.tags = list(self._views)  # which keeps both in the document
+        self.event_source.tags = list(self._views)  # keeps both in the document
         titles = {"number": "#", "t": "t, s", "level": "level", "text": "what",
                   "acknowledged": "acknowledged by"}  # fmt: skip
         widths = {"number": 44, "t": 64, "level": 90, "text": 340}
@@ -238,7 +238,7 @@ class Page:
     # -- changes ----------------------------------------------------------------------------------
 
     def update(self) -> None:
-        """Show the current status; the slower parts once in `SLOW` calls."""
+        """Show the current status; update the slower parts once in `SLOW` calls."""
         self._turn += 1
         self._follow_head()
         self._show("lamp", panels.lamp_html(self.viewer))
@@ -271,13 +271,13 @@ class Page:
             self.document.title = title
         if self._beginning != self.history.beginnings and self.history.names:
             self._beginning = self.history.beginnings
-            self.pause.active = False  # the paused picture is another session's
+            self.pause.active = False  # the paused plots show another session
             names: list[Any] = list(self.history.names)
             same = self.choice.options == names
             chosen = self.choice.value if same else first_signals(head.topology, names)
             self.choice.options = names
             if self.choice.value == chosen:
-                self._choose()  # with the same names nothing else would choose again
+                self._choose()  # if the names are the same, nothing else calls it
             self.choice.value = chosen
 
     def _choose(self) -> None:
@@ -288,14 +288,14 @@ class Page:
                f"signals: the first {MAX_SIGNALS} are plotted, {more} are not")  # fmt: skip
         self.plots.full = self.full.active
         figures = self.plots.choose(list(self.choice.value))
-        for plot in figures:  # a range that was zoomed into stays as it is
+        for plot in figures:  # a zoomed range stays as it is
             plot.js_on_event(PanStart, self._stay)
             plot.js_on_event(MouseWheel, self._stay)
         if self._ready:
             self.figures.children = figures
 
     def _paint(self, looks: list[Any]) -> None:
-        """Take the page's colours and width from the browser, for drawings on a canvas."""
+        """Apply the page's colours and width, reported by the browser, to drawings on a canvas."""
         colour = INKS.get(str(looks[0]) if looks else "", INKS["light"])
         self.plots.columns = 1 if "narrow" in looks else 2
         self.plots.paint(colour)
@@ -315,8 +315,8 @@ class Page:
             self._shown["events"] = rows
             chosen = {self.event_source.data["key"][i] for i in self._selected()}
             self.event_source.data = panels.columns(rows)
-            # The table reads its rows again only when its view changes, not for other values. Two
-            # views take turns: browsers never release a new one.
+            # The table rereads its rows only when its view changes, not when values do. Two views
+            # alternate, because browsers never release a view.
             self._views.reverse()
             self.table.view.filter = self._views[0]
             self.event_source.selected.indices = [
@@ -333,7 +333,7 @@ class Page:
         self.event_source.selected.indices = []
         newest = max(chosen, default=0)
         if len(chosen) > 1 and all(n in chosen for n in data["number"] if n <= newest):
-            self.control.acknowledge_all(newest)  # also what no longer has a row
+            self.control.acknowledge_all(newest)  # including events that no longer have a row
         else:
             self.control.acknowledge(list(chosen.items()))
 
@@ -343,10 +343,10 @@ class Page:
 
 
 def first_signals(topology: SessionGraph, names: list[str]) -> list[str]:
-    """Signals that are plotted at first: demand, value sent and measurement, then the first bond.
+    """Signals plotted at first: set-points as demanded, sent and measured, then the first bond.
 
-    If no set-point is measured and there is no bond, the outputs of the benches; if there are none,
-    the first outputs.
+    Without measured set-points and bonds, the outputs of the benches; without these, the first
+    outputs.
     """
     ends = [name for point in topology.set_points for name in _of_set_point(topology, point)]
     ends += [port for bond in topology.bonds[:1] for port in (*bond.effort, bond.flow)]

@@ -1,9 +1,9 @@
 """Access to the page, and its policy for browsers. Standard library only.
 
-It is served under names of this machine. Scripts run only from this server or with the answer's own
-nonce, so that text of a session which came to be HTML by a defect could start none, and no other
-site can show the page in a frame of its own, where an operator would press its buttons without
-seeing them.
+The page is served under names of this machine. Scripts run only if they come from this server or
+have the answer's nonce; so even if a defect let text of a session through as HTML, no script in it
+would run. No other site can show the page in a frame, where it could trick an operator into
+pressing hidden buttons.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from typing import Final
 from hilrt.peers.addresses import LOOPBACK, is_number
 
 LOCAL = (LOOPBACK, "localhost", "[::1]")
-#: Addresses that stand for every network that this machine is in.
+#: Addresses that mean all network interfaces of this machine.
 EVERYWHERE = ("0.0.0.0", "::")
 #: Answer to readers without the token.
 NO_TOKEN = "Open the address that the session prints at its start: it has the token.\n"
-#: Environment variable with the names of a reverse proxy, of Bokeh's.
+#: Bokeh's environment variable with the names of a reverse proxy.
 PROXY_VARIABLE = "BOKEH_ALLOW_WS_ORIGIN"
 
 
 def url(host: str, port: int) -> str:
-    """Address for a browser."""
+    """URL for a browser."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def own_names(host: str, port: int) -> set[str]:
-    """Names, with the port, under which a page that is bound to `host` is served."""
+    """Names, with the port, under which a page bound to `host` is served."""
     names = set(LOCAL)
     if host in EVERYWHERE:
         names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
@@ -40,7 +40,7 @@ def own_names(host: str, port: int) -> set[str]:
 
 
 def is_own(asked: str, names: set[str], everywhere: bool) -> bool:
-    """Whether a request's ``Host`` is one of `names`; any numeric address, with `everywhere`."""
+    """Whether a request's ``Host`` is in `names` or, with `everywhere`, any numeric address."""
     if asked.lower() in names:
         return True
     name = asked.partition("]")[0] if asked.startswith("[") else asked.split(":")[0]
@@ -48,14 +48,14 @@ def is_own(asked: str, names: set[str], everywhere: bool) -> bool:
 
 
 def is_proxy(asked: str) -> bool:
-    """Whether a request's ``Host`` is one that a reverse proxy was set up for, letter by letter."""
+    """Whether a request's ``Host`` is exactly one of the reverse proxy's names."""
     return asked in os.environ.get(PROXY_VARIABLE, "").split(",")
 
 
 POLICY: Final = "Content-Security-Policy"
-#: For answers that are no page: nothing is loaded for them, nothing in them runs.
+#: Policy of answers that are not pages: they may load and run nothing.
 NOTHING_RUNS: Final = "default-src 'none'; base-uri 'none'; frame-ancestors 'none'"
-#: Of every answer.
+#: Headers of every answer.
 HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -64,15 +64,15 @@ HEADERS: Final = {
 
 
 def new_nonce() -> str:
-    """A word for the scripts of one answer."""
+    """Random nonce for the scripts of one answer."""
     return secrets.token_urlsafe(18)
 
 
 def page_policy(nonce: str) -> str:
     """Policy of a page whose inline scripts have the `nonce`.
 
-    Bokeh compiles the functions of its callbacks and of tables in the browser ('unsafe-eval'), from
-    code that this server sends, and sets styles on elements; what it draws are blobs and data.
+    Bokeh compiles the functions of callbacks and tables in the browser, from code that this server
+    sends ('unsafe-eval'), and sets inline styles; its images are blobs and data URLs.
     """
     return "; ".join(
         [

@@ -1,6 +1,7 @@
-"""The page's texts and tables as HTML, from a `Viewer`. No Bokeh, no I/O.
+"""Texts and tables of the page as HTML, from a `Viewer`. No Bokeh, no I/O.
 
-Colour alone has no meaning: every state has a shape and a word. All text of a session is escaped.
+No state is shown by colour only: each has a shape and a word, too. All text of a session is
+escaped.
 """
 
 from __future__ import annotations
@@ -37,49 +38,49 @@ from hilrt.wording import (
 
 SHAPES = {"good": "●", "unverified": "◆", "degraded": "▲", "unreliable": "■", "nothing": "✕"}
 LEVELS = ("good", "unverified", "degraded", "unreliable")
-#: Causes of flags that are named, and places of each, and reasons of a verdict; the others are
+#: Most causes of flags named, places named per cause, and reasons of a verdict; further ones are
 #: counted.
 MAX_CAUSES, MAX_PLACES, MAX_REASONS = 3, 2, 3
 
 
 def text(value: object) -> str:
-    """Escaped for HTML."""
+    """Value as text, escaped for HTML."""
     return html.escape(str(value))
 
 
 def stated(unit: str) -> str:
-    """A unit, escaped; nothing for one that nobody has stated."""
+    """Unit, escaped; empty for one that is not stated."""
     return text(unit.replace("?", ""))
 
 
-#: Messages of a waiting session on its terminal, and their text on the page.
+#: Message of a waiting session on its terminal, and its text on the page with and without buttons.
 AT_TERMINAL, HERE, NOT_HERE = "press Enter to arm", "press Arm", "press Enter at its terminal"
 
 
 def on_page(said: str, head: Head | None) -> str:
-    """A session's message in the page's words, with or without the buttons for commands."""
+    """Session's message reworded for the page, depending on whether it has command buttons."""
     arms = head is not None and "arm" in head.control
     return said.replace(AT_TERMINAL, HERE if arms else NOT_HERE)
 
 
 class Lamp(NamedTuple):
-    """A state of the page's lamp: kind, word, and the reasons in one line each."""
+    """State of the page's lamp: kind, word, and reasons, one line each."""
 
     kind: str
     word: str
     reasons: list[str]
 
 
-#: The lamp's word before there is one; the state of the session stands beside it.
+#: Lamp's word before the first verdict; the session's state is shown beside it.
 NO_VERDICT = "NO VERDICT YET"
-#: States in which there is a verdict.
+#: States with a verdict.
 WITH_VERDICT = ("RUNNING", "IMPAIRED", "STOPPING", "STOPPED")
 
 
 def lamp(viewer: Viewer) -> Lamp:
-    """Lamp: how far the results since the first tick can be trusted, with the reason.
+    """Lamp that says how far the results since the first tick can be trusted, with the reason.
 
-    Flags that are up now are `present`'s.
+    `present` shows the flags that are up now.
     """
     status = viewer.status
     if status is None:
@@ -115,7 +116,7 @@ def end_in_words(viewer: Viewer) -> str:
 
 
 def present(viewer: Viewer) -> Lamp | None:
-    """Current faults: flags, and the reason of an impaired session; None: no data."""
+    """Lamp for current faults: flags, and the reason of an impaired session; None without data."""
     status, state = viewer.status, lamp(viewer)
     if status is None or state.word == "NO DATA" or status.state not in WITH_VERDICT:
         return None
@@ -128,7 +129,7 @@ def present(viewer: Viewer) -> Lamp | None:
 
 
 def causes_in_words(flags: Sequence[RaisedFlag]) -> str:
-    """The first causes with their first places, and how many more there are."""
+    """First causes with their first places, and the number of the others."""
     places: dict[str, list[str]] = {}
     for flag in flags:
         places.setdefault(flag.cause, []).append(flag.where)
@@ -142,7 +143,7 @@ def causes_in_words(flags: Sequence[RaisedFlag]) -> str:
 
 
 def lamp_html(viewer: Viewer) -> str:
-    """The lamp, large, and the current flags below it."""
+    """Large lamp, with the current flags below it."""
     kind, word, reasons = lamp(viewer)
     span = " so far" if kind in LEVELS and not viewer.ended and word == kind.upper() else ""
     if kind in LEVELS and word == kind.upper() and estimates(viewer):
@@ -196,7 +197,7 @@ def state_html(viewer: Viewer) -> str:
 
 
 def _results(status: Status) -> str:
-    """Number of results, and the newest that have not passed."""
+    """Number of results, and the newest that did not pass."""
     said = [result_words(status)] if status.results else []
     said += [f"{one.name}: {one.text}" for one in not_passed(status)]
     return _lines(said)
@@ -207,7 +208,7 @@ def _lines(said: Sequence[str]) -> str:
 
 
 def set_points_html(status: Status) -> str:
-    """Table of the benches' inputs: demanded, sent and measured, and the source of each."""
+    """Table of the benches' inputs: demanded, sent and measured value, and the source of each."""
     if not status.set_points:
         return ""
     rows = "".join(
@@ -225,7 +226,7 @@ def set_points_html(status: Status) -> str:
 
 
 def values_html(viewer: Viewer, limit: int = 8) -> str:
-    """Set-points, and the outputs that the session file names, or the first ones, in large."""
+    """Set-points, and in large type the outputs that the session file selects, or the first."""
     status = viewer.status
     if status is None or not status.values:
         return '<p class="soft">Values come with the first steps.</p>'
@@ -301,7 +302,7 @@ def _peer(name: str, peer: PeerStatus, late: bool, head: Head | None, ticks: int
     part = parts.get(name)
     policy = part.late_policy if part is not None else ""
     kind, word = ("degraded", "late") if late else ("good", "in time")
-    if late and not peer.late:  # all answers arrived: the master itself was late, and skipped ticks
+    if late and not peer.late:  # all answers arrived: the master was late and skipped ticks
         word = "behind"
     share = f" ({100 * peer.late / ticks:.1f}&nbsp;%)" if ticks > 0 and peer.late else ""
     in_force = f"<b>{text(policy)} now</b>" if late and policy else text(policy)
@@ -314,14 +315,14 @@ def _peer(name: str, peer: PeerStatus, late: bool, head: Head | None, ticks: int
 
 LEVEL_MARKS = {"warning": "▲", "error": "■", "fatal": "■"}
 SEVERITIES = ("debug", "info", "warning", "error", "fatal")
-#: Rows of the table; the newest.
+#: Number of rows in the table, the newest.
 MAX_ROWS = 200
 
 
 class EventRow(NamedTuple):
-    """Events of one kind, or all changes of one flag, as the page's table shows them.
+    """Row of the page's table: events of one kind, or all changes of one flag.
 
-    `number` is that of the newest event in it; `key` stays the same when that changes.
+    `number` is that of its newest event; `key` stays the same when further events join the row.
     """
 
     number: int
@@ -333,7 +334,7 @@ class EventRow(NamedTuple):
 
 
 def event_rows(viewer: Viewer, alarms_only: bool, limit: int = MAX_ROWS) -> list[EventRow]:
-    """Newest first; with `alarms_only` unacknowledged ones above level info."""
+    """Rows, the newest first; with `alarms_only`, unacknowledged ones above level info."""
     flags: dict[RaisedFlag, list[Happening]] = {}
     kinds: dict[tuple[str, ...], list[Happening]] = {}
     for event in viewer.events.values():
@@ -389,20 +390,20 @@ def flag_in_words(viewer: Viewer, flag: RaisedFlag) -> str:
 
 
 def repeated_in_words(events: Sequence[Happening]) -> str:
-    """Events of one kind in one line: the worst of them, and how often since when."""
+    """Events of one kind in one line: the worst, how many there were, and since when."""
     told = (Told(one.t, one.level, one.cause, "", in_words(one), one.value) for one in events)
     return gather_repeated(told)[0].line
 
 
 def in_words(event: Happening) -> str:
-    """An event with its place, in one line."""
+    """Event with its place, in one line."""
     cause, said = event.cause, event.text
-    if said.startswith(f"{cause} "):  # of a flag the text holds the place
+    if said.startswith(f"{cause} "):  # a flag's text includes the place
         return words(cause) + said.removeprefix(cause)
     return event_text(event.source, said)
 
 
 def columns(rows: Iterable[EventRow]) -> dict[str, list[object]]:
-    """Rows as columns by name."""
+    """Rows as a dictionary of columns."""
     table = list(rows)
     return {key: [getattr(row, key) for row in table] for key in EventRow._fields}

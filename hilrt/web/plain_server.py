@@ -1,7 +1,7 @@
-"""A small HTTP server for the time before and after the page's own, without Bokeh.
+"""Small HTTP server, without Bokeh, for the time before and after the page's own.
 
-Bokeh takes a second to load, and ends with the session. Requests before are answered with the
-session's reason for waiting, requests afterwards with its end.
+Bokeh takes a second to load, and ends with the session. Before it, requests are answered with what
+the session is waiting for; after it, with how the session ended.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ from hilrt.web.page_access import (
     page_policy,
 )
 
-#: How long a whole request may take to arrive, and then its answer to be read, s.
+#: Longest time for a whole request to arrive, and then for its answer to be read, s.
 REQUEST_S, ANSWER_S = 1.0, 5.0
-#: How often deadlines are checked, and how soon the server ends when asked to, s.
+#: Interval of deadline checks, and the time within which the server stops when asked to, s.
 END_S = 0.02
 #: Time for answers in progress when the server is stopped, s.
 LAST_S = 0.2
-#: Connections at a time; for another one, that with the nearest deadline is closed.
+#: Connections at the same time; a further one replaces the one with the nearest deadline.
 MAX_CONNECTIONS = 32
 
 
 class Answer(NamedTuple):
-    """Answer to a request: the content, its type, and its policy for the browser."""
+    """Answer to a request: content, content type, and policy for the browser."""
 
     content: bytes
     kind: str = "text/html; charset=utf-8"
@@ -62,23 +62,23 @@ class Answer(NamedTuple):
 
 
 class PlainServer:
-    """Answers GET requests on sockets that listen, in threads, until it is stopped.
+    """HTTP server that answers GET requests on listening sockets, in threads, until it is stopped.
 
-    A client that sends slowly, or does not read, keeps neither others nor `stop` waiting. Requests
-    under a name that is not this machine's, or without the token, are refused, as the page refuses
-    them.
+    A client that sends slowly, or does not read, delays neither other clients nor `stop`. As on the
+    page itself, requests under a name that is not this machine's, or without the token, are
+    refused.
 
     Parameters
     ----------
     sockets : sequence of socket.socket
-        They stay open when the server stops.
+        Listening sockets; they stay open when the server stops.
     host, port
         Where they are bound.
     token : str
         What readers must give.
     answer : callable
-        Gets the path, returns an `Answer`, or None for 404. Called from the threads, one call at a
-        time, and never after `stop`.
+        Takes the path and returns an `Answer`, or None for 404. Called from the threads, one call
+        at a time, and never after `stop`.
     """
 
     def __init__(
@@ -117,12 +117,12 @@ class PlainServer:
             def _token(self) -> str:
                 try:
                     asked = parse_qs(urlsplit(self.path).query).get(PARAMETER, [])
-                except ValueError:  # no address
+                except ValueError:  # not an address
                     return ""
                 return given_token(asked, self.headers.get("Authorization", ""))
 
             def log_message(self, format: str, *args: object) -> None:
-                """No lines on stderr."""
+                """Write nothing to stderr."""
 
         self._servers = [_serve(one, Handler) for one in sockets]
 
@@ -131,7 +131,7 @@ class PlainServer:
             return None if self._stopped else self._answer(path)
 
     def stop(self) -> None:
-        """Answer no more, and close all connections; the sockets' next server takes new ones."""
+        """Stop answering, and close all connections; the sockets' next server takes new ones."""
         for server, thread in self._servers:
             server.shutdown()
             thread.join()
@@ -143,7 +143,7 @@ class PlainServer:
 
 
 class _Server(ThreadingHTTPServer):
-    """Closes connections at their deadline, and leaves their threads to end by themselves."""
+    """Server that closes connections at their deadline; their threads then end by themselves."""
 
     daemon_threads = True
     block_on_close = False
@@ -156,18 +156,18 @@ class _Server(ThreadingHTTPServer):
         self._deadlines: dict[socket.socket, float] = {}
 
     def set_deadline(self, connection: socket.socket, after_s: float) -> None:
-        """Close a connection in `after_s` [s]."""
+        """Set a connection's deadline to `after_s` [s] from now."""
         with self._changed:
             self._deadlines[connection] = time.monotonic() + after_s
 
     def close_all(self, until: float) -> None:
-        """Close all connections at the monotonic time `until` [s], sooner if all have ended."""
+        """Close all connections at monotonic time `until` [s], sooner if all have ended."""
         with self._changed:
             self._changed.wait_for(lambda: not self._deadlines, until - time.monotonic())
             self._close(list(self._deadlines))
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread."""
+        """Answer a request in a thread."""
         with self._changed:
             while len(self._deadlines) >= MAX_CONNECTIONS:
                 self._close([min(self._deadlines, key=self._deadlines.__getitem__)])
@@ -175,7 +175,7 @@ class _Server(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def service_actions(self) -> None:
-        """Close connections whose time is over; called every `END_S`."""
+        """Close connections past their deadline; called every `END_S`."""
         now = time.monotonic()
         with self._changed:
             self._close([one for one, until in self._deadlines.items() if until <= now])
@@ -187,14 +187,14 @@ class _Server(ThreadingHTTPServer):
                 one.shutdown(socket.SHUT_RDWR)  # wakes its thread, which closes it
 
     def shutdown_request(self, request: Any) -> None:
-        """Close a connection that its thread has done with."""
+        """Close a connection whose thread has finished with it."""
         with self._changed:
             self._deadlines.pop(request, None)
             self._changed.notify_all()
         super().shutdown_request(request)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Pass a broken connection over, without a traceback on stderr."""
+        """Ignore a broken connection, without a traceback on stderr."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
@@ -208,11 +208,11 @@ def _serve(
     return server, thread
 
 
-# The page shown until the real one has loaded: a note that it will come, and what it waits for.
+# Page shown until the real one has loaded; it says what the session is waiting for.
 
-#: How often the browser asks again, ms.
+#: Interval at which the browser reloads, ms.
 RELOAD_MS = 400
-#: Topic of a status in the telemetry stream; its module would load numpy.
+#: Topic of a status in the telemetry stream; importing it would load numpy.
 STATUS = b"status"
 PAGE = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -224,12 +224,12 @@ PAGE = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">
 
 
 class WaitingPage:
-    """Serves a plain page with the session's newest status, until the page itself is loaded.
+    """Server of a plain page with the session's newest status, until the page itself is loaded.
 
     Parameters
     ----------
     sockets : sequence of socket.socket
-        The page's.
+        The page's listening sockets.
     host, port
         Where they are bound.
     telemetry : str
@@ -250,7 +250,7 @@ class WaitingPage:
         self._server = PlainServer(sockets, host, port, token, self.answer)
 
     def answer(self, path: str) -> Answer | None:
-        """The page at ``/``."""
+        """Answer for ``/`` with the plain page."""
         if urlsplit(path).path != "/":
             return None
         with self._lock:
@@ -266,27 +266,27 @@ class WaitingPage:
         return Answer(page.encode(), policy=page_policy(nonce))
 
     def stop(self) -> None:
-        """Leave the sockets to the page's server."""
+        """Stop, and leave the sockets to the page's server."""
         self._server.stop()
         self._context.destroy(linger=0)
 
 
-# How a session ended, and its report, for pages that are still open when everything has stopped.
+# How a session ended, and its report, for pages still open when everything else has stopped.
 #
 # The page's process ends with the session, and the report is written after that. A page that has
-# lost its server asks the same address for ``/ended.json``, then for ``/report.html``, and keeps
-# that: its link to the report works when nothing answers any more.
+# lost its server requests ``/ended.json`` from the same address, then ``/report.html``, and keeps a
+# copy of the report, so that its link to the report works even without a server.
 
-#: A page asks twice a second: how long the first question is awaited, and, once the report is
-#: there, for how long in all a page may take to fetch it, s.
+#: Longest wait for a page's first request (pages send two per second), and longest time for a page
+#: to fetch the report once it is written, s.
 QUIET_S, PATIENCE_S = 1.2, 5.0
 POLL_S = 0.02
 
 
 class EndedPage:
-    """Answers at the page's address; a context, at whose end pages have received their requests.
+    """Server at the page's address after a session, as a context manager; its exit waits for pages.
 
-    Nothing answers where the address has been taken meanwhile: by the next session.
+    It does not answer if the address has been taken by then, by the next session for example.
 
     Parameters
     ----------
@@ -298,9 +298,9 @@ class EndedPage:
     Attributes
     ----------
     report : Path or None
-        Set when it has been written.
+        The report, set when it is written.
     answers : bool
-        Whether it has the address, and answers there.
+        Whether it has got the address, and answers there.
     """
 
     def __init__(self, address: str, text: str) -> None:
@@ -340,14 +340,14 @@ class EndedPage:
         close(self._sockets)
 
     def _awaited(self) -> bool:
-        """Whether a page may still send requests, or waits for an answer."""
+        """Whether a page may still send requests, or is waiting for an answer."""
         with self._lock:
             if not self._asked:
                 return time.monotonic() < self._began + QUIET_S
             return not self._asked <= self._served
 
     def answer(self, path: str) -> Answer | None:
-        """``/ended.json`` and ``/report.html``, with ``?page=`` and a word that stands for it."""
+        """Answer for ``/ended.json`` or ``/report.html``; ``?page=`` identifies the asking page."""
         asked = urlsplit(path)
         page = "".join(parse_qs(asked.query).get("page", [""]))[:40]
         if asked.path == "/ended.json":
@@ -372,14 +372,14 @@ class EndedPage:
 
 
 def how_it_ended(summary: Mapping[str, Any], fault: str | None) -> str:
-    """The end of a session as text, as the page says it."""
+    """End of a session as text, in the page's words."""
     if fault:
         return f"ended: fault, {fault}"
     verdict = summary.get("verdict")
     return "ended: stopped" + (f", {verdict}" if verdict else "")
 
 
-# The arguments of the page's process; it reads them before slow imports.
+# Arguments of the page's process, which reads them before slow imports.
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:

@@ -19,35 +19,35 @@ from hilrt.solver import Floats
 from hilrt.web.shared_session import FULL_SAMPLES, Ring, SignalHistory, change
 
 #: Colours of Okabe and Ito (2008) without yellow and black, the light ones darkened to a contrast
-#: of 3 on both pages. With the dashes, three colours each, colour-blind readers can distinguish
-#: them.
+#: of 3 on both light and dark pages. Every dash pattern has three colours, so that colour-blind
+#: readers can distinguish the lines.
 COLOURS = ("#0072b2", "#b87900", "#009e73", "#c76f9f", "#2b95d0", "#d55e00")
 DASHES = ("solid", "dashed", "dotted", "dotdash")
 COLOURS_PER_DASH = 3
-#: Text and axes on a light and on a dark page: a contrast of 4.5; no colour has it to both.
+#: Colours of text and axes on a light and a dark page, contrast 4.5; no one colour has it on both.
 INKS = {"light": "#57616b", "dark": "#a3adb7"}
 MAX_SIGNALS = 12
 LEFT_BORDER = 78
 #: Height of the rows of a legend, px.
 LEGEND_ROW = 22
-#: The time axis is at least so many messages long: as fast as possible one may cover minutes.
+#: Fewest messages on the time axis; in a session as fast as possible, one may cover minutes.
 MIN_MESSAGES = 50
-#: How far back a line goes, in lengths of the time axis, and points that it may have in any case.
+#: Length of a line, in lengths of the time axis, and the number of points it may always have.
 KEPT_WINDOWS, MIN_KEPT = 1.2, 1000
-#: An axis of values spans at least this share of the largest: what is flat must look flat, and its
-#: labels must differ in digits that can be read.
+#: Least span of a value axis, as a share of the largest value: a flat signal must look flat, and
+#: axis labels must differ in readable digits.
 MIN_SPAN = 0.02
 TIMING_SIGNAL = "master:lateness"
-#: Name in the stream of the half width of a signal's error band.
+#: Name in the stream for the half width of a signal's error band.
 ERROR_OF = "{}:estimated_error"
 #: Samples in the live timing histogram, and its bins per decade.
 TIMING_SAMPLES, BINS_PER_DECADE = 10_000, 8
-#: The histogram reaches at least to here, µs.
+#: Smallest upper end of the histogram, µs.
 TIMING_END_US = 1e4
 
 
 def style(plot: Any) -> None:
-    """Make a figure transparent, in the colours of `ink`: style sheets do not reach a canvas."""
+    """Make a figure transparent, in the colours of `ink`: style sheets do not affect a canvas."""
     plot.background_fill_color = plot.border_fill_color = None
     plot.outline_line_color = None
     plot.grid.grid_line_alpha = 0.25
@@ -60,7 +60,7 @@ def style(plot: Any) -> None:
 
 
 def ink(plot: Any, colour: str) -> None:
-    """Colour of text, axes and grid."""
+    """Set the colour of a figure's text, axes and grid."""
     plot.grid.grid_line_color = colour
     plot.axis.axis_line_color = plot.axis.major_tick_line_color = colour
     plot.axis.axis_label_text_color = plot.axis.major_label_text_color = colour
@@ -71,14 +71,14 @@ def ink(plot: Any, colour: str) -> None:
 class PlotLine:
     """One signal on a plot: its data source, and how much of it has been sent.
 
-    The source has columns `least` and `most`, between which the true value lies by the estimated
-    error (95 %), if the stream has one of the signal; `error` is its column in the history.
+    If the stream has the signal's estimated error (95 %), the source's columns `least` and `most`
+    bound the true value; `error` is the error's column in the history.
     """
 
     def __init__(self, name: str, history: SignalHistory, full: Ring | None) -> None:
         self.name, self.history, self.full = name, history, full
         error = history.column.get(ERROR_OF.format(name))
-        self.error = error if full is None else None  # at full rate it is not requested
+        self.error = error if full is None else None  # not requested at full rate
         columns = ["t", "last", "low", "high"]
         if self.error is not None:
             columns += ["least", "most"]
@@ -87,7 +87,7 @@ class PlotLine:
         self.largest = 0.0
 
     def update(self, window: float, until: float = math.inf) -> None:
-        """Send new samples; at first the whole window up to a session time [s]."""
+        """Send new samples; on the first call, the whole window up to session time `until` [s]."""
         ring = self.full if self.full is not None else self.history.t
         new = ring.total - self.sent
         if new == 0:
@@ -120,14 +120,14 @@ class PlotLine:
         column = self.history.column[self.name]
         rings = {"last": self.history.last, "low": self.history.low, "high": self.history.high}
         data = {key: ring.newest(n)[:, column].copy() for key, ring in rings.items()}
-        if self.error is not None:  # the widest band of each interval; NaN if it is not known
+        if self.error is not None:  # widest band of each interval; NaN if unknown
             error = self.history.high.newest(n)[:, self.error]
             data["least"], data["most"] = data["last"] - error, data["last"] + error
         return {"t": self.history.t.newest(n)[:, 0].copy(), **data}
 
 
 def draw(plot: Any, line: PlotLine, colour: str, dash: str) -> list[Any]:
-    """Draw a signal; returns the values that its axis must show, the line itself last."""
+    """Draw a signal; returns the renderers that its axis must include, the line last."""
     drawn, source = [], line.source
     if line.full is None:
         drawn.append(
@@ -143,18 +143,18 @@ def draw(plot: Any, line: PlotLine, colour: str, dash: str) -> list[Any]:
 
 
 class Plots:
-    """The figures of one page client.
+    """Figures of one client of the page.
 
     Attributes
     ----------
     figures : list
         Bokeh figures, rebuilt by `choose`.
     window : float
-        Length of the time axis that follows, s; it is longer where messages are far apart.
+        Length of the moving time axis, s; the axis is longer if messages are far apart.
     colour : str
-        Of text and axes; `paint` changes it.
+        Colour of text and axes; `paint` changes it.
     columns : int
-        Of the legends, which widen a figure that has no room for them.
+        Columns of the legends, which widen a figure that has no room for them.
     """
 
     def __init__(self, viewer: Viewer, history: SignalHistory) -> None:
@@ -165,11 +165,11 @@ class Plots:
         self._cursor = Span(dimension="height", line_dash="dashed")
         self.figures: list[Any] = []
         self.lines: list[PlotLine] = []
-        self._groups: list[list[PlotLine]] = []  # of each figure
+        self._groups: list[list[PlotLine]] = []  # lines of each figure
         self._wanted: list[str] = []
 
     def choose(self, names: list[str]) -> list[Any]:
-        """Figures of these signals, by unit."""
+        """Build the figures of these signals, one per unit."""
         self.release()
         known = [name for name in names if name in self._history.column][:MAX_SIGNALS]
         head = self._viewer.head
@@ -191,7 +191,7 @@ class Plots:
         return self.figures
 
     def paint(self, colour: str) -> None:
-        """Draw text and axes in a colour, and lay the legends out."""
+        """Draw text and axes in a colour, and lay out the legends."""
         self.colour = self._cursor.line_color = colour
         for plot, lines in zip(self.figures, self._groups, strict=True):
             ink(plot, colour)
@@ -201,16 +201,16 @@ class Plots:
 
     @property
     def paused(self) -> bool:
-        """Whether the figures stay as they are, to be looked at."""
+        """Whether the figures are paused."""
         return self._until < math.inf
 
     def pause(self) -> None:
-        """Stop following; signals that are chosen meanwhile are shown up to this time."""
+        """Stop the time axis; signals chosen while paused are shown up to this time."""
         newest = self._history.t.newest(1)
         self._until = float(newest[0, 0]) if len(newest) else 0.0
 
     def resume(self) -> None:
-        """Show the present again."""
+        """Follow the newest samples again."""
         self._until = math.inf
         self.update()
 
@@ -223,7 +223,7 @@ class Plots:
     def _figure(self, unit: str, names: list[str]) -> Any:
         about = [("", "$name"), ("t", "@t{0.000} s"), ("value", "@last{0.0000}")]
         hover: Any = HoverTool(tooltips=about, mode="mouse", renderers=[])  # lines, not bands
-        # Signals make the axis: the band of an error may be far wider.
+        # Scale the axis by the signals only: an error band may be far wider.
         values: Any = DataRange1d(min_interval=1.0, renderers=[])
         plot = figure(
             sizing_mode="stretch_width",
@@ -246,7 +246,7 @@ class Plots:
             *areas, shown = draw(plot, line, colour, dash)
             hover.renderers = [*hover.renderers, shown]
             values.renderers = [*values.renderers, *areas, shown]
-        plot.add_layout(plot.legend[0], "above")  # inside the figure, lines would cross the legend
+        plot.add_layout(plot.legend[0], "above")  # inside the figure, lines would cross it
         plot.legend.click_policy = "hide"
         plot.legend.location = "top_left"
         plot.legend.update(margin=0, padding=0)
@@ -280,13 +280,13 @@ class Plots:
         return max(self.window, float(newest[-1, 0] - newest[0, 0])) if len(newest) else self.window
 
     def _fit_axes(self) -> None:
-        """Keep the axes of flat signals from showing the last digits of their numbers."""
+        """Widen the value axes of flat signals, so that they do not show rounding noise."""
         for plot, lines in zip(self.figures, self._groups, strict=True):
             largest = max(line.largest for line in lines)
             change(plot.y_range, min_interval=MIN_SPAN * nice_above(largest) if largest else 1.0)
 
     def show_window(self, seconds: float) -> None:
-        """Follow with a time axis of another length."""
+        """Set the length of the time axis [s]."""
         self.window = seconds
         for line in self.lines:
             line.sent = -1
@@ -295,7 +295,7 @@ class Plots:
 
 
 class Timing:
-    """Histogram of the lateness over the newest ticks, live."""
+    """Live histogram of the lateness over the newest ticks."""
 
     def __init__(self, viewer: Viewer, history: SignalHistory) -> None:
         viewer.want_full(TIMING_SIGNAL)
@@ -318,7 +318,7 @@ class Timing:
         self.plot.xaxis.formatter = CustomJSTickFormatter(code="return tick.toLocaleString('en')")
 
     def update(self) -> None:
-        """Count again if there are new ticks."""
+        """Recompute the histogram if there are new ticks."""
         if self._ring.total == self._seen:
             return
         self._seen = self._ring.total
@@ -329,12 +329,12 @@ class Timing:
 
 
 def nice_above(value: float) -> float:
-    """The power of two above a positive number: it changes seldom while the number grows."""
+    """Next power of two above a positive number; it rarely changes as the number grows."""
     return 2.0 ** math.ceil(math.log2(value))
 
 
 def histogram(values: Floats) -> dict[str, Floats]:
-    """Shares [%] of values [µs] in logarithmic bins; those below 1 µs stand in the first."""
+    """Shares [%] of values [µs] in logarithmic bins; the first includes those below 1 µs."""
     values = values[np.isfinite(values)]
     edges = 10.0 ** (np.arange(0, 6 * BINS_PER_DECADE + 1) / BINS_PER_DECADE)
     if not len(values):

@@ -1,4 +1,4 @@
-"""The page's server: a Bokeh server with the panel at ``/`` and metrics at ``/metrics``."""
+"""Bokeh server of the page, with the panel at ``/`` and metrics at ``/metrics``."""
 
 from __future__ import annotations
 
@@ -60,23 +60,23 @@ from hilrt.web.plain_server import parse
 from hilrt.web.plots import TIMING_SIGNAL
 from hilrt.web.shared_session import FULL_SAMPLES, POLL_MS, Ring, SharedSession, SignalHistory
 
-#: Time for the clients to see a session's end, s.
+#: Time for the clients to be shown a session's end, s.
 LAST_LOOK_S = 0.6
-#: How often the lateness of the ticks is counted, ms: short enough that no ring overflows
-#: meanwhile.
+#: Interval at which the lateness of the ticks is counted, ms: short enough that no ring overflows
+#: between two counts.
 COUNT_MS = 5000
 FOR_ALL = "anyone who reaches this machine's network and has the token can read it"
 
 
 class Metrics(RequestHandler):
-    """Answers Prometheus."""
+    """Handler of requests from Prometheus."""
 
     def initialize(self, registry: CollectorRegistry) -> None:
-        """Keep the registry."""
+        """Set the registry; called by tornado."""
         self.registry = registry
 
     def get(self) -> None:
-        """All metrics as text."""
+        """Answer with all metrics as text."""
         self.set_header("Content-Type", CONTENT_TYPE_LATEST)
         self.write(generate_latest(self.registry))
 
@@ -88,10 +88,10 @@ def make_server(
     token: str,
     sockets: Sequence[socket.socket] = (),
 ) -> BaseServer:
-    """A server for a session at `sockets` that listen; without any, `OSError` if the port is taken.
+    """Make a session's server, on listening `sockets` if given; `OSError` for a taken port.
 
-    It shows nothing without the `token`. Only pages that it served itself may connect: another site
-    in the same browser cannot. For a reverse proxy, Bokeh's BOKEH_ALLOW_WS_ORIGIN names the outer
+    It shows nothing without the `token`. Only pages that it served itself may connect; another site
+    in the same browser cannot. For a reverse proxy, set Bokeh's BOKEH_ALLOW_WS_ORIGIN to the outer
     address.
     """
     registry = CollectorRegistry(auto_describe=False)
@@ -165,12 +165,12 @@ def main(arguments: list[str] | None = None, take_over: Callable[[], None] = lam
     return 0
 
 
-#: Upper ends of the lateness's buckets, µs.
+#: Upper bounds of the buckets for lateness, µs.
 BUCKETS_US = (10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000)
 
 
 class Lateness:
-    """Counts the lateness of every tick in buckets, also between two scrapes."""
+    """Counter of the lateness of every tick in buckets, including ticks between two scrapes."""
 
     def __init__(self, viewer: Viewer, history: SignalHistory) -> None:
         viewer.want_full(TIMING_SIGNAL)
@@ -180,7 +180,7 @@ class Lateness:
         self._sum_us = 0.0
 
     def count(self) -> None:
-        """Count new ticks; to be called more often than the ring is filled."""
+        """Count new ticks; must be called before the ring overflows."""
         late = self._ring.since(self._seen)[:, 1]
         self._seen = self._ring.total
         late = late[np.isfinite(late)]
@@ -188,7 +188,7 @@ class Lateness:
         self._sum_us += float(late.sum())
 
     def metric(self) -> Metric:
-        """Format a distribution as a histogram."""
+        """Counts as a Prometheus histogram."""
         self.count()
         ends = [*(f"{end * 1e-6:g}" for end in BUCKETS_US), "+Inf"]
         buckets = list(zip(ends, np.cumsum(self._counts).tolist(), strict=True))
@@ -199,14 +199,14 @@ class Lateness:
 
 
 class SessionCollector(Collector):
-    """Metrics from a `Viewer`; `up` is 0 while the session is silent."""
+    """Collector of metrics from a `Viewer`; `up` is 0 while the session is silent."""
 
     def __init__(self, viewer: Viewer, history: SignalHistory) -> None:
         self._viewer, self._history = viewer, history
         self.lateness = Lateness(viewer, history)
 
     def collect(self) -> Iterator[Metric]:
-        """All metrics with their present values."""
+        """Yield all metrics with their current values."""
         viewer, status = self._viewer, self._viewer.status
         alive = status is not None and not viewer.silent
         yield GaugeMetricFamily("hilrt_up", "Whether the session is sending.", float(alive))
@@ -268,21 +268,21 @@ class SessionCollector(Collector):
         yield from (power, energy)
 
 
-# Access to the page: under a name of this machine, with the token.
+# Access to the page: only under a name of this machine, and with the token.
 
-#: Beginnings of what needs no token: Bokeh's own scripts, and what browsers ask for by themselves.
+#: Prefixes of paths that need no token: Bokeh's scripts, and files that browsers always request.
 WITHOUT_TOKEN = ("/static/", "/favicon.ico")
 
 
 class Refused(RequestHandler):
-    """Refuses a request with the reason and the remedy."""
+    """Handler that refuses a request with the reason and the remedy."""
 
     def initialize(self, reason: str) -> None:
-        """Keep the reason."""
+        """Set the reason; called by tornado."""
         self._text = reason
 
     def prepare(self) -> None:
-        """Answer with it."""
+        """Answer with the reason."""
         self.set_status(403)
         self.set_header("Content-Type", "text/plain; charset=utf-8")
         self.finish(self._text)
@@ -295,19 +295,19 @@ FOREIGN_NAME = (
 
 
 class ForKnownReaders(BokehTornado):
-    """Serves only requests under a known name of this machine, and with the token.
+    """Bokeh application that serves only requests with the token under a name of this machine.
 
-    A foreign name that is made to point at this machine (DNS rebinding) is its own origin to a
-    browser, and the WebSocket's check of the origin alone would let it in. The token keeps other
-    accounts out, which reach the loopback like this one; it stands in the page's address, which the
-    browser repeats for the WebSocket. A cookie would be sent to every port of the machine.
+    For a foreign name that is made to point at this machine (DNS rebinding), a browser sees the
+    same origin, so checking only the WebSocket's origin would let it in. The token keeps out other
+    accounts, which can also reach the loopback. It is in the page's address, which the browser
+    repeats for the WebSocket; a cookie would be sent to every port of the machine.
 
     Parameters
     ----------
     host, port
-        Where it is bound.
+        Address that the server is bound to.
     token : str
-        What readers must give.
+        Token that readers must give.
     """
 
     def __init__(self, applications: Any, host: str, port: int, token: str, **options: Any) -> None:
@@ -322,7 +322,7 @@ class ForKnownReaders(BokehTornado):
         guard(self)
 
     def find_handler(self, request: HTTPServerRequest, **kwargs: Any) -> Any:
-        """Pass on requests under a known name that give the token."""
+        """Handler for a request: the usual one if name and token are right, else `Refused`."""
         if not self._is_known(request.host.lower()):
             return self._refuse(request, FOREIGN_NAME)
         if not request.path.startswith(WITHOUT_TOKEN) and not self._may_read(request):
@@ -345,14 +345,14 @@ class ForKnownReaders(BokehTornado):
         return check_allowlist(asked, settings.allowed_ws_origin())
 
 
-# The Bokeh application's answers with the headers of `hilrt.web.page_access`.
+# Answers of the Bokeh application, with the headers of `hilrt.web.page_access`.
 
-#: Variable of the page's template.
+#: Name of the nonce's variable in the page's template.
 NONCE = "nonce"
 
 
 class GuardedPage(DocHandler):
-    """Serves the page, whose inline scripts have the nonce of its document."""
+    """Handler for the page, whose inline scripts have its document's nonce."""
 
     async def get_session(self, *args: Any, **kwargs: Any) -> Any:
         """Answer with Bokeh's document and the page's security policy."""
@@ -362,22 +362,22 @@ class GuardedPage(DocHandler):
 
 
 class AddHeaders(OutputTransform):
-    """Adds to every answer the headers that it does not have."""
+    """Transform that adds missing security headers to every answer."""
 
     def __init__(self, request: HTTPServerRequest) -> None:
-        """Ignore the request."""
+        """Accept the request, which is not used."""
 
     def transform_first_chunk(
         self, status_code: int, headers: HTTPHeaders, chunk: bytes, finishing: bool
     ) -> tuple[int, HTTPHeaders, bytes]:
-        """Called once for an answer, whichever handler gave it."""
+        """Add the headers; called once per answer, whichever handler gave it."""
         for name, value in HEADERS.items():
             headers.setdefault(name, value)
         return status_code, headers, chunk
 
 
 def guard(application: tornado.web.Application) -> None:
-    """Let an application that is made serve the guarded page instead of Bokeh's."""
+    """Make an existing application serve the guarded page instead of Bokeh's."""
     application.transforms.append(AddHeaders)
     for rule in application.wildcard_router.rules:
         if rule.target is DocHandler:

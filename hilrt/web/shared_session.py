@@ -1,4 +1,4 @@
-"""The session as all clients of the page share it: subscriber, history, client for commands."""
+"""State that all clients of the page share: subscriber, history, client for commands."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from hilrt.monitor.viewer import Viewer
 from hilrt.solver import Floats
 
 POLL_MS = 20
-#: Commands whose answers are awaited.
+#: Most commands that may await a reply.
 MAX_OPEN = 100
 
 
 class SharedSession:
-    """Feeds a `SignalHistory` from a `Viewer`, and passes replies to the client that asked."""
+    """Feeds a `SignalHistory` from a `Viewer`, and gives each reply to the client that asked."""
 
     def __init__(self, viewer: Viewer) -> None:
         self.viewer = viewer
@@ -46,7 +46,7 @@ class SharedSession:
                 answered(reply)
 
     def send(self, command: OperatorCommand, answered: Callable[[Reply], None]) -> bool:
-        """Send a command; `answered` gets the reply. False if the session takes none."""
+        """Send a command, whose reply `answered` gets; False if the session accepts none."""
         client = self.viewer.client()
         number = client.send(command) if client is not None else 0
         if number:
@@ -56,29 +56,29 @@ class SharedSession:
         return bool(number)
 
 
-# Changes of Bokeh models, sent only where values differ.
+# Changes of Bokeh models; only values that differ are sent.
 
 
 def change(model: Any, **values: Any) -> None:
-    """Set the properties of a Bokeh model that differ; the others are not sent."""
+    """Set those properties of a Bokeh model that differ; the others are not sent."""
     changed = {key: value for key, value in values.items() if getattr(model, key) != value}
     if changed:
         model.update(**changed)
 
 
-# The signals' recent past in bounded memory, shared by all clients of the page.
+# Recent values of the signals in bounded memory, shared by all clients of the page.
 
-#: Memory for the past of all signals, bytes, and its longest extent, s.
+#: Memory for the history of all signals, bytes, and its longest time span, s.
 BUDGET_BYTES = 64 << 20
 LONGEST_S = 600.0
-#: Messages per second, where the session does not state them.
+#: Messages per second, if the session does not state the rate.
 USUAL_RATE = 10.0
 #: Samples kept of a signal at full rate.
 FULL_SAMPLES = 30_000
 
 
 class Ring:
-    """The newest rows of a growing table, contiguous in memory.
+    """Newest rows of a growing table, contiguous in memory.
 
     Parameters
     ----------
@@ -110,25 +110,25 @@ class Ring:
 
     @property
     def nbytes(self) -> int:
-        """Memory that it takes, bytes."""
+        """Size in memory, bytes."""
         return self._data.nbytes
 
     def newest(self, n: int) -> Floats:
-        """The newest rows, at most `n` of them; a view, valid until the next `add`."""
+        """View of the newest rows, at most `n`; valid until the next `add`."""
         n = max(0, min(n, self._length, self._end))
         return self._data[self._end - n : self._end]
 
     def clear(self) -> None:
-        """Forget the rows; `total` counts on."""
+        """Forget the rows; `total` keeps counting."""
         self._end = 0
 
     def since(self, total: int) -> Floats:
-        """Rows added after there had been `total`, as far as they are kept."""
+        """Rows added after the first `total` rows, as far as they are kept."""
         return self.newest(self.total - total)
 
 
 class SignalHistory:
-    """Decimated signals, and those that were requested at full rate.
+    """Decimated signals, and signals requested at full rate.
 
     Attributes
     ----------
@@ -137,7 +137,7 @@ class SignalHistory:
     t : Ring
         Session time of the end of each interval, s.
     last, low, high : Ring
-        Last, smallest and largest value of each signal in it.
+        Last, smallest and largest value of each signal in each interval.
     lost : int
         Ticks that never reached the stream.
     beginnings : int
@@ -164,7 +164,7 @@ class SignalHistory:
     def take(self, message: Signals) -> None:
         """Add an interval; one that does not fit the names is ignored.
 
-        Where time goes back, another session of the same name and signals has begun.
+        If time goes back, another session of the same name and signals has begun.
         """
         last = array(message.last)
         if len(last) != len(self.names):
