@@ -1,9 +1,9 @@
-"""The log of a session: written beside a running session, and read.
+"""Log of a session: writing it while the session runs, and reading it.
 
 In reading order:
 
 * at the master: `messages`, `feed`, `recorder_feed` and `memory_feed` (the columns of a row are in
-  `hilrt.step_log`); at gateways: `frame_feed` (CAN frames, both ends of their way);
+  `hilrt.step_log`); at gateways: `frame_feed` (CAN frames, sender and receiver);
 * the recorder: `recorder` (the loop; it caps the logs of the session's processes), `recording` (one
   log), `gate` (recording around triggers), `logged_frame`;
 * the file: `mcap_writer`, `cdr`, `record_file`, `find_log`, `reader` with `notebook`,

@@ -1,9 +1,9 @@
 """Rows of float64 as CDR messages with a ``ros2msg`` schema, which MCAP viewers read.
 
-A record is a 4-byte header and the array's bytes, so it is bit-exact. Nested types, one per
-subsystem, make a viewer show ``engine.torque`` of the topic ``outputs`` as
-``/outputs.engine.torque``. Field names are restricted to lower case, digits and single underscores;
-the exact signal names are kept beside the schema, as JSON in the channel's metadata.
+A record is a 4-byte header and the array's bytes, so it is bit-exact. With nested types, one per
+subsystem, a viewer shows ``engine.torque`` of the topic ``outputs`` as ``/outputs.engine.torque``.
+Field names are restricted to lower case, digits and single underscores; the exact signal names are
+kept as JSON in the channel's metadata.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from hilrt.record.messages import LEVELS, Level, Signal, Topic
 
-#: Little-endian CDR, no options. Float64 fields that follow it need no padding.
+#: Header of little-endian CDR without options. Float64 fields after it need no padding.
 HEADER = b"\x00\x01\x00\x00"
 PACKAGE = "hilrt"
 _RULE = "=" * 80
@@ -33,7 +33,7 @@ def schema_text(topic: Topic) -> str:
     nested: list[str] = []
     groups: set[str] = set()
     paths = [_path(topic.name, signal) for signal in topic.signals]
-    # Only neighbours share a type: the order of the fields is the order of the row.
+    # Only adjacent signals share a type, so that the fields keep the order of the row.
     for group, run in itertools.groupby(zip(paths, topic.signals, strict=True), lambda p: p[0][0]):
         field = _unique(group, groups)
         kind = _type(f"{topic.name}_{field}")
@@ -91,7 +91,7 @@ def signal_slices(topics: Sequence[Topic]) -> list[slice]:
     return [slice(end - len(t.signals), end) for end, t in zip(ends, topics, strict=True)]
 
 
-# An event as an entry of a viewer's log panel: the JSON form of ``foxglove.Log``. No I/O.
+# Events as entries of a viewer's log panel: ``foxglove.Log`` as JSON. No I/O.
 
 LOG_NAME = "foxglove.Log"
 LOG_SCHEMA: dict[str, Any] = {
@@ -122,7 +122,7 @@ def log_entry(
     until: float | None = None,
     value: float | None = None,
 ) -> bytes:
-    """One entry.
+    """Entry of an event.
 
     Parameters
     ----------

@@ -1,11 +1,11 @@
-"""Rows reduced to their extremes per interval, so that the spike of a single tick survives.
+"""Reduction of rows to their extremes per interval, which keeps spikes of a single tick.
 
-`IntervalExtremes` is one interval, for live views: the caller says when the next one begins.
-`Envelope` is a whole session in bounded memory: intervals of equally many rows, of which
-neighbours are merged when there are too many.
+`IntervalExtremes` holds one interval, for live views: the caller begins the next one.
+`Envelope` holds a whole session in bounded memory: intervals of equally many rows, merged in pairs
+when there are too many.
 
-tsdownsample (MinMax, LTTB) was rejected: it reduces arrays, that is whole signals in memory, and a
-log may be larger than that.
+tsdownsample (MinMax, LTTB) was rejected: it needs whole signals as arrays in memory, and a log may
+be too large for that.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hilrt.solver import Floats
 
 
 class IntervalExtremes:
-    """Smallest, largest and last value of every signal over the rows since `restart`.
+    """Smallest, largest and last value of each signal over the rows since `restart`.
 
     Parameters
     ----------
@@ -31,11 +31,11 @@ class IntervalExtremes:
     rows : int
         Rows of the interval.
     t_from, t_until : float
-        Session times of the first and the last of them, s.
+        Session times of the first and the last row, s.
     minimum, maximum : ndarray, shape (width,)
-        Over these rows; NaN if every value was NaN.
+        Extremes over these rows; NaN if every value was NaN.
     last : ndarray, shape (width,)
-        Newest value that was not NaN, of any interval.
+        Newest value that was not NaN, in any interval.
     """
 
     def __init__(self, width: int) -> None:
@@ -46,7 +46,7 @@ class IntervalExtremes:
         self.last: Floats = np.full(width, np.nan)
 
     def add(self, t: Floats, block: Floats) -> None:
-        """Take rows, shape (n, width), at session times `t` [s], shape (n,)."""
+        """Add rows, shape (n, width), at session times `t` [s], shape (n,)."""
         if not len(t):
             return
         if self.rows == 0:
@@ -81,20 +81,20 @@ class Envelope:
     columns : int
         Signals of the topic.
     limit : int
-        Intervals to keep at least, once there are as many rows; at most twice as many are kept.
+        Least number of intervals kept, given enough rows; at most twice as many are kept.
     """
 
     def __init__(self, columns: int, limit: int) -> None:
-        # Allocated at once and for good: a recorder's memory must not grow over the hours.
+        # Allocated once: a recorder's memory must not grow over the hours.
         self._room = 2 * limit
         self._first_ns, self._last_ns = np.empty((2, self._room), np.int64)
         self._low, self._high, self._first, self._last = np.empty((4, self._room, columns))
         self._count = 0
-        self._rows = 1  # of an interval
-        self._missing = 0  # rows that the newest interval lacks
+        self._rows = 1  # per interval
+        self._missing = 0  # rows still missing in the newest interval
 
     def add(self, t: NDArray[np.int64], values: Floats) -> None:
-        """Take rows, shape (n, columns), at session times `t` [ns], shape (n,)."""
+        """Add rows, shape (n, columns), at session times `t` [ns], shape (n,)."""
         while len(t):
             whole = min(len(t) // self._rows, self._room - self._count)
             if self._missing:
@@ -113,7 +113,7 @@ class Envelope:
             t, values = t[used:], values[used:]
 
     def curve(self, column: int) -> Curve:
-        """Points of one signal: its extremes, in the order in which the signal went."""
+        """Points of one signal: its extremes, in their order in time."""
         filled = slice(self._count)
         first_ns, last_ns = self._first_ns[filled], self._last_ns[filled]
         low, high = self._low[filled, column], self._high[filled, column]
@@ -126,7 +126,7 @@ class Envelope:
         return Curve(t[shown], y[shown])
 
     def _append(self, t: NDArray[np.int64], values: Floats) -> None:
-        """Times of intervals, shape (n, rows), and values, shape (n, rows * columns)."""
+        """Append intervals: times, shape (n, rows), and values, shape (n, rows * columns)."""
         columns = self._low.shape[1]
         new = slice(self._count, self._count + len(t))
         self._first_ns[new], self._last_ns[new] = t[:, 0], t[:, -1]
@@ -136,14 +136,14 @@ class Envelope:
         self._count += len(t)
 
     def _extend(self, t: NDArray[np.int64], values: Floats) -> None:
-        """More rows of the newest interval."""
+        """Add rows to the newest interval."""
         newest = self._count - 1
         widen(self._low[newest], self._high[newest], values)
         self._last_ns[newest], self._last[newest] = t[-1], values[-1]
         self._missing -= len(t)
 
     def _merge(self) -> None:
-        """Make one interval of each two neighbours."""
+        """Merge the intervals in pairs."""
         even, odd, half = slice(0, None, 2), slice(1, None, 2), slice(self._room // 2)
         np.fmin(self._low[even], self._low[odd], out=self._low[half])
         np.fmax(self._high[even], self._high[odd], out=self._high[half])
@@ -158,24 +158,24 @@ class Envelope:
 def extremes(values: Floats) -> tuple[Floats, Floats]:
     """Smallest and largest value of each column, shapes (n, signals) to (signals,).
 
-    NaN does not count; a column of nothing else has NaN.
+    NaN is ignored; a column with only NaN gives NaN.
     """
     flat, columns = values.reshape(1, -1), values.shape[1]
     return _fold(flat, columns, np.fmin)[0], _fold(flat, columns, np.fmax)[0]
 
 
 def widen(low: Floats, high: Floats, values: Floats) -> None:
-    """Include rows, shape (n, signals), in the extremes `low` and `high`, shape (signals,)."""
+    """Widen the extremes `low` and `high`, shape (signals,), to rows, shape (n, signals)."""
     lowest, highest = extremes(values)
     np.fmin(low, lowest, out=low)
     np.fmax(high, highest, out=high)
 
 
 def _fold(rows: Floats, columns: int, extreme: np.ufunc) -> Floats:
-    """Extreme of each of the `columns` of rows that stand one behind the other.
+    """Extreme of each of the `columns` over rows that are concatenated.
 
-    The halves are folded onto each other until one row is left: contiguous operations on long
-    arrays are several times as fast as a reduction over short rows.
+    The array is folded in half until one row is left: contiguous operations on long arrays are
+    several times as fast as a reduction over short rows.
     """
     while rows.shape[1] > columns:
         count = rows.shape[1] // columns

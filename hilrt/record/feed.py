@@ -18,7 +18,7 @@ from hilrt.solver import Floats
 
 
 class Feed:
-    """Takes a session's rows and events. This one counts them, and keeps none.
+    """Receiver of a session's rows and events. This base class counts and discards them.
 
     Parameters
     ----------
@@ -28,19 +28,19 @@ class Feed:
     Attributes
     ----------
     records : bool
-        Whether rows are kept: else none need be filled.
+        Whether rows are kept; if not, `row` need not be filled.
     row : ndarray, shape (n_signals,)
-        The caller fills it in place before each `commit`; values stay until overwritten.
+        Filled in place by the caller before each `commit`; values stay until overwritten.
     rows, events : int
-        Rows and events taken.
+        Rows and events received.
     dropped, events_dropped, asides_dropped : int
-        Rows, events, and data beside the rows, that were lost.
+        Lost rows, lost events, and lost data beside the rows.
     lost_events : list of dict
-        The newest events that were lost, once that is known.
+        Newest events known to be lost.
     on_first_loss : callable, optional
         Called when the first rows are lost.
     max_gap_ns : float
-        Session time without a row, ns, after which `on_gap` is called with what is lost, as text.
+        Session time without a row, ns, after which `on_gap` is called with a text about the loss.
     on_gap : callable, optional
     """
 
@@ -57,7 +57,7 @@ class Feed:
         self.lost_events: list[dict[str, object]] = []
 
     def commit(self, t_ns: int) -> None:
-        """Take `row` at session time `t_ns`, ns."""
+        """Record `row` at session time `t_ns`, ns."""
         self.rows += 1
 
     def flush(self) -> None:
@@ -72,17 +72,17 @@ class Feed:
         text: str,
         value: float | None = None,
     ) -> None:
-        """Note something that happened at session time `t_ns` [ns]."""
+        """Record an event at session time `t_ns` [ns]."""
         self.events += 1
 
     def aside(self, topic: str, row: int, t_ns: int, data: bytes) -> None:
-        """Take `data` on a topic of `ASIDES`: how things stand before the row number `row`."""
+        """Record `data` on a topic of `ASIDES`: state or changes before row number `row`."""
 
     def stretched(self, since_ns: int, shift_ns: int) -> None:
-        """The grid was shifted by `shift_ns` at the reading `since_ns` of the monotonic clock."""
+        """Record a shift of the grid by `shift_ns` at `since_ns` on the monotonic clock."""
 
     def losses(self) -> list[str]:
-        """Losses as text; empty if there were none."""
+        """Losses as lines of text; empty if there were none."""
         lost = (
             (self.dropped, f"of {self.rows} steps are not in the log"),
             (self.events_dropped, "events are not in the log: summary.json has the newest"),
@@ -91,10 +91,10 @@ class Feed:
         return [f"recorder: did not keep up: {n} {text}" for n, text in lost if n]
 
     def close(self) -> None:
-        """Release its resources."""
+        """Release the resources."""
 
 
-#: Messages that may wait. (CONFLATE, which keeps the newest alone, loses it when the sender ends.)
+#: Most messages queued. (CONFLATE, which keeps only the newest, loses it when the sender ends.)
 MESSAGES = 16
 #: How long the last message may take to leave, ms.
 LINGER_MS = 200
@@ -106,12 +106,13 @@ class LogProgress(msgspec.Struct, frozen=True):
     Parameters
     ----------
     rows : int
-        Number of the row after the newest one in the file: of those before, `missing` are not.
+        Number of the row after the newest one in the file; `missing` of the rows before are not in
+        the file.
     missing : int
     size, free : int
-        Of the file, and on its disk, bytes.
+        Size of the file, and free space on its disk, bytes.
     events : int
-        So many of the master's events are in the file.
+        Number of the master's events in the file.
     cut : list of str
         Processes whose own logs were cut because they print too much.
     """
@@ -129,13 +130,13 @@ _decoder = msgspec.msgpack.Decoder(LogProgress)
 
 
 class ProgressSender:
-    """The recorder's end; it never waits for the master.
+    """Sender of progress at the recorder; it never waits for the master.
 
     Parameters
     ----------
     context : zmq.Context
     address : str
-        Of the master's end.
+        Address of the master's receiver.
     """
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], address: str) -> None:
@@ -146,9 +147,9 @@ class ProgressSender:
     def tell(
         self, path: Path, rows: int, missing: int, events: int, cut: Sequence[str] = ()
     ) -> None:
-        """Tell that the log at `path` holds all rows before number `rows`, except for `missing`.
+        """Report that the log at `path` has all rows before number `rows`, except for `missing`.
 
-        So it does the first `events` of those that the master sent. The logs of the processes `cut`
+        It also has the first `events` of the master's events. `cut` are the processes whose logs
         were cut.
         """
         free = shutil.disk_usage(path.parent).free
@@ -157,12 +158,12 @@ class ProgressSender:
             self._socket.send(_encoder.encode(progress), zmq.NOBLOCK)
 
     def close(self) -> None:
-        """Free the socket; the last messages are still sent."""
+        """Close the socket once the last messages are sent."""
         self._socket.close(linger=LINGER_MS)
 
 
 class ProgressReceiver:
-    """The master's end; it never waits for the recorder.
+    """Receiver of progress at the master; it never waits for the recorder.
 
     Parameters
     ----------
@@ -171,7 +172,7 @@ class ProgressReceiver:
     Attributes
     ----------
     newest : LogProgress
-        The recorder's last report.
+        The recorder's latest report.
     """
 
     def __init__(self, address: str) -> None:
@@ -182,7 +183,7 @@ class ProgressReceiver:
         bind(self._socket, address)
 
     def look(self) -> bool:
-        """Whether the recorder has told something since the last look."""
+        """Receive reports; whether there was one since the last call."""
         heard = False
         with contextlib.suppress(zmq.Again):
             for _ in range(MESSAGES):

@@ -1,4 +1,4 @@
-"""Finds the log that is meant: a file, a run's folder, or the newest match of a pattern."""
+"""Finds a log by its file, its run's folder, or the newest match of a pattern."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from hilrt.errors import RecordError
 from hilrt.record.messages import FILE_NAME
 
 _PATTERN = re.compile(r"[*?\[]")
-#: Beginning of a run, in the name of its folder.
+#: Time at which a run began, in the name of its folder.
 BEGAN = re.compile(r"-(\d{8}-\d{6}(?:-\d+)?)$")
 
 
 def find_log(path: str | Path) -> Path:
-    """The log in a run's folder, or the file itself; of several that a pattern names the newest.
+    """Find the log in a run's folder, the file itself, or the newest match of a pattern.
 
     Raises
     ------
@@ -32,9 +32,9 @@ def find_log(path: str | Path) -> Path:
 
 
 def newest_log(paths: Sequence[Path], named: str = "") -> Path:
-    """The log that began last, by the names of the runs' folders; else the one written last.
+    """Log that began last, by the names of the runs' folders; else the one written last.
 
-    Folders without a log are left out. `RecordError` if none is left, with `named` in it.
+    Folders without a log are skipped. `RecordError`, which quotes `named`, if none has a log.
     """
     files = [file for file in map(log_at, paths) if file.is_file()]
     if not files:
@@ -49,7 +49,7 @@ def newest_log(paths: Sequence[Path], named: str = "") -> Path:
 
 
 def log_at(path: Path) -> Path:
-    """Path of the log in a run's folder; a file stands for itself."""
+    """Path of the log in a run's folder; a file's path is returned as it is."""
     return path / FILE_NAME if path.is_dir() else path
 
 
@@ -58,7 +58,7 @@ def _number(found: re.Match[str] | None) -> tuple[int, ...]:
 
 
 def _matching(pattern: Path) -> list[Path]:
-    """Paths that a pattern names, whatever part of it has the wildcards."""
+    """Paths that match a pattern, which may have wildcards in any part."""
     anchor = Path(pattern.anchor) if pattern.is_absolute() else Path()
     relative = pattern.relative_to(pattern.anchor) if pattern.is_absolute() else pattern
     return sorted(anchor.glob(str(relative)))

@@ -1,8 +1,8 @@
-"""The gateway's side of recording frames: batches straight to the recorder's process.
+"""Recording of CAN frames: gateways send them in batches straight to the recorder's process.
 
-Handing frames over appends them to a list; every `BATCH_NS` the list leaves as one message. Nothing
-waits for the recorder: a batch that does not fit into the bounded queue is dropped and counted, and
-the recorder notes the gap from the number of the next one.
+A gateway appends frames to a list, which is sent as one message every `BATCH_NS`. It never waits
+for the recorder: a batch that does not fit into the bounded queue is dropped and counted, and the
+recorder detects the gap from the number of the next one.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from hilrt.record import logged_frame
 from hilrt.record.logged_frame import FrameFlag, LoggedFrame
 from hilrt.timing.monotonic import monotonic_ns
 
-#: Where gateways hand their frames to the recorder: an endpoint that the session gives them.
+#: Environment variable with the endpoint for frames, which the session gives to gateways.
 VARIABLE = "HILRT_FRAMES"
 
 #: Identifier with the three highest bits as in Linux's ``struct can_frame``, data, time of
-#: reception on the system's clock [ns; 0: not known], and whether it is of CAN FD.
+#: reception on the system's clock [ns; 0: unknown], and whether it is a CAN FD frame.
 RawFrame = tuple[int, bytes, int, bool]
 EXTENDED = 1 << 31
 REMOTE = 1 << 30
@@ -35,8 +35,8 @@ ERROR = 1 << 29
 class Pass(NamedTuple):
     """Frames that the gateway handled at one time.
 
-    `sent` tells them from received ones; `mono_ns` and `real_ns` are its monotonic and its system's
-    clock then, ns. A frame's age is `real_ns` less its own time.
+    `sent` distinguishes sent from received frames; `mono_ns` and `real_ns` are the monotonic and
+    the system clock at that time, ns. A frame's age is `real_ns` minus its own time.
     """
 
     sent: bool
@@ -46,7 +46,7 @@ class Pass(NamedTuple):
 
 
 class FrameBatch(msgspec.Struct, array_like=True):
-    """Consecutive frames of one bus; `first` is the number of frames before them."""
+    """Consecutive frames of one bus; `first` is the number of earlier frames."""
 
     bus: str
     first: int
@@ -60,47 +60,47 @@ _decoder = msgspec.msgpack.Decoder(FrameBatch)
 def encode(
     bus: str, first: int, passes: Sequence[tuple[bool, int, int, Sequence[RawFrame]]]
 ) -> bytes:
-    """Message of a `FrameBatch`, of plain tuples: they cost the gateway a third of named ones."""
+    """Encode a `FrameBatch` from plain tuples, which cost the gateway a third of named ones."""
     return _encoder.encode((bus, first, passes))
 
 
 def decode(data: bytes) -> FrameBatch:
-    """Batch in a message; `msgspec.MsgspecError` for anything else."""
+    """Decode the batch in a message; `msgspec.MsgspecError` for anything else."""
     batch: FrameBatch = decode_by(_decoder, data)
     return batch
 
 
-#: How often a batch leaves, ns, and how many frames it holds at most.
+#: Interval between batches, ns, and most frames in one.
 BATCH_NS = 20_000_000
 BATCH_FRAMES = 512
-#: Batches that wait for the recorder: ten seconds, some megabytes on a full bus.
+#: Most batches queued for the recorder: ten seconds, some megabytes on a full bus.
 QUEUE_BATCHES = 512
-#: How long the last batch may take to leave, ms.
+#: Longest time to send the last batch, ms.
 LINGER_MS = 200
 
 _NOBLOCK = int(zmq.NOBLOCK)
 
 
 class FrameFeed:
-    """Hands a bus's frames to the recorder.
+    """Sender of a bus's frames to the recorder.
 
     Parameters
     ----------
     address : str
-        Where the recorder takes them.
+        Address at which the recorder receives them.
     bus : str
-        Name in the log.
+        Name of the bus in the log.
     clock : callable
         Monotonic clock, ns.
     context : zmq.Context, optional
-        Whose thread moves the batches; one of its own otherwise.
+        Context whose thread sends the batches; default: one of its own.
 
     Attributes
     ----------
     frames : int
-        Frames handed over so far, recorded or not.
+        Frames so far, recorded or not.
     dropped : int
-        Those that the queue had no room for.
+        Frames for which the queue had no room.
     """
 
     def __init__(
@@ -125,26 +125,26 @@ class FrameFeed:
         connect(self._socket, address)
 
     def received(self, frames: Sequence[RawFrame]) -> None:
-        """Take frames that have just been read from the bus, at least one."""
+        """Add frames just read from the bus, at least one."""
         self._passes.append((False, self._clock(), time.time_ns(), frames))
         self._waiting += len(frames)
         if self._waiting >= BATCH_FRAMES:
             self.flush()
 
     def sent(self, frames: Sequence[RawFrame]) -> None:
-        """Take frames that have just been sent, at least one."""
+        """Add frames just sent, at least one."""
         self._passes.append((True, self._clock(), 0, frames))
         self._waiting += len(frames)
         if self._waiting >= BATCH_FRAMES:
             self.flush()
 
     def keep(self) -> None:
-        """Let a batch leave if it is time; to be called often."""
+        """Send a batch if it is due; must be called often."""
         if self._waiting and self._clock() - self._flushed_ns >= BATCH_NS:
             self.flush()
 
     def flush(self) -> None:
-        """Send available messages, without waiting."""
+        """Send the frames so far, without waiting."""
         self._flushed_ns = self._clock()
         batch = encode(self._bus, self.frames, self._passes)
         self.frames += self._waiting
@@ -155,7 +155,7 @@ class FrameFeed:
         self._passes, self._waiting = [], 0
 
     def close(self) -> None:
-        """Hand over the rest, and tell by an empty batch how many there were, if some were lost."""
+        """Send the rest; if frames were lost, an empty batch reports the number of all frames."""
         if self._waiting:
             self.flush()
         if self.dropped and self._socket.poll(LINGER_MS, zmq.POLLOUT):
@@ -166,23 +166,23 @@ class FrameFeed:
             self._context.term()
 
 
-#: A frame's own time is believed if it is at most that much older than its reading, ns.
+#: Largest age at which a frame's own time is trusted, relative to when it was read, ns.
 MAX_AGE_NS = 60_000_000_000
 _STANDARD_MASK, _EXTENDED_MASK = 0x7FF, 0x1FFFFFFF
 
 
 class Taken(NamedTuple):
-    """Frames of one batch.
+    """Frames of one received batch.
 
     Attributes
     ----------
     bus : str
     records : list of (int, bytes)
-        Session time [ns] and record of each frame; those before session time 0 are left out.
+        Session time [ns] and record of each frame; frames before session time 0 are left out.
     lost : int
-        Frames missing before them.
+        Number of frames missing before this batch.
     since_ns, until_ns : int
-        Session times between which those are missing, ns.
+        Session times between which they are missing, ns.
     """
 
     bus: str
@@ -193,19 +193,19 @@ class Taken(NamedTuple):
 
 
 class FrameIntake:
-    """Takes the batches of all gateways.
+    """Receiver of the batches of all gateways.
 
     Parameters
     ----------
     buses : sequence of str
-        Names that are expected.
+        Names of the buses expected.
     clock : SessionClock
     """
 
     def __init__(self, buses: Sequence[str], clock: SessionClock) -> None:
         self._buses = frozenset(buses)
         self._clock = clock
-        self._next: dict[str, int] = {}  # by bus; unknown until the first batch
+        self._next: dict[str, int] = {}  # next frame number by bus; unknown until the first batch
         self._last_ns: dict[str, int] = {}
 
     def take(self, data: bytes) -> Taken:
@@ -214,7 +214,7 @@ class FrameIntake:
         Raises
         ------
         ValueError
-            If it is none, or of a bus that is not expected (also `msgspec.MsgspecError`).
+            If it is not a batch, or of an unexpected bus (also `msgspec.MsgspecError`).
         """
         batch = decode(data)
         bus = batch.bus
@@ -243,7 +243,7 @@ class FrameIntake:
 def _frame(bus: str, raw: RawFrame, direction: int) -> LoggedFrame:
     can_id, data, _, fd = raw
     flags = direction
-    wide = can_id & (EXTENDED | ERROR)  # the classes of an error take more than eleven bits
+    wide = can_id & (EXTENDED | ERROR)  # an error's class takes more than eleven bits
     if can_id & EXTENDED:
         flags |= FrameFlag.EXTENDED
     if can_id & ERROR:
@@ -253,14 +253,14 @@ def _frame(bus: str, raw: RawFrame, direction: int) -> LoggedFrame:
         flags |= FrameFlag.REMOTE
         data = b""
     if fd:
-        # The gateway sends CAN FD with it; of a received frame it is not known.
+        # Gateways send CAN FD with bit rate switching; for a received frame it is unknown.
         flags |= FrameFlag.FD | (FrameFlag.BIT_RATE_SWITCH if direction else 0)
     identifier = can_id & (_EXTENDED_MASK if wide else _STANDARD_MASK)
     return LoggedFrame(0, bus, identifier, int(flags), length, data)
 
 
 class SessionClock:
-    """Maps clock readings to session time, ns.
+    """Conversion of clock readings to session time, ns.
 
     Parameters
     ----------
@@ -273,7 +273,7 @@ class SessionClock:
         self._since_ns = -(1 << 62)
 
     def stretched(self, since_ns: int, shift_ns: int) -> None:
-        """The grid was shifted by `shift_ns` at that reading: session time stood still."""
+        """Note a shift of the grid by `shift_ns` at a reading: session time stood still."""
         self._before_ns, self._since_ns = self._epoch_ns, since_ns
         self._epoch_ns += shift_ns
 

@@ -1,8 +1,8 @@
-"""Recording around triggers: buffers rows until it is known whether to write them.
+"""Recording around triggers: rows are buffered until it is known whether to write them.
 
-Rows and CAN frames wait in bounded buffers. Around a trigger they pass, in their order;
-what grows older than the time before a trigger is dropped. A window of rows begins where the step's
-state is known, as far as the buffer reaches back, so that a replay can make all of it again.
+Rows and CAN frames wait in bounded buffers. Those around a trigger are passed on in order; those
+older than the time before a trigger are dropped. If the buffer reaches back far enough, a window
+of rows begins where the step's state is known, so that a replay can repeat the whole window.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from hilrt.record.messages import RecordEvent, Topic, Trigger
 from hilrt.solver import Floats
 
-#: Time kept beyond the span before a trigger, ns: snapshots are a second apart.
+#: Time kept in addition to the span before a trigger, ns: snapshots are a second apart.
 MARGIN_NS = 1_100_000_000
-#: Bounds of the two buffers, bytes.
+#: Largest sizes of the two buffers, bytes.
 ROWS_BYTES = 256 << 20
 FRAMES_BYTES = 64 << 20
-#: Overhead of a frame beside its record, bytes.
+#: Memory of a frame in addition to its record, bytes.
 _FRAME_OVERHEAD = 100
 _NEVER = -(1 << 62)
 
@@ -30,7 +30,7 @@ _NEVER = -(1 << 62)
 class Rows(NamedTuple):
     """Consecutive rows: number of the first, session times (n,) [ns], values (n, n_signals).
 
-    `opens` tells that a window begins here: what lies before was not wanted.
+    `opens`: a window begins here, and the rows left out before it were not requested.
     """
 
     first: int
@@ -39,13 +39,13 @@ class Rows(NamedTuple):
     opens: bool = False
 
     def part(self, start: int, stop: int | None = None, opens: bool = False) -> Rows:
-        """Some of them."""
+        """Subset of the rows."""
         chosen = slice(start, stop)
         return Rows(self.first + start, self.times[chosen], self.values[chosen], opens)
 
 
 class HeldFrame(NamedTuple):
-    """A CAN frame that waits: session time [ns], channel of the log, record."""
+    """Buffered CAN frame: session time [ns], channel of the log, record."""
 
     t_ns: int
     channel: int
@@ -64,9 +64,9 @@ class Gate:
     Attributes
     ----------
     shortened : bool
-        A buffer was full, so that it reaches back less than the time before a trigger.
+        Whether a buffer was full, and so reached back less than the time before a trigger.
     held_bytes : int
-        Size of the rows that wait for a trigger.
+        Size of the buffered rows.
     """
 
     def __init__(self, trigger: Trigger, topics: Sequence[Topic]) -> None:
@@ -81,11 +81,11 @@ class Gate:
         self._held: deque[Rows] = deque()
         self.held_bytes = 0
         self._snapshots: deque[int] = deque([0])  # the first state is known, too
-        self._released = 0  # number of the row after the newest one let through
-        self._moments: list[int] = []  # of events, until rows have arrived so far
+        self._released = 0  # number of the row after the newest one passed on
+        self._moments: list[int] = []  # times of events, until their rows have arrived
         self._active: set[str] = set()  # alarms
         self._windows: deque[tuple[int, int]] = deque()  # newest last, session times [ns]
-        self._moved = False  # the windows, since frames were looked at
+        self._moved = False  # whether windows changed since frames were checked
         self._reach_ns = trigger.before_ns + MARGIN_NS
         self._newest_ns = _NEVER
         self._frames: deque[HeldFrame] = deque()
@@ -94,7 +94,7 @@ class Gate:
     # -- input -----------------------------------------------------------------------------------
 
     def rows(self, rows: Rows) -> list[Rows]:
-        """Take rows; those that are to be written now, in their order."""
+        """Add rows; return those to be written now, in order."""
         self._held.append(rows)
         self.held_bytes += rows.values.nbytes
         self._newest_ns = int(rows.times[-1])
@@ -104,7 +104,7 @@ class Gate:
         return found
 
     def event(self, event: RecordEvent) -> None:
-        """Take an event: it may be a trigger, which takes effect with the rows of its time."""
+        """Process an event, which may be a trigger; that takes effect with the rows of its time."""
         trigger = self._trigger
         hit = event.level in ("error", "fatal") or event.cause in trigger.causes
         if event.cause == "alarm" and self._is_wanted(event.source):
@@ -117,22 +117,22 @@ class Gate:
             self._moments.append(event.t_ns)
 
     def snapshot(self, row: int) -> None:
-        """Note a snapshot of the state before this row."""
+        """Note that there is a snapshot of the state before this row."""
         self._snapshots.append(row)
 
     def finish(self) -> list[Rows]:
-        """Rows that the last events still need."""
+        """Remaining rows to be written for the last events."""
         moments, self._moments = self._moments, []
         return self._open(moments)
 
     # -- frames -----------------------------------------------------------------------------------
 
     def covers(self, t_ns: int) -> bool:
-        """Whether frames of this session time [ns] are requested, as far as is known."""
+        """Whether frames of this session time [ns] are requested, as far as known."""
         return any(start <= t_ns <= end for start, end in self._windows)
 
     def hold(self, frame: HeldFrame) -> None:
-        """Keep a frame that is not wanted yet."""
+        """Buffer a frame that is not requested yet."""
         self._frames.append(frame)
         self._frames_bytes += len(frame.data) + _FRAME_OVERHEAD
         while self._frames_bytes > FRAMES_BYTES:
@@ -140,7 +140,7 @@ class Gate:
             self._drop_frame()
 
     def frames(self) -> Iterator[HeldFrame]:
-        """Kept frames that are requested by now; older ones are dropped."""
+        """Yield buffered frames that are requested by now; drop those that are too old."""
         if self._moved:
             self._moved = False
             kept, self._frames, self._frames_bytes = self._frames, deque(), 0
@@ -156,14 +156,14 @@ class Gate:
     def _drop_frame(self) -> None:
         self._frames_bytes -= len(self._frames.popleft().data) + _FRAME_OVERHEAD
 
-    # -- inside -----------------------------------------------------------------------------------
+    # -- internals --------------------------------------------------------------------------------
 
     @property
     def _until_ns(self) -> int:
         return self._windows[-1][1] if self._windows else _NEVER
 
     def _is_wanted(self, source: str) -> bool:
-        """Whether an alarm's events are from one that triggers: the name stands first."""
+        """Whether an event's source is an alarm that triggers; the source begins with its name."""
         return any(source.startswith(f"{name}: ") for name in self._trigger.alarms)
 
     def _hits(self, rows: Rows) -> list[int]:
@@ -180,7 +180,7 @@ class Gate:
         return sorted(due)
 
     def _open(self, moments: list[int]) -> list[Rows]:
-        """Open a window around each moment, or let the newest one last longer."""
+        """Open a window around each moment, or extend the newest one."""
         found: list[Rows] = []
         self._moved |= bool(moments)
         for t_ns in moments:
@@ -192,7 +192,7 @@ class Gate:
                 found += self._release(end)
                 continue
             row = self._first_row(start)
-            if row is None:  # in the future, or all of it is gone
+            if row is None:  # in the future, or already dropped
                 self._windows.append((start, end))
                 continue
             opened = self._release(end, row)
@@ -202,9 +202,9 @@ class Gate:
         return found
 
     def _first_row(self, start_ns: int) -> int | None:
-        """Number of the row that a window begins with: where a replay can begin, if there is such.
+        """Number of a window's first row: one that a replay can start from, if there is one.
 
-        That is at the newest snapshot before it, or right behind the window before.
+        That is at the newest snapshot before the window, or directly after the previous window.
         """
         for rows in self._held:
             if rows.times[-1] >= start_ns:
@@ -217,7 +217,7 @@ class Gate:
         return None
 
     def _release(self, until_ns: int, row: int | None = None) -> list[Rows]:
-        """Kept rows up to a session time; with `row`, a window opens at that number."""
+        """Remove and return rows up to a session time; with `row`, a window opens there."""
         found: list[Rows] = []
         while self._held:
             rows = self._held[0]
@@ -238,7 +238,7 @@ class Gate:
         return found
 
     def _let_go(self) -> None:
-        """Forget samples that no window can reach any more."""
+        """Drop rows that no window can reach any more."""
         oldest = self._newest_ns - self._reach_ns
         while self._held and (self._held[0].times[-1] < oldest or self.held_bytes > ROWS_BYTES):
             self.shortened |= self._held[0].times[-1] >= oldest

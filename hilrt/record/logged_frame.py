@@ -1,7 +1,7 @@
 """Raw CAN frames in a log: one channel per bus, one message per frame.
 
 The topic is ``/can/BUS``; the message is CDR with the schema below, so that MCAP viewers read it.
-The channel's metadata have the key ``frames``, which is how frames are told from signals.
+The channel's metadata have the key ``frames``, which distinguishes frames from signals.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ uint8 dlc  # bytes that the frame announces
 uint8[] data
 """
 TOPIC = "/can/"
-#: Bus of a frame that arrived without a name.
+#: Bus of a frame whose bus has no name.
 UNNAMED = "bus"
 
-#: Bytes of a frame without CAN FD.
+#: Most data bytes of a classic CAN frame.
 CLASSIC_BYTES = 8
-#: Furthest times from 1970, ns: differences of two fit into 64 bits.
+#: Largest distance of a time from 1970, ns: the difference of two times must fit into 64 bits.
 LATEST_NS = 1 << 62
 _MOST_IDENTIFIER, _MOST_BYTES = (1 << 32) - 1, 255
 #: CDR header, id, flags, dlc, alignment, number of bytes.
@@ -45,7 +45,7 @@ class FrameFlag(enum.IntFlag):
 
 
 class LoggedFrame(NamedTuple):
-    """One frame: wall clock [ns since 1970, UTC], bus, identifier, flags, length, data."""
+    """CAN frame: wall clock [ns since 1970, UTC], bus, identifier, flags, length, data."""
 
     time_ns: int
     bus: str
@@ -56,7 +56,7 @@ class LoggedFrame(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """Whether all data that it announces were recorded; some tools log identifiers alone."""
+        """Whether all its data were recorded; some tools log only identifiers."""
         if self.flags & (FrameFlag.ERROR | FrameFlag.REMOTE):
             return True
         announced = self.dlc if self.flags & FrameFlag.FD else min(self.dlc, CLASSIC_BYTES)
@@ -64,7 +64,7 @@ class LoggedFrame(NamedTuple):
 
 
 def impossible(frame: LoggedFrame) -> str:
-    """Reason why no log can hold a frame, to follow "line 3"; empty if one can."""
+    """Reason why a log cannot hold a frame, worded to follow "line 3"; empty if it can."""
     if abs(frame.time_ns) > LATEST_NS:
         return "has a time that is centuries from 1970"
     if not 0 <= frame.identifier <= _MOST_IDENTIFIER:
@@ -75,7 +75,7 @@ def impossible(frame: LoggedFrame) -> str:
 
 
 def encode(frame: LoggedFrame) -> bytes:
-    """The message; the time and the bus stand outside of it."""
+    """Message of a frame; it does not contain the time and the bus."""
     return (
         _HEAD.pack(_CDR, frame.identifier, int(frame.flags), frame.dlc, len(frame.data))
         + frame.data

@@ -1,9 +1,9 @@
-"""Writes MCAP files, rows of all topics at once.
+"""Writer of MCAP files that writes the rows of all topics at once.
 
-The records are the library's (`mcap.records`). Its writer makes one message after the other, a
-multiple of the work where a row is a message for each of nine topics, and keeps 1 KB of objects for
-every chunk until the end; here numpy lays rows out, and what is kept of a chunk is its index entry,
-compressed.
+It uses the records of the mcap library (`mcap.records`), but not its writer: that encodes messages
+one by one, which takes several times as long if a row is a message on each of nine topics, and
+keeps 1 KB of objects per chunk until the end. Here numpy lays out the rows, and only the compressed
+index entry of a chunk is kept.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ from hilrt.record.record_file import HEAD, MAGIC
 from hilrt.solver import Floats
 from hilrt.version import VERSION
 
-#: Bytes of a chunk before compression, if not told otherwise.
+#: Default size of a chunk before compression, bytes.
 CHUNK_BYTES = 1 << 20
 _COMPRESSION = "zstd"
-#: Kind, length, channel, sequence, log time and publish time [ns]: a message before its data.
+#: Head of a message: kind, length, channel, sequence, log time and publish time [ns].
 _MESSAGE = struct.Struct("<BQHIQQ")
-#: What of it counts as its length.
+#: Bytes of the head that count towards the message's length.
 _MESSAGE_BYTES = _MESSAGE.size - HEAD.size
-#: Kind, length, channel, length of the entries: a message index before them.
+#: Head of a message index: kind, length, channel, length of the entries.
 _MESSAGE_INDEX = struct.Struct("<BQHI")
 _INDEX_BYTES = _MESSAGE_INDEX.size - HEAD.size
-#: Log time and place in the chunk.
+#: Entry of a message index: log time and offset in the chunk.
 _ENTRY = struct.Struct("<QQ")
 
 
 class RowLayout:
-    """The messages of a row, one for each channel, as they follow each other in a chunk.
+    """Layout of a row in a chunk: one message for each channel, one after the other.
 
     Parameters
     ----------
     channels : sequence of int
     columns : sequence of slice
-        Columns of the row in each one's message; float64.
+        Columns of the row in each channel's message; float64.
     """
 
     def __init__(self, channels: Sequence[int], columns: Sequence[slice]) -> None:
@@ -60,7 +60,7 @@ class RowLayout:
             part["kind"], part["length"] = Opcode.MESSAGE, kind.itemsize - HEAD.size
             part["channel"] = channel
             part["header"] = int.from_bytes(cdr.HEADER, "little")
-        #: Place of each channel's message in the row.
+        #: Offset of each channel's message in the row.
         self.offsets = [self.kind.fields[str(i)][1] for i in range(len(kinds))]  # type: ignore[index]
 
     def lay_out(self, first: int, times_ns: NDArray[np.int64], rows: Floats) -> bytes:
@@ -87,9 +87,9 @@ class McapWriter:
     Parameters
     ----------
     file : binary file
-        At its beginning; it is not closed.
+        Open at its beginning; it is not closed here.
     chunk_bytes : int, optional
-        Bytes before compression after which a chunk is closed; `flush` closes it earlier.
+        Size before compression at which a chunk is closed; `flush` closes it earlier.
 
     Attributes
     ----------
@@ -108,10 +108,10 @@ class McapWriter:
         self._metadata: list[records.MetadataIndex] = []
         self._chunk = bytearray()
         self._entries: defaultdict[int, bytearray] = defaultdict(bytearray)
-        self._span: tuple[int, int] | None = None  # times of the chunk's messages, ns
-        self._spans: tuple[int, int] | None = None  # and of all chunks before
+        self._span: tuple[int, int] | None = None  # first and last time in the chunk, ns
+        self._spans: tuple[int, int] | None = None  # first and last time in all earlier chunks
         self._chunks = 0
-        # In parts: one buffer that grows is moved again and again, and leaves holes behind.
+        # In parts: a single growing buffer would be moved repeatedly and fragment the memory.
         self._chunk_indexes: list[bytes] = []
         self._compressor = zlib.compressobj()
         self._counts: defaultdict[int, int] = defaultdict(int)
@@ -121,7 +121,7 @@ class McapWriter:
         self._put(MAGIC + _encoded(records.Header("", f"hilrt {VERSION}")))
 
     def register_schema(self, name: str, encoding: str, data: bytes) -> int:
-        """Number of a new schema."""
+        """Register a schema; return its number."""
         schema = records.Schema(len(self._schemas) + 1, data, encoding, name)
         self._schemas.append(schema)
         self._chunk += _encoded(schema)
@@ -130,7 +130,7 @@ class McapWriter:
     def register_channel(
         self, topic: str, encoding: str, schema: int, metadata: Mapping[str, str] | None = None
     ) -> int:
-        """Number of a new channel; schema 0 is none."""
+        """Register a channel; return its number. Schema 0 means none."""
         number = len(self._channels) + 1
         channel = records.Channel(number, topic, encoding, dict(metadata or {}), schema)
         self._channels.append(channel)
@@ -145,7 +145,7 @@ class McapWriter:
         sequence: int = 0,
         publish_ns: int | None = None,
     ) -> None:
-        """Write a message; its publish time is its time where none is given."""
+        """Write a message; the publish time defaults to its log time."""
         self._entries[channel] += _ENTRY.pack(time_ns, len(self._chunk))
         head = (_MESSAGE_BYTES + len(data), channel, sequence & 0xFFFFFFFF, time_ns)
         self._chunk += _MESSAGE.pack(
@@ -157,7 +157,7 @@ class McapWriter:
     def add_rows(
         self, layout: RowLayout, first: int, times_ns: NDArray[np.int64], rows: Floats
     ) -> None:
-        """Write rows; no chunk splits one of them.
+        """Write rows; a row is never split between chunks.
 
         Parameters
         ----------
@@ -165,7 +165,7 @@ class McapWriter:
         first : int
             Number of the first row.
         times_ns : ndarray of int, shape (n,)
-            On the wall clock, ns.
+            Times on the wall clock, ns.
         rows : ndarray, shape (n, signals)
         """
         size = layout.kind.itemsize
@@ -183,7 +183,7 @@ class McapWriter:
             first, times_ns, rows = first + len(now), times_ns[fit:], rows[fit:]
 
     def _count(self, channels: Iterable[int], messages: int, start_ns: int, end_ns: int) -> None:
-        """Count messages that each of the channels got, and end the chunk if it is full."""
+        """Count messages written on each of the channels, and end the chunk if it is full."""
         for channel in channels:
             self._counts[channel] += messages
         self._span = _joined(self._span, (start_ns, end_ns))
@@ -193,19 +193,19 @@ class McapWriter:
     def add_attachment(
         self, created_ns: int, time_ns: int, name: str, media_type: str, data: bytes
     ) -> None:
-        """Keep a file in the log."""
+        """Attach a file to the log."""
         attachment = records.Attachment(created_ns, time_ns, name, media_type, data)
         start, length = self._put(_encoded(attachment))
         entry = (time_ns, created_ns, len(data), name, media_type)
         self._attachments.append(records.AttachmentIndex(start, length, *entry))
 
     def add_metadata(self, name: str, data: Mapping[str, str]) -> None:
-        """Keep names and values in the log."""
+        """Write names and values as metadata."""
         start, length = self._put(_encoded(records.Metadata(name, dict(data))))
         self._metadata.append(records.MetadataIndex(start, length, name))
 
     def flush(self) -> None:
-        """Bring everything to the file, as a chunk; without messages there is none."""
+        """Write the messages so far to the file, as a chunk, if there are any."""
         if self._span is None:
             return
         start_ns, end_ns = self._span
@@ -232,7 +232,7 @@ class McapWriter:
             message_start_time=start_ns,
             uncompressed_size=size,
         )
-        if packed := self._compressor.compress(_encoded(index)):  # it gives them in large parts
+        if packed := self._compressor.compress(_encoded(index)):  # returned in large parts
             self._chunk_indexes.append(packed)
         self._chunks += 1
         self._spans, self._span = _joined(self._spans, self._span), None
@@ -242,7 +242,7 @@ class McapWriter:
         self.whole = start + length + index_length
 
     def finish(self) -> None:
-        """Write waiting chunks, the summary and the index; the file is not closed."""
+        """Write the last chunk, the summary and the index; the file is not closed."""
         self.flush()
         self._put(_encoded(records.DataEnd(self._crc)))
         summary, offsets = bytearray(), bytearray()
@@ -260,7 +260,7 @@ class McapWriter:
         self._put(summary + _encoded(records.Footer(*starts, checksum)) + MAGIC)
 
     def _summary(self) -> Iterator[tuple[Opcode, bytes]]:
-        """Kind and records of each group."""
+        """Kind and records of each group in the summary."""
         start_ns, end_ns = self._spans or (0, 0)
         statistics = records.Statistics(
             attachment_count=len(self._attachments),
@@ -282,7 +282,7 @@ class McapWriter:
         yield Opcode.METADATA_INDEX, _encoded(*self._metadata)
 
     def _put(self, data: bytes | bytearray) -> tuple[int, int]:
-        """Write to the file; where it begins, and its length."""
+        """Write data to the file; return its offset and length."""
         start = self._file.tell()
         self._crc = zlib.crc32(data, self._crc)
         self._file.write(data)
@@ -297,5 +297,5 @@ def _encoded(*found: records.McapRecord) -> bytes:
 
 
 def _joined(span: tuple[int, int] | None, other: tuple[int, int]) -> tuple[int, int]:
-    """First and last time of both."""
+    """First and last time of two spans together."""
     return other if span is None else (min(span[0], other[0]), max(span[1], other[1]))

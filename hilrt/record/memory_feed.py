@@ -1,4 +1,4 @@
-"""Rows and events kept in memory, for sessions that leave no file."""
+"""Rows and events kept in memory, for sessions without a log file."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from hilrt.record.messages import Level, Signal, Topic
 from hilrt.record.reader import Log, LogChannel, LogEvent, make_log
 from hilrt.solver import Floats
 
-#: Rows of a block.
+#: Rows per block.
 BLOCK_ROWS = 1024
 
 
 class MemoryFeed(Feed):
-    """Keeps everything.
+    """Feed that keeps everything in memory.
 
     Parameters
     ----------
     topics : sequence of Topic
         Contents of a row: the topics' signals in sequence.
     only : collection of str, optional
-        Ports whose signals are kept of a row; all signals by default.
+        Ports whose signals are kept; default: all signals.
     """
 
     records = True
@@ -50,7 +50,7 @@ class MemoryFeed(Feed):
         self._events: list[LogEvent] = []
 
     def commit(self, t_ns: int) -> None:
-        """See `Feed.commit`."""
+        """Record a row; see `Feed.commit`."""
         n = self.rows % BLOCK_ROWS
         if n == 0:
             self._blocks.append(np.empty((BLOCK_ROWS, self._width)))
@@ -68,12 +68,12 @@ class MemoryFeed(Feed):
         text: str,
         value: float | None = None,
     ) -> None:
-        """See `Feed.event`."""
+        """Record an event; see `Feed.event`."""
         self.events += 1
         self._events.append(LogEvent(t_ns / 1e9, level, cause, source, text, value=value))
 
     def log(self, path: Path, metadata: dict[str, str]) -> Log:
-        """Everything so far, as `hilrt.load_log` gives it; `path` is where the session is from."""
+        """Log of everything so far, as from `hilrt.load_log`; `path` is the session's origin."""
         left = self.rows - BLOCK_ROWS * (len(self._blocks) - 1)
         blocks = [*self._blocks[:-1], *(block[:left] for block in self._blocks[-1:])]
         times = np.concatenate([np.empty(0, np.int64), *self._times])[: self.rows]

@@ -1,4 +1,4 @@
-"""Messages from the master to the recorder: head, rows, events, end. No I/O.
+"""Messages from the master to the recorder: beginning, rows, events, end. No I/O.
 
 Rows travel beside these messages as raw frames, see `ROWS`; everything else is one msgpack frame.
 """
@@ -17,26 +17,26 @@ from hilrt.files.formats import decode_by, parse_json
 ROWS = b"rows"
 BATCH = struct.Struct("<q")
 
-#: First frame recorded beside the rows. It is followed by the topic, `ASIDE` (number of the row
+#: First frame of data beside the rows. It is followed by the topic, `ASIDE` (number of the row
 #: that it comes before, session time [ns]) and the data, msgpack.
 BESIDE = b"beside"
 ASIDE = struct.Struct("<qq")
-#: What a replay needs: the state once a second, and what was changed at the step of that row:
-#: Jacobians, numbers that an operator adjusted (name and value), and sensitivities (whether they
-#: are others, by how much, since when they may be [s], and their factors).
+#: Data that a replay needs: the state once a second, and changes at the step of a row: Jacobians,
+#: numbers that an operator adjusted (name and value), and sensitivities (whether they changed, by
+#: how much, since when this is possible [s], and their factors).
 SNAPSHOTS = "/snapshots"
 JACOBIANS = "/jacobians"
 ADJUSTMENTS = "/adjustments"
 SENSITIVITIES = "/sensitivities"
 ASIDES = (SNAPSHOTS, JACOBIANS, ADJUSTMENTS, SENSITIVITIES)
 
-#: The log in a run's folder, and the channel of its events.
+#: Name of the log in a run's folder, and the topic of its events.
 FILE_NAME = "session.mcap"
-#: The recorder's digest of a long log's rows, an attachment; it is only valid for the whole log.
+#: Attachment with the recorder's statistics of a long log's rows; valid only for the whole log.
 REPORT_STATISTICS = "digest.msgpack"
 EVENTS = "/events"
 
-#: Events appear in a viewer's log panel: these are the levels that it has.
+#: Levels of events, as in a viewer's log panel, which shows them.
 LEVELS = {"debug": 1, "info": 2, "warning": 3, "error": 4, "fatal": 5}
 Level = Literal["debug", "info", "warning", "error", "fatal"]
 
@@ -51,9 +51,9 @@ class Signal(msgspec.Struct, frozen=True):
     unit : str
         Unit of the values; empty for dimensionless.
     source : str
-        Where it comes from (a DBC signal, an FMU variable), as text.
+        Origin (a DBC signal, an FMU variable), as text.
     comment : str
-        What it is, as text.
+        Description, as text.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Signal(msgspec.Struct, frozen=True):
 
 
 def signals_in(text: str) -> list[Signal]:
-    """Signals as a channel's metadata list them; `ValueError` if the text lists none."""
+    """Signals listed in a channel's metadata; `ValueError` if the text is not such a list."""
     try:
         rows: list[tuple[str, ...]] = msgspec.convert(parse_json(text), list[tuple[str, ...]])
         return [Signal(*row) for row in rows]
@@ -72,14 +72,14 @@ def signals_in(text: str) -> list[Signal]:
 
 
 class Topic(msgspec.Struct, frozen=True):
-    """Signals that are recorded together, as one message per tick."""
+    """Signals recorded together, as one message per tick."""
 
     name: str
     signals: list[Signal]
 
 
 class Attachment(msgspec.Struct, frozen=True):
-    """A file that is kept inside the log."""
+    """File kept inside the log."""
 
     name: str
     media_type: str
@@ -87,7 +87,7 @@ class Attachment(msgspec.Struct, frozen=True):
 
 
 class Limit(msgspec.Struct, frozen=True):
-    """A signal that is watched: it triggers above `above` or below `below`, in its unit."""
+    """Watched signal: it triggers above `above` or below `below`, in its unit."""
 
     signal: str
     above: float | None = None
@@ -95,7 +95,7 @@ class Limit(msgspec.Struct, frozen=True):
 
 
 class Trigger(msgspec.Struct, frozen=True):
-    """Recorded span: from `before_ns` before to `after_ns` after a trigger.
+    """Triggers, with the span recorded: from `before_ns` before to `after_ns` after each.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ class Trigger(msgspec.Struct, frozen=True):
 class Begin(msgspec.Struct, tag="begin"):
     """Start a log. `epoch_ns` is the wall clock (ns since 1970, UTC) at session time 0.
 
-    `clock_ns` is the monotonic clock then; `buses` are those that gateways hand frames of, and
+    `clock_ns` is the monotonic clock at that time; `buses` are those whose frames gateways send;
     `trigger` says which rows and frames are requested, if not all.
     """
 
@@ -132,9 +132,9 @@ class Begin(msgspec.Struct, tag="begin"):
 
 
 class RecordEvent(msgspec.Struct, tag="event"):
-    """Something that happened, as text; `t_ns` is session time, ns.
+    """Event as text; `t_ns` is session time, ns.
 
-    `value`: the larger, the worse among events of one kind; in the text with its unit.
+    `value`: severity among events of one kind, larger is worse; `text` gives it with its unit.
     """
 
     t_ns: int
@@ -146,7 +146,7 @@ class RecordEvent(msgspec.Struct, tag="event"):
 
 
 class Stretched(msgspec.Struct, tag="stretched"):
-    """The grid was shifted by `shift_ns` at the reading `since_ns` of the monotonic clock."""
+    """Shift of the grid by `shift_ns` at `since_ns` on the monotonic clock."""
 
     since_ns: int
     shift_ns: int

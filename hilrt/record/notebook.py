@@ -1,4 +1,4 @@
-"""A log in a notebook: main signals with sparklines, plots of matplotlib, tables of pandas."""
+"""Logs in notebooks: main signals with sparklines, matplotlib plots, pandas tables."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-#: Signals of a table, and those that are plotted where none are named.
+#: Most signals in a table, and most signals plotted if none are named.
 MOST_SHOWN: Final = 8
-#: Size of a sparkline, px, and intervals of it, of each of which the extremes are drawn.
+#: Size of a sparkline, px, and its number of intervals, of which the extremes are drawn.
 WIDTH, HEIGHT, INTERVALS = 180, 28, 90
 #: Size of a plot of one unit, inches.
 _PLOT_WIDTH, _PLOT_HEIGHT = 9.0, 2.6
@@ -57,10 +57,10 @@ class RecordedSignals(Protocol):
 
 
 def main_signals(log: RecordedSignals) -> list[str]:
-    """Signals that say most of a session, `MOST_SHOWN` of them.
+    """Most important signals of a session, at most `MOST_SHOWN`.
 
-    Set-points, each as demanded, sent and measured, then effort and flow of the bonds, then the
-    other outputs.
+    Set-points come first, each as demanded, sent and measured, then effort and flow of the bonds,
+    then the other outputs.
     """
     try:
         graph: Mapping[str, Any] = json.loads(log.metadata.get("topology") or "{}")
@@ -96,7 +96,7 @@ def chosen(log: RecordedSignals, patterns: Iterable[str]) -> list[str]:
 
 
 def plot(log: RecordedSignals, names: Sequence[str]) -> Figure:
-    """See `hilrt.Log.plot`."""
+    """Plot signals; see `hilrt.Log.plot`."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -119,7 +119,7 @@ def plot(log: RecordedSignals, names: Sequence[str]) -> Figure:
 
 
 def log_html(log: RecordedSignals) -> str:
-    """The log in a few lines of HTML: its extent, and its main signals."""
+    """Summary of a log as HTML: its extent, and its main signals."""
     times = log.time(log.names[0]) if log.names else np.empty(0)
     span = f", {number(float(times[0]))} s to {number(float(times[-1]))} s" if len(times) else ""
     ends_early = f" – ends early: {log.truncated}" if log.truncated else ""
@@ -131,7 +131,7 @@ def log_html(log: RecordedSignals) -> str:
 
 
 def signal_table(log: RecordedSignals, names: Sequence[str]) -> str:
-    """A table with the smallest, the largest and the last value of signals, and a sparkline."""
+    """Table with the smallest, the largest and the last value of signals, and a sparkline."""
     rows = []
     for name in names:
         held = log.held(name)
@@ -151,12 +151,12 @@ def signal_table(log: RecordedSignals, names: Sequence[str]) -> str:
 
 
 def sparkline_svg(values: Floats) -> str:
-    """Values as a small drawing in the colour of the text, from the least to the largest.
+    """Small drawing of values in the colour of the text, scaled from the least to the largest.
 
     Parameters
     ----------
     values : ndarray, shape (n,)
-        Those that are not finite are gaps.
+        Values that are not finite become gaps.
     """
     finite = values[np.isfinite(values)]
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
@@ -194,7 +194,7 @@ class SignalSource(Protocol):
 
 
 def to_pandas(log: SignalSource, names: Sequence[str]) -> pd.DataFrame:
-    """See `hilrt.Log.to_pandas`."""
+    """Convert signals to a table; see `hilrt.Log.to_pandas`."""
     try:
         import pandas as pd
     except ModuleNotFoundError:
@@ -215,7 +215,7 @@ def to_pandas(log: SignalSource, names: Sequence[str]) -> pd.DataFrame:
 
 
 def _stamps(times: dict[str, NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Times of all signals, ns: those that they share, or in order all that any has."""
+    """Times of all signals, ns: their common times, or else the sorted union."""
     arrays = list(times.values())
     if not arrays:
         return np.empty(0, np.int64)

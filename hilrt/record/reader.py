@@ -1,6 +1,6 @@
 """Reading a session's log: `load_log`, and `LogStream` for logs larger than memory.
 
-A log that was cut off (power, kill -9, full disk) is read as far as it is whole.
+A log that was cut off (power, kill -9, full disk) is read as far as it is intact.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-#: Where things stand in a message record, bytes from its start.
+#: Offsets in a message record, bytes from its start.
 _SEQUENCE, _DATA = 11, 31
 _STAMP = struct.Struct("<IQ")
 _LEVEL_NAMES = {number: name for name, number in LEVELS.items()}
@@ -48,9 +48,9 @@ _LEVEL_NAMES = {number: name for name, number in LEVELS.items()}
 
 @dataclass(frozen=True)
 class LogEvent:
-    """An event; times are session time, s (`until`: the end of one that lasted).
+    """Event of a log; times are session time, s (`until`: the end of one that lasted).
 
-    `value`: the larger, the worse among events of one kind; in the text with its unit.
+    `value`: severity among events of one kind, larger is worse; `text` gives it with its unit.
     """
 
     t: float
@@ -63,7 +63,7 @@ class LogEvent:
 
 
 class LogChannel(NamedTuple):
-    """A topic of the log and the signals that each of its messages holds, in order."""
+    """Topic of the log, with the signals in each of its messages, in order."""
 
     topic: str
     signals: list[Signal]
@@ -82,7 +82,7 @@ class Block(NamedTuple):
 
 
 class Aside(NamedTuple):
-    """Record beside the rows: the state before row number `row`."""
+    """Record beside the rows, which applies before row number `row`."""
 
     topic: str
     row: int
@@ -94,9 +94,9 @@ class Aside(NamedTuple):
 class Log(Mapping[str, Floats]):
     """A recorded session: a mapping from signals, in the order of recording, to their values.
 
-    ``log["engine.torque"]`` are the values, shape (n,), in ``log.units["engine.torque"]``;
-    ``log.time("engine.torque")`` their session times, shape (n,), s. NaN means that the signal had
-    no fresh value at that tick; `held` repeats the last one.
+    ``log["engine.torque"]`` gives the values, shape (n,), in ``log.units["engine.torque"]``;
+    ``log.time("engine.torque")`` gives their session times, shape (n,), s. NaN means that the
+    signal had no fresh value at that tick; `held` repeats the last one.
 
     Attributes
     ----------
@@ -111,7 +111,7 @@ class Log(Mapping[str, Floats]):
     attachments : dict
         File name to bytes: session file, databases, ``summary.json``.
     metadata : dict
-        Versions, ``epoch_ns`` (wall clock at session time 0) and what the master added.
+        Versions, ``epoch_ns`` (wall clock at session time 0) and facts that the master added.
     truncated : str
         Empty if the log is whole; else why it ends early.
     """
@@ -134,10 +134,10 @@ class Log(Mapping[str, Floats]):
         return np.concatenate(blocks) if blocks else np.empty(0)
 
     def held(self, name: str) -> Floats:
-        """Values of a signal with the last fresh one where there is none, shape (n,).
+        """Values of a signal, shape (n,), with NaN replaced by the last fresh value.
 
-        Outputs of a subsystem with ``every`` above 1, or that is late, are NaN between their own
-        samples in ``log[name]``. NaN before the first one.
+        Outputs of a subsystem that is late, or whose ``every`` is above 1, are NaN between their
+        own samples in ``log[name]``. Values before the first sample stay NaN.
         """
         values = self[name]
         fresh = np.where(np.isnan(values), 0, np.arange(len(values)))
@@ -163,29 +163,29 @@ class Log(Mapping[str, Floats]):
 
     @property
     def t(self) -> Floats:
-        """Session times of the ticks, shape (n,), s: those of the first signal."""
+        """Session times of the ticks, shape (n,), s; these are the times of the first signal."""
         return self.time(self.names[0])
 
     def to_pandas(self, names: Iterable[str] | None = None) -> pd.DataFrame:
-        """Signals as the columns of a `pandas.DataFrame`, which is an extra (``hilrt[pandas]``).
+        """Signals as the columns of a `pandas.DataFrame`; needs the extra ``hilrt[pandas]``.
 
         Parameters
         ----------
         names : iterable of str, optional
-            Which, in this order; default: all.
+            Signals in the order of the columns; default: all.
 
         Returns
         -------
         DataFrame, shape (n, n_signals)
-            The index ``t`` is session time, s. Signals of different times, as imported logs have
-            them, are NaN if they have no value. ``attrs["units"]`` maps names to units.
+            The index ``t`` is session time, s. If signals have different times, as in imported
+            logs, those without a value at a time are NaN. ``attrs["units"]`` maps names to units.
 
         Raises
         ------
         KeyError
             For a signal that the log does not have.
         RecordError
-            Without pandas; and where signals of different times have several values at one.
+            Without pandas; or if signals of different times have several values at one time.
         """
         from hilrt.record.notebook import to_pandas
 
@@ -196,7 +196,7 @@ class Log(Mapping[str, Floats]):
         return self._find(name)[0]
 
     def plot(self, *names: str) -> Figure:
-        """Signals over session time, those of one unit on one pair of axes.
+        """Plot signals over session time, with one pair of axes per unit.
 
         Parameters
         ----------
@@ -209,22 +209,22 @@ class Log(Mapping[str, Floats]):
         Returns
         -------
         matplotlib.figure.Figure
-            Shown by a notebook where it is the last value of a cell. NaN, where a signal had no
-            fresh value, is drawn as the value before.
+            A notebook shows it if it is the last value of a cell. Where a signal had no fresh
+            value (NaN), the previous one is drawn.
 
         Raises
         ------
         KeyError
             For a signal that the log does not have.
         RecordError
-            Without matplotlib, which is an extra (``hilrt[report]``).
+            Without matplotlib, which the extra ``hilrt[report]`` installs.
         """
         from hilrt.record.notebook import plot
 
         return plot(self, names)
 
     def _repr_html_(self) -> str:
-        """The log in a notebook: its extent, and the main signals with their courses."""
+        """Summary for notebooks: the log's extent, and the main signals with sparklines."""
         from hilrt.record.notebook import log_html
 
         return log_html(self)
@@ -245,14 +245,14 @@ def load_log(path: str | Path) -> Log:
     Parameters
     ----------
     path : str or Path
-        ``session.mcap``, or the run's folder; of several that a pattern names, such as
-        ``runs/NAME-*``, the newest.
+        ``session.mcap``, the run's folder, or a pattern such as ``runs/NAME-*``, of which the
+        newest match is read.
 
     Raises
     ------
     RecordError
-        If there is no log, it cannot be read, or it is none of ours. One that was cut off is read
-        as far as it is whole; that is a warning in Python's log, and in `Log.truncated`.
+        If there is no log, it cannot be read, or it was not written by hilrt. One that was cut off
+        is read as far as it is intact, with a warning in Python's log and in `Log.truncated`.
     """
     stream = LogStream(find_log(path))
     times: dict[str, list[NDArray[np.int64]]] = {}
@@ -284,16 +284,16 @@ def make_log(
     events: Iterable[LogEvent],
     metadata: dict[str, str],
 ) -> Log:
-    """Log of data that were read, or kept in memory.
+    """Make a log from data that were read, or kept in memory.
 
     Parameters
     ----------
     path : Path
-        Where it comes from.
+        Origin of the data.
     channels : sequence of LogChannel
         Topics and their signals.
     times, values : dict
-        Of each topic, session times [ns], shape (n,), and blocks of rows, shape (·, n_signals).
+        For each topic, session times [ns], shape (n,), and blocks of rows, shape (·, n_signals).
     events : iterable of LogEvent
         In any order.
     metadata : dict
@@ -319,9 +319,9 @@ def make_log(
 
 
 class LogStream(RecordFile):
-    """A log read piece by piece, for files larger than memory.
+    """Log read piece by piece, for files larger than memory.
 
-    Everything that is not a row is collected in the attributes while `blocks` runs.
+    While `blocks` runs, everything except rows is collected in the attributes.
 
     Parameters
     ----------
@@ -333,13 +333,13 @@ class LogStream(RecordFile):
     Attributes
     ----------
     asides : deque of Aside
-        To be emptied by the caller; each one comes before the row that it belongs to.
+        The caller must empty it; each one comes before the row that it belongs to.
     channels : dict
         LogChannel id to topic and signals.
     events, attachments, metadata
         As in `Log`.
     damage : str
-        Why reading ended early, empty at a whole file.
+        Reason why reading ended early; empty for an intact file.
     """
 
     def __init__(self, path: Path, asides: Collection[str] = ()) -> None:
@@ -359,7 +359,7 @@ class LogStream(RecordFile):
         Raises
         ------
         RecordError
-            If the file cannot be read or holds no signals of ours.
+            If the file cannot be read, or has no signals written by hilrt.
         """
         yield from self.read(self._read_record)
         if not self.channels:

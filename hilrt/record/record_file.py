@@ -1,7 +1,7 @@
-"""An MCAP file from front to back, record by record, as far as it is whole.
+"""Reading of an MCAP file from front to back, record by record, as far as it is intact.
 
-What every reader of a log here stands on. Reading, checksums and unpacking happen in a thread, one
-record ahead of their use: they are half of the work, and none of it is Python's.
+All readers of logs build on this. Reading, checksums and unpacking run in a thread, one record
+ahead of their use: they are half of the work, and none of it runs in the Python interpreter.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from hilrt.record import cdr
 MAGIC = b"\x89MCAP0\r\n"
 #: Kind and length of a record.
 HEAD = struct.Struct("<BQ")
-#: A larger record, or a chunk that unpacks to more, was not written by us.
+#: Largest record, and largest unpacked chunk, that hilrt writes, bytes.
 MAX_RECORD = 1 << 31
 MAX_CHUNK = 1 << 28
-#: How much larger than the file its chunks may be, once that is more than `RATIO_FROM` bytes: rows
-#: of constants reach 300.
+#: Largest ratio of unpacked chunks to the file, checked from `RATIO_FROM` bytes on: rows of
+#: constants reach 300.
 MAX_RATIO, RATIO_FROM = 500, 1 << 30
-#: Facts of a log that are whole numbers.
+#: Metadata of a log that are whole numbers.
 _NUMBERS = ("epoch_ns", "rows", "rows_missing", "rows_left_out", "frames_missing")
 _DECIMAL = re.compile(r"-?[0-9]{1,19}")
 #: Exceptions from reading a damaged record.
@@ -58,7 +58,7 @@ T = TypeVar("T")
 
 
 class Chunk(NamedTuple):
-    """Records of a chunk, unpacked, and its first and last time, wall clock [ns]."""
+    """Unpacked records of a chunk, and its first and last time, wall clock [ns]."""
 
     data: bytes
     start_ns: int
@@ -66,7 +66,7 @@ class Chunk(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A record that begins after `start` bytes of the file; its content without the head."""
+    """Record that begins after `start` bytes of the file; its content without the head."""
 
     start: int
     kind: int
@@ -74,7 +74,7 @@ class Record(NamedTuple):
 
 
 class RecordFile:
-    """An MCAP file read once.
+    """MCAP file that is read once.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class RecordFile:
     Attributes
     ----------
     damage : str
-        Why reading ended early; empty at a whole file.
+        Reason why reading ended early; empty for an intact file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -115,7 +115,7 @@ class RecordFile:
             ) from None
 
     def _records(self, file: BinaryIO) -> Iterator[Record]:
-        """Records as they come; the index of a chunk is left out."""
+        """Records in the order of the file, without the indices of chunks."""
         checksum = zlib.crc32(MAGIC)
         size = os.fstat(file.fileno()).st_size
         unpacked = 0
@@ -123,7 +123,7 @@ class RecordFile:
             start = file.tell()
             head = file.read(HEAD.size)
             kind, length = HEAD.unpack(head) if len(head) == HEAD.size else (0, 1)
-            if length > size:  # a log that is being written grows
+            if length > size:  # a log that is being written may have grown
                 size = os.fstat(file.fileno()).st_size
             body = file.read(length) if length <= min(MAX_RECORD, size) else b""
             if len(body) < length:
@@ -149,8 +149,8 @@ class RecordFile:
 
 
 def _one_ahead(items: Iterator[T]) -> Iterator[T]:
-    """The items, each made in a thread while the previous one is in use."""
-    from concurrent.futures import ThreadPoolExecutor  # a recorder, which reads nothing, needs none
+    """Yield the items, each made in a thread while the previous one is in use."""
+    from concurrent.futures import ThreadPoolExecutor  # not needed by a recorder
 
     with ThreadPoolExecutor(1) as thread:
         coming = thread.submit(next, items, None)
@@ -160,7 +160,7 @@ def _one_ahead(items: Iterator[T]) -> Iterator[T]:
 
 
 def unpack(body: bytes) -> Chunk:
-    """A chunk's records; raises one of `DAMAGE` if it does not match its size or its checksum."""
+    """Unpack a chunk; raise one of `DAMAGE` if it does not match its size or its checksum."""
     chunk = records.Chunk.read(stream_of(body))
     if chunk.uncompressed_size > MAX_CHUNK:
         raise ValueError(f"a chunk of {chunk.uncompressed_size} bytes")
@@ -173,16 +173,16 @@ def unpack(body: bytes) -> Chunk:
 
 
 def _decompressed(chunk: records.Chunk) -> bytes:
-    """Data of a chunk, at most a little more than the size that it states.
+    """Data of a chunk, limited to little more than the size that it states.
 
-    The mcap library lets a chunk unpack to what its compressed data say.
+    The mcap library does not limit this: it unpacks whatever the compressed data contain.
     """
     if not chunk.compression:
         return bytes(chunk.data)
     if not chunk.uncompressed_size:
         return b""
     if chunk.compression == "zstd":
-        # The size in the compressed data, where it is, comes before the limit.
+        # A size stated in the compressed data takes precedence over the limit.
         if zstandard.frame_content_size(chunk.data) > chunk.uncompressed_size:
             raise ValueError(f"a chunk that unpacks to more than {chunk.uncompressed_size} bytes")
         return zstandard.decompress(chunk.data, chunk.uncompressed_size)
@@ -198,14 +198,14 @@ def _decompressed(chunk: records.Chunk) -> bytes:
 
 
 def read_metadata(body: bytes) -> records.Metadata:
-    """Facts in the log; `ValueError` if one that is a number is none."""
+    """Metadata of the log; `ValueError` for an invalid number."""
     found: records.Metadata = records.Metadata.read(stream_of(body))
     check_metadata(found.metadata)
     return found
 
 
 def check_metadata(metadata: Mapping[str, str]) -> None:
-    """`ValueError` for a number that is none, or of more than 63 bits."""
+    """Raise `ValueError` for an invalid number, or one of more than 63 bits."""
     for key in _NUMBERS:
         text = metadata.get(key, "0")
         if not _DECIMAL.fullmatch(text) or abs(int(text)) >= 1 << 63:
@@ -213,7 +213,7 @@ def check_metadata(metadata: Mapping[str, str]) -> None:
 
 
 def read_attachment(body: bytes) -> records.Attachment:
-    """A file inside the log; `ValueError` if it does not match its checksum."""
+    """File inside the log; `ValueError` if it does not match its checksum."""
     found: records.Attachment = records.Attachment.read(stream_of(body))
     if zlib.crc32(body[:-4]) != int.from_bytes(body[-4:], "little"):
         raise ValueError(f"attachment {found.name} does not match its checksum")
@@ -221,18 +221,18 @@ def read_attachment(body: bytes) -> records.Attachment:
 
 
 def stream_of(body: bytes) -> ReadDataStream:
-    """Stream that the library reads records from."""
+    """Stream from which the mcap library reads records."""
     return ReadDataStream(io.BytesIO(body))
 
 
-#: Kind, length and channel: messages whose heads are the same have the same layout.
+#: Kind, length and channel: messages with the same head have the same layout.
 _MESSAGE = struct.Struct("<BQH")
-#: Rows that are compared with the first at once; after these, ever more.
+#: Rows compared with the first one at once; later batches are ever larger.
 _FEW, _GROWTH = 32, 8
 
 
 class Run(NamedTuple):
-    """Messages of one channel, `period` bytes apart, from the one that begins at `first` on."""
+    """Messages of one channel, `period` bytes apart, starting with the one at `first`."""
 
     first: int
     period: int
@@ -249,7 +249,7 @@ class Layout(NamedTuple):
 def find_messages(data: bytes) -> Layout:
     """Find the messages in a chunk; `ValueError` if it ends inside a record."""
     found = Layout({}, [])
-    lap: dict[int, int] = {}  # where the messages since the last repetition begin, by channel
+    lap: dict[int, int] = {}  # start of each channel's message in this repetition
     at = 0
     while at < len(data):
         kind, size = HEAD.unpack_from(data, at)
@@ -285,7 +285,7 @@ def _note(found: Layout, lap: dict[int, int], period: int, count: int) -> None:
 
 
 def _repetitions(data: bytes, first: int, period: int, heads: list[int]) -> int:
-    """Number of successive repetitions of these heads' pattern; at least 1."""
+    """Number of successive repetitions of a pattern of heads; at least 1."""
     most, count, window = (len(data) - first) // period, 1, _FEW
     columns = _head_bytes(tuple([at - first for at in heads]))
     pattern = np.frombuffer(data, np.uint8, period, first)[columns]
@@ -301,13 +301,13 @@ def _repetitions(data: bytes, first: int, period: int, heads: list[int]) -> int:
 
 @functools.lru_cache(maxsize=64)
 def _head_bytes(starts: tuple[int, ...]) -> NDArray[np.intp]:
-    """Indices of the bytes of heads that begin there."""
+    """Indices of the bytes of heads that begin at `starts`."""
     return (np.array(starts, np.intp)[:, None] + np.arange(_MESSAGE.size)).ravel()
 
 
 @functools.cache
 def record_type(signals: int) -> np.dtype[Any]:
-    """A message with that many float64, as in a chunk."""
+    """Structured type of a message with this number of float64, as in a chunk."""
     return np.dtype(
         [
             ("kind", "u1"),
@@ -323,9 +323,9 @@ def record_type(signals: int) -> np.dtype[Any]:
 
 
 def gather(data: bytes, runs: list[Run], kind: np.dtype[Any]) -> list[NDArray[Any]]:
-    """The runs' messages as structured arrays, without a copy.
+    """Messages of the runs as structured arrays, without a copy.
 
-    `ValueError` if a message has another length than `kind`.
+    `ValueError` if the length of a message differs from that of `kind`.
     """
     parts = [np.ndarray((r.number,), kind, data, r.first, (r.period,)) for r in runs]
     size = kind.itemsize - HEAD.size

@@ -1,8 +1,8 @@
-"""The recorder's loop: rows and events from the master and CAN frames from the gateways become
-``session.mcap``.
+"""The recorder's loop, which writes rows, events and CAN frames to ``session.mcap``.
 
-It ends when the master says so, when it is asked to stop, or when the connection to the master is
-gone; in each case what has arrived is written and the file is closed.
+Rows and events come from the master, frames from the gateways. The loop ends when the master says
+so, when it is asked to stop, or when the connection to the master is lost. In each case everything
+that has arrived is written, and the file is closed.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from hilrt.record.messages import (
 from hilrt.record.recording import Follower, Recording
 from hilrt.timing.monotonic import monotonic_ns
 
-#: A smaller step is not told from a process that was held up between two readings; synchronisation
-#: that slews the clock by 0.05 % is no step, ns.
+#: Smallest step of the wall clock that is reported, ns. Smaller ones may be a delay of the process
+#: between two readings, or synchronisation that slews the clock by 0.05 %.
 SMALLEST_NS = 100_000_000
 
 
 class ClockWatch:
-    """Compares the wall clock with the monotonic one.
+    """Detector of steps of the wall clock, by comparison with the monotonic clock.
 
     Parameters
     ----------
@@ -56,8 +56,8 @@ class ClockWatch:
         self._ahead = self._read()
 
     def step_ns(self) -> int:
-        """Step of the wall clock since the last call, ns; 0 if it was not set."""
-        # Of two readings, the one that was less disturbed.
+        """Step of the wall clock since the last call, ns; 0 if the clock was not set."""
+        # Of two readings, use the less disturbed one.
         step = min(self._read() - self._ahead, self._read() - self._ahead, key=abs)
         self._ahead += step
         return step if abs(step) >= SMALLEST_NS else 0
@@ -66,51 +66,51 @@ class ClockWatch:
         return self._wall() - self._steady()
 
 
-#: Rows reach the file after this time, which is the loss on kill -9.
+#: Rows reach the file within this time, which is how much kill -9 loses.
 CHUNK_S = 0.5
-#: How long a master may take to appear, and how long a lost connection may take to return, s.
+#: Longest wait for a master to appear, and for a lost connection to return, s.
 CONNECT_S = 60.0
 GONE_S = 0.5
-#: A master that has said nothing for that long has nothing more to say, s.
+#: Silence after which no further messages from the master are expected at the end, s.
 QUIET_S = 0.1
 POLL_MS = 100
-#: How long the end waits for frames altogether, s, and for the next batch, ms.
+#: Longest wait at the end for all frames, s, and for the next batch, ms.
 FRAMES_END_S = 0.5
 FRAMES_QUIET_MS = 20
-#: Batches that wait in this process; further ones wait in the master's bounded queue, and what is
-#: between the two is lost if the master is killed then (see `RecorderFeed.close`).
+#: Batches queued in this process; further ones wait in the master's bounded queue. If the master is
+#: killed then, batches in transit between the two are lost (see `RecorderFeed.close`).
 QUEUE_BATCHES = 64
-#: Number and value of a socket's event, as libzmq hands them over. `zmq.utils.monitor`, which reads
-#: them, too, imports asyncio: a fifth of the time in which a recorder starts.
+#: Number and value of a socket's event, as libzmq sends them. `zmq.utils.monitor` could parse them,
+#: but imports asyncio, which takes a fifth of a recorder's start.
 SOCKET_EVENT = struct.Struct("=HI")
-#: Messages kept for a relay that does not take them; more are lost to it, not to the log.
+#: Messages queued for a slow relay; beyond this, it loses messages, but the log does not.
 TAP_LENGTH = 256
 
 
 class Recorder:
-    """Sockets around a `Recording`, from the master's first message to its last.
+    """Sockets and loop of a `Recording`, from the master's first message to its last.
 
     Parameters
     ----------
     address : str
-        Of the master's feed.
+        Address of the master's feed.
     connect_s : float
-        How long the master may take to appear, s.
+        Longest wait for the master to appear, s.
     tap : str
-        Where the same messages go, for live views; empty: nowhere.
+        Address to which the same messages go, for live views; empty: none.
     frames : str
-        Where gateways hand over CAN frames; empty: there are none.
+        Address for the gateways' CAN frames; empty: none.
     follow : callable, optional
-        Makes what follows the log, see `Recording`.
+        Makes the log's follower; see `Recording`.
     progress : str
-        The master's address for the progress of the log; empty: none.
+        The master's address for progress reports; empty: none.
     logs : Path, optional
-        Folder of the processes' logs, which are kept from growing without bound.
+        Folder of the processes' logs, whose sizes are limited.
 
     Attributes
     ----------
     stop : bool
-        Set by a signal handler: the loop ends when everything that has arrived is written.
+        Set by a signal handler; the loop then ends once everything that has arrived is written.
     """
 
     def __init__(
@@ -204,7 +204,7 @@ class Recorder:
             now = time.monotonic()
             if self._logs is not None:
                 self._logs.check()
-            if self._socket in ready:  # first: frames are of a session that has begun
+            if self._socket in ready:  # first, because frames need a session that has begun
                 self._heard_at = now
                 self._take(self._socket.recv_multipart())
             elif now - self._heard_at >= QUIET_S and (self.stop or self._master_is_gone()):
@@ -226,14 +226,14 @@ class Recorder:
             self._progress.tell(*recording.progress, self._events, cut)
 
     def _take_last_frames(self) -> None:
-        """Receive messages that gateways sent before they ended, if they arrive within a moment."""
+        """Receive messages that gateways sent before they ended, if they arrive soon."""
         until = time.monotonic() + FRAMES_END_S
         while time.monotonic() < until and self._frames.poll(FRAMES_QUIET_MS):
             self._take_frames(self._frames.recv())
 
     def _take_frames(self, data: bytes) -> None:
         if self._recording is None:
-            return  # of the time before the session
+            return  # from before the session
         try:
             self._recording.raw_frames(data)
         except (ValueError, msgspec.MsgspecError):
@@ -249,7 +249,7 @@ class Recorder:
         return time.monotonic() > self._gone_at
 
     def _take(self, frames: list[bytes]) -> None:
-        if self._tap is not None:  # first, and as they came: live views wait for nothing
+        if self._tap is not None:  # first and unchanged, so that live views need not wait
             with contextlib.suppress(zmq.Again):
                 self._tap.send_multipart(frames, zmq.NOBLOCK)
         try:
@@ -277,37 +277,37 @@ class Recorder:
 
 
 def say(text: str) -> None:
-    """Put a line into the process's own log."""
+    """Write a line to the process's own log."""
     print(f"recorder: {text}", file=sys.stderr, flush=True)
 
 
-# Upper bound of the processes' output in the folder `logs` of a session.
+# Limit on the processes' output in the folder `logs` of a session.
 #
-# A solver that prints at every step would fill the disk, and with it the session's own log, in
-# minutes. The beginning and the end of a log are kept.
+# A solver that prints at every step would fill the disk in minutes, which would also end the
+# session's own log. The beginning and the end of a process's log are kept.
 
 #: A log above `LARGEST` is cut down to its first `FIRST` and its newest `LAST` bytes.
 LARGEST: Final = 16_000_000
 FIRST: Final = 1_000_000
 LAST: Final = 100_000
-#: How often sizes are checked, s: a process that prints as fast as it can writes 10 MB meanwhile.
+#: Interval between checks, s; a process that prints as fast as it can writes 10 MB in it.
 PERIOD_S: Final = 0.1
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 _BINARY = getattr(os, "O_BINARY", 0)
 
 
 class CappedLogs:
-    """Cuts logs that have become too large; their writers append, and continue undisturbed.
+    """Cuts logs that have become too large; their writers append, so they are not disturbed.
 
     Parameters
     ----------
     folder : Path
-        With the logs, ``NAME.log`` each; need not exist yet.
+        Folder of the logs ``NAME.log``; need not exist yet.
 
     Attributes
     ----------
     left_out : dict of str to int
-        Bytes that were left out, by the log's name.
+        Bytes left out, by the log's name.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -316,7 +316,7 @@ class CappedLogs:
         self._due = 0.0
 
     def check(self) -> None:
-        """Cut files that are too large, if the last check was a while ago."""
+        """Cut files that are too large, if a check is due."""
         now = time.monotonic()
         if now < self._due:
             return

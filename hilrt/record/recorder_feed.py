@@ -1,10 +1,10 @@
-"""Master side of recording: rows and events on their way to the recorder process.
+"""The master's side of recording, which sends rows and events to the recorder process.
 
-`RecorderFeed.commit` copies a row into a batch; a full batch is handed to a bounded queue that a
-background thread of ZeroMQ empties. Only `RecorderFeed.end` waits for the recorder: when the queue
-is full, the batch is dropped and counted, and the recorder notes the gap from the index of the next
-one it gets; as fast as possible it is held back, and the session waits before its next step until
-the recorder takes it.
+`RecorderFeed.commit` copies a row into a batch. A full batch goes to a bounded queue, which a
+background thread of ZeroMQ empties. In real time only `RecorderFeed.end` waits for the recorder: if
+the queue is full, the batch is dropped and counted, and the recorder detects the gap from the index
+of the next one. As fast as possible, the batch is held back, and the session waits before its next
+step until the recorder has room for it.
 """
 
 from __future__ import annotations
@@ -39,16 +39,17 @@ from hilrt.record.messages import (
 )
 from hilrt.solver import Floats
 
-#: Events that are kept; older ones are counted.
+#: Most events kept; older ones are only counted.
 KEPT = 500
-#: Characters of a text that are kept.
+#: Most characters kept of a text.
 TEXT = 500
 
 
 class UnwrittenEvents:
-    """The newest events that are not known to be in the log.
+    """Newest events that are not known to be in the log.
 
-    The recorder writes those that are sent in their order, so that their number says which ones.
+    The recorder writes events in the order in which they are sent, so the number of those written
+    says which ones they are.
     """
 
     def __init__(self) -> None:
@@ -57,26 +58,26 @@ class UnwrittenEvents:
         self._number = self._written = 0
 
     def __len__(self) -> int:
-        """Number of events that were sent and are not known to be written."""
+        """Number of events sent that are not known to be written."""
         return self._number - self._written
 
     def send(self, event: RecordEvent) -> None:
-        """An event is to be sent."""
+        """Note an event that will be sent."""
         self._sent.append(event)
         self._number += 1
 
     def refuse(self, event: RecordEvent) -> None:
-        """An event will not be sent: too many wait."""
+        """Note an event that will not be sent, because too many are queued."""
         self._refused.append(event)
 
     def written(self, number: int) -> None:
-        """Note that `number` of those sent are in the log."""
+        """Note that the first `number` events sent are in the log."""
         for _ in range(len(self._sent) - max(0, self._number - number)):
             self._sent.popleft()
         self._written = max(self._written, min(number, self._number))
 
     def lost(self, *, failed: bool) -> list[dict[str, object]]:
-        """The newest ones that are not in the log, in their order; `failed`: nor those sent."""
+        """Newest events not in the log, in order; with `failed`, including those sent."""
         events = [*self._refused, *(self._sent if failed else ())]
         events.sort(key=lambda event: event.t_ns)
         return [_entry(event) for event in islice(events, max(0, len(events) - KEPT), None)]
@@ -93,26 +94,26 @@ def _entry(event: RecordEvent) -> dict[str, object]:
 
 
 BATCH_ROWS = 64
-#: As fast as possible, a batch has as many rows as go into this many bytes, if they are more.
+#: Size that a batch may always reach in a session as fast as possible, bytes.
 BATCH_BYTES = 1 << 20
-#: A batch is sent when it covers this much time, ns: what a killed master loses.
+#: Time that a batch covers, ns; a killed master loses at most this.
 BATCH_NS = 50_000_000
-#: Bound of the queue towards the recorder, bytes; and the least number of batches that it takes.
+#: Size of the queue to the recorder, bytes, and the least number of batches that it holds.
 QUEUE_BYTES = 32 << 20
 LEAST_BATCHES = 8
-#: Control messages that wait for the recorder; more are counted and lost.
+#: Most control messages queued for the recorder; further ones are lost and counted.
 MAX_WAITING = 4096
-#: So that a burst of events never makes one tick long.
+#: Most events sent at once, so that a burst of events does not delay a tick.
 EVENTS_PER_FLUSH = 16
-#: How often the end looks whether the recorder still runs, ms.
+#: Interval at which `end` checks whether the recorder still runs, ms.
 LOOK_MS = 20
 
 
 def open_feed_socket(address: str) -> zmq.Socket[bytes]:
-    """Socket at `address`, to which a recorder can connect before its contents are known.
+    """Socket at `address`, to which a recorder can connect before the log's contents are known.
 
-    It queues `LEAST_BATCHES`, until it is known how many fit. Its background thread inherits
-    the processor affinity and scheduling of the caller's, so open it before the master pins itself.
+    It queues `LEAST_BATCHES` until it is known how many fit. Its background thread inherits the
+    processor affinity and scheduling of the caller, so open it before the master pins itself.
     """
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     opened: zmq.Socket[bytes] = context.socket(zmq.PUSH)
@@ -123,13 +124,13 @@ def open_feed_socket(address: str) -> zmq.Socket[bytes]:
 
 
 def close_feed_socket(opened: zmq.Socket[bytes]) -> None:
-    """Free the socket and its resources, and discard messages that the recorder has not read."""
+    """Close the socket, and discard messages that the recorder has not read."""
     opened.close()
     opened.context.term()
 
 
 class RecorderFeed(Feed):
-    """Hands the session's rows to a recorder process.
+    """Feed that sends the session's rows to a recorder process.
 
     Parameters
     ----------
@@ -138,17 +139,17 @@ class RecorderFeed(Feed):
     opened : zmq.Socket
         From `open_feed_socket`; the feed closes it.
     holds_back : bool
-        Whether rows that do not fit into the queue are held back rather than dropped: in virtual
-        time, where the session waits before its next step until `hand_over` has sent them.
+        Whether rows that do not fit into the queue are held back rather than dropped. This is for
+        virtual time, where the session waits before its next step until `hand_over` has sent them.
     queue_bytes : int
-        Bound of the queue.
+        Size of the queue.
 
     Attributes
     ----------
     on_first_loss : callable, optional
-        Called when the first rows could not be handed over: an operator may still mend it.
+        Called when the first rows are lost: an operator may still be able to help.
     recorder_runs : callable
-        Whether there is a recorder that may still take what waits.
+        Whether a recorder runs that may still receive queued data.
     unwritten : UnwrittenEvents
         Events that the recorder has not reported as written.
     """
@@ -170,7 +171,7 @@ class RecorderFeed(Feed):
             raise ValueError(f"signals recorded twice: {', '.join(twice)}; names must be unique")
         self.recorder_runs: Callable[[], bool] = lambda: True
         self._holds_back = holds_back
-        self._real_time = not holds_back  # else session time says nothing of the wall clock
+        self._real_time = not holds_back  # otherwise session time is unrelated to the wall clock
         rows = BATCH_ROWS
         if not self._real_time:
             rows = max(rows, BATCH_BYTES // max(1, self.row.nbytes))
@@ -191,7 +192,7 @@ class RecorderFeed(Feed):
         """Whether a recorder is connected and has room."""
         if not self._socket.poll(0, zmq.POLLOUT):
             return False
-        self._socket.sndhwm = self._batches  # changes it for the connections that there are
+        self._socket.sndhwm = self._batches  # applies to existing connections, too
         return True
 
     def begin(
@@ -209,8 +210,8 @@ class RecorderFeed(Feed):
         """Start the log ``out_dir/session.mcap``; sent as soon as a recorder is connected.
 
         `epoch_ns` is the wall clock (ns since 1970, UTC) at session time 0, `clock_ns` the
-        monotonic clock then. Gateways hand the recorder frames of the `buses`; with a `trigger`
-        only the time around one is recorded.
+        monotonic clock at that time. Gateways send the recorder frames of the `buses`; with
+        `trigger`, only the time around triggers is recorded.
         """
         head = Begin(
             out_dir=str(out_dir),
@@ -248,7 +249,7 @@ class RecorderFeed(Feed):
         text: str,
         value: float | None = None,
     ) -> None:
-        """Note something that happened at session time `t_ns` [ns]; sent with the next batch."""
+        """Record an event at session time `t_ns` [ns]; it is sent with the next batch."""
         self.events += 1
         message = RecordEvent(t_ns, level, cause, source, text, value)
         if len(self._waiting) >= MAX_WAITING:
@@ -259,9 +260,9 @@ class RecorderFeed(Feed):
         self._waiting.append(encode(message))
 
     def aside(self, topic: str, row: int, t_ns: int, data: bytes) -> None:
-        """Record `data` on a topic of `ASIDES`: how things stand before the row number `row`.
+        """Record `data` on a topic of `ASIDES`: state or changes before row number `row`.
 
-        To be called before that row is committed, so that it does not come after it in the log.
+        Call this before that row is committed, so that the data precede it in the log.
         """
         frames = [BESIDE, topic.encode(), ASIDE.pack(row, t_ns), data]
         if self._head is None and not self._held and self._send(frames):
@@ -272,20 +273,21 @@ class RecorderFeed(Feed):
             self.asides_dropped += 1
 
     def stretched(self, since_ns: int, shift_ns: int) -> None:
-        """The grid was shifted by `shift_ns` at the reading `since_ns` of the monotonic clock.
+        """Record a shift of the grid by `shift_ns` at `since_ns` on the monotonic clock.
 
-        The recorder places frames by it; if it does not take the message, theirs alone are wrong.
+        The recorder needs this for the times of CAN frames; if the message is lost, only these
+        are wrong.
         """
         self._send([encode(Stretched(since_ns, shift_ns))])
 
     @property
     def behind(self) -> bool:
-        """Whether something is held back that the recorder has not taken."""
+        """Whether data are held back that the recorder has no room for yet."""
         return bool(self._held)
 
     def hand_over(self) -> bool:
-        """Send waiting messages, in order, without blocking; False if the queue is full."""
-        if self._head is not None:  # nothing overtakes the head of the log
+        """Send queued messages, in order, without blocking; False if the queue is full."""
+        if self._head is not None:  # the log's beginning must be sent first
             if not self._send([self._head]):
                 return False
             self._head = None
@@ -300,9 +302,9 @@ class RecorderFeed(Feed):
         return True
 
     def give_up(self) -> None:
-        """Stop waiting for the recorder: rows held back, or without room, are lost.
+        """Stop waiting for the recorder: rows held back are lost, and so are rows without room.
 
-        Rows are taken again as soon as there is room.
+        Rows are recorded again as soon as there is room.
         """
         self._holds_back = False
         for frames in self._held:
@@ -313,7 +315,7 @@ class RecorderFeed(Feed):
         self._held.clear()
 
     def flush(self) -> None:
-        """Send waiting messages and the rows since the last time, without blocking."""
+        """Send queued messages and the rows since the last call, without blocking."""
         has_room = self.hand_over()
         n, self._count = self._count, 0
         if n == 0:
@@ -323,19 +325,19 @@ class RecorderFeed(Feed):
             self._lost_since_ns = None
             return
         kind, index, times, rows = batch
-        if self._holds_back:  # as bytes: the arrays are filled again
+        if self._holds_back:  # as bytes, because the arrays are reused
             self._held.append([kind, index, times.tobytes(), rows.tobytes()])
         else:
             self._lose(times)
 
     def end(self, summary: bytes = b"", timeout_s: float = 2.0) -> bool:
-        """Hand over the rest and close the log; False if the recorder did not take it in time.
+        """Send the rest and close the log; False if the queue did not have room in time.
 
-        This blocks, for at most `timeout_s` [s] and only while the recorder runs: call it from a
-        thread. What is handed over is not yet with the recorder: see `close`.
+        This blocks for at most `timeout_s` [s], and only while the recorder runs: call it from a
+        thread. The recorder may not have received everything when this returns; see `close`.
         """
         deadline = time.monotonic() + timeout_s
-        # These callbacks belong to the session's thread; `losses` has it all.
+        # These callbacks are for the session's thread only; `losses` reports everything.
         self.on_first_loss = self.on_gap = None
         self._holds_back = True
         self.flush()
@@ -347,16 +349,16 @@ class RecorderFeed(Feed):
         return taken and self._until(lambda: self._send([encode(message)]), deadline)
 
     def close(self) -> None:
-        """Free the socket, once the recorder has ended: it may not have read everything before.
+        """Close the socket; call this after the recorder has ended, or it may lose data.
 
-        libzmq reads nothing more from a Unix socket whose other end was closed while its own queue
-        was full, not even what the kernel holds for it (`in_event` of its stream engine removes the
-        descriptor). Waiting until the last byte has left this process would not be enough.
+        If the other end of a Unix socket is closed while libzmq's own queue is full, libzmq reads
+        nothing more from it, not even data that the kernel has buffered (`in_event` of its stream
+        engine removes the descriptor). So it is not enough that all bytes have left this process.
         """
         close_feed_socket(self._socket)
 
     def _lose(self, times: NDArray[np.int64]) -> None:
-        """Count the rows of these session times [ns] as lost, and tell."""
+        """Count the rows of these session times [ns] as lost, and report the loss."""
         first, self.dropped = not self.dropped, self.dropped + len(times)
         if self._lost_since_ns is None:
             self._lost_since_ns = int(times[0])
@@ -370,7 +372,7 @@ class RecorderFeed(Feed):
             )
 
     def _until(self, sent: Callable[[], bool], deadline: float) -> bool:
-        """Try until it is sent; False if the time is over or the recorder has ended."""
+        """Retry `sent` until it succeeds; False at the deadline or if the recorder has ended."""
         while not sent():
             left_ms = int(1e3 * (deadline - time.monotonic()))
             if left_ms <= 0 or not self.recorder_runs():

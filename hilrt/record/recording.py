@@ -36,38 +36,39 @@ from hilrt.version import VERSION
 
 T = TypeVar("T")
 
-#: How long the end waits for the disk, s.
+#: Longest wait for the disk at the end, s.
 SYNC_S = 5.0
 
 
 class Follower(Protocol):
-    """Consumer of the log's rows while it is written; its result is attached at the end."""
+    """Consumer of a log's rows while it is written; its result is attached at the end."""
 
     def event(self, event: LogEvent) -> None:
-        """An event was written."""
+        """Process an event that was written."""
         ...
 
     def take(self, first: int, times: NDArray[np.int64], rows: Floats) -> None:
-        """Rows, shape (n, n_signals), were written, at session times [ns]; they do not change.
+        """Process rows that were written, shape (n, n_signals), at session times [ns].
 
-        `first` is the number of the first one since the start of the session.
+        The arrays do not change later. `first` is the number of the first row since the start of
+        the session.
         """
         ...
 
     def attachment(self) -> bytes:
-        """The attachment; empty for none."""
+        """Contents of the attachment; empty for none."""
         ...
 
 
 class Recording:
-    """One log file. Every method raises `OSError` when the disk does.
+    """Log file being written; every method raises `OSError` if the disk fails.
 
     Parameters
     ----------
     begin : Begin
-        Its destination, and the contents of a row.
+        Path of the log, and the contents of a row.
     follow : callable, optional
-        Makes what follows the log.
+        Makes the log's follower.
     """
 
     def __init__(self, begin: Begin, follow: Callable[[Begin], Follower] | None = None) -> None:
@@ -82,7 +83,7 @@ class Recording:
         self._written_ns = 0
         self._syncing: threading.Thread | None = None
         self.missing = 0
-        self.arrived = self.rows = 0  # rows that arrived, and those in the file
+        self.arrived = self.rows = 0  # rows received, and rows in the file
         self.events = 0
         self.frames = self.frames_missing = 0
         self.clock = SessionClock(begin.clock_ns)
@@ -135,8 +136,8 @@ class Recording:
             self._buses[bus] = self._writer.register_channel(
                 logged_frame.topic(bus), logged_frame.ENCODING, schema, {"frames": "can"}
             )
-        # A chunk needs a message, and the channels stand in the first one: a log that is cut off
-        # early is then still one that says what it would have held.
+        # A chunk needs a message, and the first chunk has the channels: so even a log that is cut
+        # off early lists its signals.
         self.event(RecordEvent(0, "info", "recording", "recorder", f"recording {begin.session}"))
         self.flush()
 
@@ -167,7 +168,7 @@ class Recording:
         self.rows += len(times)
 
     def _follow(self, use: Callable[[Follower], T]) -> T | None:
-        """Use the follower; if it fails, reports take longer, and the log continues."""
+        """Call the follower; if it fails, reports take longer, but the log continues."""
         if self._follower is None:
             return None
         try:
@@ -179,7 +180,7 @@ class Recording:
             return None
 
     def _write_held(self) -> None:
-        """Write frames that waited and are requested now."""
+        """Write buffered frames that are requested now."""
         assert self._gate is not None
         for t_ns, channel, data in self._gate.frames():
             self._write_frame(t_ns, channel, data)
@@ -210,7 +211,7 @@ class Recording:
         self.frames += 1
 
     def raw_batch(self, index: bytes, times: bytes, rows: bytes) -> None:
-        """Write rows as they come from the wire; `ValueError` if the frames do not fit together."""
+        """Write rows from message frames; `ValueError` if the frames do not fit together."""
         if len(index) != BATCH.size:
             raise ValueError(f"row index of {len(index)} bytes")
         t = np.frombuffer(times, "<i8")
@@ -218,7 +219,7 @@ class Recording:
         self.batch(BATCH.unpack(index)[0], t, np.frombuffer(rows, "<f8").reshape(shape))
 
     def aside(self, topic: bytes, stamp: bytes, data: bytes) -> None:
-        """Write records beside the rows; `ValueError` for a foreign one."""
+        """Write a record beside the rows; `ValueError` for an unknown topic."""
         if topic not in self._asides or len(stamp) != ASIDE.size:
             raise ValueError(f"data for {topic!r}")
         index, t_ns = ASIDE.unpack(stamp)
@@ -228,7 +229,7 @@ class Recording:
             self._gate.snapshot(index)
 
     def _note_pause(self, first: int, t_ns: int) -> None:
-        """Rows that no trigger wanted."""
+        """Write an event about rows that no trigger requested."""
         since, count = self._written_ns, first - self._written
         text = f"{count} rows from {since * 1e-9:.6f} s to {t_ns * 1e-9:.6f} s are left out: "
         text += "no trigger"
@@ -258,7 +259,7 @@ class Recording:
         self.events += 1
 
     def clock_step(self, step_ns: int) -> None:
-        """Note that the wall clock was set; session times are of another clock and continue."""
+        """Write an event about a step of the wall clock; session times are not affected."""
         text = (
             f"the system clock was changed by {step_ns * 1e-9:+.3f} s: the log's times "
             "continue, and differ from it by that much from here on"
@@ -267,20 +268,20 @@ class Recording:
 
     @property
     def progress(self) -> tuple[Path, int, int]:
-        """The file, the number of the row after the newest one, and how many before it are missing.
+        """Path, number of the row after the newest one, and number of missing rows before it.
 
-        The master is sent that number after a `flush`.
+        These are sent to the master after a `flush`.
         """
         return self.path, self._next, self.missing
 
     def flush(self) -> None:
-        """Bring everything to the file, as one chunk."""
+        """Write everything so far to the file, as one chunk."""
         self._writer.flush()
 
     def sync(self) -> None:
         """Synchronise flushed data to the disk, so that a power failure does not lose it.
 
-        In a thread: a disk may take seconds for it, and rows keep coming. At most one at a time.
+        This runs in a thread, one at a time: a disk may take seconds, and rows keep arriving.
         """
         if self._syncing is not None and self._syncing.is_alive():
             return
@@ -293,7 +294,7 @@ class Recording:
             self._syncing = None
 
     def finish(self, end: RecordEnd | None) -> None:
-        """Write the summary and the index, and close; without `end` the session was cut off."""
+        """Write the summary and the index, and close; no `end` means that the master was lost."""
         if end is None:
             text = "the log was closed without a message from the master: it crashed or was killed"
             self.event(RecordEvent(self._last_ns, "error", "master_lost", "recorder", text))
@@ -327,9 +328,9 @@ class Recording:
             self.event(RecordEvent(self._last_ns, "warning", "record_buffer", "recorder", text))
 
     def abandon(self) -> None:
-        """Give up after an `OSError`: keep the complete part, and close."""
+        """Close after an `OSError`, and keep the complete part."""
         self._wait_for_sync()
-        with contextlib.suppress(OSError):  # it tries to write what is buffered
+        with contextlib.suppress(OSError):  # it tries to write buffered data
             self._file.close()
         with contextlib.suppress(OSError):
             os.truncate(self.path, self._writer.whole)
@@ -340,5 +341,5 @@ class Recording:
 
 
 def _sync(descriptor: int) -> None:
-    with contextlib.suppress(OSError):  # what cannot be written shows where it is written
+    with contextlib.suppress(OSError):  # write errors are reported by the next write
         os.fsync(descriptor)

@@ -1,9 +1,8 @@
-"""Repair: write the intact part of a truncated or damaged log as a log for every reader.
+"""Repair of a truncated or damaged log: its intact part becomes a log for every reader.
 
-The file is read record by record. A chunk that does not match its checksum is left out; where not
-even the length of a record can be right, the next chunk that is whole is searched for. What is kept
-is copied message by message, bit for bit, and gets the index and the summary that the cut-off log
-lacks.
+The file is read record by record. A chunk that does not match its checksum is left out; if the
+length of a record is invalid, reading continues at the next intact chunk. Messages are copied bit
+for bit, and the new log gets the index and the summary that the truncated one lacks.
 """
 
 from __future__ import annotations
@@ -45,15 +44,15 @@ class Repaired:
     path : Path
         The new log.
     whole : bool
-        The log had no damage at all.
+        Whether the log had no damage at all.
     rows, missing : int
-        Steps kept, and steps that are missing between the first and the last one kept.
+        Steps kept, and steps missing between the first and the last one kept.
     messages : int
         Messages kept, of all topics.
     end : float
         Session time of the newest message kept, s.
     lost : list of str
-        What was left out, and where.
+        Parts left out, and their places.
     """
 
     path: Path
@@ -71,7 +70,7 @@ def repair(source: Path, target: Path) -> Repaired:
     Raises
     ------
     RecordError
-        If the file cannot be read, is no MCAP file or holds nothing that could be kept.
+        If the file cannot be read, is not an MCAP file or has nothing that could be kept.
     """
     done = Repaired(target)
     try:
@@ -93,7 +92,7 @@ def repair(source: Path, target: Path) -> Repaired:
 
 
 def _scan(data: mmap.mmap, done: Repaired) -> Iterator[tuple[int, bytes]]:
-    """Kind and body of every record up to the end of the data; notes damage."""
+    """Yield kind and body of every record up to the end of the data; note damage."""
     at, size = len(MAGIC), len(data)
     while at < size:
         if size - at >= HEAD.size:
@@ -120,10 +119,10 @@ def _scan(data: mmap.mmap, done: Repaired) -> Iterator[tuple[int, bytes]]:
 
 
 def _next_chunk(data: mmap.mmap, at: int) -> int | None:
-    """Position of the next record that can be a chunk of ours."""
+    """Position of the next record that can be a chunk written by hilrt."""
     mark = struct.pack("<I", 4) + b"zstd"
     while (found := data.find(mark, at)) >= 0:
-        # Before the name of the compression: opcode, length, two times, size and checksum.
+        # Opcode, length, two times, size and checksum come before the name of the compression.
         start = found - (HEAD.size + 28)
         if start >= at:
             kind, length = HEAD.unpack_from(data, start)
@@ -134,7 +133,7 @@ def _next_chunk(data: mmap.mmap, at: int) -> int | None:
 
 
 class _RepairCopy:
-    """Writes the records that are given to it into a new log, as far as they are whole."""
+    """Writer of the intact records into a new log."""
 
     def __init__(self, out: IO[bytes], done: Repaired) -> None:
         self._done = done
@@ -142,7 +141,7 @@ class _RepairCopy:
         self._schemas: dict[int, int] = {0: 0}
         self._channels: dict[int, int] = {}
         self._known: dict[Any, int] = {}
-        self._rows_on: int | None = None  # the channel whose messages are counted as steps
+        self._rows_on: int | None = None  # channel whose messages are counted as steps
         self._events_on: int | None = None
         self._first = self._last = -1
         self._epoch_ns = self._newest_ns = 0
@@ -230,7 +229,7 @@ class _RepairCopy:
             self._last = max(self._last, message.sequence)
 
     def _note(self) -> None:
-        """An event at the end of the log about its repair and losses."""
+        """Write an event at the end of the log about its repair and losses."""
         if self._events_on is None:
             return
         lost = "; ".join(self._done.lost) or "its end"
