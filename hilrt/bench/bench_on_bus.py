@@ -1,4 +1,4 @@
-"""An emulated bench on a CAN bus: its frames, coded by the database; no clock."""
+"""An emulated bench on a CAN bus, with frames coded by the database; it reads no clock itself."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hilrt.solver import Parameter
 if TYPE_CHECKING:
     from cantools.database.can import Message
 
-#: Name of the counter in the benches' messages, whatever its name in the database.
+#: Name that the benches use for the counter, whatever it is called in the database.
 COUNTER = "Alive"
 
 
@@ -36,18 +36,18 @@ class EmulatedBench(Protocol):
 
     @property
     def requested(self) -> bool:
-        """Whether the bench is asked to be enabled."""
+        """Whether the bench is requested to be enabled."""
         ...
 
     def receive(self, message: str, values: Mapping[str, float], now: float) -> None:
-        """Take the signals of a message received by `now` [s], before the cycle that ends then.
+        """Store the signals of a message received by `now` [s], before the cycle that ends then.
 
-        Of a multiplexed message those that the frame does not carry are None.
+        Signals of a multiplexed message that the frame does not carry are None.
         """
         ...
 
     def advance(self, now: float) -> None:
-        """One control cycle, ending at `now` [s]."""
+        """Run one control cycle, ending at `now` [s]."""
         ...
 
     def measure(self, message: str) -> dict[str, float]:
@@ -62,21 +62,20 @@ class AdjustableBench(Protocol):
     parameters: Sequence[Parameter]
 
     def set_parameter(self, name: str, value: float) -> str:
-        """Change a parameter; why it is refused, or an empty text."""
+        """Change a parameter; return why it is refused, or an empty text."""
         ...
 
 
 class _Layout(NamedTuple):
-    """A message of the bench in the database: its signals, and the checks that it is intact and
-    new.
+    """A message of the bench in the database: its signals, counter and protection.
 
     Parameters
     ----------
     message : Message
     signals : tuple of str
-        Those of the bench, without the counter.
+        Signals that the bench uses, without the counter.
     counter : str, optional
-        The counter, where it is a signal of the message.
+        The counter, if it is a signal of the message.
     guard : Guarded, optional
         Its protection.
     """
@@ -88,12 +87,12 @@ class _Layout(NamedTuple):
 
     @property
     def header_counter(self) -> Callable[[bytes], int] | None:
-        """Reads the counter, where it is in the protection's header."""
+        """Function that reads the counter from the protection's header, if it is there."""
         return self.guard.counter if self.guard else None
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Signals to code: those of the bench, then the counter."""
+        """Names of the signals to code: those of the bench, then the counter."""
         return (*self.signals, self.counter) if self.counter else self.signals
 
 
@@ -107,7 +106,7 @@ def _lay_out(
 
 
 def _missing(layout: _Layout, watched: bool) -> list[str]:
-    """Signals that the bench needs and the database lacks; `watched`: its counter."""
+    """Signals that the bench needs and the database lacks; `watched`: also the counter."""
     name = layout.message.name
     there = [signal.name for signal in layout.message.signals]
     problems = [
@@ -124,14 +123,14 @@ def _missing(layout: _Layout, watched: bool) -> list[str]:
 
 
 def _misplaced(layout: _Layout, published: bool) -> list[str]:
-    """Signals that the protection would overwrite, or, if published, that would never be filled."""
+    """Signals that the protection would overwrite or, if published, that would get no value."""
     message = layout.message
     header = layout.guard.header if layout.guard else 0
     problems = []
     switches = {signal.name for signal in multiplexers(message)}
     for signal in message.signals:
         if signal.name in switches or not signal.scale:
-            continue  # set by the form of the frame; without a value
+            continue  # set by the form of the frame, not by the bench
         place = bits(message, signal)
         if signal.name in layout.names:
             if place & header:
@@ -178,7 +177,7 @@ def _read_layouts(
 
 
 class _Incoming:
-    """One message that is taken."""
+    """One message that the bench receives."""
 
     def __init__(self, layout: _Layout) -> None:
         self.name = layout.message.name
@@ -195,7 +194,7 @@ class _Incoming:
 
 
 class _Form(NamedTuple):
-    """Signals that one form of a message carries, without the counter, and their coding."""
+    """Signals that one form of a message carries (without the counter), and their coding."""
 
     names: tuple[str, ...]
     counts: bool
@@ -203,7 +202,7 @@ class _Form(NamedTuple):
 
 
 def _forms(layout: _Layout) -> list[_Form]:
-    """Forms of a message, which take turns: one for each selection of its multiplexers."""
+    """Forms of a message, sent in turn: one for each selection of its multiplexers."""
     message = layout.message
     selections: list[dict[str, int]] = []
     for name in layout.signals:
@@ -220,14 +219,14 @@ def _forms(layout: _Layout) -> list[_Form]:
 
 
 class _Outgoing:
-    """One message that is sent: its coding, counter, protection and period.
+    """One message that the bench sends: its coding, counter, protection and period.
 
     Attributes
     ----------
     counter : int
-        Of the next frame.
+        Counter of the next frame.
     sent_counter : int
-        Of the newest one.
+        Counter of the newest frame sent.
     """
 
     def __init__(self, layout: _Layout, every: int) -> None:
@@ -247,7 +246,7 @@ class _Outgoing:
     def frame(self, measured: Mapping[str, float], step: int = 1, backwards: bool = False) -> Frame:
         """Frame of the measured values; the counter continues by `step` afterwards.
 
-        `backwards`: this frame has the counter before that of the newest one, all the same.
+        `backwards`: this one frame gets a counter one below that of the newest frame.
         """
         count = (self.sent_counter - 1) % self._modulus if backwards else self.counter
         form = self._forms[self._turn]
@@ -269,7 +268,7 @@ class _Outgoing:
 
 
 def _without_effect(disturbance: Disturbance, on_bus: BenchOnBus) -> list[str]:
-    """Disturbances of counters and checksums that none of their messages has."""
+    """Disturbances of a counter or checksum that none of their messages contains."""
     problems = []
     for event in disturbance.events:
         messages = [on_bus.sent_messages[name] for name in event.messages or on_bus.sent_messages]
@@ -294,22 +293,23 @@ class BenchOnBus:
     disturbance : Disturbance, optional
         Deliberate fault.
     again : callable, optional
-        Makes the bench again, for when it has been without power.
+        Creates the bench anew after a loss of power.
     options : mapping of str to MessageOptions, optional
-        Counters and protection of single messages, by name, as the gateway has them.
+        Counters and protection of single messages, by name, as in the gateway.
+
     alive : str
         Name of the counter signal searched for in each message.
 
     Attributes
     ----------
     silent : bool
-        Publishes nothing any more.
+        Whether it has stopped publishing.
     heard_at : float
-        When a demand last came, s.
+        When it last received a demand, s.
     sent_messages : dict of str to EmulatedMessage
-        What the bench sends, by the names of the messages.
+        Messages that the bench sends, by name.
     received, sent, bad_frames, checksum_errors, send_errors : int
-        Frames counted; those with a wrong checksum count as none received.
+        Counts of frames; one with a wrong checksum does not count as received.
 
     Raises
     ------
@@ -360,7 +360,7 @@ class BenchOnBus:
             raise ConfigError(problems)
 
     def attach(self, drain: Callable[[], Iterable[Frame]], send: Callable[[Frame], None]) -> None:
-        """Say where frames come from, without blocking, and where they go."""
+        """Set where frames come from (without blocking) and where they go."""
         self._drain = drain
         self._transmit = send
 
@@ -444,5 +444,5 @@ class BenchOnBus:
         try:
             self._transmit(frame)
             self.sent += 1
-        except BUS_ERRORS:  # a full queue, a bus that is off: a bench continues
+        except BUS_ERRORS:  # queue full or bus off: a bench continues
             self.send_errors += 1

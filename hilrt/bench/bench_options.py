@@ -14,21 +14,21 @@ from hilrt.config.structs import InputOptions, SubsystemOptions
 
 
 class Timeouts(NamedTuple):
-    """Silence of master and bench after which the safe profile runs, or a warning comes, s."""
+    """Silence of master or bench that triggers the safe profile, or a warning, s."""
 
     master: float
     bench: float
 
 
-#: Of real benches, and of emulated ones on a bus that leads to no real one.
+#: Timeouts of real benches, and of emulated ones on a bus without a real bench.
 REAL, EMULATED = Timeouts(0.05, 0.02), Timeouts(1.0, 0.2)
-#: Interfaces of python-can, and beginnings of SocketCAN's names, without a controller.
+#: python-can interfaces, and prefixes of SocketCAN names, that have no controller.
 WITHOUT_CONTROLLER = ("udp_multicast", "virtual")
 VIRTUAL_NAMES = ("vcan", "vxcan")
 
 
 def is_virtual(bus: Mapping[str, Any]) -> bool:
-    """Whether a bus is one of this machine or network alone, without a real interface."""
+    """Whether a bus exists only on this machine or network, without a real interface."""
     name = str(bus.get("channel", ""))
     virtual = bus.get("interface") == "socketcan" and name.startswith(VIRTUAL_NAMES)
     return virtual or bus.get("interface") in WITHOUT_CONTROLLER
@@ -123,7 +123,7 @@ class BenchOptions(SubsystemOptions, kw_only=True):
 
     @property
     def timeouts(self) -> Timeouts:
-        """Timeouts in force: those of the table, otherwise those of a real or an emulated bench."""
+        """Timeouts in force: from the table, otherwise defaults of a real or emulated bench."""
         emulated = self.emulator is not None and is_virtual(self.bus)
         own = EMULATED if emulated else REAL
         return Timeouts(self.master_timeout or own.master, self.bench_timeout or own.bench)

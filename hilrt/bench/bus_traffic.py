@@ -1,4 +1,4 @@
-"""Frames between a gateway and its bench: sent, received, recorded, and the bus watched over."""
+"""Frames between a gateway and its bench: sending, receiving, recording, bus supervision."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hilrt.can.receiver import Receiver
 from hilrt.can.sender import Sender
 from hilrt.record.frame_feed import FrameFeed
 
-#: An interface that is gone is searched for that often, ns.
+#: Interval at which a vanished interface is searched for, ns.
 REVIVE_EVERY_NS = NS // 2
 #: Interval at which the controller's state is polled, ns.
 ASK_EVERY_NS = NS // 10
@@ -26,11 +26,11 @@ _RESTART_REMEDIES = {
     errno.EOPNOTSUPP: "its driver has no restart: set the interface down and up again",
     errno.EBUSY: "it is no longer bus-off, or restarts automatically (restart-ms)",
 }
-#: Different send errors that have events of their own.
+#: Number of different send errors that get an event each.
 MAX_ERROR_KINDS = 8
 
 
-#: Whose time stamps frames have, as text.
+#: Sources of frames' time stamps, as text.
 STAMPS: Final = {
     "hardware": "by the interface's hardware, mapped to this machine's clock",
     "device": "by the device, mapped to this machine's clock",
@@ -40,15 +40,15 @@ STAMPS: Final = {
 
 
 class BusTraffic:
-    """Frames of the bus, both ways.
+    """Frames on the bus, in both directions.
 
     Parameters
     ----------
     bench : Bench
     bus : CanBus
-        Open.
+        An open bus.
     event : callable
-        Tells the master something, from level, cause and text.
+        Reports an event to the master; called with level, cause and text.
     clock : callable
         Monotonic clock, ns.
     frames : FrameFeed, optional
@@ -104,7 +104,7 @@ class BusTraffic:
         return BenchView(self.realised, self.receiver.enabled, ratio, text)
 
     def take(self) -> bool:
-        """Take the frames that have arrived; whether any output is new."""
+        """Receive the frames that have arrived; return whether any output is new."""
         frames = self.bus.drain()
         if frames and self.frames is not None:
             self.frames.received(frames if self.bus.system_clock else self.receiver.timed(frames))
@@ -114,13 +114,13 @@ class BusTraffic:
         return True
 
     def send(self, frames: Sequence[Frame]) -> None:
-        """Send frames, and record those that left."""
+        """Send frames, and record those that were sent."""
         left = [frame for frame in frames if self._leaves(frame)]
         if left and self.frames is not None:
             self.frames.sent(left)
 
     def _leaves(self, frame: Frame) -> bool:
-        """Send a frame; whether it left."""
+        """Send a frame; return whether it was sent."""
         try:
             self.bus.send(frame)
             self._watch.sent(0, ok=True)
@@ -136,13 +136,12 @@ class BusTraffic:
         return True
 
     def watch_bus(self, now: int) -> list[Change]:
-        """Look at the bus at `now` [ns]: its faults that appeared or cleared, ignored ones left
-        out.
+        """Check the bus at `now` [ns]; return faults that appeared or cleared, except ignored ones.
 
-        An interface that is gone is opened again.
+        A vanished interface is opened again.
         """
         watch, frames = self._watch, self.receiver.frames
-        # Good frames first: those that arrived before a bus-off do not say that it is over.
+        # Read good frames first: those from before a bus-off do not prove that it is over.
         if frames != self._frames_before:
             self._frames_before = frames
             watch.heard(now)
@@ -160,15 +159,15 @@ class BusTraffic:
         return [change for change in changes if self.policy(change) != "ignore"]
 
     def time_stamps(self) -> str:
-        """Whose time stamps the received frames have, as text."""
+        """Source of the received frames' time stamps, as text."""
         return STAMPS[self.bus.stamps or self.receiver.stamps()]
 
     def refused_frames(self, now: int) -> list[Refusal]:
-        """Report of frames that did not count, due at `now` [ns]."""
+        """Reports on rejected frames that are due at `now` [ns]."""
         return self._refused.look(now)
 
     def _recover(self, now: int) -> None:
-        """Restart a controller that is bus-off, as the session file says."""
+        """Restart a controller that is bus-off, as configured in the session file."""
         schedule = self._schedule
         if not self._restarting and not schedule.due(now, "bus_off" in self._watch.active):
             return
@@ -191,11 +190,11 @@ class BusTraffic:
 
     @property
     def cut_off(self) -> bool:
-        """Whether nothing that is sent reaches the bench."""
+        """Whether the bench cannot be reached: nothing sent arrives there."""
         return not self._watch.active.isdisjoint(("bus_off", "interface_down"))
 
     def policy(self, change: Change) -> str:
-        """Reaction to a fault by the session file: safe, warn or ignore."""
+        """Reaction to a fault, from the session file: safe, warn or ignore."""
         policy: str = getattr(self._bench.options.bus_faults, change.cause)
         return policy
 

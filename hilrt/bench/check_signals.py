@@ -1,4 +1,4 @@
-"""Whether a bench's signals can carry the values of its table, and in which frames."""
+"""Checks that a bench's signals and frames can carry the values of its table."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from hilrt.can.j1939_transport import LONGEST
 from hilrt.can.protection import MessageOptions, protection_of
 from hilrt.config.structs import InputOptions
 
-#: Key in the table, and the driven value.
+#: Key in the table, and the signal that it drives.
 Driven = tuple[str, SignalRef]
 
 
 def check_range(ref: SignalRef, entry: InputOptions, label: str) -> list[str]:
-    """Whether a signal's bits can carry an input's limits, and the database permits its values.
+    """Check that a signal's bits can carry an input's limits, and the database permits its values.
 
-    Limits beyond the declared range are narrowed to it, which the check of the session tells; the
-    safe value and the start must be inside.
+    Limits beyond the declared range are narrowed to it, which the session's check reports; the safe
+    value and the start value must lie inside.
     """
     low, high = entry.min, entry.max
     assert low is not None and high is not None  # noqa: PT018 - checked before
@@ -71,7 +71,7 @@ def _slack(least: float, most: float) -> float:
 def check_directions(
     table: str, driven: Sequence[Driven], received: Iterable[SignalRef]
 ) -> list[str]:
-    """Each signal driven once, nothing both sent and received, no set-point under another's."""
+    """Check that signals are driven once, messages go one way, and no multiplexer is driven."""
     problems = []
     seen: dict[str, str] = {}
     for key, ref in driven:
@@ -101,9 +101,9 @@ def check_frames(
     received: Iterable[SignalRef],
     bus: Mapping[str, Any],
 ) -> list[str]:
-    """Messages must fit into one frame of the bus, and their multiplexers into the messages.
+    """Check that messages fit into one frame of the bus, and multiplexed signals into messages.
 
-    A J1939 group that is received may come in several frames.
+    A received J1939 group may consist of several frames.
     """
     sent = {ref.message.name for ref in driven}
     refs = [*driven, *received]
@@ -145,12 +145,12 @@ def check_frames(
 
 
 def _is_fd(message: Message) -> bool:
-    """Whether its frames are of CAN FD; of containers databases do not say it."""
+    """Whether its frames are CAN FD frames; databases do not specify this for containers."""
     return bool(message.is_fd or (message.is_container and message.length > CLASSIC_BYTES))
 
 
 def _check_multiplexers(table: str, refs: Sequence[SignalRef]) -> list[str]:
-    """No frame carries what is selected by a multiplexer that lies beyond its message."""
+    """Find signals that no frame carries, because their multiplexer lies beyond its message."""
     problems = []
     for ref in refs:
         message, signal = ref.message, ref.signal
@@ -170,7 +170,7 @@ def check_contents(
     limits: Mapping[str, InputOptions],
     driven: Sequence[Driven],
 ) -> list[str]:
-    """Fixed and last values within their bounds, and no signal where a protection writes."""
+    """Check that fixed and final values lie within bounds, and protections overwrite no signal."""
     problems = []
     for name, message in {ref.message.name: ref.message for _, ref in driven}.items():
         entry = options.get(name)

@@ -2,8 +2,8 @@
 
 They are events of a scenario, or faults of a session, which switches them while it runs.
 
-The emulated bench becomes a test instrument: the same seed gives the same disturbances, so a
-defence that failed once can be tried again. A scenario is a TOML file::
+The same seed gives the same disturbances, so a protection that failed once can be tested again. A
+scenario is a TOML file::
 
     seed = 7
     [[events]]
@@ -35,9 +35,9 @@ from hilrt.errors import ConfigError
 VALUE_KINDS = ("stuck", "noise", "offset")
 #: Kinds that damage a frame in a specific way.
 WRONG_KINDS = ("wrong_counter", "wrong_checksum", "wrong_length", "wrong_identifier")
-#: Kinds that happen to a share of the frames.
+#: Kinds that affect a share of the frames.
 SHARED_KINDS = ("loss", "counter_jump", "damage", "duplicate", *WRONG_KINDS)
-#: Keys that apply only to some kinds, and these kinds.
+#: Keys that apply only to some kinds, each with these kinds.
 _KINDS_OF = {
     "messages": (
         *("latency", "loss", "silent", "frozen_counter", "counter_jump", "damage", "duplicate"),
@@ -51,7 +51,7 @@ _KINDS_OF = {
     "burst": SHARED_KINDS,
     "value": ("noise", "offset"),
 }
-#: Keys without which a kind has no effect (one suffices), and the remedy.
+#: Keys of which a kind needs at least one to have an effect, and the remedy.
 _NEEDED = {
     "latency": (("delay", "jitter"), "give the delay of frames, s"),
     "noise": (("value",), "give the standard deviation, in the signals' units"),
@@ -62,7 +62,7 @@ _NEEDED = {
 class ScenarioEvent(Table, kw_only=True, rename={"duration": "for"}):
     """``[[events]]``: one disturbance."""
 
-    #: Start, s after the bench's.
+    #: Start, s after that of the bench.
     at: NonNegative
     kind: Literal[
         "latency",
@@ -83,21 +83,20 @@ class ScenarioEvent(Table, kw_only=True, rename={"duration": "for"}):
         "dead",
         "die",
     ]
-    #: Length, s; left out: for ever.
+    #: Duration, s; default: until the end.
     duration: Positive | None = None
-    #: Messages that are affected; empty: all that the bench sends.
+    #: Affected messages; empty: all that the bench sends.
     messages: list[str] = msgspec.field(default_factory=list)
-    #: Signals that are affected, with "stuck", "noise" and "offset".
+    #: Affected signals, for "stuck", "noise" and "offset".
     signals: list[str] = msgspec.field(default_factory=list)
-    #: "latency": how long a frame is held back, s, and by how much that varies, s.
+    #: "latency": how long a frame is held back, s, and the variation of that time, s.
     delay: NonNegative = 0.0
     jitter: NonNegative = 0.0
-    #: "loss", "damage", "duplicate", "counter_jump", "wrong_…": share of the frames that it happens
-    #: to …
+    #: "loss", "damage", "duplicate", "counter_jump", "wrong_…": share of affected frames …
     share: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 1.0
-    #: … and how many in a row.
+    #: … and number of consecutive ones.
     burst: Annotated[int, msgspec.Meta(ge=1)] = 1
-    #: "noise": standard deviation; "offset": what is added; in the signals' units.
+    #: "noise": standard deviation; "offset": added value; in the signals' units.
     value: float = 0.0
 
 
@@ -119,7 +118,7 @@ def load_scenario(path: Path, sends: Mapping[str, Iterable[str]]) -> ScenarioFil
     ----------
     path : Path
     sends : mapping of str to iterable of str
-        Messages that the bench sends, with their signals.
+        Messages that the bench sends, each with its signals.
 
     Raises
     ------
@@ -140,7 +139,7 @@ def load_scenario(path: Path, sends: Mapping[str, Iterable[str]]) -> ScenarioFil
 
 
 def _problems(event: ScenarioEvent, sends: Mapping[str, Iterable[str]]) -> list[str]:
-    """Problems that make an event void, with key and remedy: one without effect proves nothing."""
+    """Problems, with key and remedy, of an event without effect: it would test nothing."""
     problems = [
         f"messages: the bench sends no {name!r}{nearest(name, sends)}"
         for name in event.messages
@@ -160,12 +159,12 @@ def _problems(event: ScenarioEvent, sends: Mapping[str, Iterable[str]]) -> list[
 
 
 def _signal_problems(event: ScenarioEvent, sends: Mapping[str, Iterable[str]]) -> list[str]:
-    """Signals that no affected message has, and messages that have none of the signals."""
+    """Report signals that no affected message has, and messages that have none of the signals."""
     if not event.signals:
         return ["signals: is missing; name the affected signals"]
     affected = {name: set(sends[name]) for name in event.messages or sends if name in sends}
     if not affected:
-        return []  # said already
+        return []  # already reported
     there = set().union(*affected.values())
     problems = []
     for name in event.signals:
@@ -187,7 +186,7 @@ def _signal_problems(event: ScenarioEvent, sends: Mapping[str, Iterable[str]]) -
 
 
 def event_of(fault: FaultTable) -> ScenarioEvent:
-    """A session's fault as an event that never begins by itself."""
+    """Convert a session's fault to an event that never begins by itself."""
     _, _, rest = (fault.message or "").partition(".")
     message, _, signal = rest.partition(".")
     kind: Any = "latency" if fault.kind in ("delay", "jitter") else fault.kind
@@ -214,12 +213,12 @@ class Disturbance:
     ----------
     scenario : ScenarioFile
     faults : sequence of FaultTable
-        Those of the session that the emulator makes; see `switch`.
+        Faults of the session that the emulator simulates; see `switch`.
 
     Attributes
     ----------
     events : list of ScenarioEvent
-        Of the scenario, then one for each fault.
+        Events of the scenario, then one for each fault.
     """
 
     def __init__(self, scenario: ScenarioFile, faults: Sequence[FaultTable] = ()) -> None:
@@ -229,12 +228,12 @@ class Disturbance:
         self._numbers = {fault.name: first + k for k, fault in enumerate(faults)}
         self._active: set[int] = set()
         self._stuck: dict[tuple[int, str], float] = {}
-        self._left: dict[tuple[int, str], int] = {}  # of a burst, by event and message
+        self._left: dict[tuple[int, str], int] = {}  # frames left of a burst, by event and message
         self._held: list[tuple[float, int, Frame]] = []
         self._count = 0
 
     def switch(self, name: str, on: bool) -> None:
-        """Begin or end a fault of the session; ignore one at another place."""
+        """Begin or end a fault of the session; ignore a fault that is not on this bench."""
         i = self._numbers.get(name)
         if i is None:
             return
@@ -257,7 +256,7 @@ class Disturbance:
         ]
 
     def dies(self, now: float) -> bool:
-        """Whether the process ends without notice at `now` [s]."""
+        """Whether the process ends abruptly at `now` [s]."""
         return bool(self._now(now, "die"))
 
     def dead(self, now: float) -> bool:
@@ -269,7 +268,7 @@ class Disturbance:
         return bool(self._now(now, "bus_off"))
 
     def measured(self, message: str, values: dict[str, float], now: float) -> dict[str, float]:
-        """Values of a message as the disturbed sensors give them."""
+        """Values of a message as the disturbed sensors measure them."""
         for i, event in self._of(message, now, *VALUE_KINDS):
             for name in event.signals:
                 if name not in values:
@@ -297,11 +296,11 @@ class Disturbance:
         return self.strikes("loss", message, now)
 
     def strikes(self, kind: str, message: str, now: float) -> bool:
-        """Whether a kind of fault that happens to a share of the frames happens to this one."""
+        """Whether this frame gets a fault of a kind that affects a share of the frames."""
         return sum(self._strikes(i, e, message) for i, e in self._of(message, now, kind)) > 0
 
     def damaged(self, message: str, frame: Frame, now: float) -> Frame:
-        """The frame, with a bit flipped where it is damaged."""
+        """Return the frame, with a bit flipped if it is to be damaged."""
         for i, event in self._of(message, now, "damage"):
             if self._strikes(i, event, message) and frame.data:
                 bit = self._random[i].randrange(8 * len(frame.data))
@@ -310,12 +309,12 @@ class Disturbance:
         return frame
 
     def hold(self, message: str, frame: Frame, now: float) -> bool:
-        """Keep the frame back if there is latency now; return whether that was done."""
+        """Hold the frame back if there is latency now; return whether it was held."""
         events = self._of(message, now, "latency")
         if not events:
             return False
         wait = sum(e.delay + e.jitter * self._random[i].uniform(-1.0, 1.0) for i, e in events)
-        self._count += 1  # frames that are due together keep their order
+        self._count += 1  # keeps the order of frames due at the same time
         heapq.heappush(self._held, (now + max(0.0, wait), self._count, frame))
         return True
 
@@ -327,12 +326,12 @@ class Disturbance:
         return frames
 
     def _strikes(self, i: int, event: ScenarioEvent, message: str) -> bool:
-        """Whether it happens to this frame: at random, and then `burst` times in a row."""
+        """Whether the event affects this frame: at random, then for `burst` frames in a row."""
         left = self._left.get((i, message), 0)
         if left > 0:
             self._left[i, message] = left - 1
             return True
-        # The share is of all frames, so bursts begin more rarely.
+        # The share counts all frames of bursts, so bursts begin more rarely than that.
         start = event.share / (event.burst - event.share * (event.burst - 1))
         if self._random[i].random() >= start:
             return False

@@ -1,4 +1,4 @@
-"""Emulate a bench on its bus: the process, the known benches, and how it ends."""
+"""The process of an emulated bench on its bus: known benches, loop, orderly end."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from hilrt.timing.monotonic import monotonic_ns
 
 
 class EmulatorEnding:
-    """End of a bench that was asked to end.
+    """Decides when an emulated bench ends after a request.
 
-    It continues while enable is requested and demands still come, because it is being brought down:
-    at most `LIMIT_S`. In any case it publishes for `LINGER_S` more, so that the gateway sees that
-    it is disabled. A second request ends it at once; several within `ONE_S` are one, because the
-    kernel sends the signal of a parent's death again for each of its threads.
+    It continues, for at most `LIMIT_S`, while enable is requested and demands still arrive, because
+    it is then being brought to rest. In any case it publishes for another `LINGER_S`, so that the
+    gateway sees that it is disabled. A second request ends it at once; requests within `ONE_S`
+    count as one, because the kernel sends the parent's death signal once per thread.
     """
 
     SILENCE_S = 0.5
@@ -43,25 +43,25 @@ class EmulatorEnding:
 
     def __init__(self) -> None:
         self.requests = 0
-        self._first = 0  # requests that count as the first one
+        self._first = 0  # number of requests that count as the first
         self._since: float | None = None
         self._held_at = -math.inf
 
     def request(self, *_: object) -> None:
-        """Ask for the end; a signal handler."""
+        """Request the end; usable as a signal handler."""
         self.requests += 1
 
     def due(self, now: float, requested: bool, heard_at: float) -> bool:
-        """Whether the process ends now [s].
+        """Whether the process is to end now.
 
         Parameters
         ----------
         now : float
-            s.
+            Current time, s.
         requested : bool
             Whether enable is requested.
         heard_at : float
-            When a demand last came, s.
+            When a demand last arrived, s.
         """
         if not self.requests:
             return False
@@ -108,7 +108,7 @@ def list_benches() -> list[tuple[str, str]]:
 
 
 def make_bench(name: str, seed: int = 0) -> EmulatedBench:
-    """Emulated bench of that name; `ConfigError` if there is none."""
+    """Create the emulated bench of that name; `ConfigError` if there is none."""
     entry = BENCHES.get(name)
     if entry is None:
         raise ConfigError(f"there is no emulated bench {name!r}{nearest(name, BENCHES)}")
@@ -118,19 +118,19 @@ def make_bench(name: str, seed: int = 0) -> EmulatedBench:
 
 
 def read_scenario(path: Path, bench: EmulatedBench) -> ScenarioFile:
-    """Scenario for an emulated bench; `ConfigError` with every problem of it."""
+    """Read a scenario for an emulated bench; `ConfigError` with every problem in it."""
     return load_scenario(path, {message: bench.measure(message) for message in bench.sends})
 
 
-#: First words of lines by which the session begins or ends a fault, and changes a parameter.
+#: First words of the session's lines that switch a fault or change a parameter.
 FAULT_WORD, SET_WORD = "fault", "set"
-#: First word of a line to the session that says why a parameter stays as it was.
+#: First word of a line to the session about a refused parameter.
 REFUSED_WORD = "refused"
 STANDARD_INPUT, STANDARD_OUTPUT = 0, 1
 CYCLE_NS = 1_000_000
-#: A loop that is behind by more gives the missed cycles up: they are skipped, and counted.
+#: A loop further behind than this skips the missed cycles, and counts them, ns.
 CATCH_UP_NS = 20_000_000
-#: Cycles between two looks at the garbage and at the parent process.
+#: Cycles between two rounds of housekeeping (garbage collection, parent process).
 HOUSEKEEPING_CYCLES = 100
 
 
@@ -141,12 +141,12 @@ class Fault(NamedTuple):
     at: float
 
     def __call__(self, now: float) -> str:
-        """Fault at `now` [s]; empty if there is none."""
+        """Return the fault at `now` [s]; empty if there is none."""
         return self.kind if now >= self.at else ""
 
     @classmethod
     def parse(cls, text: str) -> Fault:
-        """Read ``KIND@SECONDS``; `ConfigError` if it is something else."""
+        """Parse ``KIND@SECONDS``; `ConfigError` for any other text."""
         kind, _, at = text.partition("@")
         with contextlib.suppress(ValueError):
             seconds = float(at)
@@ -169,20 +169,20 @@ def run_loop(
     sleep: Callable[[float], None] = time.sleep,
     die: Callable[[], None] = lambda: os._exit(1),
 ) -> tuple[int, int]:
-    """Run cycles on an absolute grid until the end is due; return cycles run and skipped.
+    """Run cycles on a fixed time grid until the end is due; return cycles run and skipped.
 
     Parameters
     ----------
     on_bus : BenchOnBus
     ending : EmulatorEnding
     duration : float, optional
-        The end is requested after that long, s.
+        Time after which the end is requested, s.
     fault : callable
-        Deliberate fault at a time [s]: ``silent``, ``die`` or nothing.
+        Returns the deliberate fault at a time [s]: ``silent``, ``die`` or "".
     housekeeping : callable
         Called every `HOUSEKEEPING_CYCLES` cycles.
     now_ns, sleep, die : callable
-        Clock [ns], sleep [s] and sudden death; for tests.
+        Clock [ns], sleep [s] and abrupt end; replaced in tests.
     """
     epoch = now_ns()
     k = cycles = skipped = 0
@@ -213,14 +213,14 @@ def run_loop(
 
 @contextlib.contextmanager
 def _signals(ending: EmulatorEnding) -> Iterator[None]:
-    """Let SIGTERM and SIGHUP ask for the end; Ctrl-C is for the session's owner to handle."""
+    """Let SIGTERM and SIGHUP request the end; the session handles Ctrl-C."""
     handlers: dict[str, Any] = {
         "SIGTERM": ending.request,
         "SIGHUP": ending.request,
         "SIGINT": signal.SIG_IGN,
     }
     before = {}
-    with contextlib.suppress(ValueError):  # not in the main thread: no signals come here
+    with contextlib.suppress(ValueError):  # not in the main thread, which gets the signals
         for name, handler in handlers.items():
             if hasattr(signal, name):
                 number = getattr(signal, name)
@@ -234,7 +234,7 @@ def _signals(ending: EmulatorEnding) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Emulation:
-    """An emulated bench to run.
+    """Description of an emulated bench to run.
 
     Parameters
     ----------
@@ -245,11 +245,11 @@ class Emulation:
     database : Path
         CAN database.
     duration : float, optional
-        Asks itself to end after that long, s.
+        Time after which it ends by itself, s.
     seed : int
-        Of the sensor noise.
+        Seed of the sensor noise.
     fault : str, optional
-        ``silent@SECONDS``: publishes nothing any more; ``die@SECONDS``: ends without notice.
+        ``silent@SECONDS``: stops publishing; ``die@SECONDS``: ends abruptly.
     scenario : Path, optional
         Faults and their times: see `hilrt.bench.disturb`.
     messages : mapping of str to MessageOptions, optional
@@ -257,13 +257,13 @@ class Emulation:
     alive : str
         Name of the counter signal searched for in each message.
     label : str
-        Where the bus was given, for messages.
+        Where the bus was specified, for error messages.
     make : callable, optional
-        Makes the bench; default: the one called `name`.
+        Creates the bench; default: the one called `name`.
     faults : sequence of FaultTable
-        Of the session, which switches them by lines on standard input, ``fault NAME 1``.
+        Faults of the session, which switches them by lines on standard input, ``fault NAME 1``.
     adjusted : bool
-        The session changes parameters of the bench, by lines ``set NAME VALUE``.
+        Whether the session changes parameters of the bench, by lines ``set NAME VALUE``.
     """
 
     name: str
@@ -290,7 +290,7 @@ class _Opened(NamedTuple):
 
 
 def _open(what: Emulation) -> _Opened:
-    """Bench and bus; `ConfigError` if something given is wrong."""
+    """Create the bench and open the bus; `ConfigError` for wrong arguments."""
     again = what.make or partial(make_bench, what.name, what.seed)
     bench = again()
     disturbance = lines = None
@@ -311,7 +311,7 @@ def _open(what: Emulation) -> _Opened:
             if refused:
                 text = f"parameter {name} = {float(value):g} is refused: {refused}"
                 print(f"hilrt emulate: {text}", file=sys.stderr)
-                with contextlib.suppress(OSError):  # the session reads no more
+                with contextlib.suppress(OSError):  # the session has closed its end
                     os.write(STANDARD_OUTPUT, f"{REFUSED_WORD} {text}\n".encode())
 
     if (what.faults or what.adjusted) and not os.isatty(STANDARD_INPUT):
@@ -334,9 +334,9 @@ class SessionLines:
     Parameters
     ----------
     descriptor : int
-        A pipe, whose other end the session holds.
+        A pipe; the session has its other end.
     obey : callable
-        Takes the three words of a line.
+        Called with the three words of a line.
     """
 
     def __init__(self, descriptor: int, obey: Callable[[str, str, str], None]) -> None:
@@ -345,7 +345,7 @@ class SessionLines:
         self._rest = b""
 
     def read(self) -> None:
-        """Carry out the lines that have arrived; after the end of the session none come."""
+        """Carry out the lines that have arrived; none arrive after the session's end."""
         with contextlib.suppress(OSError):  # nothing has arrived
             *lines, self._rest = (self._rest + os.read(self._descriptor, 4096)).split(b"\n")
             for line in lines:
@@ -355,16 +355,16 @@ class SessionLines:
 
 
 def main(what: Emulation) -> int:
-    """Run an emulated bench until it is asked to end; the exit status.
+    """Run an emulated bench until it is asked to end; return the exit status.
 
     Returns
     -------
     int
-        0; 2 if something given is wrong, after one line per problem on standard error.
+        0; or 2 for wrong arguments, after one line per problem on standard error.
     """
     parent = os.getppid()
     ending = EmulatorEnding()
-    # What a user's class prints goes to the log: standard output leads to the session.
+    # A user's class prints to the log, because standard output is the channel to the session.
     with _signals(ending), contextlib.redirect_stdout(sys.stderr):
         try:
             on_bus, bus, fault = _open(what)
@@ -395,7 +395,7 @@ def main(what: Emulation) -> int:
 
 
 def refuse(error: ConfigError) -> int:
-    """Print a line per problem on standard error; the exit status."""
+    """Print a line per problem on standard error; return the exit status."""
     for problem in error.problems:
         print(f"hilrt emulate: {problem}", file=sys.stderr)
     return 2

@@ -1,4 +1,4 @@
-"""The process of ``hilrt gateway``: from a session file's table to a `Gateway` that serves."""
+"""The process of ``hilrt gateway``: reads its table in the session file and runs a `Gateway`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from hilrt.solver import Port
 from hilrt.timing.host import die_with_parent, freeze_gc, parent_alive
 from hilrt.timing.realtime import granted_priority, request_short_slice, set_priority
 
-#: Heartbeats of the master that may fail to come before it counts as silent.
+#: Missing heartbeats after which the master counts as silent.
 IDLE_HEARTBEATS = 10
 
 
@@ -50,7 +50,7 @@ def main(
     session : Path
         The session file.
     subsystem : str
-        Which table in it.
+        Name of the subsystem's table in it.
     connect : str
         The master's address.
     name : str
@@ -61,11 +61,11 @@ def main(
     Returns
     -------
     int
-        Exit status: 0 ended in order, with the bench secured; 2 wrong configuration; 3 no session
-        to serve; 70 a defect of the gateway.
+        Exit status: 0 orderly end with the bench secured; 2 wrong configuration; 3 no session to
+        serve; 70 defect in the gateway.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the session, which then stops us
-    request_short_slice()  # for one that no session started
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the session handles Ctrl-C and stops us
+    request_short_slice()  # in case no session started this process
     parent = os.getppid()
     peer: Peer | None = None
     try:
@@ -73,7 +73,7 @@ def main(
         try:
             bench = read_bench(subsystem, options, folder)
         except ConfigError:
-            # Under these names the master takes the connection, and so gets to know the reason.
+            # The master accepts a connection with these port names, and so receives the reason.
             peer = _connect(connect, name, options.inputs, options.outputs)
             raise
         peer = Peer(connect, name, "gateway", bench.ports.inputs, bench.ports.outputs)
@@ -81,7 +81,7 @@ def main(
         label = f"[subsystems.{subsystem}] bus"
         refuse_conflicts(options.bus, bench.driven, label)
         bus = open_bus(options.bus, bench.received, label)
-        set_priority(granted_priority(priority))  # where refused: the master has said so
+        set_priority(granted_priority(priority))  # a refusal was reported by the master
         frames = open_frames(subsystem, bench)
         try:
             return _serve(bench, bus, peer, parent, frames)
@@ -150,39 +150,40 @@ def _connect(address: str, name: str, inputs: Iterable[str], outputs: Iterable[s
     return peer
 
 
-# The loop of ``hilrt gateway``, which owns a bench's CAN bus, guards it, and serves the master.
+# The loop of ``hilrt gateway``, which owns a bench's CAN bus, guards the bench, and serves the
+# master.
 #
-# One thread, one loop: messages from the master, reactions of the `Guardian`, frames out, frames
-# in, measurements to the master. The safe profile needs no other process, so whatever happens to
-# the master, and on SIGTERM, it runs first and only then the process ends.
+# One thread runs one loop: messages from the master, reactions of the `Guardian`, frames out,
+# frames in, measurements to the master. The safe profile needs no other process: if the master
+# fails, and on SIGTERM, it runs to its end before the process ends.
 
 #: Longest sleep: signals, the parent's end and silence are noticed at least that often, ms.
 MAX_WAIT_MS = 20
-#: A pass that begins this long after the previous one tells of a loop that was stalled, ns.
+#: A gap between two passes of at least this counts as a stall of the loop, ns.
 STALL_NS = 30_000_000
-#: Interval of checks for which nothing wakes the loop (signals, the parent's end, heartbeats).
+#: Interval of checks for which nothing wakes the loop (signals, the parent's end, heartbeats), ns.
 HOUSEKEEPING_NS = 10_000_000
-#: A secured gateway that receives nothing from the master for that long ends, s.
+#: A secured gateway ends after receiving nothing from the master for this long, s.
 ABANDONED_S = 60.0
-#: Garbage is collected that often, and only if it takes less than that, ns.
+#: Interval of garbage collections, and the longest time that one may take, ns.
 COLLECT_EVERY_NS = NS
 COLLECT_WITHIN_NS = 2_000_000
 
 
 class Gateway:
-    """The loop.
+    """Loop of a gateway.
 
     Parameters
     ----------
     bench : Bench
     bus : CanBus
-        Open.
+        An open bus.
     peer : Peer
-        Connected and welcomed.
+        Connected and accepted by the master.
     idle_timeout : float
-        Silence of the master that brings the safe profile on while no set-points are due, s.
+        Silence of the master that triggers the safe profile while no set-points are due, s.
     parent : int, optional
-        Process whose end is a reason to end; None: there is none.
+        Process with whose end the gateway ends, too; None: there is none.
     clock : callable
         Monotonic clock, ns.
     frames : FrameFeed, optional
@@ -191,9 +192,9 @@ class Gateway:
     Attributes
     ----------
     terminated : bool
-        Set by a signal handler, or another thread: the loop ends in order.
+        Set by a signal handler or another thread to end the loop in order.
     collect : callable
-        Collects garbage if it fits into the time given, ns.
+        Collects garbage if that fits into the given time, ns.
     """
 
     def __init__(
@@ -219,25 +220,25 @@ class Gateway:
         self._ending = False
         self._cycled_at = self._collected_at = clock()
         self._house_at = 0
-        self._end_unheard = False  # the safe profile ended while nothing reached the bench
+        self._end_unheard = False  # the safe profile ended while the bench was unreachable
         self._stalls = 0
 
     def run(self) -> int:
-        """Serve until told to stop, abandoned or terminated; the process's exit status."""
+        """Serve until stopped, abandoned or terminated; return the process's exit status."""
         peer = self.dialogue.peer
         line, fd = peer.transport.pollable, self.traffic.bus.fileno()
         while not self.ended:
             ready = self.wait(line, fd)
             try:
-                # A system call that finds nothing costs as much as one that does.
+                # A system call that finds nothing takes as long as one that does.
                 self.cycle(line in ready, fd in ready)
             except Exception as error:
-                # A bug in this program must not leave the bench running: from here on only the safe
-                # profile runs, without code that may raise again.
+                # A bug must not leave the bench running: from here on only the safe profile runs,
+                # without code that may raise again.
                 traceback.print_exc()
                 return self.secure_blind(f"{type(error).__name__}: {error}")
         if self.frames is not None:
-            self.frames.flush()  # before the master is told that this is all
+            self.frames.flush()  # before the master hears that all was sent
         self.dialogue.event("info", "can_messages", self.traffic.receiver.report())
         stamps = f"time stamps of received frames: {self.traffic.time_stamps()}"
         self.dialogue.event("info", "can_time_stamps", stamps)
@@ -247,24 +248,24 @@ class Gateway:
 
     @property
     def ended(self) -> bool:
-        """Whether the gateway is to end, has secured the bench, and has said so."""
+        """Whether the gateway is to end, has secured the bench, and has reported this."""
         ending = self._ending or self.dialogue.ends
         return ending and self.guardian.state in SILENT and not self.guardian.notices
 
     def wait(self, line: Any, fd: int) -> list[Any]:
-        """Sleep until there is something to do; which of the two has something."""
-        # The descriptor of a vanished master or interface stays readable for ever.
+        """Sleep until there is something to do; return which of the two sources is readable."""
+        # The descriptor of a vanished master or interface stays readable forever.
         sources = [] if self.dialogue.peer.transport.broken else [(line, int(zmq.POLLIN))]
         if not self.traffic.bus.down:
             sources.append((fd, int(zmq.POLLIN)))
-        if not sources:  # with none the library returns at once
+        if not sources:  # with an empty list the library returns at once
             time.sleep(self._wait_ms() * 1e-3)
             return []
-        # Straight to the library: its Poller rebuilds this list at every call.
+        # Calls the library directly: its Poller rebuilds this list at every call.
         return [source for source, _ in zmq_poll(sources, self._wait_ms())]
 
     def _wait_ms(self) -> int:
-        """Time to wait for messages or frames until the next deadline, ms."""
+        """Longest wait for messages or frames, until the next deadline, ms."""
         now = self.clock()
         wait = self.guardian.wait_ns(now)
         if wait is None:
@@ -273,15 +274,15 @@ class Gateway:
         return min(MAX_WAIT_MS, -(-wait_ns // 1_000_000))
 
     def cycle(self, master: bool = True, bench: bool = True) -> None:
-        """One pass: the master's messages, the guardian, frames out, frames in, the answers.
+        """Run one pass: the master's messages, the guardian, frames out, frames in, answers.
 
         Parameters
         ----------
         master, bench : bool
             Whether something has arrived from there.
         """
-        # Set-points first, frames after: a bus that delivers own frames has them by then, and
-        # one wake-up serves both.
+        # Send set-points before receiving frames: a bus that echoes own frames has them by then,
+        # and one wake-up handles both.
         traffic, dialogue = self.traffic, self.dialogue
         now = self.clock()
         if now - self._cycled_at > STALL_NS:
@@ -317,20 +318,20 @@ class Gateway:
             return
         if u is not None and guardian.state is GuardState.WITHDRAWING:
             frames = sender.frames(u, guardian.enable)
-        else:  # the guardian's own ramps are moved more often than set-points arrive
+        else:  # the guardian's own ramps advance more often than set-points arrive
             new = guardian.new_demand or (u is not None and guardian.state is not GuardState.ACTIVE)
             frames = sender.due(now, guardian.sent, guardian.enable, new)
         guardian.new_demand = False
         self.traffic.send(frames)
 
     def _watch_over(self, now: int) -> None:
-        """Reasons to end that no message brings."""
+        """Check for reasons to end that come without a message."""
         orphan = self.parent is not None and not parent_alive(self.parent)
         if (self.terminated or orphan) and not (self._ending or self.dialogue.ends):
             self._ending = True
             cause = "parent_died" if orphan else "terminated"
             text = "the process that started the gateway has ended"
-            if not orphan:  # yet: the kernel sends it when that process dies
+            if not orphan:  # maybe not yet: SIGTERM comes when that process ends
                 text = f"SIGTERM, sent from outside or because {text}"
             self.guardian.secure(now, cause, text, fault=orphan)
         if self.guardian.state in SILENT and now - self.dialogue.heard_at > ABANDONED_S * NS:
@@ -339,16 +340,15 @@ class Gateway:
     def _leave_out(self, now: int, stall: int) -> None:
         """Exclude time in which this process was stalled from the ages of received messages.
 
-        A peer that is silent all the same is found out one timeout later. What the bench sent
-        meanwhile is still in the socket, but the master's messages come through a thread that was
-        stalled, too.
+        A peer that really is silent is detected one timeout later. What the bench sent meanwhile is
+        still in the socket, but the master's messages come through a thread that was stalled, too.
         """
         self._stalls += 1
         self.traffic.receiver.leave_out(now, stall)
         self.guardian.leave_out(now, stall)
 
     def _watch_bus(self, now: int) -> None:
-        """Tell of faults of the bus that appeared or cleared, and act as the session file says."""
+        """Report bus faults that appeared or cleared, and react as the session file specifies."""
         for change in self.traffic.watch_bus(now):
             cause = f"can_{change.cause}"
             if (
@@ -366,7 +366,7 @@ class Gateway:
             self._withdraw_again()
 
     def _withdraw_again(self) -> None:
-        """Send the frames that the bench missed: the enable withdrawn, at the safe values."""
+        """Repeat the frames that the bench missed: enable withdrawn, inputs at safe values."""
         guardian, traffic = self.guardian, self.traffic
         if guardian.state is not GuardState.SECURED:
             return
@@ -377,7 +377,7 @@ class Gateway:
         self.dialogue.event("info", "withdrawn_again", text)
 
     def secure_blind(self, reason: str) -> int:
-        """Bring the bench down on knowledge of the demands alone, then end with status 70."""
+        """Run the safe profile without measurements, then return status 70."""
         guardian, traffic = self.guardian, self.traffic
         guardian.secure(self.clock(), "gateway_fault", f"the gateway failed: {reason}")
         blind = BenchView([math.nan] * len(self.bench.inputs), enabled=False, overdue=math.inf)

@@ -1,4 +1,4 @@
-"""States and settings of a bench's guard, its safe profile, and when it has settled."""
+"""States and settings of a bench's guard, its safe profile, and settling after the ramps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hilrt.bench.set_points import RampedSetPoints, Values
 from hilrt.config.structs import InputOptions
 
 NS = 1_000_000_000
-#: Period at which the guardian sends by itself: ramps, and repetitions of an unchanged demand.
+#: Period at which the guardian sends on its own: ramps, and repeats of an unchanged demand, ns.
 CYCLE_NS = 2_000_000
 #: An input counts as realised within this share of its range.
 TOLERANCE = 0.02
@@ -33,7 +33,7 @@ class GuardState(enum.Enum):
     SECURED = "secured"
 
 
-#: States in which the bench is, or is about to be, under the master's demands.
+#: States in which the bench follows the master's demands, or is about to.
 DRIVING = frozenset({GuardState.ENABLING, GuardState.RAMPING, GuardState.ARMED, GuardState.ACTIVE})
 #: States in which nothing is sent.
 SILENT = frozenset({GuardState.OFF, GuardState.SECURED})
@@ -41,22 +41,22 @@ SILENT = frozenset({GuardState.OFF, GuardState.SECURED})
 
 @dataclass(frozen=True)
 class GuardSettings:
-    """Times and orders of the guard.
+    """Time limits of the guard, and the order of its safe profile.
 
     Parameters
     ----------
     order : sequence of int
-        Inputs in the order in which the safe profile takes them.
+        Inputs in the order in which the safe profile moves them.
     step_timeout : float
         Time limit for one input of the safe profile, s.
     master_timeout : float
-        Age of the newest set-points at which the master counts as silent, s.
+        Age of the newest set-points above which the master counts as silent, s.
     idle_timeout : float
-        The same for the newest message of any kind, while no set-points are due, s.
+        Likewise for the newest message of any kind while no set-points are due, s.
     enable_timeout : float
         Time limit for the bench to confirm the enable request, s.
     enable_text : str
-        Signal that confirms it, for texts.
+        Name of the confirming signal, for messages.
     """
 
     order: Sequence[int]
@@ -69,7 +69,7 @@ class GuardSettings:
 
 @dataclass
 class BenchView:
-    """Current knowledge of the bench.
+    """State of the bench as last measured.
 
     Parameters
     ----------
@@ -78,10 +78,10 @@ class BenchView:
     enabled : bool
         Whether it confirms the enable request (True for a bench that has no such signal).
     overdue : float
-        Age of the most overdue message over the age at which it counts as silent; below 1 all is
-        well, infinite when one has never been received.
+        Age of the most overdue message divided by the age at which it counts as silent: below 1 all
+        is well; infinite if one has never been received.
     text : str
-        Which message that is, and since when.
+        Name of that message, and since when it is missing.
     """
 
     realised: Values
@@ -102,16 +102,16 @@ class Notice(NamedTuple):
 
 
 class SafeProfileRun:
-    """One run of the profile.
+    """One run of the safe profile.
 
     Parameters
     ----------
     settings : GuardSettings
-        The order of the inputs and the time for each.
+        Gives the order of the inputs and the time limit for each.
     tolerance : sequence of float
-        Of each input, in its unit.
+        Tolerance of each input, in its unit.
     now : int
-        When it begins, ns.
+        Start time, ns.
 
     Attributes
     ----------
@@ -123,18 +123,18 @@ class SafeProfileRun:
         self._settings = settings
         self._tolerance = tolerance
         self._step = 0
-        self._since = now  # of the step
+        self._since = now  # start of the current step
         self.given_up: list[int] = []
 
     def advance(self, now: int, points: RampedSetPoints, bench: BenchView) -> bool:
-        """Start the next inputs when the previous one has arrived or timed out; True at the end.
+        """Start the next input when the previous one has arrived or timed out; True at the end.
 
         Parameters
         ----------
         now : int
-            ns.
+            Current time, ns.
         points : RampedSetPoints
-            Their targets are set.
+            Set-points whose targets are set.
         bench : BenchView
         """
         order, safe = self._settings.order, points.limits.safe
@@ -142,7 +142,7 @@ class SafeProfileRun:
             i = order[self._step]
             points.target[i] = safe[i]
             arrived = points.sent[i] == safe[i]
-            if arrived and bench.overdue < 1.0:  # else blind: only the demand is known
+            if arrived and bench.overdue < 1.0:  # otherwise only the demand is known
                 arrived = not abs(bench.realised[i] - safe[i]) > self._tolerance[i]
             if not arrived and now - self._since < self._settings.step_timeout * NS:
                 return False
@@ -160,7 +160,7 @@ SETTLE_TIMEOUT_NS = 5 * NS
 
 
 def longest_ramp(inputs: Iterable[InputOptions]) -> float:
-    """Longest time that one of `inputs` takes over its whole range, s; 0 if none has bounds."""
+    """Longest time in which one of `inputs` crosses its range, s; 0 if none has bounds."""
     longest = 0.0
     for entry in inputs:
         if entry.min is not None and entry.max is not None and entry.max_rate is not None:
@@ -170,27 +170,27 @@ def longest_ramp(inputs: Iterable[InputOptions]) -> float:
 
 
 class Settled(NamedTuple):
-    """The end of settling; `unrealised` are the inputs that the bench does not follow."""
+    """Result of settling; `unrealised` are the inputs that the bench does not follow."""
 
     unrealised: list[int]
 
 
 class Settling:
-    """Follows one ramp, from arming on.
+    """Detects the end of the ramps after arming.
 
     Parameters
     ----------
     tolerance : sequence of float
-        Of each input, in its unit.
+        Tolerance of each input, in its unit.
     """
 
     def __init__(self, tolerance: Sequence[float]) -> None:
         self._tolerance = tolerance
-        self._arrived_at: int | None = None  # the demands
-        self._since: int | None = None  # the bench follows all of them
+        self._arrived_at: int | None = None  # when the demands arrived
+        self._since: int | None = None  # since when the bench follows all of them
 
     def look(self, now: int, points: RampedSetPoints, realised: Values) -> Settled | None:
-        """Result by `now` [ns]; None while it is running."""
+        """Return the result at `now` [ns]; None while settling."""
         if not points.arrived:
             return None
         if self._arrived_at is None:
@@ -198,7 +198,7 @@ class Settling:
         off = [
             i
             for i, value in enumerate(realised)
-            if abs(value - points.target[i]) > self._tolerance[i]  # False for NaN
+            if abs(value - points.target[i]) > self._tolerance[i]  # False for NaN (not measured)
         ]
         if off:
             self._since = None

@@ -1,14 +1,15 @@
-"""Guard of a bench: when its set-points are the master's, and the safe profile. No I/O.
+"""Guard of a bench: enabling, the master's set-points, and the safe profile. No I/O.
 
-The gateway feeds a `Guardian` with what the master asks for and what the bench shows, calls `step`
-from its own loop, sends the set-points that it returns and passes its notices on. Time is handed in
+The gateway passes the master's requests and the bench's measurements to a `Guardian`, calls `step`
+from its own loop, sends the set-points that it returns and forwards its notices. Time is passed in
 (integer nanoseconds of a monotonic clock), so a test can run hours of it in milliseconds::
 
     OFF ─arm→ ENABLING ─enabled→ RAMPING ─arrived→ ARMED ─set-points→ ACTIVE
                  └───────────┬──────┴────────────────┴────────────────┘
                           secure → SECURING → WITHDRAWING → SECURED ─arm→ ENABLING
 
-A bench that was secured for a fault stays so: only what the master requested may be undone by it.
+After a fault the bench stays secured; the master can arm it again only if it had requested the
+securing itself.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ from hilrt.bench.guard_states import (
 from hilrt.bench.set_points import RampedSetPoints, SetPointLimits, Values
 from hilrt.timing.monotonic import LastHeard
 
-#: Longest time that one move of the set-points may make up for: if the process itself was held up,
-#: the bench gets a ramp all the same, and not a step.
+#: Longest time that one move of the set-points covers, ns: after a stall of this process the bench
+#: still gets a ramp, not a step.
 LONGEST_GAP_NS = 10 * CYCLE_NS
-#: Frames with the enable request withdrawn: one of them must get through.
+#: Number of frames with the enable request withdrawn; one of them must get through.
 WITHDRAW_SENDS = 10
-#: The bench is given up after that many times the age at which it counts as silent.
+#: The bench is given up at this multiple of the age at which it counts as silent.
 SILENCE_FACTOR = 5.0
-#: A limitation is reported again after it has been absent for this long.
+#: A limitation is reported again after an absence of this long.
 REPORT_AGAIN_NS = NS
 
 
 class Guardian:
-    """The state machine. Call `step` often; it returns the frames to send.
+    """State machine of the guard. Call `step` often; it returns the set-points to send.
 
     Parameters
     ----------
@@ -57,17 +58,17 @@ class Guardian:
     state : GuardState
     points : RampedSetPoints
     enable : bool
-        The enable request that goes with them.
+        The enable request to send with them.
     tick : int
-        Newest tick that has been forwarded; -1 before the first.
+        Newest tick whose set-points were forwarded; -1 before the first.
     new_demand : bool
-        Whether set-points have come; the caller clears it when they are sent.
+        Whether new set-points have arrived; the caller clears it when they are sent.
     reason : str
-        Why the bench was secured; empty while it was not.
+        Why the bench was secured; empty if it was not.
     notices : list of Notice
-        For the master; the caller takes and clears them.
+        Notices for the master; the caller takes and clears them.
     counters : dict of str to int
-        Set-points refused and limited.
+        Counts of refused and limited set-points.
     """
 
     def __init__(self, limits: SetPointLimits, settings: GuardSettings) -> None:
@@ -84,17 +85,17 @@ class Guardian:
             TOLERANCE * (high - low)
             for low, high in zip(limits.minimum, limits.maximum, strict=True)
         ]
-        self._since = 0  # entry into the state
+        self._since = 0  # when the state was entered
         self._sent_at = 0
         self._next_send = 0
         self.new_demand = False
         self._master = LastHeard()
-        self._advance = LastHeard()  # of the tick
+        self._advance = LastHeard()  # when the tick last advanced
         self._settling = Settling(self._tolerance)
         self._profile = SafeProfileRun(settings, self._tolerance, 0)
-        self._left = 0  # frames to send with the enable withdrawn
-        self._complete = True  # the safe profile reached every value
-        self._fault = False  # what the bench was secured for
+        self._left = 0  # frames left to send with the enable withdrawn
+        self._complete = True  # whether the safe profile reached every value
+        self._fault = False  # whether the bench was secured for a fault
         self._silence_reported = False
         self._limited_at: int | None = None
 
@@ -106,14 +107,14 @@ class Guardian:
     # ---- requests of the master -----------------------------------------------------------
 
     def master_seen(self, now: int) -> None:
-        """Note that the master sent something at `now` [ns]."""
+        """Record that the master sent something at `now` [ns]."""
         self._master.heard(now)
 
     def arm(self, now: int, u0: Values, bench: BenchView) -> None:
         """Enable the bench and bring its inputs to `u0` from `now` [ns] on.
 
-        Refused while the bench is being secured, and for good once it was secured for a fault: the
-        master may not have heard of it yet.
+        Refused while the bench is being secured, and permanently after a fault: the master may not
+        know of it yet.
         """
         if not all(map(math.isfinite, u0)):
             self.counters["non_finite"] += 1
@@ -132,7 +133,7 @@ class Guardian:
         self.points.demand(u0)
         self._settling = Settling(self._tolerance)
         if self.state in SILENT:
-            # The demand starts where the bench is, so that enabling it makes no step.
+            # The demand starts at the bench's measured values, so enabling causes no step.
             self.points.rest_at(bench.realised)
             self.enable, self.tick, self.reason = True, -1, ""
             self._enter(GuardState.ENABLING, now)
@@ -140,7 +141,7 @@ class Guardian:
             self._enter(GuardState.RAMPING, now)
 
     def demand(self, now: int, tick: int, u: Values) -> bool:
-        """Take the set-points `u` of a tick; False if they are refused."""
+        """Accept the set-points `u` of a tick; return False if they are refused."""
         if self.state not in (GuardState.ARMED, GuardState.ACTIVE) or tick <= self.tick:
             self.counters["refused"] += 1
             return False
@@ -159,7 +160,7 @@ class Guardian:
         return True
 
     def secure(self, now: int, cause: str, text: str, *, fault: bool = True) -> None:
-        """Run the safe profile; when it has run, or nothing is to be done, answer."""
+        """Run the safe profile; answer when it has ended, or at once if there is nothing to do."""
         if self.state is GuardState.SECURED:
             self._answer_secured(text)
             return
@@ -177,7 +178,7 @@ class Guardian:
         self._enter(GuardState.SECURING, now)
 
     def leave_out(self, now: int, stall: int) -> None:
-        """Leave a `stall` [ns] of this process that ended at `now` [ns] out of all ages."""
+        """Exclude a `stall` [ns] of this process that ended at `now` [ns] from all ages."""
         self._advance.leave_out(now, stall)
         self._master.leave_out(now, stall)
         if self.state in DRIVING:
@@ -195,7 +196,7 @@ class Guardian:
         Returns
         -------
         list of float, or None
-            Set-points to send now, with the request in `enable`; None if nothing is due.
+            Set-points to send now, together with `enable`; None if nothing is due.
         """
         if self.state in DRIVING:
             self._watch(now, bench)
@@ -229,7 +230,7 @@ class Guardian:
             self._advance.heard(now)
 
     def _watch(self, now: int, bench: BenchView) -> None:
-        """Leave the driving states when the master or the bench gives reason to."""
+        """Secure the bench if the master or the bench is silent or otherwise requires it."""
         if bench.overdue >= SILENCE_FACTOR:
             self.secure(now, "bench_silent", f"the bench is silent: {bench.text}")
         elif text := self._silence_of_master(now):
@@ -243,7 +244,7 @@ class Guardian:
             self._event("warning", "bench_silent", f"the bench is late: {bench.text}")
 
     def _silence_of_master(self, now: int) -> str:
-        """Message about a silent master; empty while it is heard."""
+        """Message about a silent master; empty if it is not silent."""
         if self.state is GuardState.ACTIVE:
             heard, timeout = self._advance, self.settings.master_timeout
             text = f"the master's tick {self.tick} has not advanced for"
@@ -264,13 +265,13 @@ class Guardian:
         return text
 
     def _watch_enable(self, now: int, bench: BenchView) -> None:
-        """Whether the bench confirms the enable request in time, and keeps to it."""
+        """Check that the bench confirms the enable request in time and does not withdraw it."""
         settings = self.settings
         if bench.enabled:
             return
         if self.state is not GuardState.ENABLING:
             text = f"the bench withdrew its enable: {settings.enable_text} became 0"
-            self.enable = False  # or the bench could enable itself again while the inputs ramp
+            self.enable = False  # otherwise the bench could enable itself again during the ramps
             self.secure(now, "bench_disabled", text)
         elif now - self._since > settings.enable_timeout * NS:
             text = (
@@ -283,7 +284,7 @@ class Guardian:
             self.secure(now, "enable_timeout", text)
 
     def _settle(self, now: int, bench: BenchView) -> None:
-        """While ramping: armed when the demands have arrived and the bench follows them."""
+        """Go from ramping to armed when the ramps have ended and the bench follows them."""
         settled = self._settling.look(now, self.points, bench.realised)
         if settled is None:
             return
@@ -331,7 +332,7 @@ class Guardian:
     # ---- notices ---------------------------------------------------------------------------
 
     def _answer_secured(self, text: str = "") -> None:
-        """Say that the bench is secured, and why; `text` where no reason is known."""
+        """Report that the bench is secured, and why; `text` is used if no reason is known."""
         self.notices.append(Notice("secured", self.reason or text, complete=self._complete))
 
     def _event(self, level: Level, cause: str, text: str, value: float | None = None) -> None:

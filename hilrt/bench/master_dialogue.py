@@ -17,29 +17,29 @@ from hilrt.peers.peer import Peer
 from hilrt.timing.early_reception import LOOK_NS
 from hilrt.wording import kind_of
 
-#: Time for the bench to send all its messages before the first exchange, s.
+#: Time in which the bench must have sent all its messages before the first exchange, s.
 FIRST_FRAMES_TIMEOUT = 10.0
-#: Late set-points are answered at most that often, ns.
+#: Shortest interval between answers to late set-points, ns.
 ANSWER_AGAIN_NS = 20_000_000
-#: Counters go with every so many measurements.
+#: Number of measurements between two reports of the counters.
 COUNTERS_EVERY = 20
-#: Time without another line of the same kind in the process's own log, s.
+#: Shortest interval between lines of the same kind in the process's own log, s.
 QUIET_S = 10.0
-#: Measurements are not sent to a master that has been silent for longer, ns: they would be stale
-#: when it reads them, and hide important messages.
+#: No measurements are sent to a master silent for longer than this, ns: they would be outdated when
+#: it reads them, and delay important messages.
 MASTER_READS_NS = NS // 2
 
 
 class MasterDialogue:
-    """Messages of the master to the guardian, and replies.
+    """Passes the master's messages to the guardian, and replies.
 
     Parameters
     ----------
     peer : Peer
-        Connected and welcomed.
+        Connected and accepted by the master.
     guardian : Guardian
     n_inputs, n_outputs : int
-        Of the bench.
+        Numbers of the bench's inputs and outputs.
     clock : callable
         Monotonic clock, ns.
 
@@ -48,11 +48,11 @@ class MasterDialogue:
     heard_at : int
         When the master last sent something, ns.
     ends : bool
-        The master has told the gateway to end, or has given up.
+        Whether the master has told the gateway to end, or has given up.
     stop_asked : bool
-        The master waits for the confirmation of that.
+        Whether the master waits for a confirmation.
     malformed : int
-        Invalid messages of the master.
+        Number of invalid messages from the master.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class MasterDialogue:
         self.ends = self.stop_asked = False
         self.malformed = 0
         self._initialize_by: int | None = None
-        # As wire.pack, without an array around so few numbers.
+        # Same as wire.pack, but without creating an array for so few numbers.
         self._pack_y = struct.Struct(f"<{n_outputs}d").pack
         self._pack_u = struct.Struct(f"<{n_inputs}d").pack
         self._seq = 0
@@ -83,7 +83,7 @@ class MasterDialogue:
     # ---- from the master -------------------------------------------------------------------
 
     def take(self, traffic: BusTraffic) -> None:
-        """Take the master's messages; one that is malformed is counted, the first one told."""
+        """Handle the master's messages; count malformed ones, and report the first."""
         for message in self.peer.receive(LOOK_NS):
             self.heard_at = self._clock()
             self._guardian.master_seen(self.heard_at)
@@ -118,26 +118,25 @@ class MasterDialogue:
         coefficients = wire.unpack(message.coefficients, -1, self._n_inputs)
         if len(coefficients) == 0:
             raise ProtocolError("set-points without coefficients")
-        # The value at t, which is the first Taylor coefficient: the master has shifted the
-        # polynomial by the actuation delay already.
+        # The value at t is the first Taylor coefficient: the master has already shifted the
+        # polynomial by the actuation delay.
         if self._guardian.demand(now, message.tick, coefficients[0].tolist()):
             return
         if self._guardian.state is GuardState.SECURED and now - self._answered_at > ANSWER_AGAIN_NS:
-            # The first answer may have been lost: the master learns again that nothing is
-            # forwarded.
+            # The first answer may have been lost: repeat that nothing is forwarded.
             self._answered_at = now
             self._guardian.secure(now, "late", "late set-points")
 
     # ---- to the master ---------------------------------------------------------------------
 
     def event(self, level: Level, cause: str, text: str, value: float | None = None) -> None:
-        """Tell the master something that it logs; `value` as in `wire.Event`."""
+        """Send the master an event to log; `value` as in `wire.Event`."""
         self.peer.send(wire.Event(level=level, cause=cause, text=text, value=value))
 
     def measurements(
         self, now: int, traffic: BusTraffic, counters: Callable[[], dict[str, int]]
     ) -> None:
-        """Send the newest values of the bench, unless the master has been silent for long."""
+        """Send the newest values of the bench, unless the master has been silent too long."""
         if now - self.heard_at >= MASTER_READS_NS:
             return
         receiver = traffic.receiver
@@ -148,15 +147,15 @@ class MasterDialogue:
                 y=self._pack_y(*receiver.y),
                 t_valid_ns=receiver.t_valid_ns,
                 realised=self._pack_u(*traffic.realised),
-                # Totals; the master decodes them in its critical path, so they are only sent now
-                # and then.
+                # The counters are totals, and the master decodes them on its critical path: send
+                # them only now and then.
                 counters=counters() if self._seq % COUNTERS_EVERY == 0 else {},
             )
         )
         self._seq += 1
 
     def answer(self, now: int, receiver: Receiver) -> None:
-        """Answer the master's requests at `now` [ns], and forward the notices."""
+        """Answer the master's requests that are pending at `now` [ns], and forward the notices."""
         if self._initialize_by is not None:
             self._initialized(now, receiver)
         for notice in self._guardian.notices:
@@ -196,7 +195,7 @@ class MasterDialogue:
             text = f"bench secured{'' if notice.complete else ', but not completely'}: {text}"
         if notice.level == "info" and notice.kind not in ("secured", "failed"):
             return
-        # It may be repeated to a master that is late, or at every stall of a busy processor.
+        # The same notice may repeat for a late master, or at every stall of a busy processor.
         kind, now = kind_of(notice.level, notice.cause, "", text), time.monotonic()
         if kind == self._kind and now < self._quiet_until:
             self._untold += text != self._written
@@ -207,7 +206,7 @@ class MasterDialogue:
 
 
 def _not_heard(receiver: Receiver) -> str:
-    """Messages that the bench has not sent in time for the first exchange, with a remedy."""
+    """Text about messages missing at the first exchange, with a remedy."""
     messages, forms = receiver.missing(), receiver.missing_forms()
     remedies = []
     if messages:

@@ -1,4 +1,4 @@
-"""A bench on CAN: its table and its database, checked and combined."""
+"""Reading of a bench on CAN: its table and its database, checked and combined."""
 
 from __future__ import annotations
 
@@ -42,34 +42,34 @@ from hilrt.solver import Port, Ports
 if TYPE_CHECKING:
     from cantools.database.can import Message
 
-#: Share of `max_jerk` that the master keeps to. Set-points arrive with jitter and gaps. With a
-#: smaller margin the gateway would limit them again, with additional lag, and a loop through both
-#: limits could oscillate (tests/test_jerk_in_the_loop.py).
+#: Share of `max_jerk` that the master uses. Set-points arrive with jitter and gaps: with a smaller
+#: margin the gateway would limit them again, with additional lag, and a loop through both limits
+#: could oscillate (tests/test_jerk_in_the_loop.py).
 MASTER_SHARE = 0.5
-#: Frames of a message without a cycle time that an emulated bench sends per `bench_timeout`.
+#: Number of frames per `bench_timeout` of an emulated message without a cycle time.
 FRAMES_IN_TIME = 2
 
 
 def emulated_cycle(message: Message, table: BenchOptions) -> int:
     """Time between two frames of a message that an emulated bench sends, ms.
 
-    The database's cycle; without one `UNTOLD_MS`, or less if `bench_timeout` is short.
+    This is the database's cycle time; without one, `UNTOLD_MS` or less if `bench_timeout` is short.
     """
     untold = min(UNTOLD_MS, 1e3 * table.timeouts.bench / FRAMES_IN_TIME)
     return max(1, round(message.cycle_time or untold))
 
 
 class PortsError(ConfigError):
-    """Problems of a bench's table, with its ports as far as they are known nonetheless.
+    """Problems of a bench's table, with the ports that are known despite them.
 
     Parameters
     ----------
     problems : sequence of str
-        As for `ConfigError`; those of the inputs' limits are among them.
+        As for `ConfigError`, including those of the inputs' limits.
     ports : Ports
         Every port that the table names, without limits.
     unclear : collection of str
-        Names of ports of which nothing but the name is known.
+        Names of ports about which only the name is known.
     """
 
     def __init__(self, problems: Sequence[str], ports: Ports, unclear: Collection[str]) -> None:
@@ -90,11 +90,11 @@ class Bench:
         The enable handshake.
     ports : Ports
     limits : SetPointLimits
-        Bounds that hold after rounding to the set-points' resolution.
+        Bounds that still hold after rounding to the signals' resolution.
     order : tuple of int
         Inputs in the order of the safe profile.
     narrower : tuple of str
-        Inputs whose limits the database makes narrower than the table, and how, as text.
+        Texts about inputs whose limits the database narrows.
     """
 
     options: BenchOptions
@@ -110,24 +110,24 @@ class Bench:
 
     @property
     def received(self) -> list[Message]:
-        """Messages that the bench sends, as far as they are used: those that have a frame."""
+        """Messages from the bench that carry used signals; for contained ones the container."""
         refs = [*self.outputs.values(), *([self.state] if self.state else [])]
         return list({ref.carrier.name: ref.carrier for ref in refs}.values())
 
     @property
     def sending_interval(self) -> float:
-        """Longest interval at which the messages with the outputs come, s; 0 if not known."""
+        """Longest interval of the messages that carry the outputs, s; 0 if not known."""
         intervals = [self._interval(ref.carrier) for ref in self.outputs.values()]
         return float(np.nan_to_num(np.fmax.reduce(intervals)))
 
     @property
     def fastest_interval(self) -> float:
-        """Interval at which the bench sends its most frequent message, s; 0 if not known."""
+        """Interval of the bench's most frequent message, s; 0 if not known."""
         intervals = [self._interval(message) for message in self.received]
         return 0.0 if any(map(math.isnan, intervals)) else min(intervals)
 
     def _interval(self, message: Message) -> float:
-        """Time between two frames, by the database or the emulated bench, s; NaN if not known."""
+        """Time between two frames, from the database or the emulated bench, s; NaN if not known."""
         if self.options.emulator is not None:
             return emulated_cycle(message, self.options) / 1e3
         return (message.cycle_time or 0) / 1e3 or math.nan
@@ -140,7 +140,7 @@ class Bench:
 
     @property
     def frames(self) -> list[FrameTime]:
-        """Messages on the bus, and how often they come."""
+        """Messages on the bus, and their intervals."""
         found = []
         for message in self.driven:
             options = self.options.messages.get(message.name) or MessageOptions()
@@ -155,7 +155,7 @@ class Bench:
     def realised(self, y: Sequence[float]) -> list[float]:
         """Realised value of each input, from the values of the outputs.
 
-        In the inputs' units; NaN if that is not measured.
+        Values are in the inputs' units; NaN if not measured.
         """
         values = [math.nan] * len(self.inputs)
         for i, j, factor, offset in self._realised:
@@ -176,11 +176,11 @@ class Bench:
 
 
 def longest_frame(message: Message) -> int:
-    """Bits of a message's frame with the most stuff bits, and the pause after it; 0 of CAN FD.
+    """Largest length of a message's frame with stuff bits and interframe space, bit; 0 for CAN FD.
 
     ``g + 8 s + 13 + floor((g + 8 s - 1) / 4)`` with s bytes, and g = 34, or 54 with an identifier
-    of 29 bits (Davis, Burns, Bril and Lukkien 2007, eq. 1). Of a group of several frames it is
-    that of one.
+    of 29 bits (Davis, Burns, Bril and Lukkien 2007, eq. 1). For a group of several frames it is
+    the length of one.
     """
     if message.is_fd:
         return 0
@@ -232,7 +232,7 @@ def read_bench(name: str, options: BenchOptions, folder: Path) -> Bench:
 class _Signals(NamedTuple):
     """Messages and signals of the table, from the database; None for missing ones.
 
-    `complete` says that everything was found.
+    `complete` tells whether everything was found.
     """
 
     inputs: dict[str, SignalRef | None]
@@ -280,7 +280,7 @@ def _find_signals(name: str, options: BenchOptions, folder: Path, problems: list
 
 
 def _check_units(table: str, options: BenchOptions) -> list[str]:
-    """Units must be of ports that there are, and readable."""
+    """Check that units belong to existing ports and can be read."""
     ports, problems = {*options.outputs, *options.inputs}, []
     for port, unit in options.units.items():
         if port not in ports:
@@ -308,14 +308,14 @@ def _check_input(
 
 
 def _within_declared(options: BenchOptions, refs: Mapping[str, SignalRef]) -> BenchOptions:
-    """The table with limits of inputs that lie within the declared ranges of their signals."""
+    """Return the table with inputs' limits narrowed to the declared ranges of their signals."""
     inputs = dict(options.inputs)
     for port, ref in refs.items():
         entry = inputs[port]
         if entry.min is not None and entry.max is not None:
             low, high = narrowed(ref, entry.min, entry.max)
             safe, start = (
-                None if value is None else min(max(value, low), high)  # beyond it by rounding
+                None if value is None else min(max(value, low), high)  # may lie outside by rounding
                 for value in (entry.safe, entry.start)
             )
             inputs[port] = msgspec.structs.replace(entry, min=low, max=high, safe=safe, start=start)
@@ -333,7 +333,7 @@ def _narrower(given: BenchOptions, options: BenchOptions) -> Iterator[str]:
 
 
 def _check_signals(table: str, options: BenchOptions, signals: _Signals) -> list[str]:
-    """The signals that were found, among each other and in the frames that carry them."""
+    """Check the signals found against each other and against the frames that carry them."""
     driven = [(f"inputs.{port}.signal", ref) for port, ref in _found(signals.inputs).items()]
     driven += [("enable.request", signals.request)] if signals.request else []
     received = [*_found(signals.outputs).values(), *([signals.state] if signals.state else [])]
@@ -352,7 +352,7 @@ def _check_signals(table: str, options: BenchOptions, signals: _Signals) -> list
 
 
 def _check_enumeration(entry: BenchInput, ref: SignalRef, label: str) -> list[str]:
-    """Whether `safe` and `start` are among the values of an enumeration."""
+    """Check that `safe` and `start` are among the values of an enumeration."""
     name = f"{ref.message.name}.{ref.signal.name}"
     assert entry.min is not None and entry.max is not None  # noqa: PT018 - checked before
     values = named_values(ref.signal, entry.min, entry.max)
@@ -417,7 +417,7 @@ def _realised(
     outputs: dict[str, SignalRef],
     problems: list[str],
 ) -> list[tuple[int, int, float, float]]:
-    """Input, output, and the conversion between their units."""
+    """Return input, output, and the conversion between their units."""
     entries = []
     for i, (port, entry) in enumerate(options.inputs.items()):
         if entry.realised not in outputs or port not in inputs:
@@ -472,7 +472,7 @@ def _ports(
 def _limits(
     ports: Sequence[Port], options: BenchOptions, inputs: dict[str, SignalRef]
 ) -> SetPointLimits:
-    """Limits that the gateway keeps: the ports' bounds as signals carry them, and the full jerk."""
+    """Limits that the gateway enforces: the bounds as signals carry them, and the full jerk."""
     bounds = [
         inward(ref.signal, port.min, port.max)
         for port, ref in zip(ports, inputs.values(), strict=True)

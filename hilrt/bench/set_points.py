@@ -1,4 +1,4 @@
-"""Set-points of a bench on their way to the demand, limited in value, rate and jerk."""
+"""Ramped set-points of a bench, limited in value, rate and jerk."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from hilrt.coupling.ramp import Bounds, approach
 
-# Plain floats, not arrays: a bench has a handful of inputs, and at 1 kHz each numpy call on so few
-# values costs more than all of them together in Python.
+# Plain floats, not arrays: for the few inputs of a bench, one numpy call takes longer than handling
+# all of them in Python; moves come at 1 kHz.
 Values = Sequence[float]
 
 
@@ -20,17 +20,17 @@ class SetPointLimits:
     Parameters
     ----------
     names : sequence of str
-        The inputs, for texts.
+        Names of the inputs, for messages.
     minimum, maximum : sequence of float
         Bounds of the value; finite.
     max_rate : sequence of float
         Largest rate of change, unit/s; finite and positive.
     safe : sequence of float
-        Where the safe profile ends, within the bounds.
+        Final values of the safe profile, within the bounds.
     max_jerk : sequence of float
-        Largest change of the rate, unit/s², infinite for none; empty: none for all.
+        Largest change of the rate, unit/s²; infinite: no limit; empty: no limits at all.
     values : mapping of int to sequence of float
-        Of inputs that are enumerations, by index: the only values that they take as a target.
+        Permitted targets of the inputs that are enumerations, by index.
     """
 
     names: Sequence[str]
@@ -42,7 +42,7 @@ class SetPointLimits:
     values: Mapping[int, Values] = field(default_factory=dict)
 
     def clip(self, u: Values) -> list[float]:
-        """Finite values `u` brought within the bounds."""
+        """Clip finite values `u` to the bounds."""
         return [
             min(max(v, low), high)
             for v, low, high in zip(u, self.minimum, self.maximum, strict=True)
@@ -50,7 +50,7 @@ class SetPointLimits:
 
 
 class RampedSetPoints:
-    """Set-points sent to the bench, and their targets; they start at rest at the safe values.
+    """Set-points sent to the bench, and their targets; initially at rest at the safe values.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class RampedSetPoints:
     sent : list of float
         Newest set-points, in the inputs' units; a new list after each move.
     target : list of float
-        Where they are to go, within the bounds.
+        Values to which they move, within the bounds.
     """
 
     def __init__(self, limits: SetPointLimits, cycle: float) -> None:
@@ -71,21 +71,21 @@ class RampedSetPoints:
         self.sent = list(limits.safe)
         self.target = list(limits.safe)
         self._rate = [0.0] * len(self.sent)
-        self._fresh = False  # demands that nothing has been made of yet
-        self._aimed = list(self.sent)  # the target of the move before
-        self._took = 0.0  # and how long that was, s
+        self._fresh = False  # whether a demand has come since the last move
+        self._aimed = list(self.sent)  # target of the previous move
+        self._took = 0.0  # duration of the previous move, s
         self._jerk = list(limits.max_jerk) or [math.inf] * len(self.sent)
-        # Limitation that the jitter of one cycle explains is not counted.
+        # A limitation that one cycle's jitter explains is not counted.
         self._behind = [rate * cycle for rate in limits.max_rate]
 
     def rest_at(self, realised: Values) -> None:
-        """Begin where the bench is; at the safe value if that is not known (NaN)."""
+        """Start at the bench's measured values; at the safe value where that is NaN."""
         pairs = zip(realised, self.limits.safe, strict=True)
         self.sent = self.limits.clip([r if math.isfinite(r) else s for r, s in pairs])
         self._rate = [0.0] * len(self.sent)
 
     def demand(self, u: Values) -> list[int]:
-        """Take finite demands; the inputs whose demand is out of bounds."""
+        """Set finite demands; return the inputs whose demand is out of bounds."""
         self.target, self._fresh = self.limits.clip(u), True
         beyond = [i for i, value in enumerate(u) if value != self.target[i]]
         for i, allowed in self.limits.values.items():
@@ -94,12 +94,12 @@ class RampedSetPoints:
         return beyond
 
     def hold(self) -> None:
-        """Go no further than now."""
+        """Make the current set-points the targets."""
         self.target = list(self.sent)
 
     @property
     def arrived(self) -> bool:
-        """Whether they are where they are to go."""
+        """Whether all set-points have reached their targets."""
         return self.sent == self.target
 
     def stay(self, elapsed: float) -> None:
@@ -108,18 +108,19 @@ class RampedSetPoints:
         self._aimed, self._took = list(self.target), elapsed
 
     def move(self, elapsed: float, *, follows: bool) -> list[int]:
-        """Go towards the target, in `elapsed` [s], as fast as rate and jerk allow.
+        """Move towards the targets for `elapsed` [s], as fast as rate and jerk allow.
 
         Parameters
         ----------
         elapsed : float
+            Time since the previous move, s.
         follows : bool
-            Whether demands are to come in every cycle, so that one may be late.
+            Whether a demand is expected in every cycle, so that a missing one is late.
 
         Returns
         -------
         list of int
-            Inputs that stay behind their target.
+            Inputs whose limits keep them from following their target.
         """
         if follows and not self._fresh:
             self._wait()
@@ -144,11 +145,11 @@ class RampedSetPoints:
         return behind
 
     def _wait(self) -> None:
-        """While demands are late, an input that cannot stop where it should brakes and stays there.
+        """Brake inputs that would overshoot while demands are late, and make the stop their target.
 
-        Going back to where it should have stopped would only lead it farther from the next demand.
-        It brakes with half of its jerk: `rate` is the mean of the step before, and seen from there
-        again in every cycle, the point of rest moves on as much as the braking curve allows.
+        Going back to the target would only lead farther away from the next demand. They brake with
+        half of their jerk: `rate` is the mean over the previous step, so the point of rest, which
+        every cycle predicts anew from it, moves on as far as the braking curve allows.
         """
         for i, (rate, jerk) in enumerate(zip(self._rate, self._jerk, strict=True)):
             if math.isinf(jerk):
