@@ -270,7 +270,8 @@ class SubsystemOptions(Table):
     #: Names of faults that may act on the bench's set-points and measurements
     #: (docs/faults.md#on-a-bench); other faults that affect it are refused.
     allow_faults: list[str] = []
-    #: [macro steps] Communicates at every n-th tick; needs a fixed step.
+    #: [macro steps] Communicates at every n-th tick; needs a fixed step. Between its own ticks the
+    #: log has NaN for its outputs; `log.held(name)`, plots and MF4 files repeat the last value.
     every: Annotated[int, msgspec.Meta(ge=1)] = 1
     #: Source of its interface Jacobians.
     jacobian: JacobianOptions | None = None

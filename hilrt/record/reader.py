@@ -178,7 +178,9 @@ class Log(Mapping[str, Floats]):
         -------
         DataFrame, shape (n, n_signals)
             The index ``t`` is session time, s. If signals have different times, as in imported
-            logs, those without a value at a time are NaN. ``attrs["units"]`` maps names to units.
+            logs, those without a value at a time are NaN; so are outputs between the samples of a
+            subsystem with ``every`` above 1: ``frame.ffill()`` repeats the last ones, as `held`
+            does. ``attrs["units"]`` maps names to units.
 
         Raises
         ------

@@ -163,3 +163,37 @@ def test_a_session_without_a_bench_needs_no_extra() -> None:
     command = [sys.executable, "-c", code, "check", str(CONFIGS / "two_mass.toml")]
     checked = subprocess.run(command, capture_output=True, text=True, timeout=60.0)
     assert (checked.returncode, checked.stderr) == (0, "")
+
+
+def test_the_work_of_a_check_grows_with_the_subsystems_and_not_with_their_square(
+    tmp_path: Path,
+) -> None:
+    """10,000 subsystems took minutes without a word; calls are counted, not time."""
+    path = tmp_path / "many.toml"
+
+    def calls(pairs: int) -> int:
+        lines = ['[session]\nname = "many"\nduration = 1.0\n[master]\nstep = 1e-3\n']
+        for k in range(pairs):
+            for side in ("a", "b"):
+                lines.append(f'[subsystems.{side}{k}]\nadapter = "inprocess"\n')
+                lines.append(f'model = "models:{side.upper()}"\n')
+            lines.append(f'[[connections]]\nfrom = "a{k}.y"\nto = "b{k}.u"\n')
+            lines.append(f'[[connections]]\nfrom = "b{k}.y"\nto = "a{k}.u"\n')
+        path.write_text("".join(lines))
+        counted = 0
+
+        def count(*_: object) -> None:
+            nonlocal counted
+            counted += 1
+
+        previous = sys.getprofile()
+        sys.setprofile(count)
+        try:
+            found = check_file(path, code=False)
+        finally:
+            sys.setprofile(previous)
+        assert all(problem.level != "error" for problem in found)
+        return counted
+
+    calls(10)  # what is loaded once
+    assert calls(800) < 4.5 * calls(200)
