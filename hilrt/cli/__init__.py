@@ -4,5 +4,5 @@
 others by their subject:
 `analyze_commands` (and reports, replay), `process_commands` (and views, FMUs), `log_commands`,
 `sequence_commands` (and expectations), `study_commands`, `can_commands`. They share `common`,
-which has the page of each command and error.
+which has the page of each command and error. `forked_solvers` is a session's start of many solvers.
 """

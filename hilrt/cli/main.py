@@ -94,6 +94,10 @@ def run(
         ),
     ] = False,
     web: Annotated[bool, typer.Option("--web", help="serve the web page of the session")] = False,
+    cluster: Annotated[
+        str | None,
+        typer.Option(help="Dask scheduler, its file, or local: its workers run groups' processes"),
+    ] = None,
     fail_on: Annotated[
         str | None,
         typer.Option(
@@ -122,7 +126,13 @@ def run(
         extra.append('session.arm="auto"')
     file = load(session, extra)
     options = RunOptions(
-        out=out, folder=folder, shadow=shadow, view=not quiet, web=web, fail_on=_fail_on(fail_on)
+        out=out,
+        folder=folder,
+        shadow=shadow,
+        view=not quiet,
+        web=web,
+        cluster=cluster,
+        fail_on=_fail_on(fail_on),
     )
     result = run_session(file, options=options)
     _finish(result, file.tables.record.report, quiet, file.tables.monitor.page if web else "")

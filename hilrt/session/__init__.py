@@ -9,7 +9,8 @@ Every session is put together by the same stages: `read`, `describe` and `connec
 `recording_watch`, `observers` (of the loop: recording, flags, status, expectations), `operation`
 (commands), `run_summary` with `summary_layout`, and `reserved_file`.
 
-Processes: `processes`, `spawn` with `launch`, `monitoring`, `recorder_process`. Beside the program
+Processes: `processes`, `spawn` with `launch`, `placer` (on a cluster), `monitoring`,
+`recorder_process`. Beside the program
 that started it: `live_session` with `session_readings`, in a `loop_thread`. Test
 sequences from outside: `run`, `pytest_plugin`.
 """

@@ -22,6 +22,7 @@ from hilrt.record.recorder_feed import close_feed_socket, open_feed_socket
 from hilrt.session.event_log import EventLog
 from hilrt.session.monitoring import Monitoring
 from hilrt.session.operation import Operator
+from hilrt.session.placer import refuse_open_cluster
 from hilrt.session.processes import Processes, RecorderSockets
 from hilrt.session.recording_watch import require_room
 from hilrt.session.reserved_file import ReservedFile
@@ -290,6 +291,8 @@ def open_parts(
         For an address or a folder that cannot be used; nothing stays open then.
     """
     tables, master = file.tables, file.tables.master
+    if options.cluster is not None:
+        refuse_open_cluster(options.cluster, master.listen)
     name, real_time = tables.session.name, pace_of(tables, options) != "asap"
     # For both transports, because an unknown peer may have this account, too.
     reserve_descriptors(len(tables.subsystems), 2 * SPARE_CONNECTIONS)

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from hilrt.errors import ConfigError
 from hilrt.link import Link
 from hilrt.monitor.session_state import SessionState
 from hilrt.session.event_log import EventLog
 from hilrt.session.monitoring import VIEWS
 from hilrt.session.opening import Described
-from hilrt.session.spawn import KILL_TIMEOUT_S, SINGLE_THREAD, Child, Children, Inherited, Start
+from hilrt.session.placer import GroupHost, Order
+from hilrt.session.spawn import (
+    KILL_TIMEOUT_S,
+    SINGLE_THREAD,
+    Child,
+    Children,
+    Inherited,
+    SolverStart,
+)
 
 #: How long children may take to end, s.
 STOP_TIMEOUT: Final = 5.0
@@ -98,21 +108,25 @@ class Processes:
         cpus: Sequence[int],
         keys: Mapping[str, str],
         frames: Mapping[str, str],
+        cluster: str | None = None,
     ) -> None:
-        """Start the processes of the links, on the processors `cpus`.
+        """Start the processes of the links, on the processors `cpus`; of groups on the `cluster`.
 
         What connects to the master gets the variables `keys`; of that, what has a bus to record,
         also the variables `frames`, which say where CAN frames are taken.
         """
         file, self._links, commands = described
-        solvers = []
+        solvers, placed = [], []
         for link, needed in zip(self._links, commands, strict=True):
             for command in needed:
                 env = dict(keys) if command.connects else {}
                 if command.connects and link.buses:
                     env |= frames
+                if cluster is not None and "--group" in command.argv:
+                    placed.append(GroupHost(command.name, command.argv, env))
+                    continue
                 if command.argv[:2] == ["hilrt", "solver"] and not command.told:
-                    solvers.append(Start(command.name, command.argv, env))
+                    solvers.append(SolverStart(command.name, command.argv, env))
                     continue
                 child = self.children.start(
                     command.name,
@@ -126,7 +140,35 @@ class Processes:
                     link.tell = child.tell
                     if link.hear is not None:
                         child.heard = link.hear
+        if cluster is not None:
+            self._place(cluster, placed, file.folder.absolute(), cpus)
         await self.children.start_solvers(solvers, cwd=file.folder, affinity=cpus)
+
+    def _place(
+        self, cluster: str, hosts: Sequence[GroupHost], folder: Path, cpus: Sequence[int]
+    ) -> None:
+        """Have the processes of groups started on a cluster; `ConfigError` if there are none."""
+        if not hosts:
+            raise ConfigError(
+                f"--cluster {cluster}: no group has a process of its own; give one "
+                'adapter = "zeromq" and spawn = ["hilrt", "solver", "--group", "SESSION.toml"]'
+            )
+        argv = [sys.executable, "-P", "-m", "hilrt.session.placer"]
+        child = self.children.start(
+            "placer", argv, cwd=folder, affinity=cpus, nice=5, inherits=Inherited(lines=True)
+        )
+        child.heard = self._placed_ended
+        logs = str(self.children.log_dir.absolute())
+        child.tell(json.dumps(Order(cluster, len(hosts), str(folder), logs)))
+        for host in hosts:
+            child.tell(json.dumps(host))
+
+    def _placed_ended(self, line: str) -> None:
+        """A process on the cluster has ended."""
+        if not self.ending:
+            told = json.loads(line)
+            self._ends[told["name"]] = told["text"]
+            self._tell_peer(told["name"], told["pid"], told["text"])
 
     def start_recorder(
         self, sockets: RecorderSockets, cpus: Sequence[int], environment: Mapping[str, str]

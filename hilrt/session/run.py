@@ -48,6 +48,9 @@ class RunOptions:
         Start the web page.
     record : bool
         Write a log.
+    cluster : str, optional
+        Dask cluster whose workers run the processes of groups: the address of its scheduler, the
+        path of the scheduler's file, or ``"local"``.
     fail_on : str, optional
         Exit status 5 where the verdict is ``"unverified"``, ``"degraded"`` or ``"unreliable"``, or
         worse.
@@ -61,6 +64,7 @@ class RunOptions:
     view: bool = False
     web: bool = False
     record: bool = True
+    cluster: str | None = None
     fail_on: FailOn | None = None
 
 

@@ -181,7 +181,9 @@ async def _start_processes(opened: Opened, described: Described) -> None:
     """Then the processes that start slowly."""
     cpus, recording = opened.timing.cpus_for_children, opened.recording
     frames = {} if recording is None else recording.frames
-    await opened.processes.start_subsystems(described, cpus, opened.environment, frames)
+    await opened.processes.start_subsystems(
+        described, cpus, opened.environment, frames, opened.options.cluster
+    )
     if recording is not None:
         recording.start(opened.processes, cpus, opened.monitoring.rows)
 

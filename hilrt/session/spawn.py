@@ -74,7 +74,7 @@ class Inherited(NamedTuple):
 NOTHING: Final = Inherited()
 
 
-class Start(NamedTuple):
+class SolverStart(NamedTuple):
     """A solver to start: the subsystem's name, its command, and additions to its environment."""
 
     name: str
@@ -307,7 +307,7 @@ class Children:
         environment = {**inherited_environment(), "PYTHONUNBUFFERED": "1", **(env or {})}
         command = executable(name, argv, cwd, environment.get("PATH"))
         if _LINUX:
-            command = _launched(command, affinity, nice)
+            command = launched(command, affinity, nice)
         log = self._log(name)
         with contextlib.ExitStack() as files, _interrupts_held_back():
             output = None if inherits.terminal else files.enter_context(log.open("ab"))
@@ -335,13 +335,16 @@ class Children:
         return self._add(Child(name, list(argv), log, process))
 
     async def start_solvers(
-        self, solvers: Sequence[Start], cwd: str | Path | None = None, affinity: Iterable[int] = ()
+        self,
+        solvers: Sequence[SolverStart],
+        cwd: str | Path | None = None,
+        affinity: Iterable[int] = (),
     ) -> None:
         """Start commands ``hilrt solver …``, and fork many off one process, on Linux.
 
         Parameters
         ----------
-        solvers : sequence of Start
+        solvers : sequence of SolverStart
         cwd : str or Path, optional
             Folder they run in. Default: the current one.
         affinity : iterable of int
@@ -362,7 +365,7 @@ class Children:
             self.start(one.name, one.argv, cwd=cwd, affinity=cpus, env=one.env)
 
     async def _forked(
-        self, solvers: Sequence[Start], cwd: str | Path | None, cpus: Sequence[int]
+        self, solvers: Sequence[SolverStart], cwd: str | Path | None, cpus: Sequence[int]
     ) -> list[int]:
         """Numbers of the forked processes; none where that fails, then none has been started."""
         jobs = [(one.argv[1:], str(self._log(one.name).absolute()), one.env) for one in solvers]
@@ -524,7 +527,7 @@ def crash_line(output: str) -> str:
     return " ".join(lines[at : at + 1 + two])
 
 
-def _launched(command: list[str], affinity: Iterable[int], nice: int) -> list[str]:
+def launched(command: list[str], affinity: Iterable[int], nice: int) -> list[str]:
     """The command behind `launch.py`; the kernel ends it when the master ends without doing so."""
     cpus = ",".join(str(cpu) for cpu in affinity)
     settings = [str(os.getpid()), str(int(signal.SIGTERM)), cpus, str(nice)]
@@ -539,7 +542,7 @@ def _start_forking(
     command = [*module, str(os.getpid()), str(int(signal.SIGTERM)), ",".join(map(str, cpus))]
     with log.open("ab") as errors, _interrupts_held_back():
         return subprocess.Popen(
-            _launched(command, (), 0),
+            launched(command, (), 0),
             cwd=cwd,
             env={**inherited_environment(), "PYTHONUNBUFFERED": "1"},
             stdin=subprocess.PIPE,

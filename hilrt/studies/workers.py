@@ -22,6 +22,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hilrt.errors import ConfigError, HilrtError
+from hilrt.session.placer import SETTINGS, local_cluster
 from hilrt.studies.run_cases import (
     TASK_S,
     Row,
@@ -43,14 +44,6 @@ LARGEST_TASK: Final = 1000
 LOOK_S: Final = 1.0
 #: Without any worker for so long, a sweep ends, s.
 NO_WORKER_S: Final = 120.0
-#: Dask's own settings here: a task whose worker died is not run again by itself, and no page shows
-#: the workers to whoever asks.
-_SETTINGS: Final = {
-    "distributed.scheduler.allowed-failures": 0,
-    "distributed.scheduler.http.routes": [],
-    "distributed.worker.http.routes": [],
-    "distributed.admin.tick.limit": "30s",
-}
 
 
 class Running(NamedTuple):
@@ -79,29 +72,15 @@ def connected(cluster: str | None, count: int | None) -> Iterator[Client]:
     """
     try:
         import dask
-        from distributed import Client, LocalCluster
-        from distributed.security import Security
+        from distributed import Client
     except ImportError as error:
         raise ConfigError(f"a sweep needs {error.name}; install hilrt[studies]") from None
 
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    with contextlib.ExitStack() as stack, dask.config.set(_SETTINGS):
+    with contextlib.ExitStack() as stack, dask.config.set(SETTINGS):
         if cluster is None:
             refuse_unguarded()
-            # With keys of its own: who can connect to a worker can have it run anything.
-            address: Any = stack.enter_context(
-                LocalCluster(
-                    n_workers=count or len(os.sched_getaffinity(0)),
-                    threads_per_worker=1,
-                    processes=True,
-                    host="127.0.0.1",
-                    protocol="tls://",
-                    security=Security.temporary(),
-                    dashboard_address="127.0.0.1:0",
-                    worker_dashboard_address="127.0.0.1:0",
-                    silence_logs=logging.CRITICAL,
-                )
-            )
+            address: Any = stack.enter_context(local_cluster(count or len(os.sched_getaffinity(0))))
             yield stack.enter_context(Client(address))
             return
         where = {"scheduler_file": cluster} if os.path.isfile(cluster) else {"address": cluster}

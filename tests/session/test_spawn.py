@@ -15,7 +15,7 @@ import pytest
 from hilrt.config.read_values import executable
 from hilrt.errors import ConfigError
 from hilrt.session import spawn
-from hilrt.session.spawn import Children, Inherited, Start
+from hilrt.session.spawn import Children, Inherited, SolverStart
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="process groups are POSIX")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the parent-death signal is Linux's")
@@ -430,7 +430,7 @@ TELLS = (
 
 def solvers(count, target):
     argv = ["hilrt", "solver", target, "--connect", "tcp://127.0.0.1:1", "--name"]
-    return [Start(f"m{i}", [*argv, f"m{i}"], {"HILRT_X": str(i)}) for i in range(count)]
+    return [SolverStart(f"m{i}", [*argv, f"m{i}"], {"HILRT_X": str(i)}) for i in range(count)]
 
 
 @linux
@@ -474,11 +474,12 @@ def test_forked_solvers_end_with_the_session_that_is_killed(tmp_path):
     (tmp_path / "slow.py").write_text("import time\nprint('loaded', flush=True)\ntime.sleep(60)\n")
     code = (
         "import asyncio, sys\n"
-        "from hilrt.session.spawn import MANY, Children, Start\n"
+        "from hilrt.session.spawn import MANY, Children, SolverStart\n"
         "async def main():\n"
         "    children = Children('logs')\n"
         "    argv = ['hilrt', 'solver', 'slow:Slow', '--connect', 'tcp://127.0.0.1:1']\n"
-        "    await children.start_solvers([Start(f'm{i}', argv, {}) for i in range(MANY)], '.')\n"
+        "    many = [SolverStart(f'm{i}', argv, {}) for i in range(MANY)]\n"
+        "    await children.start_solvers(many, '.')\n"
         "    print(*(child.pid for child in children), flush=True)\n"
         "    await asyncio.sleep(60)\n"
         "asyncio.run(main())\n"
@@ -494,7 +495,7 @@ def test_forked_solvers_end_with_the_session_that_is_killed(tmp_path):
 
 @linux
 async def test_solvers_are_started_one_by_one_where_they_cannot_be_forked(children, monkeypatch):
-    monkeypatch.setattr(spawn, "_launched", lambda command, cpus, nice: ["false"])
+    monkeypatch.setattr(spawn, "launched", lambda command, cpus, nice: ["false"])
     assert await children._forked(solvers(2, "told:Told"), None, ()) == []
     monkeypatch.undo()
     monkeypatch.setattr(spawn.Children, "_forked", no_pids)
