@@ -30,7 +30,7 @@ DEPTH: Final = 3
 UNFINISHED: Final = "no summary"
 COLUMNS: Final = (
     *("run", "began", "session", "lasted, s", "verdict", "alarms", "outcomes"),
-    *("worst estimated error", "file", "--set", "folder"),
+    *("worst estimated error", "file", "folder", "--set"),
 )
 _DECODER = msgspec.json.Decoder()
 
@@ -108,8 +108,8 @@ class PastRun:
             ", ".join(f"{count} {word}" for word, count in counts if count),
             worst,
             self.session_file,
-            ", ".join(self.overrides),
             str(self.folder),
+            ", ".join(self.overrides),
         )
 
     def as_json(self) -> dict[str, Any]:

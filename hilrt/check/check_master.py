@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 
 from hilrt.check.check_topology import Topology
 from hilrt.config.problems import Findings
-from hilrt.config.read_values import names_channel
-from hilrt.config.structs import MasterTable, Session
+from hilrt.config.read_values import names_channel, repeats_steps
+from hilrt.config.structs import MAX_STEP_S, MasterTable, Session
 from hilrt.link import Description
 from hilrt.timing import host
 
@@ -195,6 +195,16 @@ def _check_step(topology: Topology, findings: Findings) -> None:
     if step.method == "ecco" and not topology.tables.bonds:
         findings.error(
             STEP, "method", step.method, "uses power bonds; there are none", "add [[bonds]]"
+        )
+    growing = step.method != "fixed" and not repeats_steps(step)
+    if growing and step.maximum == MAX_STEP_S:
+        findings.warn(
+            STEP,
+            "maximum",
+            step.maximum,
+            "lets the step grow past the stability limit of the coupling, which shows only after "
+            "the outputs have grown",
+            f"give maximum, for example {10.0 * topology.tables.master.step:g}",
         )
     _check_estimator(topology, findings)
     _check_crawl(topology, findings)

@@ -257,10 +257,15 @@ def parse_params(params: Mapping[str, str]) -> dict[str, Any]:
     return values
 
 
+#: Known words that a message lists.
+MOST_LISTED = 30
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
-    """``"; did you mean 'x'?"`` with the closest known word, or the list of known words."""
+    """``"; did you mean 'x'?"`` with the closest known word, or the known words, `MOST_LISTED`."""
     known = sorted(known)
     close = difflib.get_close_matches(word, known, n=1)
     if close:
         return f"; did you mean {close[0]!r}?"
-    return f"; there is {', '.join(known)}" if known else "; there is none"
+    more = f" and {len(known) - MOST_LISTED:,} more" if len(known) > MOST_LISTED else ""
+    return f"; there is {', '.join(known[:MOST_LISTED])}{more}" if known else "; there is none"

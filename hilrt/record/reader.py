@@ -90,7 +90,7 @@ class Aside(NamedTuple):
     data: bytes
 
 
-@dataclass
+@dataclass(repr=False)
 class Log(Mapping[str, Floats]):
     """A recorded session: a mapping from signals, in the order of recording, to their values.
 
@@ -166,13 +166,19 @@ class Log(Mapping[str, Floats]):
         """Session times of the ticks, shape (n,), s; these are the times of the first signal."""
         return self.time(self.names[0])
 
-    def to_pandas(self, names: Iterable[str] | None = None) -> pd.DataFrame:
+    def __repr__(self) -> str:
+        """The extent of the log; `names`, `units` and `events` have all of it."""
+        rows = len(self.t) if self.names else 0
+        counts = f"{len(self.names):,} signals, {rows:,} rows, {len(self.events):,} events"
+        return f"<Log {self.path}: {counts}>"
+
+    def to_pandas(self, names: str | Iterable[str] | None = None) -> pd.DataFrame:
         """Signals as the columns of a `pandas.DataFrame`; needs the extra ``hilrt[pandas]``.
 
         Parameters
         ----------
-        names : iterable of str, optional
-            Signals in the order of the columns; default: all.
+        names : str, or iterable of str, optional
+            Signals in the order of the columns, or patterns as for `plot`; default: all.
 
         Returns
         -------
@@ -189,9 +195,10 @@ class Log(Mapping[str, Floats]):
         RecordError
             Without pandas; or if signals of different times have several values at one time.
         """
-        from hilrt.record.notebook import to_pandas
+        from hilrt.record.notebook import chosen, to_pandas
 
-        return to_pandas(self, list(self.names if names is None else names))
+        patterns = [names] if isinstance(names, str) else names
+        return to_pandas(self, self.names if patterns is None else chosen(self, patterns))
 
     def topic(self, name: str) -> str:
         """Topic that a signal was recorded under, such as ``outputs``, ``sent`` or ``timing``."""

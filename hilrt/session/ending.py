@@ -38,7 +38,7 @@ from hilrt.tables.network import Network
 from hilrt.timing.host import NO_USE, HostUse
 from hilrt.timing.pace import Pace, RealTime
 from hilrt.timing.timeline import Timeline
-from hilrt.wording import MISSED_BECAUSE
+from hilrt.wording import MISSED_BECAUSE, unit_text
 
 if TYPE_CHECKING:
     from hilrt.session.benches import Benches
@@ -297,7 +297,7 @@ def describe_divergence(network: Network, given: StepInput) -> str:
     samples[~(samples > LARGEST)] = 0.0
     output = int(np.argmax(samples))
     value, unit = float(given.outputs["y"][output]), network.outputs.units[output]
-    what = f"{network.outputs.names[output]} = {value:.3g} {unit}".rstrip()
+    what = f"{network.outputs.names[output]} = {value:.3g} {unit_text(unit)}".rstrip()
     loop = shortest_loop(network, output)
     if not loop:
         subsystem = network.members[network.outputs.member[output]]

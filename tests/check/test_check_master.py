@@ -37,7 +37,7 @@ def found(
     return [str(problem) for problem in findings.problems if problem.level == level]
 
 
-LOCAL = {"method": "local", "rtol": 1e-3}
+LOCAL = {"method": "local", "rtol": 1e-3, "maximum": 0.1}
 CONTROL = {"method": "derivatives"}
 
 
@@ -45,9 +45,9 @@ CONTROL = {"method": "derivatives"}
     "tables",
     [
         {},
-        {"step_control": {"method": "pi", "tolerance": 0.1}},
+        {"step_control": {"method": "pi", "tolerance": 0.1, "maximum": 0.1}},
         {"step_control": LOCAL, "order_control": CONTROL},
-        {"step_control": {"method": "ecco", "rtol": 0.01}, "bonds": [BOND]},
+        {"step_control": {"method": "ecco", "rtol": 0.01, "maximum": 0.1}, "bonds": [BOND]},
         {"step_control": {"atol": {"b.*": 1.0, "a.y": 2.0}}, "order_control": CONTROL},
     ],
 )
@@ -132,7 +132,15 @@ def test_feedthrough_makes_the_estimate_an_indicator(tables, place):
     (line,) = found("warning", source="a.z", **tables)
     assert line.startswith(f"{place}: outputs with feedthrough (a.z) are evaluated")
     assert "declare the feedthrough of FMUs that declare no dependencies" in line
-    assert found("warning", source="a.z", step_control={"method": "pi"}) == []
+    assert found("warning", source="a.z", step_control={"method": "pi", "maximum": 0.1}) == []
+
+
+def test_a_step_that_may_grow_without_end_is_warned_of_where_none_is_repeated():
+    (line,) = found("warning", step_control={"method": "local", "rtol": 1e-3})
+    assert "past the stability limit of the coupling" in line
+    assert "give maximum, for example" in line
+    repeats = {"method": "local", "rtol": 1e-3, "repeat": True}
+    assert found("warning", step_control=repeats) == []
 
 
 def test_a_model_correction_needs_a_single_rate() -> None:
@@ -158,10 +166,10 @@ def test_prediction_needs_a_model_that_is_identified() -> None:
 
 def test_pi_control_beside_an_energy_correction_needs_a_minimum() -> None:
     energy = {**BOND, "correction": {"method": "energy"}}
-    (line,) = found("warning", step_control={"method": "pi"}, bonds=[energy])
+    (line,) = found("warning", step_control={"method": "pi", "maximum": 0.1}, bonds=[energy])
     assert "minimum = 1e-09: can shrink the step without end: the energy correction of sh" in line
     assert "give minimum = 1e-05 or more" in line
-    held = {"method": "pi", "minimum": 1e-5}
+    held = {"method": "pi", "minimum": 1e-5, "maximum": 0.1}
     assert found("warning", step_control=held, bonds=[energy]) == []
 
 

@@ -125,6 +125,13 @@ def test_a_unit_that_nobody_has_stated_is_left_out():
     assert "?" not in log._repr_html_()
 
 
+def test_a_table_takes_patterns_and_a_log_is_printed_in_a_line():
+    pytest.importorskip("pandas")
+    assert list(a_log().to_pandas("dyno.*")) == ["dyno.torque", "dyno.speed"]
+    assert list(a_log().to_pandas(["car.gear", "dyno.t*"])) == ["car.gear", "dyno.torque"]
+    assert repr(a_log()).endswith(": 6 signals, 1,000 rows, 1 events>")
+
+
 def test_a_result_is_printed_in_a_line():
     found = repr(Result({"session": "s", "verdict": "good", "ports": {"a": 1}, "steps": 5}))
     assert found == "Result(session='s', verdict='good', steps=5, exit_status=0)"
