@@ -31,7 +31,8 @@ from bokeh.resources import Resources
 from bokeh.server.views.static_handler import StaticHandler
 from jinja2 import Template
 
-from hilrt.monitor.stream import SessionGraph, SetPointPort
+from hilrt.monitor.stream import Head, SessionGraph, SetPointPort
+from hilrt.tables.network import OPERATED
 from hilrt.web import panels
 from hilrt.web.graph import graph_svg
 from hilrt.web.operator_controls import AlarmList, OperatorControls, make_button
@@ -59,6 +60,8 @@ ECHO_S = 1.0
 SLOW = 3
 WINDOWS = {"10 s": 10.0, "30 s": 30.0, "2 min": 120.0, "10 min": 600.0}
 FIRST_SIGNALS = 4
+#: Session time after which first signals that were always zero are no longer plotted, s.
+ZEROS_S = 3.0
 CHOICES_SHOWN = 40
 SIGNALS_TITLE = f"signals (type to search, at most {MAX_SIGNALS})"
 
@@ -85,6 +88,7 @@ class Page:
         self.plots = Plots(self.viewer, self.history)
         self.timing: Timing | None = None
         self._beginning = 0
+        self._first: list[str] | None = None  # signals chosen by the page, which may leave zeros
         self._turn = 0
         self._ready = False
         self._shown: dict[str, object] = {}
@@ -100,6 +104,9 @@ class Page:
         document.on_session_destroyed(lambda context: self._release())
         lost = CustomJS(code="connectionLost()")
         document.js_on_event(ConnectionLost, lost)
+        document.config.notifications = (
+            None  # the page tells itself, in a banner that it would cover
+        )
         document.add_timeout_callback(self._prepare_figures, PREPARE_MS)
         document.on_event(DocumentReady, lambda event: self.draw_figures())
         follow = (FOLDER / "content.js").read_text(encoding="utf-8")
@@ -279,6 +286,24 @@ class Page:
             if self.choice.value == chosen:
                 self._choose()  # if the names are the same, nothing else calls it
             self.choice.value = chosen
+            self._first = None if same else chosen
+        self._leave_zeros(head)
+
+    def _leave_zeros(self, head: Head) -> None:
+        """Once, and only if nothing was chosen by hand: leave out first signals that stay at zero.
+
+        What an operator may adjust stays.
+        """
+        newest = self.history.t.newest(1)
+        if self._first is None or not len(newest) or newest[0, 0] < ZEROS_S:
+            return
+        first, self._first = self._first, None
+        if self.choice.value == first:
+            named = {name.removeprefix(OPERATED) for name in head.adjustable}
+            zeros = self.history.at_zero()
+            kept = [name for name in first if name not in zeros or name.partition(":")[0] in named]
+            own = [name for name in self.history.names if ":" not in name and name not in zeros]
+            self.choice.value = kept or own[:FIRST_SIGNALS] or first
 
     def _choose(self) -> None:
         if self.timing is None:

@@ -185,6 +185,15 @@ class SignalHistory:
             ring = self.full[message.name] = Ring(FULL_SAMPLES, 2)
         ring.add(np.column_stack((array(message.t), array(message.value))))
 
+    def at_zero(self) -> set[str]:
+        """Signals of which nothing but zero has been seen, or nothing at all."""
+        low, high = (ring.newest(self.t.total) for ring in (self.low, self.high))
+        if not len(low):
+            return set(self.names)
+        moved = np.nan_to_num(np.fmax.reduce(high) - np.fmin.reduce(low)) > 0.0
+        moved |= np.nan_to_num(self.last.newest(1)[0]) != 0.0
+        return {name for name, moves in zip(self.names, moved, strict=True) if not moves}
+
     def value(self, name: str) -> float:
         """Newest value of a signal; NaN if there is none."""
         newest = self.last.newest(1)

@@ -30,3 +30,18 @@ def test_what_matters_is_readable_on_small_screens(driver):
     driver.execute_script("document.querySelector('summary').click()")
     shown = "return view('stop').el.getBoundingClientRect().width"
     until(lambda: driver.execute_script(shown) > 50.0, "stop")
+
+
+ORDER = """
+  const top = (element) => element.getBoundingClientRect().top;
+  return [view("lamp").el, view("values").el, document.getElementById("control"),
+          view("plots").el].map(top);
+"""
+
+
+def test_on_a_phone_values_come_before_controls_and_plots(driver):
+    metrics = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    driver.refresh()
+    until(lambda: driver.execute_script(DRAWN), "figures", DRAWN_S)
+    until(lambda: (tops := driver.execute_script(ORDER)) == sorted(tops), "order")

@@ -454,9 +454,11 @@ def test_names_in_the_adjust_list_differ_however_long_they_are(page):
 
 @pytest.mark.parametrize("text", ["0.9", "0,25", "-0.1", "1_0", "nan", "inf", "1e999", "", "0.1 m"])
 def test_a_number_that_is_not_allowed_is_refused_and_not_changed(page, text):
+    """The session gets one that is out of bounds, and refuses it: its log has an event then."""
     page.control.value.value_input = text
     click(page, "adjust")
-    assert page.viewer.sent == []
+    out_of_bounds = [float(text)] if text in ("0.9", "-0.1") else []
+    assert [command.value for command in page.viewer.sent] == out_of_bounds
     assert "✕ bonds.shaft.cap is not changed: " in page.parts["answer"].text
 
 
@@ -671,6 +673,31 @@ def test_histogram_counts_every_value_once():
     shares = histogram(values)["top"]
     assert shares.sum() == pytest.approx(100.0)
     assert len(histogram(np.array([]))["top"]) == 0
+
+
+def test_first_signals_that_stay_at_zero_are_left_out_once(page):
+    """The torque moves and the speed stays at zero, which nobody may adjust."""
+    names = ["engine.torque", "vehicle.engine_speed"]
+    page.history.restart(names)
+    turn(page)
+    assert page.choice.value == names
+    for k in range(40):
+        data = binary(np.array([float(k), 0.0]))
+        values = {"minimum": data, "maximum": data, "last": data}
+        until = 0.1 * (k + 1)
+        page.history.take(
+            Signals(number=k + 1, t_from=until - 0.1, t_until=until, rows=1, lost=0, **values)
+        )
+        turn(page)
+        assert page.choice.value == (names if k < 29 else names[:1])
+    page.choice.value = names[1:]  # by hand
+    turn(page)
+    assert page.choice.value == names[1:]
+
+
+def test_the_library_shows_no_box_of_its_own_about_a_lost_connection(page):
+    """It covered the banner that says how the session ended."""
+    assert page.document.config.notifications is None
 
 
 def test_first_signals_without_bonds():
