@@ -20,10 +20,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
+from typing import ClassVar
 
 
 class HilrtError(Exception):
-    """Base of everything that `hilrt` raises on purpose."""
+    """Base of everything that `hilrt` raises on purpose.
+
+    Attributes
+    ----------
+    page : str
+        The page that explains it; empty: that of its base, or of the command.
+    """
+
+    page: ClassVar[str] = ""
 
 
 class ConfigError(HilrtError):

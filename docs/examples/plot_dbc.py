@@ -46,7 +46,8 @@ shutil.copy("drive.dbc", FOLDER)
 # -----------------
 #
 # ``hilrt new`` replaces the node whose name looks like a gateway; ``--node`` names another
-# one. Here are the tables of the bench and of its set-point:
+# one. Here are the tables of the bench and of its set-point, a first stimulus, and what the page may
+# change:
 
 print(run("new", "drive.toml", "--database", "drive.dbc"))
 text = SESSION.read_text("utf-8")
@@ -66,13 +67,8 @@ print(text[bench : text.index("# ---- sent")], text[inputs:], sep="…\n\n")
 # and 150 rad/s².
 
 text = text.replace("max = 400.0", "max = 250.0").replace("max_rate = 400.0", "max_rate = 150.0")
-text += """
-[[stimuli]]
-name = "run-up"
-input = "bench.speed"
-start = 1.0
-segments = [{ shape = "ramp", to = 300.0, rate = 200.0 }, { shape = "hold", duration = 2.0 }]
-"""
+ramp = '{ shape = "ramp", to = 300.0, rate = 200.0 }, { shape = "hold", duration = 2.0 }'
+text = text.replace('{ shape = "ramp", to = 40.0, rate = 200.0 }', ramp)
 text = text.replace("\nlate =", "\nemulator_params = { torque = 12.5 }  # N*m\nlate =")
 SESSION.write_text(text, "utf-8")
 print(run("check", "drive.toml"))
@@ -81,9 +77,10 @@ print(run("check", "drive.toml"))
 # Run it
 # ------
 #
-# ``hilrt run drive.toml --web`` also serves a page at which you can watch the session; it prints
-# the address. At the end the set-point goes to its safe value, at its largest rate, and the enable
-# request is withdrawn. The report and the figures of the run are in its folder.
+# ``hilrt run drive.toml --web`` also serves a page at which you can watch the session and move the
+# set-point; it prints the address and the token for commands. At the end the set-point goes to its
+# safe value, at its largest rate, and the enable request is withdrawn. The report and the figures of
+# the run are in its folder.
 
 run("run", "drive.toml", "--duration", "6", "--quiet")
 print(*sorted(path.name for path in next(FOLDER.glob("runs/*")).iterdir()), sep="\n")

@@ -87,7 +87,10 @@ def page_of(error: HilrtError, arguments: Sequence[str]) -> str:
     arguments : sequence of str
         Of the command line, without the program.
     """
-    found = (page for kind, page in ERRORS.items() if isinstance(error, kind))
+    own = [error.page] if error.page else []
+    found = iter([*own, *(page for kind, page in ERRORS.items() if isinstance(error, kind))])
+    if "new" in arguments and any(word.startswith("--database") for word in arguments):
+        arguments = ("can",)
     return next(found, next((_PAGE_OF[word] for word in arguments if word in _PAGE_OF), SYMPTOMS))
 
 

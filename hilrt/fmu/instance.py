@@ -43,6 +43,8 @@ Inputs = Callable[[float], Floats]
 class FmuError(SolverError):
     """The FMU refused a call."""
 
+    page = "docs/fmu.md"
+
 
 class Experiment(NamedTuple):
     """Arguments of an FMU's initialization: tolerance, start and stop time [s]."""

@@ -7,9 +7,12 @@ import pytest
 import typer.main
 
 from hilrt import errors
+from hilrt.bench.read_bench import PortsError
 from hilrt.cli import main as cli
 from hilrt.cli.common import ERRORS, KEYS, PAGES, SYMPTOMS, page_of
 from hilrt.errors import ConfigError, HilrtError, NoAnswer, RecordError, SolverCannot
+from hilrt.fmu.instance import FmuError
+from hilrt.session.benches import CutShort
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,6 +35,20 @@ def test_the_kind_of_an_error_goes_before_the_command():
     assert kinds == {*ERRORS, ConfigError}
 
 
+def test_every_class_of_error_has_a_page():
+    """Those of the tree, and those that other rooms derive from it."""
+    assert {CutShort, FmuError, PortsError} <= derived(HilrtError)
+    for kind in derived(HilrtError):
+        for command in PAGES.values():
+            assert (ROOT / page_of(kind.__new__(kind), [command[0]])).exists()
+    assert page_of(FmuError("no binary"), ["run", "a.toml"]) == "docs/fmu.md"
+
+
+def derived(kind):
+    """All subclasses of a class."""
+    return {kind, *(one for below in kind.__subclasses__() for one in derived(below))}
+
+
 @pytest.mark.parametrize(
     ("arguments", "page"),
     [
@@ -41,6 +58,7 @@ def test_the_kind_of_an_error_goes_before_the_command():
         (["fmu", "info", "missing.fmu"], "docs/fmu.md"),
         (["can", "send", "--bus", "interface", "1#00"], "docs/can.md"),
         (["new", "a.toml", "--model", "missing:Class"], "docs/own_bench.md"),
+        (["new", "a.toml", "--database", "missing.dbc"], "docs/can.md"),
     ],
 )
 def test_an_error_ends_with_its_page(arguments, page, tmp_path, monkeypatch, capsys):

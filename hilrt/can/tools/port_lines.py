@@ -9,6 +9,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
+from typing import NamedTuple
 
 from cantools.database.can import Database, Message, Signal
 from cantools.database.utils import start_bit
@@ -31,6 +32,17 @@ SILENCE_S = 0.5
 METHOD = "crc8_j1850"
 
 
+class WrittenInput(NamedTuple):
+    """An input as its table has it: limits and value at rest; no quantity is an enumeration."""
+
+    name: str
+    unit: str
+    low: float
+    high: float
+    rest: float
+    quantity: bool
+
+
 class PortLines:
     """Lines about messages and their signals, each port with a name of its own.
 
@@ -40,10 +52,16 @@ class PortLines:
     guess : bool
         Write a value, marked as a guess, where a person has to decide: for an emulated bench, which
         keeps to the same table.
+
+    Attributes
+    ----------
+    written : list of WrittenInput
+        Inputs whose tables were written so far.
     """
 
     def __init__(self, base: Database, guess: bool = False) -> None:
         self._guess = guess
+        self.written: list[WrittenInput] = []
         self._measured: list[tuple[str, Signal]] = []
         self._boxes = {
             message: box for message, box in with_contained(base.messages) if box is not None
@@ -179,6 +197,7 @@ class PortLines:
             rate = "enumerated = true  # jumps to the nearest value of the table, without a rate"
         safe = self._choose(at_rest)
         name = self._name(message, signal, "input")
+        self.written.append(WrittenInput(name, unit, low, high, at_rest, not values))
         return [
             "",
             f"[subsystems.bench.inputs.{name}]",

@@ -15,7 +15,15 @@ from hilrt.can.database import UNTOLD_MS, load_database
 from hilrt.can.frame import CLASSIC_BYTES, FD_BYTES
 from hilrt.can.id_table import is_j1939, with_contained
 from hilrt.can.j1939_transport import LONGEST
-from hilrt.can.tools.port_lines import CHOOSE, PortLines, remark, title, toml_key, toml_string
+from hilrt.can.tools.port_lines import (
+    CHOOSE,
+    PortLines,
+    WrittenInput,
+    remark,
+    title,
+    toml_key,
+    toml_string,
+)
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError
 
@@ -42,6 +50,8 @@ __all__ = ["CHOOSE", "choices", "generate"]
 #: For a rehearsal, in which all processes share this machine.
 SHARED = f"{'dispatch_deadline = 0.5':36} # share of the step; 0.2 if nothing else runs"
 
+#: Inputs that the page may move, at most.
+MOST_ADJUSTED = 20
 #: Words in the name of a node that drives a bench.
 _GATEWAYS = ("gateway", "hil", "tester", "master", "automation", "host")
 
@@ -95,6 +105,7 @@ def generate(
         *(line for message in measured for line in ports.measured(message)),
         *_candidates(roles, measured, timed, ports),
         *_sent(roles, sent, ports, enable),
+        *(_rehearsal(ports.written) if emulator is not None else ()),
     ]
     return "\n".join(lines) + "\n"
 
@@ -236,6 +247,37 @@ def _sent(
         for signal in ports.inputs(message):
             if f"{message.name}.{signal.name}" not in enable:
                 yield from ports.input(message, signal)
+
+
+def _rehearsal(inputs: Sequence[WrittenInput]) -> Iterable[str]:
+    """What moves at a first run, and what the page may move: for an emulated bench."""
+    moves = next((one for one in inputs if one.quantity), None)
+    if moves is not None:
+        room = moves.high - moves.rest
+        way = float(f"{0.1 * (moves.high - moves.low):.3g}")
+        way = way if room >= way else -way
+        rate = float(f"{0.5 * (moves.high - moves.low):.2g}")
+        segments = f'segments = [{{ shape = "ramp", to = {way!r}, rate = {rate!r} }}]'
+        yield from (
+            "",
+            "# So that something moves: choose input, size and shape (docs/stimuli.md).",
+            "[[stimuli]]",
+            'name = "first-ramp"',
+            f"input = {toml_string(f'bench.{moves.name}')}",
+            f"{'start = 1.0':36} # s",
+            f"{segments:36} # {moves.unit}, added to the value that is held",
+        )
+    yield from (
+        "",
+        "# What the page of `hilrt run --web` may do (docs/monitor.md).",
+        "[monitor]",
+        'control = ["safe", "stop", "mark", "acknowledge", "adjust"]',
+    )
+    if inputs:
+        yield from ("", "[monitor.adjust]")
+    for one in inputs[:MOST_ADJUSTED]:
+        bounds = f"{{ min = {one.low!r}, max = {one.high!r} }}"
+        yield f"{toml_string(f'inputs.bench.{one.name}')} = {bounds}"
 
 
 def _unfit(message: Message, sent: bool = False) -> str:

@@ -175,6 +175,18 @@ def test_enumerations_jump_among_the_values_of_their_table(tmp_path: Path) -> No
     assert "max_rate = 1.0: an enumeration jumps; leave it out, or enumerated" in said
 
 
+def test_a_rehearsal_moves_and_may_be_operated(tmp_path: Path) -> None:
+    (tmp_path / "rig.dbc").write_text(HEADER + GEAR + FAST + NAMED)
+    tables = tomllib.loads(generate(tmp_path / "rig.dbc", None, BUS, tmp_path, emulator="database"))
+    (stimulus,) = tables["stimuli"]
+    assert stimulus["input"] == "bench.speed"
+    assert stimulus["segments"] == [{"shape": "ramp", "to": 600.0, "rate": 3000.0}]
+    assert tables["monitor"]["adjust"]["inputs.bench.gear"] == {"min": 0.0, "max": 5.0}
+    assert {"safe", "stop", "adjust"} < set(tables["monitor"]["control"])
+    real = tomllib.loads(generate(tmp_path / "rig.dbc", None, BUS, tmp_path))
+    assert not {"stimuli", "monitor"} & set(real)
+
+
 # ---- who is who --------------------------------------------------------------------------------
 
 
