@@ -23,6 +23,7 @@ import hilrt
 from hilrt.bench.bench_options import BenchInput
 from hilrt.can.bus_faults import BusFaults
 from hilrt.check.check import check_file
+from hilrt.check.draft_session import draft_session
 from hilrt.cli import main as cli
 from hilrt.config import registry
 from hilrt.config import structs as config
@@ -331,6 +332,8 @@ def test_own_models_run(own_bench):
 def test_the_example_of_the_readme_runs(tmp_path):
     for name, text in files_of(ROOT / "README.md").items():
         (tmp_path / name).write_text(text, encoding="utf-8")
+    text = draft_session("clutch", ["clutch:Left", "clutch:Right"], tmp_path)
+    (tmp_path / "clutch.toml").write_text(text, encoding="utf-8")
     result = hilrt.simulate(tmp_path / "clutch.toml")
     assert result.verdict == "good"
     # The momentum is kept; the difference of the speeds decays by 0.5 (1/1 + 1/2) per second.

@@ -46,8 +46,8 @@ shutil.copy("drive.dbc", FOLDER)
 # -----------------
 #
 # ``hilrt new`` replaces the node whose name looks like a gateway; ``--node`` names another
-# one. Here are the tables of the bench and of its set-point, a first stimulus, and what the page may
-# change:
+# one. Here are the tables of the bench and of its set-point, a first stimulus, and what the page
+# may change:
 
 print(run("new", "drive.toml", "--database", "drive.dbc"))
 text = SESSION.read_text("utf-8")
@@ -79,8 +79,8 @@ print(run("check", "drive.toml"))
 #
 # ``hilrt run drive.toml --web`` also serves a page at which you can watch the session and move the
 # set-point; it prints the address and the token for commands. At the end the set-point goes to its
-# safe value, at its largest rate, and the enable request is withdrawn. The report and the figures of
-# the run are in its folder.
+# safe value, at its largest rate, and the enable request is withdrawn. The report and the figures
+# of the run are in its folder.
 
 run("run", "drive.toml", "--duration", "6", "--quiet")
 print(*sorted(path.name for path in next(FOLDER.glob("runs/*")).iterdir()), sep="\n")

@@ -12,6 +12,9 @@ from hilrt.coupling.ramp import Bounds, approach
 # all of them in Python; moves come at 1 kHz.
 Values = Sequence[float]
 
+#: Delay of a set-point on its way to the gateway that is no limitation, s.
+WAY_S = 0.01
+
 
 @dataclass(frozen=True)
 class SetPointLimits:
@@ -75,8 +78,9 @@ class RampedSetPoints:
         self._aimed = list(self.sent)  # target of the previous move
         self._took = 0.0  # duration of the previous move, s
         self._jerk = list(limits.max_jerk) or [math.inf] * len(self.sent)
-        # A limitation that one cycle's jitter explains is not counted.
-        self._behind = [rate * cycle for rate in limits.max_rate]
+        # Limitation that jitter or the way of a set-point explains is not counted: the first one of
+        # a ramp arrives some ms after the time that it is for.
+        self._behind = [rate * max(cycle, WAY_S) for rate in limits.max_rate]
 
     def rest_at(self, realised: Values) -> None:
         """Start at the bench's measured values; at the safe value where that is NaN."""

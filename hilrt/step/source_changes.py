@@ -5,7 +5,7 @@ from __future__ import annotations
 from hilrt.config.session_tables import FaultTable
 from hilrt.step.numerics import Numerics
 from hilrt.tables.plan import DrivePlan, ParameterPlan
-from hilrt.tables.state import CONNECTION, DONE, HOLDING, RUNNING, SOURCES, STIMULUS
+from hilrt.tables.state import CONNECTION, DONE, HOLDING, OPERATOR, RUNNING, SOURCES, STIMULUS
 
 _PHASES = {
     RUNNING: "stimulus {name} begins",
@@ -27,7 +27,8 @@ def source_changes(numerics: Numerics) -> list[tuple[str, str]]:
             source = SOURCES[int(drive.source)]
             if drive.source == CONNECTION and not plan.inputs[at.input].connected:
                 source = "start value"
-            found.append((where, f"{where} is driven by its {source}"))
+            if drive.source != OPERATOR:  # whose request is an event already
+                found.append((where, f"driven by its {source}"))
     return found
 
 

@@ -155,6 +155,17 @@ def test_demands_are_limited_and_counted() -> None:
     assert rig.notices("event") == ["input_limited"]  # once, not fifty times
 
 
+def test_a_ramp_just_below_the_permitted_rate_that_begins_late_is_not_counted() -> None:
+    """As an operator's: the first set-point took 5 ms, and the gateway has to catch up."""
+    rig = Rig().active()
+    for k in range(1, 100):
+        rig.now += MS
+        rig.guardian.demand(rig.now, 9 + k, [100.0 + 0.98 * 0.8 * (k + 5), 20.0])
+        rig.step()
+    assert rig.guardian.counters["limited_rate"] == 0
+    assert rig.notices("event") == []
+
+
 def test_a_ramp_at_the_permitted_rate_is_not_counted() -> None:
     rig = Rig().active()
     for k in range(1, 100):

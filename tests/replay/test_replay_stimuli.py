@@ -95,10 +95,10 @@ def test_two_simulations_agree_bit_for_bit(session):
     assert told.startswith("v of drive.csv: 238 rows over 0.946 s, read at every step by straight")
     texts = [event.text for event in a.events]
     assert told in texts
-    told = " | ".join(texts)
+    told = " | ".join(f"{event.source}: {event.text}" for event in a.events)
     assert "stimulus recorded begins at mass1.v2" in told
-    assert "mass1.v2 is driven by its stimulus" in told
-    assert "mass1.v2 is driven by its connection" in told
+    assert "mass1.v2: driven by its stimulus" in told
+    assert "mass1.v2: driven by its connection" in told
 
 
 def test_what_if_a_stimulus_were_another(session, tmp_path):
