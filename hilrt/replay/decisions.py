@@ -1,4 +1,4 @@
-"""Recorded against recomputed decisions: which signals are decisions, and where they differ."""
+"""Comparison of recorded and recomputed decisions; which signals are decisions."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from hilrt.tables.state import State
 
 #: Tolerance of a replay on another build, relative to each signal's largest value so far.
 ELSEWHERE = 1e-9
-#: Most differing signals that are listed.
+#: Most differing signals listed.
 NAMED = 6
 
-#: What the timing of a row repeats of the state.
+#: Signals of the state that a row's timing repeats.
 REPEATED = {"step": ("session", "h_next"), "order": ("outputs", "order")}
 
 
 def decisions(numerics: Numerics) -> dict[str, str]:
-    """Signals that follow from the step's inputs alone, and the stage that decides each.
+    """Signals that depend only on the step's inputs, and the stage that decides each.
 
-    They are what a row holds of the state, in the order of the stages. The order is that of
-    `macro_step` and `assess`; which stage writes a field last, the state's tables say.
+    These are a row's signals from the state, in the order of the stages in `macro_step` and
+    `assess`. The state's tables say which stage writes a field last.
     """
     order, found = _order(variable_step=bool(numerics.plan.session["variable_step"][0])), []
     rows = {name: get_args(kind) for name, kind in get_type_hints(State).items()}
@@ -46,9 +46,9 @@ def decisions(numerics: Numerics) -> dict[str, str]:
 
 
 def _order(*, variable_step: bool) -> list[str]:
-    """Names that the step calls in turn, its stages among them.
+    """Names of the functions that the step calls in turn, including its stages.
 
-    Those that act in either function act in the first one only if the step is variable.
+    Stages that both functions call belong to the first one only if the step is variable.
     """
     stages: tuple[Any, ...] = (macro_step, assess)
     first, then = (getattr(f, "py_func", f).__code__.co_names for f in stages)
@@ -57,7 +57,7 @@ def _order(*, variable_step: bool) -> list[str]:
 
 @dataclass(frozen=True)
 class DifferingValue:
-    """A signal that differs, with both values."""
+    """Signal that differs, with both values."""
 
     name: str
     recorded: float
@@ -66,7 +66,7 @@ class DifferingValue:
 
 @dataclass(frozen=True)
 class FirstDifference:
-    """The first step whose decisions differ.
+    """First step whose decisions differ.
 
     Attributes
     ----------
@@ -94,19 +94,19 @@ class FirstDifference:
 
 
 class DecisionComparison:
-    """Compares rows signal by signal.
+    """Comparison of rows, signal by signal.
 
     Parameters
     ----------
     names : sequence of str
-        Signals that both sides have, in the order of the stages.
+        Signals in both the log and the replay, in the order of the stages.
     tolerance : float
-        0: bit for bit. Else relative to each signal's largest recorded value so far.
+        0: bit for bit. Otherwise relative to each signal's largest recorded value so far.
 
     Attributes
     ----------
     exact : bool
-        Whether everything so far was the same bit for bit, whatever the tolerance.
+        Whether everything so far was equal bit for bit, even if there is a tolerance.
     """
 
     def __init__(self, names: Sequence[str], tolerance: float) -> None:
@@ -115,7 +115,7 @@ class DecisionComparison:
         self._peak = np.zeros(len(self.names))
 
     def differing(self, recorded: Floats, recomputed: Floats) -> NDArray[np.bool_]:
-        """Mark where the rows differ, shapes (n, signals)."""
+        """Mark values that differ, all shapes (n, signals)."""
         same: NDArray[np.bool_] = recorded.view(np.int64) == recomputed.view(np.int64)
         same |= np.isnan(recorded) & np.isnan(recomputed)
         if self.tolerance > 0.0 and not same.all():
@@ -132,7 +132,7 @@ class DecisionComparison:
     def first(
         self, recorded: Floats, recomputed: Floats
     ) -> tuple[int, list[DifferingValue], int] | None:
-        """First row that differs, the signals that do (some of them), and how many; or None."""
+        """First row that differs, some of its differing signals, and their number; or None."""
         differing = self.differing(recorded, recomputed)
         if not differing.any():
             return None

@@ -1,4 +1,4 @@
-"""Rebuilds, from a log, the plan that ran and the state before the first step."""
+"""Rebuilding of a session's plan, and its state before the first step, from the log."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from hilrt.tables.model import Model
 from hilrt.tables.network import Network, build_network
 from hilrt.tables.plan import UNVERIFIED, VERIFIED
 
-#: Relative tolerance of a feedthrough correction that is computed again from its matrices.
+#: Relative tolerance of a feedthrough correction recomputed from its matrices.
 SAME = 1e-9
 
 
@@ -44,12 +44,12 @@ class Recorded:
     text, name : str
         The session file and its name.
     overrides : tuple of str
-        ``table.key=value`` it was run with.
+        Settings ``table.key=value`` that the session was run with.
     facts : Facts
     build : dict
-        Versions of everything on which the last bit depends.
+        Versions of everything that can change the last bit.
     where : str
-        The log, for messages.
+        Name of the log in messages.
     """
 
     text: str
@@ -63,12 +63,12 @@ class Recorded:
 def read_recorded(
     attachments: Mapping[str, bytes], metadata: Mapping[str, str], where: str
 ) -> Recorded:
-    """The head of a log; `RecordError` if something is missing."""
+    """Read the head of a log; `RecordError` if something is missing."""
     facts = read_facts(dict(attachments), where)
     name = metadata.get("session_file", "")
     if name not in attachments:
         raise RecordError(f"{where}: has no session file; it cannot be replayed")
-    if name != Path(name).name:  # it is written to a temporary folder, and nowhere else
+    if name != Path(name).name:  # it must not be written outside the temporary folder
         raise RecordError(f"{where}: its session file is called {name!r}, which is not a file name")
     try:
         host = dict(parse_json(attachments.get("host.json", b"{}")))
@@ -87,7 +87,7 @@ def read_recorded(
 
 
 def session_of(recorded: Recorded, changes: Sequence[str] = ()) -> SessionFile:
-    """The session file in the log, with its overrides and `changes` (``table.key=value``)."""
+    """Session file in the log, with its overrides and `changes` (``table.key=value``)."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / recorded.name
         path.write_text(recorded.text, encoding="utf-8")
@@ -97,18 +97,18 @@ def session_of(recorded: Recorded, changes: Sequence[str] = ()) -> SessionFile:
 def rebuild(
     recorded: Recorded, changes: Sequence[str] = (), *, as_changed: bool = False
 ) -> Numerics:
-    """The numerics as they were before the first step, or with `changes` to the session file.
+    """Numerics as they were before the first step, or with `changes` to the session file.
 
-    A change of ``parameters.SUBSYSTEM.NAME`` is its value from the start; samples of a model stay
-    as they were recorded. With changes, results of probing that no longer hold are left out; with
-    `as_changed` also without changes, for a comparison.
+    A change of ``parameters.SUBSYSTEM.NAME`` applies from the start; a model's samples stay as
+    recorded. With changes, probing results that may no longer hold are left out; `as_changed`
+    leaves them out even without changes, for comparison.
 
     Raises
     ------
     ConfigError
         If the session file is wrong with the changes, or needs a Jacobian that is not in the log.
     RecordError
-        If the log's facts do not fit its session file, or it has tables of another version.
+        If the log's facts do not match its session file, or its tables are of another version.
     """
     settings = [change for change in changes if change.startswith(f"{PARAMETERS}.")]
     others = [change for change in changes if change not in settings]
@@ -149,7 +149,7 @@ def rebuild(
 
 
 def _set_parameter(numerics: Numerics, setting: str) -> None:
-    """Let a parameter have another value from the start; ``parameters.SUBSYSTEM.NAME=value``."""
+    """Set a parameter's value from the start; ``parameters.SUBSYSTEM.NAME=value``."""
     name, _, text = setting.removeprefix(f"{PARAMETERS}.").partition("=")
     names = [own.name for own in numerics.parameters]
     if name not in names:
@@ -168,7 +168,7 @@ def _set_parameter(numerics: Numerics, setting: str) -> None:
 
 
 def _columns(recorded: Recorded, tables: Session) -> list[Floats]:
-    """Columns of stimuli as they were read; `RecordError` if the session file has others."""
+    """Columns of stimuli as the session read them; `RecordError` if its file has others."""
     columns = recorded.facts.stimulus_columns(recorded.where)
     shapes = [segment.shape for stimulus in tables.stimuli for segment in stimulus.segments]
     if shapes.count("column") != len(columns):
@@ -177,9 +177,9 @@ def _columns(recorded: Recorded, tables: Session) -> list[Floats]:
 
 
 def _verification(facts: Facts, network: Network, where: str, changed: bool) -> Verification:
-    """Verification of the session's corrections; with other settings, the part that still holds.
+    """Verification of the session's corrections; with changes, the part that still holds.
 
-    `RecordError` if it is not of this network.
+    `RecordError` if it does not match this network.
     """
     states, tried = facts.verification, facts.sensitivities
     elements, inputs = len(network.bonds.effort), len(network.inputs)
@@ -197,11 +197,11 @@ def _verification(facts: Facts, network: Network, where: str, changed: bool) -> 
 def _sensitivities(
     facts: Facts, network: Network, where: str, changed: bool
 ) -> Sensitivities | None:
-    """Sensitivities that the session probed.
+    """Sensitivities from the session's probing.
 
-    With other settings the coupled system is another one, and its answers are not known.
+    With changes the coupled system is a different one, whose sensitivities are unknown.
 
-    `RecordError` if it is not of this network.
+    `RecordError` if it does not match this network.
     """
     found = facts.answers
     if found is None:
@@ -224,7 +224,7 @@ def _sensitivities(
 
 
 def _as_it_ran(model: Model | None, facts: Facts) -> Model | None:
-    """`model` with the feedthrough correction as recorded, bit for bit, if it is still the same."""
+    """`model` with its feedthrough correction taken bit for bit from the log, if unchanged."""
     recorded = facts.feedthrough_correction()
     if model is None or recorded is None:
         return model
@@ -236,7 +236,7 @@ def _as_it_ran(model: Model | None, facts: Facts) -> Model | None:
 
 
 class _Absent(Link, Probes):
-    """A subsystem in a replay, of which only the log's data exist."""
+    """Placeholder for a subsystem in a replay, of which only the log's data exist."""
 
     def __init__(
         self,
@@ -260,7 +260,7 @@ class _Absent(Link, Probes):
     async def jacobian(
         self, source: str, t: float, h: float, order: int, u: Floats
     ) -> Floats | None:
-        """Γ or D as recorded; None if the recorded session did not need it."""
+        """Γ or D from the log; None if the recorded session did not need it."""
         gamma = self._gamma
         if h < self._step and self._D is not None:
             gamma = self._D[None]
@@ -278,7 +278,7 @@ class _Absent(Link, Probes):
         raise HilrtError(f"{self.name}: a replay has no subsystems")
 
     def dispatch(self, tick: int, t: float, h: float, coefficients: Floats) -> None:
-        """Do nothing: nothing is sent."""
+        """Send nothing."""
 
     def receive(self) -> None:
         """Receive nothing."""

@@ -1,4 +1,4 @@
-"""The steps in a log: the input of each, and the decisions of the session."""
+"""Steps in a log: the input of each, and the session's decisions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from hilrt.tables.record import table
 class RowChunk(NamedTuple):
     """Consecutive rows: their numbers (n,), session times (n,) [ns], values (n, signals).
 
-    `asides` is what was recorded beside the rows, in the order of the file.
+    `asides` are the records beside the rows, in the order of the file.
     """
 
     rows: NDArray[np.int64]
@@ -35,12 +35,12 @@ class RowChunk(NamedTuple):
 
 
 class RecordedSteps:
-    """A log as a sequence of steps; `recorded` is read at once, the rest piece by piece.
+    """Log as a sequence of steps; `recorded` is read at once, the rest piece by piece.
 
     Parameters
     ----------
     path : Path
-        The log.
+        Path of the log.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class RecordedSteps:
         self.stream = LogStream(path, asides=ASIDES)
         self._blocks = self.stream.blocks()
         self._begun: list[Block] = []
-        for block in self._blocks:  # to the second row: the first may be divided, see `chunks`
+        for block in self._blocks:  # to the second row: the first may be split, see `chunks`
             self._begun.append(block)
             if block.rows[-1] != self._begun[0].rows[0]:
                 break
@@ -71,14 +71,14 @@ class RecordedSteps:
 
     @property
     def damage(self) -> str:
-        """Reason why the log ends early, known when all of it was read; empty for a whole one."""
+        """Reason why the log ends early, known once all was read; empty for an intact log."""
         return self.stream.damage
 
     def chunks(self) -> Iterator[RowChunk]:
-        """All rows in the order of the file; to be called once.
+        """Yield all rows in the order of the file; may be called only once.
 
-        A row whose last topics are in the next piece of the file waits for them: the recorder never
-        divides a row, but tools that cut or merge logs may.
+        A row whose last topics are in the next piece of the file is completed from there: the
+        recorder never splits a row, but tools that cut or merge logs may.
         """
         waiting: dict[str, Block] = {}
         for block in itertools.chain(self._begun, self._blocks):
@@ -88,7 +88,7 @@ class RecordedSteps:
                 yield self._join(waiting)
 
     def _join(self, waiting: dict[str, Block]) -> RowChunk:
-        """Take the rows out of `waiting` of which all topics have been read."""
+        """Remove from `waiting`, and return, the rows whose topics have all been read."""
         n = min(len(block.rows) for block in waiting.values())
         blocks = [_part(waiting[channel.topic], slice(n)) for channel in self.channels]
         for topic, block in list(waiting.items()):
@@ -120,16 +120,16 @@ def _part(block: Block, rows: slice) -> Block:
 
 
 class StepInputs:
-    """Puts rows of a log back into the step's input.
+    """Restores the step's input from rows of a log.
 
     Parameters
     ----------
     columns : mapping of str to int
         Signal name to column of the log's rows.
     numerics : Numerics
-        `given` and `slack` of these are filled.
+        Numerics whose `given` and `slack` are filled.
     where : str
-        The log, for messages.
+        Name of the log in messages.
 
     Raises
     ------
@@ -144,7 +144,7 @@ class StepInputs:
             if name in columns:
                 wanted.append(column)
                 places.append(columns[name])
-            elif column.place.field != "dy":  # a higher order than the one recorded may lack these
+            elif column.place.field != "dy":  # missing if the order is higher than recorded
                 raise RecordError(
                     f"{where}: holds no signal {name!r}; without it no step can be replayed"
                 )
@@ -153,7 +153,7 @@ class StepInputs:
         self._t = numerics.given.session["t"]
 
     def load(self, values: Floats) -> None:
-        """Take the rows of a chunk, shape (n, signals)."""
+        """Load the rows of a chunk, shape (n, signals)."""
         self._values = np.ascontiguousarray(values)
 
     def put(self, i: int, t_ns: int) -> None:

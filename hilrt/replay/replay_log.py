@@ -1,8 +1,8 @@
-"""Replay: every decision of a recorded session is repeated, and compared.
+"""Replay of a recorded session: every decision is recomputed and compared.
 
-The step is a function of its state and its input, and the log holds every input. On the same build
-the decisions are therefore equal bit for bit. Where they are not, the log is damaged, the code is
-wrong, or the build is another one; the first difference shows where to look.
+The step is a function of its state and its input, and the log has every input. On the same build,
+the decisions are therefore equal bit for bit. If they are not, the log is damaged, the code is
+wrong, or the build is different; the first difference shows where to look.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ from hilrt.step_log.facts import build_report
 
 @dataclass
 class Outcome:
-    """The result of a replay.
+    """Result of a replay.
 
     Attributes
     ----------
     path : Path
     steps, skipped : int
-        Steps that came out as recorded, and rows that were not repeated (before the start, after a
-        gap).
+        Steps whose decisions were as recorded, and rows that were not replayed (before the start,
+        after a gap).
     begin, end : float
-        Session time that was replayed, s.
+        Session times between which the log was replayed, s.
     snapshots : int
         Snapshots that equalled the state.
     gaps : list of Gap
     resumed : list of float
-        Session times of the snapshots that the replay started or continued from, s.
+        Session times of the snapshots from which the replay started or resumed, s.
     difference : FirstDifference or None
     tolerance : float
         0: bit for bit.
     exact : bool
-        Whether every decision was the same bit for bit, whatever was tolerated.
+        Whether every decision was equal bit for bit, even if there was a tolerance.
     other_build : list of str
-        How the build that recorded differs from this one.
+        Differences of the recording build from this one.
     damage : str
-        Why the log ends early.
+        Reason why the log ends early.
     wall_s : float
         Time the replay took, s.
     """
@@ -78,7 +78,7 @@ class Outcome:
 
     @property
     def identical(self) -> bool:
-        """Whether every step came out as recorded."""
+        """Whether every step's decisions were as recorded."""
         return self.difference is None
 
 
@@ -90,7 +90,7 @@ def replay(
     tolerance: float | None = None,
     progress: Callable[[float], None] = lambda t: None,
 ) -> Outcome:
-    """Make the decisions of a recorded session again, and compare them.
+    """Recompute the decisions of a recorded session, and compare them.
 
     Parameters
     ----------
@@ -99,12 +99,12 @@ def replay(
     start : float
         Begin at the first snapshot at or after this session time, s; 0: at the first step.
     until : float, optional
-        End there, s.
+        End at this session time, s.
     tolerance : float, optional
-        Relative to each signal's largest value so far; default: 0 on the build that recorded, else
-        `ELSEWHERE`. Snapshots are compared bit for bit, or not at all.
+        Relative to each signal's largest value so far; default: 0 on the recording build,
+        `ELSEWHERE` on others. Snapshots are compared bit for bit, or not at all.
     progress : callable
-        Called with the session time [s] that was reached.
+        Called with the session time [s] reached.
 
     Raises
     ------
@@ -192,7 +192,7 @@ def _nothing(start: float) -> str:
 
 
 def other_build(recorded: dict[str, str]) -> list[str]:
-    """Difference of the build that recorded from this one, as text; empty if equal."""
+    """Differences of the recording build from this one, as text; empty if equal."""
     here = build_report()
     found = []
     for key in {**recorded, **here}:
@@ -218,7 +218,7 @@ def causes(other: list[str]) -> list[str]:
 
 
 def describe(outcome: Outcome) -> list[str]:
-    """Lines of text: first that the log ends early, if it does; then the verdict."""
+    """Lines of text about a replay: damage of the log, if any, then the result."""
     lines = [f"the log ends early: {outcome.damage}"] if outcome.damage else []
     difference = outcome.difference
     if difference is None:
@@ -274,7 +274,7 @@ def _resumed(outcome: Outcome, gap: Gap) -> str:
 
 
 def describe_what_if(found: WhatIf) -> list[str]:
-    """Recorded against recomputed decisions, side by side."""
+    """Lines of text with recorded and recomputed decisions, side by side."""
     lines = [CAVEAT, f"changed: {', '.join(found.changes)}"]
     if not found.signals:
         lines.append(f"no decision differs: {found.compared} steps are as recorded")
@@ -321,7 +321,7 @@ def describe_what_if(found: WhatIf) -> list[str]:
 
 
 def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
-    """Lines of a table: the first column to the left, numbers to the right."""
+    """Lines of a table, the first column aligned left, numbers aligned right."""
     widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
     return [
         "  ".join(
@@ -333,7 +333,7 @@ def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
 
 
 def what_if_as_json(found: WhatIf) -> dict[str, Any]:
-    """The comparison with plain types."""
+    """Comparison as plain types for JSON."""
     return {
         "format": "hilrt-what-if-1",
         "caveat": CAVEAT,
@@ -344,7 +344,7 @@ def what_if_as_json(found: WhatIf) -> dict[str, Any]:
 
 
 def as_json(outcome: Outcome) -> dict[str, Any]:
-    """The outcome with plain types."""
+    """Outcome as plain types for JSON."""
     return {
         "format": "hilrt-replay-1",
         "identical": outcome.identical,

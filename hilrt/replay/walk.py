@@ -1,4 +1,4 @@
-"""Walking through a log: starting points, gaps, and the step driven by its rows."""
+"""Walk through a log: starting points, gaps, and macro steps with its rows as input."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from hilrt.tables.record import table
 
 
 def signal_names(numerics: Numerics) -> list[str]:
-    """Signals of a row, in its order."""
+    """Signals of a row, in order."""
     return [signal.name for topic in build_topics(numerics) for signal in topic.signals]
 
 
 class Engine:
-    """The step, driven by the rows of a log.
+    """Macro step with the rows of a log as input.
 
     Attributes
     ----------
@@ -35,9 +35,9 @@ class Engine:
     names : list of str
         Signals of a row.
     memory : StateBytes
-        Of the state.
+        The state as bytes.
     changes : Changes
-        By an operator, which act at the next step.
+        Changes by an operator, which act at the next step.
     """
 
     def __init__(self, steps: RecordedSteps, numerics: Numerics) -> None:
@@ -45,7 +45,7 @@ class Engine:
         self._inputs = StepInputs(steps.columns, numerics, steps.recorded.where)
         self.names = signal_names(numerics)
         self._row = np.full(len(self.names), np.nan)
-        # Measured in a session, and unknown in a replay.
+        # Measured in a session, but unknown in a replay.
         channels = table(ChannelRow, len(numerics.network.subsystems))
         self._writer = RowWriter(numerics, channels, self._row)
         self.memory = StateBytes(numerics.state)
@@ -55,12 +55,12 @@ class Engine:
         self._answers: tuple[int, float, float, list[float], Sequence[int]] | None = None
 
     def load(self, values: Floats) -> None:
-        """Take the rows of a chunk, shape (n, signals)."""
+        """Load the rows of a chunk, shape (n, signals)."""
         self._inputs.load(values)
 
     def renew(self, gamma: Floats) -> None:
-        """Let Jacobians, shape (order + 1, ny, nu), be renewed at the next step."""
-        if gamma.shape == self.numerics.given.gamma.shape:  # a model may not be wanted any more
+        """Renew Jacobians, shape (order + 1, ny, nu), at the next step."""
+        if gamma.shape == self.numerics.given.gamma.shape:  # changes may have removed the model
             self._gamma = gamma
 
     def renew_answers(
@@ -71,15 +71,15 @@ class Engine:
         factors: list[float],
         switches: Sequence[int] = (),
     ) -> None:
-        """Let sensitivities be renewed at the next step; parameters as `StepInput` has them.
+        """Renew sensitivities at the next step; parameters as in `StepInput`.
 
         `switches` are the subsystems that switch inside their steps.
         """
-        if len(factors) == len(self.numerics.given.answers):  # there may be none any more
+        if len(factors) == len(self.numerics.given.answers):  # changes may have removed them
             self._answers = moved, change, since, factors, switches
 
     def step(self, i: int, t_ns: int, row: Floats) -> None:
-        """Row `i` of the chunk, at `t_ns` [ns], repeated into `row`, shape (signals,)."""
+        """Repeat the step of the chunk's row `i`, at `t_ns` [ns], into `row`, shape (signals,)."""
         numerics, given = self.numerics, self.numerics.given
         self._inputs.put(i, t_ns)
         self.changes.put_into(given)
@@ -107,14 +107,14 @@ class Engine:
 
 @dataclass(frozen=True)
 class Gap:
-    """Rows that the log lacks, and where the replay continued.
+    """Gap in the rows of a log.
 
     Attributes
     ----------
     begin, end : float
-        Session times of the last row before and of the first one after it, s.
+        Session times of the last row before and the first row after the gap, s.
     missing : int
-        Rows that the log lacks.
+        Number of missing rows.
     """
 
     begin: float
@@ -123,38 +123,39 @@ class Gap:
 
 
 class Walk:
-    """Drives an `Engine` from row to row.
+    """Runs an `Engine` from row to row of a log.
 
     Parameters
     ----------
     steps, numerics
-        The log, and the tables to walk it with.
+        The log, and the numerics to run.
     columns : sequence of str
-        Signals of the engine to keep of every row.
+        Signals of the engine to keep for every row.
     start_ns, until_ns : int
         Begin at the first snapshot at or after `start_ns` (0: at the first step), end at
         `until_ns`, ns.
     exact : bool
-        The numerics are those that ran: after a gap the walk resumes from a snapshot, and changes
-        by operators are applied. Otherwise the state departs from the recorded one.
+        Whether the numerics are those of the session: after a gap the walk then resumes from a
+        snapshot, and changes by operators are applied. Otherwise the state departs from the
+        recorded one.
     compare_snapshots : bool
-        Compare the state with the snapshots, bit for bit.
+        Whether to compare the state with the snapshots, bit for bit.
     changes : sequence of str
-        ``table.key=value`` in the numerics; an operator's adjustments of these are ignored.
+        Settings ``table.key=value`` in the numerics; operators' adjustments of these are ignored.
 
     Attributes
     ----------
     made, skipped : int
-        Steps repeated, and rows that were not.
+        Steps repeated, and rows skipped.
     begin, end : float
-        Session time walked, s.
+        Session times between which steps were repeated, s.
     gaps : list of Gap
     resumed : list of float
-        Session times of the snapshots that the walk continued from, s.
+        Session times of the snapshots from which the walk resumed, s.
     compared : int
-        Snapshots that the state was compared with.
+        Snapshots with which the state was compared.
     strayed : tuple of (int, float, list of str) or None
-        Row, session time and fields of the first snapshot that the state differs from.
+        Row, session time and differing fields of the first snapshot that differs from the state.
     ended : bool
         Whether the walk has ended.
     """
@@ -192,9 +193,9 @@ class Walk:
     def chunks(
         self, progress: Callable[[float], None]
     ) -> Iterator[tuple[RowChunk, NDArray[np.bool_], Floats]]:
-        """Every chunk of the log with the result of `run`, until the walk ends.
+        """Yield every chunk of the log with the result of `run`, until the walk ends.
 
-        `progress` is called with the session time [s] that was reached.
+        `progress` is called with the session time [s] reached.
         """
         for chunk in self._steps.chunks():
             yield chunk, *self.run(chunk)
@@ -210,7 +211,7 @@ class Walk:
         made : ndarray of bool, shape (n,)
             Rows whose step was recomputed.
         values : ndarray, shape (n, columns)
-            The recomputed signals; NaN elsewhere.
+            Recomputed signals; NaN for rows without a step.
         """
         self._take(chunk.asides)
         self.engine.load(chunk.values)
@@ -238,7 +239,7 @@ class Walk:
 
     def _take(self, asides: list[Aside]) -> None:
         changes = [aside for aside in asides if aside.topic != SNAPSHOTS]
-        if changes:  # the topics stand one after the other in a piece of the file
+        if changes:  # a piece of the file has them topic by topic
             self._changes = deque(sorted([*self._changes, *changes], key=lambda aside: aside.row))
         self._snapshots |= {aside.row: aside for aside in asides if aside.topic == SNAPSHOTS}
         for row in [row for row in self._snapshots if row < self._next]:
@@ -249,7 +250,7 @@ class Walk:
         self._running = not self._exact and self._running
 
     def _take_changes(self, row: int) -> None:
-        """Changes that act at this step, or acted in a gap that the walk does not stop at."""
+        """Apply changes that act at this step, or acted in a gap that the walk passes over."""
         while self._changes and self._changes[0].row <= row:
             change = self._changes.popleft()
             content = msgspec.msgpack.decode(change.data)
@@ -268,7 +269,7 @@ class Walk:
         if self._exact:
             self.engine.memory.restore(snapshot.data)
             while self._changes and self._changes[0].row < row:
-                self._changes.popleft()  # the snapshot has what came of it
+                self._changes.popleft()  # the snapshot includes its effect
         self.resumed.append(snapshot.t_ns / 1e9)
         self._running = True
         return True

@@ -1,9 +1,9 @@
-"""Counterfactual replay: the decisions that other settings would have made of the same samples.
+"""Counterfactual replay: the decisions that other settings would have made on the same samples.
 
 Caps, orders, correctors or thresholds of a recorded session are changed, and every decision is
-repeated from the session's beginning. The subsystems' answers stay as recorded: a bench would have
-reacted to other inputs, and that is not simulated. The result therefore says what the master would
-have decided at each step from the recorded samples, and nothing about later samples.
+recomputed from the session's beginning. The subsystems' answers stay as recorded; how a bench would
+have reacted to other inputs is not simulated. So the result says what the master would have decided
+at each step from the recorded samples, but not what later samples would have been.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ CAVEAT = (
 
 @dataclass(frozen=True)
 class ChangedSignal:
-    """One signal, recorded against recomputed.
+    """Signal whose recomputed values differ from the recorded ones.
 
     Attributes
     ----------
@@ -59,9 +59,9 @@ class ChangedSignal:
     largest, t : float
         Largest difference in magnitude, and its session time, s.
     recorded, recomputed : float
-        The values then.
+        Values at that time.
     rms : float
-        Of the difference, over the steps at which both are known.
+        RMS of the difference, over the steps at which both are known.
     """
 
     name: str
@@ -76,7 +76,7 @@ class ChangedSignal:
 
 @dataclass(frozen=True)
 class FlagTime:
-    """Time that flags of a cause were up, recorded and recomputed, s."""
+    """Time for which flags of a cause were up, recorded and recomputed, s."""
 
     cause: str
     recorded: float
@@ -85,29 +85,29 @@ class FlagTime:
 
 @dataclass
 class WhatIf:
-    """The decisions under other settings, compared with the recorded ones.
+    """Decisions with other settings, compared with the recorded ones.
 
     Attributes
     ----------
     path : Path
     changes : list of str
-        ``table.key=value``.
+        Settings ``table.key=value``.
     steps : int
-        Steps repeated; those between `begin` and `end` [s] are compared.
+        Steps repeated; only those between `begin` and `end` [s] are compared.
     compared : int
     signals : list of ChangedSignal
         Signals that differ, in the order of the step's stages.
     unchanged : int
-        Signals that are the same at every step.
+        Signals that are equal at every step.
     added, gone : list of str
-        Signals that only the changed session has, and only the recorded one.
+        Signals that only the changed session has, and those that only the recorded one has.
     flags : list of FlagTime
-        Causes that were up in either.
+        Causes that were up in either of the two.
     verdicts : tuple of str
-        Of the decisions as recorded and as recomputed, over the whole session; both are made
-        from the log alone.
+        Verdicts on the decisions as recorded and as recomputed, over the whole session; both are
+        made only from the log.
     in_summary : str
-        The verdict that the session itself came to, which may know more; empty if unknown.
+        The session's own verdict, which may rest on more than the log; empty if unknown.
     gaps : list of Gap
     damage : str
     written : Path or None
@@ -150,16 +150,16 @@ def what_if(
     path : str or Path
         ``session.mcap``, or the run's folder.
     changes : sequence of str
-        ``table.key=value``, as for `hilrt run --set`.
+        Settings ``table.key=value``, as for `hilrt run --set`.
     start, until : float
-        Session time of what is compared, s; decisions are made from the session's beginning.
+        Session times to compare, s; decisions are recomputed from the session's beginning.
     out : Path, optional
         Folder for a log of the recomputed decisions.
 
     Raises
     ------
     ConfigError
-        If a change makes no sense, or cannot be answered from the log.
+        If a change is invalid, or its effect cannot be computed from the log.
     RecordError
         If there is no log, or it lacks data for a replay.
     """
@@ -212,9 +212,9 @@ def what_if(
 
 
 def _comparable(numerics: Numerics) -> dict[str, str]:
-    """Decisions but for estimated errors: what the session probed does not hold for other settings.
+    """Signals to compare and their stages, as from `decisions` but without estimated errors.
 
-    Signals and their stages, as `decisions`.
+    Estimated errors rest on the session's probing, which does not hold for other settings.
     """
     return {
         name: stage
@@ -224,7 +224,7 @@ def _comparable(numerics: Numerics) -> dict[str, str]:
 
 
 def _refuse_other_grid(before: Plan, plan: Plan) -> None:
-    """The samples came at the recorded times: there are none for another grid."""
+    """Refuse changes of the time grid, because samples exist only at the recorded times."""
     step = float(before.session["step"][0])
     if plan.session["step"][0] != step:
         raise ConfigError(
@@ -239,13 +239,13 @@ def _refuse_other_grid(before: Plan, plan: Plan) -> None:
 
 
 def _missed(chunk: RowChunk, made: NDArray[np.bool_], columns: dict[str, int]) -> int:
-    """Ticks missed at the rows that were repeated, including skipped ones."""
+    """Number of ticks missed at the rows that were repeated, including skipped ticks."""
     marks = [columns[name] for name in ("master:overdue", "master:skipped") if name in columns]
     return round(float(np.nansum(chunk.values[made][:, marks])))
 
 
 def _verdict(walk: Walk, steps: RecordedSteps, missed: int) -> str:
-    """Verdict of the decisions repeated; ticks that were missed and a fault stay as they were."""
+    """Verdict on the repeated decisions; missed ticks and a fault stay as recorded."""
     numerics = walk.engine.numerics
     events = [event for event in steps.stream.events if event.t <= walk.end]
     errors, made = errors_of(numerics.network, numerics.plan, numerics.state)
@@ -263,9 +263,9 @@ def _verdict(walk: Walk, steps: RecordedSteps, missed: int) -> str:
 
 
 class DecidedAgain(NamedTuple):
-    """Decisions repeated over a whole log, from its samples: their verdict, and where they end.
+    """Result of repeating the decisions of a whole log: their verdict, and where they end.
 
-    `steps` were made, up to `t` [s]; `numerics` has what they came to.
+    `steps` were repeated, up to `t` [s]; `numerics` has the state after them.
     """
 
     verdict: str
@@ -277,7 +277,7 @@ class DecidedAgain(NamedTuple):
 def decide_again(
     path: str | Path, changes: Sequence[str] = (), until: float | None = None
 ) -> DecidedAgain:
-    """Make the decisions of a log again, under its own settings or with changes.
+    """Recompute the decisions of a log, with its own settings or with changes.
 
     Parameters, errors and limitations as for `what_if`.
     """
@@ -304,7 +304,7 @@ def _recorded_verdict(steps: RecordedSteps) -> str:
 
 
 class _DifferenceSums:
-    """Sums of the differences of each signal, chunk by chunk."""
+    """Accumulator of the differences of each signal, chunk by chunk."""
 
     def __init__(
         self, decided: Iterable[str], mine: list[str], theirs: dict[str, int], start_ns: int
@@ -323,7 +323,7 @@ class _DifferenceSums:
         self._up = np.zeros((2, int(self._flag.sum())))
 
     def add(self, chunk: RowChunk, made: NDArray[np.bool_], values: Floats) -> None:
-        """Take the rows of a chunk that were repeated, as `values` (n, signals)."""
+        """Add the rows of a chunk that were repeated, as `values` (n, signals)."""
         late = made & (chunk.times_ns >= self._start_ns)
         times_ns, recorded = chunk.times_ns[late], chunk.values[late]
         if not len(times_ns):
@@ -376,7 +376,7 @@ class _DifferenceSums:
 
 
 class _WhatIfLog:
-    """A log of the recomputed decisions, with the recorded samples."""
+    """Log of the recomputed decisions, with the recorded samples."""
 
     def __init__(
         self, out: Path, steps: RecordedSteps, numerics: Numerics, changes: Sequence[str]
@@ -405,7 +405,7 @@ class _WhatIfLog:
         self._theirs = np.array([steps.columns[name] for name in copied], dtype=np.intp)
 
     def write(self, chunk: RowChunk, made: NDArray[np.bool_], values: Floats) -> None:
-        """Take the rows of a chunk that were repeated, as `values` (n, signals)."""
+        """Add the rows of a chunk that were repeated, as `values` (n, signals)."""
         rows, numbers, times = values[made], chunk.rows[made], chunk.times_ns[made]
         rows[:, self._mine] = chunk.values[made][:, self._theirs]
         for part in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(numbers) != 1) + 1):
@@ -414,7 +414,7 @@ class _WhatIfLog:
         self._recording.flush()
 
     def finish(self) -> Path:
-        """Close it, with the recorded events; those of flags belong to the recorded decisions."""
+        """Add the recorded events, except those of flags, and close the log; return its path."""
         for event in self._stream.events:
             if event.cause not in CAUSES and event.source != "recorder":
                 t_ns = round(event.t * 1e9)
