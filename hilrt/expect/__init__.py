@@ -1,12 +1,12 @@
 """Expectations: conditions on a session or a log over time, and their outcome.
 
-Signal temporal logic with quantitative robustness, on samples. Nothing of it is on a tick's
-critical path: a session's rows are judged in the slack, in batches.
+Signal temporal logic with quantitative robustness, on samples. None of it is on a tick's critical
+path: a session's rows are judged in the slack, in batches.
 
-* `formula`: comparisons, and/or, always, eventually, until, and their text; `expectation`: from a
-  table ``[[expect]]``, or from a file
-* `robustness`: distance to the limit with its bounds, also over a moving window; `obligation`: at
-  every sample; `monitor`: passed or failed
+* `formula`: comparisons, and/or, always, eventually, until, and their text; `expectation`: read
+  from a table ``[[expect]]`` or a file
+* `robustness`: distance to the limit with its bounds, also over a moving window; `obligation`: a
+  formula from one sample on; `monitor`: passed or failed
 * `log_signals`: signals of a log, comparisons and their errors; `case`: from rows to an `outcome`;
-  `judge`: all of a session; `of_sequences`: verdicts of sequences; `judge_log`: recorded logs
+  `judge`: all expectations of a session; `of_sequences`: results of sequences; `judge_log`: logs
 """

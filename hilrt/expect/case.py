@@ -1,4 +1,4 @@
-"""An expectation on the signals of one session or log: from rows to its outcome."""
+"""Judging of one expectation on a session or log, from rows to its outcome."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from hilrt.solver import Floats
 
 
 class Case:
-    """Judges one expectation; rows come in batches of any size.
+    """Judge of one expectation, for rows in batches of any size.
 
     Parameters
     ----------
     expectation : Expectation
     signals : LogSignals
-        Of the session or log.
+        Signals of the session or log.
     step : float
-        Time between two rows, s: sizes what delays and windows inside of conditions keep.
+        Time between two rows, s; determines how much delays and windows in conditions store.
 
     Attributes
     ----------
     columns : list of str
-        Signals that `take` wants, in its order: those that are read, then their errors.
+        Signals that `take` needs, in order: those that are read, then their errors.
 
     Raises
     ------
     ConfigError
-        For signals that there are not, and units that do not fit.
+        For unknown signals, and units that do not fit.
     """
 
     def __init__(self, expectation: Expectation, signals: LogSignals, step: float) -> None:
@@ -63,10 +63,10 @@ class Case:
         self._held_ns = np.full(len(self.columns), np.iinfo(np.int64).min // 2)
         self._last_ns = np.iinfo(np.int64).min
         self._began_ns: int | None = None
-        self._waits = True  # for the first values of its signals
+        self._waits = True  # whether first values of its signals are missing
 
     def take(self, t_ns: Ints, rows: Floats) -> None:
-        """Take rows in.
+        """Judge a batch of rows.
 
         Parameters
         ----------
@@ -76,7 +76,7 @@ class Case:
             NaN if a signal has no new value.
         """
         later = np.concatenate([[self._last_ns], t_ns[:-1]]) < t_ns
-        if not later.all():  # of rows of one time the first one counts
+        if not later.all():  # of several rows at one time, the first counts
             t_ns, rows = t_ns[later], rows[later]
         if not len(t_ns):
             return
@@ -87,20 +87,20 @@ class Case:
             self._judge(t_ns[begin:], rows[begin:], fresh[begin:])
 
     def finish(self) -> None:
-        """No more rows come."""
+        """Finish after the last row."""
         self._monitor.finish()
 
     def outcome(self) -> ResultEntry | None:
-        """Outcome; None while it is open."""
+        """Outcome; None while undecided."""
         judgement = self._monitor.judge()
         return None if judgement is None else self._outcome(judgement)
 
     # ----------------------------------------------------------------------------------------------
 
     def _hold(self, t_ns: Ints, rows: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-        """Values as they hold, for as long as they may; and which are new, or unknown from now on.
+        """Values held for at most the hold time; and which are new, or unknown from now on.
 
-        Both have the shape (n, n_columns).
+        Both have shape (n, n_columns).
         """
         n = len(t_ns)
         values = np.vstack([self._held, rows])
@@ -112,11 +112,11 @@ class Case:
         self._held, self._held_ns = values[-1].copy(), since[-1].copy()
         held = np.where(t_ns[:, None] - since[1:] <= self.expectation.hold_ns, values[1:], np.nan)
         errors = self._margins.values
-        held[:, errors:] = rows[:, errors:]  # an error that is unknown now is not what it was
+        held[:, errors:] = rows[:, errors:]  # errors are not held: unknown ones stay unknown
         return held, new[1:] | np.isnan(held)
 
     def _first_known(self, t_ns: Ints, rows: Floats) -> int:
-        """Rows to leave out at the start: signals of a log need not begin in the same row."""
+        """Number of rows to skip at the start: signals of a log may begin in different rows."""
         if not self._waits:
             return 0
         if self._began_ns is None:
@@ -126,7 +126,7 @@ class Case:
         return len(t_ns) if waits.all() else int(np.argmin(waits))
 
     def _judge(self, t_ns: Ints, rows: Floats, fresh: NDArray[np.bool_]) -> None:
-        if self._waits:  # what came before has not been seen yet
+        if self._waits:  # earlier rows have not been seen yet
             self._waits = False
             fresh[0] = True
         margins, errors = self._margins.evaluate(np.asarray(t_ns / 1e9), rows, fresh)
@@ -172,7 +172,7 @@ def _of_atom(
 
 
 def _number(value: float) -> float | None:
-    """Number for JSON; the margin of a strict comparison of equal numbers is 0."""
+    """Number for JSON; the margin of a strict comparison of equal numbers becomes 0."""
     if not math.isfinite(value):
         return None
     return 0.0 if abs(value) <= TINY else value

@@ -1,4 +1,4 @@
-"""A table ``[[expect]]`` in checkable form: formula, condition, and time span."""
+"""Checkable form of a table ``[[expect]]``: formula, condition, and time span."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ from hilrt.expect.monitor import JudgedTime
 
 @dataclass(frozen=True)
 class Expectation:
-    """Expectation as it is judged.
+    """Expectation ready to be judged.
 
     Attributes
     ----------
     name : str
     text : str
-        As text.
+        The expectation as text.
     formula : Formula
     condition : Formula or None
-        Of the trigger.
+        Condition of the trigger.
     timing : JudgedTime
     hold_ns : int
-        How long a signal's last value is taken to hold, ns.
+        Time for which a signal's last value is held, ns.
     of : str
-        Subsystem of the sequence that it is from; empty: of a file.
+        Subsystem of the sequence that added it; empty: from a file.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Expectation:
 
     @property
     def atoms(self) -> list[Atom]:
-        """Comparisons: first those of the formula, then those of the condition."""
+        """Comparisons, first those of the formula, then those of the condition."""
         return atoms(self.formula) + (atoms(self.condition) if self.condition else [])
 
 
@@ -90,7 +90,7 @@ def read_expectation(table: Expect, of: str = "") -> Expectation:
 
 
 def in_words(table: Expect) -> str:
-    """The table as a sentence."""
+    """Sentence that says what a table expects."""
     if table.formula is not None:
         text = table.formula
     elif table.eventually is not None:
@@ -109,7 +109,7 @@ def in_words(table: Expect) -> str:
 
 
 def _forms(table: Expect) -> list[str]:
-    """Keys that do not go together."""
+    """Problems with keys that cannot be combined."""
     problems = []
     given = [k for k in ("always", "eventually", "formula") if getattr(table, k) is not None]
     if len(given) != 1:
@@ -167,24 +167,24 @@ def _condition(key: str, text: str) -> Formula:
 
 
 def _read(read: Callable[[str], Formula], key: str, text: str) -> Formula:
-    """A key's text, whose problems begin with the key."""
+    """Read a key's text as a formula; problems are reported with the key in front."""
     try:
         return read(text)
     except ConfigError as error:
         raise ConfigError([f"{key}: {line}" for line in error.problems]) from None
 
 
-#: Size of a specification, bytes.
+#: Largest specification file, bytes.
 MAX_BYTES = 1 << 20
 
 
 def read_spec(path: Path) -> list[Expectation]:
-    """Expectations of a TOML file: its tables ``[[expect]]``; other tables are left alone.
+    """Read the expectations ``[[expect]]`` of a TOML file; other tables are ignored.
 
     Raises
     ------
     ConfigError
-        If it cannot be read, holds none, or any of them is wrong; one line per problem.
+        If it cannot be read, has no expectation, or one of them is wrong; one line per problem.
     """
     _, tables = read_toml(path, MAX_BYTES)
     found = read_tables(tables, f"{path}: ")
@@ -194,7 +194,7 @@ def read_spec(path: Path) -> list[Expectation]:
 
 
 def read_tables(tables: dict[str, Any], prefix: str = "") -> list[Expectation]:
-    """Expectations among the tables of a parsed file; `ConfigError` with all that is wrong."""
+    """Read the expectations of a parsed file; `ConfigError` with all problems."""
     entries = tables.get("expect", [])
     if not isinstance(entries, list):
         raise ConfigError(f"{prefix}[expect]: is a table; write it as [[expect]]")
@@ -211,7 +211,7 @@ def read_tables(tables: dict[str, Any], prefix: str = "") -> list[Expectation]:
 
 
 def read_all(tables: Iterable[tuple[int, Expect]], problems: list[str]) -> list[Expectation]:
-    """Expectations of tables, by their position; problems of others are added to `problems`."""
+    """Read tables, given with their position; problems are added to `problems`."""
     found: list[Expectation] = []
     names: set[str] = set()
     for i, table in tables:

@@ -1,7 +1,7 @@
-"""Formula of an expectation as a tree: comparisons, and/or, and operators over time.
+"""Formula of an expectation as a tree of comparisons, and/or, and operators over time.
 
-Negation is not in it: it stands in the comparisons, where the parser has moved it. Windows are
-relative to the sample that an operator is evaluated at, both ends included, in ns.
+The tree has no negation: the parser moves it into the comparisons. Windows are in ns, relative to
+the sample at which an operator is evaluated, and include both ends.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from hilrt.expressions.parse import MAX_LENGTH, parse
 
 @dataclass(frozen=True, eq=False)
 class Atom:
-    """A comparison: its margin is positive where it holds, and its size is the distance.
+    """Comparison with its margin: positive where it holds, and as large as the distance.
 
     Attributes
     ----------
     text : str
-        As it was written.
+        Comparison as written by the user.
     margin : str
         Expression of the margin.
     strict : bool
@@ -37,7 +37,7 @@ class Atom:
 
 @dataclass(frozen=True, eq=False)
 class Junction:
-    """Conjunction (the worst part counts) or disjunction (the best part counts)."""
+    """Conjunction (its worst part counts) or disjunction (its best part counts)."""
 
     all: bool
     parts: tuple[Formula, ...]
@@ -45,7 +45,7 @@ class Junction:
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """The part at every sample of a window (always), or at one of them (eventually).
+    """Operator "always" (`part` at every sample of a window) or "eventually" (at one of them).
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Window:
     part : Formula
     begin_ns : int
     end_ns : int or None
-        None: to the end of what is judged.
+        None: to the end of the time judged.
     """
 
     always: bool
@@ -64,7 +64,7 @@ class Window:
 
 @dataclass(frozen=True, eq=False)
 class HoldsUntil:
-    """`part` at every sample before one of the window, at which `goal` holds."""
+    """Operator "until": `goal` at a sample of the window, and `part` at every sample before."""
 
     part: Formula
     goal: Formula
@@ -76,7 +76,7 @@ Formula: TypeAlias = Atom | Junction | Window | HoldsUntil
 
 
 def parts_of(formula: Formula) -> tuple[Formula, ...]:
-    """The formulas right below."""
+    """Direct parts of a formula."""
     match formula:
         case Junction():
             return formula.parts
@@ -88,19 +88,19 @@ def parts_of(formula: Formula) -> tuple[Formula, ...]:
 
 
 def walk(formula: Formula) -> Iterator[Formula]:
-    """The formula and everything in it, from the top."""
+    """Yield a formula and all formulas in it, from the top."""
     yield formula
     for part in parts_of(formula):
         yield from walk(part)
 
 
 def atoms(formula: Formula) -> list[Atom]:
-    """Comparisons, from left to right."""
+    """Comparisons in a formula, from left to right."""
     return [one for one in walk(formula) if isinstance(one, Atom)]
 
 
 def is_limit(formula: Formula) -> bool:
-    """Whether it must hold all the time, so that one sample can break it."""
+    """Whether a formula must hold all the time, so that one sample can violate it."""
     return all(
         one.always if isinstance(one, Window) else not isinstance(one, HoldsUntil)
         for one in walk(formula)
@@ -108,7 +108,7 @@ def is_limit(formula: Formula) -> bool:
 
 
 def reach_ns(formula: Formula) -> int | None:
-    """Span of later samples that a sample's value depends on, ns; None: to the end."""
+    """Span of later samples on which a sample's value depends, ns; None: to the end."""
     farthest = 0
     for part in parts_of(formula):
         reach = reach_ns(part)
@@ -120,10 +120,10 @@ def reach_ns(formula: Formula) -> int | None:
     return farthest
 
 
-#: Operators over time, and how many conditions each takes.
+#: Operators over time, and the number of conditions of each.
 OPERATORS = {"always": 1, "eventually": 1, "until": 2}
 IMPLIES = "implies"
-#: Margins by comparison: from the texts of left and right; and whether equal sides violate it.
+#: Margin by comparison, from the texts of both sides, and whether equal sides violate it.
 _MARGINS: dict[type[ast.cmpop], tuple[str, bool]] = {
     ast.Lt: ("({right}) - ({left})", True),
     ast.LtE: ("({right}) - ({left})", False),
@@ -151,7 +151,7 @@ _SIGNS: dict[type[ast.cmpop], str] = {
 
 
 def read_condition(text: str) -> Formula:
-    """A formula without operators over time; `ConfigError` with the problem and a remedy."""
+    """Read a formula without operators over time; `ConfigError` with problem and remedy."""
     formula = read_formula(text)
     if any(isinstance(one, (Window, HoldsUntil)) for one in walk(formula)):
         raise ConfigError(
@@ -162,7 +162,7 @@ def read_condition(text: str) -> Formula:
 
 
 def read_formula(text: str) -> Formula:
-    """A formula; `ConfigError` with the problem and a remedy."""
+    """Read a formula; `ConfigError` with problem and remedy."""
     if len(text) > MAX_LENGTH:
         raise ConfigError(
             f"{len(text)} characters, {MAX_LENGTH} at most; divide it into several expectations"
@@ -171,19 +171,19 @@ def read_formula(text: str) -> Formula:
         body = ast.parse(text.strip(), mode="eval").body
         formula = _FormulaReader().read(body, negated=False)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        parse(text)  # which says what is wrong, and where
+        parse(text)  # raises with the problem and its place
         raise ConfigError(f"{text!r} cannot be parsed; write a condition such as a.x > 3") from None
     _refuse_unbounded(formula)
     return formula
 
 
 def seconds_ns(seconds: float) -> int:
-    """Whole nanoseconds."""
+    """Convert seconds to whole nanoseconds."""
     return round(seconds * 1e9)
 
 
 class _FormulaReader:
-    """Walks the tree that Python's parser makes of a text."""
+    """Converts a syntax tree of Python's parser to a formula."""
 
     def read(self, node: ast.expr, negated: bool) -> Formula:
         match node:
@@ -203,7 +203,7 @@ class _FormulaReader:
         return self._truth(node, negated)
 
     def _comparison(self, node: ast.Compare, negated: bool) -> Formula:
-        """``a < b < c`` is both of its comparisons."""
+        """Read a comparison; ``a < b < c`` becomes both of its comparisons."""
         sides = [node.left, *node.comparators]
         parts = []
         for left, kind, right in zip(sides, node.ops, sides[1:], strict=False):
@@ -217,7 +217,7 @@ class _FormulaReader:
         return parts[0] if len(parts) == 1 else Junction(not negated, tuple(parts))
 
     def _truth(self, node: ast.expr, negated: bool) -> Atom:
-        """A value that is true where it is not 0."""
+        """Read a value used as a condition: true where it is not 0."""
         text = ast.unparse(node)
         if negated:
             return _atom(f"not {text}", f"-abs({text})", strict=False)
@@ -247,7 +247,7 @@ class _FormulaReader:
 
 
 def _window(name: str, node: ast.Call, count: int) -> tuple[int, int | None]:
-    """Begin and end, ns, of the numbers behind the conditions."""
+    """Beginning and end [ns] of a window, from the numbers after the conditions."""
     numbers = node.args[count:]
     if node.keywords or len(numbers) > 2:
         raise ConfigError(
@@ -281,7 +281,7 @@ def _atom(text: str, margin: str, strict: bool) -> Atom:
 
 
 def _refuse_unbounded(formula: Formula) -> None:
-    """Refuse inner operators that reach to the end, and inner `until`."""
+    """Refuse inner operators that extend to the end, and inner `until`."""
     for one in walk(formula):
         if one is formula:
             continue

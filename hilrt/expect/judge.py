@@ -1,9 +1,9 @@
-"""Expectations of one session or log: rows in, outcomes out.
+"""Judging of all expectations of one session or log, from rows to outcomes.
 
-While a session runs, rows are kept until there are enough for a batch, and batches are judged one
-expectation at a time, as far as the slack of a tick has time for it. Nothing depends on when: the
-result of the same rows is the same. Where the slack has no time for so long that `MAX_WAITING` is
-reached, rows are lost to the judge, counted and told; what they would have decided is inconclusive.
+While a session runs, rows are collected into batches, and batches are judged one expectation at a
+time, as far as the slack of a tick allows. The result depends only on the rows, not on when they
+are judged. If the slack is too short for so long that `MAX_WAITING` is reached, rows are dropped,
+counted and reported; outcomes that depend on them are inconclusive.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from hilrt.expect.robustness import Ints
 from hilrt.solver import Floats
 
 T = TypeVar("T")
-#: Rows of a batch. A batch of one expectation takes 0.2 to 0.6 ms, most of it whatever its size.
+#: Rows per batch. A batch of one expectation takes 0.2 to 0.6 ms, most of it independent of size.
 BATCH_ROWS = 64
-#: Bytes of rows that wait at most: of ten expectations with five signals each a minute at 1 kHz.
+#: Most bytes of queued rows: a minute at 1 kHz for ten expectations with five signals each.
 MAX_WAITING: Final = 32 << 20
 NO_TIME: Final = "there was no time to check them; `hilrt expect` can do it with the log"
-#: Assumed cost of one batch of one expectation before it is known, ns; and how fast a longer time
-#: is forgotten.
+#: Assumed cost of one batch of one expectation before it is measured, ns; and the rate at which a
+#: longer time is forgotten.
 FIRST_COST_NS = 500_000
 FORGETTING = 0.9
 
 
 class Judge:
-    """Judges expectations.
+    """Judge of all expectations of a session or log.
 
     Parameters
     ----------
     expectations : iterable of Expectation
     signals : LogSignals
     names : sequence of str
-        Signals of a row, in its order.
+        Signals of a row, in order.
     step : float
         Time between two rows, s.
     now_ns : callable, optional
@@ -53,16 +53,16 @@ class Judge:
     Attributes
     ----------
     on_outcome : callable, optional
-        Told of each outcome as soon as it is known.
+        Called with each outcome as soon as it is known.
     on_loss : callable, optional
-        Told as text when rows are lost for the first time.
+        Called with a text when rows are lost for the first time.
     lost : int
-        Rows that there was no time to judge, and no room to keep.
+        Rows dropped because there was no time to judge them and no room to queue them.
 
     Raises
     ------
     ConfigError
-        For signals that there are not, and units that do not fit.
+        For unknown signals, and units that do not fit.
     """
 
     def __init__(
@@ -94,27 +94,27 @@ class Judge:
 
     @property
     def reads(self) -> bool:
-        """Whether there is anything to judge in a row."""
+        """Whether any expectation still needs rows."""
         return bool(self._columns)
 
     @property
     def wanted(self) -> list[str]:
-        """Signals of a row that any expectation reads, or their errors."""
+        """Signals of a row that an expectation reads, and their errors."""
         return sorted({name for turn in self._cases for name in turn.case.columns})
 
     def expect(self, expectation: Expectation) -> None:
-        """Judge another expectation, from the next row on; `ConfigError` as at the start."""
+        """Add an expectation, judged from the next row on; `ConfigError` as for the class."""
         self._close_batch()
         self._add(expectation)
         self._lay_out()
 
     def measured(self, outcome: ResultEntry) -> None:
-        """Take an outcome that was made elsewhere."""
+        """Add an outcome that was determined elsewhere."""
         self._entries.append(outcome)
         self._tell(outcome)
 
     def take(self, t_ns: int, row: Floats) -> None:
-        """Take a row, shape (n_names,), at a session time, ns; it may change afterwards."""
+        """Queue a row, shape (n_names,), at a session time, ns; the array may be reused."""
         if not self._columns:
             return
         n = self._count
@@ -125,27 +125,27 @@ class Judge:
             self._close_batch()
 
     def take_rows(self, t_ns: Ints, rows: Floats) -> None:
-        """Take rows, shape (n, n_names), at session times, ns, and judge them."""
+        """Judge rows, shape (n, n_names), at session times, ns."""
         for turn in self._cases:
             turn.take(t_ns, rows[:, turn.columns])
             self._look(turn)
 
     def work(self, time_left_ns: float) -> None:
-        """Check waiting rows, as far as there is time."""
+        """Judge queued rows, as far as there is time."""
         while self._todo and self._cost_ns < time_left_ns:
             begun_ns = self._now_ns()
             self._judge(self._todo.popleft())
             cost_ns = self._now_ns() - begun_ns
             self._cost_ns = max(cost_ns, FORGETTING * self._cost_ns)
             time_left_ns -= cost_ns
-        if self._todo:  # one slow batch must not keep all later ones waiting
+        if self._todo:  # one slow batch must not block all later ones
             self._cost_ns *= FORGETTING
 
     def finish(self) -> list[ResultEntry]:
-        """Judge the rest; no more rows come. Every outcome, in the order of the expectations."""
+        """Judge the rest after the last row; return all outcomes, in the order of expectations."""
         if not self._ended:
             self._ended = True
-            self._judge_all()  # before the last batch: there is room for that, then
+            self._judge_all()  # makes room for the last batch
             self._close_batch()
             self._judge_all()
             for turn in self._cases:
@@ -154,7 +154,7 @@ class Judge:
         return self.outcomes
 
     def abandon(self, reason: str) -> None:
-        """Check nothing more, because of a bug; undecided expectations are inconclusive."""
+        """Stop judging, because of a bug; undecided expectations become inconclusive."""
         self._todo.clear()
         self._count = 0
         for turn in self._cases:
@@ -181,7 +181,7 @@ class Judge:
         self._entries.append(turn)
 
     def _lay_out(self) -> None:
-        """Columns of a batch: those that any expectation needs."""
+        """Choose the columns of a batch: those that any expectation needs."""
         self._columns = sorted({column for turn in self._cases for column in turn.columns})
         self._block = np.empty((BATCH_ROWS, len(self._columns)))
         place = {column: i for i, column in enumerate(self._columns)}
@@ -228,7 +228,7 @@ class Judge:
         self._look(turn)
 
     def _look(self, turn: _Turn) -> None:
-        """Tell of an outcome when it is first known; at the end it is as it is then."""
+        """Report an outcome when it is first known; at the end, update it without a report."""
         if turn.outcome is not None and not self._ended:
             return
         told, turn.outcome = turn.outcome is not None, turn.look()
@@ -242,16 +242,16 @@ class Judge:
 
 @dataclass
 class _Gap:
-    """Rows from a session time on [ns] that are lost to the judge."""
+    """Rows that were dropped, from a session time [ns] on."""
 
     since_ns: int
     rows: int
 
 
 class _Turn:
-    """A case, and the batches that wait for it.
+    """Case with the batches queued for it.
 
-    A defect of the judge costs the outcome, and not the session that is judged.
+    A defect of the judge makes the outcome inconclusive, but does not end the session.
     """
 
     def __init__(self, case: Case, columns: list[int]) -> None:
@@ -263,31 +263,31 @@ class _Turn:
         self._stands = False
 
     def take(self, t_ns: Ints, rows: Floats) -> None:
-        """See `Case.take`."""
+        """Judge a batch; see `Case.take`."""
         self._try(lambda: self.case.take(t_ns, rows))
 
     def lose(self, gap: _Gap) -> None:
-        """Continue without some rows; earlier decisions stand."""
+        """Continue without some rows; earlier decisions remain valid."""
         if not self._lost.rows:
             self._stands, self._lost = self.outcome is not None, gap
         else:
             self._lost.rows += gap.rows
 
     def abandon(self, reason: str) -> None:
-        """Take no more rows."""
+        """Stop judging rows."""
         self._defect = self._defect or reason
 
     def finish(self) -> None:
-        """See `Case.finish`."""
+        """Finish after the last row; see `Case.finish`."""
         self._try(self.case.finish)
 
     def look(self) -> ResultEntry | None:
-        """See `Case.outcome`."""
+        """Current outcome; see `Case.outcome`."""
         if self._stands:
             return self.outcome
         of, outcome, why = self.case.expectation, self._try(self.case.outcome), self._defect
         if self._lost.rows and not why:
-            # One sample breaks a limit, whatever the others are.
+            # One sample violates a limit, whatever the others are.
             if is_limit(of.formula) and (outcome is None or outcome.result == "failed"):
                 return outcome
             why = f"{self._lost.rows:,} rows from {self._lost.since_ns / 1e9:g} s on: {NO_TIME}"

@@ -1,4 +1,4 @@
-"""Expectations on a recorded log: one of a session, or one of another tool."""
+"""Judging of expectations on a recorded log of a session or of another tool."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class JudgedLog(NamedTuple):
     outcomes : list of ResultEntry
         In the order of the expectations.
     time_s : float
-        Length of the log as far as it was judged, s.
+        Length of the part of the log that was judged, s.
     notes : list of str
-        What could not be read.
+        Parts that could not be read.
     """
 
     outcomes: list[ResultEntry]
@@ -79,7 +79,7 @@ def judge_log(source: Source, expectations: Sequence[Expectation]) -> JudgedLog:
 
 
 def signals_of(topics: Sequence[Topic], source: Source) -> LogSignals:
-    """Signals of a log; whether they are of a co-simulation, and which a bench has measured."""
+    """Signals of a log, with whether it is of a co-simulation and which ones a bench measured."""
     metadata = source.metadata()
     units = {signal.name: signal.unit for topic in topics for signal in topic.signals}
     topology, benches = _json(metadata.get("topology")), _json(metadata.get("benches"))
@@ -92,14 +92,14 @@ def signals_of(topics: Sequence[Topic], source: Source) -> LogSignals:
 
 
 def _entries(settings: dict[str, Any], key: str, kind: type[T]) -> list[T]:
-    """Entries of a list of a session file, as far as they can be read."""
+    """Readable entries of a list in a session file."""
     entries = settings.get(key)
     built = (build(kind, e, key, []) for e in entries) if isinstance(entries, list) else ()
     return [entry for entry in built if entry is not None]
 
 
 def settings_of(source: Source) -> dict[str, Any]:
-    """The session file in a log, as it was run; empty if there is none."""
+    """Session file in a log, with its overrides; empty if there is none."""
     metadata = source.metadata()
     files = {a.name: a.data for a in source.attachments() if a.name.endswith(".toml")}
     text = files.get(metadata.get("session_file", ""), next(iter(files.values()), b""))
@@ -109,7 +109,7 @@ def settings_of(source: Source) -> dict[str, Any]:
     except (UnicodeDecodeError, TomlError, ValueError):
         return {}
     for change in changes if isinstance(changes, list) else ():
-        with contextlib.suppress(ConfigError):  # of another version's file
+        with contextlib.suppress(ConfigError):  # a file of another version
             apply_override(tables, str(change))
     return tables
 
@@ -117,7 +117,7 @@ def settings_of(source: Source) -> dict[str, Any]:
 def _json(text: str | None) -> Any:
     try:
         return parse_json(text or "null")
-    except ValueError:  # of another version
+    except ValueError:  # another version
         return None
 
 
@@ -129,7 +129,7 @@ def _refuse_ambiguous(topics: Sequence[Topic], wanted: set[str], source: Source)
 
 
 def _first_rows(rows: Iterator[JoinedTable]) -> tuple[JoinedTable | None, Iterator[JoinedTable]]:
-    """The first part with rows, and all of them."""
+    """First part that has rows, and an iterator over all parts."""
     for first in rows:
 
         def again(first: JoinedTable = first) -> Iterator[JoinedTable]:
@@ -141,7 +141,7 @@ def _first_rows(rows: Iterator[JoinedTable]) -> tuple[JoinedTable | None, Iterat
 
 
 def _step(first: JoinedTable | None) -> float:
-    """The shortest time between two rows at the beginning, s."""
+    """Shortest time between two rows at the beginning, s."""
     if first is None:
         return 1.0
     steps = np.diff(first.times_ns)
@@ -149,20 +149,20 @@ def _step(first: JoinedTable | None) -> float:
     return float(steps.min()) / 1e9 if len(steps) else 1.0
 
 
-#: Formats that hold signals; those of CAN frames need a database and an import first.
+#: Formats with signals; CAN logs need a database, and must be imported first.
 FORMATS = ("mcap", "mf4", "csv", "parquet")
 
 
 def log_files(paths: Iterable[Path]) -> list[Path]:
-    """Logs among files and folders, in their order; of a run's folder its log.
+    """Logs in files and folders, in the given order; for a run's folder, its log.
 
-    A path that does not exist may be a pattern with ``*``, ``?``, ``[…]`` and ``**``, whose matches
+    A path that does not exist may be a pattern with ``*``, ``?``, ``[…]`` and ``**``; its matches
     are in alphabetical order.
 
     Raises
     ------
     ConfigError
-        For a path that there is not, and where there is no log at all.
+        For a path that does not exist, and if there is no log at all.
     """
     given = list(paths)
     found: dict[Path, None] = {}
@@ -191,7 +191,7 @@ def _matches(path: Path) -> list[Path]:
 def judge_file(
     path: Path, expectations: Sequence[Expectation] | None, time: str | None = None
 ) -> JudgedLog:
-    """Judge a log; by its own session's expectations if none are given.
+    """Judge a log; the default is the expectations in its own session file.
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ def judge_file(
     Raises
     ------
     ConfigError
-        As `judge_log`; and where the log has no expectations of its own.
+        As for `judge_log`; also if the log has no expectations of its own.
     """
     source = open_source(path, time=time)
     try:
@@ -219,7 +219,7 @@ def judge_file(
 
 
 def _in_folder(folder: Path) -> list[Path]:
-    """The log of a run's folder; else every log below."""
+    """Log of a run's folder; for other folders, all logs below."""
     own = folder / FILE_NAME
     if own.is_file():
         return [own]

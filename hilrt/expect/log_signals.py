@@ -1,4 +1,4 @@
-"""Signals that expectations may name, of a session or a log: units, and known errors."""
+"""Signals of a session or log that expectations may use, with units and estimated errors."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from hilrt.expressions.program import Program
 from hilrt.expressions.session_program import channels_of, lookup_tables_of
 from hilrt.solver import Floats
 
-#: Signal that is the half-width of the band in which the true value of another one is estimated.
+#: Signal with the half-width of another one's error band.
 ERROR = ":estimated_error"
-#: What signals that tell of the session itself begin with, before a colon.
+#: Prefixes, before a colon, of signals about the session itself.
 _OF_THE_SESSION = frozenset({"cut", "flag", "flags", "master"})
-#: What signals of a subsystem, port or bond end with, behind the colon, that are times of the
+#: Suffixes, after a colon, of a subsystem's, port's or bond's signals that are times of the
 #: exchange or flags of the session.
 _TIMES_AND_FLAGS = frozenset(
     {
@@ -36,22 +36,22 @@ _TIMES_AND_FLAGS = frozenset(
 
 @dataclass(frozen=True)
 class LogSignals:
-    """Signals by name.
+    """Signals by name, with their units and properties.
 
     Attributes
     ----------
     units : mapping of str to str
-        Every signal, with its unit.
+        Unit of every signal.
     coupled : bool
-        Whether they are of a co-simulation, in which what the coupling did to them is an error.
-        Measurements of another tool have no such error.
+        Whether they are from a co-simulation, where the coupling causes errors. Measurements of
+        other tools have no such error.
     of_benches : frozenset of str
         Measured outputs of benches.
     channels : mapping of str
-        Calculated channels by their names, as far as it is known how they are computed: their
-        error is that of what they are computed from.
+        Calculated channels with a known expression, by name: their error follows from that of
+        the signals they are computed from.
     tables : mapping of str
-        Lookup tables that they use.
+        Lookup tables that calculated channels use.
     """
 
     units: Mapping[str, str]
@@ -71,7 +71,7 @@ class LogSignals:
     ) -> LogSignals:
         """Signals of a session, with its benches and the tables of its calculated channels.
 
-        Channels whose inputs `units` lacks are taken as they are.
+        Channels whose inputs are not in `units` count as ordinary signals.
         """
         channels = computable(channels_of(calculated, []), units)
         tables = lookup_tables_of(lookup_tables, [])
@@ -79,27 +79,27 @@ class LogSignals:
         return cls(units, coupled, frozenset(measured), channels, tables)
 
     def error_of(self, name: str) -> str | None:
-        """Signal with the estimated error of another one; None: it has none."""
+        """Signal with the estimated error of another one; None if there is none."""
         base, _, kind = name.partition(":")
         error = f"{base}{ERROR}"
         return error if kind in ("", "corrected") and error in self.units else None
 
     def is_disturbed(self, name: str) -> bool:
-        """Whether the coupling has a part in it.
+        """Whether the coupling influences a signal.
 
-        So it has in everything but times of the exchange and flags of the session.
+        It influences all signals except times of the exchange and flags of the session.
         """
         begin, _, end = name.partition(":")
         of_session = end in _TIMES_AND_FLAGS or (end != "" and begin in _OF_THE_SESSION)
         return self.coupled and not of_session
 
     def column_of(self, name: str) -> str:
-        """Signal that a name in a condition stands for: calculated channels go by their own."""
+        """Signal that a name in a condition stands for; calculated channels have their own name."""
         calculated = f"{CALCULATED}.{name}"
         return calculated if name not in self.units and calculated in self.units else name
 
     def named(self, names: Iterable[str]) -> dict[str, str]:
-        """Units by the names that conditions use."""
+        """Units by the names used in conditions."""
         found = dict(self.units)
         for name in names:
             column = self.column_of(name)
@@ -108,17 +108,17 @@ class LogSignals:
         return found
 
     def raw(self, names: Iterable[str]) -> frozenset[str]:
-        """Signals behind the names in a condition: for a channel, its inputs."""
+        """Signals that the names in a condition depend on: for a channel, its inputs."""
         return frozenset(map(self.column_of, self._traced(names)[0]))
 
     def known(self, names: Iterable[str]) -> KnownSignals:
-        """Signals of a condition; channels as expressions over their inputs."""
+        """Signals of a condition, with channels as expressions of their inputs."""
         raw, channels = self._traced(names)
         units = self.named(raw)
         return KnownSignals({name: units[name] for name in raw}, channels, self.tables)
 
     def _traced(self, names: Iterable[str]) -> tuple[set[str], dict[str, CalculatedChannel]]:
-        """Names of signals, and channels, that stand behind names."""
+        """Signals and channels on which the given names depend."""
         raw, channels, todo = set[str](), dict[str, CalculatedChannel](), [*names]
         while todo:
             name = todo.pop()
@@ -134,7 +134,7 @@ class LogSignals:
 def computable(
     channels: Mapping[str, CalculatedChannel], units: Mapping[str, str]
 ) -> dict[str, CalculatedChannel]:
-    """Channels for which a log has everything that they are computed from."""
+    """Channels for which a log has all inputs."""
     found = dict(channels)
     while True:
         left = {
@@ -147,19 +147,19 @@ def computable(
         found = left
 
 
-#: Functions with which an expression handles unknown values itself.
+#: Functions with which an expression handles unknown values explicitly.
 _ASKS = re.compile(r"\b(known|default)\s*\(")
 
 
 class Margins:
-    """Evaluates expressions, with their first-order error.
+    """Evaluator of comparisons' margins, with their first-order errors.
 
-    The error is the sum, over the signals, of how far the margin moves when that signal alone moves
-    by its estimated error, up or down. For what is linear in its signals that is the largest change
-    there can be. A calculated channel moves as the signals do that it is computed from.
+    Each signal is moved up and down by its estimated error while the others stay fixed; the error
+    is the sum of the resulting changes of the margin. If the margin is linear in its signals, that
+    is the largest possible change. A calculated channel moves with the signals it is computed from.
 
-    What an expression reads must be known, or its margin is not: a comparison inside it would be
-    false instead. With ``known`` or ``default`` it decides by itself.
+    If a signal that an expression reads is unknown, so is its margin; otherwise a comparison inside
+    the expression would just be false. Expressions with ``known`` or ``default`` decide themselves.
 
     Parameters
     ----------
@@ -172,19 +172,19 @@ class Margins:
     Attributes
     ----------
     reads : tuple of str
-        Signals that they read.
+        Signals that the comparisons read.
     columns : list of str
-        What `evaluate` wants of a row: what is read; further signals that calculated channels are
-        computed from; the estimated errors.
+        Columns that `evaluate` needs: signals that are read, further inputs of calculated channels,
+        then the estimated errors.
     values : int
-        Columns before the errors.
+        Number of columns before the errors.
     units : list of str
-        Of the margins.
+        Units of the margins.
 
     Raises
     ------
     ConfigError
-        For signals that there are not, and units that do not fit.
+        For unknown signals, and units that do not fit.
     """
 
     def __init__(self, atoms: Sequence[Atom], signals: LogSignals, step: float) -> None:
@@ -192,7 +192,7 @@ class Margins:
         names = [name for e in expressions for name in e.signals]
         units = signals.named(names)
 
-        # Errors are reported about the comparison as it is written, not about its margin.
+        # Errors are reported for the comparison as written, not for its margin.
         Program.from_texts([atom.text for atom in atoms], units, step=step)
 
         self._nominal = Evaluator(expressions, units, step=step)
@@ -242,9 +242,9 @@ class Margins:
         t : ndarray, shape (n,)
             s
         rows : ndarray, shape (n, n_columns)
-            Values as they hold; NaN: unknown.
+            Held values; NaN: unknown.
         fresh : ndarray, shape (n, n_columns)
-            Which of them are new, or have become unknown: filters step by these.
+            Values that are new, or have become unknown; filters advance at these.
         """
         sampled = np.where(fresh, t[:, None], np.nan)
         count = len(self.reads)
@@ -260,7 +260,7 @@ class Margins:
             for evaluator, sign in zip(one.evaluators, (1.0, -1.0), strict=True):
                 shifted, known = values.copy(), times.copy()
                 shifted[:, one.signal] += sign * rows[:, one.error]
-                known[:, one.signal] = t  # its error is new at every row
+                known[:, one.signal] = t  # the error is new in every row
                 found.append(np.abs(evaluator.run(t, shifted, known) - about))
             errors[:, one.of] += np.maximum(*found)[:, one.of]
         errors[:, self._unknown] = np.nan
@@ -268,10 +268,10 @@ class Margins:
 
 
 class _Moved(NamedTuple):
-    """A signal that is moved by its error.
+    """Signal to be moved by its error.
 
-    `signal`: its place among what is evaluated; `error`: the column of its error; `of`: the
-    comparisons that it moves, shape (n_atoms,); `evaluators`: with it moved up and down.
+    `signal`: its column among the values; `error`: the column of its error; `of`: the comparisons
+    that depend on it, shape (n_atoms,); `evaluators`: for the signal moved up, and moved down.
     """
 
     signal: int

@@ -1,7 +1,7 @@
-"""One expectation over the samples of a session or a log, from batches of margins.
+"""Judging of one expectation over the samples of a session or log, from batches of margins.
 
-The result does not depend on how the samples are cut into batches: checking during a session and
-checking its log agree bit for bit.
+The result does not depend on how the samples are divided into batches: checking during a session
+and checking its log agree bit for bit.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Judgement(NamedTuple):
     ----------
     word : {"passed", "failed", "inconclusive"}
     value, error : float
-        Robustness, and the estimated error of the margin that decides it; NaN: unknown.
+        Robustness, and the estimated error of the deciding margin; NaN: unknown.
     at_ns, atom : int
-        Time of the deciding sample, and number of its comparison; -1: none is known.
+        Time of the deciding sample, and number of the deciding comparison; -1: unknown.
     reason : str
-        Why it is not passed; what was left out, if it is.
+        Reason if it is not passed; if it is, what was left out.
     """
 
     word: Word
@@ -46,11 +46,12 @@ class JudgedTime(NamedTuple):
     Attributes
     ----------
     since_ns : int
-        From the first sample at or after it.
+        Judging begins at the first sample at or after this time.
     until_ns : int or None
-        To the last sample at or before it; None: to the end.
+        Judging ends at the last sample at or before this time; None: at the end.
     triggered : bool
-        At every sample at which its condition becomes true, instead of the first sample alone.
+        Whether it is judged at every sample at which its condition becomes true, instead of only at
+        the first sample.
     """
 
     since_ns: int = 0
@@ -59,14 +60,14 @@ class JudgedTime(NamedTuple):
 
 
 class Monitor:
-    """Judges a formula.
+    """Judge of a formula.
 
     Parameters
     ----------
     formula : Formula
-        Below its outermost operator, and with a trigger altogether, of bounded reach.
+        Everything below its outermost operator has bounded reach; with a trigger, all of it.
     numbers : dict of Atom to int
-        Where the margins of each comparison stand in what `take` is given.
+        Index of each comparison's margins in the argument of `take`.
     timing : JudgedTime
     """
 
@@ -76,15 +77,15 @@ class Monitor:
         self._stream = Stream(formula, numbers) if timing.triggered and self._bounded else None
         self._obligations: list[Obligation] = []
         self._single: Obligation | None = None
-        self._all = Accumulator(least=True)  # over the triggers
-        self._triggers: list[int] = []  # those that are not answered for yet, ns
+        self._all = Accumulator(least=True)  # over all triggers
+        self._triggers: list[int] = []  # triggers that are not decided yet, ns
         self._held = False
         self.triggers = self.unfinished = self.unknown = 0
         self.first_ns = self.last_ns = -1
         self.ended = False
 
     def take(self, margins: Sequence[Robustness], condition: Robustness | None = None) -> None:
-        """Take samples in: margins of every comparison, and the robustness of the condition."""
+        """Add samples: margins of every comparison, and the robustness of the condition."""
         times = margins[0].t_ns
         begin = int(np.searchsorted(times, self._timing.since_ns))
         if begin:
@@ -114,7 +115,7 @@ class Monitor:
             self._all.add(_as_sample(one, one.bounds))
 
     def finish(self) -> None:
-        """No more samples come."""
+        """Finish after the last sample."""
         self.ended = True
         if self._single is not None:
             self._single.finish()
@@ -133,10 +134,10 @@ class Monitor:
                 self._all.add(sample)
 
     def judge(self) -> Judgement | None:
-        """Outcome; None while it is open."""
+        """Judgement; None while undecided."""
         if self._timing.triggered:
             found = self._all
-            sure = self.ended and not self.unknown  # else there may be triggers beside these
+            sure = self.ended and not self.unknown  # otherwise there may be further triggers
             low, high = (found.low if sure else -math.inf), found.high
             if found.count == 0:
                 return self._unjudged() if self.ended else None
@@ -154,9 +155,9 @@ class Monitor:
         return Obligation(self._formula, self._numbers, at_ns, self._timing.until_ns)
 
     def _risen(self, times: Ints, condition: Robustness) -> list[int]:
-        """Times at which the condition becomes true; at the first sample it does if it is.
+        """Times at which the condition becomes true; also at the first sample, if it is true there.
 
-        Where it is unknown it has not become true, but may have.
+        Where it is unknown, it counts as not becoming true; such samples are counted.
         """
         unknown = cut_off(condition)
         with np.errstate(invalid="ignore"):
@@ -207,7 +208,7 @@ class Monitor:
 def decide(
     found: Accumulator, low: float, high: float, complete: bool, notes: str = ""
 ) -> Judgement | None:
-    """Passed or failed where the error cannot turn it; None while that is open.
+    """Decide passed or failed, if the error cannot change this; None while undecided.
 
     Parameters
     ----------
@@ -215,9 +216,9 @@ def decide(
     low, high : float
         Bounds of the robustness.
     complete : bool
-        Whether no sample to come counts.
+        Whether further samples cannot change the result.
     notes : str
-        What was left out.
+        Notes on parts left out.
     """
     unknown = math.isnan(found.error)
     word: Word
@@ -248,7 +249,7 @@ def _why(found: Accumulator, low: float, high: float) -> str:
 
 
 def _as_sample(one: Obligation, bounds: tuple[float, float]) -> Robustness:
-    """An obligation's robustness, as that of a sample at its own time."""
+    """Robustness of an obligation, as that of a sample at its time."""
     found = one.found
     numbers = np.array([found.at_ns]), np.array([found.atom])
     value, low, high = (np.array([number]) for number in (found.value, *bounds))

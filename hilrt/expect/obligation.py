@@ -1,6 +1,6 @@
-"""Obligation from one point of time on: the outermost operator of an expectation.
+"""Obligation from one time on: the outermost operator of an expectation.
 
-Its window may be unbounded, so that it accumulates instead of remembering samples.
+Its window may be unbounded, so it accumulates instead of storing samples.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hilrt.expect.robustness import Accumulator, Robustness, SlidingWindow, comb
 
 
 class Stream:
-    """Robustness of a formula, sample by sample; of the formula every window is bounded.
+    """Robustness of a formula with bounded windows, sample by sample.
 
     Parameters
     ----------
@@ -30,11 +30,11 @@ class Stream:
         self._node = _node(formula, numbers)
 
     def take(self, margins: Sequence[Robustness]) -> Robustness:
-        """Robustness at the samples that can be answered for, after these have arrived."""
+        """Add samples; return the robustness at those that can be decided now."""
         return self._node.take(margins)
 
     def finish(self) -> Robustness:
-        """Robustness at the samples that are left."""
+        """Robustness at the remaining samples, after the last one."""
         return self._node.finish()
 
 
@@ -50,7 +50,7 @@ class _Comparison:
 
 
 class _Junction:
-    """Parts answer at different times: early ones wait."""
+    """Stream of a junction, whose parts are decided at different times; early ones are kept."""
 
     def __init__(self, parts: Sequence[_Node], least: bool) -> None:
         self._parts, self._least = parts, least
@@ -99,25 +99,25 @@ def _node(formula: Formula, numbers: dict[Atom, int]) -> _Node:
 
 
 class Obligation:
-    """A formula at one point of time.
+    """Formula that must hold at one time.
 
     Parameters
     ----------
     formula : Formula
-        Everything below its outermost operator is bounded.
+        Everything below its outermost operator has bounded windows.
     numbers : dict of Atom to int
         Where the margins of each comparison stand.
     at_ns : int
-        The point of time.
+        That time.
     last_ns : int or None
-        An unbounded window ends here; None: with the samples.
+        End of an unbounded window; None: the last sample.
 
     Attributes
     ----------
     found : Accumulator
         Result so far.
     complete : bool
-        No sample to come changes it.
+        Whether further samples cannot change the result.
     """
 
     def __init__(
@@ -138,15 +138,15 @@ class Obligation:
         self._before = Accumulator(least=True)  # of "until": the part so far
 
     def take(self, margins: Sequence[Robustness]) -> None:
-        """Take samples in, from any time on."""
+        """Add samples; those before its time are ignored."""
         goal = None if self._goal is None else self._goal.take(margins)
         self._add(self._part.take(margins), goal)
 
     def finish(self) -> None:
-        """No more samples come.
+        """Finish after the last sample.
 
-        Of "always", samples at whose windows the end cuts so that they cannot be judged are left
-        out: the last one of "always, within 2 s" would leave every session unjudged.
+        Under "always", samples whose own windows are cut off by the end, and so cannot be judged,
+        are left out: otherwise the last sample would leave every "always, within 2 s" undecided.
         """
         part = self._part.finish()
         if self.found.least and self._goal is None:
@@ -155,7 +155,7 @@ class Obligation:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Bounds of the robustness, whatever samples follow."""
+        """Bounds of the robustness for any further samples."""
         found = self.found
         if self.complete:
             return found.low, found.high
@@ -164,7 +164,7 @@ class Obligation:
         return (-math.inf, found.high) if found.least else (found.low, math.inf)
 
     def end(self) -> tuple[float, float]:
-        """Bounds of the robustness when no more samples follow."""
+        """Bounds of the robustness if no more samples follow."""
         found = self.found
         if found.count == 0 or (self._bounded and not self.complete):
             return self.bounds
@@ -189,7 +189,7 @@ class Obligation:
         self.found.add(part.part(part.t_ns >= self._begin_ns))
 
     def _aligned(self, *blocks: Robustness) -> list[Robustness]:
-        """Return the results that all parts have so far; keep the rest for the next call."""
+        """Return the samples for which all parts have results; keep the rest for the next call."""
         pairs = zip(self._waiting, blocks, strict=True)
         waiting = [joined(pair) for pair in pairs]
         ready = min(len(one.t_ns) for one in waiting)
@@ -197,7 +197,7 @@ class Obligation:
         return [one.part(slice(0, ready)) for one in waiting]
 
     def _reached(self, part: Robustness, goal: Robustness) -> Robustness:
-        """Goal at each sample, and the part at every sample before it."""
+        """Robustness of reaching the goal at each sample, with the part at every sample before."""
         before = self._before
         n = len(part.t_ns)
         if n == 0:
@@ -213,14 +213,14 @@ class Obligation:
 
 
 def cut_off(block: Robustness) -> NDArray[np.bool_]:
-    """Mark samples judged at the end whose result the missing data could turn, shape (n,)."""
+    """Mark samples judged at the end whose result missing data could change, shape (n,)."""
     open_ended = np.isinf(block.low) | np.isinf(block.high)
     undecided: NDArray[np.bool_] = (block.low < 0.0) & (block.high >= 0.0) & open_ended
     return undecided
 
 
 def least_running(block: Robustness) -> Robustness:
-    """Running least value, at each sample."""
+    """Running minimum, at each sample."""
     value = np.where(np.isnan(block.value), np.inf, block.value)
     least = np.minimum.accumulate(value)
     new = np.concatenate([[True], value[1:] < least[:-1]])

@@ -20,9 +20,9 @@ from hilrt.step.numerics import Numerics
 
 
 class Measured(msgspec.Struct):
-    """A value that was measured, with its limits; `value` is None if it is no number.
+    """Measured value with its limits; `value` is None if it is not a number.
 
-    A value at coordinates has them in `at`, and the measured quantity in `quantity`.
+    For a value at coordinates, `at` has these, and `quantity` is the measured quantity.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Measured(msgspec.Struct):
 
 
 def take_told(judge: Judge, numerics: Numerics, name: str, cause: str, text: str) -> None:
-    """Pass reports of the sequence `name` to the judge, if they are for it.
+    """Pass reports of the sequence `name` that concern results to the judge.
 
     `PeerLost` for a report that is neither a measurement nor an expectation.
     """
@@ -56,9 +56,9 @@ def take_told(judge: Judge, numerics: Numerics, name: str, cause: str, text: str
 def outcome_of(
     text: str, name: str, error_of: Callable[[str], float | None] = lambda unit: None
 ) -> ResultEntry:
-    """The result in a measure's event of the sequence `name`.
+    """Result of a measurement, from an event of the sequence `name`.
 
-    `error_of` tells the estimated error of a value in a unit; without it, that is unknown.
+    `error_of` returns the estimated error of a value in a unit; without it, the error is unknown.
     """
     found = msgspec.json.decode(text, type=Measured)
     outcome = measured(
@@ -76,10 +76,10 @@ def outcome_of(
 
 
 def error_of_reads(numerics: Numerics, name: str, unit: str) -> float:
-    """Largest estimated error of what a sequence reads in a unit; NaN: unknown, 0: reads none.
+    """Largest estimated error of a sequence's inputs in a unit; NaN: unknown, 0: no such input.
 
-    The largest, as nothing is known of how the sequence has computed its value.
-    Units are compared as they are written: reading them would hold up a tick.
+    It is the largest one because it is unknown how the sequence has computed its value.
+    Units are compared as text: parsing them would delay a tick.
     """
     network = numerics.network
     part = network.inputs.slices[network.subsystems.index(name)]
@@ -92,7 +92,7 @@ def error_of_reads(numerics: Numerics, name: str, unit: str) -> float:
 
 
 def not_at_its_end(name: str, step: str, t: float) -> ResultEntry:
-    """Message that the session has ended at `t` [s], before a sequence had."""
+    """Result for a session that ended at `t` [s], before the sequence did."""
     return ResultEntry(
         name=f"{name} ends",
         result="inconclusive",

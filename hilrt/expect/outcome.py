@@ -1,4 +1,4 @@
-"""Outcome of a test: of an expectation, or of a value that a sequence has measured."""
+"""Outcome of a test: of an expectation, or of a value measured by a sequence."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ Word = Literal["passed", "failed", "inconclusive"]
 class Coordinate(msgspec.Struct):
     """Coordinate of a measured value: speed, 120, rad/s."""
 
-    #: Of the axis.
+    #: Name of the axis.
     name: str
-    #: On it.
+    #: Position on the axis.
     value: float
-    #: Of the value.
+    #: Unit of the position.
     unit: str = ""
 
 
 class ResultEntry(msgspec.Struct, kw_only=True):
-    """One result, as it stands in ``summary.json``."""
+    """One result, as in ``summary.json``."""
 
     #: Name of the expectation, or of the measurement.
     name: str
@@ -83,19 +83,19 @@ def measured(
     error: float | None = 0.0,
     of: str = "",
 ) -> ResultEntry:
-    """A measured value against its limits, both of which are still good; without: passed.
+    """Compare a measured value with its inclusive limits; without limits it is passed.
 
     Parameters
     ----------
     name, unit : str
     value, min, max : float
-        In that unit.
+        Value and limits, in that unit.
     t : float, optional
-        Session time of the measure, s.
+        Session time of the measurement, s.
     error : float, optional
         Estimated error of the value; None: unknown.
     of : str, optional
-        Subsystem of the sequence.
+        Subsystem of the sequence that measured it.
     """
     margins = [value - min] if min is not None else []
     margins += [max - value] if max is not None else []
@@ -131,7 +131,7 @@ def measured(
 
 
 def outcome_line(outcome: ResultEntry) -> str:
-    """Expectation and outcome in one line."""
+    """Line with an expectation and its outcome."""
     said = outcome.text
     unit = f" {outcome.unit}" if outcome.unit else ""
     if outcome.robustness is not None:
@@ -145,14 +145,14 @@ def outcome_line(outcome: ResultEntry) -> str:
 
 
 def exit_status(results: Iterable[str]) -> ExitStatus:
-    """1 if one has failed, 4 if one is inconclusive, else 0."""
+    """Exit status: 1 if any result is failed, 4 if any is inconclusive, else 0."""
     words = set(results)
     if "failed" in words:
         return ExitStatus.FAILED
     return ExitStatus.INCONCLUSIVE if "inconclusive" in words else ExitStatus.FINISHED
 
 
-#: Characters that no XML 1.0 file may have.
+#: Characters that are invalid in XML 1.0.
 _IMPOSSIBLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -163,19 +163,19 @@ def junit_suite(
     fault: str | None = None,
     alarms: Sequence[str] = (),
 ) -> ET.Element:
-    """One ``testsuite``: a failed outcome is a failure, an inconclusive one and a fault an error.
+    """Make a ``testsuite``: failed outcomes are failures; inconclusive ones and a fault are errors.
 
     Parameters
     ----------
     name : str
-        Of the session or log.
+        Name of the session or log.
     outcomes : sequence of ResultEntry
     time_s : float, optional
         Session time, s.
     fault : str, optional
-        In which the session ended.
+        Fault that ended the session.
     alarms : sequence of str, optional
-        Alarms that were raised, a line each; they are properties of the suite.
+        Raised alarms, one line each; they become properties of the suite.
     """
     count = {word: sum(o.result == word for o in outcomes) for word in ("failed", "inconclusive")}
     suite = ET.Element(
@@ -217,7 +217,7 @@ def _add_fault(suite: ET.Element, name: str, fault: str) -> None:
 
 
 def junit_xml(suites: Sequence[ET.Element]) -> bytes:
-    """The whole file."""
+    """Contents of a JUnit XML file."""
     root = ET.Element("testsuites")
     for key in ("tests", "failures", "errors"):
         root.set(key, str(sum(int(suite.get(key, "0")) for suite in suites)))
@@ -228,7 +228,7 @@ def junit_xml(suites: Sequence[ET.Element]) -> bytes:
 
 
 def write_junit(path: Path, suites: Sequence[ET.Element]) -> None:
-    """Write the file; `ConfigError` if that cannot be done."""
+    """Write a JUnit XML file; `ConfigError` if that fails."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(path) as part, part.open("wb") as file:
@@ -238,5 +238,5 @@ def write_junit(path: Path, suites: Sequence[ET.Element]) -> None:
 
 
 def _text(text: str) -> str:
-    """Text without the characters that XML cannot hold."""
+    """Text without characters that are invalid in XML."""
     return _IMPOSSIBLE.sub("\ufffd", text)

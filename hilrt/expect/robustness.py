@@ -1,10 +1,10 @@
-"""Robustness of a formula at consecutive samples, with bounds of its error.
+"""Robustness of a formula at consecutive samples, with its bounds.
 
 Robustness is the signed distance to the limit (Fainekos and Pappas 2009; Donzé and Maler 2010):
 comparisons give their margin, "all" and "always" the least, "any" and "eventually" the greatest.
-Here it comes with bounds, and all three go through the same operators: `low` and `high` enclose
-what it can be, given the errors of the signals, samples that are unknown, and samples that are yet
-to come (Deshmukh et al. 2017).
+Here it has bounds, to which the same operators are applied: `low` and `high` enclose its possible
+values, given the errors of the signals, unknown samples, and future samples (Deshmukh et al.
+2017).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from hilrt.solver import Floats
 
 Ints = NDArray[np.int64]
-#: Smallest positive number. The margin of a strict comparison of two equal numbers is minus that,
-#: so that 0 counts as kept: with ``<=`` a value at its limit is within it, with ``<`` it is not.
+#: Smallest positive number. The margin of a strict comparison of two equal numbers is its negative,
+#: because a margin of 0 counts as kept: ``<=`` allows a value at its limit, ``<`` does not.
 TINY = 5e-324
 
 
@@ -35,7 +35,7 @@ class Robustness(NamedTuple):
     value : ndarray, shape (n,)
         Robustness; NaN if nothing is known.
     low, high : ndarray, shape (n,)
-        What it lies between.
+        Bounds of the robustness.
     at_ns : ndarray, shape (n,)
         Time of the sample that decides `value`, ns.
     atom : ndarray, shape (n,)
@@ -53,7 +53,7 @@ class Robustness(NamedTuple):
     error: Floats
 
     def part(self, chosen: slice | Ints | NDArray[np.bool_]) -> Robustness:
-        """Robustness at some of the samples."""
+        """Robustness at the chosen samples."""
         return Robustness(
             self.t_ns[chosen],
             self.value[chosen],
@@ -75,14 +75,14 @@ def of_samples(
     t_ns : ndarray, shape (n,)
         ns
     margin : ndarray, shape (n,)
-        NaN if it is unknown; it could then be anything.
+        NaN if unknown; any value is then possible.
     error : ndarray, shape (n,)
-        Estimated error of the margin; NaN if it is unknown.
+        Estimated error of the margin; NaN if unknown.
     number : int
-        Of the comparison.
+        Number of the comparison.
     raw_limit : bool
-        What was measured on a bench counts as it is where it violates the limit: it has happened,
-        whatever has led to it.
+        Whether a violation of the limit counts regardless of the error: a value measured on a bench
+        did occur, whatever caused it.
     """
     unknown = np.isnan(margin)
     band = np.where(np.isnan(error), 0.0, error)
@@ -103,25 +103,25 @@ def of_samples(
 
 
 def nothing() -> Robustness:
-    """Robustness at no sample."""
+    """Robustness at no samples."""
     numbers, floats = np.empty(0, np.int64), np.empty(0)
     return Robustness(numbers, floats, floats, floats, numbers, numbers, floats)
 
 
 def joined(blocks: Sequence[Robustness]) -> Robustness:
-    """Blocks one after the other."""
+    """Concatenate blocks."""
     if len(blocks) == 1:
         return blocks[0]
     return Robustness(*(np.concatenate(columns) for columns in zip(*blocks, strict=True)))
 
 
 def least_index(values: Floats, axis: int | None = None) -> Ints:
-    """Index of the least value, the first of equals; NaN is ignored."""
+    """Index of the least value, the first if several are equal; NaN is ignored."""
     return np.asarray(np.argmin(np.where(np.isnan(values), np.inf, values), axis), np.int64)
 
 
 def combine(parts: Sequence[Robustness], least: bool) -> Robustness:
-    """The least, or the greatest, of several at each sample; their times are the same."""
+    """Least (or greatest) of several parts at each sample; the parts have the same times."""
     sign = 1.0 if least else -1.0
     values = np.stack([part.value for part in parts])
     chosen = least_index(sign * values, 0)
@@ -144,12 +144,12 @@ def combine(parts: Sequence[Robustness], least: bool) -> Robustness:
 
 
 T = TypeVar("T")
-#: Of the sample that decides: its time, the comparison's number, the margin's error.
+#: Time of the deciding sample, number of its comparison, error of its margin.
 Decides = tuple[int, int, float]
 
 
 class _Extremes(Generic[T]):
-    """The least of the newest samples; of equals, the first."""
+    """Running minimum over the newest samples; the first if several are equal."""
 
     def __init__(self) -> None:
         self._kept: deque[tuple[int, float, T]] = deque()
@@ -161,7 +161,7 @@ class _Extremes(Generic[T]):
         kept.append((t_ns, value, more))
 
     def least(self, since_ns: int) -> tuple[int, float, T] | None:
-        """The least from `since_ns` on; None if there is none."""
+        """Least sample from `since_ns` on; None if there is none."""
         kept = self._kept
         while kept and kept[0][0] < since_ns:
             kept.popleft()
@@ -174,9 +174,9 @@ class SlidingWindow:
     Parameters
     ----------
     always : bool
-        The least counts, else the greatest.
+        Whether the least value counts, otherwise the greatest.
     begin_ns, end_ns : int
-        The window, relative to each sample, both ends included; not before it.
+        Window relative to each sample, never before it; both ends are included.
     """
 
     def __init__(self, always: bool, begin_ns: int, end_ns: int) -> None:
@@ -185,14 +185,14 @@ class SlidingWindow:
         self._value: _Extremes[Decides] = _Extremes()
         self._low: _Extremes[None] = _Extremes()
         self._high: _Extremes[None] = _Extremes()
-        #: Samples that no window has reached yet: value, low and high with the sign.
+        #: Samples that no window has reached yet: value, low and high, multiplied by the sign.
         self._ahead: deque[tuple[int, float, float, float, Decides]] = deque()
         #: Samples whose window has not passed yet.
         self._open: deque[tuple[int, int]] = deque()
         self._newest_ns = 0
 
     def take(self, block: Robustness) -> Robustness:
-        """Robustness at the samples whose window has passed, after these have arrived."""
+        """Add samples; return the robustness at those whose window has passed."""
         if not len(block.t_ns):
             return nothing()
         signed = (self._sign * column for column in (block.value, block.low, block.high))
@@ -204,7 +204,7 @@ class SlidingWindow:
         return self._answer(ended=False)
 
     def finish(self) -> Robustness:
-        """Robustness at the samples that are left: of their windows nothing more comes."""
+        """Robustness at the remaining samples, whose windows the end has cut off."""
         return self._answer(ended=True)
 
     def _answer(self, ended: bool) -> Robustness:
@@ -233,15 +233,15 @@ class SlidingWindow:
     def _at(
         self, t_ns: int, atom: int, cut: bool
     ) -> tuple[int, float, float, float, int, int, float]:
-        """A row of `Robustness`, with the sign; `cut`: the window reaches beyond the end."""
+        """Row of `Robustness`, multiplied by the sign; `cut`: the window extends beyond the end."""
         since_ns = t_ns + self._begin_ns
         value = self._value.least(since_ns)
         low, high = self._low.least(since_ns), self._high.least(since_ns)
         unknown = -math.inf * self._sign, math.inf * self._sign
-        if low is None or high is None:  # no sample is in it
+        if low is None or high is None:  # no sample in the window
             return t_ns, math.nan, *unknown, t_ns, atom, math.nan
         bounds = [low[1], high[1]]
-        if cut:  # what does not come any more could be less, or with the other sign greater
+        if cut:  # missing samples could be less (or greater, by the sign)
             bounds[0 if self._sign > 0.0 else 1] = -math.inf
         if value is None:
             return t_ns, math.nan, bounds[0], bounds[1], t_ns, atom, math.nan
@@ -250,7 +250,7 @@ class SlidingWindow:
 
 
 class Accumulator:
-    """The least (or the greatest) so far, with its bounds and the sample that decides.
+    """Least (or greatest) value so far, with its bounds and the deciding sample.
 
     Parameters
     ----------
@@ -260,17 +260,16 @@ class Accumulator:
     ----------
     least : bool
     value, error : float
-        Of the deciding sample; NaN: unknown.
+        Value and error of the deciding sample; NaN: unknown.
     at_ns, atom : int
-        Its time and its comparison; -1: none is known.
+        Time of the deciding sample, and its comparison; -1: unknown.
     low, high : float
-        What the robustness of the samples so far lies between; where a margin's error is not known,
-        as if it had none.
+        Bounds of the robustness of the samples so far; an unknown error of a margin counts as none.
     sure : float
-        Of samples with a known error alone, the least `high` (the greatest `low`): a sample below
-        0 (from 0 on) decides whatever comes.
+        Least `high` (greatest `low`) of the samples with a known error; once it is below 0 (at
+        least 0), the result is decided whatever samples follow.
     count : int
-        Samples so far.
+        Number of samples so far.
     """
 
     def __init__(self, least: bool) -> None:
@@ -281,7 +280,7 @@ class Accumulator:
         self.count = 0
 
     def add(self, block: Robustness) -> None:
-        """Take samples in."""
+        """Add samples."""
         if not len(block.t_ns):
             return
         self.count += len(block.t_ns)
