@@ -1,4 +1,4 @@
-"""Blocks of several topics side by side: chosen columns, common windows, one table."""
+"""Selecting, interleaving and joining blocks of several topics."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from hilrt.record.messages import Topic
 from hilrt.record.reader import Block, LogChannel
 from hilrt.solver import Floats
 
-#: Topics that are read from different places advance together by this much, ns.
+#: Time by which topics from different places in a file advance together, ns.
 WINDOW_NS = 1_000_000_000
-#: Suffix of the name of an output's time; NaN in rows without a sample.
+#: Suffix of the signal with an output's sample times; NaN in rows without a sample.
 MARK = ":t_valid"
 
 
 def columns_of(block: Block, wanted: Collection[str] | None) -> Block | None:
-    """The block with only the wanted signals; None if it has none of them."""
+    """Block with only the wanted signals; None if it has none of them."""
     if wanted is None:
         return block
     keep = [i for i, signal in enumerate(block.channel.signals) if signal.name in wanted]
@@ -33,7 +33,7 @@ def columns_of(block: Block, wanted: Collection[str] | None) -> Block | None:
 
 
 def between(blocks: Iterable[Block], start_ns: int, end_ns: int) -> Iterator[Block]:
-    """Rows whose times [ns] lie in ``[start_ns, end_ns]``."""
+    """Yield the rows whose times [ns] lie in ``[start_ns, end_ns]``."""
     for block in blocks:
         keep = (block.times_ns >= start_ns) & (block.times_ns <= end_ns)
         if keep.all():
@@ -43,14 +43,14 @@ def between(blocks: Iterable[Block], start_ns: int, end_ns: int) -> Iterator[Blo
 
 
 def interleave(streams: Sequence[Iterator[Block]]) -> Iterator[Block]:
-    """Blocks of several streams, cut so that all advance together, by `WINDOW_NS`.
+    """Yield blocks of several streams, cut so that all streams advance together by `WINDOW_NS`.
 
-    No block of one stream is given before another's of an earlier window.
+    All blocks of a window come before any block of a later one.
 
     Parameters
     ----------
     streams : sequence of iterators of Block
-        Each with ascending times, of one topic.
+        Streams of one topic each, with ascending times.
     """
     waiting: list[tuple[int, int, Block]] = []  # first time, stream, rows
 
@@ -75,7 +75,7 @@ def interleave(streams: Sequence[Iterator[Block]]) -> Iterator[Block]:
 
 
 class JoinedTable(NamedTuple):
-    """Rows of all signals at common times.
+    """Table with the rows of all signals at common times.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class JoinedTable(NamedTuple):
         Ascending, ns.
     values : ndarray, shape (n, n_signals)
     present : ndarray of bool, shape (n, n_signals)
-        Whether the signal's topic has a row at that time; where not, the value is NaN.
+        Whether the signal's topic has a row at that time; if not, the value is NaN.
     """
 
     times_ns: NDArray[np.int64]
@@ -94,8 +94,8 @@ class JoinedTable(NamedTuple):
 def tables(blocks: Iterable[Block], topics: Sequence[Topic]) -> Iterator[JoinedTable]:
     """Join the blocks of several topics row by row, a round of blocks at a time.
 
-    Rows are complete up to the oldest of the newest times of the topics that still deliver; a time
-    that several topics have is one row.
+    A row is yielded once every unfinished topic has been read up to its time. Rows of several
+    topics at the same time become one row.
     """
     starts, column = {}, 0
     for topic in topics:
@@ -106,16 +106,16 @@ def tables(blocks: Iterable[Block], topics: Sequence[Topic]) -> Iterator[JoinedT
         name = block.channel.topic
         if name not in starts:
             continue
-        if name in pending:  # the next round begins: what is older is complete
+        if name in pending:  # the next round begins: older rows are complete
             yield from _emit(pending, starts, column, int(block.times_ns[0]))
         pending.setdefault(name, []).append(block)
     yield from _emit(pending, starts, column, None)
 
 
 def hold(rows: Iterable[JoinedTable], topics: Sequence[Topic]) -> Iterator[JoinedTable]:
-    """Hold the outputs of a session's log between their samples; their `MARK` is absent there.
+    """Hold the outputs of a session's log between their samples, where their `MARK` is absent.
 
-    An output without its mark among the `topics` stays as it is: held values could not be told from
+    An output whose mark is not in `topics` is not held: held values could not be distinguished from
     samples.
     """
     names = [signal.name for topic in topics for signal in topic.signals]
@@ -137,7 +137,7 @@ def hold(rows: Iterable[JoinedTable], topics: Sequence[Topic]) -> Iterator[Joine
 def _emit(
     pending: dict[str, list[Block]], starts: dict[str, int], width: int, until_ns: int | None
 ) -> Iterator[JoinedTable]:
-    """Rows before `until_ns` (all for None), taken out of `pending`."""
+    """Remove from `pending` and yield the rows before `until_ns` (None: all rows)."""
     taken: list[Block] = []
     for name in list(pending):
         kept = []
@@ -154,7 +154,7 @@ def _emit(
             del pending[name]
     if not taken:
         return
-    # A time that a topic has twice (frames in the same microsecond) stays two rows.
+    # Two rows of a topic at the same time (frames in the same microsecond) stay two rows.
     times = np.unique(np.concatenate([_counted(block.times_ns) for block in taken]), axis=0)
     values = np.full((len(times), width), np.nan)
     present = np.zeros((len(times), width), bool)
@@ -173,7 +173,7 @@ def _emit(
 
 
 def _counted(times: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Times with how often the same one came before: shape (n, 2)."""
+    """Times, each with the number of equal times before it: shape (n, 2)."""
     index = np.arange(len(times))
     fresh = np.r_[True, np.diff(times) != 0] if len(times) else np.empty(0, bool)
     count = index - np.maximum.accumulate(np.where(fresh, index, 0)) if len(times) else index

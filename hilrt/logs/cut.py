@@ -1,4 +1,4 @@
-"""A part of a log as a log of its own, and several logs as one; message by message."""
+"""Cutting a part out of a log and merging several logs, message by message."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from hilrt.record.mcap_writer import McapWriter
 from hilrt.record.messages import REPORT_STATISTICS
 from hilrt.version import VERSION
 
-#: Statements of the recorder about a whole session: invalid for a part of it, or for several.
+#: Facts about a whole session, which are invalid for a part of it or for several sessions.
 SUMMARY = "summary.json"
 _END = "hilrt.end"
 
 
 class Written(NamedTuple):
-    """A new log: its messages, and notes about it."""
+    """New log: its messages, and notes about it."""
 
     path: Path
     messages: int
@@ -40,15 +40,15 @@ def cut(
     topics: Sequence[str] = (),
     replace: bool = False,
 ) -> Written:
-    """Write the messages of a time span, with everything that belongs to the log.
+    """Write the messages of a time span, with the log's attachments and metadata.
 
-    Times stay as they were. The summary of the whole session is kept as ``whole_summary.json``.
+    Times are unchanged. The summary of the whole session is kept as ``whole_summary.json``.
 
     Parameters
     ----------
     path, out : Path
     start_s, end_s : float, optional
-        Session time, s; both ends are included.
+        Session times, s; both ends are included.
     topics : sequence of str
         Only these topics; default: all.
     replace : bool
@@ -89,7 +89,7 @@ def cut(
 
 
 def _by_time(batch: Batch) -> list[LogMessage]:
-    """Messages of a chunk by their time, so that all topics of a row stand together."""
+    """Messages of a chunk, sorted by time, so that all topics of a row are adjacent."""
     return sorted(batch.messages, key=lambda message: message.log_time)
 
 
@@ -114,19 +114,19 @@ def merge(
     shifts_s: Sequence[float] = (),
     replace: bool = False,
 ) -> Written:
-    """Join logs on the wall clock; time 0 is that of the first.
+    """Merge logs by their wall clock times; time 0 is that of the first log.
 
-    A topic that several logs have with the same signals becomes one: parts of a session that was
-    cut fit together again. With other signals it gets the log's name in front.
+    A topic that several logs have with the same signals becomes one topic, so that parts cut from a
+    session can be merged again. If the signals differ, the topic gets the log's name as a prefix.
 
     Parameters
     ----------
     paths : sequence of Path
     out : Path
     align : bool
-        Let all logs begin together, whatever the clock says.
+        Let all logs begin at the same time, regardless of the clock.
     shifts_s : sequence of float
-        Moves each log, s.
+        Time by which each log is shifted, s.
     replace : bool
         Whether `out` may exist.
     """
@@ -161,7 +161,7 @@ def merge(
 
 
 def _alone(contents: Sequence[Contents]) -> bool:
-    """Whether one log alone holds a session: its summary then stays true."""
+    """Whether only one log is from a session, so that its summary stays valid."""
     return sum(any(a[0] == SUMMARY for a in c.attachments) for c in contents) <= 1 and not any(
         "cut.of" in c.metadata for c in contents
     )
@@ -173,7 +173,7 @@ def _moved(
     move_ns: int,
     extra: Callable[[records.Metadata | records.Attachment], None],
 ) -> Iterator[tuple[int, LogMessage]]:
-    """Messages of one log in order of time within each chunk; the rest goes to `extra`."""
+    """Yield messages of one log, sorted by time in each chunk; pass the rest to `extra`."""
     for piece in file.pieces():
         if not isinstance(piece, Batch):
             extra(piece)
@@ -194,7 +194,7 @@ def _extras(
                 return
             if k == 0:
                 copy.writer.add_metadata(piece.name, piece.metadata)
-            else:  # keys of their own, or they would hide the first log's
+            else:  # separate keys, or they would hide the first log's
                 moved = {f"merged.{k}.{key}": text for key, text in piece.metadata.items()}
                 copy.writer.add_metadata(f"{piece.name}.{k}", {**moved, f"merged.{k}": path.name})
             return
@@ -212,7 +212,7 @@ def _extras(
 def _renamed(
     contents: Sequence[Contents],
 ) -> list[Callable[[records.Channel], records.Channel]]:
-    """Channels of each log, with the log's name in front where signals would collide."""
+    """Renaming of each log's channels, with the log's name as a prefix if signals collide."""
     signals: dict[str, str] = {}  # signal name -> topic of the first log that has it
     kept: dict[str, list[str]] = {}  # topic -> its signals there
     renamed: list[Callable[[records.Channel], records.Channel]] = []
@@ -252,7 +252,7 @@ def _renamer(prefix: str, clashing: set[str]) -> Callable[[records.Channel], rec
 
 
 class _CutCopy:
-    """Writes messages of other logs; every channel is registered at its first message."""
+    """Writer of other logs' messages; a channel is registered at its first message."""
 
     def __init__(self, writer: McapWriter) -> None:
         self.writer = writer
@@ -268,7 +268,7 @@ class _CutCopy:
     def message(
         self, channel: records.Channel, schema: records.Schema | None, message: LogMessage
     ) -> None:
-        """One message, with its sequence number as it was."""
+        """Write a message with its original sequence number."""
         key = (channel.topic, channel.metadata.get("signals", ""))
         number = self._channels.get(key)
         if number is None:
@@ -287,14 +287,14 @@ class _CutCopy:
             self._rows += 1
 
     def attach(self, piece: records.Attachment, name: str) -> None:
-        """One file."""
+        """Write an attachment."""
         self.attached[name] = piece.data
         self.writer.add_attachment(
             piece.create_time, piece.log_time, name, piece.media_type, piece.data
         )
 
     def finish(self) -> None:
-        """Counts, index, end."""
+        """Write counts and index, and close the log."""
         counts = {"rows": str(self._rows), "rows_missing": str(self._missing)}
         self.writer.add_metadata(_END, {**counts, "written_by": f"hilrt {VERSION}"})
         self.writer.finish()

@@ -1,4 +1,4 @@
-"""Signals of CAN frames, by databases: every message of a database is a topic."""
+"""Decoding of CAN frames to signals, by databases; every message is a topic."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class BusDatabase(NamedTuple):
-    """A database file, and the bus of the log whose frames it describes (None: of all others)."""
+    """Database file, and the bus of the log whose frames it describes (None: all other buses)."""
 
     path: Path
     bus: str | None = None
 
 
 def bus_databases(texts: Iterable[str]) -> list[BusDatabase]:
-    """Databases as typed: ``FILE``, or ``BUS=FILE`` for one bus of the log."""
+    """Parse databases given as ``FILE``, or as ``BUS=FILE`` for one bus of the log."""
     found = []
     for text in texts:
         bus, equals, file = text.partition("=")
@@ -44,7 +44,7 @@ def bus_databases(texts: Iterable[str]) -> list[BusDatabase]:
 
 
 class LoadedDatabases:
-    """The messages that frames on a bus may be.
+    """Messages of the databases, by bus.
 
     Parameters
     ----------
@@ -53,9 +53,9 @@ class LoadedDatabases:
     Attributes
     ----------
     files : list of Path
-        Each once.
+        Database files, each once.
     messages : list of Message
-        Of all of them.
+        Messages of all databases.
     """
 
     def __init__(self, databases: Sequence[BusDatabase]) -> None:
@@ -68,9 +68,9 @@ class LoadedDatabases:
         self.messages = [message for _, messages in self._loaded for message in messages]
 
     def on_bus(self, bus: str) -> list[Message] | None:
-        """Messages of the bus's own databases, else of those for all; None if there are none.
+        """Messages of the bus's own databases, else of those for all buses; None without any.
 
-        Of a file that describes several buses only the messages of that name, if it has the name.
+        If a file describes several buses, one of them of this name, only that bus's messages.
         """
         own = [messages for name, messages in self._loaded if name == bus]
         chosen = own or [messages for name, messages in self._loaded if name is None]
@@ -79,7 +79,7 @@ class LoadedDatabases:
         return [message for messages in chosen for message in _part(messages, bus)]
 
     def lost(self, buses: Collection[str]) -> list[str]:
-        """A line for each bus that a database was given for, and that the log does not have."""
+        """Lines about buses that a database was given for, but that the log does not have."""
         return [
             f"there is no frame on bus {name!r}, for which a database was "
             f"given{nearest(name, buses)}"
@@ -93,12 +93,12 @@ def _part(messages: list[Message], bus: str) -> list[Message]:
     return [m for m in messages if m.bus_name == bus] if bus in names else messages
 
 
-#: Frames of this time become one block of each message, ns.
+#: Time span of a block of decoded frames, ns.
 WINDOW_NS = 1_000_000_000
 
 
 class Decoded(Source):
-    """A source whose frames give signals as well, named ``Message.Signal``."""
+    """Source whose frames are also decoded to signals, named ``Message.Signal``."""
 
     kind = "decoded CAN log"
 
@@ -111,9 +111,9 @@ class Decoded(Source):
         self._topics: list[Topic] | None = None
 
     def topics(self) -> list[Topic]:
-        """Topics of the source, then those of the messages, each sender's for itself.
+        """Topics of the source, then those of the messages, one for each sender.
 
-        All frames are checked for it, because the senders show in them alone.
+        This reads all frames, because only they show the senders.
         """
         if self._topics is None:
             own = self.read_head()
@@ -121,13 +121,13 @@ class Decoded(Source):
         return self._topics
 
     def read_head(self) -> list[Topic]:
-        """Topics of the source alone, without a look at its frames."""
+        """Topics of the source only, without reading its frames."""
         own = self._source.topics()
         self.epoch_ns = self._source.epoch_ns
         return own
 
     def _message_topics(self) -> list[Topic]:
-        """Topics of messages with frames, and under their plain names of those without."""
+        """Topics of messages that occur, and of the others under their plain names."""
         seen = MessageTopics(self._databases)
         for frame in self.frames():
             if not frame.flags & NO_DATA:
@@ -151,7 +151,7 @@ class Decoded(Source):
                 yield kept
 
     def _decoded(self) -> Iterator[Block]:
-        """Rows of the messages that the frames carry, a window of time after the other."""
+        """Yield rows of the messages in the frames, one time window after the other."""
         known, decoders, rows = MessageTopics(self._databases), TopicDecoders(), _Rows()
         window = -(1 << 62)
         for frame in self.frames():
@@ -170,7 +170,7 @@ class Decoded(Source):
         self.notes += known.notes() + decoders.notes()
 
     def frames(self) -> Iterator[LoggedFrame]:
-        """Frames of the source; without a time of its own, time 0 is that of the first."""
+        """Frames of the source; if it states no time 0, the first frame is at time 0."""
         for frame in self._source.frames():
             self.since_start(frame)
             yield frame
@@ -207,7 +207,7 @@ class _Rows:
         """Rows since the last call, one block per topic."""
         blocks = []
         for name, rows in self._rows.items():
-            rows.sort(key=lambda row: row[0])  # logs of several buses may be mixed
+            rows.sort(key=lambda row: row[0])  # in logs of several buses, times may not ascend
             times = np.array([t for t, _ in rows], np.int64)
             values = np.array([v for _, v in rows], np.float64)
             blocks.append(Block(self._channels[name], times, values))

@@ -1,6 +1,6 @@
-"""CAN frames of a log to BLF (by python-can), ASC, TRC or candump's format.
+"""Export of a log's CAN frames to BLF (by python-can), ASC, TRC or candump's format.
 
-What differs between the text formats is in `hilrt.logs.frame_text`.
+`hilrt.logs.frame_text` lists the differences between the text formats.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from hilrt.logs.source import Exported, Source
 from hilrt.logs.source_can import to_message
 from hilrt.record.logged_frame import FrameFlag, LoggedFrame
 
-#: Larger numbers, as in ``bench2026``, are no channel; MF4 has a byte for them.
+#: Largest channel, as MF4 has one byte for it; larger numbers, as in ``bench2026``, are not used.
 _MOST = 254
 
 
 class BusNumbers:
-    """Gives each bus a number of its own.
+    """Assigns a number to each bus.
 
-    A bus that is called by a number keeps it, others get the number at the end of their name if it
-    is free (``can1`` is 1), else the smallest free one. So do those of a number above 254.
+    A bus gets the number that its name is or ends with (``can1`` gets 1), or the next free one if
+    that is taken. A bus without a number, or with one above 254, gets the smallest free number.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class BusNumbers:
         known = self._numbers.get(bus)
         if known is not None:
             return known
-        digits = re.search(r"(?<!\d)\d{1,9}$", bus)  # a longer number is none that fits
+        digits = re.search(r"(?<!\d)\d{1,9}$", bus)  # a longer number does not fit
         wanted = self._first if digits is None else int(digits[0])
         if wanted > _MOST:
             wanted = self._first
@@ -73,9 +73,9 @@ class BusNumbers:
         return wanted
 
     def notes(self, count_from: int = 0) -> list[str]:
-        """Note which channel each of several buses is, where their names do not say it.
+        """Note the channels of several buses, if their names do not show them.
 
-        Formats whose channels count from 1 have number 0 as channel 1: `count_from`.
+        `count_from` is 1 for formats whose channels count from 1: number 0 is then channel 1.
         """
         numbers = self._numbers
         if len(numbers) < 2 or all(bus == str(number) for bus, number in numbers.items()):
@@ -86,18 +86,18 @@ class BusNumbers:
 
 #: Frames left out by a format that cannot distinguish missing data from zeros.
 NOT_RECORDED = "frames whose data were not recorded"
-#: Treatment of a frame older than the first one, if times count from that.
+#: Note on frames older than the first one, if times count from that.
 EARLIER = "frames earlier than the first: their times are its"
 _TRC_TYPE_OF = {int(flags): name for name, flags in TRC_TYPES.items()}
 _TRC_KIND = FrameFlag.FD | FrameFlag.BIT_RATE_SWITCH | FrameFlag.ERROR_STATE | FrameFlag.REMOTE
-#: BLF has no date before 1990; times before are written as they are, µs since 1970.
+#: Earliest date that BLF can hold (1990), µs since 1970; earlier times are written as they are.
 _FIRST_DATE_US = 631_152_000_000_000
 
 
 def export_can(
     source: Source, wanted: Collection[str] | None, span: tuple[int, int], out: Path
 ) -> Exported:
-    """All frames between the times, in the order of the log; frames left out are noted."""
+    """Write all frames in the span, in the order of the log; frames left out are noted."""
     result = Exported(out)
     named = out.suffix == ".log"
     buses = BusNumbers()
@@ -126,7 +126,7 @@ def export_can(
 
 
 class FrameWriter(abc.ABC):
-    """Writes frames one by one; a subclass is a format.
+    """Writer of frames, one by one; each format is a subclass.
 
     Times in the file count from the whole millisecond before the first frame, unless each line has
     its date.
@@ -134,15 +134,15 @@ class FrameWriter(abc.ABC):
     Attributes
     ----------
     frames : int
-        Written so far.
+        Frames written so far.
     """
 
-    #: A file that would start earlier starts at 0, µs since 1970.
+    #: Earliest start that the format can hold, µs since 1970; files with earlier frames start at 0.
     earliest_us: ClassVar[int | None] = None
-    #: Parts of error frames that are lost; everything if `skips_errors`.
+    #: Parts of error frames that are lost; if `skips_errors`, the frames are left out.
     lost_of_errors: ClassVar[str] = ""
     skips_errors: ClassVar[bool] = False
-    #: Whether each line has its date, so that no frame is earlier than the file.
+    #: Whether each line has its date, so that frames may be earlier than the first one.
     dated: ClassVar[bool] = False
 
     def __init__(self) -> None:
@@ -150,7 +150,7 @@ class FrameWriter(abc.ABC):
         self._start_us: int | None = None
 
     def write(self, frame: LoggedFrame) -> str:
-        """Write a frame; return the parts that the format cannot hold, empty if it holds all."""
+        """Write a frame; return what the format cannot hold, empty if it can hold everything."""
         lost = ""
         if frame.flags & FrameFlag.ERROR:
             lost = self.lost_of_errors if frame.identifier or frame.data else ""
@@ -172,7 +172,7 @@ class FrameWriter(abc.ABC):
         return lost
 
     def _begin(self, start_us: int) -> None:
-        """Write the head; time 0 is `start_us`, µs since 1970."""
+        """Write the file's head; time 0 is `start_us`, µs since 1970."""
 
     @abc.abstractmethod
     def _put(self, frame: LoggedFrame, offset_us: int) -> None:
@@ -183,7 +183,7 @@ class FrameWriter(abc.ABC):
 
 
 class _BlfWriter(FrameWriter):
-    """python-can's writer."""
+    """Writer of BLF, by python-can."""
 
     earliest_us = _FIRST_DATE_US
 
@@ -202,7 +202,7 @@ class _BlfWriter(FrameWriter):
 
 
 class _TextWriter(FrameWriter):
-    """A format that is text."""
+    """Base class of the writers of text formats."""
 
     end_of_line: ClassVar[str] = "\n"
 
@@ -215,7 +215,7 @@ class _TextWriter(FrameWriter):
 
 
 class _CandumpWriter(_TextWriter):
-    """``candump -l``."""
+    """Writer of the format of ``candump -l``."""
 
     dated = True
 
@@ -246,7 +246,7 @@ class _CandumpWriter(_TextWriter):
         self._lines(f"({seconds:010d}.{rest:06d}) {name} {text} {way}")
 
     def _name(self, bus: str) -> str:
-        """An interface's name for a bus, which no other has."""
+        """Unique interface name for a bus."""
         name = f"can{bus}" if bus.isdecimal() else bus.replace(" ", "_") or "can0"
         while name in self._names.values():
             name += "_"
@@ -255,7 +255,7 @@ class _CandumpWriter(_TextWriter):
 
 
 class _AscWriter(_TextWriter):
-    """Vector's ASC."""
+    """Writer of Vector's ASC."""
 
     lost_of_errors = "contents of error frames"
 
@@ -299,7 +299,7 @@ class _AscWriter(_TextWriter):
 
 
 class _TrcWriter(_TextWriter):
-    """PEAK's TRC, version 2.1, whose error frames have details of PEAK's own controllers."""
+    """Writer of PEAK's TRC 2.1, whose error frames have details of PEAK's own controllers."""
 
     lost_of_errors = "error frames"
     skips_errors = True
@@ -342,7 +342,7 @@ _TEXT_WRITERS: dict[str, Callable[[TextIO], FrameWriter]] = {
 
 @contextmanager
 def _writer(out: Path) -> Iterator[FrameWriter]:
-    """Writer of the format that the suffix says."""
+    """Writer of the format given by the suffix."""
     if out.suffix == ".blf":
         blf = _BlfWriter(out)
         try:

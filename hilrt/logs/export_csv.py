@@ -1,4 +1,4 @@
-"""One table of all signals as text: every float64 with the digits that give it back exactly."""
+"""Export of all signals as one text table, with all digits needed to restore each float64."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def export_csv(
     source: Source, wanted: Collection[str] | None, span: tuple[int, int], out: Path
 ) -> Exported:
-    """First column ``time [s]``, then the signals with their units; an empty cell is no value."""
+    """Write ``time [s]``, then the signals with their units; an empty cell means no value."""
     topics = wanted_topics(source.topics(), wanted)
     signals = [signal for topic in topics for signal in topic.signals]
     result = Exported(out, signals=len(signals))
@@ -36,7 +36,7 @@ def export_csv(
 
 
 def wanted_topics(topics: Iterable[Topic], wanted: Collection[str] | None) -> list[Topic]:
-    """Topics with the wanted signals alone."""
+    """Topics reduced to the wanted signals."""
     if wanted is None:
         return [topic for topic in topics if topic.signals]
     kept = [Topic(t.name, [s for s in t.signals if s.name in wanted]) for t in topics]
@@ -44,13 +44,13 @@ def wanted_topics(topics: Iterable[Topic], wanted: Collection[str] | None) -> li
 
 
 def write_head(file: TextIO, signals: Sequence[Signal]) -> None:
-    """The line of names."""
+    """Write the line of names."""
     names = [f"{s.name} [{s.unit}]" if s.unit else s.name for s in signals]
     csv.writer(file, lineterminator="\n").writerow(["time [s]", *names])
 
 
 def write_rows(file: TextIO, rows: Iterable[JoinedTable], limit: int | None = None) -> int:
-    """Rows with at least one value or sample; returns how many."""
+    """Write the rows that have a value or sample; return their number."""
     count = 0
     for table in rows:
         lines = []
@@ -73,7 +73,7 @@ def seconds(t_ns: int) -> str:
 
 
 def every(rows: Iterable[JoinedTable], step: int) -> Iterable[JoinedTable]:
-    """Every `step`-th row."""
+    """Yield every `step`-th row."""
     offset = 0
     for table in rows:
         keep = np.arange((-offset) % step, len(table.times_ns), step)
@@ -81,14 +81,14 @@ def every(rows: Iterable[JoinedTable], step: int) -> Iterable[JoinedTable]:
         yield JoinedTable(table.times_ns[keep], table.values[keep], table.present[keep])
 
 
-#: Bytes of a group of rows of the file, at least.
+#: Least size of a row group in the file, bytes.
 GROUP_BYTES = 32 << 20
 
 
 def export_parquet(
     source: Source, wanted: Collection[str] | None, span: tuple[int, int], out: Path
 ) -> Exported:
-    """First column ``time`` [s], then the signals; units and sources are the columns' metadata."""
+    """Write ``time`` [s], then the signals, with units and sources as the columns' metadata."""
     import pyarrow as pa  # an extra
     import pyarrow.parquet as pq
 

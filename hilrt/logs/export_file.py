@@ -1,4 +1,4 @@
-"""Logs to other tools' formats."""
+"""Export of logs to other tools' formats."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hilrt.logs.source import Exported, Source, chosen, new_file
 
 Format = Literal["mf4", "csv", "parquet", "blf", "asc", "trc", "log"]
 FORMATS: tuple[str, ...] = get_args(Format)
-#: Extra that a format needs.
+#: Extra to install for a format.
 EXTRAS = {
     "mf4": "mdf",
     "parquet": "parquet",
@@ -25,12 +25,12 @@ EXTRAS = {
 
 
 class Exporter(Protocol):
-    """Writes the wanted signals of a source between two times [ns] to a new file."""
+    """Function that writes a source's wanted signals between two times [ns] to a new file."""
 
     def __call__(
         self, source: Source, wanted: Collection[str] | None, span: tuple[int, int], out: Path
     ) -> Exported:
-        """Write it."""
+        """Write the file."""
         ...
 
 
@@ -45,7 +45,7 @@ def export_file(
     databases: Sequence[BusDatabase] = (),
     replace: bool = False,
 ) -> Exported:
-    """Write a log, or any file that can be imported, in another format.
+    """Write a log, or any other readable file, in another format.
 
     Parameters
     ----------
@@ -57,9 +57,9 @@ def export_file(
     signals : collection of str
         Names or patterns; default: all.
     start_s, end_s : float, optional
-        Only this time, s since the start of the log.
+        Only this time span, s since the start of the log.
     databases : sequence of BusDatabase
-        CAN databases by which frames give signals as well.
+        CAN databases by which frames are also decoded to signals.
     replace : bool
         Whether `out` may exist.
 

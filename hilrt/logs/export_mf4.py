@@ -1,4 +1,4 @@
-"""Logs to MF4: one channel group per topic with a time channel of its own, and bus logging."""
+"""Export of logs to MF4: a channel group with its own time per topic, and bus logging."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from hilrt.record.reader import Block
 from hilrt.solver import Floats
 from hilrt.version import VERSION
 
-#: Frames that are handed over at once.
+#: Frames passed to asammdf at once.
 FRAMES = 8192
 #: Longest data of a frame that the file can hold, bytes.
 DATA_BYTES = 64
-#: Kinds of frames that contain no data of a message.
+#: Kinds of frames without message data.
 _OTHER_KINDS = FrameFlag.ERROR | FrameFlag.REMOTE
 _FIELDS = [
     ("BusChannel", "<u1"),
@@ -48,7 +48,7 @@ _FIELDS = [
 def export_mf4(
     source: Source, wanted: Collection[str] | None, span: tuple[int, int], out: Path
 ) -> Exported:
-    """Signals, frames, attachments and facts of a source as one MF4 file."""
+    """Write a source's signals, frames, attachments and facts to one MF4 file."""
     topics = wanted_topics(source.topics(), wanted)
     result = Exported(out, signals=sum(len(topic.signals) for topic in topics))
     mdf: Any = MDF(version="4.10")
@@ -79,14 +79,14 @@ def export_mf4(
 
 
 class _HeldGroup(NamedTuple):
-    """A channel group, and the newest number of each of its signals."""
+    """Channel group, with the newest value of each of its signals."""
 
     number: int
     last: Floats
 
 
 def _add(mdf: Any, groups: dict[str, _HeldGroup], block: Block) -> None:
-    """Append rows: where a signal has no number, the previous one is held and marked as invalid."""
+    """Append rows; a missing value is replaced by the previous one, marked as invalid."""
     topic, times = block.channel.topic, block.times_ns / 1e9
     held = groups[topic].last if topic in groups else np.full(block.values.shape[1], np.nan)
     invalid = np.isnan(block.values)
@@ -117,7 +117,7 @@ def _add(mdf: Any, groups: dict[str, _HeldGroup], block: Block) -> None:
 
 
 def hold(values: Floats, before: float) -> Floats:
-    """Values with the number before in place of every NaN; `before` is that of the block before."""
+    """Values with each NaN replaced by the value before; `before` is the previous block's last."""
     known = ~np.isnan(values)
     newest = np.maximum.accumulate(np.where(known, np.arange(len(values)), -1))
     held: Floats = np.where(newest >= 0, values[newest], before)
@@ -140,7 +140,7 @@ def _origin(signal: Signal) -> Any:
 
 
 def _add_frames(mdf: Any, source: Source, span: tuple[int, int], result: Exported) -> None:
-    """Frames as ASAM bus logging, a group for each of its kinds."""
+    """Add frames as ASAM bus logging, with one group per kind of frame."""
     buses = BusNumbers(first=1)
     groups: dict[str, int] = {}
     for batch in _batches(source, span):
@@ -184,7 +184,7 @@ def _batches(source: Source, span: tuple[int, int]) -> Iterator[list[LoggedFrame
 
 
 def _records(frames: list[LoggedFrame], kind: str, buses: BusNumbers) -> np.ndarray[Any, Any]:
-    """The frames as the structure that ASAM bus logging prescribes."""
+    """Frames as the structure that ASAM bus logging prescribes."""
     found = np.zeros(len(frames), np.dtype([(f"{kind}.{name}", code) for name, code in _FIELDS]))
     for record, frame in zip(found, frames, strict=True):
         record[f"{kind}.BusChannel"] = buses.number(frame.bus)

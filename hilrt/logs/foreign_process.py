@@ -1,6 +1,6 @@
-"""The child that reads files of other tools, one at a time: a program of its own.
+"""Child process that reads files of other tools, one at a time.
 
-It ends with the pipe from its parent. Whatever a library raises becomes a refusal of the file.
+It ends when its parent closes the pipe. If a library raises anything, the file is refused.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from hilrt.logs.foreign_source import (
 from hilrt.logs.source import Source
 from hilrt.record.reader import Block, LogChannel
 
-#: Sizes of a part: frames; bytes and number of blocks.
+#: Largest size of a part: number of frames; bytes and number of blocks.
 FRAMES, BLOCK_BYTES, BLOCKS = 4096, 1 << 20, 1024
 
 
 class Service:
-    """Answers the requests of one parent about one file."""
+    """Service that answers the requests of one parent about one file."""
 
     def __init__(self) -> None:
         self._source: Source | None = None
@@ -49,7 +49,7 @@ class Service:
         self._told = 0
 
     def answer(self, request: Request) -> ForeignAnswer:
-        """Carry a request out."""
+        """Carry out a request."""
         try:
             answer = self._answer(request)
         except ConfigError as error:
@@ -58,7 +58,7 @@ class Service:
             answer = ForeignAnswer(missing=error.name or str(error))
         except MemoryError:
             answer = self._refuse("needs more memory than a file of this size should")
-        except Exception as error:  # libraries raise all kinds for damaged files
+        except Exception as error:  # libraries raise anything for damaged files
             text = " ".join(str(error).split())[:300] or type(error).__name__
             answer = self._refuse(f"is damaged: {text}")
         source = self._source
@@ -123,7 +123,7 @@ class Service:
         if known is not None:
             return PackedBlock(known[0], times, values)
         number = len(self._channels)
-        self._channels[id(block.channel)] = number, block.channel  # kept, so that its id is
+        self._channels[id(block.channel)] = number, block.channel  # keeps the id valid
         return PackedBlock(number, times, values, *block.channel)
 
 

@@ -1,7 +1,7 @@
-"""Files whose parsers are libraries in C, or as good as unknown: read in a limited child process.
+"""Source for files whose parsers are C libraries or little known: read in a limited child process.
 
-One changed byte of an MF4 file can make its parser crash, and a Parquet file of 2 MB can unpack to
-all the memory there is. The child is `hilrt.logs.foreign_process`; its end refuses the file.
+One changed byte in an MF4 file can crash its parser, and a Parquet file of 2 MB can unpack to more
+than the memory. The child is `hilrt.logs.foreign_process`; if it dies, the file is refused.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from hilrt.record.logged_frame import LoggedFrame, impossible
 from hilrt.record.messages import Attachment, Signal, Topic
 from hilrt.record.reader import Block, LogChannel
 
-#: Kinds of files that a child reads.
+#: Kinds of files read by a child.
 Kind = Literal["mf4", "parquet", "frames"]
 
 
 class Open(msgspec.Struct, tag="open"):
-    """Open a file, the previous one is closed; from then on, memory [bytes] and processor time [s]
-    are limited.
+    """Open a file and close the previous one.
+
+    From then on, memory [bytes] and processor time [s] are limited.
     """
 
     kind: Kind
@@ -45,13 +46,13 @@ class Close(msgspec.Struct, tag="close"):
 
 
 class Ask(msgspec.Struct, tag="ask"):
-    """Return the file's data at once."""
+    """Return the file's data in one answer."""
 
     what: Literal["topics", "attachments", "metadata"]
 
 
 class Start(msgspec.Struct, tag="start"):
-    """Begin the stream of this number, and give its first part."""
+    """Begin the stream of this number, and return its first part."""
 
     stream: int
     what: Literal["blocks", "frames"]
@@ -59,15 +60,15 @@ class Start(msgspec.Struct, tag="start"):
 
 
 class More(msgspec.Struct, tag="more"):
-    """Give the next part of a stream."""
+    """Return the next part of a stream."""
 
     stream: int
 
 
 class PackedBlock(msgspec.Struct, array_like=True):
-    """Rows: the number of their channel, times (int64, ns) and values (float64, row-major).
+    """Rows as the number of their channel, times (int64, ns) and values (float64, row-major).
 
-    The channel stands beside its first block.
+    The channel itself is sent with its first block.
     """
 
     channel: int
@@ -80,8 +81,8 @@ class PackedBlock(msgspec.Struct, array_like=True):
 class ForeignAnswer(msgspec.Struct, omit_defaults=True):
     """Answer to a request, with the state of the source.
 
-    `refused`: the file cannot be read, and why; `missing`: a package that is not installed.
-    `stream` is that of a part, or -1; a stream has ended where `more` is false.
+    `refused`: reason why the file cannot be read; `missing`: a package that is not installed.
+    `stream`: number of the stream that a part belongs to, or -1; `more`: whether it goes on.
     """
 
     notes: list[str] = []
@@ -105,18 +106,18 @@ _answers = msgspec.msgpack.Decoder(ForeignAnswer)
 
 
 def encode(message: Request | ForeignAnswer) -> bytes:
-    """One message."""
+    """Encode a message."""
     return _encoder.encode(message)
 
 
 def decode_request(data: bytes) -> Request:
-    """Request in a message."""
+    """Decode the request in a message."""
     request: Request = _requests.decode(data)
     return request
 
 
 def decode_answer(data: bytes) -> ForeignAnswer:
-    """Answer in a message; `msgspec.MsgspecError` for anything else."""
+    """Decode the answer in a message; `msgspec.MsgspecError` for anything else."""
     answer: ForeignAnswer = decode_by(_answers, data)
     return answer
 
@@ -125,7 +126,7 @@ _CHILD = "hilrt.logs.foreign_process"
 
 
 class ForeignSource(Source):
-    """A file that a child process reads; parameters as for `open_source`.
+    """File read by a child process; parameters as for `open_source`.
 
     Raises `ConfigError` if it cannot be read, and `ImportError` if a package is missing.
 
@@ -160,14 +161,14 @@ class ForeignSource(Source):
         return self._topics
 
     def blocks(self, wanted: Collection[str] | None = None) -> Iterator[Block]:
-        """Rows, as the child reads them."""
+        """Rows from the child."""
         names = None if wanted is None else sorted(wanted)
         for part in self._stream(Start(0, "blocks", names)):
             for packed in part.blocks:
                 yield self._unpack(packed)
 
     def frames(self) -> Iterator[LoggedFrame]:
-        """Frames, as the child reads them."""
+        """Frames from the child."""
         for part in self._stream(Start(0, "frames")):
             for frame in map(LoggedFrame._make, part.frames):
                 if problem := impossible(frame):
@@ -175,7 +176,7 @@ class ForeignSource(Source):
                 yield frame
 
     def attachments(self) -> list[Attachment]:
-        """Files inside."""
+        """Files inside the file."""
         return self._ask(Ask("attachments")).attachments
 
     def metadata(self) -> dict[str, str]:
@@ -183,7 +184,7 @@ class ForeignSource(Source):
         return self._ask(Ask("metadata")).metadata
 
     def close(self) -> None:
-        """Close the file; the child may read another one."""
+        """Close the file; the child can then read another one."""
         if self._closed:
             return
         self._closed = True
@@ -193,7 +194,7 @@ class ForeignSource(Source):
         give_back(_CHILD, self.child)
 
     def _stream(self, start: Start) -> Iterator[ForeignAnswer]:
-        """Parts of a stream, one requested ahead."""
+        """Yield the parts of a stream; one is always requested ahead."""
         self._streams += 1
         number = start.stream = self._streams
         self._send(start)
@@ -210,7 +211,7 @@ class ForeignSource(Source):
 
     def _ask(self, request: Request) -> ForeignAnswer:
         self._send(request)
-        while (answer := self._receive()).stream >= 0:  # a part that was requested ahead
+        while (answer := self._receive()).stream >= 0:  # skip the part requested ahead
             self._early[answer.stream] = answer
         return answer
 
@@ -230,7 +231,7 @@ class ForeignSource(Source):
         self.notes += answer.notes
         if answer.kind:
             self.kind = answer.kind  # type: ignore[misc]
-        if answer.epoch_ns is not None:  # else that of the first frame, as `since_start` notes it
+        if answer.epoch_ns is not None:  # else `since_start` sets it by the first frame
             self.epoch_ns = answer.epoch_ns
         if answer.missing:
             raise ImportError(name=answer.missing)

@@ -1,7 +1,7 @@
-r"""Readers of CAN logs that are text: candump, ASC and TRC.
+r"""Readers of CAN logs in text formats: candump, ASC and TRC.
 
-They are our own, because python-can's readers drop or misread what benches log: error frames with
-their contents, dates, frames without data, times relative to the line before. What differs:
+python-can's readers are not used, because they drop or misread what benches log: error frames with
+their contents, dates, frames without data, times relative to the previous line. The formats differ:
 
 ========  ====================  ===============================  ==============================
 \         candump               ASC (Vector)                     TRC (PEAK)
@@ -29,23 +29,23 @@ from hilrt.files.text import open_lines
 from hilrt.logs.source import FrameSource, Source, format_suffix
 from hilrt.record.logged_frame import FrameFlag, LoggedFrame, impossible
 
-#: Characters of a line: a frame takes some 300, statistics of a bus a few more.
+#: Most characters of a line: a frame takes some 300, statistics of a bus a few more.
 MAX_LINE = 1 << 14
-#: Lines without a frame before a file is taken for something else.
+#: Most lines without a frame at the start; with more, the file has another format.
 _PATIENCE = 1000
 _IDENTIFIER = 0x1FFFFFFF
 
 
 class FrameTextError(ValueError):
-    """A line that does not follow its format."""
+    """Error for a line that does not follow its format."""
 
 
 class NotAFrame(Exception):
-    """Line about something else than a supported frame; its text names it, in the plural."""
+    """Exception for a line that is not a supported frame; its text names the kind, in plural."""
 
 
 class CanSource(FrameSource):
-    """A log in one of these formats."""
+    """CAN log in one of these formats."""
 
     def frames(self) -> Iterator[LoggedFrame]:
         """Frames in the order of the file, times rounded to microseconds."""
@@ -78,7 +78,7 @@ def _read_lines(
     lines: Iterable[str],
     read_line: Callable[[str], LoggedFrame | None],
 ) -> Iterator[LoggedFrame]:
-    """Yield the frames of the lines; count other lines, of which too many mean another format."""
+    """Yield the frames of the lines, and count other lines; too many mean another format."""
     found, unread = 0, 0
     skipped: Counter[str] = Counter()
     first = ""
@@ -107,7 +107,7 @@ def _read_lines(
 
 
 def nanoseconds(text: str, factor: int = 1_000_000_000) -> int:
-    """A decimal number in units of `factor` ns as integer nanoseconds, without a float between."""
+    """Convert a decimal number in units of `factor` ns to integer ns, without using a float."""
     whole, _, decimals = text.strip().lstrip("+-").partition(".")
     scale = int("1" + "0" * len(decimals))
     found = (int(whole or "0") * scale + int(decimals or "0")) * factor // scale
@@ -115,17 +115,17 @@ def nanoseconds(text: str, factor: int = 1_000_000_000) -> int:
 
 
 def microseconds(time_ns: int) -> int:
-    """A time [ns] rounded to µs."""
+    """Round a time [ns] to µs."""
     return (time_ns + 500) // 1000
 
 
 def length_of(code: int) -> int:
-    """Bytes of a CAN FD frame with that data length code."""
+    """Number of data bytes of a CAN FD frame with this data length code."""
     return FD_LENGTHS[min(code, len(FD_LENGTHS) - 1)]
 
 
 def code_of(length: int) -> int:
-    """Data length code of a CAN FD frame with so many bytes."""
+    """Data length code of a CAN FD frame with this number of data bytes."""
     return next((code for code, n in enumerate(FD_LENGTHS) if n >= length), 15)
 
 
@@ -139,7 +139,7 @@ _CANDUMP_BODY = re.compile(
     r"(?:(?P<fd>#[0-9A-Fa-f])|(?P<remote>[Rr](?P<length>\d?)))?"
     r"(?P<data>(?:[0-9A-Fa-f]{2})*)(?:_(?P<dlc>[0-9A-Fa-f]))?$"
 )
-#: The identifier of an error frame: linux/can/error.h says what its other bits mean.
+#: Bit that marks an error frame's identifier; linux/can/error.h explains the other bits.
 CANDUMP_ERROR = 0x20000000
 #: Meaning of the digit after the second ``#`` of a CAN FD frame.
 CANDUMP_BIT_RATE_SWITCH, CANDUMP_ERROR_STATE = 1, 2
@@ -185,7 +185,7 @@ _DATE = re.compile(r"(?:date|begin\s+triggerblock)\s+(?P<date>\S.*)", re.IGNOREC
 _BASE = re.compile(r"base\s+(?P<base>hex|dec)(?:\s+timestamps\s+(?P<times>\w+))?", re.IGNORECASE)
 _EVENT = re.compile(r"\s*(?P<time>-?\d+\.\d+)\s+(?P<rest>\S.*)")
 _START = re.compile(r"start of measurement", re.IGNORECASE)
-#: How dates are written, without the day of the week: 24 hours or 12, with milliseconds or not.
+#: Formats of dates, without the day of the week: 24 or 12 hours, with or without milliseconds.
 _DATE_FORMATS = (
     "%m %d %H:%M:%S.%f %Y",
     "%m %d %H:%M:%S %Y",
@@ -194,7 +194,7 @@ _DATE_FORMATS = (
 )
 ASC_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 ASC_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-#: Tools write the months in the language of the system.
+#: Names of months; tools write them in the language of the system.
 _OTHER_MONTHS = {"Mär": 3, "Mrz": 3, "Mai": 5, "Okt": 10, "Dez": 12}
 #: Flags at the end of a line of CAN FD: its format, bit rate switch, error state.
 ASC_FD, ASC_BIT_RATE_SWITCH, ASC_ERROR_STATE = 1 << 12, 1 << 13, 1 << 14
@@ -202,10 +202,10 @@ _ASC_REMOTE = 1 << 4
 
 
 def date_ns(text: str) -> int:
-    """Nanoseconds since 1970 (UTC) of a header's date; `ValueError` if it is not understood."""
+    """Nanoseconds since 1970 (UTC) of a header's date; `ValueError` if it cannot be parsed."""
     words = text.split()
     if words and not words[0][0].isdigit() and len(words) > 4:
-        words = words[1:]  # the day of the week
+        words = words[1:]  # without the day of the week
     if not words:
         raise ValueError(text)
     months = {name: i + 1 for i, name in enumerate(ASC_MONTHS)} | _OTHER_MONTHS
@@ -220,12 +220,12 @@ def date_ns(text: str) -> int:
 
 
 class AscReader:
-    """Frames of the lines of a file.
+    """Reader of the lines of an ASC file.
 
     Parameters
     ----------
     notes : list of str
-        Extended by doubtful points.
+        Notes on doubtful points are appended.
     """
 
     def __init__(self, notes: list[str]) -> None:
@@ -243,12 +243,12 @@ class AscReader:
             self._header(line.strip())
             return None
         at = nanoseconds(event["time"])
-        if self._relative:  # to the event before, of whatever kind
+        if self._relative:  # relative to the previous event of any kind
             at += self._last_ns
             self._last_ns = at
         rest = event["rest"]
         if _START.match(rest):
-            # The trigger's date is that of time 0 only where the measurement starts with it.
+            # The trigger's date is the date of time 0 only if the measurement starts with it.
             if self._block_ns is not None:
                 self._start_ns = self._block_ns
             return None
@@ -289,7 +289,7 @@ class AscReader:
             return None
         identifier, flags = self._identifier(words[1], words[2])
         if words[2].lower() == "txrq":
-            return None  # requested; the line of what was sent follows
+            return None  # a request to send; the line of the sent frame follows
         if words[3].lower() == "r":
             has = len(words) > 4 and words[4].isalnum() and len(words[4]) == 1
             dlc = int(words[4], self._base) if has else 0
@@ -306,7 +306,7 @@ class AscReader:
         if words[1].lower() not in ("rx", "tx"):
             return None
         identifier, flags = self._identifier(words[2], words[1])
-        # The name of the message may stand between identifier and bit rate switch.
+        # The message's name may come between identifier and bit rate switch.
         named = not (words[3] in ("0", "1") and words[4] in ("0", "1"))
         switch, state, code, length, *rest = words[3 + named :]
         data = self._data(rest[: int(length)])
@@ -319,7 +319,7 @@ class AscReader:
 
     @staticmethod
     def _format(tail: list[str], length: int) -> FrameFlag:
-        """Tools write classic frames of an FD bus so, too; flags tell, behind duration and bits."""
+        """Format by the flags after duration and bits: these lines may also be classic frames."""
         known = int(tail[2], 16) if len(tail) > 2 else 0
         if known & ASC_FD or length > CLASSIC_BYTES or not known:
             return FrameFlag.FD
@@ -332,7 +332,7 @@ class AscReader:
         return int(text, self._base) & _IDENTIFIER, flags
 
     def _data(self, words: list[str]) -> bytes:
-        """Bytes up to the first other word: some tools write the length of the frame."""
+        """Data bytes up to the first other word: some tools write the frame's length there."""
         found = bytearray()
         for word in words:
             if not word.isalnum() or len(word) > 3:
@@ -343,7 +343,7 @@ class AscReader:
 
 # -- TRC ------------------------------------------------------------------------------------------
 
-#: What the columns of the versions without a line that names them are.
+#: Columns by version, for versions whose files do not name them.
 _TRC_COLUMNS = {
     "1.0": "N,O,I,l,D",
     "1.1": "N,O,d,I,l,D",
@@ -351,7 +351,7 @@ _TRC_COLUMNS = {
     "1.3": "N,O,B,d,I,R,l,D",
 }
 _FD = FrameFlag.FD
-#: Types of messages that are frames.
+#: Message types that are frames.
 TRC_TYPES = {
     "DT": FrameFlag(0),
     "FD": _FD,
@@ -364,12 +364,12 @@ TRC_TYPES = {
 US_PER_DAY = 86_400_000_000
 #: Days from 1899-12-30 to 1970-01-01.
 TRC_DAYS = 25_569
-#: A bus without a number, and the first one.
+#: Bus of a frame without a number, and number of the first bus.
 TRC_FIRST_BUS = 1
 
 
 class TrcReader:
-    """Frames of the lines of a file."""
+    """Reader of the lines of a TRC file."""
 
     def __init__(self) -> None:
         self._start_ns = 0
@@ -385,7 +385,7 @@ class TrcReader:
             except ValueError:
                 raise FrameTextError(f"has no date in {text!r}") from None
             return None
-        # The data may hold no, or many words.
+        # The data may have any number of words.
         words = text.split(maxsplit=len(self._columns) - 1)
         try:
             return self._frame(dict(zip(self._columns, words, strict=False)))

@@ -1,4 +1,4 @@
-"""Other tools' files to our format: signals with their units and sources, frames as they are."""
+"""Import of other tools' files: signals with their units and sources, and unchanged frames."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from hilrt.version import VERSION
 
 
 class LogWriter:
-    """One log file.
+    """Writer of one log file.
 
     Parameters
     ----------
     path : Path
-        New file.
+        Path of the new file.
     session : str
-        What the log is called.
+        Name of the log.
     epoch_ns : int
         Wall clock (ns since 1970, UTC) at time 0 of the blocks.
     metadata : mapping, optional
@@ -84,17 +84,17 @@ class LogWriter:
         self.frames += 1
 
     def attach(self, name: str, media_type: str, data: bytes) -> None:
-        """Keep a file in the log."""
+        """Attach a file to the log."""
         self._writer.add_attachment(self.epoch_ns, self.epoch_ns, name, media_type, data)
 
     def close(self) -> None:
-        """Write index and summary."""
+        """Write index and summary, and close the file."""
         self._writer.add_metadata("hilrt.end", {"rows": str(self.rows), "rows_missing": "0"})
         self._writer.finish()
         self._file.close()
 
     def abandon(self) -> None:
-        """Close without an end, after an error."""
+        """Close the unfinished file after an error."""
         self._file.close()
 
     def _register(self, topic: Topic) -> int:
@@ -105,7 +105,7 @@ class LogWriter:
 
 
 def entry(signal: Signal) -> list[Any]:
-    """A signal as the channel's metadata keep it."""
+    """Signal as stored in the channel's metadata."""
     return [signal.name, signal.unit, signal.source, signal.comment]
 
 
@@ -113,7 +113,7 @@ def entry(signal: Signal) -> list[Any]:
 class Imported:
     """Result of an import.
 
-    `unknown_frames` counts those of `frames` that no database knows; 0 without one.
+    `unknown_frames` counts those of `frames` that are in no database; 0 without a database.
     """
 
     path: Path
@@ -132,18 +132,18 @@ def import_file(
     time: str | None = None,
     replace: bool = False,
 ) -> Imported:
-    """Write a log of our format from a file of another.
+    """Convert a file of another format to a log of hilrt.
 
     Parameters
     ----------
     path : Path
-        MF4, CSV, Parquet, or a CAN log; a log of ours too, to decode its frames.
+        MF4, CSV, Parquet, or a CAN log; also a log of hilrt, to decode its frames.
     out : Path
-        New log.
+        Path of the new log.
     databases : sequence of BusDatabase
-        CAN databases by which frames give signals as well.
+        CAN databases by which frames are also decoded to signals.
     time : str, optional
-        Column that holds the time, of a CSV or Parquet file.
+        Time column of a CSV or Parquet file.
     replace : bool
         Whether `out` may exist.
 
@@ -177,7 +177,7 @@ def _write(source: Source, part: Path, out: Path) -> Imported:
         for block in source.blocks():
             if epoch_ns + int(block.times_ns.min()) < 0:
                 raise _before_1970(source, "a row", epoch_ns + int(block.times_ns.min()))
-            # Frames go to the file with the signals of their time, as if recorded together.
+            # Write frames together with the signals of the same time, as a recorder would.
             end_ns = epoch_ns + int(block.times_ns[-1])
             for frame in frames.until(end_ns):
                 writer.frame(frame)
@@ -202,7 +202,7 @@ def _write(source: Source, part: Path, out: Path) -> Imported:
 
 
 def _since_1970(source: Source) -> Iterator[LoggedFrame]:
-    """Frames of a source; `ConfigError` for one with an earlier time, which a log cannot hold."""
+    """Frames of a source; `ConfigError` for a time before 1970, which a log cannot hold."""
     for frame in source.frames():
         if frame.time_ns < 0:
             raise _before_1970(source, "a frame", frame.time_ns)
@@ -217,14 +217,14 @@ def _before_1970(source: Source, what: str, time_ns: int) -> ConfigError:
 
 
 class _Ahead:
-    """Iterator over frames that shows the next one."""
+    """Frames with a look-ahead of one."""
 
     def __init__(self, frames: Iterator[LoggedFrame]) -> None:
         self._frames = frames
         self.head: LoggedFrame | None = next(frames, None)
 
     def until(self, time_ns: int | None) -> Iterator[LoggedFrame]:
-        """Frames up to a time [ns], or all that are left."""
+        """Yield frames up to a time [ns]; None: all that are left."""
         while self.head is not None and (time_ns is None or self.head.time_ns <= time_ns):
             frame, self.head = self.head, next(self._frames, None)
             yield frame

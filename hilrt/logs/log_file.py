@@ -1,7 +1,7 @@
-"""A log record by record, whatever its channels hold, for files larger than memory.
+"""Reading of a log record by record, whatever its channels contain, for files larger than memory.
 
-`hilrt.record.reader` gives the signals; this gives everything, as in the file: for cutting, joining
-and looking. A file that was cut off is read as far as it is whole.
+`hilrt.record.reader` gives only signals; this gives everything as in the file, for cutting, merging
+and showing. A file that was cut off is read as far as it is intact.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MESSAGE = struct.Struct("<BQHIQQ")
 
 
 class LogMessage(NamedTuple):
-    """One message as in the file; times are wall clock, ns."""
+    """Message as in the file; times are wall clock, ns."""
 
     channel: int
     sequence: int
@@ -58,7 +58,7 @@ Piece = Batch | records.Metadata | records.Attachment
 
 
 class LogFile(RecordFile):
-    """A log read from front to back.
+    """Log that is read from front to back.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class LogFile(RecordFile):
     uncompressed : int
         Bytes of all chunks before compression.
     damage : str
-        Why reading ended early; empty at a whole file.
+        Reason why reading ended early; empty for an intact file.
     """
 
     def __init__(self, path: Path, start_ns: int | None = None, end_ns: int | None = None) -> None:
@@ -87,7 +87,7 @@ class LogFile(RecordFile):
         self._end = 1 << 63 if end_ns is None else end_ns
 
     def pieces(self) -> Iterator[Piece]:
-        """Messages by chunk, metadata and attachments, in the order of the file.
+        """Yield messages by chunk, metadata and attachments, in the order of the file.
 
         Raises
         ------
@@ -125,7 +125,7 @@ class LogFile(RecordFile):
             self.uncompressed += len(body.data)
             inside = body.start_ns <= self._end and body.end_ns >= self._start
             return self._batch(body.data, inside)
-        if kind in (Opcode.SCHEMA, Opcode.CHANNEL, Opcode.MESSAGE):  # a file without chunks
+        if kind in (Opcode.SCHEMA, Opcode.CHANNEL, Opcode.MESSAGE):  # the file has no chunks
             return self._batch(HEAD.pack(kind, len(body)) + body, True)
         if kind == Opcode.METADATA:
             return [read_metadata(body)]
@@ -134,7 +134,7 @@ class LogFile(RecordFile):
         return []
 
     def _batch(self, data: bytes, inside: bool) -> list[Piece]:
-        """Messages of a chunk; schemas and channels are noted also where none is requested."""
+        """Messages of a chunk; its schemas and channels are noted even if no message is wanted."""
         messages: list[LogMessage] = []
         position, low, high = 0, self._start, self._end
         unpack, fixed, header = _MESSAGE.unpack_from, _MESSAGE.size, HEAD.size
@@ -166,9 +166,9 @@ class LogFile(RecordFile):
 
 @dataclass
 class TopicContents:
-    """One topic: its signals (none for frames, events and the like) and how much of it there is.
+    """Topic of a log: its signals (none for frames, events and the like) and number of messages.
 
-    `first_s`, `last_s` are session times, s; NaN if only the whole log's are known.
+    `first_s`, `last_s` are session times, s; NaN if these are known only for the whole log.
     """
 
     name: str
@@ -186,11 +186,11 @@ class Contents:
     Attributes
     ----------
     start_ns, end_ns : int
-        Session time of the first and the last message.
+        Session times of the first and the last message.
     uncompressed : int
-        Bytes before compression.
+        Size before compression, bytes.
     damage : str
-        Why the log ends early; empty if it is whole.
+        Reason why the log ends early; empty if it is intact.
     """
 
     path: Path
@@ -207,7 +207,7 @@ class Contents:
 
 
 def read_contents(path: Path) -> Contents:
-    """Look into a log; its size does not matter if it has an index.
+    """Read what a log contains; with an index, the time does not depend on the log's size.
 
     Raises
     ------
@@ -221,7 +221,7 @@ def read_contents(path: Path) -> Contents:
 
 
 def read_index(path: Path) -> Contents | None:
-    """Read the contents of a log that has an index; None for others."""
+    """Read what a log contains from its index; None if it has none."""
     contents = _empty(path)
     return _in_session_time(contents) if _from_index(contents) else None
 
@@ -241,7 +241,7 @@ def _in_session_time(contents: Contents) -> Contents:
 
 
 def read_attachments(path: Path) -> list[Attachment]:
-    """Files inside a log; those of a log without an index are found by reading it through."""
+    """Read the files inside a log; a log without an index is read through for this."""
     try:
         with open_regular(path) as file:
             reader = make_reader(file)
@@ -272,7 +272,7 @@ def _from_index(contents: Contents) -> bool:
         raise RecordError(
             f"{contents.path}: cannot be read: {error.strerror}; check the path"
         ) from None
-    except (McapError, *DAMAGE):  # no index, or a damaged one: it is read through
+    except (McapError, *DAMAGE):  # no index, or a damaged one: read the whole file
         contents.metadata.clear()
         return False
     statistics = summary.statistics
@@ -315,7 +315,7 @@ def _topics(
     for key, channel in sorted(channels.items()):
         try:
             signals = signals_in(channel.metadata.get("signals", "[]"))
-        except ValueError:  # of another version: listed without its signals
+        except ValueError:  # another version: listed without its signals
             signals = []
         yield TopicContents(
             name=channel.topic.removeprefix("/"),

@@ -1,4 +1,4 @@
-"""Assignment of frames in a log to messages, and of their signals to topics."""
+"""Assignment of a log's frames to messages, and of the messages to topics."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 
 class GroupsInLog:
-    """Groups of all buses of a log."""
+    """Assembly of J1939 groups from frames, for all buses of a log."""
 
     def __init__(self) -> None:
         self._assemblers: dict[str, GroupAssembler] = {}
 
     @staticmethod
     def concerns(frame: LoggedFrame) -> bool:
-        """Whether a data frame carries a part of a group."""
+        """Whether a data frame has a part of a group."""
         extended = bool(frame.flags & FrameFlag.EXTENDED)
         return extended and GroupAssembler.concerns(EXTENDED | frame.identifier)
 
     def take(self, frame: LoggedFrame) -> LoggedFrame | None:
-        """The group that a frame completes, with the frame's time; None if it completes none."""
+        """Add a frame; return the group that it completes, with its time, or None."""
         assembler = self._assemblers.get(frame.bus)
         if assembler is None:
             assembler = self._assemblers[frame.bus] = GroupAssembler()
@@ -49,15 +49,15 @@ class GroupsInLog:
         return [f"{count:,} {text}"] if count else []
 
 
-#: Unknown identifiers that a note names.
+#: Most unknown identifiers that a note names.
 TOLD = 5
-#: Frames that are no data of a message.
+#: Flags of frames without message data.
 NO_DATA = int(FrameFlag.ERROR | FrameFlag.REMOTE)
 _EXTENDED = int(FrameFlag.EXTENDED)  # a number: enumerations cost more than the rest of the line
 
 
 class MessageTopic(NamedTuple):
-    """A message of one sender on one bus, with the identifier that arrived first."""
+    """Message of one sender on one bus, with the identifier that arrived first."""
 
     message: Message
     topic: Topic
@@ -66,22 +66,23 @@ class MessageTopic(NamedTuple):
 
 
 class BusMessages(Protocol):
-    """Messages that frames on a bus may be; see `LoadedDatabases`."""
+    """Messages by bus; see `LoadedDatabases`."""
 
     def on_bus(self, bus: str) -> list[Message] | None:
-        """Messages, None without a database."""
+        """Messages on a bus; None without a database."""
         ...
 
     def lost(self, buses: Collection[str]) -> list[str]:
-        """Lines about buses that the log does not have."""
+        """Lines about buses with a database that the log does not have."""
         ...
 
 
 class MessageTopics:
-    """Topics of the frames, made when the first one comes.
+    """Topics of the frames, made at the first frame of each.
 
-    Each sender of a J1939 group has one, and so has a message on each bus: the first has the name
-    of the message, further ones have ``@BUS`` or ``@IDENTIFIER`` behind it, as they differ.
+    Each sender of a J1939 group has its own topic, and so does a message on each bus. The first
+    topic has the name of the message; further ones add ``@BUS`` or ``@IDENTIFIER``, whichever
+    differs.
 
     Parameters
     ----------
@@ -91,7 +92,7 @@ class MessageTopics:
     ----------
     found : list of MessageTopic
     frames, unknown : int
-        Data frames, and those of them whose identifiers the databases do not know.
+        Number of data frames, and of those whose identifiers are not in the databases.
     """
 
     def __init__(self, databases: BusMessages) -> None:
@@ -111,9 +112,9 @@ class MessageTopics:
         self._ambiguous: Counter[tuple[str, ...]] = Counter()
 
     def parts(self, frame: LoggedFrame) -> list[tuple[MessageTopic, bytes]]:
-        """Messages that a data frame carries or completes, with their bytes.
+        """Messages that a data frame contains or completes, with their bytes.
 
-        One, most often; those of a container; a J1939 group of several frames with its last one.
+        Usually one; for a container, its messages; for the last frame of a J1939 group, the group.
         """
         self.frames += 1
         parts = self._parts(frame)
@@ -144,7 +145,7 @@ class MessageTopics:
         return parts
 
     def find(self, frame: LoggedFrame) -> MessageTopic | None:
-        """Topic of a data frame; None for one that is no message of the databases."""
+        """Topic of a data frame; None if the databases have no message for it."""
         can_id = frame.identifier | (EXTENDED if frame.flags & _EXTENDED else 0)
         key = frame.bus, can_id
         try:
@@ -231,7 +232,7 @@ class MessageTopics:
 
 
 def message_topic(message: Message, identifier: int, suffix: str = "") -> Topic:
-    """Topic of a message, with the identifier that its frames have."""
+    """Topic of a message, with the identifier of its frames."""
     source = f"{message.name} 0x{identifier:X}"
     return Topic(
         message.name + suffix,
@@ -243,7 +244,7 @@ def message_topic(message: Message, identifier: int, suffix: str = "") -> Topic:
 
 
 class TopicDecoders:
-    """Decoders of the messages, made when the first frame of one comes."""
+    """Decoders of the messages, each made at its first frame."""
 
     def __init__(self) -> None:
         self._decoders: dict[int, FrameDecoder | None] = {}
@@ -262,7 +263,7 @@ class TopicDecoders:
         decoder = None
         try:
             decoder = FrameDecoder(message)
-        except Exception as error:  # what a database's mistakes lead to is of all kinds
+        except Exception as error:  # mistakes in a database can raise anything
             text = f"message {message.name} cannot be decoded: {reason(message, error)}"
             self._problems.append(text)
         twice = {signal.name for signal in message.signals} - set(distinct_names(message))
@@ -274,7 +275,7 @@ class TopicDecoders:
         return decoder
 
     def notes(self) -> list[str]:
-        """Notes on what the frames lack."""
+        """Notes on messages that could not be decoded or distinguished."""
         made = [decoder for decoder in self._decoders.values() if decoder is not None]
         return self._problems + [
             text for decoder in made for text in decoder.counts.texts(decoder.message.name)

@@ -1,4 +1,4 @@
-"""Chooses a file's format and reader, which is imported when there is such a file."""
+"""Choice of a file's format and reader; readers are imported only when needed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hilrt.logs.source import Source, format_suffix
 if TYPE_CHECKING:  # needs python-can, an extra
     from hilrt.logs.decode_frames import BusDatabase
 
-#: Suffixes to formats; python-can reads the CAN ones, also compressed.
+#: Format by suffix; python-can reads the CAN formats, also compressed.
 SUFFIXES = {
     ".mcap": "mcap",
     ".mf4": "mf4",
@@ -30,9 +30,9 @@ SUFFIXES = {
     ".trc": "can",
     ".db": "can",
 }
-#: Logs of frames that are read as text here; the others python-can reads, in a child.
+#: CAN logs that `frame_text` reads; python-can reads the others, in a child process.
 TEXT = (".log", ".asc", ".trc")
-#: First line of the tables that python-can writes frames into.
+#: First line of python-can's CSV files with frames.
 FRAMES_CSV = "timestamp,arbitration_id,extended,remote,error,dlc,data"
 
 
@@ -40,7 +40,7 @@ def format_of(path: Path) -> str | None:
     """Format by suffix; None for an unknown one."""
     if path.suffix.lower() == ".gz":
         suffix = Path(path.stem).suffix.lower()
-        # Of compressed files python-can reads those with frames, and a database is not read so.
+        # python-can reads compressed files with frames, except for SQLite databases.
         frames = suffix == ".csv" or SUFFIXES.get(suffix) == "can"
         return "can" if frames and suffix != ".db" else None
     return SUFFIXES.get(path.suffix.lower())
@@ -61,11 +61,11 @@ def open_source(
         MCAP log of ours or of another tool, MF4, CSV, Parquet, or a CAN log (BLF, ASC, TRC,
         candump, SQLite, and CSV with the columns of python-can).
     label : str
-        Table and key that name it, for messages.
+        Table and key that name the file, for messages.
     databases : sequence of BusDatabase
-        CAN databases, for all buses or one each: frames give signals as well.
+        CAN databases, for all buses or for one each, by which frames are also decoded to signals.
     time : str, optional
-        Column of a CSV or Parquet file that holds the time.
+        Time column of a CSV or Parquet file.
 
     Raises
     ------
@@ -116,11 +116,11 @@ def _open(kind: str, path: Path, label: str, time: str | None) -> Source:
 
 
 def _holds_frames(path: Path) -> bool:
-    """Whether a CSV file is one of python-can's; it reads those that end in .csv alone."""
+    """Whether python-can wrote a CSV file; it reads only files that end in .csv."""
     if path.suffix.lower() != ".csv":
         return False
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             return file.readline(len(FRAMES_CSV) + 1).strip() == FRAMES_CSV
     except OSError:
-        return False  # said when it is read
+        return False  # reported when it is read

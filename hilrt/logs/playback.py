@@ -1,8 +1,8 @@
-"""CAN frames of a log back onto a bus, at their recorded times.
+"""Playback of a log's CAN frames onto a bus, at their recorded times.
 
-Every frame is due at the start plus its recorded time since the first frame, computed from whole
-nanoseconds: nothing accumulates, a frame that is late does not delay the next one. All frames are
-held in memory (some 70 bytes each), so that no reading disturbs the times.
+Every frame is due at the start plus its recorded time since the first frame, computed in whole
+nanoseconds: errors do not accumulate, and a late frame does not delay the next one. All frames are
+held in memory (some 70 bytes each), so that reading the file does not disturb the timing.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from hilrt.record import logged_frame
 from hilrt.record.logged_frame import FrameFlag, LoggedFrame
 from hilrt.timing.clock import Clock
 
-#: The first frame is due this long after the call, ns.
+#: Time from the call until the first frame is due, ns.
 LEAD_NS = 20_000_000
-#: How long the interface may take for one frame, s.
+#: Longest time for the interface to accept a frame, s.
 SEND_TIMEOUT = 0.01
 _QUANTILES = {"p50": 50.0, "p99": 99.0, "p999": 99.9}
 
 
 @dataclass
 class Tape:
-    """Frames in order of time, packed.
+    """Packed frames in order of time.
 
     Attributes
     ----------
     times_ns : array of int64
-        Since the first frame of the log, ns.
+        Times since the first frame of the log, ns.
     left_out : int
         Chosen frames that cannot be sent: error frames, and those whose data were not recorded.
     notes : list of str
-        What must be said of the log.
+        Notes on the log for the user.
     """
 
     times_ns: array.array[int]
@@ -50,7 +50,7 @@ class Tape:
     notes: list[str] = field(default_factory=list)
 
     def frame(self, index: int) -> LoggedFrame:
-        """One frame; its time is that since the first frame of the log."""
+        """Frame of an index; its time counts from the first frame of the log."""
         return logged_frame.decode(self.times_ns[index], self.buses[index], self.packed[index])
 
     @property
@@ -61,18 +61,18 @@ class Tape:
 
 @dataclass
 class Played:
-    """Frames that were sent, and how well the times were met.
+    """Result of a playback: frames sent, and the accuracy of their times.
 
     Attributes
     ----------
     sent, refused : int
-        Frames; refused ones did not leave within the timeout.
+        Number of frames sent, and of those that did not leave within the timeout.
     error_us : ndarray, shape (n,)
-        When each frame had left, less when it was due, µs.
+        Time at which each frame had left, minus the time at which it was due, µs.
     due_s, took_s : float
-        From the first frame to the last: as recorded (over the speed), and on the clock, s.
+        Time from the first frame to the last, as recorded (over the speed), and on the clock, s.
     warnings : tuple of str
-        What was requested and did not take effect.
+        Requested settings that did not take effect.
     """
 
     sent: int
@@ -83,7 +83,7 @@ class Played:
     warnings: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """Numbers for scripts."""
+        """Result as plain types for JSON."""
         errors = self.error_us if len(self.error_us) else np.zeros(1)
         spread = {key: float(np.percentile(errors, q)) for key, q in _QUANTILES.items()}
         return {
@@ -110,11 +110,11 @@ def load_tape(
     Parameters
     ----------
     path : Path
-        A log of ours, MF4, BLF, ASC, TRC or candump log.
+        A log of hilrt, or an MF4, BLF, ASC, TRC or candump log.
     start_s, end_s : float, optional
-        Only this time, s since the first frame.
+        Only this time span, s since the first frame.
     identifiers : collection of int
-        Only these; default: all.
+        Only these identifiers; default: all.
     bus : str, optional
         Only this bus of the log.
 
@@ -146,7 +146,7 @@ def load_tape(
     if not found:
         what = f"; its buses are {', '.join(buses)}" if buses else ""
         raise ConfigError(f"{path}: has no CAN frames to play{what}")
-    found.sort(key=lambda item: item[0])  # stable: frames of one time keep their order
+    found.sort(key=lambda item: item[0])  # stable: frames of equal time keep their order
     times = array.array("q", (at for at, _, _ in found))
     packed, names = [data for _, data, _ in found], [name for _, _, name in found]
     return Tape(times, packed, names, left_out, list(source.notes))
@@ -167,15 +167,15 @@ async def play(
     ----------
     tape : Tape
     send : callable
-        Sends a frame; False if it did not leave.
+        Sends a frame; returns False if it did not leave.
     clock : Clock
     speed : float
         Recorded seconds per second on the clock.
     passes : int
-        How often the tape is played; each pass begins the mean distance of frames after the end of
+        Number of times the tape is played; a pass begins one mean frame interval after the end of
         the previous one.
     stopping : callable
-        Looked at before every frame.
+        Called before every frame; playback ends when it returns True.
     """
     numerator, denominator = speed.as_integer_ratio()
     times, count = tape.times_ns, len(tape.times_ns)
@@ -224,7 +224,7 @@ def bus_sender(arguments: Mapping[str, Any]) -> tuple[Any, Callable[[LoggedFrame
 
     def send(frame: LoggedFrame) -> bool:
         if frame.flags & FrameFlag.ERROR:
-            return False  # a controller makes them; sent as data they would be another message
+            return False  # only a controller can send these; as data they would be a message
         message = to_message(frame._replace(bus=""))
         try:
             bus.send(message, timeout=SEND_TIMEOUT)
@@ -245,7 +245,7 @@ def play_on_bus(
 ) -> Played:
     """Play a tape on the wall clock; Ctrl-C ends it early, with a report of the part sent.
 
-    With a `priority` (1 to 99), under ``SCHED_FIFO``: for a host that has other things to do.
+    A `priority` (1 to 99) selects ``SCHED_FIFO``, for a host that also runs other programs.
     """
     import asyncio
     import signal
@@ -262,8 +262,8 @@ def play_on_bus(
         stopped = True
 
     async def run() -> Played:
-        # Frames may follow each other closely, and the kernel stops a process that busy-waits all
-        # the time under SCHED_FIFO; nor is there a need, for the timer is hardly late there.
+        # No busy-waiting under SCHED_FIFO: if frames are close together, it would never pause, and
+        # the kernel would stop the process. Nor is it needed: the timer is hardly late there.
         clock = WallClock(MIN_SPIN_NS if prompt else await measure_spin_ns())
         try:
             with freeze_gc():
@@ -286,7 +286,7 @@ def play_on_bus(
 
 
 def describe(played: Played) -> list[str]:
-    """Summary of the frames sent, as text."""
+    """Summary of a playback, as lines of text."""
     found = played.as_json()
     error = found["error_us"]
     off = played.took_s - played.due_s

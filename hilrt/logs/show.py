@@ -1,4 +1,4 @@
-"""`hilrt log info`, `ls` and `cat`: the contents of a log, as text, JSON or rows."""
+"""Contents of a log as text, JSON or rows, for `hilrt log info`, `ls` and `cat`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hilrt.record.messages import EVENTS, Topic
 
 
 def as_json(contents: Contents) -> dict[str, Any]:
-    """Everything that `info` and `ls` show; times in s."""
+    """Everything that `info` and `ls` show, as plain types for JSON; times in s."""
     return {
         "path": str(contents.path),
         "bytes": contents.size,
@@ -95,12 +95,12 @@ def info_lines(contents: Contents) -> Iterator[str]:
 
 
 def list_lines(contents: Contents, patterns: Sequence[str] = ()) -> Iterator[str]:
-    """One signal per line: name, unit, topic, source, comment; tabs between.
+    """Yield one line per signal: name, unit, topic, source and comment, separated by tabs.
 
     `ConfigError` for a log without signals.
     """
     topics: Sequence[Topic | TopicContents] = contents.topics
-    if not any(topic.signals for topic in topics):  # ours name theirs in the index
+    if not any(topic.signals for topic in topics):  # hilrt's logs list signals in the index
         with contextlib.closing(open_source(contents.path)) as source:
             topics = source.topics()
     names = [s.name for topic in topics for s in topic.signals]
@@ -122,7 +122,7 @@ def cat(
     step: int = 1,
     limit: int | None = None,
 ) -> int:
-    """Signals as CSV, piece by piece; returns the number of rows."""
+    """Write signals as CSV, piece by piece; return the number of rows."""
     topics = source.topics()
     names = [signal.name for topic in topics for signal in topic.signals]
     if not names:
@@ -135,7 +135,7 @@ def cat(
 
 
 def cat_events(path: Path, file: TextIO, contents: Contents, span_ns: tuple[int, int]) -> int:
-    """Events as one JSON object per line, with ``t`` in s."""
+    """Write events as one JSON object per line, with ``t`` in s."""
     log = LogFile(path)
     count = 0
     for message in log.messages():
@@ -154,7 +154,7 @@ def cat_events(path: Path, file: TextIO, contents: Contents, span_ns: tuple[int,
 
 
 def cat_frames(source: Source, file: TextIO, span_ns: tuple[int, int]) -> int:
-    """CAN frames as text, times in s since the start of the log."""
+    """Write CAN frames as text, with times in s since the start of the log."""
     source.read_head()
     count = 0
     for frame in source.frames():

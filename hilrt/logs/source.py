@@ -1,4 +1,4 @@
-"""A file with measured signals or CAN frames, whatever its format."""
+"""Files with measured signals or CAN frames, in any format."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hilrt.solver import Floats
 
 
 class Source(abc.ABC):
-    """A file to read signals and frames from.
+    """File from which signals and frames are read.
 
     Parameters
     ----------
@@ -35,11 +35,11 @@ class Source(abc.ABC):
     ----------
     epoch_ns : int or None
         Wall clock (ns since 1970, UTC) at time 0 of the blocks; known once `topics` was called.
-        None: the file says none, and time 0 is that of its first frame (see `since_start`).
+        None: the file does not state it, and its first frame is at time 0 (see `since_start`).
     notes : list of str
-        What could not be taken, as text; complete when everything was read.
+        Parts that could not be read, as text; complete once everything was read.
     unknown_frames : int
-        CAN frames that no database knows; complete when everything was read.
+        Number of CAN frames that are in no database; final once everything was read.
     """
 
     #: Name of the format.
@@ -54,15 +54,15 @@ class Source(abc.ABC):
 
     @abc.abstractmethod
     def topics(self) -> list[Topic]:
-        """Signals by common times, from the head of the file; `ConfigError` if it is unreadable."""
+        """Signals, grouped by common times, from the file's head; `ConfigError` if unreadable."""
 
     def read_head(self) -> list[Topic]:
-        """Topics, from the head of the file where that suffices."""
+        """Topics, read only from the head of the file if that suffices."""
         return self.topics()
 
     @abc.abstractmethod
     def blocks(self, wanted: Collection[str] | None = None) -> Iterator[Block]:
-        """Rows of the topics (only those named in `wanted`), all topics advancing together."""
+        """Yield rows of the signals in `wanted` (None: all), with all topics advancing together."""
 
     def frames(self) -> Iterator[LoggedFrame]:
         """CAN frames in the order of the file."""
@@ -71,8 +71,8 @@ class Source(abc.ABC):
     def since_start(self, frame: LoggedFrame) -> int:
         """Time of a frame since time 0 of the blocks, ns.
 
-        Where the file has no such time, it is that of the first frame requested, and kept: also
-        where that is 0, as in logs whose times are relative.
+        If the file does not state time 0, the first frame requested defines it for later calls,
+        even if that frame's time is 0, as in logs with relative times.
         """
         if self.epoch_ns is None:
             self.epoch_ns = frame.time_ns
@@ -90,7 +90,7 @@ class Source(abc.ABC):
         """Free the file."""
 
     def nanoseconds(self, seconds: Floats) -> NDArray[np.int64]:
-        """Times [s], shape (n,), in ns; `ConfigError` for what is none, or no log can hold."""
+        """Convert times [s], shape (n,), to ns; `ConfigError` for invalid or impossible ones."""
         wrong = ~(np.abs(seconds) < LATEST_NS / 1e9)
         if np.any(wrong):
             at = int(np.argmax(wrong))
@@ -100,13 +100,13 @@ class Source(abc.ABC):
         return np.rint(np.asarray(seconds, np.float64) * 1e9).astype(np.int64)
 
     def fail(self, text: str) -> ConfigError:
-        """Make the error to raise about the file."""
+        """Make an error about the file, to be raised."""
         where = "" if self.label == str(self.path) else f"{self.label}: "
         return ConfigError(f"{where}{self.path}: {text}")
 
 
 class FrameSource(Source):
-    """A log that holds frames alone."""
+    """Log that has only frames."""
 
     kind = "CAN log"
 
@@ -120,7 +120,7 @@ class FrameSource(Source):
 
 
 def format_suffix(path: Path) -> str:
-    """Suffix that says the format, whether the file is compressed or not."""
+    """Suffix of the format, without that of a compression."""
     suffix = path.suffix.lower()
     return Path(path.stem).suffix.lower() if suffix == ".gz" else suffix
 
@@ -148,9 +148,9 @@ def new_file(path: Path, *, replace: bool = False) -> Iterator[Path]:
     Raises
     ------
     ConfigError
-        If there is such a file already and it may not be replaced.
+        If the file exists and may not be replaced.
     RecordError
-        If the disk does not take it.
+        If the file cannot be written.
     """
     if path.exists() and not replace:
         raise ConfigError(f"{path}: exists already; give another --out, or --force to replace it")
@@ -164,7 +164,7 @@ def new_file(path: Path, *, replace: bool = False) -> Iterator[Path]:
 
 @dataclass
 class Exported:
-    """Result of an export, and the parts left out."""
+    """Result of an export, with notes on the parts left out."""
 
     path: Path
     rows: int = 0

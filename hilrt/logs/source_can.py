@@ -1,4 +1,4 @@
-"""CAN logs that python-can reads: BLF, SQLite, its CSV; its messages and ours."""
+"""CAN logs read by python-can (BLF, SQLite, its CSV), and conversion of its messages."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from hilrt.can import can
 from hilrt.logs.source import FrameSource
 from hilrt.record.logged_frame import FrameFlag, LoggedFrame
 
-#: python-can gives times as seconds since 1970 in a float64: 0.24 µs apart.
+#: Times of python-can are seconds since 1970 in a float64, with a resolution of 0.24 µs.
 RESOLUTION_NS = 1000
 
 
 class LibraryFrames(FrameSource):
-    """A log of another format, times rounded to microseconds."""
+    """CAN log read by python-can, with times rounded to microseconds."""
 
     def frames(self) -> Iterator[LoggedFrame]:
         """Frames in the order of the file; whatever a reader raises becomes a `ConfigError`."""
@@ -27,7 +27,7 @@ class LibraryFrames(FrameSource):
             raise self.fail(f"cannot be read: {error.strerror or error}; check the path") from None
         except ImportError:
             raise
-        except Exception as error:  # the readers of the formats raise all kinds
+        except Exception as error:  # the readers raise anything
             text = " ".join(str(error).split()) or type(error).__name__
             raise self.fail(
                 f"is not a log that python-can reads: after {count} frames: {text}; "
@@ -36,7 +36,7 @@ class LibraryFrames(FrameSource):
 
 
 def from_message(message: can.Message) -> LoggedFrame:
-    """A frame of python-can's as ours."""
+    """Convert a message of python-can to a frame."""
     bits = (
         (message.is_extended_id and not message.is_error_frame, FrameFlag.EXTENDED),
         (message.is_remote_frame, FrameFlag.REMOTE),
@@ -57,7 +57,7 @@ def from_message(message: can.Message) -> LoggedFrame:
 
 
 def to_message(frame: LoggedFrame) -> can.Message:
-    """A frame of ours as python-can's; buses with a number as name get the number."""
+    """Convert a frame to a message of python-can; a bus whose name is a number becomes one."""
     flags = frame.flags
     return can.Message(
         timestamp=frame.time_ns / 1e9,

@@ -1,7 +1,7 @@
-"""Tables of numbers as text: one column is the time, the others are signals.
+"""Reader of CSV files: one column is the time, the others are signals.
 
-Names may carry their unit, ``torque [N*m]``; a second line of units is understood as well, as are
-semicolons with decimal commas. An empty cell is no sample.
+Names may include their unit, ``torque [N*m]``; a second line of units is accepted, too, and so are
+semicolons with decimal commas. An empty cell means no sample.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from hilrt.record.messages import Signal, Topic
 from hilrt.record.reader import Block, LogChannel
 
 TOPIC = "table"
-#: Cells of a block.
+#: Cells per block.
 CELLS = 100_000
-#: Units that a time column may have, in s.
+#: Units of a time column, in s.
 TIME_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0}
 _TIME_NAMES = ("time", "t", "time_s", "timestamp", "timestamps", "seconds", "zeit")
 
 
 class CsvSource(Source):
-    """A CSV file.
+    """CSV file as a source.
 
     Parameters
     ----------
     time : str, optional
-        Name of the time column; default: one called time or t, else the first.
+        Name of the time column; default: one named time or t, else the first.
     """
 
     kind = "CSV table"
@@ -49,12 +49,12 @@ class CsvSource(Source):
         self._head: tuple[list[Signal], int, float, int] | None = None
 
     def topics(self) -> list[Topic]:
-        """One topic with all columns."""
+        """Single topic with all columns."""
         signals, time, _, _ = self._read_head()
         return [Topic(TOPIC, [s for i, s in enumerate(signals) if i != time])]
 
     def blocks(self, wanted: Collection[str] | None = None) -> Iterator[Block]:
-        """Rows in the order of the file; a cell that is not a number is named with its line."""
+        """Yield rows in the order of the file; an error for an invalid cell names its line."""
         signals, time, scale, skip = self._read_head()
         names = [s for i, s in enumerate(signals) if i != time]
         last = -np.inf
@@ -88,7 +88,7 @@ class CsvSource(Source):
             raise self.fail(f"cannot be read: {text}; check the path") from None
 
     def _rows(self, lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
-        """Line number and cells; comments and empty lines are left out."""
+        """Yield line number and cells, without comments and empty lines."""
         for n, line in enumerate(lines, 1):
             if not line.startswith("#") and line.strip():
                 yield n, self._cells(n, line)
@@ -100,7 +100,7 @@ class CsvSource(Source):
             raise self.fail(f"line {number}: {error}; correct it") from None
 
     def _read_head(self) -> tuple[list[Signal], int, float, int]:
-        """Columns, which one is the time, its unit in s, and how many rows the head has."""
+        """Columns, index of the time column, its unit in s, and number of rows in the head."""
         if self._head is not None:
             return self._head
         with self._open() as file:
@@ -162,7 +162,7 @@ class CsvSource(Source):
 def _name_and_unit(cell: str) -> tuple[str, str]:
     """Split ``torque [N*m]`` or ``torque (N*m)`` into name and unit.
 
-    Not by a regular expression, which takes a minute for 100,000 brackets.
+    A regular expression would take a minute for 100,000 brackets.
     """
     if not cell.endswith(("]", ")")):
         return cell, ""
@@ -175,7 +175,7 @@ def _name_and_unit(cell: str) -> tuple[str, str]:
 
 
 def _number(cell: str, comma: bool) -> float | None:
-    """A cell's number, NaN for an empty one, None for text."""
+    """Number in a cell; NaN for an empty cell, None for text."""
     cell = cell.strip()
     if not cell:
         return float("nan")

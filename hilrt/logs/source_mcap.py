@@ -1,4 +1,4 @@
-"""Our own logs as a source."""
+"""Sources for MCAP files: logs of hilrt, and files of other tools."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from hilrt.record.record_file import Chunk, RecordFile, read_metadata
 
 
 class McapSource(Source):
-    """A recorded session, or an imported file."""
+    """Recorded session, or imported file."""
 
     kind = "hilrt log"
 
     def topics(self) -> list[Topic]:
-        """Topics of the log: they stand in its first chunks."""
+        """Topics of the log, which its first chunks list."""
         from hilrt.logs.log_file import read_contents
 
         try:
@@ -80,23 +80,23 @@ class McapSource(Source):
         return read_contents(self.path).metadata
 
 
-#: Numbers of a file that can be distinguished; further ones mean keys that are data.
+#: Most signals in a file; more would mean that its JSON keys are data.
 MAX_SIGNALS = 10_000
-#: Longer lists are images, scans and the like.
+#: Longest list that is read; longer ones are images, scans and the like.
 MAX_ELEMENTS = 64
-#: Fields inside fields.
+#: Deepest nesting of fields.
 MAX_DEPTH = 16
-#: Messages of a file are sorted by time as far as they are out of order by less than this, ns.
+#: Messages out of order by less than this are sorted by time, ns.
 LAG_NS = 1_000_000_000
-#: Messages that are collected before blocks are made of them.
+#: Messages collected before they become blocks.
 MESSAGES = 8192
 
-#: A message: time since 1970 or since the tool's own zero [ns], and values by their signals' names.
+#: Message: time since 1970 or since the tool's own zero [ns], and values by signal name.
 _Row = tuple[int, dict[str, float]]
 
 
 def is_foreign(path: Path) -> bool:
-    """Whether an MCAP file has messages and does not begin as a log of ours does."""
+    """Whether an MCAP file has messages, but does not begin like a log of hilrt."""
     beginnings = (Opcode.SCHEMA, Opcode.CHANNEL, Opcode.MESSAGE)
 
     def take(kind: int, body: bytes | Chunk) -> list[bool]:
@@ -107,7 +107,7 @@ def is_foreign(path: Path) -> bool:
     try:
         return next(RecordFile(path).read(take), False)
     except RecordError:
-        return False  # said when it is read
+        return False  # reported when it is read
 
 
 def _is_ours(body: bytes) -> bool:
@@ -115,7 +115,7 @@ def _is_ours(body: bytes) -> bool:
 
 
 class ForeignMcapSource(Source):
-    """An MCAP file that another tool has written."""
+    """MCAP file written by another tool."""
 
     kind = "MCAP file of another tool"
 
@@ -124,7 +124,7 @@ class ForeignMcapSource(Source):
         self._topics: list[Topic] | None = None
 
     def topics(self) -> list[Topic]:
-        """Topics with numbers; the file is read through once for them."""
+        """Topics with numbers; the whole file is read to find them."""
         if self._topics is None:
             self._topics = self._look()
         return self._topics
@@ -151,7 +151,7 @@ class ForeignMcapSource(Source):
         yield from _blocks(pending, channels, epoch_ns, wanted)
 
     def _look(self) -> list[Topic]:
-        """Names of the numbers in all messages, and the parts left out."""
+        """Find the numbers in all messages by name, and note the parts left out."""
         names: dict[str, dict[str, None]] = {}
         skipped: Counter[str] = Counter()
         first_ns = None
@@ -179,7 +179,7 @@ class ForeignMcapSource(Source):
         return found
 
     def _rows(self, skipped: Counter[str]) -> Iterator[tuple[str, _Row]]:
-        """Topic and numbers of each message; unreadable ones are counted by kind."""
+        """Yield topic and numbers of each message; count unreadable ones by kind."""
         file = LogFile(self.path)
         try:
             for message in file.messages():
@@ -227,7 +227,7 @@ def _blocks(
     epoch_ns: int,
     wanted: Collection[str] | None,
 ) -> Iterator[Block]:
-    """A block of each topic; a field that a message does not have is no value."""
+    """Yield a block of each topic; a field missing in a message becomes NaN."""
     by_topic: dict[str, list[_Row]] = {}
     for name, row in rows:
         by_topic.setdefault(name, []).append(row)

@@ -1,4 +1,4 @@
-"""MF4 files: measured channels by group, and the frames of bus logging."""
+"""Reader of MF4 files: measured channels by group, and frames of bus logging."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from hilrt.record.logged_frame import LATEST_NS, FrameFlag, LoggedFrame
 from hilrt.record.messages import Attachment, Signal, Topic
 from hilrt.record.reader import Block, LogChannel
 
-#: Records that are read at once.
+#: Records of bus logging read at once.
 FRAME_ROWS = 16384
-#: Structures of ASAM bus logging to the kind of frame that they hold.
+#: Kind of frame by structure of ASAM bus logging.
 KINDS = {
     "CAN_DataFrame": FrameFlag(0),
     "CAN_RemoteFrame": FrameFlag.REMOTE,
@@ -39,7 +39,7 @@ _LONG = 1 << 31
 
 
 def frames_of(mdf: Any, epoch_ns: int) -> Iterator[LoggedFrame]:
-    """Frames of all groups, in the order of time.
+    """Yield frames of all groups, in order of time.
 
     Parameters
     ----------
@@ -100,18 +100,18 @@ def _frames(read: Any, kind: str, epoch_ns: int) -> Iterator[LoggedFrame]:
 
 
 def _sent(direction: Any) -> Any:
-    """Whether frames were sent by the recorder; some tools write it as text."""
+    """Whether frames were sent by the recording tool; some tools write this as text."""
     return direction == b"Tx" if direction.dtype.kind == "S" else direction != 0
 
 
-#: Records of a group that are read at once.
+#: Records of a group of signals read at once.
 ROWS = 65536
-#: Groups of bus logging carry this flag.
+#: Flag of groups of bus logging.
 _BUS_EVENT = 1 << 1
 
 
 class Mf4Source(Source):
-    """An MDF file of version 3 or 4; values are physical ones, as float64."""
+    """MDF file of version 3 or 4; values are physical values, as float64."""
 
     kind = "MF4"
 
@@ -119,12 +119,12 @@ class Mf4Source(Source):
         super().__init__(path, label)
         try:
             self._mdf: Any = MDF(path)
-        except Exception as error:  # it raises all kinds
+        except Exception as error:  # it raises anything
             raise self.fail(f"is not an MDF file: {' '.join(str(error).split())}") from None
         header = self._mdf.header
         exact = getattr(header, "abs_time", None)
         stamp = header.start_time.timestamp()
-        # The integer is local time where the file says so; whole seconds then come from the stamp.
+        # The integer is local time if the file says so; whole seconds then come from the stamp.
         self.epoch_ns = round(stamp) * 10**9 if exact is None else _epoch_ns(exact, stamp)
         if abs(self.epoch_ns) > LATEST_NS:
             raise self.fail(
@@ -133,7 +133,7 @@ class Mf4Source(Source):
         self._groups: dict[str, tuple[int, list[int], list[Signal]]] | None = None
 
     def topics(self) -> list[Topic]:
-        """One topic per channel group; text and arrays are left out and noted."""
+        """Topics, one per channel group; text and arrays are left out and noted."""
         return [Topic(name, signals) for name, (_, _, signals) in self._read_groups().items()]
 
     def blocks(self, wanted: Collection[str] | None = None) -> Iterator[Block]:
@@ -157,7 +157,7 @@ class Mf4Source(Source):
         """Embedded files."""
         found = []
         if str(self._mdf.version) < "4":
-            return []  # they came with version 4
+            return []  # attachments exist since version 4
         for index, entry in enumerate(self._mdf.attachments):
             data, name, _ = self._mdf.extract_attachment(index=index)
             if data:
@@ -169,7 +169,7 @@ class Mf4Source(Source):
         self._mdf.close()
 
     def _read_groups(self) -> dict[str, tuple[int, list[int], list[Signal]]]:
-        """Topic to group, channel indices and signals."""
+        """Group, channel indices and signals of each topic."""
         if self._groups is not None:
             return self._groups
         self._groups = {}
@@ -197,7 +197,7 @@ class Mf4Source(Source):
     def _is_number(self, group: int, index: int) -> bool:
         try:
             samples, _ = self._mdf.get(group=group, index=index, record_count=1, samples_only=True)
-        except Exception:  # structures that it cannot give as one channel
+        except Exception:  # structures that asammdf cannot return as one channel
             return False
         return samples.ndim == 1 and samples.dtype.kind in "iufb"
 
@@ -214,7 +214,7 @@ class Mf4Source(Source):
             times = self._mdf.get_master(group, **window)
             columns = []
             for index, signal in keep:
-                # Else it would leave out the rows that are marked as invalid.
+                # Otherwise asammdf would leave out rows that are marked as invalid.
                 values, invalid = self._mdf.get(
                     group=group,
                     index=index,
@@ -242,7 +242,7 @@ def _is_bus(group: Any) -> bool:
 
 
 def _epoch_ns(exact: int, stamp: float) -> int:
-    """Nanoseconds of the header, whole quarters of an hour moved to UTC as the stamp says."""
+    """Header time in ns since 1970 (UTC), moved by the quarters of an hour that the stamp shows."""
     quarter = 900 * 10**9
     return exact + round((stamp * 1e9 - exact) / quarter) * quarter
 

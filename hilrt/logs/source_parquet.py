@@ -1,4 +1,4 @@
-"""Parquet files: one column is the time, the others that hold numbers are signals."""
+"""Reader of Parquet files: one column is the time, the other columns of numbers are signals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROWS = 65536
 
 
 class ParquetSource(Source):
-    """A Parquet file."""
+    """Parquet file as a source."""
 
     kind = "Parquet table"
 
@@ -59,7 +59,7 @@ class ParquetSource(Source):
             self.epoch_ns = int(known)
 
     def topics(self) -> list[Topic]:
-        """One topic with all columns of numbers."""
+        """Single topic with all columns of numbers."""
         if self._left_out:
             self.notes.append(f"columns without numbers: {', '.join(self._left_out)}")
             self._left_out = []
@@ -134,5 +134,5 @@ def _signal(field: Any) -> Signal:
 
 
 def _seconds(field: Any) -> float | None:
-    """Unit of the time column in s; None if it is unknown."""
+    """Unit of the time column in s; None if unknown."""
     return TIME_UNITS.get(_note(field, "unit") or "s")

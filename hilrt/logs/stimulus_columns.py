@@ -1,4 +1,4 @@
-"""Columns of files that stimuli consist of: read at the start, in the unit of their input."""
+"""Columns of files used as stimuli: read at the start and converted to their input's unit."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from hilrt.record.messages import Signal
 from hilrt.record.reader import Block
 from hilrt.solver import Floats
 
-#: Rows of a column: eight hours at 1 kHz.
+#: Most rows of a column: eight hours at 1 kHz.
 MAX_ROWS = 30_000_000
 
 
 class StimulusColumn(NamedTuple):
     """Times since a segment's beginning [s] and values in the input's unit, shape (n, 2).
 
-    `note` says as text how it is read between its rows.
+    `note` describes how values between rows are read.
     """
 
     points: Floats
@@ -36,7 +36,7 @@ class StimulusColumn(NamedTuple):
 def read_columns(
     stimuli: Sequence[Stimulus], unit_of: dict[str, str], folder: Path, step: float
 ) -> list[StimulusColumn]:
-    """Columns of all segments of shape "column", in the order of the session file.
+    """Read the columns of all segments of shape "column", in the order of the session file.
 
     Parameters
     ----------
@@ -44,14 +44,14 @@ def read_columns(
     unit_of : dict of str
         Units of the inputs, ``subsystem.input``.
     folder : Path
-        Where relative paths begin.
+        Folder to which relative paths refer.
     step : float
         Macro step, s.
 
     Raises
     ------
     ConfigError
-        If a file or a signal is not there, or its unit does not convert.
+        If a file or a signal does not exist, or its unit cannot be converted.
     """
     return [
         read_column(segment, stimulus, unit_of[stimulus.input], folder, step, label)
@@ -60,7 +60,7 @@ def read_columns(
 
 
 def column_segments(stimuli: Iterable[Stimulus]) -> Iterator[tuple[Stimulus, StimulusSegment, str]]:
-    """The segments of shape "column", each with its stimulus and a label for messages."""
+    """Yield segments of shape "column", each with its stimulus and a label for messages."""
     for stimulus in stimuli:
         for k, segment in enumerate(stimulus.segments):
             if segment.shape == "column":
@@ -70,7 +70,7 @@ def column_segments(stimuli: Iterable[Stimulus]) -> Iterator[tuple[Stimulus, Sti
 def read_column(
     segment: StimulusSegment, stimulus: Stimulus, unit: str, folder: Path, step: float, label: str
 ) -> StimulusColumn:
-    """One of `read_columns`; `unit` is that of the input."""
+    """Read the column of one segment; see `read_columns`. `unit` is the unit of the input."""
     path, name = folder / (segment.file or ""), segment.signal or ""
     found, count = [np.zeros((0, 2))], 0
     with _opened(segment, path, label) as (signal, parts):
@@ -90,7 +90,7 @@ def read_column(
 def check_column(
     segment: StimulusSegment, stimulus: Stimulus, unit: str, folder: Path, label: str
 ) -> None:
-    """Raise as `read_column` does, from the file up to its first value behind the beginning."""
+    """Raise as `read_column` does, but read the file only up to the first value that is used."""
     path = folder / (segment.file or "")
     with _opened(segment, path, label) as (signal, parts):
         _conversion(segment, stimulus, signal, unit, label)
@@ -104,7 +104,7 @@ def check_column(
 def _opened(
     segment: StimulusSegment, path: Path, label: str
 ) -> Iterator[tuple[Signal, Iterator[Floats]]]:
-    """The column's signal, and its times [s] and values, shape (·, 2), part by part."""
+    """Signal of the column, and its times [s] and values, shape (·, 2), part by part."""
     name = segment.signal or ""
     source = open_source(path, label, time=segment.time)
     try:
@@ -132,7 +132,7 @@ def _column_of(block: Block, name: str) -> Floats | None:
 def _conversion(
     segment: StimulusSegment, stimulus: Stimulus, signal: Signal, unit: str, label: str
 ) -> tuple[float, float]:
-    """Factor and offset from the column's unit to the input's; for additions without offset."""
+    """Factor and offset from the column's unit to the input's; no offset if it is added."""
     own = segment.unit or signal.unit.strip("?") or stimulus.unit or unit
     try:
         factor, offset = units.conversion(own, unit)
@@ -142,9 +142,9 @@ def _conversion(
 
 
 def _cleaned(rows: Floats, shift: float) -> Floats:
-    """Rows from time 0 on in ascending order: of equal times the last, and none without a value.
+    """Rows from time 0 on, ascending, without missing values; of equal times, the last row counts.
 
-    Where no row is at 0, the value there lies on the line between its neighbours.
+    If there is no row at time 0, the value there is interpolated linearly.
     """
     rows = rows[np.isfinite(rows).all(axis=1)]
     rows = rows[np.argsort(rows[:, 0], kind="stable")]
@@ -160,7 +160,7 @@ def _cleaned(rows: Floats, shift: float) -> Floats:
 
 
 def _in_words(points: Floats, name: str, path: Path, segment: StimulusSegment, step: float) -> str:
-    """Describe how a column is read at the ticks."""
+    """Text that says how a column is read at the ticks."""
     between = "straight lines" if segment.interpolation == "linear" else "the last value"
     text = (
         f"{name} of {path.name}: {len(points):,} rows over {points[-1, 0]:g} s, "
