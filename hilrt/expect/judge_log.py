@@ -36,7 +36,7 @@ class JudgedLog(NamedTuple):
     Attributes
     ----------
     outcomes : list of ResultEntry
-        In the order of the expectations.
+        Outcomes in the order of the expectations.
     time_s : float
         Length of the part of the log that was judged, s.
     notes : list of str

@@ -23,7 +23,7 @@ class Stream:
     formula : Formula
         Without `HoldsUntil`.
     numbers : dict of Atom to int
-        Where the margins of each comparison stand.
+        Index of each comparison's margins in the argument of `take`.
     """
 
     def __init__(self, formula: Formula, numbers: dict[Atom, int]) -> None:
@@ -106,7 +106,7 @@ class Obligation:
     formula : Formula
         Everything below its outermost operator has bounded windows.
     numbers : dict of Atom to int
-        Where the margins of each comparison stand.
+        Index of each comparison's margins in the argument of `take`.
     at_ns : int
         That time.
     last_ns : int or None
@@ -197,7 +197,7 @@ class Obligation:
         return [one.part(slice(0, ready)) for one in waiting]
 
     def _reached(self, part: Robustness, goal: Robustness) -> Robustness:
-        """Robustness of reaching the goal at each sample, with the part at every sample before."""
+        """Robustness of "goal at this sample, and part at every sample before", at each sample."""
         before = self._before
         n = len(part.t_ns)
         if n == 0:

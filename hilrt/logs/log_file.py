@@ -69,7 +69,7 @@ class LogFile(RecordFile):
     Attributes
     ----------
     channels, schemas : dict
-        By identifier; filled while `pieces` runs, before the first message that needs them.
+        By identifier; `pieces` fills them in before the first message that needs them.
     chunks : int
     uncompressed : int
         Bytes of all chunks before compression.
@@ -207,7 +207,7 @@ class Contents:
 
 
 def read_contents(path: Path) -> Contents:
-    """Read what a log contains; with an index, the time does not depend on the log's size.
+    """Read a log's contents; with an index, this takes no longer for a large log.
 
     Raises
     ------
@@ -221,7 +221,7 @@ def read_contents(path: Path) -> Contents:
 
 
 def read_index(path: Path) -> Contents | None:
-    """Read what a log contains from its index; None if it has none."""
+    """Read a log's contents from its index; None if it has no index."""
     contents = _empty(path)
     return _in_session_time(contents) if _from_index(contents) else None
 

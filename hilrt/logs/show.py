@@ -1,4 +1,4 @@
-"""Contents of a log as text, JSON or rows, for `hilrt log info`, `ls` and `cat`."""
+"""A log's contents as text, JSON or rows, for `hilrt log info`, `ls` and `cat`."""
 
 from __future__ import annotations
 

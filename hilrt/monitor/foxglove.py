@@ -1,8 +1,8 @@
 """Bridge to Foxglove and Lichtblick: the telemetry stream over their WebSocket protocol.
 
 ``python -m hilrt.monitor.foxglove``; needs the extra ``hilrt[foxglove]``. The bridge is a separate
-process that subscribes to the stream. It is read-only: it offers its clients only channels, and
-only if they give the reading token.
+process that subscribes to the stream. It is read-only: clients with the reading token get channels
+to subscribe to, and nothing else.
 Topics and message types are those of the log, so that one layout serves the log and the live
 session (docs/telemetry.md).
 """

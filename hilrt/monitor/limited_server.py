@@ -26,7 +26,7 @@ _known: WeakSet[Any] = WeakSet()
 
 
 def trust(request: HTTPServerRequest) -> None:
-    """Exempt a connection from the time limit; for one whose request gave the token."""
+    """Exempt a request's connection from the time limit, because it gave the token."""
     stream = getattr(request.connection, "stream", None)
     if stream is not None:
         _known.add(stream)

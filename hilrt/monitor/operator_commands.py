@@ -241,7 +241,7 @@ class CommandPort:
 
 
 class CommandClient:
-    """Client for sending commands. Without a connection a command is not sent, nor queued.
+    """Client that sends commands; without a connection they are neither sent nor queued.
 
     Parameters
     ----------

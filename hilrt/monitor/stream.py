@@ -100,7 +100,7 @@ class Head(msgspec.Struct, kw_only=True):
     `epoch_ns` is the wall clock (ns since 1970, UTC) at session time 0, `duration` in s, `rate` the
     messages per second on topic ``signals``. `control` lists the commands that the token allows,
     `adjustable` what ``adjust`` may set with its bounds, and `commands` is the port for them (0: no
-    commands). `values` are the outputs, or patterns of them, that the session file selects for
+    commands). `values` are the outputs, or patterns of them, which the session file selects for
     display. `run` identifies this run of the session.
     """
 

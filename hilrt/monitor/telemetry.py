@@ -229,14 +229,14 @@ def alarm_words(alarm: AlarmStatus) -> str:
 
 
 def doing(status: Status) -> list[str]:
-    """Lines on what test sequences do, and on inputs not driven by their connections."""
+    """Lines about the steps of test sequences, and inputs not driven by their connections."""
     lines = [f"{name}: {step}" for name, step in status.sequences.items()]
     driven = ", ".join(f"{name} by {source}" for name, source in status.sources.items())
     return [*lines, f"driven: {driven}"] if driven else lines
 
 
 def prompt_words(prompt: PromptStatus) -> str:
-    """Question with its deadline and what happens at it."""
+    """Question with its deadline, and the consequence if nobody answers."""
     declared = prompt.declared
     then = "the sequence fails" if declared is None else f"the answer “{declared}” counts"
     return f"{prompt.sequence} asks: {prompt.text} (until {prompt.until:.1f} s, then {then})"

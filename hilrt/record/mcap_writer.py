@@ -1,9 +1,9 @@
 """Writer of MCAP files that writes the rows of all topics at once.
 
 It uses the records of the mcap library (`mcap.records`), but not its writer: that encodes messages
-one by one, which takes several times as long if a row is a message on each of nine topics, and
-keeps 1 KB of objects per chunk until the end. Here numpy lays out the rows, and only the compressed
-index entry of a chunk is kept.
+one by one, which takes several times as long for rows that are a message on each of nine topics.
+It also keeps 1 KB of objects per chunk until the end. Here numpy lays out the rows, and only the
+compressed index entry of a chunk is kept.
 """
 
 from __future__ import annotations

@@ -79,10 +79,10 @@ def main_signals(log: RecordedSignals) -> list[str]:
 
 
 def chosen(log: RecordedSignals, patterns: Iterable[str]) -> list[str]:
-    """Signals that names or patterns (``"engine.*"``) stand for; `KeyError` where one is none.
+    """Signals that match names or patterns (``"engine.*"``); `KeyError` if one matches none.
 
-    Signals that the session derives, such as defects and flags, have a ``:`` in their names: a
-    pattern stands for them if it has one, too, or if there are no others.
+    Signals that the session derives, such as defects and flags, have a ``:`` in their names. A
+    pattern matches them if it has one, too, or if it matches no others.
     """
     names: dict[str, None] = {}
     for pattern in patterns:

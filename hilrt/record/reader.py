@@ -107,13 +107,13 @@ class Log(Mapping[str, Floats]):
     units, sources : dict
         Unit and origin of each signal.
     events : list of LogEvent
-        In the order of time.
+        Events in order of time.
     attachments : dict
         File name to bytes: session file, databases, ``summary.json``.
     metadata : dict
         Versions, ``epoch_ns`` (wall clock at session time 0) and facts that the master added.
     truncated : str
-        Empty if the log is whole; else why it ends early.
+        Empty if the log is intact; otherwise the reason why it ends early.
     """
 
     path: Path
@@ -210,10 +210,10 @@ class Log(Mapping[str, Floats]):
         Parameters
         ----------
         *names : str
-            Signals, or patterns of them: ``"engine.*"`` are the ports of a subsystem,
-            ``"engine.*:*"`` what the session derived from them, such as inputs as sent and defects.
-            Default: the main ones, which are set-points as demanded, sent and measured, then the
-            bonds, then other outputs.
+            Signals, or patterns of them: ``"engine.*"`` matches the ports of a subsystem,
+            ``"engine.*:*"`` signals that the session derived from them, such as inputs as sent and
+            defects. Default: the main signals, that is set-points as demanded, sent and measured,
+            then the bonds, then other outputs.
 
         Returns
         -------
@@ -304,7 +304,7 @@ def make_log(
     times, values : dict
         For each topic, session times [ns], shape (n,), and blocks of rows, shape (·, n_signals).
     events : iterable of LogEvent
-        In any order.
+        Events in any order.
     metadata : dict
     """
     signals = [signal for channel in channels for signal in channel.signals]

@@ -137,7 +137,7 @@ class RecorderFeed(Feed):
     topics : sequence of Topic
         Contents of a row: the topics' signals in sequence. Names are unique over all topics.
     opened : zmq.Socket
-        From `open_feed_socket`; the feed closes it.
+        Socket from `open_feed_socket`; the feed closes it.
     holds_back : bool
         Whether rows that do not fit into the queue are held back rather than dropped. This is for
         virtual time, where the session waits before its next step until `hand_over` has sent them.

@@ -290,9 +290,9 @@ class Page:
         self._leave_zeros(head)
 
     def _leave_zeros(self, head: Head) -> None:
-        """Once, and only if nothing was chosen by hand: leave out first signals that stay at zero.
+        """Remove first signals that stay at zero; once, and only if nothing was chosen by hand.
 
-        What an operator may adjust stays.
+        Signals that an operator may adjust are kept.
         """
         newest = self.history.t.newest(1)
         if self._first is None or not len(newest) or newest[0, 0] < ZEROS_S:

@@ -73,9 +73,9 @@ class PlainServer:
     sockets : sequence of socket.socket
         Listening sockets; they stay open when the server stops.
     host, port
-        Where they are bound.
+        Address that they are bound to.
     token : str
-        What readers must give.
+        Token that readers must give.
     answer : callable
         Takes the path and returns an `Answer`, or None for 404. Called from the threads, one call
         at a time, and never after `stop`.
@@ -231,11 +231,11 @@ class WaitingPage:
     sockets : sequence of socket.socket
         The page's listening sockets.
     host, port
-        Where they are bound.
+        Address that they are bound to.
     telemetry : str
         Address of the telemetry stream.
     token : str
-        What readers must give.
+        Token that readers must give.
     """
 
     def __init__(

@@ -186,7 +186,7 @@ class SignalHistory:
         ring.add(np.column_stack((array(message.t), array(message.value))))
 
     def at_zero(self) -> set[str]:
-        """Signals of which nothing but zero has been seen, or nothing at all."""
+        """Signals that have had no value other than zero."""
         low, high = (ring.newest(self.t.total) for ring in (self.low, self.high))
         if not len(low):
             return set(self.names)
