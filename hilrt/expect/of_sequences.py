@@ -99,5 +99,5 @@ def not_at_its_end(name: str, step: str, t: float) -> ResultEntry:
         text="the sequence ends before the session does",
         t=t,
         of=name,
-        reason=f"the session was over at {t:g} s; the sequence stood at {step}",
+        reason=f"the session ended at {t:g} s, with the sequence at {step}",
     )

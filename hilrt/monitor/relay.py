@@ -249,7 +249,7 @@ class Relay:
         if not same_key(command.key, self._settings.token):
             return WRONG_TOKEN
         if command.run != self._settings.head.run:
-            return "refused: it is for another session than the current one"
+            return "refused: it is meant for another session"
         if command.action not in control:
             return f"refused: {command.action} is not allowed here; allowed: {', '.join(control)}"
         kind = command.action if command.action in TO_REST else ""

@@ -154,7 +154,7 @@ def _set_parameter(numerics: Numerics, setting: str) -> None:
     names = [own.name for own in numerics.parameters]
     if name not in names:
         known = nearest(name, names)
-        raise ConfigError(f"{setting}: the session may change no parameter {name!r}{known}")
+        raise ConfigError(f"{setting}: the session has no such parameter to change{known}")
     row = names.index(name)
     parameter = numerics.parameters[row].parameter
     try:
@@ -172,7 +172,9 @@ def _columns(recorded: Recorded, tables: Session) -> list[Floats]:
     columns = recorded.facts.stimulus_columns(recorded.where)
     shapes = [segment.shape for stimulus in tables.stimuli for segment in stimulus.segments]
     if shapes.count("column") != len(columns):
-        raise RecordError(f"{recorded.where}: holds {len(columns)} other columns of stimuli")
+        raise RecordError(
+            f"{recorded.where}: has {len(columns)} columns of stimuli, unlike its session file"
+        )
     return columns
 
 
