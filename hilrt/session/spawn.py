@@ -47,6 +47,8 @@ _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
 #: So many solvers are forked off one process, and not started one by one: it takes as long to start
 #: as three of them on two processors.
 MANY: Final = 8
+#: How long that process may take before they are started one by one, s.
+FORK_TIMEOUT_S: Final = 60.0
 
 
 class Inherited(NamedTuple):
@@ -122,11 +124,15 @@ class ForkedProcess:
 
     def terminate(self) -> None:
         """See `Process.terminate`."""
-        os.kill(self.pid, signal.SIGTERM)
+        self._send(signal.SIGTERM)
 
     def kill(self) -> None:
         """See `Process.kill`."""
-        os.kill(self.pid, _SIGKILL)
+        self._send(_SIGKILL)
+
+    def _send(self, number: int) -> None:
+        if self.poll() is None:  # its number may be another process's once it is collected
+            os.kill(self.pid, number)
 
 
 class Child:
@@ -374,16 +380,19 @@ class Children:
                 return []
             process = _start_forking(cwd, cpus, self._log("forked_solvers"))
             request = json.dumps(jobs).encode()
-            answer = asyncio.ensure_future(asyncio.to_thread(process.communicate, request))
+            told = asyncio.to_thread(process.communicate, request, FORK_TIMEOUT_S)
+            answer = asyncio.ensure_future(told)
             try:
-                told, _ = await asyncio.shield(answer)
-            except asyncio.CancelledError:
+                written, _ = await asyncio.shield(answer)
+            except (asyncio.CancelledError, subprocess.TimeoutExpired) as ended:
                 process.kill()
-                told, _ = await answer
-                for pid in json.loads(told or b"[]"):
+                cancelled = isinstance(ended, asyncio.CancelledError)
+                written, _ = await answer if cancelled else process.communicate()
+                for pid in json.loads(written or b"[]"):
                     os.kill(pid, _SIGKILL)
-                raise
-        pids: list[int] = json.loads(told) if process.returncode == 0 else []
+                if cancelled:
+                    raise
+        pids: list[int] = json.loads(written) if process.returncode == 0 else []
         return pids
 
     def _log(self, name: str) -> Path:

@@ -494,6 +494,29 @@ def test_forked_solvers_end_with_the_session_that_is_killed(tmp_path):
 
 
 @linux
+async def test_a_forking_process_that_hangs_is_given_up(children, monkeypatch):
+    def hanging(cwd, cpus, log):
+        sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+        return subprocess.Popen(sleep, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    monkeypatch.setattr(spawn, "_start_forking", hanging)
+    monkeypatch.setattr(spawn, "FORK_TIMEOUT_S", 0.1)
+    assert await children._forked(solvers(2, "told:Told"), None, ()) == []
+
+
+def test_a_collected_process_gets_no_signals(monkeypatch):
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    forked = spawn.ForkedProcess(process.pid)
+    while forked.poll() is None:
+        time.sleep(0.01)
+    sent = []
+    monkeypatch.setattr(os, "kill", lambda *args: sent.append(args))
+    forked.terminate()
+    forked.kill()
+    assert not sent
+    process.returncode = 0
+
+
 async def test_solvers_are_started_one_by_one_where_they_cannot_be_forked(children, monkeypatch):
     monkeypatch.setattr(spawn, "launched", lambda command, cpus, nice: ["false"])
     assert await children._forked(solvers(2, "told:Told"), None, ()) == []
