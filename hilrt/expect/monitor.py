@@ -29,7 +29,7 @@ class Judgement(NamedTuple):
     at_ns, atom : int
         Time of the deciding sample, and number of the deciding comparison; -1: unknown.
     reason : str
-        Reason if it is not passed; if it is, what was left out.
+        Reason if it is not passed; parts left out if it is.
     """
 
     word: Word

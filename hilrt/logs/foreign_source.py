@@ -1,7 +1,7 @@
 """Source for files whose parsers are C libraries or little known: read in a limited child process.
 
 One changed byte in an MF4 file can crash its parser, and a Parquet file of 2 MB can unpack to more
-than the memory. The child is `hilrt.logs.foreign_process`; if it dies, the file is refused.
+than fits into memory. The child is `hilrt.logs.foreign_process`; if it dies, the file is refused.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class GroupsInLog:
 TOLD = 5
 #: Flags of frames without message data.
 NO_DATA = int(FrameFlag.ERROR | FrameFlag.REMOTE)
-_EXTENDED = int(FrameFlag.EXTENDED)  # a number: enumerations cost more than the rest of the line
+_EXTENDED = int(FrameFlag.EXTENDED)  # as int: enumerations cost more than the rest of the line
 
 
 class MessageTopic(NamedTuple):

@@ -58,7 +58,7 @@ def open_source(
     Parameters
     ----------
     path : Path
-        MCAP log of ours or of another tool, MF4, CSV, Parquet, or a CAN log (BLF, ASC, TRC,
+        MCAP log of hilrt or of another tool, MF4, CSV, Parquet, or a CAN log (BLF, ASC, TRC,
         candump, SQLite, and CSV with the columns of python-can).
     label : str
         Table and key that name the file, for messages.

@@ -1,8 +1,8 @@
 """Operators' commands to a session: messages, client and the master's port.
 
-A command is one msgpack frame with the session's key; so is its reply, without the key. The
-master's socket accepts commands only from this machine; others go through the relay, which checks
-the operators' token and what the session file allows (docs/monitor.md).
+A command is one msgpack frame, which includes the session's key; its reply is another. The master's
+socket accepts commands only from this machine; others go through the relay, which checks the
+operators' token and what the session file allows (docs/monitor.md).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ QUEUE_LENGTH = 32
 ANSWER_S = 3.0
 #: How long the first command may wait for a connection that is being made, s.
 CONNECT_S = 0.2
-#: Actions that are carried out however late they arrive, if it is the run they are meant for.
+#: Actions carried out even if they arrive late, provided that they are meant for this run.
 TO_REST = ("safe", "stop")
 
 
@@ -79,7 +79,7 @@ class OperatorCommand(msgspec.Struct, kw_only=True):
     run : str
         Run that it is meant for; a later run at the same address refuses it.
     at : float
-        Time at which it was sent on the session's machine, s on that machine's monotonic clock.
+        When the last process on the session's machine sent it, s on that machine's monotonic clock.
     """
 
     action: Action

@@ -235,7 +235,7 @@ class Relay:
             self._answer(frames, Reply(False, problem))
             return
         of_alarm = self.broadcast.alarm_of(command.value)
-        if command.action == "acknowledge" and of_alarm:  # not one of its changes
+        if command.action == "acknowledge" and of_alarm:  # not for one of its changes
             command.value, command.text = 0.0, of_alarm
         self._pass_on(frames[:-1], command)
 

@@ -129,7 +129,7 @@ class StatusPublisher:
         self._events.append(EventStatus(round(t, 1), text, value))
 
     def add_result(self, result: ResultStatus) -> None:
-        """Show a result of an expectation or a measure with the next status."""
+        """Show a result of an expectation or a measurement with the next status."""
         self._result_counts[result.result] += 1
         if len(self._results) == MAX_RESULTS:
             passed = (i for i, one in enumerate(self._results) if one.result == "passed")
