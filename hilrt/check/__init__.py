@@ -1,6 +1,6 @@
-"""Problems of a session file, found before anything starts: ``hilrt check``.
+"""Checks of a session file before anything starts: ``hilrt check``.
 
-`check` reads the file, collects the known ports, and calls the others, one for each part of the
+`check` reads the file, collects the known ports, and calls the other modules, one per part of the
 file: `check_master` (steps, duration, pace, step and order control), `check_topology` (connections,
 bonds, loops; names places in the file), `check_subsystems` (benches, ranges, reference models,
 sequences), `check_stimuli`, `check_faults`, `check_expect` (expectations, alarms, calculated

@@ -1,8 +1,7 @@
 """All problems of a session file, found at once.
 
-`hilrt.config.session_file` finds problems of the file's structure; problems of its meaning are
-found here. Ports that are known only after connecting are checked then
-(`hilrt.tables.network`).
+`hilrt.config.session_file` finds problems of the file's structure, this module problems of its
+meaning. Ports that only become known on connecting are checked then (`hilrt.tables.network`).
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ from hilrt.hosting.reference_model import runs_reference
 from hilrt.link import Description, Link
 from hilrt.solver import Port, Ports
 
-#: Checks of parts of the file, in the order of their findings.
+#: Checks of parts of the file, in the order in which findings are listed.
 _PARTS: Final[tuple[Callable[[Topology, Findings], None], ...]] = (
     check_calculated,
     check_connections,
@@ -78,7 +77,7 @@ def check_file(
     pace: str | float | None = None,
     code: bool = True,
 ) -> list[Problem]:
-    """`check` for a file, together with the problems of its structure.
+    """Check a file: its structure, and its meaning as `check` does.
 
     Parameters as for `load_session` and `check`; `ConfigError` only if the file is not TOML.
     """
@@ -89,7 +88,7 @@ def check_file(
         findings.unchecked(f"subsystems.{name}", "adapter", adapter, why)
     for line in draft.problems:
         findings.line(line)
-    # A value that could not be read is not reported as missing, too.
+    # Do not report a value that could not be read as missing, too.
     unread = {(problem.table, problem.key) for problem in findings.problems if problem.key}
     structure = [worded_line(problem, draft.raw) for problem in findings.problems]
     meaning = check(draft.session, pace, draft.broken, code=code)
@@ -99,7 +98,7 @@ def check_file(
 
 
 def names_code(path: str | Path, overrides: Iterable[str] = ()) -> list[str]:
-    """Subsystems of a file whose code `check_file` would run; none of it runs here.
+    """Subsystems whose code `check_file` would run; this function runs none.
 
     Parameters and error as for `check_file`.
     """
@@ -128,20 +127,20 @@ def check(
     ----------
     session : SessionFile
     pace : str or float, optional
-        Instead of the session file's.
+        Replaces the session file's.
     broken : collection of str
-        Subsystems in the file whose tables could not be read; checks that need them are left out.
+        Subsystems in the file whose tables could not be read; checks that need them are skipped.
     here : bool
-        The session is to run on this host, so that what the host lacks is an error. Otherwise it is
-        a warning, for it may be another host's session.
+        Whether the session is to run on this host: a missing capability is then an error. Otherwise
+        it is a warning, because the session may be meant for another host.
     code : bool
-        Run what the file names and only running tells: models are imported and constructed, CAN
-        drivers imported. Otherwise their facts are listed as "not checked".
+        Run code named in the file where this is the only way to check: models are imported and
+        constructed, CAN drivers imported. Otherwise these points are listed as "not checked".
 
     Returns
     -------
     list of Problem
-        Those of level "error" keep the session from running.
+        Findings; those of level "error" keep the session from running.
     """
     tables, findings = session.tables, Findings()
     pace = tables.session.pace if pace is None else pace
@@ -179,7 +178,7 @@ def check(
 
 
 def _of_groups(problems: Iterable[Problem], tables: Session) -> list[Problem]:
-    """Findings about groups with the name of their table, ``groups.NAME``."""
+    """Rename the table in findings about groups to ``groups.NAME``."""
     groups = set(tables.group_of.values())
     found = []
     for problem in problems:
@@ -194,7 +193,7 @@ def _of_groups(problems: Iterable[Problem], tables: Session) -> list[Problem]:
 def _check_repeat(
     tables: Session, classes: Mapping[str, type[Link]], pace: str | float, findings: Findings
 ) -> None:
-    """Whether a session that is to be run at other steps, too, can be."""
+    """Check that a session can be repeated at other steps, if the file requests that."""
     reliability = tables.reliability
     if reliability.repeat != "off" and reliability.reference != "off":
         said = "the verdict can rest on repeat or on reference, not on both"
@@ -226,7 +225,7 @@ def _check_scheme(
     pace: str | float,
     findings: Findings,
 ) -> None:
-    """Whether steps can be repeated, with other inputs, where the session needs that."""
+    """Check that steps can be repeated with other inputs, if the session needs that."""
     control, demands = tables.master.step_control, []
     if tables.master.scheme == "implicit":
         demands.append(("master", "scheme", "implicit", '"explicit"'))
@@ -259,7 +258,7 @@ def _check_subsystem(
     topology: Topology,
     findings: Findings,
 ) -> None:
-    """A subsystem's own table; known facts about its ports go into the topology."""
+    """Check a subsystem's own table; add what is known about its ports to the topology."""
     options = session.tables.subsystems[name]
     topology.ports[name] = _ports(session, name, description, topology, findings)
     if options.spawn is not None and not link_class.spawns:
@@ -274,7 +273,7 @@ def _check_subsystem(
 
 
 def _check_late(name: str, late: Late, link_class: type[Link], findings: Findings) -> None:
-    """A bench misses no steps; only a solver in a separate process can return."""
+    """Check `late`: a bench has no steps to catch up on; only solver processes can rejoin."""
     if late.steps == "catch_up" and link_class.physical:
         reason = "is a bench, which is not stepped and has nothing to catch up on"
         findings.error(f"subsystems.{name}.late", "steps", late.steps, reason, "leave it out")
@@ -308,7 +307,7 @@ def _ports(
     topology: Topology,
     findings: Findings,
 ) -> Ports | None:
-    """Ports of a subsystem where they are known, with its command and description checked."""
+    """Return a subsystem's ports, if known; check its command and description."""
     options = session.tables.subsystems[name]
     table = f"subsystems.{name}"
     if options.spawn is not None:
@@ -343,7 +342,7 @@ def _ports(
 def _check_inputs(
     topology: Topology, name: str, ports: Ports, connected: Collection[str], findings: Findings
 ) -> None:
-    """Every input: known, bounded where a bench needs it, connected or given a value."""
+    """Check every input: known, bounded if a bench needs it, connected or given a value."""
     tables = topology.tables
     options = tables.subsystems[name].inputs
     known = {port.name: port for port in ports.inputs}
@@ -379,7 +378,7 @@ def _check_inputs(
 def _check_limits(
     port: Port, entry: InputOptions, table: str, physical: bool, findings: Findings
 ) -> None:
-    """Bounds of one input, the session file's over the subsystem's own."""
+    """Check the bounds of one input; the session file's override the subsystem's own."""
     low = port.min if entry.min is None else max(port.min, entry.min)
     high = port.max if entry.max is None else min(port.max, entry.max)
     rate = port.max_rate if entry.max_rate is None else min(port.max_rate, entry.max_rate)

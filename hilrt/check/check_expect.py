@@ -15,7 +15,7 @@ from hilrt.expressions.session_program import conditional, program_of
 
 
 def check_alarms(topology: Topology, findings: Findings) -> None:
-    """``[[alarms]]``: a known output, at least one limit, in order."""
+    """Check ``[[alarms]]``: a known output, at least one limit, limits in order."""
     for i, alarm in enumerate(topology.tables.alarms):
         table = f"alarms.{i}"
         topology.find(alarm.signal, "output", table, "signal", findings)
@@ -30,7 +30,7 @@ def check_alarms(topology: Topology, findings: Findings) -> None:
 
 
 def check_procedures(topology: Topology, findings: Findings) -> None:
-    """``[[start]]``, ``[[stop]]`` and ``[[match]]``: set-points of benches, known outputs."""
+    """Check ``[[start]]``, ``[[stop]]`` and ``[[match]]``: set-points of benches, known outputs."""
     tables = topology.tables
     for kind, steps in (("start", tables.start), ("stop", tables.stop)):
         for i, step in enumerate(steps):
@@ -69,7 +69,7 @@ def _check_units(
 
 
 def _check_unused(step: Step, table: str, findings: Findings) -> None:
-    """Keys of a wait, in a step that does not wait."""
+    """Report keys of a wait in a step that does not wait."""
     given = {"min": step.min, "max": step.max, "hold": step.hold or None}
     for key, value in given.items():
         if value is not None:
@@ -91,7 +91,7 @@ def _check_hold(entry: Step | Match, table: str, findings: Findings) -> None:
 def _check_measured(
     topology: Topology, signal: str, table: str, key: str, findings: Findings
 ) -> Place | None:
-    """Find an output of a bench; no other one changes outside the ticks."""
+    """Check that a signal is a bench's output; others do not change while no ticks run."""
     place = topology.find(signal, "output", table, key, findings)
     if place is not None and place.subsystem not in topology.physical:
         findings.error(
@@ -119,7 +119,7 @@ def _check_set_point(
 
 
 def check_order(low: float | None, high: float | None, table: str, findings: Findings) -> None:
-    """A lower bound below the upper one."""
+    """Check that the lower bound is below the upper one."""
     if low is not None and high is not None and not low < high:
         findings.error(table, "min", low, f"is not below max = {high:g}", "exchange them")
 
@@ -130,7 +130,7 @@ def check_calculated(topology: Topology, findings: Findings) -> None:
     texts = [entry.expression for entry in tables.calculated]
     for _, _, entry in conditional(tables):
         texts += [text for text in (entry.start_when, entry.end_when) if text]
-    for text in texts:  # of subsystems whose ports are not known
+    for text in texts:  # about subsystems whose ports are not known
         try:
             names = parse(text).signals
         except ConfigError:
@@ -156,7 +156,7 @@ def check_calculated(topology: Topology, findings: Findings) -> None:
 
 
 def check_expect(topology: Topology, findings: Findings) -> None:
-    """``[[expect]]``: names of their own, formulas that can be judged within the session."""
+    """Check ``[[expect]]``: unique names, formulas that can be evaluated within the session."""
     tables = topology.tables
     names: set[str] = set()
     for i, table in enumerate(tables.expect):
@@ -200,7 +200,7 @@ def _parts(line: str) -> tuple[str, str]:
 
 
 def _units(topology: Topology) -> dict[str, str]:
-    """Outputs and inputs as the log has them, with their units."""
+    """Names of outputs and inputs as in the log, with their units."""
     units = topology.units("output")
     units |= {f"{name}:corrected": unit for name, unit in units.items()}
     for name, unit in topology.units("input").items():
@@ -209,17 +209,17 @@ def _units(topology: Topology) -> dict[str, str]:
 
 
 def _only_later(topology: Topology, name: str) -> bool:
-    """Whether only the running session can tell if there is such a signal."""
+    """Whether the signal's existence is only known in the running session."""
     base, colon, _ = name.partition(":")
     subsystem, _ = topology.tables.split(base)
-    if "." not in base:  # of a bond, a flag, the master, a subsystem's timing
+    if "." not in base:  # signal of a bond, a flag, the master, a subsystem's timing
         return bool(colon)
     known = subsystem in topology.ports
     return known and (topology.ports[subsystem] is None or bool(colon))
 
 
 def _check_time(table: Expect, duration: float, place: str, findings: Findings) -> None:
-    """List expectations for which the session is too short."""
+    """Report expectations for which the session is too short."""
     for key, since in (("from", table.from_), ("after", table.from_ + table.after)):
         if since >= duration:
             value = getattr(table, key.replace("from", "from_"))

@@ -1,4 +1,4 @@
-"""Checks of faults: places, kinds, values and times, and that benches allow what reaches them."""
+"""Checks of faults: places, kinds, values and times, and permission by affected benches."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ PLACES: Final[Mapping[str, tuple[str, ...]]] = {
     "peer": (*UNDERWAY, *BENCH_KINDS),
     "message": (*UNDERWAY, *get_args(MessageKind)),
 }
-#: Likewise of a signal of a message.
+#: Likewise for a signal of a message.
 SIGNAL_KINDS: Final = ("stuck", "noise", "offset")
 COUNTER_KINDS: Final = ("wrong_counter", "counter_jump", "frozen_counter")
 #: Kinds without a value.
 WITHOUT_VALUE: Final = ("stuck", "silent", "frozen_counter", *BENCH_KINDS)
-#: Kinds that happen to a share of what is sent; kinds that do nothing with a value of 0.
+#: Kinds that affect a share of what is sent; kinds without effect if their value is 0.
 SHARES: Final = ("loss", "duplicate", *set(get_args(MessageKind)) - set(WITHOUT_VALUE))
 POSITIVE: Final = ("noise", "quantise", "delay", "jitter", *SHARES)
-#: Kinds of which everything happens to all that is sent, where there is no value.
+#: Kinds that affect everything sent if no value is given.
 ALL_WITHOUT: Final = tuple(kind for kind in SHARES if kind in get_args(MessageKind))
 
 
 def check_faults(
     topology: Topology, findings: Findings, descriptions: Mapping[str, Description]
 ) -> None:
-    """List problems of ``[[faults]]`` and of ``allow_faults``; `descriptions` by subsystem."""
+    """Report problems of ``[[faults]]`` and ``allow_faults``; `descriptions` by subsystem."""
     faults = topology.tables.faults
     names = [fault.name for fault in faults]
     for i, fault in enumerate(faults):
@@ -102,7 +102,7 @@ def _check_time(topology: Topology, fault: FaultTable, table: str, findings: Fin
 
 
 def _check_place(topology: Topology, fault: FaultTable, table: str, findings: Findings) -> str:
-    """Key of a fault's place; empty if it has none."""
+    """Check a fault's place; return its key, empty if it has none."""
     given = [key for key in PLACES if getattr(fault, key) is not None]
     if len(given) != 1:
         text = f"has {' and '.join(given) or 'no place'}"
@@ -147,7 +147,7 @@ def _check_emulated(
     descriptions: Mapping[str, Description],
     findings: Findings,
 ) -> None:
-    """A fault of an emulated bench: the bench, and what it sends."""
+    """Check a fault of an emulated bench: that the bench exists and sends the message."""
     bench = descriptions.get(fault.emulated) or Description()
     if bench.emulated is None:
         if not bench.problems and bench.code is None:

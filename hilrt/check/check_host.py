@@ -1,4 +1,4 @@
-"""Check the session against this machine, and the address that it listens on."""
+"""Check that this machine can run the session, and the address that the master listens on."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from hilrt.peers.keys import MASTER, is_local, read_key, refuse_unsafe
 def check_host(
     session: SessionFile, descriptions: Mapping[str, Description], here: bool, findings: Findings
 ) -> None:
-    """List requirements of the session that this host lacks.
+    """Report requirements of the session that this host does not meet.
 
     Parameters
     ----------
     session : SessionFile
     descriptions : mapping of str
-        Of the subsystems.
+        Descriptions by subsystem.
     here : bool
-        Whether the session is about to run here: then what is missing is an error, and ports are
-        not tried, because the session binds them.
+        Whether the session is about to run here: unmet requirements are then errors, and ports are
+        not tested, because the session binds them.
     findings : Findings
     """
     for name, description in descriptions.items():
@@ -63,7 +63,7 @@ def _check_ports(tables: Session, findings: Findings) -> None:
 
 
 def check_listen(session: SessionFile, remote: Collection[str], findings: Findings) -> None:
-    """``master.listen``, ``keys`` and ``insecure``.
+    """Check ``master.listen``, ``keys`` and ``insecure``.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def check_listen(session: SessionFile, remote: Collection[str], findings: Findin
 
 
 def _is_address(listen: str) -> bool:
-    """Whether it has the form of a ZeroMQ endpoint; binding shows whether it is this machine's."""
+    """Whether a text has the form of a ZeroMQ endpoint; only binding shows if it is usable."""
     transport, _, address = listen.partition("://")
     if transport != "tcp":
         return transport in ("ipc", "inproc") and bool(address)
@@ -102,7 +102,7 @@ def _is_address(listen: str) -> bool:
 
 
 def is_guarded(master: MasterTable) -> bool:
-    """Whether peers need a key, or the session's token on an address of this machine alone."""
+    """Whether peers need a key, or the session's token at an address local to this machine."""
     return master.keys is not None or (is_local(master.listen) and not master.insecure)
 
 
@@ -118,7 +118,7 @@ def _check_keys(session: SessionFile, remote: Collection[str], findings: Finding
     wanted = [folder / f"{MASTER}.key", *(folder / f"{name}.pub" for name in remote)]
     if remote and any(session.tables.subsystems[name].spawn for name in remote):
         wanted.append(folder / f"{MASTER}.pub")  # for the processes that the session starts
-    if folder.is_dir():  # also the permissions of keys that are not used
+    if folder.is_dir():  # checks the permissions of unused keys, too
         here = sorted([*folder.glob("*.key"), *folder.glob("*.pub")])
         wanted = [folder, *wanted, *(path for path in here if path not in wanted)]
     for path in wanted:

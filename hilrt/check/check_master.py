@@ -13,12 +13,12 @@ from hilrt.link import Description
 from hilrt.timing import host
 
 _NS = 1_000_000_000
-#: Largest distance of a step from a whole number of ns: in seconds it is a binary fraction.
+#: Largest deviation of a step from a whole number of ns, to allow for binary fractions of a second.
 _NS_TOLERANCE = 1e-3
 
 
 def check_duration(tables: Session, findings: Findings) -> None:
-    """Steps, and how long the session is."""
+    """Check the steps and the session's duration."""
     master, control = tables.master, tables.master.step_control
     step_ns = master.step * _NS
     if step_ns < 1.0:
@@ -58,7 +58,7 @@ def check_duration(tables: Session, findings: Findings) -> None:
 
 
 def check_pacing(master: MasterTable, findings: Findings) -> None:
-    """The busy-wait before a tick, and the processors."""
+    """Check the busy-wait before a tick, and the processors."""
     pacing = master.pacing
     if pacing.spin != "auto" and pacing.spin * 1e-6 >= master.step:
         findings.error(
@@ -80,7 +80,7 @@ def check_pacing(master: MasterTable, findings: Findings) -> None:
 
 
 def check_pace(tables: Session, pace: str | float, physical: set[str], findings: Findings) -> None:
-    """A pace that a bench cannot follow, and settings that exclude a variable step."""
+    """Check that benches can follow the pace, and that a variable step is possible."""
     method = tables.master.step_control.method
     if pace not in ("realtime", 1.0) and physical:
         findings.error(
@@ -121,17 +121,17 @@ def check_stepping(
     descriptions: Mapping[str, Description],
     findings: Findings,
 ) -> None:
-    """Whether discontinuities become communication points, and no step passes a subsystem's end.
+    """Check that events become communication points and no step passes a subsystem's end.
 
     Parameters
     ----------
     tables : Session
     pace : str or float
     descriptions : mapping of str
-        Of the subsystems.
+        Descriptions by subsystem.
     findings : Findings
     """
-    if pace == "asap":  # in real time no step is undone for an event
+    if pace == "asap":  # real-time steps are not repeated for events
         _check_events(tables, descriptions, findings)
     duration = tables.session.duration
     for name, description in descriptions.items():
@@ -150,7 +150,7 @@ def check_stepping(
 def _check_events(
     tables: Session, descriptions: Mapping[str, Description], findings: Findings
 ) -> None:
-    """A session of several rates keeps its base step: an event is on none of their grids."""
+    """Report events in a session of several rates, which keeps its base step despite them."""
     slow = {name: options.every for name, options in tables.subsystems.items() if options.every > 1}
     if not slow:
         return
@@ -167,14 +167,14 @@ def _check_events(
 
 
 STEP, ORDER = "master.step_control", "master.order_control"
-#: Keys of a Jacobian that is given in the session file.
+#: Keys with matrices of a Jacobian in the session file.
 MATRICES = ("A", "B", "C", "D", "gamma")
-#: Of the first step; the session would take that many times its steps.
+#: Smallest `minimum` without a warning from `_check_crawl`, as a share of the first step.
 _SHORTEST = 0.01
 
 
 def check_control(topology: Topology, findings: Findings) -> None:
-    """``[master.step_control]`` and ``[master.order_control]``."""
+    """Check ``[master.step_control]`` and ``[master.order_control]``."""
     _check_step(topology, findings)
     _check_tolerances(topology, findings)
     if topology.tables.master.order_control.method != "fixed":
@@ -211,7 +211,7 @@ def _check_step(topology: Topology, findings: Findings) -> None:
 
 
 def _check_estimator(topology: Topology, findings: Findings) -> None:
-    """Check keys of estimates and repetitions, which need "local" and sampled polynomials."""
+    """Check keys for error estimates and repeated steps: they need "local", sampled polynomials."""
     master, step = topology.tables.master, topology.tables.master.step_control
     if step.method != "local":
         for key in ("estimator", "repeat", "positions"):
@@ -261,7 +261,11 @@ def _check_estimator(topology: Topology, findings: Findings) -> None:
 
 
 def _check_crawl(topology: Topology, findings: Findings) -> None:
-    """The energy of a step, given back in a shorter one, is a larger jump, which is a defect."""
+    """Warn if an energy correction can make PI control shrink the step without end.
+
+    The correction returns a step's energy in the next one. The shorter that is, the larger is the
+    jump, which PI control sees as a defect.
+    """
     master = topology.tables.master
     step, base = master.step_control, master.step_control.initial or master.step
     corrected = [b.name for b in topology.tables.bonds if b.correction.method == "energy"]
@@ -277,7 +281,7 @@ def _check_crawl(topology: Topology, findings: Findings) -> None:
 
 
 def _check_tolerances(topology: Topology, findings: Findings) -> None:
-    """Names in tables of `atol` and `rtol` must be ports; checked when all ports are known."""
+    """Check that names in `atol` and `rtol` are ports, once all ports are known."""
     step = topology.tables.master.step_control
     by_port = {key: getattr(step, key) for key in ("atol", "rtol")}
     by_port = {key: table for key, table in by_port.items() if isinstance(table, dict)}
@@ -342,7 +346,7 @@ def _check_order(topology: Topology, findings: Findings) -> None:
 
 
 def _check_corrections(topology: Topology, findings: Findings) -> None:
-    """A model correction needs a fixed order and step, to which its Jacobians belong."""
+    """Check that order and step are fixed where a correction's Jacobians depend on them."""
     master = topology.tables.master
     for bond in topology.tables.bonds:
         if bond.correction.method != "model":
@@ -374,7 +378,7 @@ def _check_corrections(topology: Topology, findings: Findings) -> None:
 
 
 def _check_jacobians(topology: Topology, findings: Findings) -> None:
-    """Matrices beside a source that takes others are most likely left from before."""
+    """Warn of matrices that the Jacobian's source does not use: probably left over."""
     for name, options in topology.tables.subsystems.items():
         jacobian = options.jacobian
         if jacobian is None or jacobian.gives:
@@ -391,7 +395,10 @@ def _check_jacobians(topology: Topology, findings: Findings) -> None:
 
 
 def _check_refresh(topology: Topology, findings: Findings) -> None:
-    """A feedthrough correction keeps the D of the start; one that is given is compared."""
+    """Report `refresh` for a feedthrough correction, which keeps its initial D.
+
+    Matrices given in the file are exempt: those are compared.
+    """
     methods: dict[str, set[str]] = defaultdict(set)
     for bond in topology.tables.bonds:
         for end in (*bond.efforts, bond.flow):
@@ -411,7 +418,7 @@ def _check_refresh(topology: Topology, findings: Findings) -> None:
 
 
 def _check_prediction(topology: Topology, findings: Findings) -> None:
-    """Late policy "predict" needs an identified model."""
+    """Check that the late policy "predict" has an identified model."""
     members = {
         topology.tables.split(end)[0]
         for bond in topology.tables.bonds
@@ -432,13 +439,13 @@ def _check_prediction(topology: Topology, findings: Findings) -> None:
 
 
 def _check_feedthrough(topology: Topology, findings: Findings) -> None:
-    """The local error cannot be estimated behind an output with feedthrough of the same input."""
+    """Warn where feedthrough prevents an estimate of the local error."""
     step, order = topology.tables.master.step_control, topology.tables.master.order_control
     if step.method != "local" and order.method == "fixed":
         return
     place, method = (STEP, step.method) if step.method == "local" else (ORDER, order.method)
     connected = {connection.source for connection in topology.tables.connections}
-    connected -= {  # corrected before they are used
+    connected -= {  # these are corrected before use
         effort
         for bond in topology.tables.bonds
         if bond.correction.method == "feedthrough"

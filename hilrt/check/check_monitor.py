@@ -22,7 +22,7 @@ from hilrt.reliability.causes import CAUSES
 from hilrt.step.changes import PARAMETERS
 from hilrt.tables.network import OPERATED
 
-#: Numbers that operators may be allowed to adjust: of ``[reliability]``, and of a bond's
+#: Numbers that operators may be permitted to adjust: in ``[reliability]``, and in a bond's
 #: correction.
 RELIABILITY_KEYS = ("connection_defect", "output_defect", "power_residual", "tracking")
 BOND_KEYS = ("cap", "cap_abs", "share")
@@ -30,10 +30,10 @@ WILDCARDS = set("*?")
 
 
 def check_monitor(topology: Topology, findings: Findings) -> None:
-    """List problems of ``[monitor]``."""
+    """Report problems of ``[monitor]``."""
     tables = topology.tables
     for name in tables.monitor.values:
-        if not WILDCARDS & set(name.partition("[")[0]):  # patterns are checked when it runs
+        if not WILDCARDS & set(name.partition("[")[0]):  # patterns are checked at run time
             topology.find(name.partition("[")[0], "output", "monitor", "values", findings)
     check_addresses(tables.monitor, findings)
     _check_foxglove(tables.monitor.foxglove, findings)
@@ -67,7 +67,7 @@ def check_monitor(topology: Topology, findings: Findings) -> None:
 
 
 def check_adjusted(topology: Topology, findings: Findings) -> None:
-    """List problems of what test sequences may change."""
+    """Report problems of the numbers that test sequences may change."""
     faults = [f"faults.{fault.name}" for fault in topology.tables.faults]
     for subsystem, options in topology.tables.subsystems.items():
         for number in options.adjusted:
@@ -83,7 +83,7 @@ def check_adjusted(topology: Topology, findings: Findings) -> None:
 def check_subsystem_of(
     topology: Topology, name: str, place: tuple[str, str], findings: Findings
 ) -> None:
-    """Subsystem of a parameter; whether it has that one is known when it has been made."""
+    """Check that a parameter's subsystem exists; the parameter itself is checked once created."""
     subsystem = name.split(".")[1]
     known = {*topology.tables.subsystems, *topology.tables.group_of}
     if subsystem not in known:
@@ -99,7 +99,7 @@ def _check_parameter(topology: Topology, name: str, bounds: Adjustable, findings
 
 
 def _check_operated(topology: Topology, name: str, bounds: Adjustable, findings: Findings) -> None:
-    """An input that an operator may take."""
+    """Check an input that an operator may set."""
     text = name.removeprefix(OPERATED)
     place = topology.find(text, "input", "monitor.adjust", name, findings)
     if place is not None and place.port is not None and place.port.size > 1:
@@ -122,7 +122,7 @@ def _check_foxglove(address: str | None, findings: Findings) -> None:
 
 
 def check_addresses(table: MonitorTable, findings: Findings) -> None:
-    """List problems of ``listen``, ``commands`` and ``page``."""
+    """Report problems of ``listen``, ``commands`` and ``page``."""
     for key, address in (("listen", table.listen), ("commands", table.commands)):
         if address is not None:
             _check_endpoint(key, address, findings)
@@ -157,7 +157,7 @@ def _port(address: str) -> str:
 
 
 def _is_own(host: str) -> bool:
-    """Whether ZeroMQ can listen there: it takes addresses and interfaces, but no host names."""
+    """Whether ZeroMQ can listen there: at an address or interface, but not at a host name."""
     if host == "*" or host in [name for _, name in socket.if_nameindex()]:
         return True
     return is_number(host)
@@ -168,7 +168,7 @@ _NS = 1e9
 
 
 def check_record(topology: Topology, findings: Findings) -> None:
-    """Every trigger names one existing thing; signals are looked up when ports are known."""
+    """Check that each trigger names one existing cause; signals are checked with the ports."""
     tables = topology.tables
     named = [alarm.name for alarm in tables.alarms if alarm.name]
     known = {*topology.tables.subsystems, *topology.tables.group_of}
@@ -209,12 +209,12 @@ def _check_limits(trigger: TriggerTable, table: str, findings: Findings) -> None
 
 
 def build_trigger(tables: Session, topics: Sequence[Topic]) -> Trigger | None:
-    """The recorder's trigger; None if it records everything.
+    """Build the recorder's trigger; None if it records everything.
 
     Raises
     ------
     ConfigError
-        If a signal is not among those that are recorded.
+        If a signal is not recorded.
     """
     record = tables.record
     if not record.trigger:

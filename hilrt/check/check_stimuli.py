@@ -1,4 +1,4 @@
-"""Checks of stimuli: their inputs, units and segments, and that one at a time drives an input."""
+"""Checks of stimuli: inputs, units, segments, and overlaps at the same input."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hilrt.solver import Port
 from hilrt.step.fill_stimuli import conversion_of
 from hilrt.tables.network import narrow
 
-#: Keys that a shape needs, and those that it may have beside them.
+#: Required and optional keys of each shape.
 KEYS: Final = {
     "hold": ((), ("value", "duration")),
     "step": (("to",), ("duration",)),
@@ -39,12 +39,12 @@ KEYS: Final = {
         ("time", "unit", "scale", "shift", "interpolation", "duration"),
     ),
 }
-#: Shapes that may last to the end of the session.
+#: Shapes that may last until the end of the session.
 ENDLESS: Final = ("hold", "step", "sine", "noise")
 
 
 def check_stimuli(topology: Topology, folder: Path, findings: Findings) -> None:
-    """``[[stimuli]]``: known inputs, units that convert, segments that make sense."""
+    """Check ``[[stimuli]]``: known inputs, convertible units, consistent segments."""
     stimuli, lengths = topology.tables.stimuli, []
     names = [stimulus.name for stimulus in stimuli]
     for i, stimulus in enumerate(stimuli):
@@ -67,9 +67,9 @@ def check_stimuli(topology: Topology, folder: Path, findings: Findings) -> None:
 
 
 def _find(topology: Topology, stimulus: Stimulus, table: str, findings: Findings) -> Port | None:
-    """The input's port with the session file's bounds; None where it is not known.
+    """Return the input's port with the session file's bounds; None if it is not known.
 
-    Of a parameter only the subsystem is known before that has been made.
+    For a parameter only the subsystem can be checked before it is created.
     """
     if stimulus.of_parameter:
         check_subsystem_of(topology, stimulus.input, (table, "input"), findings)
@@ -104,7 +104,7 @@ def _find(topology: Topology, stimulus: Stimulus, table: str, findings: Findings
 
 
 def _check_keys(segment: StimulusSegment, table: str, findings: Findings) -> bool:
-    """Keys that the shape needs, and none that it does not know; whether it is complete."""
+    """Check for missing and unknown keys of a shape; return whether it is complete."""
     needed, others = KEYS[segment.shape]
     given = {
         field.encode_name
@@ -151,7 +151,7 @@ def _check_points(segment: StimulusSegment, table: str, findings: Findings) -> b
 def _check_columns(
     topology: Topology, stimulus: Stimulus, port: Port, folder: Path, findings: Findings
 ) -> None:
-    """The files are there, with the signals and units that are requested."""
+    """Check that the files exist, with the requested signals and units."""
     for _, segment, label in column_segments([stimulus]):
         try:
             check_column(segment, stimulus, port.unit, folder, label)
@@ -161,7 +161,7 @@ def _check_columns(
 
 
 class _Piece(NamedTuple):
-    """A segment of known values: between `low` and `high`, from `begin` to `end`; NaN: unknown."""
+    """Range `low` to `high` of a segment's values, and values `begin` and `end`; NaN: unknown."""
 
     begin: float
     low: float
@@ -184,7 +184,7 @@ def _length(segment: StimulusSegment, begin: float) -> float:
 
 
 def _piece(segment: StimulusSegment, before: float) -> _Piece:
-    """Values of a segment after one that ended at `before`, in the stimulus' unit."""
+    """Range of a segment that follows one ending at value `before`, in the stimulus' unit."""
     shape, size = segment.shape, segment.amplitude or 0.0
     if shape == "column":
         return _Piece(math.nan, math.nan, math.nan, math.nan)
@@ -206,7 +206,7 @@ def _piece(segment: StimulusSegment, before: float) -> _Piece:
 
 
 def _check_time(topology: Topology, stimulus: Stimulus, table: str, findings: Findings) -> float:
-    """Whether it can begin and end; how long it lasts, s."""
+    """Check start and end of a stimulus; return its duration, s."""
     tables = topology.tables
     if stimulus.end is not None and stimulus.end <= stimulus.start:
         text = f"is not after its start at {stimulus.start:g} s"
@@ -235,7 +235,7 @@ def _check_time(topology: Topology, stimulus: Stimulus, table: str, findings: Fi
 def _check_values(
     topology: Topology, stimulus: Stimulus, port: Port, table: str, findings: Findings
 ) -> None:
-    """Values beyond the input's limits, and jumps beyond its rate: they are limited."""
+    """Warn of values beyond the input's limits and jumps beyond its rate: they get limited."""
     factor, shift = conversion_of(stimulus, port.unit)
     added, step = stimulus.mode == "add", topology.tables.master.step
     subsystem = topology.tables.subsystems[topology.tables.split(stimulus.input)[0]]
@@ -268,13 +268,13 @@ def _check_values(
 def _check_overlaps(
     stimuli: Sequence[Stimulus], lengths: Sequence[float], findings: Findings
 ) -> None:
-    """Two that replace cannot drive one input at a time."""
+    """Check that no two stimuli of mode "replace" drive an input at the same time."""
     spans = []
     for i, (stimulus, length) in enumerate(zip(stimuli, lengths, strict=True)):
         runs = math.inf if stimulus.repeat == "forever" else stimulus.repeat
         lasts = math.inf if stimulus.then == "hold" else length * runs
         end = math.inf if stimulus.end is None else stimulus.end
-        # One that waits for a condition may begin at any time
+        # A stimulus with a condition may begin at any time
         lasts = lasts if stimulus.start_when is None else math.inf
         spans.append((stimulus.start, min(stimulus.start + lasts, end)))
         if stimulus.mode != "replace":

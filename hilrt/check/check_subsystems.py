@@ -22,18 +22,18 @@ from hilrt.tables.channels import BENCH_PATIENCE
 from hilrt.tables.network import connect_reads, coupled_ports
 from hilrt.wording import number
 
-#: Set-points that a bench should tolerate to miss; with fewer, one late tick ends the session.
+#: Missed set-points that a bench should tolerate; with fewer, one late tick ends the session.
 FEW = 3
-#: Communication steps by which a set-point may be sent ahead, and is extrapolated.
+#: Largest number of communication steps by which set-points are sent ahead and extrapolated.
 AHEAD = 5
-#: Load of a bus up to which the frames of low priority are in time without a closer look.
+#: Bus load up to which frames of low priority are punctual without further analysis.
 MOST_LOAD = 0.5
 #: Longest plausible `actuation_delay`, s.
 LONGEST_DELAY = 1.0
 
 
 def check_benches(topology: Topology, findings: Findings) -> None:
-    """Timeouts, safe profile and arming of each bench."""
+    """Check timeouts, safe profile and arming of each bench."""
     tables = topology.tables
     for name in sorted(topology.physical):
         options = tables.subsystems[name]
@@ -51,7 +51,7 @@ def check_benches(topology: Topology, findings: Findings) -> None:
 def check_traffic(
     tables: Session, descriptions: Mapping[str, Description], findings: Findings
 ) -> None:
-    """State frames per second and the load of each bench's bus; warn where it is high."""
+    """Report frames per second and load of each bench's bus; warn of a high load."""
     for name, description in descriptions.items():
         if not description.frames:
             continue
@@ -61,7 +61,7 @@ def check_traffic(
 
         often = min(tables.master.step * options.every, REPEAT_NS / 1e9)
         timed = [frame._replace(interval=frame.interval or often) for frame in description.frames]
-        known = [frame for frame in timed if frame.interval > 0.0]  # NaN is not
+        known = [frame for frame in timed if frame.interval > 0.0]  # False for NaN
         rates = [
             sum(1.0 / frame.interval for frame in known if frame.sent == sent)
             for sent in (True, False)
@@ -89,9 +89,9 @@ def check_traffic(
 def _check_interval(
     name: str, step: float, description: Description, options: Any, findings: Findings
 ) -> None:
-    """Whether a bench sends so rarely that it is late between two of its frames."""
+    """Warn if a bench sends so rarely that it counts as late between two of its frames."""
     received = [frame.interval for frame in description.frames if not frame.sent]
-    fastest = min(received, default=math.nan)  # NaN where one is not known
+    fastest = min(received, default=math.nan)  # NaN if one is not known
     own = step * options.every
     if any(map(math.isnan, received)) or not fastest > BENCH_PATIENCE * own:
         return
@@ -108,7 +108,7 @@ def _check_interval(
 
 
 def _check_foreign_code(tables: Session, findings: Findings) -> None:
-    """FMUs in the master's process, in a session with a bench: a crash takes the master down."""
+    """Warn of FMUs in the master's process beside a bench: their crash ends the master."""
     for name, options in tables.subsystems.items():
         if options.adapter == "fmu":
             findings.warn(
@@ -122,7 +122,7 @@ def _check_foreign_code(tables: Session, findings: Findings) -> None:
 
 
 def _check_master_timeout(name: str, options: Any, step: float, findings: Findings) -> None:
-    """Whether the gateway's time-out for the master spans enough set-points."""
+    """Check that the gateway's timeout for the master spans enough set-points."""
     timeouts = getattr(options, "timeouts", None)
     if timeouts is None or timeouts.master >= FEW * step:
         return
@@ -138,7 +138,7 @@ def _check_master_timeout(name: str, options: Any, step: float, findings: Findin
 
 
 def _check_emulator(name: str, options: Any, findings: Findings) -> None:
-    """Whether an emulator would send beside a real bench."""
+    """Warn of an emulator that would send on the bus of a real bench."""
     if getattr(options, "emulator", None) is None:
         return
     from hilrt.bench.bench_options import is_virtual  # imports python-can, an extra
@@ -155,7 +155,7 @@ def _check_emulator(name: str, options: Any, findings: Findings) -> None:
 
 
 def _check_recovery(name: str, options: Any, findings: Findings) -> None:
-    """Whether there is a controller that could be restarted after bus-off."""
+    """Check that there is a controller that can be restarted after bus-off."""
     recovery = getattr(options, "bus_off_recovery", None)
     interface = getattr(options, "bus", {}).get("interface")
     if recovery is None:
@@ -180,7 +180,7 @@ def _check_recovery(name: str, options: Any, findings: Findings) -> None:
 
 
 def _check_delay(name: str, options: Any, step: float, findings: Findings) -> None:
-    """Set-points are extrapolated over the delay."""
+    """Check the actuation delay, over which set-points are extrapolated."""
     delay = getattr(options, "actuation_delay", 0.0)
     place = f"subsystems.{name}", "actuation_delay", delay
     if delay > LONGEST_DELAY:
@@ -194,7 +194,7 @@ def _check_delay(name: str, options: Any, step: float, findings: Findings) -> No
 
 
 def _check_safe_profile(name: str, options: Any, findings: Findings) -> None:
-    """Whether every input can be at its safe value before the profile continues without it."""
+    """Check that every input can reach its safe value within the profile's time limit."""
     profile = getattr(options, "safe_profile", None)
     if profile is None:
         return
@@ -217,7 +217,7 @@ def _check_safe_profile(name: str, options: Any, findings: Findings) -> None:
 
 
 def shortest_ramp(way: float, max_rate: float, max_jerk: float | None) -> float:
-    """Least time over `way` from rest to rest, s."""
+    """Shortest time for a distance `way` from rest to rest, s."""
     if max_jerk is None:
         return way / max_rate
     build_up = max_rate / max_jerk
@@ -227,7 +227,7 @@ def shortest_ramp(way: float, max_rate: float, max_jerk: float | None) -> float:
 
 
 def _check_arming(name: str, options: Any, arm_timeout: float, findings: Findings) -> None:
-    """Whether the session waits as long as the bench's table allows."""
+    """Check that the session's time limit for arming covers the bench's own limits."""
     enable = getattr(options, "enable", None)
     enabling = enable.timeout if enable else 0.0
     if enabling > arm_timeout:
@@ -253,7 +253,7 @@ def _check_arming(name: str, options: Any, arm_timeout: float, findings: Finding
 
 
 def check_ranges(topology: Topology, findings: Findings) -> None:
-    """``out_of_range`` names outputs with a range; limits lie within what is declared."""
+    """Check that ``out_of_range`` names outputs with a range, and limits lie within it."""
     for name, ports in topology.ports.items():
         if ports is None or name in topology.refused:
             continue
@@ -285,7 +285,7 @@ def _check_policies(
 def _check_inputs(
     topology: Topology, name: str, inputs: dict[str, Port], findings: Findings
 ) -> None:
-    """Bounds of set-points that the subsystem's own ones make useless."""
+    """Warn of set-point bounds outside the subsystem's own, which have no effect."""
     for key, entry in topology.tables.subsystems[name].inputs.items():
         port = inputs.get(key)
         if port is None:
@@ -302,7 +302,7 @@ def _check_inputs(
 
 
 def _check_alarms(topology: Topology, findings: Findings) -> None:
-    """Limits beyond the declared range of the signal."""
+    """Warn of alarm limits beyond the declared range of the signal."""
     for i, alarm in enumerate(topology.tables.alarms):
         place = topology.find(alarm.signal, "output", f"alarms.{i}", "signal", Findings())
         port = None if place is None else place.port
@@ -325,7 +325,7 @@ def _has_range(port: Port) -> bool:
 
 
 def range_text(port: Port) -> str:
-    """Declared range of a port, as text."""
+    """Format the declared range of a port."""
     if math.isinf(port.min):
         return f"up to {port.max:g}"
     return f"from {port.min:g}" + ("" if math.isinf(port.max) else f" to {port.max:g}")
@@ -338,17 +338,17 @@ def check_references(
     code: bool,
     findings: Findings,
 ) -> None:
-    """Whether reference models can be made, can be probed, and have the subsystems' ports.
+    """Check that reference models can be created and probed, and have the subsystems' ports.
 
     Parameters
     ----------
     topology : Topology
     folder : Path
-        The session file's; models are searched for there first.
+        The session file's folder; models are searched for there first.
     classes : mapping of str
-        Adapters of the subsystems.
+        Adapters by subsystem.
     code : bool
-        Run the models' code; otherwise what it would tell is "not checked".
+        Run the models' code; otherwise these points are listed as "not checked".
     findings : Findings
     """
     for name, link_class in classes.items():
@@ -409,7 +409,7 @@ def _known(topology: Topology, name: str, ports: Ports) -> Ports:
 
 
 def check_sequences(topology: Topology, findings: Findings) -> Topology:
-    """Report problems, and connect the signals that the sequences read."""
+    """Report problems of test sequences, and connect the signals that they read."""
     tables, ports = topology.tables, topology.ports
     sequences = {name for name, options in tables.subsystems.items() if options.is_sequence}
     if not sequences:
@@ -425,7 +425,7 @@ def check_sequences(topology: Topology, findings: Findings) -> Topology:
         if tables.subsystems[name].jacobian is not None:
             reason = "has no effect for a test sequence, which is not a model"
             findings.error(f"subsystems.{name}", "jacobian", None, reason, "leave it out")
-    drivers: dict[str, int] = {}  # an input to the first connection from a sequence's port
+    drivers: dict[str, int] = {}  # input: index of the first connection from a sequence
     for i, connection in enumerate(tables.connections):
         source, target = (end.partition(".")[0] for end in (connection.source, connection.target))
         if source in sequences and connection.order:

@@ -23,27 +23,27 @@ from hilrt.errors import ConfigError
 from hilrt.solver import Port, Ports
 from hilrt.tables.network import build_network
 
-#: Algebraic loops that are named: the search for each goes through all ports.
+#: Largest number of algebraic loops listed: the search for each visits all ports.
 MOST_LOOPS = 20
-#: Tables that are lists of tables, or hold one.
+#: Tables that are lists of tables, or contain one.
 _WITH_LISTS = (*LISTS, "record")
 
 
 def worded(problems: Iterable[Problem], tables: Session) -> list[Problem]:
-    """Findings whose entries of lists, ``connections.0``, are named and counted from 1."""
+    """Replace list entries in findings, ``connections.0``, by names counted from 1."""
     lists = {name: msgspec.to_builtins(getattr(tables, name)) for name in _WITH_LISTS}
     return [worded_line(problem, lists) for problem in problems]
 
 
 def worded_line(problem: Problem, tables: Mapping[str, Any]) -> Problem:
-    """One of `worded`, with the lists as the file has them."""
+    """Reword one finding as `worded` does, given the file's lists."""
     text = str(problem)
     named = in_words(text, tables)
     return problem if named == text else replace(problem, line=named)
 
 
 def located(problems: Iterable[Problem], session: SessionFile) -> list[Problem]:
-    """Findings with their line in the file; settings beside it (``--set``) have none."""
+    """Add the line in the file to findings; values from ``--set`` have none."""
     lines = TomlLines(session.text)
     set_beside = [item.partition("=")[0] for item in session.overrides]
     found = []
@@ -73,7 +73,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Topology:
-    """The session with the ports as far as they are known.
+    """The session and its known ports.
 
     Attributes
     ----------
@@ -81,12 +81,12 @@ class Topology:
     physical : set of str
         The benches.
     refused : set of str
-        Subsystems with problems of their own; those of their limits are already reported.
+        Subsystems with problems of their own, which include those of their limits.
     unclear : set of str
-        Ports, ``subsystem.port``, of which only the name is known.
+        Ports, ``subsystem.port``, about which only the name is known.
     wrong_starts, unsupported_variables : dict of str
-        Inputs whose start value their subsystem refuses, and what is no port, each
-        ``subsystem.name``; and why.
+        Reasons by ``subsystem.name``: for start values that the subsystem refuses, and for
+        variables that cannot be ports.
     """
 
     tables: Session
@@ -99,7 +99,7 @@ class Topology:
 
     @cached_property
     def connections_from(self) -> dict[str, list[tuple[int, Connection]]]:
-        """Connections with their positions in the file, by their sources."""
+        """Connections with their positions in the file, by source."""
         found: dict[str, list[tuple[int, Connection]]] = defaultdict(list)
         for i, connection in enumerate(self.tables.connections):
             found[connection.source].append((i, connection))
@@ -107,7 +107,7 @@ class Topology:
 
     @cached_property
     def _by_name(self) -> dict[str, tuple[dict[str, Port], dict[str, Port]]]:
-        """Inputs and outputs of the subsystems that are known, by their names."""
+        """Known inputs and outputs of the subsystems, by name."""
         return {
             name: ({p.name: p for p in known.inputs}, {p.name: p for p in known.outputs})
             for name, known in self.ports.items()
@@ -115,9 +115,9 @@ class Topology:
         }
 
     def units(self, direction: Direction) -> dict[str, str]:
-        """Unit of every element of the outputs, or inputs, that are known, by its name in the log.
+        """Unit of every element of the known outputs or inputs, by its name in the log.
 
-        Unstated where only the name of the port is known.
+        It is `UNSTATED` if only the port's name is known.
         """
         found = {}
         for subsystem, known in self.ports.items():
@@ -132,7 +132,7 @@ class Topology:
     def find(
         self, text: str, direction: Direction, table: str, key: str, findings: Findings
     ) -> Place | None:
-        """Subsystem and port of ``subsystem.port``; None, with an error, if there is none."""
+        """Find the place ``subsystem.port``; if it does not exist, add an error and return None."""
         member, dot, short = text.partition(".")
         subsystem, name = self.tables.split(text)
         if not dot or not short:
@@ -168,7 +168,7 @@ class Topology:
 
 
 def check_connections(topology: Topology, findings: Findings) -> None:
-    """Both ends exist, and their sizes and units fit."""
+    """Check that both ends of each connection exist, with matching sizes and units."""
     seen: dict[tuple[str, str], int] = {}
     for i, connection in enumerate(topology.tables.connections):
         table = f"connections.{i}"
@@ -210,7 +210,7 @@ def _check_fit(
 
 
 def check_bonds(topology: Topology, findings: Findings) -> None:
-    """Every bond joins an effort and a flow to a power, and its correction acts where permitted."""
+    """Check that bonds join an effort and a flow to a power, and corrections are permitted."""
     seen: set[str] = set()
     for i, bond in enumerate(topology.tables.bonds):
         table = f"bonds.{bond.name or i}"
@@ -228,7 +228,7 @@ def check_bonds(topology: Topology, findings: Findings) -> None:
 def _check_effort(
     topology: Topology, bond: Bond, name: str, flow: Place | None, table: str, findings: Findings
 ) -> bool:
-    """One output of a bond's effort with the bond's flow; False if the two make no bond."""
+    """Check one effort output against the bond's flow; return False if they form no bond."""
     effort = topology.find(name, "output", table, "effort", findings)
     if effort is None or flow is None:
         return False
@@ -251,7 +251,7 @@ def _check_effort(
 def _check_partner(
     topology: Topology, source: str, subsystem: str, table: str, key: str, findings: Findings
 ) -> None:
-    """One connection of gain +1 from a bond's output to the bond's other subsystem."""
+    """Check for exactly one connection of gain +1 from a bond's output to its other subsystem."""
     found = [
         (i, connection)
         for i, connection in topology.connections_from.get(source, ())
@@ -365,7 +365,7 @@ def _check_correction(bond: Bond, on_bench: bool, table: str, findings: Findings
 
 
 def check_mu(topology: Topology, findings: Findings) -> None:
-    """Report the μ of each energy correction, with the reason; needs a topology without errors."""
+    """Report the μ of each energy correction with its origin; the topology must have no errors."""
     bonds = topology.tables.bonds
     wanted = [b for b, bond in enumerate(bonds) if bond.correction.method == "energy"]
     ports = {name: known for name, known in topology.ports.items() if known is not None}
@@ -396,8 +396,8 @@ def check_mu(topology: Topology, findings: Findings) -> None:
 
 
 def check_loops(topology: Topology, findings: Findings) -> None:
-    """Report loops of outputs that depend on each other directly, without a state."""
-    through: dict[str, set[str]] = {}  # an output to the inputs that it depends on directly
+    """Report loops of outputs that depend directly on each other, with no state between them."""
+    through: dict[str, set[str]] = {}  # output: inputs on which it depends directly
     for subsystem, ports in topology.ports.items():
         if ports is None:
             continue
@@ -440,6 +440,6 @@ def check_loops(topology: Topology, findings: Findings) -> None:
                 "step; break it with a state or a filter; of an FMU that declares no dependencies, "
                 "declare them: feedthrough",
             )
-            graph[cycle[1]].discard(cycle[0])  # and search for the next loop
+            graph[cycle[1]].discard(cycle[0])  # to find the next loop
         else:
             return

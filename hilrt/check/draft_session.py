@@ -1,4 +1,4 @@
-"""A first session file of models: subsystems, connections by name, held inputs."""
+"""Draft of a session file from models: subsystems, connections by name, held inputs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from hilrt.config.from_toml import build
 from hilrt.errors import ConfigError
 from hilrt.solver import Port, Ports
 
-#: How much an output's name says that it belongs to an input: the same, that of its subsystem
-#: before it, the same in small letters; only its unit.
+#: Ranks of how well an output matches an input: by name, also with its subsystem's name in front;
+#: by either in lower case; only by unit.
 SAME, SMALL, UNIT = 3, 2, 1
 
 
 class Drafted(NamedTuple):
-    """A subsystem of the file: its name, its table's own key, its ports; whether it is probed."""
+    """A drafted subsystem: name, its adapter's key and value, ports, whether it can be probed."""
 
     name: str
     key: str
@@ -34,20 +34,20 @@ class Drafted(NamedTuple):
 def draft_session(name: str, models: Sequence[str], folder: Path) -> str:
     """Text of a session file of FMUs and Python classes.
 
-    Inputs are connected with the one output of another model that has their name, or ``body_x``
-    with ``x`` of ``body``, and a unit that converts; else with the only output of their unit that
-    belongs to no other input. The others are held at their start value; the first of them gets a
-    step, so that a first run shows motion. If a model cannot be probed, the session is repeated at
-    shorter steps, so that the verdict of a first run rests on something.
+    An input is connected to the one output of another model that has the same name (or ``body_x``
+    for ``x`` of ``body``) and a convertible unit; otherwise to the only output of its unit that
+    matches no other input. The remaining inputs are held at their start values; the first of them
+    gets a step, so that a first run shows motion. If a model cannot be probed, the session is
+    repeated at shorter steps, which give the verdict of a first run a basis.
 
     Parameters
     ----------
     name : str
-        The session's.
+        Name of the session.
     models : sequence of str
         ``FILE.fmu`` or ``module:Class``.
     folder : Path
-        Where the file will be; FMUs are named relative to it, modules searched for in it.
+        Folder of the file; FMU paths are relative to it, and modules are searched for in it.
 
     Raises
     ------
@@ -137,7 +137,7 @@ def _lines(name: str, drafted: Sequence[Drafted]) -> Iterator[str]:
 
 
 def _step(name: str, port: Port) -> Iterator[str]:
-    """A stimulus on an input that is held, so that a first run shows motion."""
+    """Lines of a stimulus on a held input, so that a first run shows motion."""
     span = port.max - port.min
     size = 0.1 * span if math.isfinite(span) else 0.1 * abs(port.start) or 1.0
     size = -size if port.start + size > port.max else size
@@ -164,7 +164,7 @@ def _key(name: str) -> str:
 
 
 def _connections(drafted: Sequence[Drafted]) -> Iterator[tuple[str, str, str]]:
-    """Output, input, and a remark about the pair."""
+    """Yield output, input, and a remark about each pair."""
     pairs = [
         (_likeness(port, other, output), f"{other.name}.{output.name}", f"{model.name}.{port.name}")
         for model in drafted

@@ -176,7 +176,7 @@ def _measure(session: Path | None, seconds: float, out: Path) -> None:
 
 @contextlib.contextmanager
 def _bokeh() -> Iterator[None]:
-    """Name the extra where a page's imports fail."""
+    """Name the missing extra if a page's imports fail."""
     try:
         yield
     except ImportError as error:
@@ -290,9 +290,9 @@ def runs(
     typer.echo(columns_text([table.COLUMNS, *(run.row() for run in found)]))
 
 
-# `hilrt replay`: make the decisions of a recorded session again.
+# `hilrt replay`: repeat the decisions of a recorded session.
 
-#: Exit status when a step comes out otherwise than recorded.
+#: Exit status if a step's result differs from the recorded one.
 EXIT_DIFFERS = 1
 
 

@@ -1,4 +1,4 @@
-"""`hilrt can`: watch a CAN bus, measure it, send to it, start a session file."""
+"""`hilrt can`: watch a CAN bus, measure it, send to it, draft a session file for it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 can_app = typer.Typer(help="Watch, measure and use a CAN bus.", no_args_is_help=True)
 
-#: How long one wait for frames may take, s.
+#: Longest wait for frames before Ctrl-C and the end are checked, s.
 _WAIT_S = 0.1
 
 BusText = Annotated[str, typer.Option("--bus", help="interface=…,channel=…")]
@@ -28,7 +28,7 @@ Duration = Annotated[float | None, typer.Option(help="s; default: until Ctrl-C",
 
 
 def bus_arguments(text: str) -> dict[str, Any]:
-    """Arguments of python-can's `Bus` from ``key=value,…``."""
+    """Parse ``key=value,…`` into arguments of python-can's `Bus`."""
     arguments: dict[str, Any] = {}
     for item in text.split(","):
         key, equals, value = item.partition("=")
@@ -63,7 +63,7 @@ def _watcher(database: Path | None) -> BusWatcher:
 
 
 def _frames(bus: CanBus, duration: float | None) -> Iterator[list[Frame]]:
-    """Yield received frames in batches, until the time is over or Ctrl-C."""
+    """Yield received frames in batches until the time is over, or until Ctrl-C."""
     import select
 
     end = None if duration is None else time.monotonic() + duration
@@ -134,7 +134,7 @@ def stats(
     seconds = time.monotonic() - begun
     total = watcher.frames
     console = Console()
-    console.width = max(console.width, 110)  # a pipe counts as 80 columns wide, too few
+    console.width = max(console.width, 110)  # for a pipe, rich assumes 80 columns: too few
     console.print(stats_table(watcher))
     typer.echo(
         f"{total} frames in {seconds:.1f} s ({total / seconds:.0f}/s), about "
@@ -159,7 +159,7 @@ def send(
         for k in range(count):
             try:
                 opened.send(frame)
-            except Exception as error:  # drivers of adapters raise all kinds
+            except Exception as error:  # adapters' drivers raise any kind
                 raise ConfigError(
                     f"--bus {bus}: {frame.text} was not sent: {error}; "
                     "check that the bus is up and has this kind of frames"
@@ -195,7 +195,7 @@ def generate(
 
 
 def write_draft(session: Path, text: str) -> None:
-    """Write a new session file; `ConfigError` if there is one, or it cannot be written."""
+    """Write a new session file; `ConfigError` if it exists or cannot be written."""
     from hilrt.files.text import write_whole
 
     if session.exists():

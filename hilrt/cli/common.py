@@ -30,26 +30,26 @@ Overrides = Annotated[
 
 
 def load(session: Path, overrides: list[str]) -> SessionFile:
-    """The session file with the overrides."""
+    """Read the session file, with the overrides applied."""
     from hilrt.config.session_file import load_session
 
     return load_session(session, overrides)
 
 
 def fail(text: str) -> NoReturn:
-    """End the command: its input is wrong."""
+    """End the command with a message about wrong input."""
     typer.echo(f"{text}\nsee {page_of(ConfigError(text), sys.argv[1:])}", err=True)
     raise typer.Exit(ExitStatus.INPUT)
 
 
-# The page of the documentation that explains a command, or an error that it ends with.
+# Documentation pages that explain a command, or the error that ended it.
 
-#: Goes by symptom.
+#: Page organised by symptom.
 SYMPTOMS: Final = "docs/howto/troubleshooting.md"
-#: Keys of the session file.
+#: Page with the keys of the session file.
 KEYS: Final = "docs/session.md"
 
-#: Page to the commands, and groups of commands, that it explains.
+#: Pages, each with the commands and groups of commands that it explains.
 PAGES: Final = {
     "docs/own_bench.md": ("new", "solver"),
     KEYS: ("run", "check"),
@@ -68,7 +68,7 @@ PAGES: Final = {
 }
 _PAGE_OF: Final = {name: page for page, names in PAGES.items() for name in names}
 
-#: Pages of errors, whatever the command.
+#: Pages of errors, independent of the command.
 ERRORS: Final[dict[type[HilrtError], str]] = {
     SolverError: "docs/own_bench.md",
     RecordError: "docs/logs.md",
@@ -79,13 +79,13 @@ ERRORS: Final[dict[type[HilrtError], str]] = {
 
 
 def page_of(error: HilrtError, arguments: Sequence[str]) -> str:
-    """Return the page that explains an error: by its kind, else by the command.
+    """Return the page that explains an error: by its kind, otherwise by the command.
 
     Parameters
     ----------
     error : HilrtError
     arguments : sequence of str
-        Of the command line, without the program.
+        Arguments of the command line, without the program.
     """
     own = [error.page] if error.page else []
     found = iter([*own, *(page for kind, page in ERRORS.items() if isinstance(error, kind))])
@@ -95,7 +95,7 @@ def page_of(error: HilrtError, arguments: Sequence[str]) -> str:
 
 
 def name_pages(app: typer.Typer) -> None:
-    """End the help of every command, and of those of its group, with its page."""
+    """Add its page to the end of every command's help, also within groups."""
     epilogs = {name: f"Explained in {page}." for name, page in _PAGE_OF.items()}
     for info in app.registered_commands:
         name = info.name or getattr(info.callback, "__name__", "")

@@ -1,4 +1,4 @@
-"""`hilrt log …`, and the commands that turn a log into something else."""
+"""`hilrt log …`, and the commands that convert or play a log."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
 def _log_name(path: Path | None) -> Path | None:
-    """Check the name of a new log, whose suffix tells other commands its format."""
+    """Check the name of a new log: other commands recognise its format by the suffix."""
     if path is not None and path.suffix != ".mcap":
         raise typer.BadParameter(f"{path}: a log's name ends in .mcap")
     return path
@@ -68,7 +68,7 @@ Databases = Annotated[
 
 @contextlib.contextmanager
 def bad_input() -> Iterator[None]:
-    """Treat an invalid log as bad input, not as a fault of a session."""
+    """Report an invalid log as bad input, not as a session's fault."""
     try:
         yield
     except RecordError as error:
@@ -76,7 +76,7 @@ def bad_input() -> Iterator[None]:
 
 
 def locate(paths: Path | Sequence[Path]) -> Path:
-    """The file, the log in a run's folder or of a run's number; of several the newest."""
+    """Return the file, or the log of a run given by folder or number; of several the newest."""
     from hilrt.record.find_log import find_log, newest_log
 
     given = [paths] if isinstance(paths, Path) else list(paths)
@@ -93,7 +93,7 @@ def locate(paths: Path | Sequence[Path]) -> Path:
 
 
 def locate_before(path: Path, others: list[str]) -> tuple[Path, list[str]]:
-    """The log, and the names behind it: a pattern that the shell expands gives several paths."""
+    """Return the newest log and the other arguments; a shell may expand a pattern to many paths."""
     from hilrt.record.find_log import log_at
 
     paths = list(itertools.takewhile(lambda name: log_at(Path(name)).is_file(), others))
@@ -351,7 +351,7 @@ def play(
 
 
 def bus_arguments(text: str) -> dict[str, str | int]:
-    """Arguments of a bus as typed, ``interface=socketcan,channel=can0``."""
+    """Parse a bus as typed, ``interface=socketcan,channel=can0``, into its arguments."""
     arguments: dict[str, str | int] = {}
     for item in text.split(","):
         key, equals, value = item.partition("=")

@@ -1,4 +1,4 @@
-"""The commands. Each imports its modules when called: a solver process needs no report."""
+"""The program and its main commands. Each command imports its modules only when called."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-#: Messages of the system's loader when a library finds no memory, in lower case.
+#: Messages of the system's loader if there is no memory for a library, in lower case.
 NO_MEMORY = ("failed to map segment", "cannot allocate memory")
 MORE_MEMORY = (
     "a session takes up to 2 GB of address space: raise the limit (ulimit -v, the "
     "container's) or close other programs"
 )
-#: Commands that are hosts of the user's code alone, which may have large matrices.
+#: Commands that only host user code, which may use large matrices.
 HOSTS = ("solver", "sequence")
 
 
@@ -113,7 +113,7 @@ def run(
     """
     be_patient()
     if sys.stdout.isatty() and not quiet:
-        typer.echo(f"{session}: starting")  # what follows takes a moment to load
+        typer.echo(f"{session}: starting")  # loading takes a moment
     from hilrt.session.run import RunOptions
     from hilrt.session.session import run_session
 
@@ -241,9 +241,9 @@ def _pace(text: str) -> str | float:
 
 
 def _finish(result: RunResult, report: bool, quiet: bool, page: str) -> None:
-    """Report page and closing table, after everything has stopped; verdict and fault last.
+    """Write the report page and the closing table after everything has stopped; verdict last.
 
-    `page` is the address at which the session's page was; empty for none.
+    `page` is the address of the session's web page; empty if there was none.
     """
     for warning in result.warnings:
         typer.echo(f"warning: {warning}", err=True)
@@ -267,14 +267,14 @@ def _finish(result: RunResult, report: bool, quiet: bool, page: str) -> None:
         sys.stdout.flush()
     elif result.summary:
         typer.echo(f"{result.summary.get('session')}: {result.verdict}, files in {result.folder}")
-    if result.fault and (quiet or not result.summary):  # else it is the verdict's reason
+    if result.fault and (quiet or not result.summary):  # otherwise shown as the verdict's reason
         typer.echo(f"session ended in a fault: {result.fault}", err=True)
     if result.fault:
         typer.echo(f"see {SYMPTOMS}", err=True)
 
 
 def _write_junit(path: Path, result: RunResult, session: str) -> None:
-    """The results as JUnit XML; without the file the run has less than was requested."""
+    """Write the results as JUnit XML; a failure to do so makes the run incomplete."""
     from hilrt.expect.outcome import write_junit
 
     try:
@@ -285,9 +285,9 @@ def _write_junit(path: Path, result: RunResult, session: str) -> None:
 
 
 def _write_report(result: RunResult, quiet: bool) -> Path | None:
-    """Write the report; None if that cannot be done."""
+    """Write the report and return its path; None if that fails."""
     if not quiet:
-        typer.echo("writing the report")  # which takes seconds
+        typer.echo("writing the report")  # this takes seconds
     try:
         from hilrt.analyze.report import write_report
 
@@ -299,7 +299,7 @@ def _write_report(result: RunResult, quiet: bool) -> Path | None:
     except OSError as error:
         typer.echo(f"no report: {error}", err=True)
         result.end_with(ExitStatus.LESS)
-    except Exception as error:  # a defect of the report must not cost the session's closing table
+    except Exception as error:  # a defect in the report must not suppress the closing table
         what = f"{type(error).__name__}: {error}"
         typer.echo(f"no report: {what}; hilrt report {result.folder} says where", err=True)
         result.end_with(ExitStatus.LESS)
@@ -307,7 +307,7 @@ def _write_report(result: RunResult, quiet: bool) -> Path | None:
 
 
 def lacks_memory(error: BaseException | None) -> str:
-    """Find a lack of memory in an error, its group or its causes; return its text, or ""."""
+    """Return the text of a memory error among an error, its group and its causes; or ""."""
     if error is None:
         return ""
     text = " ".join(str(error).split())
@@ -321,9 +321,9 @@ def lacks_memory(error: BaseException | None) -> str:
 
 
 def main(command: Callable[[], Any] = app) -> None:
-    """Run the command line; every expected error is a clear line and an exit status."""
-    # At its end the interpreter looks through everything for cycles: with the compiler loaded, this
-    # takes 0.2 s of processor time.
+    """Run the command line; turn every expected error into a clear line and an exit status."""
+    # At its end the interpreter collects cycles, which takes 0.2 s of processor time once the
+    # compiler is loaded.
     open_closed_streams()
     atexit.register(gc.freeze)
     atexit.register(ignore_both)
@@ -334,9 +334,9 @@ def main(command: Callable[[], Any] = app) -> None:
         if ended.code == ExitStatus.INTERRUPTED and "hilrt.session.loop_thread" in sys.modules:
             from hilrt.session.loop_thread import leave_threads
 
-            leave_threads(ExitStatus.INTERRUPTED)  # Ctrl-C while the numerics are compiled
+            leave_threads(ExitStatus.INTERRUPTED)  # Ctrl-C during compilation
         raise
-    except KeyboardInterrupt:  # typer takes those that come while the command itself runs
+    except KeyboardInterrupt:  # typer handles those during the command itself
         raise SystemExit(ExitStatus.INTERRUPTED) from None
     except HilrtError as error:
         sys.stderr.write(f"{error}\nsee {page_of(error, sys.argv[1:])}\n")
@@ -359,17 +359,17 @@ def main(command: Callable[[], Any] = app) -> None:
         raise SystemExit(ExitStatus.INTERNAL) from None
 
 
-# Handling of Ctrl-C and SIGTERM by a command, from its first line to the end of its process.
+# Ctrl-C and SIGTERM in a command, from its first line to the end of its process.
 
 _BOTH = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextlib.contextmanager
 def sigterm_as_ctrl_c() -> Iterator[None]:
-    """Let SIGTERM end the command as Ctrl-C does, with exit status 130, where it is not taken.
+    """Let SIGTERM end the command as Ctrl-C does, with exit status 130, until it has a handler.
 
-    Commands that take signals themselves do so when they have loaded what they need: a second or
-    more after the start.
+    Commands that handle signals install their handlers once they have loaded their modules: a
+    second or more after the start.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -386,10 +386,10 @@ def _interrupted(number: int, frame: FrameType | None) -> None:
 
 
 def ignore_both() -> None:
-    """Ignore both from now on: at the end of the process its exit status is decided.
+    """Ignore both signals from now on, because the exit status is decided.
 
-    The interpreter takes 0.1 s and more to unload; with the system's handling, which it restores
-    before, a signal would end the process with its own number in place of the status.
+    The interpreter takes 0.1 s or more to unload, and restores the system's handling before: a
+    signal would then replace the exit status by its number.
     """
     for number in _BOTH:
         signal.signal(number, signal.SIG_IGN)
@@ -397,16 +397,16 @@ def ignore_both() -> None:
 
 # Threads of the libraries that a command loads.
 
-#: Either is the user's word on the number of threads.
+#: Variables with which a user sets the number of threads.
 _VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
 
 
 def single_thread() -> None:
-    """Have OpenBLAS start no threads, unless the user has said how many.
+    """Prevent OpenBLAS from starting threads, unless the user has set their number.
 
-    To be called before numpy is imported. The matrices here are small, and OpenBLAS's threads keep
-    a processor busy while they wait for work: 0.1 s at the start of a command that reads a file,
-    0.25 s of a session. Solvers in separate processes do not inherit it.
+    Call this before numpy is imported. The matrices here are small, and OpenBLAS's threads keep a
+    processor busy while they wait for work: 0.1 s at the start of a command that reads a file,
+    0.25 s at that of a session. Solvers in separate processes do not inherit the setting.
     """
     if not any(name in os.environ for name in _VARIABLES):
         set_for_this_process(_VARIABLES[0], "1")

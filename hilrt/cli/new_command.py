@@ -12,7 +12,7 @@ import typer
 from hilrt.cli.can_commands import bus_arguments, write_draft
 from hilrt.cli.common import fail
 
-#: Ports of rehearsals on the loopback, one for each name of a session.
+#: Range of loopback ports for emulated buses; a session's name determines its port.
 PORTS = range(43200, 44200)
 
 

@@ -193,7 +193,7 @@ def _pairs(option: str, items: list[str] | None) -> dict[str, str]:
 
 
 def _use_keys(folder: Path | None) -> None:
-    """Keys for the connection to the master; a session tells its own processes by itself."""
+    """Set the folder of the keys for the master; a session sets it for its own processes."""
     if folder is not None:
         from hilrt.peers.keys import VARIABLE
 
@@ -210,7 +210,7 @@ def _bus(text: str) -> dict[str, Any]:
     return arguments
 
 
-# Watching a session that runs, and serving its page.
+# Commands that watch a running session or serve its page.
 
 
 def watch(
@@ -249,7 +249,7 @@ def monitor(
     raise typer.Exit(web_main(["--connect", address, "--page", page]))
 
 
-# The commands about FMUs: ``hilrt fmu info`` and ``hilrt import-ssp``.
+# Commands for FMUs: ``hilrt fmu info`` and ``hilrt import-ssp``.
 
 _MISSING = "FMUs need FMPy; install hilrt[fmu]"
 

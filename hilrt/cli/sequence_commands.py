@@ -1,4 +1,4 @@
-"""``hilrt test``: sequences of a file, each in a session of its own."""
+"""``hilrt test``: runs the sequences of a file, each in its own session."""
 
 from __future__ import annotations
 

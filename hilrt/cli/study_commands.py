@@ -1,4 +1,4 @@
-"""`hilrt sweep`, `tune`, `advise`: many settings; the best ones; those to begin with."""
+"""`hilrt sweep`, `tune`, `advise`: try many settings, find the best, recommend initial ones."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def sweep(
 
 
 def _design(**counts: int | None) -> tuple[Design, int | None]:
-    """Return the design that was chosen, and how many cases it is to have."""
+    """Return the chosen design and its number of cases."""
     chosen = [(cast("Design", name), n) for name, n in counts.items() if n is not None]
     if len(chosen) > 1:
         fail(f"--{' and --'.join(name for name, _ in chosen)}: choose one design")
@@ -114,7 +114,7 @@ def _design(**counts: int | None) -> tuple[Design, int | None]:
 
 
 def _tell(done: SweepResult) -> None:
-    """Print how a sweep ended and where its page is; exit status 5 with cases without a result."""
+    """Print a sweep's outcome and its page; exit status 5 if cases have no result."""
     try:
         from hilrt.studies.sweep_page import write_sweep_page
 

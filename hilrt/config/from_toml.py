@@ -15,7 +15,7 @@ import msgspec
 
 from hilrt.config.parse_toml import TomlError, parse_toml
 
-#: Dotted name of a key, and the reason for its removal.
+#: Removed keys by dotted name, each with the reason.
 REMOVED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "master.pacing.draft": "the macro step is always computed at its tick, because in ten "
@@ -31,7 +31,7 @@ REMOVED: Final[Mapping[str, str]] = MappingProxyType(
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-#: Stands for a value that the user has to choose, in a session file written by hilrt.
+#: Placeholder for a value that the user has to choose, in a session file written by hilrt.
 TO_CHOOSE = "choose"
 
 
@@ -45,7 +45,7 @@ def build(cls: type[T], table: Any, where: str, problems: list[str]) -> T | None
     table : object
         What the TOML parser returned.
     where : str
-        Dotted name of the table, for the messages.
+        Dotted name of the table, for messages.
     problems : list of str
         Extended with one line per problem.
     """
@@ -61,12 +61,12 @@ def build_partly(
     problems: list[str],
     stand_ins: Mapping[str, Any] = MappingProxyType({}),
 ) -> T | None:
-    """`build`, leaving out entries with a problem; None if a required one is among them.
+    """Convert a table as `build` does, without faulty entries; None if a required one is faulty.
 
     Parameters
     ----------
     stand_ins : mapping, optional
-        Dotted name of a required key to the value taken when there is a problem with it.
+        Values used in place of faulty required keys, by dotted name.
     """
     label = f"[{where}]" if where else "the file"
     if not isinstance(table, dict):
@@ -110,13 +110,13 @@ def build_partly(
 def _fields(
     cls: type[msgspec.Struct],
 ) -> tuple[dict[str, Any], dict[str, msgspec.structs.FieldInfo]]:
-    """Types of a struct's fields by name, and the fields by key: needed for every table."""
+    """Types of a struct's fields by name, and the fields by key."""
     hints = get_type_hints(cls, include_extras=True)
     return hints, {field.encode_name: field for field in msgspec.structs.fields(cls)}
 
 
 def _unknown(key: str, value: Any, fields: Iterable[str], label: str, inside: bool) -> str:
-    """Message for an unknown key; at the top of a file it is a table."""
+    """Message for an unknown key, or for an unknown table at the top level of the file."""
     if inside:
         return f"{label} {key}: unknown key{nearest(key, fields)}"
     if not isinstance(value, (dict, list)):
@@ -129,7 +129,7 @@ def _unknown(key: str, value: Any, fields: Iterable[str], label: str, inside: bo
 
 
 def _stand_in(path: str, stand_ins: Mapping[str, Any]) -> Any:
-    """Value for a required key, or table of values for a required table; else None."""
+    """Stand-in value for a required key, or table of them for a required table; or None."""
     inside = {
         key.rpartition(".")[2]: value
         for key, value in stand_ins.items()
@@ -146,9 +146,9 @@ def _value(
     problems: list[str],
     stand_ins: Mapping[str, Any],
 ) -> Any:
-    """One value of a table: tables and lists of tables recursively, anything else by msgspec.
+    """Convert one value: tables and lists of tables recursively, anything else by msgspec.
 
-    None, with problems appended, if nothing of it is usable.
+    Returns None, with problems appended, if no part of it is usable.
     """
     inner = _table_type(hint)
     if inner is not None and isinstance(value, (dict, list)):
@@ -177,20 +177,20 @@ def _value(
 
 
 def _is_finite(value: Any) -> bool:
-    """Whether all numbers of a value are finite: TOML has nan and inf."""
+    """Whether all numbers in a value are finite; TOML permits nan and inf."""
     if isinstance(value, (list, dict)):
         return all(map(_is_finite, value.values() if isinstance(value, dict) else value))
     return not isinstance(value, float) or math.isfinite(value)
 
 
 def _name(cls: type[msgspec.Struct], entry: Any, position: int) -> str:
-    """Name of a list's entry in messages: its `name` where that is required, else its position."""
+    """Name of a list entry in messages: its `name` if that key is required, or its position."""
     named = any(field.name == "name" and field.required for field in msgspec.structs.fields(cls))
     name = entry.get("name") if named and isinstance(entry, dict) else None
     return name if isinstance(name, str) and name else str(position)
 
 
-#: msgspec's names of types in the words of a session file.
+#: Words for msgspec's names of types.
 _TYPE_WORDS = {
     "int": "whole number",
     "float": "number",
@@ -202,7 +202,7 @@ _TYPE_WORDS = {
 
 
 def _reason(error: msgspec.ValidationError, hint: Any, value: Any) -> str:
-    """Explain why a value is refused, and which ones are allowed."""
+    """Explain why a value is refused, and which values are allowed."""
     choices = [choice for part in (hint, *get_args(hint)) for choice in _choices(part)]
     text = re.sub(r"`([\w |]+)`", lambda types: _type_words(types[1]), str(error))
     if value == TO_CHOOSE:
@@ -245,14 +245,14 @@ def _table_type(hint: Any) -> type[msgspec.Struct] | None:
 
 
 def parse_params(params: Mapping[str, str]) -> dict[str, Any]:
-    """Values of command-line parameters: TOML, or the text itself where it is not TOML."""
+    """Parse values of command-line parameters as TOML; a value that is not TOML stays text."""
     values: dict[str, Any] = {}
     for key, text in params.items():
         try:
             parsed = parse_toml(f"value = {text}")
         except TomlError:
             parsed = {}
-        # More than one key: the text held a line break and is no single value.
+        # More than one key: the text contained a line break, so it is no single value.
         values[key] = parsed["value"] if parsed.keys() == {"value"} else text
     return values
 

@@ -1,7 +1,8 @@
-"""TOML text to tables, within limits that no session comes near.
+"""Parsing of TOML text, with limits far above what sessions need.
 
-The parser recurses into brackets, and squares the length of a dotted key: 20,000 of either end in a
-`RecursionError`, or take a gigabyte. Python refuses to read integers of more than 4,300 digits.
+The parser recurses into brackets, and its memory grows with the square of a dotted key's length:
+20,000 levels of either raise a `RecursionError` or take a gigabyte. Python refuses to read integers
+of more than 4,300 digits.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ import numpy as np
 from hilrt.errors import ConfigError
 from hilrt.files.text import MAX_TEXT, read_regular
 
-#: Levels of tables and lists.
+#: Largest number of nested tables and lists.
 MAX_DEPTH = 50
-#: TOML's integers have 64 bits.
+#: Range of TOML's integers, which have 64 bits.
 _LARGEST = 1 << 63
-#: Strings and comments, in which nothing counts; brackets; dots of a key; what ends a key.
+#: Strings and comments (skipped), brackets, dots of a key, and characters that end a key.
 TOKENS = re.compile(
     r'"""(?:\\.|[^\\])*?"""+'
     r"|'''.*?'''+"
@@ -36,11 +37,11 @@ _DIGITS = re.compile(r"[0-9_]{4000,}")
 
 
 class TomlError(ValueError):
-    """Text that is not valid or not acceptable TOML; gives the problem and the line."""
+    """Invalid TOML, or TOML beyond the limits; the message gives the problem and the line."""
 
 
 def read_toml(path: Path, limit: int = MAX_TEXT) -> tuple[str, dict[str, Any]]:
-    """Text and tables of a file of at most `limit` bytes.
+    """Read a file of at most `limit` bytes; return its text and tables.
 
     Raises
     ------
@@ -48,9 +49,7 @@ def read_toml(path: Path, limit: int = MAX_TEXT) -> tuple[str, dict[str, Any]]:
         If it cannot be read, or is not TOML.
     """
     try:
-        text = read_regular(path, limit).decode(
-            "utf-8-sig"
-        )  # some editors start a file with a mark
+        text = read_regular(path, limit).decode("utf-8-sig")  # some editors write a byte-order mark
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         return text, parse_toml(text)
     except OSError as error:
@@ -62,7 +61,7 @@ def read_toml(path: Path, limit: int = MAX_TEXT) -> tuple[str, dict[str, Any]]:
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Tables of a text.
+    """Parse a text into tables.
 
     Raises
     ------
@@ -74,7 +73,7 @@ def parse_toml(text: str) -> dict[str, Any]:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise TomlError(str(error)) from None
-    except (ValueError, RecursionError):  # of the digits of an integer
+    except (ValueError, RecursionError):  # ValueError: an integer with too many digits
         found = _DIGITS.search(text)
         where = f" (at line {_line(text, found.start())})" if found else ""
         raise TomlError(f"a number has too many digits{where}") from None
@@ -83,7 +82,7 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def _check_nesting(text: str) -> None:
-    """Refuse brackets inside brackets, and keys of many names, before the parser sees them."""
+    """Refuse deeply nested brackets and keys with many dots before they reach the parser."""
     depth = dots = 0
     for token in TOKENS.finditer(text):
         kind = token[0]
@@ -102,7 +101,7 @@ def _check_nesting(text: str) -> None:
 
 
 def _check_values(tables: dict[str, Any]) -> None:
-    """Refuse excessive nesting of headers and keys, and integers that no reader can hold."""
+    """Refuse excessive nesting of headers and keys, and integers beyond 64 bits."""
     waiting: list[tuple[str, int, Any]] = [("", 0, tables)]
     while waiting:
         path, depth, value = waiting.pop()
@@ -121,9 +120,9 @@ def _line(text: str, position: int) -> int:
 
 
 def toml_value(value: object, key: str = "value") -> str:
-    """A value as it would stand in a file; `ConfigError`, which names the `key`, if it cannot.
+    """Format a value as TOML; `ConfigError`, naming the `key`, for an unsupported type.
 
-    A class stands there as ``module:Class``.
+    A class is written as ``module:Class``.
     """
     if isinstance(value, bool):
         return str(value).lower()

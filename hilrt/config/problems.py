@@ -1,4 +1,4 @@
-"""Findings about a session file, and the lines that they are about."""
+"""Findings about a session file, and the lines that they refer to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hilrt.config.parse_toml import TOKENS, TomlError, parse_toml
 
 Level = Literal["error", "warning", "info", "not checked"]
 _LINE = re.compile(r"\[(?P<table>[^\]]+)\](?: (?P<key>[\w.]+))?(?:: | = )(?P<rest>.*)")
-#: A line that begins with the key that it is about.
+#: A message that begins with the key that it refers to.
 _KEY = re.compile(r"[a-z][\w.]*(: | = )")
 
 
@@ -27,15 +27,15 @@ class Problem:
     table : str
         Dotted name of the table, without brackets.
     key : str
-        Empty if the finding is about the whole table.
+        Empty if the finding refers to the whole table.
     value : object
         Value of the key; None if it has none.
     message, remedy : str
-        What is wrong, and what to do about it.
+        The problem, and how to solve it.
     line : str
-        The whole line, where it is ready-made.
+        The whole line, if it was passed ready-made.
     at : int
-        Line in the session file, from 1 on; 0 if it is in none, or not known.
+        Line in the session file, from 1 on; 0 if there is none or it is not known.
     """
 
     level: Level
@@ -78,11 +78,11 @@ class Findings:
         self.problems.append(Problem("info", table, "", None, message))
 
     def unchecked(self, table: str, key: str, value: Any, why: str) -> None:
-        """Add notes about facts that only code named in the file provides, if no code may run."""
+        """Add a note about a point that was not checked, because no code of the file may run."""
         self.problems.append(Problem("not checked", table, key, value, why))
 
     def line(self, line: str, table: str = "") -> None:
-        """Add a ready-made line of a `ConfigError`; `table` is its place if it names none."""
+        """Add a ready-made line of a `ConfigError`; `table` is used if the line names no place."""
         match = _LINE.match(line)
         if match is None and table and _KEY.match(line):
             line = f"[{table}] {line}"
@@ -102,14 +102,14 @@ class _Node:
 
     line: int
     inside: dict[str, _Node] = field(default_factory=dict)
-    #: Entries so far, of a list of tables.
+    #: Number of entries so far, for a list of tables.
     entries: int = 0
     #: Value of its key `name`, which also identifies an entry of a list.
     name: str = ""
 
     @cached_property
     def found(self) -> dict[str, _Node]:
-        """Content by key and by name, of a file that has been read completely."""
+        """Content by key and by name, once the file has been read completely."""
         return {one.name: one for one in self.inside.values() if one.name} | self.inside
 
     def child(self, key: str, line: int) -> _Node:
@@ -118,12 +118,12 @@ class _Node:
 
 
 class TomlLines:
-    """Lines of a file.
+    """Line numbers of the keys and tables in a file.
 
     Parameters
     ----------
     text : str
-        The file; one that `parse_toml` reads.
+        Content of the file, readable by `parse_toml`.
     """
 
     def __init__(self, text: str) -> None:
@@ -138,14 +138,14 @@ class TomlLines:
                 self._add(self._table, parsed, line)
 
     def of(self, path: str) -> int:
-        """Line of a dotted path, from 1 on; of the table around it where it is not in the file.
+        """Line of a dotted path, from 1 on; of the enclosing table if the path is not in the file.
 
-        Entries of a list go by their position from 0 on, or by their name. 0 if not even the
-        outermost table is there.
+        Entries of a list are named by their position from 0 on, or by their name. 0 if even the
+        outermost table is missing.
         """
         node, rest = self._root, path
         while rest:
-            # Keys may have dots in them: the longest one that fits is meant.
+            # Keys may contain dots: take the longest one that matches.
             ends = [*(i for i, letter in enumerate(rest) if letter == "."), len(rest)]
             key = next((rest[:end] for end in reversed(ends) if rest[:end] in node.found), None)
             if key is None:
@@ -154,7 +154,7 @@ class TomlLines:
         return node.line
 
     def _enter(self, header: Mapping[str, Any], line: int) -> _Node:
-        """Table that a header opens: a new entry for ``[[a]]``, else that of the name."""
+        """Return the table that a header opens: a new entry for ``[[a]]``, or the named one."""
         node: _Node = self._root
         value: Any = header
         while isinstance(value, dict) and value:

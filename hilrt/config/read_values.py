@@ -1,4 +1,4 @@
-"""Values of a session file that need reading: list entries, tolerances, patterns, commands."""
+"""Interpretation of a session file's values: list entries, tolerances, patterns, commands."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def connection_place(i: int, source: str, target: str) -> str:
 
 
 def in_words(line: str, tables: Mapping[str, Any]) -> str:
-    """A message whose place may be an entry of a list, ``[connections.0] …``, with it as text.
+    """Replace a list entry in a message's place, ``[connections.0] …``, by readable text.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def in_words(line: str, tables: Mapping[str, Any]) -> str:
 
 
 def _entry(tables: Mapping[str, Any], path: list[str], i: int) -> Mapping[str, Any] | None:
-    """The entry of a list at `path`; None if there is none."""
+    """Return entry `i` of the list at `path`; None if it does not exist."""
     node: Any = tables
     for name in path:
         node = node.get(name) if isinstance(node, dict) else None
@@ -70,7 +70,7 @@ def _name(entry: Mapping[str, Any]) -> str:
 
 
 def has_tolerances(master: MasterTable) -> bool:
-    """Whether any tolerance of signals is given; those of "ecco" are of energy."""
+    """Whether any tolerance for signals is given; with "ecco" they apply to energies instead."""
     table = master.step_control
     given = table.atol is not None or table.rtol is not None
     return given and table.method != "ecco"
@@ -86,18 +86,18 @@ def errors_are_tested(master: MasterTable) -> bool:
 def judges_before(master: MasterTable) -> bool:
     """Whether the error of a step is estimated before its samples are taken."""
     table = master.step_control
-    repeats = repeats_steps(table) or master.scheme == "implicit"  # where no corrector converges
+    repeats = repeats_steps(table) or master.scheme == "implicit"  # if the corrector fails
     return table.method == "local" and (table.estimator != "inputs" or repeats)
 
 
 def repeats_steps(table: StepControl) -> bool:
-    """Whether a step whose error is not tolerated is made again."""
+    """Whether a step whose error is too large is repeated."""
     return table.estimator != "inputs" if table.repeat is None else table.repeat
 
 
 def names_channel(pattern: str, channel: str) -> bool:
-    """Whether a pattern means a channel: by its name, or by its port's for all elements."""
-    if pattern == channel:  # an element's brackets are no choice of letters
+    """Whether a pattern matches a channel: its own name, or its port's name for all elements."""
+    if pattern == channel:  # brackets of an element are no wildcard
         return True
     return fnmatchcase(channel, pattern) or fnmatchcase(channel.partition("[")[0], pattern)
 
@@ -105,14 +105,14 @@ def names_channel(pattern: str, channel: str) -> bool:
 def executable(
     name: str, argv: Sequence[str], cwd: str | Path | None = None, path: str | None = None
 ) -> list[str]:
-    """Command with its program found, as it can be executed; `ConfigError` if there is none.
+    """Return the command with the path of its program; `ConfigError` if that is not found.
 
     Parameters
     ----------
     name : str
         The subsystem's name, for the message.
     argv : sequence of str
-        The command; ``hilrt`` becomes this interpreter's.
+        The command; ``hilrt`` is replaced by this interpreter's installation.
     cwd : str or Path, optional
         Folder that a relative path to the program starts from.
     path : str, optional
@@ -123,7 +123,7 @@ def executable(
         raise ConfigError(f"{where}: is empty; give a command, or remove the key")
     program, *arguments = argv
     if program == "hilrt":
-        return [sys.executable, "-P", "-m", "hilrt", *arguments]  # -P: not `cwd`'s modules first
+        return [sys.executable, "-P", "-m", "hilrt", *arguments]  # -P: no modules from `cwd`
     if os.path.dirname(program):
         program = str(Path(cwd or ".").resolve() / program)
     found = shutil.which(program, path=path)

@@ -1,6 +1,6 @@
-"""Adapter name to `Link` class, imported only when a session file asks for it.
+"""`Link` classes by adapter name, imported only when a session file uses them.
 
-Own adapters register in the entry-point group ``hilrt.adapters``::
+Other packages register adapters in the entry-point group ``hilrt.adapters``::
 
     [project.entry-points."hilrt.adapters"]
     mybench = "my_package.mybench:MyBenchLink"
@@ -24,21 +24,21 @@ def _entries() -> dict[str, EntryPoint]:
 
 
 def names() -> list[str]:
-    """Names of the adapters that are installed, for tables of a session file."""
+    """Names of the installed adapters."""
     return sorted(_entries().keys() - {CALCULATED})
 
 
 def is_ours(name: str) -> bool:
-    """Whether an adapter comes with hilrt; code of others is not imported to tell.
+    """Whether an adapter belongs to hilrt; imports no code of other packages.
 
-    True also where there is no such adapter.
+    Also True if there is no such adapter.
     """
     entry = _entries().get(name)
     return entry is None or entry.value.startswith("hilrt_adapters.")
 
 
 def link_class(name: str) -> Any:
-    """Class of an adapter, which is a `hilrt.link.Link`; the session file's reader asks for it too.
+    """Import the class of an adapter, a `hilrt.link.Link`; also used to read session files.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """``hilrt schema``: JSON Schema of the session file, for editors.
 
-Made from the same structs that read the file. The keys that an adapter adds to its
-``[subsystems.NAME]`` table apply by the value of ``adapter``, also for adapters of other packages.
+It is generated from the structs that read the file. The value of ``adapter`` selects the keys that
+an adapter adds to its ``[subsystems.NAME]`` table, also for adapters of other packages.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def session_schema() -> dict[str, Any]:
     for name in registry.names():
         try:
             options[name] = registry.link_class(name).Options
-        except ConfigError:  # it needs a package that is not installed: its keys stay unknown
+        except ConfigError:  # a package is not installed, so its keys stay unknown
             continue
     group = registry.link_class("inprocess").GroupOptions
     types: list[type[msgspec.Struct]] = [config.Session, *dict.fromkeys(options.values()), group]
@@ -70,9 +70,9 @@ def session_schema() -> dict[str, Any]:
 def described_components(
     types: Sequence[type[msgspec.Struct]],
 ) -> tuple[dict[type[msgspec.Struct], str], dict[str, Any]]:
-    """References to structs, and the components of a schema with them and all inside them.
+    """References to structs, and schema components of these and all nested structs.
 
-    Keys that no struct has are refused; each key has its field's comment as a description.
+    Unknown keys are refused; each key's description is the comment at its field.
     """
     schemas, components = msgspec.json.schema_components(types, ref_template="#/$defs/{name}")
     structs = {name: struct for struct in _structs(types) for name in _names(struct, components)}
@@ -83,7 +83,7 @@ def described_components(
 
 
 def _structs(types: Sequence[type]) -> list[type]:
-    """The given structs and all inside them."""
+    """Return the given structs and all nested ones."""
     found: list[type] = []
 
     def look(hint: Any) -> None:
@@ -100,14 +100,14 @@ def _structs(types: Sequence[type]) -> list[type]:
 
 
 def _names(struct: type, components: dict[str, Any]) -> list[str]:
-    """Under which name a struct is among the components: its own, or with its module."""
+    """Possible names of a struct among the components: its own, with or without module."""
     full = f"{struct.__module__}.{struct.__qualname__}"
     wanted = {struct.__name__, full, full.replace(".", "_")}
     return [name for name in components if name in wanted]
 
 
 def _describe(component: dict[str, Any], struct: type | None) -> None:
-    """Give the properties the comments that stand beside the fields."""
+    """Describe the properties by the comments at the struct's fields."""
     if struct is None:
         return
     for base in reversed(struct.__mro__):
@@ -119,7 +119,7 @@ def _describe(component: dict[str, Any], struct: type | None) -> None:
 
 
 def field_comments(struct: type) -> dict[str, str]:
-    """Texts of the ``#:`` comments before or behind the fields of a class, by field."""
+    """Texts of the ``#:`` comments above or behind the fields of a class, by field."""
     found: dict[str, str] = {}
     above: list[str] = []
     for line in _body(struct):
@@ -134,7 +134,7 @@ def field_comments(struct: type) -> dict[str, str]:
 
 
 def _body(struct: type) -> Iterator[str]:
-    """Lines inside a class of a module, without those of others; `inspect` parses it for each."""
+    """Source lines of one class; `inspect` would parse the whole module for each class."""
     lines = iter(_lines(struct.__module__))
     for line in lines:
         if re.match(rf"class {re.escape(struct.__qualname__)}\b", line):
@@ -144,7 +144,7 @@ def _body(struct: type) -> Iterator[str]:
 
 @functools.cache
 def _lines(module: str) -> list[str]:
-    """Source of a module; empty if there is none."""
+    """Source lines of a module; empty if there is no source."""
     try:
         return inspect.getsource(sys.modules[module]).splitlines()
     except (OSError, TypeError, KeyError):

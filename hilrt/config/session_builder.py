@@ -1,4 +1,4 @@
-"""Sessions written in Python: tables are added one by one, and become a session file."""
+"""Sessions written in Python: tables are added one by one to form a session file."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hilrt.errors import ConfigError
 class SessionBuilder:
     """Builds a session without a file.
 
-    Keys and values are those of the session file (docs/session.md); what is wrong with them is
-    reported by `build` and by whatever runs the session, as for a file. Every method returns the
-    builder.
+    Keys and values are those of the session file (docs/session.md); errors in them are reported, as
+    for a file, by `build` and by the function that runs the session. Methods that add or set tables
+    return the builder.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class SessionBuilder:
     def bond(
         self, name: str, effort: str | list[str], flow: str, **correction: object
     ) -> SessionBuilder:
-        """Add a power bond; further keys are those of its ``correction``."""
+        """Add a power bond; further keys go into its ``correction``."""
         bond: dict[str, object] = {"name": name, "effort": effort, "flow": flow}
         return self.add("bonds", bond | ({"correction": correction} if correction else {}))
 
@@ -63,7 +63,7 @@ class SessionBuilder:
         return self
 
     def set(self, table: str, **keys: object) -> SessionBuilder:
-        """Set keys of a table, such as ``master`` or ``monitor``; a mapping is a table inside."""
+        """Set keys of a table, such as ``master`` or ``monitor``; a mapping is a nested table."""
         self._tables.setdefault(table, {}).update(keys)
         return self
 
@@ -81,12 +81,12 @@ class SessionBuilder:
         return "\n".join(lines) + "\n"
 
     def build(self, folder: str | Path = ".") -> SessionFile:
-        """Return the session, as `load_session` returns that of a file.
+        """Return the session, like `load_session` for a file.
 
         Parameters
         ----------
         folder : str or Path
-            Where relative paths start, and modules are searched for.
+            Folder in which relative paths start and modules are searched for.
 
         Raises
         ------

@@ -1,6 +1,4 @@
-"""Reading a session file: TOML to the tables of `hilrt.config.structs`, all problems named at
-once.
-"""
+"""Reading of a session file into the tables of `hilrt.config.structs`; finds all problems."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from hilrt.config.read_values import LISTS, in_words
 from hilrt.config.structs import CALCULATED, MAX_STEP_S, Session, SubsystemOptions
 from hilrt.errors import ConfigError
 
-#: Replace required entries with a problem, so that the rest of the file can be checked.
+#: Stand-ins for faulty required entries, with which the rest of the file can be checked.
 _STAND_INS: dict[str, Any] = {
     "session.name": "session",
     "session.duration": MAX_STEP_S,
@@ -27,7 +25,7 @@ _STAND_INS: dict[str, Any] = {
 }
 
 
-#: A session file is written by hand, or by a program for a few thousand subsystems.
+#: Largest size, bytes; ample for a generated file with a few thousand subsystems.
 MAX_BYTES = 16 << 20
 
 
@@ -53,7 +51,7 @@ class SessionFile(msgspec.Struct, frozen=True):
 
     @property
     def folder(self) -> Path:
-        """Folder that relative paths in the file start from."""
+        """Folder in which relative paths in the file start."""
         return self.path.parent
 
     @property
@@ -72,8 +70,8 @@ def load_session(
     path : str or Path
         The TOML file.
     overrides : mapping, or iterable of str
-        ``"table.key"`` to a value instead of the file's, such as ``{"session.duration": 10.0}``; or
-        ``table.key=value`` items as on a command line, the value in TOML (a bare word is taken as a
+        Replacement values by ``"table.key"``, such as ``{"session.duration": 10.0}``; or
+        ``table.key=value`` items as on a command line, with the value in TOML (a bare word is a
         string).
 
     Raises
@@ -92,13 +90,13 @@ def load_session(
 def open_session(
     session: str | Path | SessionFile, overrides: Mapping[str, object] | None = None
 ) -> SessionFile:
-    """Session of a path, or one that was loaded, with other values.
+    """Load a session from a path, or take a loaded one, and apply overrides.
 
     Raises
     ------
     ConfigError
-        With every problem at once; also for objects that are not a session, and overrides that are
-        not a mapping.
+        With every problem at once; also if `session` is no session, or the overrides are no
+        mapping.
     """
     if overrides is not None and not isinstance(overrides, Mapping):
         raise ConfigError(
@@ -118,13 +116,13 @@ def open_session(
 
 
 def override(file: SessionFile, values: Mapping[str, object]) -> SessionFile:
-    """Session file with other values; the file itself is not read again.
+    """Return the session file with other values, without reading the file again.
 
     Parameters
     ----------
     file : SessionFile
     values : mapping
-        ``"table.key"`` to the value, such as ``{"connections.0.order": 1}``.
+        Values by ``"table.key"``, such as ``{"connections.0.order": 1}``.
 
     Raises
     ------
@@ -135,7 +133,7 @@ def override(file: SessionFile, values: Mapping[str, object]) -> SessionFile:
 
 
 def session_of_text(path: Path, text: str, overrides: Iterable[str]) -> SessionFile:
-    """Session of a file's text as it was once read; `ConfigError` with every problem at once."""
+    """Parse a session from a file's stored text; `ConfigError` with every problem at once."""
     return _without_problems(_read(path, text, parse_toml(text), tuple(overrides)))
 
 
@@ -156,15 +154,15 @@ class PartialSession(NamedTuple):
     Attributes
     ----------
     session : SessionFile
-        Entries with a problem are left out, or have their default.
+        Faulty entries are omitted, or have their default.
     problems : list of str
-        One line each; empty for a file that can be used.
+        One line each; empty for a usable file.
     broken : frozenset of str
         Subsystems that are in the file but not in `session`.
     raw : dict
-        The file's content, with what was set beside it.
+        The file's content, with overrides applied.
     foreign : dict of str to str
-        Subsystems among the broken whose adapter was not imported, and that adapter.
+        Adapters that were not imported, by subsystem; all of these are in `broken`.
     """
 
     session: SessionFile
@@ -179,8 +177,8 @@ def read_session(
 ) -> PartialSession:
     """Read a session file as far as possible, so that `hilrt check` can check the rest.
 
-    Parameters as for `load_session`; `ConfigError` only if the file is not TOML at all. Without
-    `code`, adapters of other packages are not imported, and subsystems with one are left out.
+    Parameters as for `load_session`; `ConfigError` only if the file is not TOML. Without `code`,
+    adapters of other packages are not imported, and their subsystems are omitted.
     """
     path = Path(path).resolve()
     text, raw = read_toml(path, MAX_BYTES)
@@ -190,7 +188,7 @@ def read_session(
 def _read(
     path: Path, text: str, raw: dict[str, Any], overrides: tuple[str, ...], code: bool = True
 ) -> PartialSession:
-    """Session of a parsed file with its `overrides`."""
+    """Build the session of a parsed file with its `overrides`."""
     problems: list[str] = []
     for item in overrides:
         try:
@@ -211,7 +209,7 @@ def _read(
 
 
 def _foreign(subsystems: Any) -> dict[str, str]:
-    """Subsystems whose adapter is of another package, and that adapter."""
+    """Adapters of other packages, by subsystem."""
     tables = subsystems if isinstance(subsystems, dict) else {}
     adapters = {n: table.get("adapter") for n, table in tables.items() if isinstance(table, dict)}
     return {n: a for n, a in adapters.items() if isinstance(a, str) and not registry.is_ours(a)}
@@ -233,7 +231,7 @@ def apply_override(raw: dict[str, Any], item: str) -> None:
     try:
         table[last] = parse_toml(f"value = {text}")["value"]
     except TomlError:
-        table[last] = text  # a bare word: a string without its quotes
+        table[last] = text  # a bare word is a string without quotes
 
 
 def _descend(table: Any, name: str, item: str) -> Any:
@@ -265,7 +263,7 @@ def _build_session(raw: dict[str, Any], problems: list[str], left_out: Collectio
     _build_groups(raw.get("groups", {}), built, problems)
     plain = {key: table for key, table in raw.items() if key != "groups"}
     session = build_partly(Session, {**plain, "subsystems": {}}, "", problems, _STAND_INS)
-    assert session is not None  # every required table has a stand-in
+    assert session is not None  # since every required table has a stand-in
     session.subsystems = built
     if session.calculated:
         options = registry.link_class(CALCULATED).Options
@@ -274,7 +272,7 @@ def _build_session(raw: dict[str, Any], problems: list[str], left_out: Collectio
 
 
 def _build_groups(groups: Any, built: dict[str, SubsystemOptions], problems: list[str]) -> None:
-    """Add the groups to the subsystems that are `built`; a group is one of them."""
+    """Add the groups to the `built` subsystems; each group counts as one subsystem."""
     if not isinstance(groups, dict):
         problems.append(f"[groups]: is {groups!r}; write a [groups.NAME] table for each")
         return
@@ -305,7 +303,7 @@ def _build_groups(groups: Any, built: dict[str, SubsystemOptions], problems: lis
 
 
 def _group_struct(adapter: Any) -> Any:
-    """Struct of a group's table with that adapter; None if it carries none."""
+    """Struct of a group's table with that adapter; None if the adapter has no groups."""
     try:
         return registry.link_class(adapter).GroupOptions
     except ConfigError:

@@ -1,4 +1,4 @@
-"""Tables of a session file beside the coupling: recording, views, stimuli; their base class."""
+"""Tables of a session file for recording, views, faults and stimuli; the tables' base class."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Literal, get_args
 
 import msgspec
 
-#: An infinite timeout or limit would be a protection that never acts.
+#: Finite positive numbers: an infinite timeout or limit would be a protection without effect.
 FINITE = msgspec.Meta(le=sys.float_info.max)
 Positive = Annotated[float, msgspec.Meta(gt=0.0), FINITE]
 NonNegative = Annotated[float, msgspec.Meta(ge=0.0), FINITE]
@@ -18,7 +18,7 @@ class Table(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class TriggerTable(Table):
-    """``[[record.trigger]]``: something around which the session is recorded; one of the four."""
+    """``[[record.trigger]]``: a cause for recording; has exactly one of the four keys."""
 
     #: Cause of a flag (docs/reliability.md#causes); triggers as long as the flag is up.
     flag: str | None = None

@@ -1,7 +1,7 @@
-"""The tables of a session file as typed structs: the documentation of its keys.
+"""The tables of a session file as typed structs, whose comments document its keys.
 
-Adapters add theirs by subclassing `SubsystemOptions`; `hilrt.config.session_file` reads a file
-into them.
+Adapters add keys by subclassing `SubsystemOptions`; `hilrt.config.session_file` reads a file into
+these structs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hilrt.config.session_tables import (
 )
 
 MAX_ORDER = 5
-#: The subsystem whose outputs are the calculated channels; also its adapter.
+#: Name, and adapter, of the subsystem whose outputs are the calculated channels.
 CALCULATED = "calculated"
 MAX_STEP_S = 100.0
 
@@ -212,7 +212,7 @@ Matrix = list[list[float]]
 
 
 class JacobianOptions(Table):
-    """``jacobian``: where a subsystem's interface Jacobians come from (docs/methods.md).
+    """``jacobian``: source of a subsystem's interface Jacobians (docs/methods.md).
 
     "solver" calls the solver's `jacobian`, "probe" perturbs its inputs (it must be able to restore
     its state), "given" takes `A`, `B`, `C`, `D` or `gamma` from here, "identify" estimates while
@@ -249,7 +249,7 @@ class JacobianOptions(Table):
 
     @property
     def gives(self) -> bool:
-        """Whether matrices that stand here count; the solver's own and a probe take their place."""
+        """Whether the matrices given here are used; with "solver" and "probe" they are not."""
         return self.source in ("given", "identify")
 
 
@@ -296,16 +296,16 @@ class SubsystemOptions(Table):
 
     @property
     def member_names(self) -> tuple[str, ...]:
-        """Members of a group, whose ports are ``member.port``; empty for everything else."""
+        """Members of a group, with ports ``member.port``; empty for any other subsystem."""
         return ()
 
     @property
     def adjusted(self) -> list[str]:
-        """Numbers of the session that it changes; none but of test sequences."""
+        """Numbers of the session that it may change; empty except for test sequences."""
         return []
 
     def range_policy(self, output: str, measured: bool) -> OutOfRange:
-        """Reaction to values of that output outside its declared range."""
+        """Reaction to values of `output` outside its declared range."""
         given = self.out_of_range
         if isinstance(given, dict):
             given = given.get(output)
@@ -567,7 +567,7 @@ class Session(Table, dict=True):
         return set(self.group_of.values())
 
     def split(self, port: str) -> tuple[str, str]:
-        """Subsystem and its port of ``subsystem.port``; of ``member.port``, group and all of it."""
+        """Split ``subsystem.port`` into its parts; ``member.port`` into group and full name."""
         first, _, rest = port.partition(".")
         group = self.group_of.get(first)
         return (first, rest) if group is None else (group, port)

@@ -1,8 +1,8 @@
-"""Unit conversion between ports, and whether an effort and a flow multiply to a power.
+"""Unit conversion between ports, and the check that an effort times a flow is a power.
 
-Units are read by pint, after spellings common in CAN databases and FMUs were rewritten
-(``Nm``, ``kg.m2``, ``min-1``, ``°C``, ``-``). Where the SI is too generous for a test bench, the
-conversion is refused instead of guessed:
+Pint reads the units after spellings common in CAN databases and FMUs have been rewritten (``Nm``,
+``kg.m2``, ``min-1``, ``°C``, ``-``). Some conversions that the SI permits would be a guess on a
+test bench and are refused:
 
 * The radian counts as dimensionless (``rad/s`` to ``1/s`` is 1), but a revolution, a degree or a
   hertz does not turn into a plain number: whether 1 Hz means one or 2π radians per second must be
@@ -22,8 +22,8 @@ from hilrt.errors import ConfigError
 if TYPE_CHECKING:
     import pint
 
-#: Unit of a signal whose source states none: it converts to anything, unchanged. An empty unit,
-#: in contrast, is that of a plain number, of which ``%`` is a hundredth.
+#: Unit of a signal whose source states none; it converts to any unit, unchanged. An empty unit, in
+#: contrast, means a plain number, so 1 is 100 ``%``.
 UNSTATED = "?"
 
 _ALIASES = {
@@ -41,29 +41,29 @@ _WORDS = {"Nm": "(N*m)", "kNm": "(kN*m)", "mNm": "(mN*m)", "Nms": "(N*m*s)", "re
 _WORDS |= {"Ohm": "ohm", "kOhm": "kohm", "Amp": "A", "l": "L"}
 _WORDS |= {"Amps": "A", "Ampere": "A", "Volt": "V", "Volts": "V", "Watt": "W", "Newton": "N"}
 _WORDS |= {"Hertz": "Hz", "Pascal": "Pa", "Joule": "J", "Kelvin": "K", "Bar": "bar", "Sec": "s"}
-#: Pairs of units whose product is the watt: most bonds have these, and then need no pint.
+#: Pairs of units whose product is the watt, as in most bonds, which then need no pint.
 _WATTS = (
     {"N", "m/s"},
     {"N*m", "rad/s"},
     {"Nm", "rad/s"},
 )
-_EFFORTS = ("N", "N*m", "Nm")  #: the most usual, told without pint
+_EFFORTS = ("N", "N*m", "Nm")  #: the most common ones, recognised without pint
 _FLOWS = ("m/s", "rad/s", "A", "m^3/s")
-#: degC, °F and what else pint has of the kind contain one of these.
+#: Pint's names of temperature units such as degC and °F contain one of these.
 _PERHAPS_A_TEMPERATURE = re.compile(r"[CcFf°℃℉]|deg|eaumur")
 _ENERGY = {"[mass]": 1, "[length]": 2, "[time]": -2}
 
 
 class _Unit(NamedTuple):
-    """A unit taken apart."""
+    """Components of a unit."""
 
     name: str  # as pint reads it
     factor: Decimal  # to SI root units, without offset
-    offset: bool  # its zero is not that of the root unit
+    offset: bool  # has a different zero from the root unit
     dimension: dict[str, int | float]
     radians: int | float  # exponent of the radian, which `dimension` leaves out
-    plain_angle: bool  # no degree, revolution or hertz in it
-    torque: bool  # of an energy's dimension, but spelled with a length
+    plain_angle: bool  # contains no degree, revolution or hertz
+    torque: bool  # has the dimension of energy, but is written with a length
 
 
 @functools.cache
@@ -110,9 +110,9 @@ def conversion(from_unit: str, to_unit: str) -> tuple[float, float]:
 def is_power(unit_a: str, unit_b: str) -> bool:
     """Whether the product of two units has the dimension of power (W).
 
-    The radian counts as dimensionless. `UNSTATED` could be anything, so the answer is yes. A unit
-    with a zero of its own (``°C``) does not multiply: no.
-    `ConfigError` if a unit cannot be read.
+    The radian counts as dimensionless. True for `UNSTATED`, which could be anything. False for a
+    unit with a zero of its own (``°C``), which cannot be multiplied. `ConfigError` if a unit cannot
+    be read.
     """
     if _is_watt(unit_a, unit_b):
         return True
@@ -126,14 +126,14 @@ def is_power(unit_a: str, unit_b: str) -> bool:
 
 @functools.cache
 def product(unit_a: str, unit_b: str, power: float = 1.0) -> str:
-    """Unit of the product of a value and the `power` of another one.
+    """Unit of a value in `unit_a` times the given `power` of a value in `unit_b`.
 
     `UNSTATED` makes the product's unit unstated.
 
     Raises
     ------
     ConfigError
-        If a unit cannot be read, or has a zero of its own (``°C``): its values do not multiply.
+        If a unit cannot be read, or has a zero of its own (``°C``) and so cannot be multiplied.
     """
     if UNSTATED in (unit_a, unit_b):
         return UNSTATED
@@ -155,7 +155,7 @@ def product(unit_a: str, unit_b: str, power: float = 1.0) -> str:
 
 @functools.cache
 def of_differences(unit: str) -> str:
-    """Unit of the difference of two values: of temperatures in degC it is K."""
+    """Unit of the difference of two values: K for temperatures in degC."""
     if not has_own_zero(unit):
         return unit
     kelvin = _read(unit).factor == _read("K").factor
@@ -163,18 +163,18 @@ def of_differences(unit: str) -> str:
 
 
 def check_unit(unit: str) -> None:
-    """`ConfigError` if a unit cannot be read."""
+    """Raise `ConfigError` if a unit cannot be read."""
     if unit not in ("", UNSTATED):
         _read(unit)
 
 
 def has_own_zero(unit: str) -> bool:
-    """Whether the unit's zero is arbitrary, as that of degC. Most units are known without pint."""
+    """Whether the unit's zero is arbitrary, as for degC; most units are decided without pint."""
     return _PERHAPS_A_TEMPERATURE.search(unit) is not None and _read(unit).offset
 
 
 def is_flow(unit: str) -> bool:
-    """Whether a unit measures a flow by the usual names: a speed, a current, a volume per time."""
+    """Whether a unit is that of a usual flow: a speed, a current, a volume per time."""
     if unit in (UNSTATED, *_EFFORTS):
         return False
     return any(_measures(unit, flow) for flow in _FLOWS)
@@ -182,12 +182,12 @@ def is_flow(unit: str) -> bool:
 
 @functools.cache
 def _measures(unit: str, other: str) -> bool:
-    """Whether the two have one dimension."""
+    """Whether two units have the same dimension."""
     return unit == other or _read(unit).dimension == _read(other).dimension
 
 
 def _is_watt(unit_a: str, unit_b: str) -> bool:
-    """Whether the product is in W, or taken for it, without taking the units apart."""
+    """Whether the product is W, or assumed to be, decided without pint."""
     return UNSTATED in (unit_a, unit_b) or {unit_a, unit_b} in _WATTS
 
 
@@ -205,7 +205,7 @@ def power_factor(unit_a: str, unit_b: str) -> float:
 
 @functools.cache
 def _registry() -> pint.UnitRegistry[Any]:
-    import pint  # 0.2 s, for sessions that convert units only
+    import pint  # takes 0.2 s, so only in sessions that convert units
 
     # Decimal keeps exact factors exact: °C to K is 1 and 273.15, kPa to bar 0.01.
     return pint.UnitRegistry(non_int_type=Decimal)
@@ -220,7 +220,7 @@ def _read(text: str) -> _Unit:
         factor, root = registry.get_root_units(unit, check_nonmult=False)
         names = [name for name, _ in registry.Quantity(1, unit).unit_items()]
         exponents = {name: _number(n) for name, n in registry.Quantity(1, root).unit_items()}
-    except Exception:  # pint's parser lets assertion, syntax and type errors through
+    except Exception:  # pint's parser also raises assertion, syntax and type errors
         raise ConfigError(
             f"unit {_show(text)} is unknown; write it with SI symbols, such as rad/s, N*m, kg/h, "
             "km/h, degC, bar, %, or leave it empty for a plain number"
@@ -241,7 +241,7 @@ def _read(text: str) -> _Unit:
 
 
 def _rewrite(text: str) -> str:
-    """Spelling of CAN databases and FMUs to pint's."""
+    """Rewrite spellings of CAN databases and FMUs to pint's."""
     text = text.strip()
     alias = _ALIASES.get(text.lower())
     if alias is not None:
@@ -253,7 +253,7 @@ def _rewrite(text: str) -> str:
 
 
 def _number(exponent: Any) -> int | float:
-    """Exponents as plain numbers: pint mixes int and Decimal."""
+    """Convert an exponent to a plain number: pint mixes int and Decimal."""
     value = float(exponent)
     return int(value) if value.is_integer() else value
 
