@@ -1,16 +1,15 @@
 """A session's life: from the session file to a closed log.
 
-Every session is put together by the same stages: `read`, `describe` and `connect` (`opening`),
+Every session goes through the same stages: `read`, `describe` and `connect` (`opening`),
 `initialize` and `assemble` (`assembly`, which imports the numerics), `prepare`, `run` and
-`summarise` (`ending`, with `summary`). `running` calls the last ones with benches and recording,
-`simulate` without processes, and `repeat` at three steps. Around them: `run`
-(options, folder, signals) and `result`; the life of a session with its processes: `session`,
-`opened` (its parts), `ending`. The parts: `benches`, `event_log`, `session_log` with
-`recording_watch`, `observers` (of the loop: recording, flags, status, expectations), `operation`
-(commands), `run_summary` with `summary_layout`, and `reserved_file`.
+`summarise` (`ending`, with `summary`). `running` executes the last ones with benches and recording,
+`simulate` without processes, and `repeat` at three steps. Around the stages: `run` (options,
+folder, signals) and `result`; the life of a session with processes: `session`, `opened` (its
+parts), `ending`. The parts: `benches`, `event_log`, `session_log` with `recording_watch`,
+`observers` (of the loop: recording, flags, status, expectations), `operation` (commands),
+`run_summary` with `summary_layout`, and `reserved_file`.
 
 Processes: `processes`, `spawn` with `launch`, `placer` (on a cluster), `monitoring`,
-`recorder_process`. Beside the program
-that started it: `live_session` with `session_readings`, in a `loop_thread`. Test
-sequences from outside: `run`, `pytest_plugin`.
+`recorder_process`. Sessions inside a running program: `live_session` with `session_readings`, in a
+`loop_thread`. Test sequences started from outside: `run`, `pytest_plugin`.
 """

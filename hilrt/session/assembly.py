@@ -1,4 +1,4 @@
-"""Stages of a session from connected subsystems on: initialize, assemble, and the pace."""
+"""Stages of a session after connecting: initialize, assemble, and choice of the pace."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class InitializedSession(NamedTuple):
 async def initialize(connected: Connected) -> InitializedSession:
     """Initialize the subsystems in the order of feedthrough, with ``u0 = L y``.
 
-    Subsystems in a feedthrough loop are initialized repeatedly, until ``u0 = L y`` holds there too.
-    When the announced ports do not fit the session, every subsystem is notified, and ends.
+    Subsystems in a feedthrough loop are initialized repeatedly until ``u0 = L y`` holds there, too.
+    If the announced ports do not fit the session, every subsystem is notified and ends.
     """
     tables, links = connected.file.tables, connected.links
     ports = {link.name: Ports(tuple(link.inputs), tuple(link.outputs)) for link in links}
@@ -79,7 +79,7 @@ async def initialize(connected: Connected) -> InitializedSession:
         _couple(network, calculated, y0, u0, s)
         await _initialize(links[s], network, samples, y0, u0, s)
     again = [s for s in network.entangled() if not links[s].physical]
-    for _ in network.members if again else ():  # after as many rounds only a loop still moves
+    for _ in network.members if again else ():  # after that, only loops change
         before = u0.copy()
         for s in again:
             _couple(network, calculated, y0, u0, s)
@@ -98,7 +98,7 @@ async def initialize(connected: Connected) -> InitializedSession:
 async def _initialize(
     link: Link, network: Network, samples: dict[int, Sample], y0: Floats, u0: Floats, s: int
 ) -> None:
-    """Have a subsystem initialize with its inputs in `u0`, and take its outputs."""
+    """Initialize a subsystem with its inputs in `u0`, and store its outputs."""
     samples[s] = await link.initialize(0.0, u0[network.inputs.slices[s]])
     y0[network.outputs.slices[s]] = samples[s].y
 
@@ -113,7 +113,7 @@ async def _close_loop(
 ) -> None:
     """Initialize the members of feedthrough loops again until outputs and inputs agree.
 
-    Benches, which cannot be initialized twice, stay as they are.
+    Benches cannot be initialized twice and stay as they are.
     """
     members = [s for s in network.loop_members() if not links[s].physical]
     owned = np.isin(network.inputs.owner, members) & network.connected
@@ -137,9 +137,9 @@ async def _close_loop(
 def _couple(
     network: Network, calculated: StartValues, y0: Floats, u0: Floats, of: int | None = None
 ) -> None:
-    """Set calculated channels and the connected inputs from the outputs, within their bounds.
+    """Compute calculated channels and connected inputs from the outputs, within their bounds.
 
-    Those of all subsystems, or the requirement of one.
+    Either for all subsystems, or for a given one.
     """
     part = slice(0, len(u0)) if of is None else network.inputs.slices[of]
     L = network.L.part(part)
@@ -150,14 +150,14 @@ def _couple(
 
 
 class KnownSensitivities:
-    """Sensitivities of sessions that differ in settings which these do not depend on.
+    """Sensitivities shared by sessions that differ only in settings without influence on them.
 
-    Linear subsystems alone are taken from here: their answers are the same in every trial, while
-    one with noise takes numbers from its generator in each. On the two-mass session of 1 s a
-    trial takes 6 % of the time of a case.
+    Only those of linear subsystems are reused: their answers are the same in every trial, whereas
+    a subsystem with noise draws new random numbers in each. In the two-mass session of 1 s a trial
+    takes 6 % of the time of a case.
     """
 
-    #: Tables that no answer of a subsystem depends on.
+    #: Tables without influence on a subsystem's answers.
     BESIDE: Final = ("bonds", "reliability", "monitor", "record", "alarms", "expect", "session")
     MOST: Final = 64
 
@@ -167,7 +167,7 @@ class KnownSensitivities:
     async def find(
         self, tables: Session, renews: bool, trial: Callable[[], Awaitable[Sensitivities]]
     ) -> Sensitivities:
-        """The sensitivities of a session, by `trial` if they are not known."""
+        """Return the sensitivities of a session; run `trial` if they are not known."""
         resolved = {k: v for k, v in msgspec.structs.asdict(tables).items() if k not in self.BESIDE}
         key = msgspec.msgpack.encode((resolved, renews), enc_hook=str)
         if key in self._found:
@@ -181,7 +181,7 @@ class KnownSensitivities:
 
 
 class Assembled(NamedTuple):
-    """Numerics and exchange of the master, and the session at its first point as they have it."""
+    """Numerics and exchange of the master, and the initialized session that matches them."""
 
     numerics: Numerics
     exchange: Exchange
@@ -191,21 +191,22 @@ class Assembled(NamedTuple):
 def hidden_feedthrough(
     links: Sequence[Link], network: Network, found: Sensitivities
 ) -> dict[int, dict[str, tuple[str, ...]]]:
-    """Direct feedthrough that a trial has found and ports do not declare.
+    """Direct feedthrough that a trial has found but ports do not declare.
 
-    Without it a subsystem's first sample may belong to other inputs than it starts with.
+    If it is ignored, a subsystem's first sample may belong to other inputs than those it starts
+    with.
 
     Returns
     -------
     dict
-        By the number of the subsystem: each such output, and all inputs that it depends on.
+        By the number of the subsystem: each such output with all inputs that it depends on.
     """
     known = set(zip(network.feedthrough.row, network.feedthrough.column, strict=True))
     direct = {(i, u) for i, u, factor in found.direct if factor != 0.0} - known
     hidden: dict[int, dict[str, tuple[str, ...]]] = {}
     for s, link in enumerate(links):
         if link.physical or link.options.reference_model is not None:
-            continue  # then it is a model's answers that were found
+            continue  # the answers are then those of a reference model
         sides = (network.outputs, link.outputs), (network.inputs, link.inputs)
         outputs, inputs = (
             dict(zip(_span(side.slices[s]), _of_channels(ports), strict=True))
@@ -224,7 +225,7 @@ def hidden_feedthrough(
 def declare_feedthrough(
     links: Sequence[Link], hidden: Mapping[int, Mapping[str, tuple[str, ...]]], *, anew: bool
 ) -> None:
-    """Name each output of `hidden` in a warning; declare it where samples are computed `anew`."""
+    """Warn of each output in `hidden`; add the feedthrough to its port if `anew`."""
     sample = "was computed anew, with" if anew else "may not be of"
     for s, outputs in hidden.items():
         for name, through in outputs.items():
@@ -263,10 +264,10 @@ async def assemble(
     note: Callable[[str], None] = lambda text: None,
     known: KnownSensitivities | None = None,
 ) -> Assembled:
-    """Tables before the first tick, and exchange; Jacobians are requested where needed.
+    """Build the tables before the first tick, and the exchange; request Jacobians if needed.
 
-    Direct feedthrough that ports do not declare is found here, and the subsystems are initialized
-    again in its order.
+    This detects direct feedthrough that ports do not declare, and then initializes the subsystems
+    again in the right order.
 
     Parameters
     ----------
@@ -274,18 +275,18 @@ async def assemble(
     shadow : bool
         Compute every correction and apply none.
     renews : bool
-        Sensitivities are renewed while the session runs: the pace waits for the solvers.
+        Whether sensitivities are renewed between steps; possible if the pace waits for the solvers.
     in_slack : bool
-        It does not, and they are renewed while steps are made.
+        Whether they are renewed during the steps instead, because the pace does not wait.
     note : callable, optional
-        Told how each column of a stimulus's file is read between its rows.
+        Called with a text on how each column of a stimulus's file is interpolated.
     known : KnownSensitivities, optional
-        Of sessions before, which differ in settings alone.
+        Sensitivities of earlier sessions that differ only in settings.
 
     Raises
     ------
     ConfigError
-        If a stimulus's file or signal is not there, or its unit does not convert.
+        If a stimulus's file or signal does not exist, or its unit does not convert.
     """
     (file, links, _), network, samples, u0 = initialized
     tables, columns = file.tables, _read_columns(file, network, note)
@@ -303,7 +304,7 @@ async def assemble(
             "can be probed have to run in processes of their own, and none in a group"
         )
     if hidden := hidden_feedthrough(links, network, sensitivities):
-        # Python models in this process alone may initialize again after they have been probed.
+        # Only Python models in this process may be initialized again after they were probed.
         anew = all(link.options.adapter in ("inprocess", "calculated") for link in links)
         declare_feedthrough(links, hidden, anew=anew)
     if hidden and anew:
@@ -322,7 +323,7 @@ async def assemble(
         network, tables, platform, y0, u0, shadow=shadow, model=model, columns=columns
     )
     say_when_compiling()
-    numerics.load()  # looks at the types of all tables for milliseconds: not in the first tick
+    numerics.load()  # takes milliseconds for the types of all tables: too long for the first tick
     exchange = Exchange(
         numerics,
         links,
@@ -349,13 +350,13 @@ def say_when_compiling() -> None:
 
 
 def refuse_start(numerics: Numerics) -> None:
-    """`SessionFault` if start values would end the session, by an alarm or for their range."""
+    """Raise `SessionFault` if start values would end the session, by an alarm or their range."""
     refuse_alarms(numerics.alarms, numerics.state.outputs["y"])
     Ranges(numerics.network, numerics.plan).refuse(numerics.state.outputs["y"])
 
 
 def _read_columns(file: SessionFile, network: Network, note: Callable[[str], None]) -> list[Floats]:
-    """Columns of all stimuli, shape (n, 2) each."""
+    """Read the columns of all stimuli, shape (n, 2) each."""
     stimuli = file.tables.stimuli
     if not any(True for _ in column_segments(stimuli)):
         return []
@@ -367,16 +368,16 @@ def _read_columns(file: SessionFile, network: Network, note: Callable[[str], Non
 
 
 class References:
-    """Reference models, probed in place of subsystems that cannot be.
+    """Reference models, probed in place of subsystems that cannot be probed.
 
-    Failures are logged, and the session notes them.
+    Failures are logged and become notes of the session.
     """
 
     def __init__(self, tables: Session, links: Sequence[Link]) -> None:
         self._tables, self._links = tables, links
 
     def try_out(self, s: int, h: float, u: Floats) -> LinearModel | None:
-        """Answers of the reference model of subsystem `s`; None without one that can be probed.
+        """Probe the reference model of subsystem `s`; None if there is none that can be probed.
 
         Parameters
         ----------
@@ -411,7 +412,7 @@ def real_time(
     factor: float,
     on_shift: Callable[[int], None],
 ) -> Pace:
-    """Session time by a clock, `factor` seconds per second; `on_shift` is called at grid shifts."""
+    """Pace by a clock at `factor` seconds per second; `on_shift` is called at grid shifts."""
     (numerics, exchange, _), progress = assembled, Progress()
     variable_step = bool(numerics.plan.session[0].variable_step)
     deadline = tables.master.dispatch_deadline * tables.master.step
@@ -444,7 +445,7 @@ def as_fast_as_possible(
     links: Sequence[Link],
     waits: Sequence[BetweenSteps] = (),
 ) -> Pace:
-    """Session time by the solvers, with what it needs between two steps; `waits` are done last."""
+    """Pace by the solvers, with the work required between two steps; `waits` come last."""
     numerics, exchange, _ = assembled
     plan = numerics.plan
     timeout = tables.master.step_timeout

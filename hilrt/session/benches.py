@@ -1,4 +1,4 @@
-"""The session's benches: up before the first tick, and down after the last one, whatever it was."""
+"""The session's benches: enabled before the first tick, brought to rest after the last one."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ if TYPE_CHECKING:
     from hilrt.reliability.ranges import Ranges
     from hilrt.session.assembly import Assembled, InitializedSession
 
-#: Interval of signs of life to views while a session waits, s.
+#: Interval of status messages to views while a session waits, s.
 HOLD_PERIOD = 0.5
 
 
 class Benches:
-    """Enables benches, brings them to where the virtual side starts, and to rest.
+    """Enables benches, moves them to the virtual side's start values, and brings them to rest.
 
     Parameters
     ----------
     links : sequence of Link
-        All of the session's.
+        All links of the session.
     tables : Session
         The session file.
     events, publisher
-        Where states, notes and announcements go.
+        Receive states, notes and announcements.
     operator : Operator
-        May arm, hold the session in its safe state, and end it.
+        Can arm, hold the session in its safe state, and end it.
 
     Attributes
     ----------
     armed : list of Link
-        Benches that have been enabled, or are being enabled.
+        Benches that are enabled or being enabled.
     brought_down : bool
-        Whether they have been brought to rest after the last tick.
+        Whether they were brought to rest after the last tick.
     secured : str
-        That an operator or a signal brought them to their safe profile, and why; else empty.
+        Why an operator or a signal had them run their safe profile; empty if none did.
     """
 
     def __init__(
@@ -72,9 +72,9 @@ class Benches:
     async def bring_up(
         self, initialized: InitializedSession, assembled: Assembled, enter_arms: bool
     ) -> None:
-        """Enable the benches and bring them to where the virtual side starts.
+        """Enable the benches and move them to the virtual side's start values.
 
-        With `enter_arms` an operator who is awaited may press Enter on this terminal.
+        With `enter_arms` an operator may also arm by pressing Enter on this terminal.
         """
         tables, links = self._tables, self._links
         if tables.session.arm == "manual" and any(link.physical for link in links):
@@ -99,7 +99,7 @@ class Benches:
         )
 
     async def hold_safe(self, reason: str, ended: Callable[[], object]) -> None:
-        """An operator requested the safe state: stay in it until one ends the session."""
+        """Stay in the safe state, as requested by an operator, until the session is ended."""
         await asyncio.gather(*(link.safe(reason) for link in self._links))
         self._publisher.announce(str(SessionState.SAFE), f"{reason}; stop ends the session")
         while not ended() and not self._operator.end.is_set():
@@ -110,10 +110,10 @@ class Benches:
     async def run_stop_sequence(
         self, assembled: Assembled, unwanted: Callable[[], bool]
     ) -> list[str]:
-        """Run the session file's ``[[stop]]``; returns failures: the safe profile follows anyway.
+        """Run the session file's ``[[stop]]``; return failures: the safe profile follows anyway.
 
-        It is cut short when an end is requested, which `unwanted` returns. Alarms act as in the
-        start sequence, except for those that are active already: they have had their effect.
+        It is cut short when `unwanted` says that an end is requested. Alarms act as in the start
+        sequence, except for those already active, which have had their effect.
         """
         if not self._tables.stop or not self.armed:
             return []
@@ -136,16 +136,16 @@ class Benches:
         return []
 
     async def secure(self, reason: str) -> None:
-        """Run the safe profile of every bench that was armed, and let every subsystem end."""
+        """Run the safe profile of every armed bench, and tell every subsystem to end."""
         await asyncio.gather(*(link.stop(reason) for link in self._links))
 
     def not_at_rest(self) -> list[str]:
-        """Messages about benches that are not known to be at rest after `secure`."""
+        """Messages about benches that may not be at rest after `secure`."""
         told = [(link.name, link.not_at_rest) for link in self.armed]
         return [f"bench {name} was NOT brought to rest: {why}" for name, why in told if why]
 
     def note_reports(self, exchange: Exchange) -> None:
-        """Log reports of the subsystems from before the master's loop."""
+        """Log reports that subsystems sent before the master's loop started."""
         while reports := exchange.reports.take():
             for name, event in reports:
                 self._events.note(event.level, name, event.text, event.cause)
@@ -156,7 +156,7 @@ class Benches:
         y = numerics.state.outputs["y"]
         procedure = Procedure(self._links, ranges, numerics.alarms, y, timeout, self._tell)
         if self._tables.calculated:
-            if self._calculated is None:  # kept for the stop sequence, which must not wait for it
+            if self._calculated is None:  # kept: the stop sequence must not wait for it
                 self._calculated = StartValues(numerics.network, self._tables)
             procedure.calculate = self._calculated.fill
         return procedure
@@ -182,7 +182,7 @@ class Benches:
                     return
                 if failed and "arm" not in self._tables.monitor.control:
                     raise failed[0].exception() or AssertionError
-                waits = [wait for wait in waits if wait not in failed]  # a command may still come
+                waits = [wait for wait in waits if wait not in failed]  # a command can still arrive
                 self._publisher.repeat()
         finally:
             self._operator.waits_for_arming = False
@@ -193,15 +193,15 @@ class Benches:
 # Work with benches before and after the ticks: sequences, and matching the two sides.
 #
 # Each step moves set-points through the gateway's own ramps and limits (`Link.arm`) and waits for a
-# condition on a measured value. Alarms that end sessions act here, too, and so does everything the
-# gateway guards; whatever fails ends in the safe profile, as anywhere.
+# condition on a measured value. Alarms that end sessions act here, too, and the gateway's guard
+# stays active; any failure ends in the safe profile, as everywhere.
 
-#: How often measured values are checked, s.
+#: Interval of checks of measured values, s.
 LOOK_S = 0.01
 
 
 class CutShort(HilrtError):
-    """The safe profile is requested instead of the rest of the sequence."""
+    """Raised if the safe profile is requested during a sequence, whose rest is dropped."""
 
 
 class Procedure:
@@ -210,23 +210,23 @@ class Procedure:
     Parameters
     ----------
     links : sequence of Link
-        All of the session's.
+        All links of the session.
     ranges : Ranges
-        Of the outputs.
+        Declared ranges of the outputs.
     alarms : AlarmNames
     y : ndarray, shape (ny,)
-        Outputs as last known; those of the benches are kept up to date.
+        Last known outputs; those of the benches are kept up to date.
     timeout : float
-        How long one bench may take for one move, s.
+        Time limit for one move of one bench, s.
     tell : callable
         Called with progress messages.
 
     Attributes
     ----------
     unwanted : callable
-        Whether an end has been requested meanwhile: `CutShort` is raised at the next look.
+        Returns whether an end has been requested; `CutShort` is raised at the next check.
     calculate : callable
-        Puts the calculated channels into outputs, shape (ny,).
+        Writes the calculated channels into outputs, shape (ny,).
     """
 
     def __init__(
@@ -246,15 +246,15 @@ class Procedure:
         self.calculate: Callable[[Floats], None] = lambda y: None
 
     def measure(self) -> Floats:
-        """Newest outputs, shape (ny,); `SessionFault` when one of them or a bench ends the session.
+        """Newest outputs, shape (ny,); `SessionFault` if an output or a bench ends the session.
 
-        Alarms check the measured value, whatever its declared range.
+        Alarms check the measured value, even outside its declared range.
         """
         if self.unwanted():
             raise CutShort("cut short")
         for s in self.benches:
             link = self.links[s]
-            link.receive()  # raises when the bench has been lost, or secured by its gateway
+            link.receive()  # raises if the bench was lost, or secured by its gateway
             if link.latest is not None:
                 self.y[self.network.outputs.slices[s]] = link.latest
         self.calculate(self.y)
@@ -265,19 +265,20 @@ class Procedure:
         return self.y
 
     async def move(self, u: Floats, only: Sequence[int] | None = None) -> None:
-        """Bring the inputs of benches (all, or those numbers) to `u`, shape (nu,), one by one."""
+        """Move the inputs of benches (all, or those numbered) to `u`, shape (nu,), one by one."""
         for s in self.benches if only is None else only:
             await self._arm([s], u)
 
     async def hold(self, u: Floats) -> None:
-        """Let all benches wait at `u`, shape (nu,), after the last tick.
+        """Hold all benches at `u`, shape (nu,), after the last tick.
 
-        All at once: a gateway that is fed by ticks takes their end for that of the master.
+        They are told at the same time: to a gateway that receives ticks, their end looks like a
+        loss of the master.
         """
         await self._arm(self.benches, u)
 
     async def _arm(self, benches: Sequence[int], u: Floats) -> None:
-        """Bring the inputs of benches to `u` at once; alarms and all benches count meanwhile."""
+        """Move the inputs of benches to `u` at once, while alarms and all benches are checked."""
         arming = {
             asyncio.ensure_future(self.links[s].arm(u[self.network.inputs.slices[s]])): s
             for s in benches
@@ -289,7 +290,7 @@ class Procedure:
                     self.measure()
                     done, pending = await asyncio.wait(pending, timeout=LOOK_S)
                     for task in done:
-                        task.result()  # raises what failed
+                        task.result()  # raises its failure, if any
         except TimeoutError:
             late = [s for task, s in arming.items() if not task.done()] or benches
             raise PeerLost(
@@ -320,7 +321,7 @@ class Procedure:
                 await self._until(where, step.wait, low, high, step.hold, step.timeout)
 
     async def match(self, matches: Sequence[Match]) -> None:
-        """Wait until each measured value is where the virtual side is."""
+        """Wait until each measured value matches the virtual side."""
         for match in matches:
             target = match.to
             if isinstance(target, str):
@@ -337,7 +338,7 @@ class Procedure:
     ) -> None:
         """Wait until `signal` has been within `low` and `high` for `hold` [s].
 
-        A value that is not used for its declared range is within nothing.
+        A value rejected for its declared range counts as outside.
         """
         part, _ = self.network.outputs.ports[signal]
         begun = inside_since = monotonic_ns()

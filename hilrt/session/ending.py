@@ -1,8 +1,8 @@
-"""The last stages of every session: prepare, run, summarise; and its end with benches.
+"""The last stages of every session: prepare, run, summarise; and bringing benches to rest.
 
-They follow `hilrt.session.assembly`: `prepare` makes the loop with its observers, `run` ticks to
-the end, and `summarise` puts the outcome into the result. In between, a session with benches brings
-these to rest (`Ending`).
+They follow `hilrt.session.assembly`: `prepare` creates the loop with its observers, `run` ticks to
+the end, and `summarise` puts the outcome into the result. In between, benches are brought to rest
+(`Ending`).
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ if TYPE_CHECKING:
 
 
 class Prepared(NamedTuple):
-    """A session whose loop can start, with all of its observers."""
+    """A session that is ready to tick, with its loop and observers."""
 
     connected: Connected
     master: Master
     feed: Feed
     judge: Judge
     events: EventLog
-    #: Estimated errors that do not come from the session's own steps.
+    #: Estimated errors from other runs, in place of those from the session's own steps.
     errors: Mapping[str, Estimate] | None = None
 
     def now_ns(self) -> int:
@@ -71,14 +71,14 @@ def prepare(
     collect: Callable[[int], bool] | None = None,
     errors: Mapping[str, Estimate] | None = None,
 ) -> Prepared:
-    """Make the loop of a session and its observers; `collect` is that of `make_master`.
+    """Create the loop of a session and its observers; `collect` as for `make_master`.
 
-    `errors` are estimated errors that do not come from the session's own steps.
+    `errors` are estimated errors from other runs, in place of those from the session's own steps.
 
     Raises
     ------
     ConfigError
-        For expectations with unknown signals, or whose units do not fit.
+        For expectations with unknown signals or wrong units.
     """
     judge = make_judge(connected.file.tables, connected.links, feed, events)
     master = make_master(
@@ -99,7 +99,7 @@ def prepare(
 
 
 class LoopEnd(NamedTuple):
-    """End of the master's loop: its reason, or the fault and the subsystem that was lost."""
+    """End of the master's loop: the reason, or the fault and the lost subsystem."""
 
     end: End | None
     fault: str | None = None
@@ -111,7 +111,7 @@ async def run(
 ) -> LoopEnd:
     """Tick from session time 0, which is `epoch_ns` on the clock, to the session's end.
 
-    `now_ns` tells the time of events, ns; by default that of the last communication point.
+    `now_ns` returns the time for events, ns; default: that of the last communication point.
     """
     connected, master, feed, _, events, _ = prepared
     exchange = master.exchange
@@ -128,14 +128,14 @@ async def run(
         exchange.close()
     if ended.fault is not None:
         events.go(SessionState.SAFE, ended.fault, level="error")
-    feed.flush()  # what is lost of it counts, too
+    feed.flush()  # losses in it count, too
     return ended
 
 
 def finish(
     events: EventLog, exchange: Exchange, result: Result, fault: str | None, rest: str = "finished"
 ) -> None:
-    """Go to the last state: that of a fault, or that of an end in order with its cause `rest`."""
+    """Go to the final state: after a fault, or after an orderly end with the cause `rest`."""
     if fault is None:
         events.go(SessionState.STOPPED, "; ".join([*own_ends(exchange), rest]))
     else:
@@ -155,7 +155,7 @@ def summarise(
 ) -> None:
     """Put the current summary, and the exit status of the expectations, into the result.
 
-    Parameters other than the first two are those of `RunFacts`.
+    For the parameters after the first two see `RunFacts`.
     """
     connected, master, feed, judge, events, errors = prepared
     results = results_of(judge)
@@ -181,7 +181,7 @@ def summarise(
 
 
 def _lost(master: Master, exchange: Exchange, error: HilrtError) -> LoopEnd:
-    """Fault for a lost subsystem; for a test sequence, with its line."""
+    """Fault for a lost subsystem; for a test sequence with its last step."""
     if not isinstance(error, PeerLost):
         return LoopEnd(None, str(error))
     exchange.receive_reports()
@@ -196,7 +196,7 @@ def _lost(master: Master, exchange: Exchange, error: HilrtError) -> LoopEnd:
 
 
 def held_up(timeline: Timeline, now_ns: int) -> str:
-    """Sentence on the longest recent delay of the master, up to `now_ns` on its clock [ns]."""
+    """Sentence about the master's longest recent delay, up to `now_ns` on its clock [ns]."""
     waited_ns = now_ns - timeline.rested_ns
     cause = "previous" if timeline.slack_ns > waited_ns else "wake"
     longest_us = max(timeline.slack_ns, waited_ns) * 1e-3
@@ -208,12 +208,12 @@ def held_up(timeline: Timeline, now_ns: int) -> str:
 
 
 def own_ends(exchange: Exchange) -> list[str]:
-    """Subsystems that have ended the session by ending their own simulation, and why."""
+    """Texts about subsystems that ended the session by ending their own simulation."""
     return [f"subsystem {name!r}: {reason}" for name, reason in exchange.ended.items()]
 
 
 def value_fault(numerics: Numerics) -> str:
-    """Alarms, impossible values or divergence that have ended the loop."""
+    """Text about alarms, impossible values or divergence that ended the loop."""
     state, given = numerics.state, numerics.given
     if state.session[0].alarm_level == DIVERGED:
         return describe_divergence(numerics.network, given)
@@ -228,11 +228,11 @@ class Ending:
     Parameters
     ----------
     benches, operator, events, processes
-        Of the session.
+        Parts of the session.
     result : Result
-        Gets fault, exit status and warnings.
+        Receives fault, exit status and warnings.
     interrupted : callable
-        Why a signal or an operator wants the session to end, or "".
+        Returns why a signal or an operator requests the end, or "".
     """
 
     def __init__(
@@ -248,7 +248,7 @@ class Ending:
         self._processes, self._result, self._interrupted = processes, result, interrupted
 
     async def bring_down(self, assembled: Assembled, master: Master, ended: LoopEnd) -> str | None:
-        """Bring benches to rest, as the end of the loop requires; return the fault, if any."""
+        """Bring benches to rest in the way the loop's end requires; return the fault, if any."""
         numerics, exchange, _ = assembled
         end, fault, result = ended.end, ended.fault, self._result
         stops = numerics.state.session[0].alarm_level == STOP
@@ -258,12 +258,12 @@ class Ending:
         if end in (End.FINISHED, End.FAULTY) or (end is End.ALARMED and stops):
             unwanted = master.stopping
             result.warnings += await self._benches.run_stop_sequence(assembled, unwanted)
-        if end is not None and master.stopping():  # in the loop, or in the stop sequence
+        if end is not None and master.stopping():  # requested in the loop or in the stop sequence
             await self._interrupt(master)
         await self._benches.secure(fault or self._interrupted() or "session finished")
         self._benches.note_reports(exchange)
         not_at_rest = self._benches.not_at_rest()
-        if fault is None:  # it must not be taken for an end in order
+        if fault is None:  # it must not look like an orderly end
             fault = "; ".join(not_at_rest) or None
         else:
             result.warnings += not_at_rest
@@ -285,14 +285,14 @@ class Ending:
             await self._benches.hold_safe(master.stop_requested, self._interrupted)
 
 
-# Values that grow beyond every measure: where, and in which loop of the topology.
+# Diverging values: their place, and the loop of the topology that they are in.
 
-#: From an output, by its number, to an input that it is connected to.
+#: Number of an output, and number of an input connected to it.
 Connection = tuple[int, int]
 
 
 def describe_divergence(network: Network, given: StepInput) -> str:
-    """The largest sample beyond all limits, and the loop that it is in, with the remedies."""
+    """Text about the largest diverging sample and its loop, with remedies."""
     samples = np.where(given.outputs["fresh"] != 0, np.abs(given.outputs["y"]), 0.0)
     samples[~(samples > LARGEST)] = 0.0
     output = int(np.argmax(samples))
@@ -314,9 +314,9 @@ def describe_divergence(network: Network, given: StepInput) -> str:
 
 
 def shortest_loop(network: Network, output: int) -> list[Connection]:
-    """Connections from a subsystem back to itself, through `output` if that is possible.
+    """Connections from a subsystem back to itself, starting at `output` if possible.
 
-    Within a subsystem every output is taken to depend on every input. Empty if nothing leads back.
+    Within a subsystem every output is assumed to depend on every input. Empty if there is no loop.
     """
     start = int(network.outputs.member[output])
     from_subsystem: dict[int, list[Connection]] = defaultdict(list)

@@ -1,6 +1,6 @@
-"""Events of a session: state changes, notes and the package's own log records, in one place.
+"""Events of a session: state changes, notes and the package's own log records.
 
-Before the log is open, notes are kept; afterwards they are its events. The live view sees state
+Notes from before the log is open are kept, and become its first events. The live view shows state
 changes at once.
 """
 
@@ -23,7 +23,7 @@ from hilrt.wording import event_text
 
 
 class Note(NamedTuple):
-    """Something that happened, as it goes into the log."""
+    """An event for the log."""
 
     level: Level
     cause: str
@@ -38,15 +38,15 @@ class EventLog:
     Parameters
     ----------
     publisher : StatusPublisher
-        Tells the live views.
+        Informs the live views.
     """
 
     def __init__(self, publisher: StatusPublisher) -> None:
         self.publisher = publisher
         self.state = SessionState.CONFIGURED
-        #: Called when the state, or what the session waits for, has changed.
+        #: Called when the state, or the reason for waiting, has changed.
         self.on_change: Callable[[], None] | None = None
-        #: How columns of stimuli are read at the steps, as text.
+        #: Texts on how columns of stimuli are interpolated.
         self.columns: list[str] = []
         self.alarms = publisher.alarms
         self._kept: list[Note] = []
@@ -54,7 +54,7 @@ class EventLog:
         self._now_ns: Callable[[], int] = lambda: 0
 
     def go(self, state: SessionState, cause: str, level: Level = "info") -> None:
-        """Change the state; every transition is in the log with its cause."""
+        """Change the state, and log the transition with its cause."""
         text = f"{self.state} -> {state}: {cause}"
         self.state = state
         self.note(level, "session", text)
@@ -62,30 +62,30 @@ class EventLog:
         self.changed()
 
     def changed(self) -> None:
-        """Tell the program that operates the session, if one does."""
+        """Notify the program that operates the session, if there is one."""
         if self.on_change is not None:
             self.on_change()
 
     def impaired(self, impaired: bool, cause: str) -> None:
-        """Change the state when the loop runs impaired, and when it does so no longer."""
+        """Change the state when the loop starts or stops running impaired."""
         if impaired:
             self.go(SessionState.IMPAIRED, cause, "warning")
         else:
             self.go(SessionState.RUNNING, cause)
 
     def acknowledge(self, alarm: str, who: str) -> bool:
-        """Note and show at once that an operator has seen an alarm; False if none came up so."""
+        """Record and show that an operator has seen an alarm; False if no such alarm came up."""
         known = self.alarms.acknowledge(alarm, who, self._now_ns() * 1e-9)
         self.publisher.repeat()
         return known
 
     def note_column(self, text: str) -> None:
-        """Note how a column of a stimulus is read, for the summary, too."""
+        """Record how a column of a stimulus is interpolated, for log and summary."""
         self.columns.append(text)
         self.note("info", "stimuli", text)
 
     def note(self, level: Level, source: str, text: str, cause: str = "session") -> None:
-        """Note something that happened now."""
+        """Record an event at the current time."""
         self.publisher.remember(self._now_ns() * 1e-9, event_text(source, text))
         if self._feed is None:
             self._kept.append(Note(level, cause, source, text, time.time()))
@@ -93,7 +93,7 @@ class EventLog:
             self._feed.event(self._now_ns(), level, cause, source, text)
 
     def open(self, feed: Feed, now_ns: Callable[[], int]) -> None:
-        """Write into the log from now on; `now_ns` tells the session time, ns."""
+        """Write into the log from now on; `now_ns` returns the session time, ns."""
         self._feed, self._now_ns = feed, now_ns
         feed.on_first_loss = self._losing
         for note in self._kept:
@@ -101,7 +101,7 @@ class EventLog:
         self._kept.clear()
 
     def warn_of_recorder(self, text: str, cause: str) -> None:
-        """Note and show problems of the recording at once."""
+        """Record and show a problem of the recording at once."""
         self.note("warning", "recorder", text, cause)
         self.publisher.announce(str(self.state), f"recorder: {text}")
 
@@ -110,7 +110,7 @@ class EventLog:
         self.warn_of_recorder(text, "recorder_behind")
 
     def untold(self) -> list[str]:
-        """Warnings that never reached a log, because none was begun."""
+        """Warnings that are in no log, because none was begun."""
         return [
             note.text if note.cause == "log" else f"{note.source}: {note.text}"
             for note in self._kept
@@ -118,7 +118,7 @@ class EventLog:
         ]
 
     def keep(self, path: Path) -> list[str]:
-        """Write events that are in no log, because no tick ran, with the time; returns problems."""
+        """Write events to a file if no log was begun; return problems."""
         if not self._kept:
             return []
         lines = []
@@ -135,7 +135,7 @@ class EventLog:
 
     @contextlib.contextmanager
     def take_log_records(self) -> Iterator[None]:
-        """Capture the package's log messages, instead of letting it write across the live view."""
+        """Turn the package's log messages into events, instead of printing over the live view."""
         events = self
 
         class ToEvents(logging.Handler):

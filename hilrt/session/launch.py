@@ -1,11 +1,10 @@
-"""Turn this process into a subsystem's command; run as a script, by `hilrt.session.spawn`, on
-Linux.
+"""Launcher of a subsystem's command; a script run by `hilrt.session.spawn` on Linux.
 
-``launch.py PARENT_PID SIGNAL CPUS NICE COMMAND [ARGUMENT …]`` asks the kernel for SIGNAL when the
-parent ends, sets processors and niceness, drops a Ctrl-C that was meant for the parent, and becomes
-COMMAND. A process of its own does this and not a ``preexec_fn``: Python code between fork and exec
-may deadlock in a process with threads. Standard library only, no imports from the package: it must
-start quickly.
+``launch.py PARENT_PID SIGNAL CPUS NICE COMMAND [ARGUMENT …]`` requests SIGNAL from the kernel for
+the parent's end, sets processors and niceness, drops a Ctrl-C that was meant for the parent, and
+executes COMMAND in its place. It is a separate process and not a ``preexec_fn``, because Python
+code between fork and exec may deadlock in a process with threads. To start quickly it imports only
+the standard library.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def main(arguments: list[str]) -> None:
-    """Prepare, then exec; whatever does not work is reported on stderr, which is the log."""
+    """Prepare the process, then exec; failures are reported on stderr, which goes to the log."""
     if sys.platform != "linux":
         sys.exit("launch.py is for Linux")
     drop_interrupts()
@@ -32,7 +31,7 @@ def main(arguments: list[str]) -> None:
 
 
 def drop_interrupts() -> None:
-    """Drop a Ctrl-C that was held back since before this process had a group of its own."""
+    """Drop a Ctrl-C that was blocked since before this process had its own group."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ignoring it drops it
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGINT, signal.SIG_DFL)

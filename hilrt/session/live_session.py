@@ -1,7 +1,7 @@
-"""A session that runs beside the program that started it: `LiveSession`, `AsyncLiveSession`.
+"""A session that runs inside a program, beside its own work: `LiveSession`, `AsyncLiveSession`.
 
-Whatever happens to the program, benches are brought to rest: at the end of the ``with`` block, by
-`stop`, and when the program's main thread ends.
+Benches are brought to rest in every case: at the end of the ``with`` block, by `stop`, and when the
+program's main thread ends.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from hilrt.monitor.operator_commands import Action, Reply
 from hilrt.session.result import RunResult
 from hilrt.session.session_readings import SessionReadings
 
-#: How often a condition is checked, s.
+#: Interval of checks of a condition, s.
 LOOK_S = 0.01
 
 
 def _check(reply: Reply) -> None:
-    """Raise `CommandRefused`, with the reason, for a command that was not carried out."""
+    """Raise `CommandRefused`, with the reason, if a command was not carried out."""
     if not reply.ok:
         raise CommandRefused(reply.text)
 
 
 class LiveSession(SessionReadings):
-    """A session that runs while the program continues; its methods wait.
+    """A session that runs while the program continues; its methods block.
 
     ::
 
@@ -38,13 +38,13 @@ class LiveSession(SessionReadings):
             session.set("bonds.shaft.cap", 0.2)
         print(session.wait().verdict)
 
-    `start` and the end of the ``with`` block start and stop it; see `SessionReadings` for its
-    parameters, and for what can be read. In real time the program had better wait than compute:
-    both share an interpreter.
+    The ``with`` block, or `start` and `stop`, start and stop it; see `SessionReadings` for the
+    parameters and the readable values. In real time the program should wait rather than compute,
+    because both share an interpreter.
     """
 
     def start(self) -> LiveSession:
-        """Start it, and wait for its first tick, or until it waits for `arm`.
+        """Start the session, and wait for its first tick or until it waits for `arm`.
 
         Raises
         ------
@@ -63,14 +63,14 @@ class LiveSession(SessionReadings):
         return self
 
     def wait(self, timeout: float | None = None) -> RunResult:
-        """Wait for its end: benches at rest, log closed. TimeoutError after `timeout` [s]."""
+        """Wait for the end (benches at rest, log closed); TimeoutError after `timeout` [s]."""
         self._must_have_begun()
         return self._thread.ended.result(timeout)
 
     def wait_until(
         self, condition: Callable[[LiveSession], object], timeout: float | None = None
     ) -> None:
-        """Wait for a condition on readable values; it is checked every 10 ms.
+        """Wait for a condition on readable values, checked every 10 ms.
 
         Raises
         ------
@@ -86,7 +86,7 @@ class LiveSession(SessionReadings):
             time.sleep(LOOK_S)
 
     def stop(self) -> RunResult:
-        """End it as an operator does, with benches at rest, and wait for that."""
+        """End the session as an operator does, and wait until benches are at rest."""
         if not self.ended:
             self._ask("stop", refusable=True)
         return self.wait()
@@ -94,13 +94,13 @@ class LiveSession(SessionReadings):
     def set(self, name: str, value: float | None) -> None:
         """Change a number that ``[monitor.adjust]`` lists, within its bounds.
 
-        ``inputs.SUBSYSTEM.PORT`` takes an input; None releases it. `CommandRefused` otherwise, as
-        for all that is set.
+        ``inputs.SUBSYSTEM.PORT`` takes over an input; None releases it. `CommandRefused` if the
+        number may not be set.
         """
         self._ask("adjust", name, math.nan if value is None else value)
 
     def shadow(self, on: bool) -> None:
-        """Compute corrections and apply none, or apply them again."""
+        """Switch shadow mode: compute corrections without applying them, or apply them again."""
         self._ask("shadow", value=float(on))
 
     def mark(self, text: str) -> None:
@@ -138,7 +138,7 @@ class LiveSession(SessionReadings):
 class AsyncLiveSession(SessionReadings):
     """`LiveSession` for programs with an event loop: ``async with``, and methods to await.
 
-    Only waiting is left to the caller's loop; the session has its own.
+    The session runs in its own loop; the caller's loop only waits.
     """
 
     async def start(self) -> AsyncLiveSession:

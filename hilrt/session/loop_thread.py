@@ -1,6 +1,6 @@
-"""Threads of a session: an event loop of its own, and work that may be left.
+"""Threads of a session: one with its event loop, and ones with work that may be abandoned.
 
-No thread can be stopped, and a compiler takes long: a session that ends leaves it alone.
+A thread cannot be stopped, and compiling takes long: a session that ends does not wait for it.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 Answer = TypeVar("Answer")
 
-#: Of a thread that may be left.
+#: Name of a thread that may be abandoned.
 NAME = "hilrt: may be left"
-#: How long another thread may compute before this one gets its turn, s. Python's own is 5 ms.
-#: Measured at 1 kHz for 3 s beside a program that computes all the time, on two busy processors:
-#: 1018 and 748 steps instead of 528 and 435, lateness 4.4 and 6.8 ms (p99) instead of 12.
+#: Python's switch interval: how long another thread may compute before this one runs, s (default: 5
+#: ms). Measured at 1 kHz for 3 s beside a program that computes all the time, on two busy
+#: processors: 1018 and 748 steps instead of 528 and 435, lateness 4.4 and 6.8 ms (p99) instead of
+#: 12.
 SWITCH_INTERVAL_S = 1e-4
 
 
 class _ShortSwitchInterval:
-    """Python's switch interval is `SWITCH_INTERVAL_S` while any thread is in this context."""
+    """Context: Python's switch interval is `SWITCH_INTERVAL_S` while any thread is in it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -56,9 +57,9 @@ class LoopThread(Generic[T]):
     Parameters
     ----------
     work : callable
-        Makes the coroutine, in the thread.
+        Creates the coroutine; called in the thread.
     punctual : bool
-        Other threads of the process give way to it after `SWITCH_INTERVAL_S`.
+        Whether other threads of the process yield to it after `SWITCH_INTERVAL_S`.
 
     Attributes
     ----------
@@ -69,7 +70,7 @@ class LoopThread(Generic[T]):
     def __init__(self, work: Callable[[], Coroutine[Any, Any, T]], punctual: bool = False) -> None:
         self._work, self._punctual = work, punctual
         self.ended: Future[T] = Future()
-        self.ended.set_running_or_notify_cancel()  # waiters that are cancelled do not cancel it
+        self.ended.set_running_or_notify_cancel()  # cancelled waiters then do not cancel it
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[T] | None = None
         self._open = threading.Lock()
@@ -80,7 +81,7 @@ class LoopThread(Generic[T]):
         self._thread.start()
 
     def call(self, function: Callable[[], Answer], otherwise: Answer) -> Future[Answer]:
-        """Call a function in the thread's loop, soon; `otherwise` is the answer where none runs."""
+        """Schedule a function in the thread's loop; the answer is `otherwise` if no loop runs."""
         answer: Future[Answer] = Future()
         answer.set_running_or_notify_cancel()
 
@@ -102,7 +103,7 @@ class LoopThread(Generic[T]):
         self.call(lambda: self._task is not None and self._task.cancel(), False)
 
     def result(self) -> T:
-        """Wait for the end; a Ctrl-C cancels the coroutine, and is raised after its end."""
+        """Wait for the end; Ctrl-C cancels the coroutine and is raised after its end."""
         try:
             return self.ended.result()
         except KeyboardInterrupt:
@@ -128,11 +129,11 @@ class LoopThread(Generic[T]):
         finally:
             with self._open:
                 self._loop = None
-            await asyncio.sleep(0)  # what was called until now is answered
+            await asyncio.sleep(0)  # answers the calls scheduled so far
 
 
 def run_in_loop(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Result of a coroutine; in a thread where the caller's has a loop that runs."""
+    """Run a coroutine and return its result; in a new thread if a loop runs in the caller's."""
     if not loop_runs():
         return asyncio.run(work())
     thread = LoopThread(work)
@@ -150,9 +151,9 @@ def loop_runs() -> bool:
 
 
 async def in_left_thread(work: Callable[[], None]) -> None:
-    """Await the end of `work`; re-raise its exception. Cancelled, this leaves the work alone.
+    """Await the end of `work`; re-raise its exception. On cancellation the work continues alone.
 
-    The process waits for it at its end, as ending beside a compiler may crash; but see
+    The process waits for it before it ends, because ending during compilation may crash; but see
     `leave_threads`.
     """
     loop = asyncio.get_running_loop()
@@ -183,7 +184,7 @@ async def in_left_thread(work: Callable[[], None]) -> None:
 
 
 def leave_threads(status: int) -> None:
-    """End the process at once, if work was left alone in it, with this exit status."""
+    """End the process at once with this exit status, if it contains abandoned work."""
     if any(thread.name == NAME for thread in threading.enumerate()):
         sys.stdout.flush()
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""Monitoring of one run: its status, the processes that show it, their keys."""
+"""Monitoring of one run: its status, the processes that display it, their keys."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from hilrt.session.spawn import SINGLE_THREAD, Children, Inherited
 
 NICE = 10
 NICE_VIEW = 5
-#: Processes that show the session. They end by themselves when their user closes them.
+#: Processes that display the session; a user may close them at any time.
 VIEWS: Final = frozenset({"view", "relay", "page", "foxglove"})
 
 
@@ -47,7 +47,7 @@ class Monitoring:
         The session file.
     options : RunOptions
     real_time : bool
-        Without it, a session without watchers publishes no status.
+        Whether the session runs in real time; otherwise it publishes no status without watchers.
 
     Attributes
     ----------
@@ -56,13 +56,13 @@ class Monitoring:
     key : str
         The session's own key, for the processes that it starts.
     run : str
-        Tells this run from every other; a command names the one that it is meant for.
+        Unique identifier of this run; a command names the run that it is meant for.
     token : str
-        What opens the commands for operators; empty if the session file allows none.
+        Token that permits operators' commands; empty if the session file permits none.
     rows : str
-        Address that gets the recorder's rows, too; empty if no view needs them.
+        Address to which the recorder forwards rows; empty if no view needs them.
     view_has_keys : bool
-        Whether the terminal view reads what is typed.
+        Whether the terminal view reads the keyboard.
     """
 
     def __init__(self, tables: SessionTables, options: RunOptions, real_time: bool) -> None:
@@ -92,21 +92,21 @@ class Monitoring:
 
     @property
     def wanted(self) -> bool:
-        """Whether anything but the terminal view may watch."""
+        """Whether anything except the terminal view may watch."""
         return self._web or self._table.listen is not None or self._table.foxglove is not None
 
     @property
     def answers_prompts(self) -> bool:
         """Whether an operator can answer prompts: on the terminal, or with the token.
 
-        Nobody is asked in a session as fast as possible: its session time does not wait.
+        A session as fast as possible has no prompts, because its session time does not wait.
         """
         shown = self._web or (self.wanted and bool(self._table.commands))
         with_token = shown and "answer" in self._table.control
         return self._real_time and (self.view_has_keys or with_token)
 
     def listen(self) -> None:
-        """Take the page's port, which its process gets; `ConfigError` if a port is taken."""
+        """Bind the page's port for its process; `ConfigError` if a port is in use."""
         refuse_taken(self._table)
         if not self._web:
             return
@@ -131,7 +131,7 @@ class Monitoring:
         return lines
 
     def start(self, children: Children, operator: Operator) -> None:
-        """Start the processes that show the session, and take the commands that they pass on."""
+        """Start the processes that display the session, and receive commands from them."""
         if self._telemetry is None:
             return
         for line in self.hints():
@@ -145,7 +145,7 @@ class Monitoring:
             self._start_relay(children, self._telemetry.address)
 
     def close(self) -> None:
-        """Free the sockets, and the files of the addresses."""
+        """Close the sockets, and remove the files of their addresses."""
         close(self._page)
         if self._port is not None:
             self._port.close()
@@ -166,7 +166,7 @@ class Monitoring:
         )
 
     def _start_relay(self, children: Children, status: str) -> None:
-        """Start relay, page and bridge, low in priority."""
+        """Start relay, page and bridge at low priority."""
         table, tables = self._table, self._tables
         settings = RelaySettings(
             rows=self.rows,
@@ -215,7 +215,7 @@ class Monitoring:
             argv += ["--sockets", *map(str, numbers)]
             inherited = Inherited(descriptors=numbers)
             children.start("page", argv, nice=NICE, env=environment, inherits=inherited)
-            close(self._page)  # with the page's process, the port is free
+            close(self._page)  # the port is freed with the page's process
         else:  # the page's process binds the port again
             close(self._page)
             children.start("page", argv, nice=NICE, env=environment)

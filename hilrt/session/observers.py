@@ -1,7 +1,7 @@
 """Observers of a session's loop: recording, flags, live status, expectations, garbage.
 
-They are notified in this order, see `hilrt.step.observer`. Recording and flags are required:
-without them nothing says how far the results can be trusted.
+They are notified in this order, see `hilrt.step.observer`. Recording and flags are mandatory:
+without them the trustworthiness of the results is unknown.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ from hilrt.timing.monotonic import monotonic_ns
 from hilrt.timing.pace import Pace
 from hilrt.timing.timeline import Progress
 
-#: Changes noted per step; more are only counted, so that a storm of flags costs no ticks.
+#: Changes logged per step; further ones are only counted, so a burst of flags costs no ticks.
 CHANGES_PER_TICK = 20
-#: The garbage collector gets a chance in the slack of every that many ticks.
+#: Number of ticks between two attempts to collect garbage in the slack.
 GARBAGE_TICKS = 64
 
 
 class RecordingObserver(Observer):
-    """Hands every step's row to the feed, snapshots beside it, and subsystems' reports.
+    """Passes every step's row to the feed, along with snapshots and subsystems' reports.
 
     Parameters
     ----------
     numerics, exchange, progress, feed
-        Of the session.
+        Parts of the session.
     judge : Judge, optional
-        Reads rows, too; without a reader none are filled.
+        Second reader of the rows; rows are not filled without any reader.
     """
 
     name, required = "recording", True
@@ -74,10 +74,10 @@ class RecordingObserver(Observer):
         self._snapshots = Snapshots(feed, numerics, numerics.changes)
 
     def stepped(self, turn: Turn) -> None:
-        """Fill and commit the row; a snapshot or a change that belongs to it comes before."""
+        """Fill and commit the row, after any snapshot or change that belongs to it."""
         t_ns, marks = turn.point.t_ns, turn.marks
         if self._needs_rows():
-            if self._row is None:  # an expectation that arrived during a session without a log
+            if self._row is None:  # an expectation came during a session without a log
                 self._row = self._make_row()
             self._row.fill(turn.h_ns / 1e9, marks.late_ns, marks.compute_ns, self._timeline.newest)
         self._snapshots.look(t_ns)
@@ -100,16 +100,16 @@ class RecordingObserver(Observer):
 
 
 class FlagObserver(Observer):
-    """Logs changes of flags, inputs' sources and faults, and tells when the session is impaired.
+    """Logs changes of flags, inputs' sources and faults, and reports an impaired session.
 
     Parameters
     ----------
     numerics, exchange, feed
-        Of the session. Benches whose emulators make faults are told when these begin and end.
+        Parts of the session. Emulated benches are told when a fault of theirs begins and ends.
     alarms : AlarmHistory
         Notified of alarms that come up or clear.
     on_impaired : callable, optional
-        Told whether the session is impaired from now on, and why.
+        Called with whether the session is impaired from now on, and why.
     """
 
     name, required = "flags", True
@@ -157,14 +157,14 @@ class FlagObserver(Observer):
         self._impairment.look(t_ns)
 
     def closing(self, finished: bool) -> None:
-        """End the faults of emulated benches: they are brought to rest without."""
+        """End the faults of emulated benches before these are brought to rest."""
         faults = zip(self._numerics.faults, self._numerics.state.faults, strict=True)
         for fault, now in faults:
             if now.active:
                 self._switch(fault, False)
 
     def _switch(self, fault: FaultTable, active: bool) -> None:
-        """Tell an emulated bench of a fault that it is to make, or no more."""
+        """Tell an emulated bench to begin or end a fault."""
         switch = self._links[fault.emulated].switch_fault if fault.emulated else None
         if switch is not None:
             switch(fault.name, active)
@@ -182,12 +182,12 @@ class FlagObserver(Observer):
 
 
 class StatusObserver(Observer):
-    """Publishes the status for views, and in it sequences, prompts and warnings.
+    """Publishes the status for views, including sequences, prompts and warnings.
 
     Parameters
     ----------
     numerics, exchange, progress, feed, publisher
-        Of the session.
+        Parts of the session.
     """
 
     name = "live status"
@@ -216,7 +216,7 @@ class StatusObserver(Observer):
         text: str,
         value: float | None = None,
     ) -> None:
-        """Show a sequence's step or question, and everything that is more than information."""
+        """Show a sequence's step or prompt, and all events above the level "info"."""
         publisher = self._publisher
         if cause == STEP:
             publisher.sequences[source] = f"{text} (since {t_ns / 1e9:.1f} s)"
@@ -227,21 +227,21 @@ class StatusObserver(Observer):
             publisher.announce(publisher.state, f"{source}: {text}")
 
     def closing(self, finished: bool) -> None:
-        """Leave the numbers in view that the summary has."""
+        """Publish final numbers that match the summary."""
         self._publisher.prompts.clear()
         self._publisher.update(self, at_once=True)
 
 
 class ExpectationObserver(Observer):
-    """Passes rows and reports of sequences to the judge, which checks them in the remaining time.
+    """Passes rows and reports of sequences to the judge, which evaluates them in the slack.
 
-    A sequence's expectation that cannot be judged is raised as its `PeerLost`.
+    A sequence's expectation that cannot be evaluated raises `PeerLost` for the sequence.
 
     Parameters
     ----------
     judge : Judge
     numerics, exchange, progress, feed
-        Of the session.
+        Parts of the session.
     """
 
     name = "expectations"
@@ -258,7 +258,7 @@ class ExpectationObserver(Observer):
         self._progress, self._row = progress, feed.row
 
     def stepped(self, turn: Turn) -> None:
-        """Take the row."""
+        """Pass on the row."""
         if self._judge.reads:
             self._judge.take(turn.point.t_ns, self._row)
 
@@ -271,15 +271,15 @@ class ExpectationObserver(Observer):
         text: str,
         value: float | None = None,
     ) -> None:
-        """Take a sequence's measure or expectation."""
+        """Pass on a sequence's measurement or expectation."""
         take_told(self._judge, self._numerics, source, cause, text)
 
     def idle(self, left_ns: float) -> None:
-        """Judge as many rows as there is time for."""
+        """Evaluate as many rows as there is time for."""
         self._judge.work(left_ns)
 
     def removed(self, reason: str) -> None:
-        """Leave no outcome that rows after the defect could have changed."""
+        """Mark outcomes that rows after the defect could have changed as inconclusive."""
         self._judge.abandon(reason)
 
     def closing(self, finished: bool) -> None:
@@ -297,7 +297,7 @@ class GarbageObserver(Observer):
     Parameters
     ----------
     collect : callable
-        Collects if that fits into a time, ns.
+        Collects if that fits into the given time, ns.
     step_ns : int
         Base macro step, ns.
     """
@@ -309,11 +309,11 @@ class GarbageObserver(Observer):
         self._tick = self._late_ns = 0
 
     def stepped(self, turn: Turn) -> None:
-        """Note how late the step was."""
+        """Record how late the step was."""
         self._tick, self._late_ns = turn.point.tick, turn.marks.late_ns
 
     def idle(self, left_ns: float) -> None:
-        """Collect in at most half of the step's rest."""
+        """Collect within at most half of the remaining step."""
         if self._tick % GARBAGE_TICKS == 0:
             self._collect((self._step_ns - self._late_ns) // 2)
 
@@ -329,16 +329,16 @@ def make_master(
     on_impaired: Callable[[bool, str], None] | None = None,
     collect: Callable[[int], bool] | None = None,
 ) -> Master:
-    """Master of a session, with its observers in their order.
+    """Create the master of a session, with its observers in their order.
 
     Parameters
     ----------
     assembled
-        Its numerics and exchange.
+        Numerics and exchange of the session.
     pace, feed, publisher
-        How time passes; where rows and events, and the live status go.
+        Its pace; destination of rows and events; destination of the live status.
     judge : Judge, optional
-        Of its expectations.
+        Judge of its expectations.
     alarms, on_impaired : optional
         See `FlagObserver`.
     collect : callable, optional
@@ -359,12 +359,12 @@ def make_master(
 
 
 def make_judge(tables: Session, links: Sequence[Link], feed: Feed, events: EventLog) -> Judge:
-    """Judge of a session's expectations, whose rows are those of the feed.
+    """Create the judge of a session's expectations, which reads the feed's rows.
 
     Raises
     ------
     ConfigError
-        For expectations of signals that there are not, or whose units do not fit.
+        For expectations with unknown signals or wrong units.
     """
     units = {signal.name: signal.unit for topic in feed.topics for signal in topic.signals}
     benches = {link.name for link in links if link.physical}
@@ -388,6 +388,6 @@ def make_judge(tables: Session, links: Sequence[Link], feed: Feed, events: Event
 
 
 def results_of(judge: Judge) -> list[dict[str, Any]]:
-    """Every outcome, as in the summary; no more rows come."""
+    """Return every outcome for the summary, once no more rows come."""
     found: list[dict[str, Any]] = msgspec.to_builtins(judge.finish())
     return found

@@ -1,4 +1,4 @@
-"""An opened session with processes: the parts that need no other process yet."""
+"""Opening of a session with processes: the parts that need no other process yet."""
 
 from __future__ import annotations
 
@@ -50,16 +50,16 @@ if TYPE_CHECKING:
     from hilrt.session.session_log import SessionLog
     from hilrt.step.numerics import Numerics
 
-# A session's place on the host: processors, clock, priorities.
+# A session's resources on the host: processors, clock, priorities.
 
-#: Share of the macro step that `pacing.spin = "auto"` may busy-wait.
+#: Largest share of the macro step that `pacing.spin = "auto"` busy-waits.
 LONGEST_SPIN = 0.7
-#: The same with a real-time priority: the kernel stops a process that never sleeps for 50 ms.
+#: The same with a real-time priority, where the kernel stops a process that never sleeps for 50 ms.
 LONGEST_SPIN_REAL_TIME = 0.3
 
 
 class TimingSetup:
-    """``[master.pacing]`` put into effect, and undone.
+    """Applies ``[master.pacing]``, and undoes it.
 
     Parameters
     ----------
@@ -67,14 +67,14 @@ class TimingSetup:
     step : float
         Base macro step, s.
     real_time : bool
-        Without it there is no clock.
+        Whether ticks follow a clock.
 
     Attributes
     ----------
     cpus_for_children : list of int
-        Processors that the master leaves to the processes it starts.
+        Processors for the processes that the master starts.
     clock : WallClock or None
-        Made by `take_place`.
+        Created by `take_place`.
     """
 
     def __init__(self, pacing: Pacing, step: float, real_time: bool) -> None:
@@ -84,12 +84,12 @@ class TimingSetup:
         self._allowed = available_cpus()
 
     def shorten_slices(self) -> None:
-        """Short scheduler slices for this process and those that it starts from now on."""
+        """Request short scheduler slices for this process and those that it starts from now on."""
         if self._real_time:
             request_short_slice()
 
     async def take_place(self) -> list[str]:
-        """Move to the master's processors, measure their timer; return settings without effect."""
+        """Move to the master's processors, measure the timer; return settings without effect."""
         problem = set_affinity(self._pacing.affinity)
         if self._pacing.affinity:
             move_other_threads(self.cpus_for_children)
@@ -106,19 +106,19 @@ class TimingSetup:
         return WallClock(min(await measure_spin_ns(), longest_ns), longest_ns)
 
     def give_idle_priority(self, processes: Iterable[int]) -> None:
-        """Keep `processes` that can wait from delaying a tick: they run when no other does."""
+        """Give `processes` that can wait idle priority, so that they delay no tick."""
         if self.clock is not None:
             for pid in processes:
                 give_idle_priority(pid, self.cpus_for_children)
 
     def enter_real_time(self) -> list[str]:
-        """Priority and memory; returns settings that this host refuses."""
+        """Set priority and lock memory; return settings that this host refuses."""
         if self.clock is None:
             return []
         return enter_real_time(self._pacing, self.clock.spin_ns * 1e-9 / self._step)
 
     def release(self) -> None:
-        """Undo everything, because the program that ran the session may continue."""
+        """Undo everything: the program that ran the session may continue."""
         if self.clock is not None:
             self.clock.close()
             leave_real_time()
@@ -129,11 +129,11 @@ class TimingSetup:
             move_other_threads(self._allowed)
 
 
-# Recording of a session, from the socket that the recorder connects to to the closed log.
+# Recording of a session, from the recorder's socket to the closed log.
 
 
 class SessionRecording:
-    """The part of a session that is recorded.
+    """Recording of a session.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ class SessionRecording:
     Attributes
     ----------
     log : SessionLog or None
-        Once the numerics are known.
+        Opened once the numerics are known.
     """
 
     def __init__(self, local: LocalAddresses) -> None:
@@ -155,18 +155,18 @@ class SessionRecording:
 
     @property
     def frames(self) -> Mapping[str, str]:
-        """Environment variables with the address for CAN frames."""
+        """Environment variables with the recorder's address for CAN frames."""
         return {frame_feed.VARIABLE: self._frames, **self._local.environment}
 
     def start(self, processes: Processes, cpus: Sequence[int], tap: str) -> None:
-        """Start the recorder's process; `tap` is the address where views get the rows."""
+        """Start the recorder's process; `tap` is where it publishes the rows for views."""
         sockets = RecorderSockets(self._feed, tap, self._frames, self._progress)
         processes.start_recorder(sockets, cpus, self._local.environment)
 
     def open_log(
         self, folder: Path, numerics: Numerics, initialized: InitializedSession, real_time: bool
     ) -> SessionLog:
-        """Open the log, and write everything that a replay needs."""
+        """Open the log, and write the data that a replay needs."""
         from hilrt.session.session_log import SessionLog  # imports the numerics
 
         file, links, _ = initialized.connected
@@ -191,11 +191,11 @@ class SessionRecording:
             await self.log.end(summary)
 
     async def close(self, failed: bool) -> list[str]:
-        """Close after the recorder has ended; return a description of the losses."""
+        """Close the recording after the recorder has ended; return texts about losses."""
         return [] if self.log is None else await self.log.close(failed=failed)
 
 
-#: Room for summary.json, bytes: some three thousand ports.
+#: Size reserved for summary.json, bytes: enough for some three thousand ports.
 SUMMARY_BYTES = 1 << 20
 
 
@@ -206,9 +206,9 @@ class Opened:
     Attributes
     ----------
     file, options
-        From which it was opened.
+        Session file and options that it was opened with.
     folder : Path
-        Its own.
+        The run's folder.
     environment : dict of str to str
         Added to the environment of processes that connect to the master.
     summary_file : ReservedFile
@@ -236,7 +236,7 @@ class Opened:
 
     @property
     def tables(self) -> Session:
-        """The session file's."""
+        """Tables of the session file."""
         return self.file.tables
 
     @property
@@ -261,14 +261,14 @@ class Opened:
         return self.real_time if required is None else required
 
     def note_host(self, problems: list[str]) -> None:
-        """Note settings without effect on this host."""
+        """Record settings without effect on this host."""
         for problem in problems:
             self.events.note("warning", "host", problem, "host")
             self.result.warnings.append(problem)
 
 
 def pace_of(tables: Session, options: RunOptions) -> str | float:
-    """Pace of a run: its own, or the session file's."""
+    """Pace of a run: from its options, or from the session file."""
     return tables.session.pace if options.pace is None else options.pace
 
 
@@ -280,24 +280,24 @@ def open_parts(
     Parameters
     ----------
     file : SessionFile
-        Without errors.
+        Session file without errors.
     options : RunOptions
     on_change : callable, optional
-        Called when the state, or what the session waits for, has changed.
+        Called when the state, or the reason for waiting, has changed.
 
     Raises
     ------
     ConfigError
-        For an address or a folder that cannot be used; nothing stays open then.
+        For an unusable address or folder; nothing stays open then.
     """
     tables, master = file.tables, file.tables.master
     if options.cluster is not None:
         refuse_open_cluster(options.cluster, master.listen)
     name, real_time = tables.session.name, pace_of(tables, options) != "asap"
-    # For both transports, because an unknown peer may have this account, too.
+    # Applies to both transports: an unknown peer may run under this account, too.
     reserve_descriptors(len(tables.subsystems), 2 * SPARE_CONNECTIONS)
     authenticator, environment = _authenticator(file)
-    with contextlib.ExitStack() as undo:  # first the parts that may be refused
+    with contextlib.ExitStack() as undo:  # parts that can fail come first
         monitoring = Monitoring(tables, options, real_time)
         undo.callback(monitoring.close)
         monitoring.listen()
@@ -333,10 +333,10 @@ def open_parts(
 
 
 def _authenticator(file: SessionFile) -> tuple[Authenticator | None, dict[str, str]]:
-    """Make the authenticator of peers, and the environment of peers that the session starts.
+    """Create the authenticator of peers, and the environment of peers that the session starts.
 
-    It admits peers by their keys. Without keys, it uses a token that only this account knows if
-    only this machine can reach the address; otherwise it admits any peer.
+    With keys, it admits peers by their keys. Without keys, peers need a token that only this
+    account knows if the address is local to this machine; otherwise any peer is admitted.
     """
     master = file.tables.master
     if master.keys is not None:

@@ -19,20 +19,20 @@ from hilrt.config.structs import Session, SubsystemOptions
 from hilrt.errors import ConfigError, HilrtError
 from hilrt.link import Carrier, Command, Link, SessionContext
 
-#: Time beyond `master.connect_timeout` after which a subsystem that does not say so itself is
-#: given up, s.
+#: Time beyond `master.connect_timeout` after which a subsystem without its own timeout is given up,
+#: s.
 SPARE_S = 1.0
 
 
 class Described(NamedTuple):
-    """A session whose subsystems have links, which are not opened.
+    """A session whose subsystems have links that are not yet open.
 
     Attributes
     ----------
     file : SessionFile
     links : tuple of Link
     commands : tuple of sequences of Command
-        Processes that each link needs.
+        Commands of the processes that each link needs.
     """
 
     file: SessionFile
@@ -41,7 +41,7 @@ class Described(NamedTuple):
 
 
 class Connected(NamedTuple):
-    """A session whose subsystems are connected; it ends after `duration` [s]."""
+    """A session with connected subsystems; it ends after `duration` [s]."""
 
     file: SessionFile
     links: tuple[Link, ...]
@@ -49,7 +49,7 @@ class Connected(NamedTuple):
 
     @classmethod
     def of(cls, links: Sequence[Link], tables: Session, folder: Path = Path()) -> Connected:
-        """Session of links that are opened already, and that no file names."""
+        """Create a session from open links, without a session file."""
         file = SessionFile(tables, folder / "session.toml", "")
         return cls(file, tuple(links), tables.session.duration)
 
@@ -59,12 +59,12 @@ def read(
     overrides: Mapping[str, object] | None = None,
     pace: str | float | None = None,
 ) -> SessionFile:
-    """Session file without errors, at `pace` instead of its own.
+    """Read and check a session file, with `pace` instead of its own.
 
     Raises
     ------
     ConfigError
-        With all that `hilrt check` finds.
+        With all errors that `hilrt check` finds.
     """
     file = open_session(session, overrides)
     problems = [str(p) for p in check(file, pace, here=True) if p.level == "error"]
@@ -80,16 +80,16 @@ def describe(
     carrier: Carrier | None = None,
     operated: bool = False,
 ) -> Described:
-    """Make the links of a session.
+    """Create the links of a session.
 
     Parameters
     ----------
     file : SessionFile
-        From `read`.
+        Result of `read`.
     called : bool
-        Run in this process whatever can be.
+        Run all subsystems that permit it in this process.
     carrier : Carrier, optional
-        Where remote peers connect.
+        Transport to which remote peers connect.
     operated : bool
         Whether an operator can answer prompts.
     """
@@ -102,13 +102,13 @@ def describe(
 
 
 def called_link(options: SubsystemOptions) -> type[Link]:
-    """Link of a table that runs in this process, if there is one."""
+    """Link class that runs a table's subsystem in this process, if there is one."""
     link: type[Link] = registry.link_class(options.adapter)
     return link.called or link
 
 
 def elsewhere(file: SessionFile) -> list[str]:
-    """Problems of subsystems that cannot be run in this process."""
+    """Problems: subsystems that cannot run in this process."""
     return [
         f"[subsystems.{name}] adapter = {options.adapter!r}: does not run in this process; "
         "only solvers and FMUs that do can be simulated, use `hilrt run` for the others"
@@ -125,19 +125,19 @@ async def connect(
     beside: Mapping[str, Awaitable[None]] | None = None,
     on_wait: Callable[[Sequence[str]], None] = lambda names: None,
 ) -> Connected:
-    """Open all links at a time; the first error cancels the others and is raised.
+    """Open all links concurrently; the first error cancels the others and is raised.
 
     Parameters
     ----------
     described : Described
     limited : bool
-        Whether each is given up after `master.connect_timeout`.
+        Whether `master.connect_timeout` applies to each.
     duration : float, optional
         Session time instead of the file's, s.
     beside : mapping of awaitables, optional
-        Other things to wait for, by readable names, without a deadline.
+        Further awaitables by readable names, without a deadline.
     on_wait : callable, optional
-        Called with the reason for waiting, whenever that changes.
+        Called with what is still awaited, whenever that changes.
     """
     file, links, _ = described
     limit = file.tables.master.connect_timeout + SPARE_S if limited else None

@@ -1,7 +1,7 @@
-"""Commands of operators to a running session, and their effects.
+"""Operators' commands to a running session, and their effects.
 
-Commands arrive between two ticks (hilrt/monitor/operator_commands.py); each is an event in the log
-with the operator and the result, even if it was refused.
+Commands arrive between two ticks (hilrt/monitor/operator_commands.py). Each becomes an event in the
+log with the operator and the result, even if it is refused.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ LOOPING = (SessionState.RUNNING, SessionState.IMPAIRED)
 
 
 class Operator:
-    """Carries commands out.
+    """Executes operators' commands.
 
     Parameters
     ----------
     events : EventLog
-        Knows the session's state, and notes what was asked.
+        Holds the session's state, and records the commands.
     tables : Session
-        The session file: what may be adjusted.
+        The session file, which lists what may be adjusted.
 
     Attributes
     ----------
     arm, end : asyncio.Event
-        Set when an operator arms the benches, and when one ends a session that is held safe.
+        Set when an operator arms the benches, and when one ends a session held in its safe state.
     held : bool
-        Whether an operator brought the session to its safe state: it waits there for `end`.
+        Whether an operator requested the safe state, in which the session waits for `end`.
     in_stop_sequence : bool
-        Whether the benches are in ``[[stop]]``, which `safe` and `stop` cut short.
+        Whether ``[[stop]]`` is running, which `safe` and `stop` cut short.
     master : Master or None
         Set from the first tick on.
     interrupted : str
-        Why a signal, an operator or a program wants the session to end; else empty.
+        Why a signal, an operator or a program requested the end; empty if none did.
     strangers : Counter of str
-        Commands that were refused because of their sender: ``wrong_token``, as told by the relay,
-        and ``wrong_key``, which came past it.
+        Commands refused because of their sender: ``wrong_token`` as reported by the relay, and
+        ``wrong_key`` if sent past the relay.
     """
 
     def __init__(self, events: EventLog, tables: SessionTables) -> None:
@@ -62,12 +62,12 @@ class Operator:
         self.master: Master | None = None
         self.interrupted = ""
         self.strangers: Counter[str] = Counter()
-        #: Ends a session that has not started to tick.
+        #: Ends a session before its first tick.
         self.interrupt: Callable[[str], None] = lambda reason: None
 
     def obey(self, command: OperatorCommand) -> Reply:
-        """Carry out a command and note it."""
-        if command.action == "refused":  # told by the relay
+        """Execute a command and record it."""
+        if command.action == "refused":  # reported by the relay
             self.strangers["wrong_token"] += round(command.value)
             cause = "wrong_token" if command.value else "relay"
             self.events.note("warning", "operator", command.text, cause)
@@ -83,7 +83,7 @@ class Operator:
         return reply
 
     def refused(self, command: OperatorCommand) -> None:
-        """Note a command without the session's key: it did not come from our own processes."""
+        """Record a command without the session's key, which no process of the session sends."""
         self.strangers["wrong_key"] += 1
         text = f"a command {command.action} without the session's key was refused"
         self.events.note("warning", "operator", text, "operator")
@@ -104,7 +104,7 @@ class Operator:
         return self._end_loop(command)
 
     def _acknowledge(self, command: OperatorCommand) -> Reply:
-        """An event by its number; with the number 0 an alarm, by its name."""
+        """Acknowledge an event by its number or, with the number 0, an alarm by its name."""
         if command.value == 0.0:
             if not self.events.acknowledge(command.text, command.who):
                 return Reply(False, f"no alarm {command.text!r} has come up")
@@ -123,7 +123,7 @@ class Operator:
         return Reply(True, "arming the benches")
 
     def _end_loop(self, command: OperatorCommand) -> Reply:
-        """``safe`` and ``stop``."""
+        """Execute ``safe`` or ``stop``."""
         reason = f"{command.action} by {command.who}"
         hold = command.action == "safe"
         looping = self.events.state in LOOPING or self.in_stop_sequence
@@ -150,7 +150,7 @@ class Operator:
         return Reply(True, "corrections off" if on else "corrections act again")
 
     def _answer(self, command: OperatorCommand) -> Reply:
-        """Answer a prompt of a test sequence, which reports itself which answer has counted."""
+        """Answer a prompt of a test sequence; the sequence reports which answer it accepted."""
         if self.master is None:
             return Reply(False, f"only while it runs; it is {self.events.state}")
         prompts, t = self.events.publisher.prompts, self.master.progress.t_ns / 1e9
@@ -198,5 +198,5 @@ class Operator:
 
 
 def _quantity(value: float, unit: str) -> str:
-    """A number with six digits at most; the log has all of them."""
+    """Format a number with at most six digits; the log has all of them."""
     return f"{value:g} {unit}" if unit else f"{value:g}"

@@ -1,13 +1,13 @@
-"""Place host processes of groups on the workers of a Dask cluster; a process of a session's own.
+"""The placer process of a session: places groups' host processes on workers of a Dask cluster.
 
-A task starts a host process on its worker, supervises it and returns how it ended. Everything else
-goes past Dask: the host connects to the master by the protocol of all peers, with its key, and the
-master's heartbeats decide whether it is lost. Each task is bound to one worker, so that none is
-stolen or moved. A process that places, and not the master, imports Dask: its threads would take
-the interpreter from a tick.
+A Dask task starts a host process on its worker, supervises it and returns how it ended. All other
+communication bypasses Dask: the host connects to the master by the usual protocol of peers, with
+its key, and the master's heartbeats decide whether it is lost. Each task is bound to one worker, so
+that Dask neither steals nor moves it. Dask is imported in this separate process, because its
+threads would delay the master's ticks.
 
 The session writes lines of JSON to its standard input, `Order` and then one `GroupHost` for each
-process. It answers ``{"name": …, "pid": …, "text": …}`` for each that has ended.
+process. The placer answers ``{"name": …, "pid": …, "text": …}`` for each process that has ended.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from hilrt.session.spawn import Child, ForkedProcess, launched
 if TYPE_CHECKING:
     from distributed import Client, LocalCluster
 
-#: Resource that a worker offers: how many host processes it takes.
+#: Name of the workers' resource: the number of host processes that a worker accepts.
 LABEL: Final = "hilrt"
-#: Instead of an address: workers of this machine that end with the session.
+#: Used in place of an address: workers on this machine that end with the session.
 LOCAL: Final = "local"
-#: How often a task looks whether its session has ended, s.
+#: Interval at which a task checks whether its session has ended, s.
 POLL_S = 1.0
-#: How long a host process may take to end after its session, s.
+#: Time limit for a host process to end after its session, s.
 END_S = 5.0
-#: Last bytes of a host's output that are brought to the session's folder.
+#: Number of last bytes of a host's output that are copied to the session's folder.
 TAIL_BYTES = 65536
-#: A task whose worker died is not run again, and no page shows the workers to whoever asks.
+#: Dask's settings: do not repeat tasks of dead workers, and serve no public dashboard.
 SETTINGS: Final = {
     "distributed.scheduler.allowed-failures": 0,
     "distributed.scheduler.work-stealing": False,
@@ -82,8 +82,9 @@ class Ended(NamedTuple):
 
 
 def refuse_open_cluster(cluster: str, listen: str) -> None:
-    """`ConfigError` for a scheduler without TLS that other machines reach, for no scheduler, and
-    where its workers cannot reach the master's address `listen`.
+    """Raise `ConfigError` for a scheduler that is exposed without TLS, or not one at all.
+
+    Also if its workers cannot reach the master's address `listen`.
     """
     if cluster == LOCAL:
         return
@@ -114,9 +115,9 @@ def refuse_open_cluster(cluster: str, listen: str) -> None:
 
 
 def local_cluster(workers: int, resources: Mapping[str, float] | None = None) -> LocalCluster:
-    """Workers of this machine, of one thread each, with keys of their own.
+    """Create single-threaded workers on this machine, with their own keys.
 
-    Without keys, whoever can connect to a worker could have it run anything.
+    Without keys, anyone who can connect to a worker could run any code on it.
     """
     from distributed import LocalCluster
     from distributed.security import Security
@@ -136,7 +137,7 @@ def local_cluster(workers: int, resources: Mapping[str, float] | None = None) ->
 
 
 def supervise(session: str, host: GroupHost, folder: str) -> Ended:
-    """Run a host process on this worker to its end, or to that of its session; a Dask task."""
+    """Run a host process on this worker until it or its session ends; a Dask task."""
     from distributed import Event
 
     over = Event(session)
@@ -154,8 +155,8 @@ def supervise(session: str, host: GroupHost, folder: str) -> Ended:
         try:
             while process.poll() is None and not over.wait(POLL_S):
                 pass
-            process.wait(END_S)  # the master has told it, too
-        except (subprocess.TimeoutExpired, OSError):  # deaf, or the scheduler is gone
+            process.wait(END_S)  # the master has told it to end, too
+        except (subprocess.TimeoutExpired, OSError):  # it does not react, or the scheduler is gone
             process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(END_S)
@@ -168,7 +169,7 @@ def supervise(session: str, host: GroupHost, folder: str) -> Ended:
 
 
 def choose_workers(places: Mapping[str, float], count: int) -> list[str]:
-    """Addresses of workers for `count` hosts, spread evenly; `places` is what each offers."""
+    """Addresses of workers for `count` hosts, spread evenly; `places` gives each one's capacity."""
     free = {address: int(number) for address, number in places.items() if number >= 1}
     if sum(free.values()) < count:
         raise ConfigError(
@@ -184,7 +185,7 @@ def choose_workers(places: Mapping[str, float], count: int) -> list[str]:
 
 @contextlib.contextmanager
 def connected(cluster: str, count: int) -> Iterator[Client]:
-    """Client of a cluster; `ConfigError` where there is none."""
+    """Client connected to a cluster; `ConfigError` if no connection is possible."""
     try:
         import dask
         from distributed import Client
@@ -208,13 +209,13 @@ def connected(cluster: str, count: int) -> Iterator[Client]:
 
 
 def place(order: Order, hosts: Sequence[GroupHost]) -> None:
-    """Place all hosts; report each that has ended; return when all have."""
+    """Place all hosts; report each that ends; return when all have ended."""
     from distributed import Event, as_completed
 
     session = uuid.uuid4().hex
     with connected(order.cluster, order.hosts) as client:
         workers = client.scheduler_info(n_workers=-1)["workers"]
-        places = {  # a host occupies a thread
+        places = {  # each host occupies a thread
             address: min(about["resources"].get(LABEL, 0), about["nthreads"])
             for address, about in workers.items()
         }
@@ -242,10 +243,10 @@ def place(order: Order, hosts: Sequence[GroupHost]) -> None:
 
 
 def _report(host: GroupHost, future: Any, logs: Path) -> None:
-    """Tell the session how a host has ended, and keep its output."""
+    """Report to the session how a host ended, and save its output."""
     try:
         ended = Ended(*future.result())
-    except Exception as error:  # of the worker's: no such folder, or another version
+    except Exception as error:  # from the worker: missing folder, or another version
         tell(host.name, 0, f"could not be run by its worker: {type(error).__name__}: {error}")
         return
     log = logs / f"{host.name}.log"
@@ -257,7 +258,7 @@ def _report(host: GroupHost, future: Any, logs: Path) -> None:
 
 
 def tell(name: str, pid: int, text: str) -> None:
-    """Write a line for the session."""
+    """Write a line to the session."""
     print(json.dumps({"name": name, "pid": pid, "text": text}), flush=True)
 
 
@@ -271,7 +272,7 @@ def _end(number: int, frame: object) -> None:
 
 
 def main() -> int:
-    """Place what the session orders, until it ends this process."""
+    """Place the hosts that the session requests, until it ends this process."""
     argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0]).parse_args()
     signal.signal(signal.SIGTERM, _end)
     try:

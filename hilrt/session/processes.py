@@ -1,4 +1,4 @@
-"""The processes of a session: their start, and the consequences of their end."""
+"""Processes of a session: their start, and the consequences of their end."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from hilrt.session.spawn import (
     SolverStart,
 )
 
-#: How long children may take to end, s.
+#: Time limit for children to end, s.
 STOP_TIMEOUT: Final = 5.0
-#: After that long it is reported what is awaited, s.
+#: Waiting time after which the awaited processes are reported, s.
 NOTICE: Final = 2.0
-#: How long after its connection the end of a process may show, s.
+#: Longest time between the loss of a connection and the detected end of its process, s.
 PROCESS_END: Final = 0.3
-#: How long the last line of its output may take to be read, s: a disk may not answer.
+#: Time limit for reading the last line of a process's output, s: a disk may not respond.
 LAST_LINE: Final = 0.5
-#: Processes that must not delay a tick.
+#: Processes that can wait and must not delay a tick.
 IDLE_PRIORITY: Final = VIEWS | {"recorder"}
 
-#: Consequences of a process's end for its users.
+#: Consequences of a process's end for users, as text.
 AFTERWARDS: Final = {
     "relay": "; from now on viewers show no new data and operators' commands are not received: "
     "Ctrl-C in the session's terminal ends it, with benches at rest"
@@ -51,13 +51,13 @@ class RecorderSockets(NamedTuple):
     Attributes
     ----------
     feed : str
-        The master's, where it connects.
+        The master's feed, to which it connects.
     tap : str
-        Where views get the rows, too; empty: nowhere.
+        Address at which it forwards the rows to views; empty: it does not.
     frames : str
-        Where it takes gateways' CAN frames.
+        Address at which it receives gateways' CAN frames.
     progress : str
-        The master's address for the progress of the log.
+        The master's address for reports on the log's progress.
     """
 
     feed: str
@@ -67,24 +67,24 @@ class RecorderSockets(NamedTuple):
 
 
 class Processes:
-    """The children of a session, from their start to their end.
+    """Child processes of a session, from their start to their end.
 
     Parameters
     ----------
     folder : Path
         The run's folder, for their output.
     events : EventLog
-        Told of a process that ends by itself.
+        Receives an event for each process that ends by itself.
     warnings : list of str
-        The result's, likewise.
+        Warnings of the result, extended likewise.
     tell_peer : callable
-        Told first that the process of a subsystem has ended: `Hub.process_ended`.
+        Called first when a subsystem's process has ended: `Hub.process_ended`.
 
     Attributes
     ----------
     children : Children
     ending : bool
-        Set before they are asked to end: from then on, the end of one is no event.
+        Set before they are told to end; from then on no end is reported.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Processes:
         self._links: Sequence[Link] = ()
         self._tell_peer = tell_peer
         self._events, self._warnings = events, warnings
-        self._ends: dict[str, str] = {}  # how subsystems' processes ended by themselves
+        self._ends: dict[str, str] = {}  # how processes ended by themselves, by subsystem
         self._reports: set[asyncio.Task[None]] = set()
         self.ending = False
         self.children = Children(folder / "logs", self._ended)
@@ -112,8 +112,8 @@ class Processes:
     ) -> None:
         """Start the processes of the links, on the processors `cpus`; of groups on the `cluster`.
 
-        What connects to the master gets the variables `keys`; of that, what has a bus to record,
-        also the variables `frames`, which say where CAN frames are taken.
+        Processes that connect to the master get the environment variables `keys`; those with a bus
+        to record also get `frames`, the recorder's address for CAN frames.
         """
         file, self._links, commands = described
         solvers, placed = [], []
@@ -173,7 +173,7 @@ class Processes:
     def start_recorder(
         self, sockets: RecorderSockets, cpus: Sequence[int], environment: Mapping[str, str]
     ) -> None:
-        """Start the recorder, which waits for the session's log to be opened."""
+        """Start the recorder, which then waits until the session's log is opened."""
         argv = [sys.executable, "-P", "-m", "hilrt.session.recorder_process"]
         argv += ["--connect", sockets.feed, "--progress", sockets.progress]
         argv += ["--logs", str(self.children.log_dir.absolute())]
@@ -183,7 +183,7 @@ class Processes:
         self.children.start("recorder", argv, affinity=cpus, nice=5, env=env)
 
     def with_idle_priority(self) -> list[int]:
-        """Process numbers of those that can wait."""
+        """Process numbers of the processes that can wait."""
         return [child.pid for child in self.children if child.name in IDLE_PRIORITY]
 
     def pids(self) -> dict[str, int]:
@@ -191,14 +191,12 @@ class Processes:
         return {child.name: child.pid for child in self.children}
 
     async def with_end_of(self, name: str, fault: str) -> str:
-        """The fault of a subsystem, with the end of its emulator, and of its process where only a
-        closed connection was seen.
-        """
+        """Extend a subsystem's fault by how its emulator or its process ended, if known."""
         if emulator := self._ends.get(f"{name}.emulator"):
             return f"{fault}; its emulator {emulator}"
         if "connection closed" not in fault:
             return fault
-        await self.children.wait(PROCESS_END, [name])  # the kernel may have to write it down first
+        await self.children.wait(PROCESS_END, [name])  # the kernel may write a core dump first
         await self.report_ends()
         return f"{fault}; its process {self._ends[name]}" if name in self._ends else fault
 
@@ -207,37 +205,34 @@ class Processes:
         await asyncio.gather(*self._reports)
 
     def resume_recorder(self) -> None:
-        """Let a recorder that was stopped (SIGSTOP) continue: it cannot close the log otherwise.
+        """Resume a recorder that was suspended (SIGSTOP): otherwise it cannot close the log.
 
-        A gateway is not resumed like this: it may have been stopped because somebody is at the
-        bench.
+        Gateways are not resumed: one may have been suspended because somebody is at the bench.
         """
         self._resume(["recorder"])
 
     async def end(self, told: Sequence[str]) -> list[str]:
-        """End all; those `told` that it is over may first end by themselves. Processes that did not
-        end.
-        """
+        """End all processes, those `told` of it first by themselves; return texts on any left."""
         try:
             if left := await self.children.wait(NOTICE, told):
                 longest = 2.0 * STOP_TIMEOUT + KILL_TIMEOUT_S - NOTICE
                 sys.stderr.write(f"waiting for {', '.join(left)}, at most {longest:g} s more\n")
                 await self.children.wait(STOP_TIMEOUT - NOTICE, told)
         finally:
-            # A solver that is stopped (SIGSTOP) would take no SIGTERM, and be waited for in vain.
+            # A suspended solver (SIGSTOP) would not react to SIGTERM.
             self._resume([link.name for link in self._links if not link.physical])
             problems = await self.children.stop(STOP_TIMEOUT)
         return problems
 
     def _resume(self, names: Sequence[str]) -> None:
-        """Let processes that were stopped (SIGSTOP) continue; not on Windows, which stops none."""
+        """Resume processes that were suspended (SIGSTOP); Windows has none."""
         if hasattr(signal, "SIGCONT"):
             for child in self.children:
                 if child.name in names:
                     child.signal(signal.SIGCONT)
 
     def recorder_failure(self) -> list[str]:
-        """Failure of a recorder that has ended, as text; empty if it kept the whole log."""
+        """Texts about the failure of a recorder that has ended; empty if the log is complete."""
         child = self.children["recorder"]
         if child.returncode == 0:
             return []
@@ -248,14 +243,14 @@ class Processes:
         return [f"recorder: the log is incomplete: {how}"]
 
     def _ended(self, name: str, returncode: int) -> None:
-        """A process has ended."""
+        """Handle the end of a process."""
         if not self.ending and not (name in VIEWS and returncode == 0):
             report = asyncio.ensure_future(self._report(self.children[name]))
             self._reports.add(report)
             report.add_done_callback(self._reports.discard)
 
     async def _report(self, child: Child) -> None:
-        """Tell how a process has ended; a thread reads its output, while the loop goes on."""
+        """Report how a process ended; a thread reads its output meanwhile."""
         name, last = child.name, ""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_LINE):
@@ -266,7 +261,7 @@ class Processes:
         if self._tell_peer(name, child.pid, text):
             return
         self._events.note("error", name, f"the process {text}", "process_ended")
-        if name != "recorder" or not child.returncode:  # else see `recorder_failure`
+        if name != "recorder" or not child.returncode:  # otherwise see `recorder_failure`
             self._warnings.append(f"{name}: the process {text}")
-        if self._events.state not in (SessionState.SAFE, SessionState.FAULT):  # their cause stays
+        if self._events.state not in (SessionState.SAFE, SessionState.FAULT):  # keep their cause
             self._events.publisher.announce(str(self._events.state), f"{name} {text}")

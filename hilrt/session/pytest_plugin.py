@@ -34,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> SequenceRunner:
-    """Runs test sequences in the session of the marker."""
+    """Runner of test sequences in the session of the marker."""
     marker = request.node.get_closest_marker("hilrt")
     arguments = {} if marker is None else dict(marker.kwargs)
     if marker is not None:
@@ -46,18 +46,18 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> SequenceRunner:
 
 
 class SequenceRunner:
-    """Object behind the fixture `bench`.
+    """Value of the fixture `bench`.
 
     Parameters
     ----------
     item : pytest.Item
-        The test; it gets the data for its report.
+        The test; its report receives the results.
     folder : Path
-        For the runs.
+        Folder for the runs.
     session : Path or None
-        Session file; None: the one that the sequence names.
+        Session file; None: the one named by the sequence.
     overrides : mapping
-        ``"table.key"`` to the value instead of the file's.
+        Values that replace the file's, by ``"table.key"``.
     """
 
     def __init__(
@@ -77,9 +77,9 @@ class SequenceRunner:
         Parameters
         ----------
         sequence : type
-            A subclass of `hilrt.Sequence`, of a file.
+            A subclass of `hilrt.Sequence` that is defined in a file.
         check : bool
-            Fail the test unless the session has ended in order and every result has passed.
+            Fail the test unless the session ended in order and every result passed.
         params : dict
             Keyword arguments of the class.
         """
@@ -124,14 +124,14 @@ class SequenceRunner:
 
 
 def _files(folder: Path | None) -> str:
-    """Files of a run that exist: one that could not start has no log, a report needs bokeh."""
+    """Text about a run's existing files: no log without a start, no report without bokeh."""
     names = {"log": "session.mcap", "report": "report.html"}
     found = [what for what, name in names.items() if folder and (folder / name).is_file()]
     return f"{' and '.join(found) or 'neither log nor report'}: {folder}"
 
 
 def _report(result: RunResult) -> list[str]:
-    """Write the page about a session that has not passed; return why there is none."""
+    """Write the page about a session that did not pass; return problems with it."""
     from hilrt.errors import HilrtError
 
     try:

@@ -1,8 +1,8 @@
-"""The recorder process, which a session starts: ``python -m hilrt.session.recorder_process``.
+"""The recorder process of a session: ``python -m hilrt.session.recorder_process``.
 
-It ends when the master says so, on SIGTERM, or when the connection to the master is gone. SIGINT is
-ignored: Ctrl-C reaches the whole process group, and the master handles it. While it writes,
-statistics for the report accumulate, and are attached to the log.
+It ends when the master tells it to, on SIGTERM, or when the connection to the master is lost. It
+ignores SIGINT: Ctrl-C reaches the whole process group, and the master handles it. While writing, it
+accumulates statistics for the report, which are attached to the log.
 """
 
 from __future__ import annotations

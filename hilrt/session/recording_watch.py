@@ -1,4 +1,4 @@
-"""Disk space, checked before a recording begins; and its progress, while it runs."""
+"""Checks of the disk space before a recording, and of its progress during the session."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from hilrt.record.recorder_feed import RecorderFeed
 from hilrt.session.event_log import EventLog
 from hilrt.timing.monotonic import monotonic_ns
 
-#: With less room a recording is not begun, bytes.
+#: Free space below which a recording does not begin, bytes.
 ROOM_TO_BEGIN = 48 << 20
-#: With less room a required recording ends, while its log can still be closed, bytes.
+#: Free space below which a required recording ends while its log can still be closed, bytes.
 ROOM_TO_END = 16 << 20
-#: Session time for which there must be space, s; a lack of space for the rest is only reported,
-#: because a session may end early, and the log's growth is watched.
+#: Session time for which there must be space, s. Missing space for the rest is only reported: a
+#: session may end early, and the log's growth is watched.
 FIRST_S = 60.0
-#: Size of a row in the file per byte of its values: 0.32 to 0.58 in the sessions that come with
-#: the program, each of some seconds.
+#: Size of a row in the file per byte of its values; 0.32 to 0.58 in the supplied sessions of some
+#: seconds each.
 PACKED = 0.5
-#: A recorder that writes nothing for so long, though there is something to write, is reported, ns.
+#: A recorder is reported if it writes nothing for this long although rows are waiting, ns.
 STALL_NS = 3_000_000_000
-#: How often the recorder's progress is checked, s.
+#: Interval of checks of the recorder's progress, s.
 LOOK_S = 0.5
-#: Session time after which the log's growth says how much room it will need, s.
+#: Session time after which the log's growth is used to predict its size, s.
 KNOWN_AFTER_S = 10.0
 
 
 class RowsToCome(NamedTuple):
-    """The rows of a recording: number of `signals`, time between two rows and of all, s."""
+    """Rows of a recording: number of `signals`, time between two rows, total duration, s."""
 
     signals: int
     step: float
     duration: float
 
     def size(self, seconds: float) -> int:
-        """About how large the log is after that much session time, bytes."""
+        """Approximate size of the log after a session time, bytes."""
         rows = min(seconds, self.duration) / self.step
         return round(8 * PACKED * self.signals * rows)
 
@@ -51,7 +51,7 @@ class RowsToCome(NamedTuple):
 
 
 def require_room(folder: Path) -> None:
-    """`ConfigError` if the disk has no room for any recording to begin."""
+    """Raise `ConfigError` if the disk has no room for any recording."""
     free = shutil.disk_usage(folder).free
     if free < ROOM_TO_BEGIN:
         raise ConfigError(
@@ -61,7 +61,7 @@ def require_room(folder: Path) -> None:
 
 
 def compare_room(folder: Path, rows: RowsToCome) -> str:
-    """Warning about the room for these rows; empty if there is enough.
+    """Warning about missing space for these rows; empty if there is enough.
 
     Raises
     ------
@@ -86,19 +86,19 @@ def compare_room(folder: Path, rows: RowsToCome) -> str:
 
 
 def megabytes(size: int) -> str:
-    """A size as text."""
+    """Format a size."""
     return f"{size / 1e6:,.0f} MB"
 
 
 class LogsWatch:
-    """Limits the output of processes if no recorder does, and reports it, once each.
+    """Limits the size of processes' logs if no recorder does, and reports each one once.
 
     Parameters
     ----------
     folder : Path
-        With the logs, ``NAME.log`` each.
+        Folder of the logs, ``NAME.log`` each.
     events : EventLog
-        Gets the events.
+        Receives the events.
     """
 
     def __init__(self, folder: Path, events: EventLog) -> None:
@@ -106,18 +106,18 @@ class LogsWatch:
         self._told: set[str] = set()
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Check repeatedly until cancelled."""
         while True:
             await asyncio.sleep(PERIOD_S)
             self.look()
 
     def look(self) -> None:
-        """Cut files that are too large."""
+        """Shorten files that are too large."""
         self._logs.check()
         self.tell(self._logs.left_out)
 
     def tell(self, names: Iterable[str]) -> None:
-        """Tell of logs that were cut."""
+        """Report logs that were shortened."""
         for name in sorted(set(names) - self._told):
             self._told.add(name)
             text = (
@@ -128,21 +128,21 @@ class LogsWatch:
 
 
 class RecordingWatch:
-    """Checks the recorder's progress twice a second, and reports problems, once each.
+    """Checks the recorder's progress twice a second, and reports each problem once.
 
     Parameters
     ----------
     receiver : ProgressReceiver
     feed : RecorderFeed
-        Where the session's rows go.
+        Destination of the session's rows.
     events : EventLog
-        Gets the events.
+        Receives the events.
     logs : LogsWatch
-        Replaces a recorder that has ended.
+        Limits the logs once the recorder has ended.
     duration : float
-        Of the session, s.
+        Duration of the session, s.
     end : callable
-        Ends the session for the reason that it is given; where the recording is required.
+        Called with a reason to end the session, if the recording is required.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class RecordingWatch:
         self._told: set[str] = set()
 
     async def run(self, now_ns: Callable[[], int]) -> None:
-        """Look until cancelled; `now_ns` is session time, ns."""
+        """Check repeatedly until cancelled; `now_ns` returns the session time, ns."""
         while True:
             await asyncio.sleep(LOOK_S)
             self.look(now_ns() * 1e-9, monotonic_ns())
@@ -175,7 +175,7 @@ class RecordingWatch:
             self._look_at_disk(t, newest.size, newest.free)
             self._logs.tell(newest.cut)
         waiting = self._feed.rows - newest.rows
-        if not self._feed.recorder_runs():  # its end was reported
+        if not self._feed.recorder_runs():  # its end is already reported
             self._logs.look()
             return
         if clock_ns - self._heard_ns > STALL_NS and waiting > 0:

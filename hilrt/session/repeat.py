@@ -1,13 +1,13 @@
-"""A session repeated at shorter steps: the limits of its signals, and its distance from them.
+"""Limits of a session's signals for ever shorter steps, and the session's errors against them.
 
-Where the error is a power of the step, ``y(H) = y + c H^p``, three steps tell all of it (L. F.
+If the error is a power of the step, ``y(H) = y + c H^p``, runs at three steps determine it (L. F.
 Richardson 1911, "The approximate arithmetical solution by finite differences"): with
 ``d1 = y(H) − y(H/2)`` and ``d2 = y(H/2) − y(H/4)`` the order is ``p = log2(|d1| / |d2|)`` and the
-limit ``y(H/4) − d2 / (2^p − 1)``. What models integrate with steps that follow the session's tends
-to its limit with them.
+limit ``y(H/4) − d2 / (2^p − 1)``. The limit is also free of the models' own integration errors if
+their internal steps follow the session's.
 
-`extrapolated` takes three steps for what they are; `compare_with_reference` halves the step until
-what the signals tend to no longer changes.
+`extrapolated` uses exactly three steps; `compare_with_reference` halves the step until the
+extrapolated limits no longer change.
 """
 
 from __future__ import annotations
@@ -25,25 +25,24 @@ from hilrt.reliability.estimates import IRREGULAR, REFERENCE, REPEATED, Estimate
 from hilrt.session.result import Result
 from hilrt.solver import Floats
 
-#: Steps relative to the session's.
+#: Divisors of the session's step.
 FACTORS = (1, 2, 4)
-#: Observed orders outside these are no power of the step: extrapolation is of order 4 at most.
+#: Plausible observed orders: extrapolation is of order 4 at most.
 LOWEST_ORDER, HIGHEST_ORDER = 0.5, 6.0
-#: Least correlation of the two differences over time, which are the same course except for a
-#: factor.
+#: Least correlation of the two differences over time, which should be equal up to a factor.
 LEAST_CORRELATION = 0.9
-#: Largest difference, relative to the signal's variation.
+#: Largest accepted difference, relative to the signal's variation.
 LARGEST_DIFFERENCE = 0.5
-#: Differences below this share of the largest value are rounding.
+#: Differences below this share of the largest value count as rounding errors.
 ROUNDING = 1e-9
-#: An error is known if it is to this share of itself, or to `LEAST_ERROR` of the signal's
-#: variation: adaptive integrators inside the models are no more exact than that.
+#: An error counts as known if its uncertainty is below this share of it, or below `LEAST_ERROR` of
+#: the signal's variation: adaptive integrators inside the models are no more accurate.
 TOLERANCE, LEAST_ERROR = 0.01, 1e-6
-#: Steps of all runs together.
+#: Largest number of steps in all runs together.
 MOST_STEPS = 2_000_000
-#: Differences of successive runs that shrink by less tell nothing of a limit.
+#: Ratio of successive differences above which they indicate no limit.
 LEAST_PROGRESS = 0.8
-#: Settings of a run that is itself repeated.
+#: Settings of the runs made for a repetition, which are not repeated themselves.
 ALONE: Mapping[str, object] = {"reliability.repeat": "off", "reliability.reference": "off"}
 
 
@@ -54,13 +53,13 @@ class Repeated(NamedTuple):
     ----------
     unit : str
     order : float
-        Observed; NaN if the signal does not change with the step.
+        Observed order; NaN if the signal does not change with the step.
     error : float
-        RMS of the session's values less the limit, in `unit`; NaN outside the asymptotic range.
+        RMS of the session's values minus the limit, in `unit`; NaN outside the asymptotic range.
     relative : float
         The same relative to the limit's variation (standard deviation, or 5 % of its RMS).
     limit : ndarray, shape (n,)
-        At the session's communication points; NaN outside the asymptotic range.
+        Limit at the session's communication points; NaN outside the asymptotic range.
     change : float
         Largest RMS difference of the session's values from those at a shorter step, in `unit`.
     spread : float
@@ -82,7 +81,7 @@ class Repeated(NamedTuple):
     def estimate(self) -> Estimate:
         """Estimated error of the session, for its verdict.
 
-        Outside the asymptotic range it is the change, with an interval that begins at 0.
+        Outside the asymptotic range it is `change`, with an interval that begins at 0.
         """
         if self.why_not:
             return make_estimate(self.unit, self.change, self.spread, IRREGULAR)
@@ -90,7 +89,7 @@ class Repeated(NamedTuple):
         return found._replace(order=self.order)
 
     def as_json(self) -> dict[str, Any]:
-        """Result as JSON, without the course over time; null where unknown."""
+        """Result as JSON without time series; null where unknown."""
         found = {name: getattr(self, name) for name in ("order", "error", "relative")}
         known = {name: v if math.isfinite(v) else None for name, v in found.items()}
         return {"unit": self.unit, **known, "why_not": self.why_not}
@@ -128,17 +127,17 @@ def _why_not(order: float, d1: Floats, d2: Floats, values: Floats) -> str:
 
 
 class Compared(NamedTuple):
-    """A signal of a session beside the converged reference.
+    """A signal of a session compared with the converged reference.
 
     Attributes
     ----------
     unit : str
     error : float
-        RMS of the session's values less the reference, in `unit`.
+        RMS of the session's values minus the reference, in `unit`.
     relative : float
         The same relative to the reference's variation (standard deviation, or 5 % of its RMS).
     uncertainty : float
-        How far `error` may be wrong, in `unit`; infinite if the runs do not tend to anything.
+        Uncertainty of `error`, in `unit`; infinite if the runs do not converge.
     spread : float
         Variation of the reference, in `unit`.
     converged : bool
@@ -165,7 +164,7 @@ class Compared(NamedTuple):
         return make_estimate(self.unit, math.nan, math.nan, how)
 
     def line(self, name: str) -> str:
-        """Text for people."""
+        """Format the comparison for people."""
         error = f"{self.error:.3g} {self.unit}".rstrip()
         said = f"{name}: error {error} RMS, {self.relative:.2%} of its variation"
         if not self.converged:
@@ -184,7 +183,7 @@ class Compared(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """A session beside its reference: signals by name, and the steps [s] that were gone through."""
+    """Comparison of a session with its reference: signals by name, and the steps used [s]."""
 
     signals: dict[str, Compared]
     steps: list[float]
@@ -200,7 +199,7 @@ class Reference(NamedTuple):
         return {"converged": self.converged, "steps": self.steps, "signals": signals}
 
     def lines(self) -> list[str]:
-        """Text for people, a line per signal."""
+        """Format the comparison for people, one line per signal."""
         return [one.line(name) for name, one in self.signals.items()]
 
 
@@ -211,7 +210,7 @@ def compare_with_reference(
     most_steps: int = MOST_STEPS,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Reference:
-    """True error of a session of models: against itself at a step that is halved until it settles.
+    """Compute the true error of a session of models by halving its step until it converges.
 
     Parameters
     ----------
@@ -220,9 +219,9 @@ def compare_with_reference(
         Runs the session with changed settings, in this process, and keeps the coupling signals;
         `HilrtError` if that ends by a fault.
     tolerance : float
-        Share of itself to which an error is to be known.
+        Required relative accuracy of an error.
     most_steps : int
-        Of all runs together; what has not settled by then is not `Compared.converged`.
+        Limit for all runs together; signals not settled by then are not `Compared.converged`.
     progress : callable
         Called with a line of text before every run.
 
@@ -249,7 +248,7 @@ def compare_with_reference(
         progress(f"step {1e3 * h:.4g} ms, {coming:,} steps; {known}")
         try:
             log = run(_plain(tables, float(t[-1]), h)).log
-        except HilrtError as error:  # too long a step for what is not stable
+        except HilrtError as error:  # the step is too long for stability
             failed = str(error)
             continue
         steps.append(h)
@@ -263,7 +262,7 @@ def compare_with_reference(
 
 
 def _plain(tables: Session, end: float, h: float) -> dict[str, object]:
-    """Settings of a reference at step `h` [s]: step and order fixed, and nothing corrected.
+    """Settings of a reference at step `h` [s]: fixed step and order, no corrections.
 
     The energy correction divides by the flow: with it the error is no power of the step. The last
     samples are not before the session's `end` [s], which is beyond its duration where the step
@@ -278,7 +277,7 @@ def _plain(tables: Session, end: float, h: float) -> dict[str, object]:
 
 
 class _Settling:
-    """A signal's courses at shorter and shorter steps, until their limit changes no more."""
+    """A signal at shorter and shorter steps, until its extrapolated limit settles."""
 
     def __init__(self, estimate: Mapping[str, Any], own: Floats, tolerance: float) -> None:
         self._estimate, self._own, self._tolerance = estimate, own, tolerance
@@ -286,7 +285,7 @@ class _Settling:
         self._truth, self._uncertainty = own, math.inf
 
     def take(self, course: Floats) -> None:
-        """Enter the course at half the step of the previous one, shape (n,)."""
+        """Add the values at half the previous step, shape (n,)."""
         before, self._courses = self._truth, [*self._courses[-2:], course]
         self._truth, self._uncertainty = course, math.inf
         if len(self._courses) < len(FACTORS):
@@ -310,7 +309,7 @@ class _Settling:
         return bool(self._uncertainty <= enough)
 
     def compared(self) -> Compared:
-        """The session's own course beside the limit."""
+        """Compare the session's own values with the limit."""
         error = _difference(self._own, self._truth)
         spread = _spread(self._truth[np.isfinite(self._truth)])
         return Compared(
@@ -325,7 +324,7 @@ class _Settling:
 
 
 def _at(t: Floats, times: Floats, values: Floats) -> Floats:
-    """Values at `t`, shape (n,): exact at `times`, by cubic polynomials between; NaN beyond.
+    """Interpolate at `t`, shape (n,): exact at `times`, cubic in between; NaN outside.
 
     Of a subsystem that reports at every n-th step alone: by its own samples, as they are.
     """

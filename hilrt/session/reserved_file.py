@@ -1,4 +1,4 @@
-"""A file that can still be written when the disk is full or the descriptors have run out."""
+"""A file that can be written even if the disk is full or no descriptors are left."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-#: Size of a write if the system cannot reserve space.
+#: Size of one write where the system cannot reserve space, bytes.
 _BLOCK = 1 << 16
 
 
 class ReservedFile:
-    """Disk space and a descriptor, reserved for the file written at the end.
+    """Disk space and a descriptor, reserved for a file that is written at the end.
 
-    Until then the file has another, hidden name: one that has its own name is whole.
+    Until then the file has a different, hidden name: a file under its own name is complete.
 
     Parameters
     ----------
     path : Path
-        Its name in the end.
+        Its final name.
     size : int
-        Room, bytes; what goes beyond it needs room on the disk when it is written.
+        Reserved space, bytes; data beyond it need free space when written.
 
     Raises
     ------
     ConfigError
-        If there is not that much room.
+        If there is not enough space.
     """
 
     def __init__(self, path: Path, size: int) -> None:
@@ -58,9 +58,9 @@ class ReservedFile:
             ) from None
 
     def _open_part(self) -> int:
-        """Create it, or take over the file of a killed session; `FileExistsError` otherwise.
+        """Create the file, or take over that of a killed session; `FileExistsError` otherwise.
 
-        A session that writes there holds a lock, which ends with its process.
+        A session that uses the file holds a lock, which ends with its process.
         """
         if fcntl is None:
             return os.open(self._part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
@@ -78,7 +78,7 @@ class ReservedFile:
         except OSError as error:
             if error.errno != errno.EFBIG or size <= _BLOCK:
                 raise
-            self._reserve(size // 2)  # files may not be that large here: as much as they may
+            self._reserve(size // 2)  # files may be limited in size: reserve as much as possible
 
     def _allocate(self, size: int) -> None:
         if hasattr(os, "posix_fallocate"):
@@ -89,9 +89,9 @@ class ReservedFile:
             os.write(self._descriptor, bytes(min(_BLOCK, size - start)))
 
     def write(self, data: bytes) -> None:
-        """Write it under its name; `OSError` if that fails.
+        """Write the file under its own name; `OSError` if that fails.
 
-        The reservation is for the first write; another needs space and a descriptor.
+        The reservation covers the first write; a further one needs space and a descriptor.
         """
         if data == self._written:
             return
@@ -112,10 +112,10 @@ class ReservedFile:
             left = left[os.write(self._descriptor, left) :]
         os.ftruncate(self._descriptor, len(data))
         os.fsync(self._descriptor)
-        self._close()  # Windows renames no file that is open
+        self._close()  # Windows cannot rename an open file
 
     def discard(self) -> None:
-        """Discard what was not written."""
+        """Discard the reservation, if it was not used."""
         self._close()
         with contextlib.suppress(OSError):
             self._part.unlink(missing_ok=True)

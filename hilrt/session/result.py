@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 #: Version of ``summary.json``.
 FORMAT: Final = "hilrt-summary-1"
-#: From the best to the worst.
+#: Verdicts, from the best to the worst.
 VERDICTS: Final = ("good", "unverified", "degraded", "unreliable")
-#: Largest log that a notebook reads to show its result, bytes.
+#: Largest log that is read to show a result in a notebook, bytes.
 GLANCE_BYTES: Final = 64 << 20
 FailOn = Literal["unverified", "degraded", "unreliable"]
 
@@ -38,14 +38,14 @@ class Result:
     summary : dict
         Contents of ``summary.json``.
     exit_status : int
-        0 finished, 3 ended by a fault in the safe state, 5 finished with less than was requested,
-        130 interrupted.
+        0 finished, 3 ended by a fault in the safe state, 5 finished but incomplete, 130
+        interrupted.
     fault : str, optional
         The failure.
     warnings : list of str
-        What else should be known: processes that ended by themselves, or not at all.
+        Further problems, such as processes that ended by themselves, or not at all.
     stopped : str
-        What stopped it before its end: a signal, an operator or a program; else empty.
+        Reason for a stop before its end: a signal, an operator or a program; empty if none.
     """
 
     summary: dict[str, Any] = field(default_factory=dict)
@@ -64,22 +64,22 @@ class Result:
         return f"{type(self).__name__}({shown})"
 
     def fail(self, fault: str) -> None:
-        """Note that the session ends in a fault."""
+        """Record that the session ends in a fault."""
         self.fault = fault
         self.end_with(ExitStatus.FAULT)
 
     def end_with(self, status: ExitStatus) -> None:
-        """Take an exit status, unless a graver one was taken before."""
+        """Set the exit status, unless a more severe one is already set."""
         self.exit_status = int(gravest(self.exit_status, status))
 
     def lack(self, problems: Iterable[str]) -> None:
-        """Note requests that cannot be fulfilled."""
+        """Record requests that cannot be fulfilled."""
         for problem in problems:
             self.warnings.append(problem)
             self.end_with(ExitStatus.LESS)
 
     def judge(self, fail_on: FailOn | None) -> None:
-        """Take a verdict that is no better than `fail_on` for a lack."""
+        """Count a verdict of `fail_on` or worse as an unfulfilled request."""
         worse = VERDICTS[VERDICTS.index(fail_on) :] if fail_on else ()
         if self.verdict in worse:
             self.lack([f"the verdict is {self.verdict}, which fails the run, as requested"])
@@ -99,7 +99,7 @@ class Result:
         return msgspec.convert(self.summary.get("results", []), list[ResultEntry])
 
     def junit_suite(self, name: str) -> Element:
-        """The results as a ``testsuite`` of JUnit XML."""
+        """Return the results as a ``testsuite`` of JUnit XML."""
         from hilrt.expect.outcome import junit_suite
 
         time_s = self.summary.get("time_s") or 0.0
@@ -107,7 +107,7 @@ class Result:
         return junit_suite(name, self.outcomes, time_s, self.fault, alarms)
 
     def _repr_html_(self) -> str:
-        """The result in a notebook: verdict with its reasons, alarms, and the main signals."""
+        """Show the result in a notebook: verdict with its reasons, alarms, and the main signals."""
         from hilrt.record.notebook import main_signals, signal_table
 
         said = [f"<b>{html.escape(str(self.summary.get('session', '')))}</b>: "]
@@ -130,7 +130,7 @@ class Result:
         return f"<p>{'<br>'.join(said)}</p>{table}"
 
     def _may_show_log(self) -> bool:
-        """Whether the log is there, or small enough to be read for a glance."""
+        """Whether the log is in memory, or small enough to be read for display."""
         return True
 
     @cached_property

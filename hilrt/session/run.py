@@ -1,4 +1,4 @@
-"""Runs a session: its options, its folder, and signals from outside."""
+"""Options of a run, its folder, and handling of signals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hilrt.errors import ConfigError
 from hilrt.hosting.load_solver import sequences_of
 from hilrt.session.result import FailOn
 
-#: Mode of a run's new folder: what a session records and says is for its own account alone.
+#: Mode of a run's new folder: only the session's own account may read its files.
 FOLDER_MODE: Final = 0o700
 #: Signals that end a session in order, and their names in messages.
 SIGNALS: Final = {signal.SIGINT: "interrupted (Ctrl-C)", signal.SIGTERM: "terminated (SIGTERM)"}
@@ -28,18 +28,18 @@ SIGNALS: Final = {signal.SIGINT: "interrupted (Ctrl-C)", signal.SIGTERM: "termin
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """Options of the command line, beside the session file.
+    """Options of a run that are not in the session file.
 
     Attributes
     ----------
     out : Path or str
-        Folder in which the run's own folder is made, named by session and time.
+        Folder in which the run's own folder is created, named after session and time.
     folder : Path or str, optional
         The run's own folder instead; it must be new or empty.
     duration : float, optional
         Session time, s; default: the session file's.
     pace : str or float, optional
-        Instead of the session file's.
+        Replaces the session file's.
     shadow : bool
         Compute every correction and apply none.
     view : bool
@@ -52,8 +52,8 @@ class RunOptions:
         Dask cluster whose workers run the processes of groups: the address of its scheduler, the
         path of the scheduler's file, or ``"local"``.
     fail_on : str, optional
-        Exit status 5 where the verdict is ``"unverified"``, ``"degraded"`` or ``"unreliable"``, or
-        worse.
+        Exit status 5 for this verdict or a worse one: ``"unverified"``, ``"degraded"`` or
+        ``"unreliable"``.
     """
 
     out: Path | str = Path("runs")
@@ -69,14 +69,14 @@ class RunOptions:
 
 
 def run_folder(options: RunOptions, name: str) -> Path:
-    """Folder of a run of that name, new or chosen; `ConfigError` if it cannot be made."""
+    """Create the folder of a run, named or chosen; `ConfigError` if that fails."""
     if options.folder is None:
         return make_folder(Path(options.out), name)
     return chosen_folder(Path(options.folder))
 
 
 def chosen_folder(folder: Path) -> Path:
-    """The folder, made; `ConfigError` if it cannot be, or holds anything."""
+    """Create a chosen folder; `ConfigError` if that fails or it is not empty."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
         if any(folder.iterdir()):
@@ -89,7 +89,7 @@ def chosen_folder(folder: Path) -> Path:
 
 
 def make_folder(out: Path, name: str) -> Path:
-    """New folder ``name-time`` in `out`; `ConfigError` if it cannot be made."""
+    """Create a folder ``name-time`` in `out`; `ConfigError` if that fails."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
     for suffix in ("", *(f"-{i}" for i in range(2, 100))):
         folder = out / f"{name}-{stamp}{suffix}"
@@ -119,19 +119,19 @@ def route_signals(interrupt: Callable[[str], None]) -> Iterator[None]:
             loop.add_signal_handler(number, interrupt, reason)
             before[number] = handler
         except (NotImplementedError, RuntimeError, ValueError):
-            continue  # Windows, or not the main thread: the caller interrupts
+            continue  # Windows, or not the main thread: the caller handles signals
     try:
         yield
     finally:
         for number, handler in before.items():
             loop.remove_signal_handler(number)
-            if handler is not None:  # else it is none of Python's
+            if handler is not None:  # None: not installed from Python
                 signal.signal(number, handler)
 
 
 @contextlib.contextmanager
 def take_signals(interrupt: Callable[[str], None]) -> Iterator[None]:
-    """The same for a session in another thread, while this one waits for it."""
+    """Route signals as `route_signals` does, for a session in another thread."""
 
     def ask(number: int, frame: FrameType | None) -> None:
         interrupt(SIGNALS[signal.Signals(number)])
@@ -146,11 +146,11 @@ def take_signals(interrupt: Callable[[str], None]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-# Sessions whose test sequence is put in from outside: by `hilrt test`, and by pytest.
+# Sessions whose test sequence is inserted from outside, by `hilrt test` or pytest.
 
 
 def named_sequences(file: Path, only: str | None = None) -> dict[str, Path | None]:
-    """Sequences of a file, in its order, and the session file that each names."""
+    """Sequences of a file, in its order, with the session file that each names."""
     if not file.is_file():
         raise ConfigError(f"{file}: there is no such file; check the path")
     classes = sequences_of(file.name, file.resolve().parent)

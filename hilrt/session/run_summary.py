@@ -1,4 +1,4 @@
-"""The summary of a run, whenever it is requested: before its first tick, or after its last."""
+"""The summary of a run, also if it ends before its first tick."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class RunSummary:
-    """Sums a session up in its result, and writes that.
+    """Puts a session's summary into its result, and writes it.
 
     Parameters
     ----------
@@ -31,14 +31,14 @@ class RunSummary:
         self._steps: StepSummary | None = None
 
     def begin(self, prepared: Prepared, benches: Benches) -> StepSummary:
-        """Count from now on, the first tick."""
+        """Start to collect facts, at the first tick."""
         self._steps = StepSummary(self._opened, prepared, benches)
         return self._steps
 
     def make(self, losses: Sequence[str] = ()) -> None:
         """Put the facts about the steps, and `losses` of the log, into the result.
 
-        A defect here must not cost the rest of the session's end.
+        A defect here must not disturb the rest of the session's end.
         """
         result = self._opened.result
         if self._steps is not None:
@@ -54,7 +54,7 @@ class RunSummary:
             summary["reasons"] = [*summary["reasons"], *losses]
 
     def write(self) -> None:
-        """Write the known facts; again if they have changed since the last time."""
+        """Write the known facts, unless unchanged since the last time."""
         file, result = self._opened.summary_file, self._opened.result
         try:
             file.write(json_bytes(result.summary or self._without_steps()))
@@ -82,25 +82,25 @@ class RunSummary:
 
 
 class StepSummary:
-    """Keeps a run's own facts from its first tick on; see `RunSummary.begin`."""
+    """Facts about a run, collected from its first tick on; see `RunSummary.begin`."""
 
     def __init__(self, opened: Opened, prepared: Prepared, benches: Benches) -> None:
         self._opened, self._prepared, self._benches = opened, prepared, benches
-        host_report()  # it remembers what it reads: in the end there may be no descriptor for that
+        host_report()  # caches its result: at the end there may be no descriptor left to read it
         pids = {"master": os.getpid(), **opened.processes.pids()}
         self._had = ProcessorTime(available_cpus(), pids)
         self._wall_s: float | None = None
         self._host_use = NO_USE
 
     def loop_ended(self) -> None:
-        """Count time and processors up to here: the last tick is over."""
+        """Stop counting time and processor use: the last tick is over."""
         opened = self._opened
         began_ns = opened.hub.epoch_ns - self._prepared.master.progress.stretched_ns
         self._wall_s = (monotonic_ns() - began_ns) * 1e-9
         self._host_use = self._had.use(opened.real_time)
 
     def make(self) -> None:
-        """Put the summary as things stand into the result."""
+        """Put the current summary into the result."""
         from hilrt.session.ending import summarise  # with the numerics, as the steps
 
         if self._wall_s is None:

@@ -1,7 +1,7 @@
 """A session from connected subsystems to benches at rest.
 
-This imports the numerics, and with them the compiler: `hilrt.session.session` does it while the
-processes of the session start.
+This module imports the numerics and with them the compiler; `hilrt.session.session` imports it
+while the processes of the session start.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ from hilrt.timing.pace import Pace
 
 
 def load_numerics(expects: bool = False) -> None:
-    """Load the compiled code of a session, or compile it: a tick has no time for that.
+    """Load the compiled code of a session, or compile it, because a tick has no time for that.
 
-    `expects`: also that of expectations.
+    `expects`: include the code for expectations.
     """
     say_when_compiling()
     load_step()
@@ -97,7 +97,7 @@ async def run_connected(
 
 
 async def _repeat(opened: Opened, connected: Connected) -> dict[str, Estimate] | None:
-    """Repeat a session of models at shorter steps, where its file asks for that."""
+    """Repeat a session of models at shorter steps, if its file requests that."""
     reliability = connected.file.tables.reliability
     if reliability.repeat == reliability.reference == "off":
         return None
@@ -115,7 +115,7 @@ async def _repeat(opened: Opened, connected: Connected) -> dict[str, Estimate] |
 async def _open_log(
     opened: Opened, initialized: InitializedSession, numerics: Numerics
 ) -> SessionLog | None:
-    """Open the log, once the recorder takes it; None if nothing is recorded."""
+    """Open the log once the recorder is ready; None if nothing is recorded."""
     if opened.recording is None:
         return None
     log = opened.recording.open_log(opened.folder, numerics, initialized, opened.real_time)
@@ -126,9 +126,9 @@ async def _open_log(
 
 
 def _look_at_room(opened: Opened, duration: float, signals: int) -> None:
-    """Refuse a disk without room for the first minute, and tell of one that will be too small."""
+    """Refuse a disk without space for the first minute; warn if the whole session will not fit."""
     if opened.tables.record.trigger:
-        return  # how much will be recorded is not known before
+        return  # the amount of data is not known in advance
     master = opened.tables.master
     control = master.step_control
     step = master.step if control.method == "fixed" else control.maximum
@@ -146,7 +146,7 @@ async def _tick(
     log: SessionLog | None,
     errors: dict[str, Estimate] | None,
 ) -> None:
-    """Ticks from the first to the last, and benches to rest."""
+    """Run all ticks, then bring benches to rest."""
     events, operator, hub = opened.events, opened.operator, opened.hub
     numerics = assembled.numerics
     feed = Feed(build_topics(numerics)) if log is None else log.feed
@@ -170,7 +170,7 @@ async def _tick(
             )
 
         def now_ns() -> int:
-            """Session time; the first tick is a little ahead, and the grid may be shifted."""
+            """Session time, ns; at least 0 (the first tick lies ahead), on the grid as shifted."""
             return max(0, monotonic_ns() - hub.epoch_ns) if opened.real_time else prepared.now_ns()
 
         steps = summary.begin(prepared, benches)
@@ -194,7 +194,7 @@ async def _tick(
 def _watched(
     opened: Opened, log: SessionLog | None, prepared: Prepared, now_ns: Callable[[], int]
 ) -> Iterator[None]:
-    """The recording and the processes' output are watched while the loop runs."""
+    """Watch the recording and the processes' output while the loop runs."""
     logs = LogsWatch(opened.processes.children.log_dir, opened.events)
     if log is None:
         task = asyncio.ensure_future(logs.run())
@@ -212,7 +212,7 @@ def _watched(
 def _choose_pace(
     opened: Opened, connected: Connected, assembled: Assembled, log: SessionLog | None
 ) -> Pace:
-    """Choose how session time passes."""
+    """Create the session's pace."""
     clock, tables = opened.timing.clock, opened.tables
     if clock is None:
         waits = [] if log is None else [log.wait_for_room]

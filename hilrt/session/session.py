@@ -1,8 +1,8 @@
-"""A session's life: from the session file to a closed log, whatever happens on the way.
+"""A session's life, from the session file to a closed log, including every way it can fail.
 
-The states and their transitions are drawn in docs/session_life.md. Every exit path (end, Ctrl-C,
-SIGTERM, exception, dead peer) goes through the stack of `hilrt.session.session`: benches run their
-safe profile, every process that was started ends, every file is closed.
+docs/session_life.md draws the states and their transitions. Every exit path (end, Ctrl-C, SIGTERM,
+exception, dead peer) unwinds this module's exit stack: benches run their safe profile, every
+started process ends, every file is closed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from hilrt.timing.host import load_without_gc
 from hilrt.timing.realtime import cpu_latency_limit
 
 NUMERICS = "the numerics (a first start compiles them)"
-#: What a session waits for is named, up to so many; the others are counted.
+#: Number of awaited things listed by name; further ones are only counted.
 MAX_NAMED = 6
 
 
@@ -43,8 +43,8 @@ class SessionRun:
     file : SessionFile
     options : RunOptions
     on_change : callable, optional
-        Called when the state has changed, or the benches wait to be armed. With it a program
-        operates the session, and nothing that is typed arms it.
+        Called when the state has changed, or the benches wait to be armed. If given, a program
+        operates the session, and the keyboard cannot arm it.
 
     Raises
     ------
@@ -60,21 +60,21 @@ class SessionRun:
     ) -> None:
         self._file = read(file, pace=options.pace)
         self._options, self._on_change = options, on_change
-        #: Reason for waiting before its first tick.
+        #: Reason for waiting before the first tick.
         self.awaited: list[str] = []
-        #: Once it runs.
+        #: Set once it runs.
         self.opened: Opened | None = None
 
     def interrupt(self, reason: str) -> None:
-        """End it as a signal does; for the thread that it runs in."""
+        """End the session as a signal does; call this in the session's thread."""
         if self.opened is not None:
             self.opened.operator.interrupt(reason)
 
     async def run(self) -> RunResult:
         """Run the session to its end and return its result.
 
-        Faults end in the result (exit status 3), an interruption (130) and what is missing (5) too;
-        `ConfigError` and programming errors are raised, after everything was closed.
+        The result reports faults (exit status 3), interruptions (130) and incomplete runs (5);
+        `ConfigError` and programming errors are raised after everything has been closed.
         """
         self.opened = opened = open_parts(self._file, self._options, self._on_change)
         operator, result = opened.operator, opened.result
@@ -107,7 +107,7 @@ class SessionRun:
         return result
 
     async def _run(self, opened: Opened) -> None:
-        """All stages; each pushes its clean-up on the stack."""
+        """Run all stages; each pushes its clean-up on the exit stack."""
         summary, benches = RunSummary(opened), None
         async with contextlib.AsyncExitStack() as undo:
             alive = asyncio.ensure_future(opened.publisher.keep_alive())
@@ -126,7 +126,7 @@ class SessionRun:
                 close_described(undo, opened, described, benches)
                 await _start_processes(opened, described)
                 connected = await self._connect(opened, described)
-                from hilrt.session.running import run_connected  # loaded by now, see `_connect`
+                from hilrt.session.running import run_connected  # already loaded, see `_connect`
 
                 await run_connected(opened, connected, benches, summary)
             except (HilrtError, OSError) as error:
@@ -134,17 +134,17 @@ class SessionRun:
                     opened.result.fault = str(error)
                     raise
                 await _fail(opened, benches, error)
-            except Exception as error:  # a defect: the summary says so, too
+            except Exception as error:  # a defect: the summary reports it, too
                 opened.result.fault = f"{type(error).__name__}: {error}"
                 raise
             finally:
                 opened.processes.ending = True
 
     async def _connect(self, opened: Opened, described: Described) -> Connected:
-        """Load the numerics, while the processes start, and wait for the subsystems.
+        """Load the numerics while the processes start, and wait for the subsystems.
 
-        Peers are answered meanwhile: compiling for the first time takes longer than they wait. But
-        their clocks are compared again afterwards, by a master that answers at once.
+        Peers are answered meanwhile, because a first compilation takes longer than they wait. Their
+        clocks are compared again afterwards, when the master answers promptly.
         """
 
         def tell(left: Sequence[str]) -> None:
@@ -167,7 +167,7 @@ class SessionRun:
 
 
 def _start_views(opened: Opened) -> None:
-    """First an output that shows progress."""
+    """Start the views, first of all, to show progress."""
     opened.timing.shorten_slices()
     opened.monitoring.start(opened.processes.children, opened.operator)
     opened.events.go(SessionState.CONNECTING, "starting subsystems")
@@ -178,7 +178,7 @@ def _start_views(opened: Opened) -> None:
 
 
 async def _start_processes(opened: Opened, described: Described) -> None:
-    """Then the processes that start slowly."""
+    """Start the processes that take long to start."""
     cpus, recording = opened.timing.cpus_for_children, opened.recording
     frames = {} if recording is None else recording.frames
     await opened.processes.start_subsystems(
@@ -192,23 +192,22 @@ async def _fail(opened: Opened, benches: Benches | None, error: Exception) -> No
     fault = str(error)
     if isinstance(error, PeerLost):
         if benches is not None:
-            await benches.secure(fault)  # first: how a process ended can wait
+            await benches.secure(fault)  # comes before the report on how a process ended
         fault = await opened.processes.with_end_of(error.name, fault)
     opened.result.fail(fault)
     opened.events.go(SessionState.FAULT, fault, level="error")
 
 
 def may_expect(tables: Session) -> bool:
-    """Whether anything is to be expected: by the file, or by a sequence while it runs."""
+    """Whether the file has expectations, or a sequence may add some during the session."""
     adapters = {options.adapter for options in tables.subsystems.values()}
     return bool(tables.expect) or "sequence" in adapters
 
 
 def _load_numerics(expects: bool) -> None:
-    """Import modules that need the compiler, and prepare compiled code; this is most of the start's
-    time.
+    """Import modules that need the compiler, and load the compiled code.
 
-    Where nothing is cached yet, this compiles.
+    This takes most of the start's time; if nothing is cached yet, it compiles.
     """
     with load_without_gc():
         from hilrt.session.running import load_numerics
@@ -222,23 +221,23 @@ def run_session(
     *,
     options: RunOptions | None = None,
 ) -> RunResult:
-    """Run a session to its end, as ``hilrt run`` does, and wait for that.
+    """Run a session to its end, as ``hilrt run`` does, and return its result.
 
-    Where an event loop runs, as in a notebook, the session has a thread of its own. Ctrl-C and
-    SIGTERM end the session in order; the result then has the exit status 130.
+    If an event loop runs, as in a notebook, the session gets its own thread. Ctrl-C and SIGTERM end
+    the session in order; the result then has the exit status 130.
 
     Parameters
     ----------
     session : str, Path or SessionFile
         The session file, or one from `load_session`.
     overrides : mapping, optional
-        ``"table.key"`` to a value instead of the file's, such as ``{"session.duration": 10.0}``.
+        Values that replace the file's, by ``"table.key"``, such as ``{"session.duration": 10.0}``.
     options : RunOptions, optional
 
     Returns
     -------
     RunResult
-        With the run's folder, summary and log. A fault ends in ``result.fault``.
+        Result with the run's folder, summary and log; a fault is in ``result.fault``.
 
     Raises
     ------
@@ -258,18 +257,18 @@ def run_session(
         return thread.ended.result()
 
 
-# The end of a session, whatever led to it: benches at rest, whole files, no process left.
+# The end of a session in every case: benches at rest, complete files, no process left.
 #
-# Clean-up is on one stack, on which each stage pushes its own: the last one runs first. Each is
-# done, whatever the outcome of those before it; an error is raised after the last.
+# Each stage pushes its clean-up on one exit stack, which runs them in reverse order. All of them
+# run even if an earlier one fails; an error is raised after the last.
 
 
 def close_opened(
     undo: AsyncExitStack, opened: Opened, summary: RunSummary, alive: asyncio.Future[None]
 ) -> None:
-    """Put the end of the log, of the processes and of all parts on the stack.
+    """Push the ends of the log, the processes and all parts on the exit stack.
 
-    `alive` repeats announcements until it is cancelled.
+    The task `alive` repeats announcements until it is cancelled.
     """
     undo.callback(opened.timing.release)
     undo.callback(opened.monitoring.close)
@@ -284,7 +283,7 @@ def close_opened(
 def close_described(
     undo: AsyncExitStack, opened: Opened, described: Described, benches: Benches
 ) -> None:
-    """Put the end of the subsystems on the stack: first benches to their safe profile."""
+    """Push the end of the subsystems on the exit stack; benches run their safe profile first."""
     for link in described.links:
         undo.push_async_callback(link.close)
     undo.push_async_callback(_secure, opened, benches)
@@ -299,7 +298,7 @@ async def _secure(opened: Opened, benches: Benches) -> None:
 
 
 async def _end_log(opened: Opened, summary: RunSummary) -> None:
-    """Hand over the end of the log, or keep it if there is no log."""
+    """Send the end of the log to the recorder, or write the events to a file if there is no log."""
     result = opened.result
     await opened.processes.report_ends()
     summary.make()
@@ -308,19 +307,19 @@ async def _end_log(opened: Opened, summary: RunSummary) -> None:
     known = result.warnings
     known += [text for text in opened.events.untold() if text not in known]
     known += opened.events.keep(opened.folder / "events.txt")
-    opened.publisher.repeat()  # the last state with its cause: it stays in view
+    opened.publisher.repeat()  # the last state and its cause stay in view
 
 
 async def _end_processes(opened: Opened, summary: RunSummary) -> None:
     result, recording = opened.result, opened.recording
     has_log = recording is not None and recording.log is not None
-    # A view ends by itself at one of these states; before them it would be waited for in vain.
+    # A view ends by itself only in one of these states.
     final = opened.events.state in (SessionState.STOPPED, SessionState.FAULT)
     result.warnings += await opened.processes.end(["view"] * final + ["recorder"] * has_log)
     if recording is not None and has_log:
         failure = opened.processes.recorder_failure()
         lost = await recording.close(failed=bool(failure))
         result.lack([*lost, *failure])
-        summary.make(failure)  # with the rows that are lost
+        summary.make(failure)  # includes the lost rows
     result.judge(opened.options.fail_on)
-    remove_abandoned_folders()  # of processes that crashed or were killed
+    remove_abandoned_folders()  # left by processes that crashed or were killed

@@ -1,4 +1,4 @@
-"""The log of a running session: the destination of its rows, and facts about the session."""
+"""The log of a running session: its rows, and facts about the session."""
 
 from __future__ import annotations
 
@@ -28,21 +28,20 @@ from hilrt.step_log.signals import build_topics
 from hilrt.timing.grid import CommunicationPoint
 from hilrt.timing.pace import Stopping
 
-#: How long the recorder may take to start, s.
+#: Time limit for the recorder to start, s.
 START_TIMEOUT = 10.0
-#: A recorder that cannot follow holds up a session in virtual time for at most that long, s; that
-#: often it is asked again.
+#: Longest time for which a slow recorder delays a session in virtual time, and interval at which it
+#: is polled, s.
 PATIENCE_S = 10.0
 ASK_AGAIN_S = 0.002
-#: How long the end of the log may take to be handed over, s.
+#: Time limit for sending the end of the log to the recorder, s.
 END_S = 5.0
 
 
 async def wait_for_room(feed: RecorderFeed, stopping: Stopping) -> None:
-    """Wait until the recorder has accepted rows held back; the event loop continues meanwhile.
+    """Wait until the recorder has accepted queued rows; the event loop continues meanwhile.
 
-    A recorder that has ended, or takes nothing for `PATIENCE_S`, is awaited no longer, and rows are
-    lost.
+    If the recorder has ended, or accepts nothing for `PATIENCE_S`, the wait ends and rows are lost.
     """
     deadline = time.monotonic() + PATIENCE_S
     while not feed.hand_over() and not stopping():
@@ -53,7 +52,7 @@ async def wait_for_room(feed: RecorderFeed, stopping: Stopping) -> None:
 
 
 class SessionLog:
-    """Opens, begins and ends the log of a session that is recorded.
+    """Opens, begins and ends the log of a recorded session.
 
     Parameters
     ----------
@@ -61,20 +60,20 @@ class SessionLog:
     folder : Path
         The run folder.
     links : sequence of Link
-        The session's.
+        Links of the session.
     numerics, initialized
-        What the log is to be replayed from.
+        Initial data for a replay of the log.
     opened : zmq.Socket
-        From `open_feed_socket`: where the recorder takes rows and events.
+        Socket from `open_feed_socket`, from which the recorder receives rows and events.
     progress : str
         Address at which the recorder reports its progress.
     real_time : bool
-        Whether rows that the recorder cannot take are dropped, and counted, at once.
+        Whether rows that the recorder cannot accept are dropped and counted at once.
 
     Attributes
     ----------
     feed : RecorderFeed
-        Where rows and events go.
+        Destination of rows and events.
     progress : ProgressReceiver
     """
 
@@ -101,7 +100,7 @@ class SessionLog:
         self._ended_whole = False
 
     async def wait_for_recorder(self, children: Children) -> None:
-        """Wait until the recorder takes rows; `PeerLost` if it does not start in time."""
+        """Wait until the recorder accepts rows; `PeerLost` if it does not start in time."""
         limit = max(START_TIMEOUT, self._file.tables.master.connect_timeout)
         deadline = time.monotonic() + limit
         self.feed.recorder_runs = lambda: children["recorder"].returncode is None
@@ -113,7 +112,7 @@ class SessionLog:
     def begin(
         self, wall_epoch_ns: int, clock_ns: int, *, duration: float, pace: str, shadow: bool
     ) -> None:
-        """Session time 0 is `wall_epoch_ns` on the system's clock, `clock_ns` on the monotonic."""
+        """Begin the log; time 0 is `wall_epoch_ns` (system clock) and `clock_ns` (monotonic)."""
         tables = self._file.tables
         metadata = {
             "overrides": json.dumps(self._file.overrides),
@@ -145,16 +144,14 @@ class SessionLog:
         return point
 
     async def end(self, summary: dict[str, Any]) -> None:
-        """Make the recorder close the file: when it has ended, it has received everything sent
-        before.
-        """
+        """Tell the recorder to close the file, after it has received everything sent before."""
         text = json_bytes(summary)
         self._ended_whole = await asyncio.to_thread(self.feed.end, text, END_S)
 
     async def close(self, failed: bool) -> list[str]:
-        """Free the sockets, after the recorder has ended; returns a description of the losses.
+        """Close the sockets after the recorder has ended; return texts about losses.
 
-        A recorder that has `failed` has lost everything that it had not reported as written.
+        If the recorder has `failed`, everything is lost that it had not reported as written.
         """
         await asyncio.to_thread(self.feed.close)
         self.progress.look()

@@ -1,8 +1,7 @@
-"""Readings of a session that runs beside the program, and the way of its commands.
+"""Readings of a session that runs inside a program, and delivery of its commands.
 
-The session runs as `hilrt run` runs it, with its processes, its log and its folder, in a thread and
-an event loop of its own: the master's loop stands still between two ticks, which no other loop
-could bear.
+The session runs as with `hilrt run`, with its processes, its log and its folder, in its own thread
+and event loop: the master blocks its loop between two ticks, which no other loop could tolerate.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from hilrt.master import Master
     from hilrt.step.numerics import Numerics
 
-#: How often the session looks whether the program still runs, s.
+#: Interval of checks whether the program still runs, s.
 PROGRAM_S = 0.2
 #: Name of the program in the log.
 WHO = "program"
@@ -43,13 +42,13 @@ class SessionReadings:
     session : str, Path or SessionFile
         The session file, or one from `load_session`.
     overrides : mapping, optional
-        ``"table.key"`` to a value instead of the file's.
+        Values that replace the file's, by ``"table.key"``.
     options : RunOptions, optional
 
     Attributes
     ----------
     file : SessionFile
-        Overrides applied.
+        Session file with the overrides applied.
 
     Raises
     ------
@@ -85,7 +84,7 @@ class SessionReadings:
 
     @property
     def ended(self) -> bool:
-        """Whether everything is over: benches at rest, log closed, processes gone."""
+        """Whether the session has ended: benches at rest, log closed, processes gone."""
         return self._thread.ended.done()
 
     @property
@@ -105,7 +104,7 @@ class SessionReadings:
     def values(self) -> dict[str, float]:
         """Outputs (``subsystem.port``) and inputs (``subsystem.port:sent``) by their names.
 
-        Those of the newest communication point, as the log has them in the topics ``corrected`` and
+        Values are those of the newest communication point, as in the log's topics ``corrected`` and
         ``sent``; empty before the first.
         """
         numerics = self._numerics
@@ -117,7 +116,7 @@ class SessionReadings:
         return dict(zip([*outputs, *sent], [*y.tolist(), *u[:, 0].tolist()], strict=True))
 
     def __getitem__(self, name: str) -> float:
-        """One of `values`; KeyError with the nearest name."""
+        """Return one of `values`; KeyError suggests the nearest name."""
         values = self.values
         if name not in values:
             why = nearest(name, values) if values else "; there is none before the first tick"
@@ -126,7 +125,7 @@ class SessionReadings:
 
     @property
     def flags(self) -> list[tuple[str, str]]:
-        """Flags that are up, as (cause, where)."""
+        """Raised flags, as (cause, where)."""
         numerics = self._numerics
         if numerics is None:
             return []
@@ -179,14 +178,14 @@ class SessionReadings:
         self._thread.start()
 
     def _check_start(self) -> None:
-        """Raise the error that prevented the first tick."""
+        """Raise the error that prevented the first tick, if any."""
         if self.ended:
             result = self._thread.ended.result()
             if not result.summary:
                 raise SessionFault(result.fault or "the session was ended before its first tick")
 
     def _abandon(self) -> None:
-        """The program no longer waits for the start: bring everything to an end."""
+        """End the session, because the program no longer waits for its start."""
         self._thread.call(lambda: self._run.interrupt("the program was interrupted"), None)
 
     def _command(self, action: Action, text: str = "", value: float = 0.0) -> Future[Reply]:
@@ -199,12 +198,12 @@ class SessionReadings:
         return self._thread.call(carry_out, _NOT_RUNNING)
 
     def _must_have_begun(self) -> None:
-        """`CommandRefused` for a wait without end."""
+        """Raise `CommandRefused` before the start, when a wait would never end."""
         if not self._begun:
             raise CommandRefused("the session has not been started; use `with`, or call start")
 
     def _held(self, condition: Callable[[Any], object]) -> bool:
-        """Whether the condition holds; `SessionFault` if the session has ended without."""
+        """Whether the condition holds; `SessionFault` if the session has ended without it."""
         self._must_have_begun()
         ended = self.ended
         if condition(self):

@@ -1,4 +1,4 @@
-"""A session in this process: no files, no other processes, the log in memory; and repeated."""
+"""Sessions in this process, without files or other processes; also repeated at shorter steps."""
 
 from __future__ import annotations
 
@@ -53,24 +53,24 @@ def simulate(
 ) -> Result:
     """Run a session in this process, as fast as possible, and return its signals.
 
-    The steps and their results are those of `run_session`, bit for bit. There is no bench, no other
-    process and no file, so that thousands of sessions can be run in a row. It works where an event
-    loop runs, as in a notebook, too.
+    The steps and their results are identical to those of `run_session`, bit for bit. There is no
+    bench, no other process and no file, so thousands of sessions can be run in a row. It also works
+    while an event loop runs, as in a notebook.
 
     Parameters
     ----------
     session : str, Path or SessionFile
         The session file, or one from `load_session`.
     overrides : mapping, optional
-        ``"table.key"`` to a value instead of the file's, such as ``{"connections.0.order": 1}``.
+        Values that replace the file's, by ``"table.key"``, such as ``{"connections.0.order": 1}``.
     record : bool
-        Without it the result has a summary and no log.
+        If False, the result has a summary but no log.
 
     Returns
     -------
     Result
-        ``result.log["subsystem.port"]`` are a signal's values, ``result.verdict`` says how far they
-        can be trusted. A fault of a subsystem ends in ``result.fault``.
+        ``result.log["subsystem.port"]`` contains a signal's values, ``result.verdict`` says how far
+        they can be trusted. A subsystem's fault is in ``result.fault``.
 
     Raises
     ------
@@ -87,9 +87,9 @@ def simulate_again(
     known: KnownSensitivities | None,
     only: Collection[str] | None = None,
 ) -> Result:
-    """Do the same as `simulate`, with the results of earlier sessions that do not change.
+    """Simulate as `simulate` does, reusing results of earlier sessions that do not change.
 
-    With `only`, the log has the signals of these ports alone.
+    With `only`, the log contains just the signals of these ports.
     """
     file = read(session, overrides, pace="asap")
     if problems := elsewhere(file):
@@ -143,7 +143,7 @@ async def _simulate(
     return result
 
 
-# The same session at other steps: `hilrt.session.repeat` draws the conclusions.
+# The same session at other steps; `hilrt.session.repeat` evaluates the runs.
 
 
 def repeat(
@@ -212,7 +212,7 @@ def reference(
 
 
 def _run(file: SessionFile, changes: Mapping[str, object]) -> Result:
-    """Result of a run with other settings, with the sources of connections in its log."""
+    """Run with other settings; the result's log contains the sources of connections."""
     found = simulate_again(
         file, changes, True, None, {one.source for one in file.tables.connections}
     )
@@ -223,7 +223,7 @@ def _run(file: SessionFile, changes: Mapping[str, object]) -> Result:
 
 
 def _course(runs: list[Result], name: str) -> list[Floats]:
-    """A signal at the communication points of the longest step, by run; NaN between samples."""
+    """Values of a signal in each run at the longest step's points; NaN between samples."""
     times = [run.log.t[::factor] for run, factor in zip(runs, FACTORS, strict=True)]
     for t in times[1:]:
         if len(t) != len(times[0]) or not np.allclose(t, times[0], rtol=0.0, atol=1e-9):
@@ -237,9 +237,9 @@ def _course(runs: list[Result], name: str) -> list[Floats]:
 def errors_found_before(
     file: SessionFile, duration: float | None = None
 ) -> dict[str, Estimate] | None:
-    """Errors by other runs of the session, where its file asks for these; else None.
+    """Errors estimated by other runs of the session; None if its file requests none.
 
-    Where a run with a shorter step fails, the errors are unknown and say why.
+    If a run with a shorter step fails, the errors are unknown and contain the reason.
     """
     tables = file.tables
     seconds = tables.session.duration if duration is None else duration

@@ -1,9 +1,9 @@
-"""The processes of a session: started, watched, and all ended with it.
+"""Child processes of a session: start, supervision, and end with the session.
 
-Each child leads a session and process group of its own, so that Ctrl-C in a terminal reaches only
-the master, and a signal to the group also reaches processes that the child started. On Linux the
-kernel sends every child a signal when the master ends without having stopped it (``kill -9``);
-processes that a child itself forked are the child's to end in that case.
+Each child leads its own session and process group, so Ctrl-C in a terminal reaches only the master,
+and a signal to the group also reaches processes that the child started. On Linux the kernel sends
+every child a signal if the master ends without having stopped it (``kill -9``); the child must then
+end processes that it forked itself.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from hilrt.config.read_values import executable
 from hilrt.errors import ConfigError
 from hilrt.isolation.limited_process import inherited_environment
 
-#: How long a killed process may take to disappear, s: one that hangs in the kernel does not.
+#: Time limit for a killed process to disappear, s; one that hangs in the kernel never does.
 KILL_TIMEOUT_S = 2.0
-#: Added to the environment of processes without linear algebra: OpenBLAS starts no threads, which
+#: Environment of processes without linear algebra: keeps OpenBLAS from starting threads, which
 #: would cost 0.1 s of processor time while numpy is imported.
 SINGLE_THREAD: Final[Mapping[str, str]] = {"OPENBLAS_NUM_THREADS": "1"}
 _POLL_S = 0.02
-#: Bytes that are read at once, and kept of a line that a process has not ended yet.
+#: Bytes read at once, and kept of an incomplete line.
 LONGEST_LINE = 4096
-#: Bytes that a pipe of Linux holds.
+#: Capacity of a pipe on Linux, bytes.
 _PIPE_BYTES = 65536
 _TAIL_BYTES, TAIL_LINES = 65536, 200
 _LAUNCH = Path(__file__).with_name("launch.py")
@@ -59,10 +59,10 @@ class Inherited(NamedTuple):
     terminal : bool
         Its output goes where the master's goes, not to a log.
     keys : bool
-        It reads what is typed.
+        It reads the keyboard.
     lines : bool
-        It is told lines, see `Child.tell`, and its standard output is lines for `Child.heard`;
-        where the event loop cannot watch pipes they go to the log, as all output.
+        It receives lines, see `Child.tell`, and its standard output is passed line by line to
+        `Child.heard`; if the event loop cannot watch pipes, this output goes to the log.
     descriptors : tuple of int
         Open files and sockets, under the same numbers; not on Windows.
     """
@@ -143,7 +143,7 @@ class Child:
     name : str
         The subsystem's name.
     argv : list of str
-        Its command, as it runs.
+        Its command as executed.
     pid : int
         Also the number of its process group.
     log : Path
@@ -151,7 +151,7 @@ class Child:
     returncode : int or None
         Exit status, the negative of a signal's number; None while it runs.
     heard : callable
-        Called with each line that it writes for the session.
+        Called with each line that it writes to the session.
     """
 
     def __init__(self, name: str, argv: list[str], log: Path, process: Process) -> None:
@@ -166,7 +166,7 @@ class Child:
         self._group_gone = sys.platform == "win32"
 
     def last_words(self) -> str:
-        """The line of its output that says why it ended, for an error message; empty if none."""
+        """Line of its output with the reason for its end, for an error message; empty if none."""
         return crash_line(self.tail(TAIL_LINES))
 
     def tail(self, lines: int = 10) -> str:
@@ -191,7 +191,7 @@ class Child:
         return f"was ended by signal {-self.returncode}"
 
     def reap(self) -> bool:
-        """Whether the process itself has ended; collects its exit status."""
+        """Whether the process itself has ended; also collects its exit status."""
         if self.returncode is None:
             self.returncode = self.process.poll()
             if self.returncode is not None and self.process.stdin is not None:
@@ -199,14 +199,14 @@ class Child:
         return self.returncode is not None
 
     def tell(self, line: str) -> None:
-        """Write a line to its standard input, without waiting; none to a process that has ended."""
+        """Write a line to its standard input without waiting, unless the process has ended."""
         pipe = self.process.stdin
         if pipe is not None and not pipe.closed:
             with contextlib.suppress(OSError):
                 os.write(pipe.fileno(), f"{line}\n".encode())
 
     def hear(self, pipe: int) -> bool:
-        """Pass on the lines that have arrived, without waiting; whether more may come."""
+        """Pass on the lines that have arrived, without waiting; return whether more may come."""
         read = b"."
         with contextlib.suppress(BlockingIOError):
             read = os.read(pipe, LONGEST_LINE)
@@ -238,24 +238,24 @@ class Child:
             os.killpg(self.pid, number)
         except ProcessLookupError:
             return False
-        except PermissionError:  # it gave itself other rights, or (macOS) is a zombie
+        except PermissionError:  # it changed its user, or (macOS) is a zombie
             return self.returncode is None
         return True
 
 
 class Children:
-    """The processes that a session started.
+    """The processes that a session has started.
 
-    Start them inside the event loop that is to see them end, on the main thread: the kernel takes
-    the thread that started a child for its parent.
+    Start them in the event loop that watches for their end, on the main thread: for the kernel, a
+    child's parent is the thread that started it.
 
     Parameters
     ----------
     log_dir : Path
-        Folder for the children's output, ``NAME.log`` each; made when needed.
+        Folder for the children's output, ``NAME.log`` each; created when needed.
     on_exit : callable, optional
         ``on_exit(name, returncode)``, called from the event loop once for every child that ends,
-        however it ended.
+        for any reason.
     """
 
     def __init__(
@@ -293,17 +293,17 @@ class Children:
         name : str
             The subsystem's name.
         argv : sequence of str
-            The command; ``hilrt`` is this installation's.
+            The command; ``hilrt`` means this installation.
         cwd : str or Path, optional
-            Folder it runs in, and that a relative command starts from. Default: the current one.
+            Folder in which it runs and relative commands start. Default: the current one.
         affinity : iterable of int
             Processors it may use; empty: all of them.
         nice : int
             Added to its niceness.
         env : mapping, optional
-            Added to the environment, of which variables ``HILRT_…`` are not inherited.
+            Added to the environment; variables ``HILRT_…`` of the master are not inherited.
         inherits : Inherited
-            What of the master's it gets.
+            Descriptors and streams that it inherits from the master.
 
         Raises
         ------
@@ -410,16 +410,15 @@ class Children:
         return [child.name for child in self._children if not self._check(child)]
 
     async def wait(self, timeout: float, names: Iterable[str] | None = None) -> list[str]:
-        """Let children end by themselves; names of those that have not after `timeout` [s]."""
+        """Let children end by themselves; return the names of those left after `timeout` [s]."""
         chosen = self._choose(names)
         await self._until_gone(chosen, timeout)
         return [child.name for child in chosen if not self._check(child)]
 
     async def stop(self, timeout: float, names: Iterable[str] | None = None) -> list[str]:
-        """End children (default: all) and the processes that they started: SIGTERM, SIGKILL after
-        `timeout` [s].
+        """End children (default: all) and their processes: SIGTERM, after `timeout` [s] SIGKILL.
 
-        Never takes longer than `timeout` [s] and `KILL_TIMEOUT_S`. When cancelled, kills at once.
+        Never takes longer than `timeout` plus `KILL_TIMEOUT_S`. Kills at once if cancelled.
 
         Returns
         -------
@@ -459,7 +458,7 @@ class Children:
             await asyncio.sleep(_POLL_S)
 
     def _check(self, child: Child) -> bool:
-        """Whether the process has ended; the first to find out reports it."""
+        """Whether the process has ended; the first call that detects it reports it."""
         if not child.reap():
             return False
         unwatch = self._unwatch.pop(child.pid, None)
@@ -473,7 +472,7 @@ class Children:
         """Have the event loop call `_check` when the process ends."""
         loop = asyncio.get_running_loop()
         if _WATCHES:
-            fd, pipe = os.pidfd_open(child.pid), child.process.stdout  # readable once it has ended
+            fd, pipe = os.pidfd_open(child.pid), child.process.stdout  # fd: readable at its end
             loop.add_reader(fd, self._check, child)
 
             def hear() -> None:
@@ -510,8 +509,8 @@ def _standard_input(inherits: Inherited) -> int | None:
     return None if inherits.keys else subprocess.DEVNULL
 
 
-#: How lines begin by which programs say that they crash: Python, JavaScript, Java and C#, Julia,
-#: Go, Rust, C++, MATLAB, Fortran, C.
+#: Beginnings of lines with which crashing programs give the reason: Python, JavaScript, Java and
+#: C#, Julia, Go, Rust, C++, MATLAB, Fortran, C.
 _CRASH: Final = re.compile(
     r"[\w.:$]*(Error|Exception|Interrupt)\b(?! termination)(.*:|$)|Caused by:|Unhandled exception"
     r"|ERROR:|panic:|thread .* panicked at|terminate called|what\(\):|Error using"
@@ -520,10 +519,10 @@ _CRASH: Final = re.compile(
 
 
 def crash_line(output: str) -> str:
-    """The line of a crashed program's output that says why, else its last one; empty if none.
+    """Line of a crashed program's output with the reason, or its last line; empty if none.
 
-    A trace that follows is passed over, as in Go or Java. What is said on a second line is added,
-    as in C++ or Rust.
+    A stack trace after it is ignored, as in Go or Java. A reason that continues on a second line is
+    joined, as in C++ or Rust.
     """
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     found = [i for i, line in enumerate(lines) if _CRASH.match(line)]
@@ -537,7 +536,7 @@ def crash_line(output: str) -> str:
 
 
 def launched(command: list[str], affinity: Iterable[int], nice: int) -> list[str]:
-    """The command behind `launch.py`; the kernel ends it when the master ends without doing so."""
+    """Prefix a command with `launch.py`, so that the kernel ends it if the master dies."""
     cpus = ",".join(str(cpu) for cpu in affinity)
     settings = [str(os.getpid()), str(int(signal.SIGTERM)), cpus, str(nice)]
     return [sys.executable, "-I", "-S", str(_LAUNCH), *settings, *command]
@@ -577,7 +576,7 @@ def _adopts_orphans() -> Iterator[bool]:
 
 @contextlib.contextmanager
 def _interrupts_held_back() -> Iterator[None]:
-    """Keep a Ctrl-C from a child that is not out of this process's group yet; `launch` drops it."""
+    """Block Ctrl-C while a child is still in this process's group; `launch` drops a pending one."""
     if sys.platform != "linux":
         yield
         return

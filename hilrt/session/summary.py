@@ -49,29 +49,29 @@ class RunFacts(NamedTuple):
     Attributes
     ----------
     session, end_state : str
-        Its name, and the state it ended in.
+        Its name, and its final state.
     wall_s : float
-        Time the loop ran on the wall clock, s.
+        Wall-clock time that the loop ran, s.
     real_time : bool
-        Without it there is no lateness.
+        Whether ticks followed a clock; otherwise there is no lateness.
     fault : str or None
-        Why the session ended early, if it did by a fault.
+        The fault that ended the session early, if any.
     dropped_rows : int
-        Ticks that the recorder could not take.
+        Number of rows that the recorder could not accept.
     lost_events : sequence of dict
-        Events that are not in the log, or the newest of them.
+        Events missing in the log; only the newest if there are many.
     secured : str
-        That benches were brought to their safe profile, and why; empty if they were not.
+        Why benches ran their safe profile; empty if they did not.
     host_use : HostUse
-        Processors that the session had.
+        Use of the processors.
     strangers : dict of str to int
-        Connections and commands that were refused, by kind.
+        Counts of refused connections and commands, by kind.
     results : sequence of mapping
         Outcomes of expectations and measures.
     columns : sequence of str
-        How columns of stimuli were read at the steps.
+        Texts on how columns of stimuli were interpolated.
     alarms : sequence of mapping
-        Alarms that were raised; see `hilrt.reliability.alarms.AlarmHistory`.
+        Raised alarms; see `hilrt.reliability.alarms.AlarmHistory`.
     errors : mapping of str to Estimate, optional
         Estimated errors in place of those from the steps.
     """
@@ -92,18 +92,18 @@ class RunFacts(NamedTuple):
     errors: Mapping[str, Estimate] | None = None
 
 
-#: A step below this share of the session's is no longer one that step control was meant to find.
+#: Steps below this share of the session's indicate that step control has collapsed.
 COLLAPSED: Final = 1e-4
 
 
 def remarks(numerics: Numerics, progress: Progress) -> list[str]:
-    """Warnings about settings, known at a session's end."""
+    """Warnings about settings that only show at a session's end."""
     collapsed = collapsed_step(numerics, progress)
     return [*_without_derivatives(numerics), *([collapsed] if collapsed else [])]
 
 
 def collapsed_step(numerics: Numerics, progress: Progress) -> str:
-    """Message that step control went far below the session's step; empty if it did not."""
+    """Message about step control far below the session's step; empty if it was not."""
     session = numerics.plan.session[0]
     shortest = progress.min_h / 1e9
     if not session.variable_step or not 0.0 < shortest < COLLAPSED * session.step:
@@ -117,7 +117,7 @@ def collapsed_step(numerics: Numerics, progress: Progress) -> str:
 
 
 def _without_derivatives(numerics: Numerics) -> list[str]:
-    """A warning where inputs are extrapolated by derivatives that their sources never gave."""
+    """Warning if sources never gave the derivatives by which inputs are extrapolated."""
     plan = numerics.plan
     if not plan.session["derivatives"][0]:
         return []
@@ -136,7 +136,7 @@ def _without_derivatives(numerics: Numerics) -> list[str]:
 def build_summary(
     numerics: Numerics, exchange: Exchange, progress: Progress, run: RunFacts
 ) -> dict[str, Any]:
-    """Everything `summary.json` says of a session that ran."""
+    """Contents of `summary.json` for a session that ran."""
     time_s = progress.t_ns / 1e9
     missed = progress.missed if run.real_time else 0
     plan, state = numerics.plan, numerics.state
@@ -158,7 +158,7 @@ def build_summary(
     judgement = judged(course, totals)
     changes, sends = [], {link.name: link.sending_interval for link in exchange.links}
     diverged = state.session[0].alarm_level == DIVERGED
-    # No setting would have kept a process from being killed, or a model from raising.
+    # No setting would have prevented a killed process or an exception in a model.
     if judgement["verdict"] != WORDS[GOOD] and (run.fault is None or diverged):
         benches = [
             SendingBench(
@@ -215,7 +215,7 @@ def build_summary(
 
 
 def _timing(progress: Progress, real_time: bool) -> dict[str, Any]:
-    """Breakdown of the ticks' time; lateness exists in real time alone."""
+    """Breakdown of the ticks' time; lateness exists only in real time."""
     late = (progress.lateness.quantiles(), progress.lateness.histogram())
     return {
         **timing_figures(late if real_time else None, progress.timeline.slowest()),
@@ -238,12 +238,12 @@ def _peers(exchange: Exchange) -> dict[str, Any]:
 
 
 def _identification(progress: Progress) -> dict[str, int]:
-    """Turns of the identification that were made, and skipped for lack of time."""
+    """Turns of the identification made, and skipped for lack of time."""
     return {"turns": progress.learning.made, "skipped": progress.learning.skipped}
 
 
 def _order(points: NDArray[np.int64]) -> dict[str, float]:
-    """Highest orders in force; `points` with each of them."""
+    """Statistics of the highest order in force; `points` counts communication points by order."""
     counts = points.tolist()
     used = [order for order, count in enumerate(counts) if count]
     if not used:
@@ -280,7 +280,7 @@ def port_summary(numerics: Numerics) -> dict[str, Any]:
 
 
 def _defect(port: InputState | OutputState) -> tuple[float, float] | None:
-    """RMS and largest value of a port's defect, where an interval has ended."""
+    """RMS and largest value of a port's defect; None before the end of an interval."""
     seconds = port.defect_seconds
     return (math.sqrt(port.defect_square / seconds), float(port.defect_max)) if seconds else None
 
@@ -294,7 +294,7 @@ def _disturbance(u: InputState) -> dict[str, float] | None:
 
 
 def _spreads(ports: Table[InputState] | Table[OutputState]) -> list[dict[str, float] | None]:
-    """Standard deviations of ports and their RMS, over time; None where nothing was measured."""
+    """Standard deviation and RMS of each port over time; None if nothing was measured."""
     values = zip(*(v.tolist() for v in spreads(ports)), strict=True)
     return [
         None if math.isnan(deviation) else {"std": deviation, "rms": least / LEAST_SPREAD}

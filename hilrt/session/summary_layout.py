@@ -1,7 +1,7 @@
 """Layout of `summary.json`, for its schema and docs/summary.md: keys, types, units and meanings.
 
-A number that is not finite is written as null, so that measured figures may be null. What is
-written is a plain table, made by `summary` and `summary_figures`; a test compares.
+Numbers that are not finite are written as null, so measured figures may be null. `summary` and
+`summary_figures` write plain dictionaries; a test compares them with this layout.
 """
 
 from __future__ import annotations
