@@ -88,8 +88,8 @@ class BenchOptions(SubsystemOptions, kw_only=True):
     #: longer than the communication step, better three times as long. Default: 0.05; 1 on an
     #: emulated bench, which shares its processors with other programs.
     master_timeout: Positive | None = None
-    #: [s] The same for times in which no set-points are due: the longest silence of the master.
-    #: Default: ten of its heartbeats, 2 s.
+    #: [s] Longest silence of the master while no set-points are due. Default: ten of its
+    #: heartbeats, 2 s.
     idle_timeout: Positive | None = None
     #: [s] Age of a frame at which the bench counts as late (a warning); at five times that the safe
     #: profile runs. Default: 0.02; 0.2 on an emulated bench. For a message with a slow cycle in the

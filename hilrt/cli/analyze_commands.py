@@ -106,7 +106,7 @@ def reference(
     """Compute the true error of a session without a bench by shortening its step until it
     converges.
 
-    Exit status 4 where a signal has not settled within --most-steps.
+    Exit status 4 if a signal has not settled within --most-steps.
     """
     from rich.console import Console
 
@@ -138,8 +138,8 @@ def doctor(
     """Report the real-time capabilities of this host, with remedies; exit status 1 if a line is
     bad.
 
-    With --measure and a session it runs without its benches, for which their reference models
-    stand, in real time.
+    With --measure and a session, the session runs in real time with reference models in place of
+    its benches.
     """
     if measure:
         _measure(session, seconds, out)

@@ -1,14 +1,14 @@
-"""Fork many solver processes off one that has imported what they need; run by
-`hilrt.session.spawn`, on Linux.
+"""Launcher that forks many solver processes after common imports; run by `hilrt.session.spawn`.
 
-``python -m hilrt.cli.forked_solvers PARENT_PID SIGNAL CPUS`` reads JSON from its standard input: a
-list of (arguments of `hilrt`, log, environment). It forks a process for each, writes their numbers
-to its standard output and ends. The parent, a subreaper meanwhile, becomes the parent of all: it
-watches them and collects their statuses as those of processes that it started itself. Users' models
-are imported after the fork, each in its own process.
+``python -m hilrt.cli.forked_solvers PARENT_PID SIGNAL CPUS`` runs on Linux and reads JSON from its
+standard input: a list of (arguments of `hilrt`, log, environment). It forks a process for each,
+writes their numbers to its standard output and ends. Its parent, which is a subreaper meanwhile,
+then becomes the parent of them all, and watches them and collects their statuses like those of
+processes that it started itself. Users' models are imported after the fork, each in its own
+process.
 
-A session of 60 solvers took 6.1 s of processor time and 6.2 s to its first tick, instead of 17.9 s
-and 15.2 s, on two shared processors that were busy (`tools/benchmarks/bench_many_solvers.py`).
+On two shared, busy processors a session of 60 solvers took 6.1 s of processor time and 6.2 s to its
+first tick, instead of 17.9 s and 15.2 s (`tools/benchmarks/bench_many_solvers.py`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from hilrt.session.launch import drop_interrupts, take_place
 _PR_SET_NAME = 15
 #: Longest name of a process, bytes.
 _NAME_BYTES = 15
-#: How long the kernel may take to hand the forked processes over to the parent, s.
+#: Time limit for the kernel to pass the forked processes to the parent, s.
 _HANDED_OVER_S = 10.0
 
 #: Arguments of `hilrt`, log, and additions to the environment.
@@ -37,12 +37,12 @@ Job = tuple[list[str], str, dict[str, str]]
 
 
 def main(arguments: list[str]) -> bool:
-    """Fork the processes; True in each of them, with everything set for its command."""
+    """Fork the processes; return True in each of them, prepared for its command."""
     parent, death_signal, cpus = arguments
     jobs: list[Job] = json.load(sys.stdin)
     server = os.getpid()
     gc.collect()
-    gc.freeze()  # a collection would copy the pages that all share
+    gc.freeze()  # a collection would copy shared pages
     ready, told = os.pipe()
     pids = []
     for job in jobs:
@@ -54,13 +54,13 @@ def main(arguments: list[str]) -> bool:
             take_place(int(parent), int(death_signal), cpus, 0)
             return True
         pids.append(pid)
-    os.write(1, json.dumps(pids).encode())  # first: a process runs only if the parent knows of it
+    os.write(1, json.dumps(pids).encode())  # first: the parent must know a process before it runs
     os.write(told, b"." * len(pids))
     return False
 
 
 def _prepare(job: Job) -> None:
-    """Give this process a session, a log, an environment and random numbers of its own."""
+    """Give this process its own session, log, environment and random numbers."""
     command, log, environment = job
     os.setsid()
     for path, flags, descriptors in (
@@ -78,7 +78,7 @@ def _prepare(job: Job) -> None:
     name = command[command.index("--name") + 1] if "--name" in command else "solver"
     text = ctypes.create_string_buffer(name.encode()[:_NAME_BYTES])
     ctypes.CDLL(None).prctl(_PR_SET_NAME, text, 0, 0, 0)
-    if "numpy.random" in sys.modules:  # all would draw the same numbers; `random` seeds itself
+    if "numpy.random" in sys.modules:  # else all draw the same numbers; `random` reseeds
         sys.modules["numpy.random"].seed()
 
 

@@ -152,7 +152,7 @@ def check(
 ) -> None:
     """Report all mistakes in a session file at once.
 
-    This imports the models that the file names and calls their constructors: take --no-code for a
+    This imports the models that the file names and calls their constructors: use --no-code for a
     file that you do not trust.
     """
     from hilrt.check.check import check_file, names_code

@@ -36,9 +36,9 @@ def new(
 ) -> None:
     """Write a session that runs: from a CAN database, with an emulated bench, or from models.
 
-    Of a database, the bench is emulated on a bus within this machine: it sends what the database
-    says, with counters and checksums, constant values, and set-points followed. `hilrt can
-    generate` writes the session for the real bus, with choices left to make.
+    For a database, the bench is emulated on a bus inside this machine. It sends the database's
+    messages with counters and checksums; its values are constant or follow the set-points. `hilrt
+    can generate` writes the session for the real bus, with choices left to make.
     """
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", session.stem).lstrip("_.-") or "session"
     folder = session.resolve().parent

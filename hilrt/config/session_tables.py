@@ -123,7 +123,7 @@ FaultKind = Literal[ValueKind, MessageKind, BenchKind]
 
 
 class FaultTable(Table):
-    """``[[faults]]``: a disturbance that is requested; docs/faults.md. It begins once.
+    """``[[faults]]``: a requested disturbance, which begins once; docs/faults.md.
 
     Without a `start` and a condition it waits for an operator or a test sequence.
     """
@@ -183,8 +183,8 @@ MIN_BITS, MAX_BITS = 2, 16
 class StimulusSegment(Table):
     """``[[stimuli.segments]]``: one piece of a stimulus.
 
-    A value that is left out is the one that the segment before ended at; of the first segment it is
-    0 (`mode` "add"), or the value that the input has ("replace").
+    An omitted value is the final value of the previous segment; in the first segment it is 0
+    (`mode` "add"), or the input's present value ("replace").
     """
 
     #: Kind of the segment.

@@ -189,7 +189,7 @@ OutOfRange = Literal["use", "hold", "safe"]
 
 
 class InputOptions(Table):
-    """``[subsystems.NAME.inputs]``: narrows the subsystem's own data of its input."""
+    """``[subsystems.NAME.inputs]``: limits and start of an input, within the subsystem's own."""
 
     #: [of the port] Lower bound of the input.
     min: float | None = None

@@ -110,7 +110,7 @@ class Processes:
         frames: Mapping[str, str],
         cluster: str | None = None,
     ) -> None:
-        """Start the processes of the links, on the processors `cpus`; of groups on the `cluster`.
+        """Start the links' processes on the processors `cpus`, those of groups on the `cluster`.
 
         Processes that connect to the master get the environment variables `keys`; those with a bus
         to record also get `frames`, the recorder's address for CAN frames.
@@ -147,7 +147,7 @@ class Processes:
     def _place(
         self, cluster: str, hosts: Sequence[GroupHost], folder: Path, cpus: Sequence[int]
     ) -> None:
-        """Have the processes of groups started on a cluster; `ConfigError` if there are none."""
+        """Start the groups' processes on a cluster; `ConfigError` if there are none."""
         if not hosts:
             raise ConfigError(
                 f"--cluster {cluster}: no group has a process of its own; give one "
@@ -164,7 +164,7 @@ class Processes:
             child.tell(json.dumps(host))
 
     def _placed_ended(self, line: str) -> None:
-        """A process on the cluster has ended."""
+        """Handle the placer's line about the end of a process on the cluster."""
         if not self.ending:
             told = json.loads(line)
             self._ends[told["name"]] = told["text"]

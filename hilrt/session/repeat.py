@@ -264,10 +264,10 @@ def compare_with_reference(
 def _plain(tables: Session, end: float, h: float) -> dict[str, object]:
     """Settings of a reference at step `h` [s]: fixed step and order, no corrections.
 
-    The energy correction divides by the flow: with it the error is no power of the step. The last
-    samples are not before the session's `end` [s], which is beyond its duration where the step
-    varies; steps are whole nanoseconds, so that a subsystem that reports at every n-th of them may
-    report too early for the last time.
+    The energy correction divides by the flow, so with it the error is no power of the step. The
+    last samples lie at or after the session's `end` [s], which exceeds its duration if the step
+    varies. The duration is extended because steps are whole nanoseconds: a subsystem that reports
+    at every n-th one might otherwise send its last report too early.
     """
     fixed = {f"master.{name}": {"method": "fixed"} for name in ("step_control", "order_control")}
     none = {f"bonds.{bond.name}.correction.method": "none" for bond in tables.bonds}
@@ -326,7 +326,7 @@ class _Settling:
 def _at(t: Floats, times: Floats, values: Floats) -> Floats:
     """Interpolate at `t`, shape (n,): exact at `times`, cubic in between; NaN outside.
 
-    Of a subsystem that reports at every n-th step alone: by its own samples, as they are.
+    For a subsystem that reports only at every n-th step, its own samples are interpolated.
     """
     fresh = np.isfinite(values)
     times, values = times[fresh], values[fresh]

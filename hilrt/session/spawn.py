@@ -44,8 +44,8 @@ _LINUX = sys.platform == "linux"
 _WATCHES = hasattr(os, "pidfd_open")
 _SIGKILL = 9
 _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
-#: So many solvers are forked off one process, and not started one by one: it takes as long to start
-#: as three of them on two processors.
+#: From this number on, solvers are forked from one process instead of started one by one. That
+#: process takes as long to start as three solvers on two processors.
 MANY: Final = 8
 #: How long that process may take before they are started one by one, s.
 FORK_TIMEOUT_S: Final = 60.0
@@ -85,24 +85,24 @@ class SolverStart(NamedTuple):
 
 
 class Process(Protocol):
-    """A process as `subprocess.Popen` describes it."""
+    """Part of the interface of `subprocess.Popen`."""
 
     pid: int
     stdin: IO[bytes] | None
     stdout: IO[bytes] | None
 
     def poll(self) -> int | None:
-        """Exit status, the negative of a signal's number; None while it runs."""
+        """Return the exit status, the negative of a signal's number; None while it runs."""
 
     def terminate(self) -> None:
         """End it."""
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill the process."""
 
 
 class ForkedProcess:
-    """A child that another process forked, and that the kernel has made this one's."""
+    """A process forked by a child, which the kernel has passed to this process as its child."""
 
     stdin: IO[bytes] | None = None
     stdout: IO[bytes] | None = None
@@ -116,7 +116,7 @@ class ForkedProcess:
         if self._returncode is None:
             try:
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
-            except ChildProcessError:  # collected by somebody else, as `subprocess` puts it
+            except ChildProcessError:  # already collected elsewhere: as in `subprocess`
                 pid, status = self.pid, 0
             if pid:
                 self._returncode = os.waitstatus_to_exitcode(status)

@@ -388,7 +388,7 @@ class SummaryOfSteps(SummaryWithoutSteps, kw_only=True):
     #: The master's priority under `SCHED_FIFO`; 0: an ordinary process.
     real_time_priority: int
     #: [s] Per bench, the longest interval of the messages with its outputs, by its database or
-    #: emulator; omitted if neither tells it.
+    #: emulator; omitted if neither specifies it.
     sending_interval_s: dict[str, float]
     #: Identification of Jacobians; null without it.
     identification: LearningTurns | None

@@ -220,7 +220,7 @@ def timeout_line(longest_ns: float) -> Line:
     if wanted <= DEFAULT_TIMEOUT_S:
         return Line("master_timeout", found, "good")
     remedy = f"set master_timeout = {shortest:g} if the bench may go on for so long without the "
-    remedy += "master; else give the master a processor of its own (pacing.affinity)"
+    remedy += "master; otherwise give the master its own processor (pacing.affinity)"
     return Line("master_timeout", found, "poor", remedy)
 
 
