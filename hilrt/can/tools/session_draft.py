@@ -257,7 +257,8 @@ def _rehearsal(inputs: Sequence[WrittenInput]) -> Iterable[str]:
         way = float(f"{0.1 * (moves.high - moves.low):.3g}")
         way = way if room >= way else -way
         rate = float(f"{0.5 * (moves.high - moves.low):.2g}")
-        segments = f'segments = [{{ shape = "ramp", to = {way!r}, rate = {rate!r} }}]'
+        ramp = f'{{ shape = "ramp", to = {way!r}, rate = {rate!r} }}'
+        segments = f'segments = [{ramp}, {{ shape = "hold", duration = 2.0 }}]'
         yield from (
             "",
             "# So that something moves: choose input, size and shape (docs/stimuli.md).",

@@ -180,7 +180,10 @@ def test_a_rehearsal_moves_and_may_be_operated(tmp_path: Path) -> None:
     tables = tomllib.loads(generate(tmp_path / "rig.dbc", None, BUS, tmp_path, emulator="database"))
     (stimulus,) = tables["stimuli"]
     assert stimulus["input"] == "bench.speed"
-    assert stimulus["segments"] == [{"shape": "ramp", "to": 600.0, "rate": 3000.0}]
+    assert stimulus["segments"] == [
+        {"shape": "ramp", "to": 600.0, "rate": 3000.0},
+        {"shape": "hold", "duration": 2.0},
+    ]
     assert tables["monitor"]["adjust"]["inputs.bench.gear"] == {"min": 0.0, "max": 5.0}
     assert {"safe", "stop", "adjust"} < set(tables["monitor"]["control"])
     real = tomllib.loads(generate(tmp_path / "rig.dbc", None, BUS, tmp_path))
