@@ -1,6 +1,6 @@
 """Groups in host processes: what a subsystem costs the master per tick, and two hosts beside one.
 
-    python -m tools.benchmarks.bench_groups [--json] [--sizes 191,1000,2399] [--steps 200]
+    python -m tools.benchmarks.bench_groups [--json] [--sizes 10,50,191,1000,2399] [--steps 200]
 
 A ring of masses between springs, each a member, first order, as fast as possible, in two groups
 that `hilrt solver --group` hosts and that step their members in one call. The master's processor
@@ -8,6 +8,8 @@ time per subsystem and tick:
 
 * ``receive_us``, ``cut_us``, ``step_us``, ``dispatch_us``: answers decoded into the inbox, the cut,
   the macro step, and the fan-out with encoding; ``sum_us`` is the four together;
+* ``tick_us``: from one tick to the next, wall clock, with members that cost next to nothing;
+* ``whole_us``: the same masses integrated as one system, without a session, wall clock;
 * ``assess_us``: assessment in the slack; ``record_us``: the row of the log;
 * ``bytes``: inputs and outputs on the wire, per subsystem and tick.
 
@@ -88,6 +90,17 @@ def ring(n: int, hosts: int, steps: int, together: str) -> hilrt.SessionBuilder:
     return builder
 
 
+def whole(n: int, steps: int = 1000) -> float:
+    """Time of a step of the ring as one system, us, median."""
+    x, v, times = 0.01 * (np.arange(n) % 7), np.zeros(n), []
+    for _ in range(steps):
+        begun = time.perf_counter_ns()
+        v = v + STEP_S * 100.0 * (np.roll(x, 1) + np.roll(x, -1) - 2.0 * x)
+        x = x + STEP_S * v
+        times.append((time.perf_counter_ns() - begun) * 1e-3)
+    return statistics.median(times)
+
+
 def noted(costs: dict[str, list[float]], name: str, call: Callable[..., Any]) -> Callable[..., Any]:
     """The call, whose processor time is noted under `name`, us."""
 
@@ -141,7 +154,7 @@ def run(n: int, hosts: int, steps: int, together: str) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--sizes", default="191,1000,2399")
+    parser.add_argument("--sizes", default="10,50,191,1000,2399")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)  # in a separate process
     arguments = parser.parse_args()
@@ -160,7 +173,7 @@ def main() -> None:
     table: dict[int, dict[str, float]] = {}
     for n in map(int, arguments.sizes.split(",")):
         costs = measured(n, 2, "Cells")
-        row = {name: us / n for name, us in costs.items() if name != "tick_us"}
+        row = {name: us / n for name, us in (costs | {"whole_us": whole(n)}).items()}
         row["sum_us"] = sum(row[f"{key}_us"] for key in ("receive", "cut", "step", "dispatch"))
         row["bytes"] = 8.0 * (2 * 2 + 1)  # two inputs of first order, one output
         one, two = (measured(n, hosts, "CostlyCells")["tick_us"] for hosts in (1, 2))
