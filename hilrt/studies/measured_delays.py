@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import platform
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, Literal
 
@@ -43,7 +43,8 @@ class MeasuredDelays(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     session : str
         Name of the session that was run; empty where only wake-ups were measured.
     lateness_us : list of float
-        How long after each tick its inputs had been sent, or how late each wake-up was, µs.
+        How long after each tick its inputs had been sent, also of skipped ones, or how late each
+        wake-up was, µs.
     answers_us : dict of str to list of float
         Per subsystem in another process: computing time of each step and both ways of its messages,
         µs.
@@ -91,7 +92,7 @@ def measure_session(
         if result.fault:
             raise HilrtError(f"the delays could not be measured: {result.fault}")
         log = result.log
-        lateness = _known(np.asarray(log["master:lateness"]))
+        lateness = _known(lateness_of(log, file.tables.master.step))
         if not lateness:
             raise HilrtError("the delays could not be measured: no tick was recorded")
         answers = {}
@@ -102,6 +103,20 @@ def measure_session(
     known = {name: times for name, times in answers.items() if times}
     name = file.tables.session.name
     return MeasuredDelays("hilrt-delays-1", platform.node(), name, lateness, known)
+
+
+def lateness_of(log: Mapping[str, Floats], step: float) -> Floats:
+    """How long after each tick its inputs had been sent, µs; also those that were skipped.
+
+    The inputs of a skipped tick are those of the next one that was not. So the share that is later
+    than some time is that of the moments when a tick would be missed, at any step.
+    """
+    late, skipped = (np.asarray(log[f"master:{name}"]) for name in ("lateness", "skipped"))
+    missing = np.nan_to_num(skipped).astype(int)
+    after = np.repeat(late, missing)
+    first = np.repeat(np.cumsum(missing) - missing, missing)
+    number = np.arange(1, len(after) + 1) - first
+    return np.concatenate([late, after + 1e6 * step * number])
 
 
 def _known(times: Floats) -> list[float]:

@@ -13,6 +13,7 @@ from hilrt.errors import ConfigError, HilrtError
 from hilrt.studies.advise_session import advise_session
 from hilrt.studies.measured_delays import (
     MeasuredDelays,
+    lateness_of,
     measure_session,
     read_delays,
     write_delays,
@@ -53,6 +54,7 @@ class Run:
         self.file, self.options = file, options
         log = {
             "master:lateness": np.array(self.lateness),
+            "master:skipped": np.zeros(len(self.lateness)),
             "mass2:compute": np.array([np.nan, 100.0, 110.0]),
             "mass2:wire": np.array([np.nan, 20.0, 30.0]),
         }
@@ -71,6 +73,15 @@ def test_a_run_in_real_time_gives_the_delays_of_host_and_peers(tmp_path):
         measure_session(spawned(tmp_path), 0.2, Run("mass2 is lost"))
     with pytest.raises(HilrtError, match="could not be measured: no tick was recorded"):
         measure_session(spawned(tmp_path), 0.2, Run(lateness=[np.nan]))
+
+
+def test_skipped_ticks_are_late_until_the_next_one_is_sent():
+    """A stall of 3.4 ms at a step of 1 ms: the tick after it is 0.4 ms late, three before more."""
+    log = {"master:lateness": np.array([10.0, 400.0, 20.0]), "master:skipped": np.array([0, 3, 0])}
+    found = np.sort(lateness_of(log, 1e-3))
+    np.testing.assert_allclose(found, [10.0, 20.0, 400.0, 1400.0, 2400.0, 3400.0])
+    twice = {"master:lateness": np.array([1.0, 2.0]), "master:skipped": np.array([1.0, 2.0])}
+    np.testing.assert_allclose(np.sort(lateness_of(twice, 1e-3)), [1, 2, 1001, 1002, 2002])
 
 
 def test_a_session_that_records_around_triggers_is_measured_whole():

@@ -65,7 +65,7 @@ def compare(file: SessionFile, steps: Sequence[float], seconds: float) -> Iterat
         with tempfile.TemporaryDirectory() as folder:
             options = RunOptions(folder=Path(folder) / "run", pace="realtime")
             result = run_session(override(file, settings), options=options)
-            missed, ticks = int(result.summary["missed_ticks"]), int(result.summary["steps"])
+            missed, ticks = int(result.summary["missed_ticks"]), round(seconds / step)
         yield {
             "step_s": step,
             "late": float(np.mean(late > wish.deadline * step)),
