@@ -189,7 +189,7 @@ def test_values_of_several_kinds_are_kept_as_text():
 
 def sweep_of_mortals(folder: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "hilrt", "sweep", str(folder / "s.toml")]
-    command += ["--vary", "subsystems.one.params.number=0:19:int", "--workers", "2"]
+    command += ["--vary", "subsystems.one.params.number=0:19:int", "--workers", "2", "--quiet"]
     command += ["--out", str(folder / "out"), "--recycle", "4"]
     return subprocess.run(command, capture_output=True, text=True, timeout=280)
 
@@ -203,8 +203,6 @@ def test_a_killed_sweep_goes_on_and_a_case_that_kills_its_worker_is_a_row(tmp_pa
     again = sweep_of_mortals(tmp_path)
     assert again.returncode == 5, again.stderr
     assert "2 without a result" in again.stdout
-    assert "20/20" in again.stderr  # of the progress
-    assert "remaining" in again.stderr
     frame = hilrt.load_sweep(tmp_path / "out").set_index("subsystems.one.params.number")
     assert list(frame.index) == list(range(20))
     assert frame["case"].is_unique

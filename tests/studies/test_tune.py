@@ -2,7 +2,6 @@
 
 import math
 import tomllib
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -70,19 +69,6 @@ def test_a_tuned_mu_keeps_the_energy_also_from_other_initial_values(tmp_path):
     assert patch["gain"]["after"] == found.after < 0.02
     again = tune(file, "energy", (), vary=vary, validate=others, trials=25, out=tmp_path)
     assert (again.settings, again.trials) == (found.settings, 25)
-
-
-def test_several_tunings_share_a_journal(tmp_path):
-    """Two at one time make the trials that one would make, at most one more, and agree."""
-    file = hilrt.load_session(TWO_MASS, STIFFNESS | {"session.duration": 0.2})
-    options = {"vary": {MU: "0:1"}, "trials": 12, "out": tmp_path}
-    with ThreadPoolExecutor(2) as pool:
-        calls = [pool.submit(tune, file, "energy", (), **options) for _ in range(2)]
-        for call in calls:
-            call.result()
-    again = tune(file, "energy", (), **options)
-    assert again.trials in (12, 13)
-    assert tune(file, "energy", (), **options) == again
 
 
 def test_a_recommendation_that_holds_nowhere_else_is_none(tmp_path):

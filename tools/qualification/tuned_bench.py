@@ -67,7 +67,7 @@ def run(folder: Path, seed: int, sets: Sequence[str], *, shadow: bool) -> dict[s
 def share(summary: Mapping[str, Any]) -> float:
     """Exchange energy that is left uncorrected, as a share of the energy that is carried."""
     bond = summary["bonds"][BOND]
-    return abs(bond["interface_energy_j"]) / float(bond["carried_energy_j"])
+    return abs(float(bond["interface_energy_j"])) / float(bond["carried_energy_j"])
 
 
 def judge(folder: Path, seed: int, sets: Sequence[str]) -> dict[str, Any]:
