@@ -1,0 +1,36 @@
+"""Order control beside fixed orders, and the safety factor, on the long chain (reduced)."""
+
+import pytest
+
+from tools.papers import orders, safety
+
+SIZE = {"segments": 4, "masses": 16, "duration": 3e-4}
+
+
+@pytest.mark.parametrize(
+    ("estimator", "share"),
+    [
+        ("ExLocal", 0.9),
+        ("ExMilne", 0.9),
+        ("ExSLocal", 0.7),
+        ("ImMilne", 1.1),  # the paper's exception: degree 2 needs slightly fewer steps
+        ("ImSLocal", 0.95),
+    ],
+)
+def test_order_control_needs_the_fewest_steps(estimator: str, share: float) -> None:
+    """Figs 24 to 28; the best two fixed degrees of all are 1 and 2."""
+    fixed = [orders.run(estimator, 1e-3, order, **SIZE) for order in (1, 2)]
+    varied = orders.run(estimator, 1e-3, None, **SIZE)
+    assert not varied["fault"]
+    assert varied["steps"] < share * min(one["steps"] for one in fixed)
+    assert varied["error"] < 0.02
+
+
+@pytest.mark.parametrize("scheme", ["explicit", "implicit"])
+def test_a_larger_safety_factor_saves_repetitions(scheme: str) -> None:
+    """Section 6.5; it also shortens the steps."""
+    size = {"segments": 4, "masses": 40, "duration": 2e-3}
+    one, four = (safety.run(scheme, factor, **size) for factor in (1.0, 4.0))
+    assert one["refused"] > 0.1 * one["steps"]
+    assert four["refused"] < 0.3 * one["refused"]
+    assert four["steps"] > one["steps"]

@@ -1,0 +1,87 @@
+"""Steps that are accepted and repeated on the driven chain, over the safety factor.
+
+    python -m tools.papers.safety [--safety 1 2 4 6 8] [--segments 4 --masses 40]
+
+Multibody Syst. Dyn. 09817 (2022), section 6.5, Fig. 35: degree 2, ExMilne and ImMilne; reduced by
+default. Unlike in the paper a step may double, instead of growing by half. Every finished run is a
+line of ``OUT``, so that an interrupted study goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bench_configs.long_chain import DRIVEN_PROPERTIES, session
+from hilrt import simulate
+from tools.papers.long_chain import CONFIGS
+
+
+def run(scheme: str, safety: float, segments: int, masses: int, duration: float) -> dict[str, Any]:
+    """Steps, repetitions and corrections of one run, and all steps that were computed."""
+    params: dict[str, Any] = {"driven": True, **DRIVEN_PROPERTIES}
+    file = session(segments, masses, duration=duration, **params).build(CONFIGS)
+    changes = {
+        "master.scheme": scheme,
+        "master.step_control": {
+            "method": "local",
+            "estimator": "milne",
+            "repeat": True,
+            "safety": safety,
+            "rtol": 1e-4,
+            "atol": {"*.x_*": 1e-8, "*.v_*": 1e-4, "*.f_*": 0.1},
+            "positions": ["*.x_*"],
+        },
+        "master.order_control": {"method": "fixed"},
+        "master.extrapolation.order": 2,
+    }
+    result = simulate(file, changes)
+    if result.fault:
+        raise SystemExit(result.fault)
+    again, steps = result.summary["repeated"], result.summary["steps"]
+    made = steps + again["refused"] + again["unsettled"]
+    effort = 2 * made if scheme == "explicit" else made + again["corrections"]
+    return {
+        "scheme": scheme,
+        "safety": safety,
+        "steps": steps,
+        "refused": again["refused"] + again["unsettled"],
+        "effort": effort,
+    }
+
+
+def line(found: Mapping[str, Any]) -> str:
+    """Text for people."""
+    return (
+        f"{found['scheme']}, SF = {found['safety']:g}: {found['steps']:,} steps, "
+        f"{found['refused']:,} repeated, {found['effort']:,} computed"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--safety", nargs="+", type=float, default=[1.0, 2.0, 3.0, 4.0, 6.0, 8.0])
+    parser.add_argument("--out", type=Path, default=Path("runs/safety.jsonl"))
+    parser.add_argument("--segments", type=int, default=4)
+    parser.add_argument("--masses", type=int, default=40)
+    parser.add_argument("--duration", type=float, default=2e-3, metavar="S")
+    args = parser.parse_args()
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    size = {name: getattr(args, name) for name in ("segments", "masses", "duration")}
+    done = [json.loads(text) for text in args.out.open()] if args.out.exists() else []
+    for safety in args.safety:
+        for scheme in ("explicit", "implicit"):
+            key = {"scheme": scheme, "safety": safety, **size}
+            found = next((one for one in done if key.items() <= one.items()), None)
+            if found is None:
+                found = run(scheme, safety, **size) | size
+                with args.out.open("a") as file:
+                    file.write(json.dumps(found) + "\n")
+            print(line(found), flush=True)
+
+
+if __name__ == "__main__":
+    main()
