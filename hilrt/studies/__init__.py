@@ -5,7 +5,8 @@ case, its row), `workers` (Dask: who runs what, and what becomes of a case whose
 `sweep` (a sweep's folder, its progress and its end) with `sweep_data` (rows to Parquet and back),
 `sweep_page` (with indices of sensitivity). `tune` finds the best settings of a `tuning_subject`;
 `settings_advice` those to begin with, by runs of a session's models (`advise_session`,
-`session_models`) and by the delays of host and peers (`measured_delays`).
+`session_models`) and by the delays of host and peers (`measured_delays`). `first_step` gives the
+first step of a session whose step varies; `logged_motion` tells on which motion a tuned μ rests.
 
 Only `workers` imports Dask, when a sweep begins.
 """
