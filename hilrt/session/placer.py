@@ -250,7 +250,8 @@ def _report(host: GroupHost, future: Any, logs: Path) -> None:
         tell(host.name, 0, f"could not be run by its worker: {type(error).__name__}: {error}")
         return
     log = logs / f"{host.name}.log"
-    log.write_bytes(ended.output)
+    with log.open("wb") as file:
+        file.write(ended.output)
     child = Child(host.name, host.argv, log, ForkedProcess(ended.pid))
     child.returncode = ended.status
     last = child.last_words()
