@@ -12,8 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from hilrt.config.structs import Session
+from hilrt.config.structs import CALCULATED, Session
 from hilrt.coupling.closed_loop import Sensitivities, sensitivities_of
+from hilrt.expressions.session_program import made_of, port_name
 from hilrt.link import SWITCHES, LinearModel, Link
 from hilrt.solver import Floats, InputPolynomial
 from hilrt.step.numerics import Numerics
@@ -38,7 +39,8 @@ async def find_sensitivities(
 ) -> Sensitivities:
     """Probe the responses of the subsystems to their inputs, as far as possible.
 
-    Beyond `MOST_TRIED` coupled outputs no subsystem is probed.
+    Beyond `MOST_TRIED` coupled outputs no subsystem is probed; nor is any where errors pass through
+    calculated channels, whose responses are unknown.
 
     Parameters
     ----------
@@ -56,7 +58,8 @@ async def find_sensitivities(
     """
     models: list[LinearModel | None] = []
     few = np.count_nonzero(network.L.transposed.in_row) <= MOST_TRIED
-    for s, link in enumerate(links if few else ()):
+    probed = few and not _pass_through_channels(network, tables)
+    for s, link in enumerate(links if probed else ()):
         h, inputs = float(network.every[s]) * tables.master.step, network.inputs.slices[s]
         own = None if link.physical else await link.probes.linear_model(h, u0[inputs])
         models.append(reference(s, h, u0[inputs]) if own is None else own)
@@ -76,6 +79,21 @@ async def find_sensitivities(
         if model is None or again is None or again.A.shape != model.A.shape:
             return found
     return sensitivities_of(network, models, step, renewed=True, variable=variable)
+
+
+def _pass_through_channels(network: Network, tables: Session) -> bool:
+    """Whether inputs take calculated channels of outputs that have errors."""
+    if not tables.calculated:
+        return False
+    outputs, driven = network.outputs, set(network.inputs.owner[network.connected].tolist())
+    erring = {
+        port_name(name)
+        for name, owner in zip(outputs.names, outputs.owner.tolist(), strict=True)
+        if owner in driven and not tables.subsystems[network.subsystems[owner]].is_sequence
+    }
+    channels = {f"{CALCULATED}.{channel.name}" for channel in tables.calculated}
+    taken = {outputs.names[i] for i in np.flatnonzero(network.L.transposed.in_row).tolist()}
+    return bool(taken & channels & made_of(tables.calculated, erring))
 
 
 def _moving(network: Network, models: Sequence[LinearModel | None]) -> list[int]:

@@ -5,7 +5,7 @@ Conditions that start and end stimuli, and then faults, are its results, in the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from msgspec.structs import replace
@@ -15,7 +15,13 @@ from hilrt.config.structs import CALCULATED, Calculated, LookupEntry, Session
 from hilrt.errors import ConfigError
 from hilrt.expressions.functions import RESERVED
 from hilrt.expressions.nodes import LookupTable, lookup_table
-from hilrt.expressions.parse import CalculatedChannel, Expression, KnownSignals, parse
+from hilrt.expressions.parse import (
+    CalculatedChannel,
+    Expression,
+    KnownSignals,
+    channel_name,
+    parse,
+)
 from hilrt.expressions.program import Program
 from hilrt.solver import Floats
 from hilrt.tables.network import Network
@@ -78,6 +84,31 @@ def channels_of(entries: Sequence[Calculated], problems: list[str]) -> dict[str,
             expression = parse("nan", where)
         found[entry.name] = CalculatedChannel(expression, entry.unit)
     return found
+
+
+def made_of(entries: Sequence[Calculated], ports: Iterable[str]) -> set[str]:
+    """Ports that carry the values of `ports`: these, and channels calculated from them.
+
+    A port is named without the element of a vector.
+    """
+    channels = channels_of(entries, [])
+    read = {
+        f"{CALCULATED}.{name}": {
+            f"{CALCULATED}.{c}" if (c := channel_name(signal)) in channels else port_name(signal)
+            for signal in channel.expression.signals
+        }
+        for name, channel in channels.items()
+    }
+    found, before = set(ports), -1
+    while len(found) > before:
+        before = len(found)
+        found |= {name for name, signals in read.items() if signals & found}
+    return found
+
+
+def port_name(signal: str) -> str:
+    """Name of a signal's port, without the element of a vector."""
+    return signal.partition("[")[0].strip()
 
 
 def conditional(tables: Session) -> list[tuple[str, int, Stimulus | FaultTable]]:

@@ -33,6 +33,8 @@ GAIN_RANGE: Final = "gain range"
 GAIN_RANGE_LAG: Final = "gain range, lag of feedthrough as a delay"
 #: No subsystem was tried out, because there are more coupled outputs than `MOST_TRIED`.
 GAIN_RANGE_MANY: Final = "gain range, more outputs than are tried out"
+#: No subsystem was tried out, because errors pass through calculated channels.
+GAIN_RANGE_CHANNELS: Final = "gain range, as errors pass through calculated channels"
 #: What was tried out about the start alone does not hold: errors would grow beyond the signals, or
 #: nothing answered to inputs that were disturbed.
 GAIN_RANGE_START: Final = "gain range, as the sensitivities of the start do not hold"
@@ -222,7 +224,11 @@ def _gain_range(network: Network, plan: Plan, state: State, spread: Floats) -> t
     if len(network.feedthrough.where(is_coupled, connected)):
         how = GAIN_RANGE_LAG
         value = np.maximum(value, spread * _accumulated(network, plan, state)[coupled])
-    return value, GAIN_RANGE_MANY if len(coupled) > MOST_TRIED else how
+    if len(coupled) > MOST_TRIED:
+        how = GAIN_RANGE_MANY
+    elif plan.outputs["calculated"][coupled].any():
+        how = GAIN_RANGE_CHANNELS
+    return value, how
 
 
 def make_estimate(unit: str, value: float, spread: float, how: str) -> Estimate:

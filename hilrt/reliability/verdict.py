@@ -10,6 +10,7 @@ from typing import NamedTuple
 from hilrt.reliability.causes import CAUSES, Cause
 from hilrt.reliability.estimates import (
     GAIN_RANGE,
+    GAIN_RANGE_CHANNELS,
     GAIN_RANGE_LAG,
     GAIN_RANGE_MANY,
     GAIN_RANGE_START,
@@ -58,6 +59,9 @@ EVIDENCE = {
     'state, end_inputs of FMUs with feedthrough, or repeat = "half" would show it',
     GAIN_RANGE_START: "what was tried out about the start does not hold along the way: "
     'repeat = "half" would show the error of models that run as fast as possible',
+    GAIN_RANGE_CHANNELS: "errors that pass through calculated channels are not probed: "
+    'repeat = "half", or reference = "before" with a variable step, would show the error of models '
+    "that run as fast as possible",
     GAIN_RANGE_MANY: 'repeat = "half" would show the error of models that run as fast as possible',
 }
 STILL = (

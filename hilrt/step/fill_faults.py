@@ -12,8 +12,7 @@ from hilrt.config.from_toml import nearest
 from hilrt.config.session_tables import FaultTable
 from hilrt.config.structs import CALCULATED, Session
 from hilrt.errors import ConfigError
-from hilrt.expressions.parse import channel_name
-from hilrt.expressions.session_program import channels_of
+from hilrt.expressions.session_program import channels_of, made_of, port_name
 from hilrt.tables.network import Network
 from hilrt.tables.plan import FAULT_KINDS, Plan
 from hilrt.tables.ports import Side
@@ -126,7 +125,7 @@ def benches_reached(tables: Session, fault: FaultTable, physical: Container[str]
     ends = [end.strip() for end in fault.place.split(ARROW.strip())]
     if not fault.emulated and (fault.output is not None or fault.peer is not None):
         altered = _altered_sources(tables, ends[0])
-        ends += [c.target for c in tables.connections if _port(c.source) in altered]
+        ends += [c.target for c in tables.connections if port_name(c.source) in altered]
     reached = {end.partition(".")[0] for end in ends}
     return sorted(
         name
@@ -140,25 +139,14 @@ def _altered_sources(tables: Session, place: str) -> set[str]:
 
     `place` is the output's name, or that of a subsystem, all of whose outputs are altered.
     """
-    channels = channels_of(tables.calculated, [])
-    read = {
-        f"{CALCULATED}.{name}": {
-            f"{CALCULATED}.{c}" if (c := channel_name(signal)) in channels else _port(signal)
-            for signal in channel.expression.signals
-        }
-        for name, channel in channels.items()
-    }
-    sources = {_port(c.source) for c in tables.connections}.union(*read.values())
+    signals = [
+        signal
+        for channel in channels_of(tables.calculated, []).values()
+        for signal in channel.expression.signals
+    ]
+    sources = {port_name(source) for source in [*(c.source for c in tables.connections), *signals]}
     altered = {name for name in sources if name.startswith(f"{place}.")}
-    altered, before = altered | {_port(place)}, 0
-    while len(altered) > before:
-        before = len(altered)
-        altered |= {name for name, signals in read.items() if signals & altered}
-    return altered
-
-
-def _port(name: str) -> str:
-    return name.partition("[")[0].strip()
+    return made_of(tables.calculated, altered | {port_name(place)})
 
 
 def steps_underway(fault: FaultTable, tables: Session) -> int:
