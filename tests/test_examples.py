@@ -118,7 +118,7 @@ def test_a_sequence_passes_until_the_damper_is_worn(run):
 
 def test_repetition_finds_the_error_of_fmus(run):
     example = run("plot_fmus.py")
-    assert (example["result"].verdict, example["judged"].verdict) == ("degraded", "unverified")
+    assert (example["result"].verdict, example["judged"].verdict) == ("degraded", "good")
     late, held, followed = example["rms"].values()
     assert late > 2.0 * held > 10.0 * followed
     (error,) = re.findall(r"wheel.force: error ([\d.]+)", example["repeated"])

@@ -96,10 +96,9 @@ force = judged.summary["estimated_error"]["wheel.force"]
 print(judged.verdict, f"± {force['high']:.2g} N, by {force['how']}")
 
 # %%
-# The session is ``unverified`` nevertheless: an FMU that cannot go back shows nothing of its
-# outputs between the communication points, where they might switch. And the band is too narrow
-# here: the model follows its inputs inside a step, and the FMU does not. A reference model is only
-# as good as its resemblance to the subsystem.
+# The verdict then rests on the models, also for what the outputs do between the communication
+# points, which an FMU that cannot go back does not show. A reference model is only as good as its
+# resemblance to the subsystem: these follow their inputs inside a step, and the FMUs do not.
 #
 # Make it more accurate
 # ---------------------

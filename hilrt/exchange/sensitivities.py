@@ -198,7 +198,7 @@ class SensitivityRenewal:
 
     def _has_moved(self) -> bool:
         """Whether a coupled output is farther from the last trial than such trials tell of."""
-        if self._left % self._look:
+        if self._variable or self._left % self._look:  # a variable step is short where much moves
             return False
         outputs = self._numerics.state.outputs
         known = np.maximum(self._reach, self.NEAR * outputs["peak"][self._coupled])

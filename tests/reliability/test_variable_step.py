@@ -14,7 +14,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from hilrt.config.parse_toml import toml_value
-from hilrt.reliability.estimates import LEAST_SPREAD
+from hilrt.reliability.estimates import LEAST_SPREAD, TRIED, TRIED_ALONG, TRIED_CHANGED
 from hilrt.replay.replay_log import replay
 from hilrt.session.result import Result
 from hilrt.session.simulate import simulate
@@ -200,7 +200,7 @@ def judged(name: str, result: Result) -> tuple[tuple[str, ...], list[Any]]:
     estimates = result.summary["estimated_error"]
     for signal, (error, relative) in errors.items():
         found = estimates[signal]
-        assert found["how"] in ("sensitivities", "sensitivities along the way")
+        assert found["how"] in (TRIED, TRIED_ALONG, TRIED_CHANGED)
         if not found["low"] <= error <= found["high"]:
             uncovered.append((signal, relative, error, found))
     worst = max(relative for _, relative in errors.values())

@@ -286,7 +286,7 @@ def test_what_has_no_reference_is_refused() -> None:
     varies = "master.step_control={method='local', rtol=1e-3}"
     assert "repeated" not in " ".join(map(str, check_file(session, [asked, varies])))
     with pytest.raises(HilrtError, match="fewer than four steps"):
-        reference(session, {"session.duration": 0.001})
+        reference(session, {"session.duration": 0.0005})
 
 
 def test_the_command_tells_its_runs_and_names_the_options_where_it_stops() -> None:
