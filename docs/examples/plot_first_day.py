@@ -83,6 +83,7 @@ rehearsal = (folder / "rehearsal.toml").read_text("utf-8")
 changes = {
     r"^emulator = .*\n": "",
     r"^late = .*\n": "",
+    r"^# So that something moves.*\n(?:.+\n)+": "",  # the first stimulus
     r"^# (bench_timeout|master_timeout) = \S+ ": r"\1 = 0.2 ",
     r"^max = .*": "max = 250.0",  # rad/s
     r"^max_rate = .*": "max_rate = 150.0",  # rad/s²

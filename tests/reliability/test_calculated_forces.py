@@ -1,4 +1,4 @@
-"""A coupling force that the session calculates from the motion of both masses: its error is no zero.
+"""A coupling force that the session calculates from the motion of both masses has an error.
 
 Truth: the exponential of the coupled system's matrix, by scipy.
 """
