@@ -102,7 +102,9 @@ class Relay:
     wrong_tokens : int
         Commands with a wrong token not yet reported to the session.
     report_at : float
-        Earliest monotonic time of the next report, s.
+        Earliest monotonic time of the next report of wrong tokens, s.
+    refusals_at : float
+        Likewise of other refusals, which do not delay it.
     defects : int
         Messages dropped because handling them raised an exception.
     """
@@ -139,7 +141,7 @@ class Relay:
         self.wrong_tokens = 0
         self._newest_wrong = OperatorCommand(action="mark")
         self._refused: dict[str, tuple[int, OperatorCommand]] = {}  # by reason: how many, newest
-        self.report_at = time.monotonic()
+        self.report_at = self.refusals_at = time.monotonic()
 
     def _open(self, kind: int) -> zmq.Socket[bytes]:
         socket: zmq.Socket[bytes] = self._context.socket(kind)
@@ -259,16 +261,21 @@ class Relay:
 
     def report_refusals(self, now: float) -> None:
         """Report refused commands to the session's log, one event per reason."""
-        if not (self.wrong_tokens or self._refused) or now < self.report_at:
-            return
-        self.report_at = now + REFUSAL_PERIOD_S
+        if self._refused and now >= self.refusals_at:
+            self.refusals_at = now + REFUSAL_PERIOD_S
+            self._report_refused()
+        if self.wrong_tokens and now >= self.report_at:
+            self.report_at = now + REFUSAL_PERIOD_S
+            self._report_wrong_tokens()
+
+    def _report_refused(self) -> None:
         for problem, (count, newest) in self._refused.items():
             many = f"{count:,} commands were" if count > 1 else "a command was"
             text = f"{many} {problem}; newest: {newest.action}, by the name {newest.who!r}"
             self._pass_on([], OperatorCommand(action="refused", who="relay", text=text))
         self._refused.clear()
-        if not self.wrong_tokens:
-            return
+
+    def _report_wrong_tokens(self) -> None:
         newest, count = self._newest_wrong, self.wrong_tokens
         many = f"{count:,} commands" if count > 1 else "a command"
         text = f"{many} with a wrong token refused; newest: {newest.action}"

@@ -197,7 +197,7 @@ def test_many_wrong_tokens_are_told_as_one_number(bench):
 
 
 def test_refused_commands_are_events_many_of_a_reason_in_one(bench):
-    bench.relay.report_at = math.inf
+    bench.relay.refusals_at = math.inf
     bench.settings.head.control = ["mark"]
     for _ in range(3):
         adjust = OperatorCommand(action="adjust", who="Ada", text="inputs.a.u", key="token")
@@ -206,7 +206,7 @@ def test_refused_commands_are_events_many_of_a_reason_in_one(bench):
     bench.until(lambda: answers.extend(bench.client.replies()) or len(answers) == 3)
     assert all("adjust is not allowed here" in reply.text for _, reply in answers)
     bench.until(lambda: sum(count for count, _ in bench.relay._refused.values()) == 3)
-    bench.relay.report_at = 0.0
+    bench.relay.refusals_at = 0.0
     event = bench.obey_one(Reply(True))
     assert event.text == (
         "3 commands were refused: adjust is not allowed here; allowed: mark; newest: adjust, "
@@ -214,6 +214,14 @@ def test_refused_commands_are_events_many_of_a_reason_in_one(bench):
     )
     assert event.value == 0.0  # not a wrong token
     assert bench.master.poll(50) == 0
+
+
+def test_other_refusals_do_not_delay_the_report_of_wrong_tokens(bench):
+    bench.settings.head.control = ["mark"]
+    bench.client.send(OperatorCommand(action="adjust", who="Ada", key="token"))
+    assert "not allowed here" in bench.obey_one(Reply(True)).text
+    bench.client.send(OperatorCommand(action="stop", who="Eve", key="guess"))
+    assert "wrong token" in bench.obey_one(Reply(True)).text
 
 
 def test_command_for_another_run_is_refused(bench):
