@@ -45,3 +45,5 @@ def test_on_a_phone_values_come_before_controls_and_plots(driver):
     driver.refresh()
     until(lambda: driver.execute_script(DRAWN), "figures", DRAWN_S)
     until(lambda: (tops := driver.execute_script(ORDER)) == sorted(tops), "order")
+    lamp, values, control, plots = driver.execute_script(ORDER)
+    assert lamp < values < control < plots
