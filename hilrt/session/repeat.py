@@ -331,7 +331,10 @@ def _at(t: Floats, times: Floats, values: Floats) -> Floats:
     fresh = np.isfinite(values)
     times, values = times[fresh], values[fresh]
     if len(times) < 4:
-        raise HilrtError("a session of fewer than four steps has no reference; let it last longer")
+        raise HilrtError(
+            "a session shorter than one step of its slowest subsystem has no reference: its runs "
+            "give fewer than four samples; raise session.duration"
+        )
     first = np.clip(np.searchsorted(times, t) - 2, 0, len(times) - 4)
     at = first[:, None] + np.arange(4)
     nodes, distance = times[at], t[:, None] - times[at]

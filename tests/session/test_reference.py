@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from bench_configs.models import hydraulic_crane as crane
 from hilrt.check.check import check_file
 from hilrt.cli import main as cli
-from hilrt.errors import ConfigError
+from hilrt.errors import ConfigError, HilrtError
 from hilrt.session.run import RunOptions
 from hilrt.session.session import run_session
 from hilrt.session.simulate import reference, simulate
@@ -285,6 +285,13 @@ def test_what_has_no_reference_is_refused() -> None:
         assert any(said in problem for problem in found), found
     varies = "master.step_control={method='local', rtol=1e-3}"
     assert "repeated" not in " ".join(map(str, check_file(session, [asked, varies])))
+
+
+def test_a_session_shorter_than_a_step_of_its_slowest_subsystem_is_refused() -> None:
+    """The crane's mechanics report every 10 ms."""
+    with pytest.raises(HilrtError, match=r"fewer than four samples; raise session\.duration"):
+        reference(CONFIGS / "hydraulic_crane.toml", {"session.duration": 0.009})
+    assert reference(CONFIGS / "hydraulic_crane.toml", {"session.duration": 0.01}).steps
 
 
 def test_the_command_tells_its_runs_and_names_the_options_where_it_stops() -> None:
