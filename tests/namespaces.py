@@ -62,3 +62,25 @@ def running(name: str, *command: str, folder: Path) -> Iterator[subprocess.Popen
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+def tls_settings(folder: Path) -> dict[str, str]:
+    """Keys of a Dask cluster, as Dask's settings in the environment."""
+    from distributed.security import Security
+
+    made, found = Security.temporary(), {}
+    for key, attribute in (
+        ("CA_FILE", "tls_ca_file"),
+        *(
+            (f"{role}__CERT", f"tls_{role.lower()}_cert")
+            for role in ("CLIENT", "WORKER", "SCHEDULER")
+        ),
+        *(
+            (f"{role}__KEY", f"tls_{role.lower()}_key")
+            for role in ("CLIENT", "WORKER", "SCHEDULER")
+        ),
+    ):
+        file = folder / f"{attribute}.pem"
+        file.write_text(getattr(made, attribute))
+        found[f"DASK_DISTRIBUTED__COMM__TLS__{key}"] = str(file)
+    return found | {"DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "true"}

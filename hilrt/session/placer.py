@@ -81,10 +81,10 @@ class Ended(NamedTuple):
     output: bytes
 
 
-def refuse_open_cluster(cluster: str, listen: str) -> None:
+def refuse_open_cluster(cluster: str, listen: str | None = None) -> None:
     """Raise `ConfigError` for a scheduler that is exposed without TLS, or not one at all.
 
-    Also if its workers cannot reach the master's address `listen`.
+    Also if its workers cannot reach the master's address `listen`, where they have to.
     """
     if cluster == LOCAL:
         return
@@ -107,7 +107,7 @@ def refuse_open_cluster(cluster: str, listen: str) -> None:
             f"--cluster {cluster}: workers execute whatever reaches this scheduler; start it and "
             "its workers with TLS, see docs/groups.md, and give its address tls://…"
         )
-    if is_local(listen):
+    if listen is not None and is_local(listen):
         raise ConfigError(
             f"--cluster {cluster}: [master] listen = {listen!r}: other machines cannot reach it; "
             "give an address of this machine in their network, and keys"
@@ -185,12 +185,17 @@ def choose_workers(places: Mapping[str, float], count: int) -> list[str]:
 
 @contextlib.contextmanager
 def connected(cluster: str, count: int) -> Iterator[Client]:
-    """Client connected to a cluster; `ConfigError` if no connection is possible."""
+    """Client connected to a cluster, `count` workers if it is `LOCAL`.
+
+    `ConfigError` without Dask, and if no connection is possible.
+    """
     try:
         import dask
         from distributed import Client
     except ImportError as error:
-        raise ConfigError(f"--cluster needs {error.name}; install hilrt[studies]") from None
+        raise ConfigError(
+            f"sweeps and --cluster need {error.name}; install hilrt[studies]"
+        ) from None
 
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     with contextlib.ExitStack() as stack, dask.config.set(SETTINGS):
@@ -203,7 +208,8 @@ def connected(cluster: str, count: int) -> Iterator[Client]:
             client = Client(**where, timeout="10s")
         except (OSError, ValueError, TimeoutError) as error:
             raise ConfigError(
-                f"--cluster {cluster}: no Dask scheduler answers there ({error})"
+                f"--cluster {cluster}: no Dask scheduler answers there ({error}); start one (dask "
+                f"scheduler), or give {LOCAL} to use this machine's processors"
             ) from None
         yield stack.enter_context(client)
 

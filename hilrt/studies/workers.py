@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import logging
 import os
 import sys
 import time
@@ -22,7 +21,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hilrt.errors import ConfigError, HilrtError
-from hilrt.session.placer import SETTINGS, local_cluster
+from hilrt.session import placer
+from hilrt.session.placer import LOCAL, refuse_open_cluster
 from hilrt.studies.run_cases import (
     TASK_S,
     Row,
@@ -61,37 +61,24 @@ def connected(cluster: str | None, count: int | None) -> Iterator[Client]:
     Parameters
     ----------
     cluster : str, optional
-        Address of its scheduler, such as ``tcp://node1:8786``, or the path of the scheduler's file.
+        Address of its scheduler, such as ``tls://node1:8786``, or the path of the scheduler's file;
+        default, or ``"local"``: workers of this machine.
     count : int, optional
         Number of this machine's workers, processes of one thread; default: all its processors.
 
     Raises
     ------
     ConfigError
-        Without Dask, where no cluster answers, and in a script without a guard.
+        Without Dask, where no cluster answers, for one that is exposed without TLS, and in a script
+        without a guard.
     """
-    try:
-        import dask
-        from distributed import Client
-    except ImportError as error:
-        raise ConfigError(f"a sweep needs {error.name}; install hilrt[studies]") from None
-
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    with contextlib.ExitStack() as stack, dask.config.set(SETTINGS):
-        if cluster is None:
-            refuse_unguarded()
-            address: Any = stack.enter_context(local_cluster(count or len(os.sched_getaffinity(0))))
-            yield stack.enter_context(Client(address))
-            return
-        where = {"scheduler_file": cluster} if os.path.isfile(cluster) else {"address": cluster}
-        try:
-            client = Client(**where, timeout="10s")
-        except (OSError, ValueError, TimeoutError) as error:
-            raise ConfigError(
-                f"--cluster {cluster}: no Dask scheduler answers there ({error}); start one "
-                "(dask scheduler), or omit it to use this machine's processors"
-            ) from None
-        yield stack.enter_context(client)
+    if cluster is None:
+        cluster = LOCAL
+    if cluster == LOCAL:
+        refuse_unguarded()
+    refuse_open_cluster(cluster)
+    with placer.connected(cluster, count or len(os.sched_getaffinity(0))) as client:
+        yield client
 
 
 def refuse_unguarded() -> None:

@@ -17,7 +17,7 @@ import pytest
 
 import hilrt
 from hilrt.peers.keys import make_keys
-from tests.namespaces import HEAD, joined_networks, running
+from tests.namespaces import HEAD, joined_networks, running, tls_settings
 
 pytest.importorskip("distributed")
 PORT, LISTEN = 8786, f"tcp://{HEAD}:5557"
@@ -77,24 +77,7 @@ def ring(folder: Path, duration: float = 0.05, hosted: bool = True) -> Path:
 @pytest.fixture
 def tls(tmp_path: Path) -> dict[str, str]:
     """Keys of the cluster, as Dask's settings in the environment."""
-    from distributed.security import Security
-
-    made, found = Security.temporary(), {}
-    for key, attribute in (
-        ("CA_FILE", "tls_ca_file"),
-        *(
-            (f"{role}__CERT", f"tls_{role.lower()}_cert")
-            for role in ("CLIENT", "WORKER", "SCHEDULER")
-        ),
-        *(
-            (f"{role}__KEY", f"tls_{role.lower()}_key")
-            for role in ("CLIENT", "WORKER", "SCHEDULER")
-        ),
-    ):
-        file = tmp_path / f"{attribute}.pem"
-        file.write_text(getattr(made, attribute))
-        found[f"DASK_DISTRIBUTED__COMM__TLS__{key}"] = str(file)
-    return found | {"DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "true"}
+    return tls_settings(tmp_path)
 
 
 @contextlib.contextmanager

@@ -48,6 +48,7 @@ def test_tls_and_this_machine_are_accepted(tmp_path):
         refuse_open_cluster(cluster, "tcp://127.0.0.1:*")
     with pytest.raises(ConfigError, match="other machines cannot reach it"):
         refuse_open_cluster("tls://192.0.2.7:8786", "tcp://127.0.0.1:*")
+    refuse_open_cluster("tls://192.0.2.7:8786")  # a sweep's workers connect to no master
     (tmp_path / "scheduler.json").write_text("{}")
     with pytest.raises(ConfigError, match="is no scheduler's file"):
         refuse_open_cluster(str(tmp_path / "scheduler.json"), OPEN)

@@ -272,6 +272,14 @@ def test_a_cluster_that_is_named_gives_the_same_rows(tmp_path):
     pd.testing.assert_frame_equal(named.drop(columns=times), own.drop(columns=times))
 
 
+def test_a_scheduler_of_another_machine_needs_tls(tmp_path):
+    for address in ("tcp://192.0.2.7:8786", "tcp://node1:8786"):
+        args = ["sweep", str(TWO_MASS), "--vary", f"{MU}=0,0.5", "--out", str(tmp_path / "out")]
+        args += ["--quiet", "--cluster", address]
+        with pytest.raises(ConfigError, match="start it and its workers with TLS"):
+            CliRunner().invoke(app, args, catch_exceptions=False)
+
+
 def test_the_page_s_loop_pool_and_dask_print_the_same():
     page = (ROOT / "docs" / "studies.md").read_text("utf-8")
     examples = {

@@ -1,4 +1,4 @@
-"""A sweep on a cluster whose workers have networks of their own: the rows of this machine alone."""
+"""A sweep on a TLS cluster whose workers have networks of their own: the rows of this machine."""
 
 import contextlib
 import subprocess
@@ -11,7 +11,7 @@ import pytest
 
 import hilrt
 from hilrt import SweepOptions
-from tests.namespaces import HEAD, joined_networks, running
+from tests.namespaces import HEAD, joined_networks, running, tls_settings
 
 TWO_MASS = Path(__file__).resolve().parents[2] / "bench_configs" / "two_mass.toml"
 MU = "bonds.spring.correction.mu"
@@ -25,13 +25,16 @@ def networks() -> Iterator[list[str]]:
         yield names
 
 
-def test_workers_in_networks_of_their_own_give_the_same_rows(networks, tmp_path):
+def test_workers_in_networks_of_their_own_give_the_same_rows(networks, tmp_path, monkeypatch):
     vary, short = {MU: [i / 23 for i in range(24)]}, {"session.duration": 0.05}
     here = SweepOptions(workers=1, progress=False)
     own = hilrt.sweep(TWO_MASS, vary, short, out=tmp_path / "own", options=here).frame
-    head = f"tcp://{HEAD}:{PORT}"
+    for name, value in tls_settings(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    head = f"tls://{HEAD}:{PORT}"
     worker = ["distributed.cli.dask_worker", head, "--nthreads", "1", "--no-dashboard"]
     scheduler = ["distributed.cli.dask_scheduler", "--host", HEAD, "--port", str(PORT)]
+    scheduler += ["--protocol", "tls", "--no-dashboard"]
     with contextlib.ExitStack() as cluster:
         for name, command in zip(networks, [scheduler, worker, worker], strict=True):
             cluster.enter_context(running(name, *command, folder=tmp_path))
