@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import math
 
-from tools.calibration.kinds.build import Values, couple, draws, make, root, schmitt, smooth_step
+from tools.calibration.kinds.build import (
+    Values,
+    above_zero,
+    couple,
+    draws,
+    make,
+    root,
+    schmitt,
+    smooth_step,
+)
 from tools.calibration.parts import Part
 from tools.calibration.systems import CoupledSystem, Random
 
@@ -140,8 +149,7 @@ def pantograph(random: Random) -> CoupledSystem:
     wire, span, push = n(2500.0), n(6.0), n(90.0)
 
     def contact(gap: float, rate: float) -> float:
-        near = 0.5 * (gap + math.hypot(gap, 1e-3))
-        return near * (8000.0 + 60.0 * rate)
+        return above_zero(gap, 1e-3) * (8000.0 + 60.0 * rate)
 
     def head(t: float, x: Values, u: Values) -> list[float]:
         force = contact(x[0] - u[0], x[1] - u[1])
@@ -163,7 +171,7 @@ def mooring(random: Random) -> CoupledSystem:
     rope, wave, own = n(60.0), n(1.1), n(1.8)
 
     def pull(stretch: float) -> float:
-        return rope * 0.5 * (stretch + math.hypot(stretch, 0.02))
+        return rope * above_zero(stretch, 0.02)
 
     def buoy(t: float, x: Values, u: Values) -> list[float]:
         sea = 1.2 * math.sin(wave * t) + 0.5 * math.sin(1.7 * wave * t)
@@ -220,7 +228,7 @@ def micro_mirror(random: Random) -> CoupledSystem:
 
     def plate(t: float, x: Values, u: Values) -> list[float]:
         gap = max(1.0 - x[0], 0.15)
-        stop = 40.0 * 0.5 * ((x[0] - 0.7) + math.hypot(x[0] - 0.7, 0.01))
+        stop = 40.0 * above_zero(x[0] - 0.7, 0.01)
         return [x[1], own**2 * (-x[0] + 0.5 * u[0] ** 2 / gap**2 - stop) - 0.3 * x[1]]
 
     def source(t: float, x: Values, u: Values) -> list[float]:
@@ -241,8 +249,7 @@ def tether(random: Random) -> CoupledSystem:
         def rates(t: float, s: Values, u: Values) -> list[float]:
             dx, dy = u[0] - s[0], u[1] - s[1]
             length = math.hypot(math.hypot(dx, dy), 1e-3)
-            over = length - 2.0
-            pull = stiff * 0.5 * (over + math.hypot(over, 0.02)) / length
+            pull = stiff * above_zero(length - 2.0, 0.02) / length
             return [s[2], s[3], 2.0 * rate * s[3] + 3.0 * rate**2 * s[0] + pull * dx - 0.05 * s[2],
                     -2.0 * rate * s[2] + pull * dy - 0.05 * s[3]]  # fmt: skip
 

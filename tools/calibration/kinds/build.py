@@ -79,6 +79,11 @@ def smooth_step(t: float, at: float, width: float) -> float:
     return 0.5 * (1.0 + math.tanh((t - at) / width))
 
 
+def above_zero(x: float, soft: float) -> float:
+    """Largest of `x` and 0, as of a contact or a slack rope, with a rounded corner."""
+    return 0.5 * (x + math.hypot(x, soft))
+
+
 def schmitt(s: float, drive: float, time: float) -> float:
     """Rate of a two-state switch at -1 or 1: it changes over where `drive` is beyond ± 0.385."""
     return (s - s * s * s + drive) / time
@@ -89,4 +94,4 @@ def root(x: float, soft: float) -> float:
     return x / math.sqrt(math.sqrt(x * x + soft * soft))
 
 
-__all__ = ["Values", "couple", "draws", "make", "root", "schmitt", "smooth_step"]
+__all__ = ["Values", "above_zero", "couple", "draws", "make", "root", "schmitt", "smooth_step"]

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import math
 
-from tools.calibration.kinds.build import Values, couple, draws, make, schmitt, smooth_step
+from tools.calibration.kinds.build import (
+    Values,
+    above_zero,
+    couple,
+    draws,
+    make,
+    schmitt,
+    smooth_step,
+)
 from tools.calibration.parts import Part
 from tools.calibration.systems import CoupledSystem, Random
 
@@ -178,8 +186,7 @@ def hopping_ball(random: Random) -> CoupledSystem:
     stiff, loss, shake = n(3e3), n(8.0), n(0.01)
 
     def contact(depth: float, rate: float) -> float:
-        near = 0.5 * (depth + math.hypot(depth, 2e-4))
-        return near * (stiff + loss * 40.0 * rate)
+        return above_zero(depth, 2e-4) * (stiff + loss * 40.0 * rate)
 
     def table(t: float, x: Values, u: Values) -> list[float]:
         return [x[1], (3e4 * (shake * math.sin(18.0 * t) - x[0]) - 150.0 * x[1] - u[0]) / 5.0]

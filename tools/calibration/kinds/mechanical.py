@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tools.calibration.kinds.build import Values, couple, draws, make, smooth_step
+from tools.calibration.kinds.build import Values, above_zero, couple, draws, make, smooth_step
 from tools.calibration.parts import Part
 from tools.calibration.systems import CoupledSystem, Random
 
@@ -207,8 +207,7 @@ def cam_and_valve(random: Random) -> CoupledSystem:
     k, stiff, w = n(900.0), n(4e4), n(28.0)
 
     def contact(depth: float, rate: float) -> float:
-        soft = 1e-4
-        return stiff * 0.5 * (depth + math.hypot(depth, soft)) * (1.0 + 0.3 * math.tanh(rate))
+        return stiff * above_zero(depth, 1e-4) * (1.0 + 0.3 * math.tanh(rate))
 
     def camshaft(t: float, x: Values, u: Values) -> list[float]:
         return [x[1], (4.0 * (w - x[1]) - 0.02 * u[0] * math.cos(x[0])) / 0.05]

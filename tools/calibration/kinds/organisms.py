@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tools.calibration.kinds.build import Values, couple, draws, make, smooth_step
+from tools.calibration.kinds.build import Values, above_zero, couple, draws, make, smooth_step
 from tools.calibration.systems import CoupledSystem, Random
 
 
@@ -64,17 +64,15 @@ def heart(random: Random) -> CoupledSystem:
     n = draws(random)
     strong, stiff, drain = n(2.2), n(0.7), n(1.0)
 
-    def ventricle(t: float, x: Values, u: Values) -> list[float]:
+    def pressure(t: float, x: Values) -> float:
         beat = max(math.sin(2.0 * math.pi * t), 0.0) ** 2
-        pressure = (0.06 + strong * beat) * (x[0] - 0.2)
-        over, fill = pressure - u[0], 0.1 - pressure
-        out = 6.0 * 0.5 * (over + math.hypot(over, 0.02))
-        return [9.0 * 0.5 * (fill + math.hypot(fill, 0.01)) - out]
+        return (0.06 + strong * beat) * (x[0] - 0.2)
 
     def outflow(t: float, x: Values, u: Values) -> list[float]:
-        beat = max(math.sin(2.0 * math.pi * t), 0.0) ** 2
-        over = (0.06 + strong * beat) * (x[0] - 0.2) - u[0]
-        return [6.0 * 0.5 * (over + math.hypot(over, 0.02))]
+        return [6.0 * above_zero(pressure(t, x) - u[0], 0.02)]
+
+    def ventricle(t: float, x: Values, u: Values) -> list[float]:
+        return [9.0 * above_zero(0.1 - pressure(t, x), 0.01) - outflow(t, x, u)[0]]
 
     parts = [make("ventricle", ("pressure", "flow"), [1.2], 20.0, ventricle, outflow, "flow"),
              make("vessels", ("flow", "pressure"), [0.8], 3.0, lambda t, x, u: [

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import math
 
-from tools.calibration.kinds.build import Values, couple, draws, make, root, schmitt, smooth_step
+from tools.calibration.kinds.build import (
+    Values,
+    above_zero,
+    couple,
+    draws,
+    make,
+    root,
+    schmitt,
+    smooth_step,
+)
 from tools.calibration.parts import Part
 from tools.calibration.systems import CoupledSystem, Random
 
@@ -121,8 +130,7 @@ def hydraulic_press(random: Random) -> CoupledSystem:
         return [soft / 1e5 * (flow - area * u[0] - over - 2e-7 * x[0]) / 2e-3]
 
     def ram(t: float, x: Values, u: Values) -> list[float]:
-        depth = x[0] - 0.02
-        reaction = 6e4 * math.tanh(stiff * 0.5 * (depth + math.hypot(depth, 1e-4)) / 6e4)
+        reaction = 6e4 * math.tanh(stiff * above_zero(x[0] - 0.02, 1e-4) / 6e4)
         return [x[1], (1e5 * area * u[0] - reaction - 3000.0 * x[1] - 2000.0 * x[0]) / m]
 
     parts = [make("supply", ("v", "p"), [0.0], 60.0, supply),
