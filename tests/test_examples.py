@@ -120,6 +120,7 @@ def test_repetition_finds_the_error_of_fmus(run):
     example = run("plot_fmus.py")
     assert (example["result"].verdict, example["judged"].verdict) == ("degraded", "good")
     late, held, followed = example["rms"].values()
+    assert held <= example["force"]["high"]
     assert late > 2.0 * held > 10.0 * followed
     (error,) = re.findall(r"wheel.force: error ([\d.]+)", example["repeated"])
     assert float(error) == pytest.approx(held, rel=0.05)
