@@ -3,17 +3,13 @@
     python -m tools.papers.orders [--estimator ExMilne ...] [--rtol 1e-4 ...]
 
 Multibody Syst. Dyn. 09817 (2022), section 6.3, Figs 24 to 28, with its tolerances. The chain is
-reduced by default. Every finished run is a line of ``OUT``, so that an interrupted comparison goes
-on where it stopped. Prints the steps that were accepted for every order, those that were refused,
-and the error of the coupling bodies (eq. 36).
+reduced by default; finished runs are kept in ``OUT``. Prints the steps that were accepted for every
+order, those that were refused, and the error of the coupling bodies (eq. 36).
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +18,7 @@ from scipy.integrate import solve_ivp
 from bench_configs.long_chain import Segments, chain, session
 from hilrt import simulate
 from hilrt.solver import Floats
+from tools.papers.chain_runs import ChainRuns, chain_parser
 from tools.papers.long_chain import CONFIGS, rates
 
 #: Scheme, estimator of `[master.step_control]` and damping [N s/m], by the paper's name.
@@ -127,33 +124,19 @@ def winners(found: list[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser = chain_parser((__doc__ or "").split("\n")[0], "runs/orders.jsonl", 20, 100, 3e-4)
     parser.add_argument("--estimator", nargs="+", default=list(ESTIMATORS), choices=ESTIMATORS)
     parser.add_argument("--rtol", nargs="+", type=float, default=[1e-3, 1e-4, 1e-5])
-    parser.add_argument("--out", type=Path, default=Path("runs/orders.jsonl"))
-    parser.add_argument("--segments", type=int, default=20)
-    parser.add_argument("--masses", type=int, default=100)
-    parser.add_argument("--duration", type=float, default=3e-4, metavar="S")
     args = parser.parse_args()
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    size = {name: getattr(args, name) for name in ("segments", "masses", "duration")}
-    lines = args.out.read_text().splitlines() if args.out.exists() else []
-    done = [json.loads(text) for text in lines]
-    done = [one for one in done if all(one[name] == size[name] for name in size)]
+    runs, found = ChainRuns(args), []
     for estimator in args.estimator:
         for rtol in args.rtol:
             for order in ORDERS:
                 if order == 0 and ESTIMATORS[estimator][1] == "inputs":
                     continue
-                key = (estimator, rtol, order)
-                if any((one["estimator"], one["rtol"], one["order"]) == key for one in done):
-                    continue
-                found = run(estimator, rtol, order, **size) | size
-                done.append(found)
-                with args.out.open("a") as file:
-                    file.write(json.dumps(found) + "\n")
-                print(line(found), flush=True)
-    print("\n".join(winners(done)))
+                found.append(runs.get(run, estimator=estimator, rtol=rtol, order=order))
+                print(line(found[-1]), flush=True)
+    print("\n".join(winners(found)))
 
 
 if __name__ == "__main__":

@@ -3,20 +3,18 @@
     python -m tools.papers.safety [--safety 1 2 4 6 8] [--segments 4 --masses 40]
 
 Multibody Syst. Dyn. 09817 (2022), section 6.5, Fig. 35: degree 2, ExMilne and ImMilne; reduced by
-default. Unlike in the paper a step may double, instead of growing by half. Every finished run is a
-line of ``OUT``, so that an interrupted study goes on where it stopped.
+default. Unlike in the paper a step may double, instead of growing by half. Finished runs are
+kept in ``OUT``.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from bench_configs.long_chain import DRIVEN_PROPERTIES, session
 from hilrt import simulate
+from tools.papers.chain_runs import ChainRuns, chain_parser
 from tools.papers.long_chain import CONFIGS
 
 
@@ -62,25 +60,13 @@ def line(found: Mapping[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser = chain_parser((__doc__ or "").split("\n")[0], "runs/safety.jsonl", 4, 40, 2e-3)
     parser.add_argument("--safety", nargs="+", type=float, default=[1.0, 2.0, 3.0, 4.0, 6.0, 8.0])
-    parser.add_argument("--out", type=Path, default=Path("runs/safety.jsonl"))
-    parser.add_argument("--segments", type=int, default=4)
-    parser.add_argument("--masses", type=int, default=40)
-    parser.add_argument("--duration", type=float, default=2e-3, metavar="S")
     args = parser.parse_args()
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    size = {name: getattr(args, name) for name in ("segments", "masses", "duration")}
-    done = [json.loads(text) for text in args.out.open()] if args.out.exists() else []
+    runs = ChainRuns(args)
     for safety in args.safety:
         for scheme in ("explicit", "implicit"):
-            key = {"scheme": scheme, "safety": safety, **size}
-            found = next((one for one in done if key.items() <= one.items()), None)
-            if found is None:
-                found = run(scheme, safety, **size) | size
-                with args.out.open("a") as file:
-                    file.write(json.dumps(found) + "\n")
-            print(line(found), flush=True)
+            print(line(runs.get(run, scheme=scheme, safety=safety)), flush=True)
 
 
 if __name__ == "__main__":
