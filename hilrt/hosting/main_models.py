@@ -68,7 +68,7 @@ def _content(value: Any) -> str:
 
 
 def _of_code(code: CodeType) -> tuple[Any, ...]:
-    """What a function does, without its file and line."""
+    """Content of a function, without its file and line."""
     constants = [
         _of_code(c)
         if isinstance(c, CodeType)

@@ -332,7 +332,7 @@ class TuningSearch:
     def _motion(
         self, found: Mapping[str, Any], done: Sequence[optuna.trial.FrozenTrial]
     ) -> list[str]:
-        """What a recommendation from logs is bound to: their verdicts, and their motion."""
+        """Notes on what a recommendation from logs depends on: their verdicts and their motion."""
         logs, keys = self._subject.logs, [axis.key for axis in self._axes]
         if not logs:
             return []

@@ -250,7 +250,7 @@ def _sent(
 
 
 def _rehearsal(inputs: Sequence[WrittenInput]) -> Iterable[str]:
-    """What moves at a first run, and what the page may move: for an emulated bench."""
+    """A first stimulus, and the limits of what the page may move: for an emulated bench."""
     moves = next((one for one in inputs if one.quantity), None)
     if moves is not None:
         room = moves.high - moves.rest
