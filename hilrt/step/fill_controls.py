@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from hilrt.errors import ConfigError
 from hilrt.solver import Floats
 from hilrt.tables.network import Network
 from hilrt.tables.plan import ECCO, FIXED, LOCAL, PI, RANGE_POLICIES, Plan
-from hilrt.tables.ports import Bools, Side
+from hilrt.tables.ports import Bools
 
 METHODS = {"fixed": FIXED, "pi": PI, "local": LOCAL, "ecco": ECCO}
 #: Default of ``master.step_control.safety`` by method.
@@ -87,16 +87,17 @@ def _tolerances(key: str, master: MasterTable, network: Network) -> tuple[Floats
                     f"[master.step_control] {key}: no port is named {pattern!r}; "
                     'write "subsystem.port", with * for any characters'
                 )
-    return _per_channel(values or 0.0, inputs), _per_channel(values or 0.0, outputs)
+    values = values or 0.0
+    return per_channel(values, inputs.names), per_channel(values, outputs.names)
 
 
-def _per_channel(given: float | Mapping[str, float], side: Side) -> Floats:
-    """Tolerance of every channel of a side; keys are port names, ``*`` standing for anything."""
+def per_channel(given: float | Mapping[str, float], names: Sequence[str]) -> Floats:
+    """Tolerance of every channel named; keys are port names, ``*`` standing for anything."""
     if not isinstance(given, Mapping):
-        return np.full(len(side), given)
-    values = np.zeros(len(side))
+        return np.full(len(names), given)
+    values = np.zeros(len(names))
     for pattern, value in given.items():
-        for i, name in enumerate(side.names):
+        for i, name in enumerate(names):
             if names_channel(pattern, name):
                 values[i] = value
     return values

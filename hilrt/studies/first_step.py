@@ -16,20 +16,20 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from hilrt.analyze.propagation import initialize
 from hilrt.analyze.subsystem_models import SubsystemModel, find_subsystem_models
-from hilrt.config.read_values import has_tolerances, names_channel
+from hilrt.config.read_values import has_tolerances
 from hilrt.config.session_file import SessionFile
 from hilrt.errors import HilrtError
 from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.hosting.linearise import unlogged
 from hilrt.solver import Floats, Ports
-from hilrt.step.fill_controls import SAFETY
+from hilrt.step.fill_controls import SAFETY, per_channel
 from hilrt.tables.network import Network, build_network
 
 #: The shortest step that is tried, relative to the longest: above rounding.
@@ -143,16 +143,11 @@ class StartErrors:
         """Errors over their tolerances, if there are any; 0 of channels without one."""
         if not self._relative:
             return error
-        atol, rtol = (self._tolerances(key, names) for key in ("atol", "rtol"))
+        atol, rtol = (
+            per_channel(given or 0.0, names) for given in (self._control.atol, self._control.rtol)
+        )
         weight = atol + rtol * np.abs(values)
         return np.divide(error, weight, out=np.zeros_like(error), where=weight > 0.0)
-
-    def _tolerances(self, key: str, names: Sequence[str]) -> Floats:
-        given = getattr(self._control, key) or 0.0
-        if not isinstance(given, Mapping):
-            return np.full(len(names), given)
-        found = [[v for pattern, v in given.items() if names_channel(pattern, n)] for n in names]
-        return np.array([values[-1] if values else 0.0 for values in found])
 
     def _answers(self, h: float) -> tuple[Floats, Floats, Floats]:
         """Outputs at the end and in the middle of a held step (NaN: unknown), and Γ₁."""
