@@ -306,10 +306,15 @@ class TuningSearch:
         better = [t.user_attrs for t in ranked if t.user_attrs["score"] < own["score"]][:CANDIDATES]
         notes = [f"{len(done)} trials of {', '.join(axis.key for axis in self._axes)}"]
         notes += self._basis()
+        known = [
+            (other, allowed, self._score(other, own["settings"], allowed))
+            for other in (others if better else ())
+            for allowed in [allowed_verdicts(other)]
+        ]
         for number, candidate in enumerate(better, 1):
             held = sum(
-                self._score(other, candidate["settings"]) < self._score(other, own["settings"])
-                for other in others
+                self._score(other, candidate["settings"], allowed) < before
+                for other, allowed, before in known
             )
             if held == len(others):
                 notes.append(_confidence(held, number, self._subject))
@@ -326,8 +331,10 @@ class TuningSearch:
     def _score_of(self, row: Row, verdicts: Sequence[str]) -> float:
         return score(row, self._objective, verdicts)
 
-    def _score(self, other: Subject, settings: Settings) -> float:
-        return max(map(self._score_of, other.rows(settings), allowed_verdicts(other)))
+    def _score(
+        self, other: Subject, settings: Settings, verdicts: Sequence[Sequence[str]]
+    ) -> float:
+        return max(map(self._score_of, other.rows(settings), verdicts))
 
     def _motion(
         self, found: Mapping[str, Any], done: Sequence[optuna.trial.FrozenTrial]
