@@ -160,17 +160,7 @@ def build_summary(
     diverged = state.session[0].alarm_level == DIVERGED
     # No setting would have prevented a killed process or an exception in a model.
     if judgement["verdict"] != WORDS[GOOD] and (run.fault is None or diverged):
-        benches = [
-            SendingBench(
-                link.name,
-                s,
-                link.sending_interval,
-                link.fastest_interval,
-                float(exchange.channels["late"][s]) / max(progress.steps, 1),
-            )
-            for s, link in enumerate(exchange.links)
-            if link.sending_interval > 0.0
-        ]
+        benches = _sending_benches(exchange, progress.steps)
         changes = advice(numerics.network, plan, state, errors, totals, time_s, benches)
     host = host_report()
     summary = {
@@ -212,6 +202,21 @@ def build_summary(
     }
     found: dict[str, Any] = json_numbers(summary)
     return found
+
+
+def _sending_benches(exchange: Exchange, steps: int) -> list[SendingBench]:
+    """Benches whose sending interval is known."""
+    return [
+        SendingBench(
+            link.name,
+            s,
+            link.sending_interval,
+            link.fastest_interval,
+            float(exchange.channels["late"][s]) / max(steps, 1),
+        )
+        for s, link in enumerate(exchange.links)
+        if link.sending_interval > 0.0
+    ]
 
 
 def _timing(progress: Progress, real_time: bool) -> dict[str, Any]:
