@@ -145,6 +145,8 @@ class SensitivityRenewal:
     OVERHEAD = 20
     #: Steps of trials per step of the session: at most, and where nothing changes.
     MOST, LEAST = 6.0, 1.0 / 12.0
+    #: The latter where a mu follows the responses: after a change of one it is wrong until a trial.
+    LEAST_ADAPTING = 1.0
     #: Trials that may be made in advance, with a fixed and with a variable step: the latter may be
     #: few and long.
     ADVANCE = (8.0, 100.0)
@@ -174,7 +176,8 @@ class SensitivityRenewal:
         steps = 2 * (states + inputs) + 9 * len(self._tried) + self.OVERHEAD
         #: Steps of the session that a trial takes as long as.
         self._cost = steps / len(self._tried)
-        self._most = math.ceil(self._cost / self.LEAST)
+        adapts = numerics.plan.bonds["adapts"].any()
+        self._most = math.ceil(self._cost / (self.LEAST_ADAPTING if adapts else self.LEAST))
         self._ahead = self.ADVANCE[self._variable]
         self._credit, self._every, self._left, self._since = self._ahead, 1, 1, 0.0
         self._coupled = numerics.plan.outputs["coupled"] != 0
