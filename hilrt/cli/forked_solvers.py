@@ -7,8 +7,9 @@ then becomes the parent of them all, and watches them and collects their statuse
 processes that it started itself. Users' models are imported after the fork, each in its own
 process.
 
-On two shared, busy processors a session of 60 solvers took 6.1 s of processor time and 6.2 s to its
-first tick, instead of 17.9 s and 15.2 s (`tools/benchmarks/bench_many_solvers.py`).
+On two shared, busy processors the session of 60 solvers of `tools/benchmarks/bench_many_solvers.py`
+took 6.1 s of processor time and 6.2 s to its first tick, instead of 17.9 s and 15.2 s (one run
+each, timed by hand).
 """
 
 from __future__ import annotations
