@@ -380,20 +380,17 @@ class Children:
                 return []
             process = _start_forking(cwd, cpus, self._log("forked_solvers"))
             request = json.dumps(jobs).encode()
-            told = asyncio.to_thread(process.communicate, request, FORK_TIMEOUT_S)
-            answer = asyncio.ensure_future(told)
+            answer = asyncio.ensure_future(asyncio.to_thread(_forked_pids, process, request))
             try:
-                written, _ = await asyncio.shield(answer)
-            except (asyncio.CancelledError, subprocess.TimeoutExpired) as ended:
+                pids, complete = await asyncio.shield(answer)
+            except asyncio.CancelledError:
                 process.kill()
-                cancelled = isinstance(ended, asyncio.CancelledError)
-                written, _ = await answer if cancelled else process.communicate()
-                for pid in json.loads(written or b"[]"):
-                    os.kill(pid, _SIGKILL)
-                if cancelled:
-                    raise
-        pids: list[int] = json.loads(written) if process.returncode == 0 else []
-        return pids
+                pids, _ = await answer
+                _kill_all(pids)
+                raise
+            if not complete:
+                _kill_all(pids)
+        return pids if complete else []
 
     def _log(self, name: str) -> Path:
         """File of a process's output."""
@@ -558,6 +555,35 @@ def _start_forking(
             stderr=errors,
             start_new_session=True,
         )
+
+
+def _forked_pids(process: subprocess.Popen[bytes], request: bytes) -> tuple[list[int], bool]:
+    """Numbers that the forking process writes, and whether it ended well and in time.
+
+    Else it is killed. A process that it forked may keep its output open, so that has a limit, too.
+    """
+    try:
+        written, _ = process.communicate(request, FORK_TIMEOUT_S)
+        return json.loads(written or b"[]"), process.returncode == 0
+    except subprocess.TimeoutExpired:
+        process.kill()
+    try:
+        written, _ = process.communicate(timeout=KILL_TIMEOUT_S)
+    except subprocess.TimeoutExpired as error:
+        written = error.output or b""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(KILL_TIMEOUT_S)
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+    return json.loads(written or b"[]"), False
+
+
+def _kill_all(pids: Iterable[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, _SIGKILL)
 
 
 @contextlib.contextmanager

@@ -504,6 +504,36 @@ async def test_a_forking_process_that_hangs_is_given_up(children, monkeypatch):
     assert await children._forked(solvers(2, "told:Told"), None, ()) == []
 
 
+@linux
+async def test_a_forked_process_that_keeps_the_output_open_does_not_hold_the_session_up(
+    children, monkeypatch, tmp_path
+):
+    ready = tmp_path / "ready"
+    code = (
+        "import os, sys, time\n"
+        "if pid := os.fork():\n"
+        "    os.write(1, b'[%d]' % pid)\n"
+        "    open(sys.argv[1], 'w').write(str(pid))\n"
+        "    os.rename(sys.argv[1], sys.argv[2])\n"
+        "time.sleep(600)\n"
+    )
+
+    def hanging(cwd, cpus, log):
+        argv = [*python(code), str(tmp_path / "new"), str(ready)]
+        process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        while not ready.exists():
+            time.sleep(0.01)
+        return process
+
+    monkeypatch.setattr(spawn, "_start_forking", hanging)
+    monkeypatch.setattr(spawn, "FORK_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(spawn, "KILL_TIMEOUT_S", 0.1)
+    assert await children._forked(solvers(1, "told:Told"), None, ()) == []
+    pid = int(ready.read_text())  # this process's child now
+    _, status = await asyncio.to_thread(os.waitpid, pid, 0)
+    assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
+
+
 def test_a_collected_process_gets_no_signals(monkeypatch):
     process = subprocess.Popen([sys.executable, "-c", ""])
     forked = spawn.ForkedProcess(process.pid)
