@@ -17,6 +17,7 @@ import pytest
 
 from hilrt.can.bus import open_bus
 from hilrt.can.frame import Frame
+from tests.processes import ended
 
 DATABASE = Path(__file__).parents[2] / "bench_configs" / "engine_bench.dbc"
 MESSAGES = cantools.database.load_file(DATABASE)
@@ -153,22 +154,13 @@ def test_orphaned_emulator_ends_when_nobody_demands_anything(gateway: StandIn) -
         parent.kill()
         for _ in range(100):  # the gateway is still there: so is the bench
             gateway.exchange()
-        assert _runs(pid)
+        assert not ended(pid)
         deadline = time.monotonic() + TIMEOUT
-        while _runs(pid):
+        while not ended(pid):
             assert time.monotonic() < deadline
             time.sleep(0.05)
     finally:
         parent.kill()
         parent.communicate(timeout=TIMEOUT)
-        if _runs(pid):
+        if not ended(pid):
             os.kill(pid, signal.SIGKILL)
-
-
-def _runs(pid: int) -> bool:
-    """Whether the process exists and is not a zombie that nobody collects."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"

@@ -18,6 +18,7 @@ import pytest
 import hilrt
 from hilrt.peers.keys import make_keys
 from tests.namespaces import HEAD, joined_networks, running, tls_settings
+from tests.scenarios.sessions import until
 
 pytest.importorskip("distributed")
 PORT, LISTEN = 8786, f"tcp://{HEAD}:5557"
@@ -92,11 +93,8 @@ def cluster(networks: list[str], folder: Path) -> Iterator[list[subprocess.Popen
             stack.enter_context(running(name, *command, folder=folder))
             for name, command in zip(networks, [scheduler, worker, worker], strict=True)
         ]
-        deadline = time.monotonic() + LIMIT_S
         logs = [folder / f"{name}.txt" for name in networks[1:]]
-        while not all("Registered to" in log.read_text() for log in logs):
-            assert time.monotonic() < deadline, logs[0].read_text()
-            time.sleep(0.2)
+        until(lambda: all("Registered to" in log.read_text() for log in logs), "workers", LIMIT_S)
         yield started[1:]
 
 

@@ -5,13 +5,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 
 from hilrt.errors import ConfigError
 from hilrt.session.placer import choose_workers, refuse_open_cluster
+from tests.processes import ended
+from tests.scenarios.sessions import until
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="host processes end with their worker")
 DEADLINE_S = 120.0
@@ -61,21 +61,6 @@ def test_hosts_are_spread_over_the_workers_by_what_they_offer():
         choose_workers({"a": 1.0}, 2)
 
 
-def until(condition):
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.05)
-
-
-def ended(pid):
-    """Whether a process is gone, or nothing but its number is left."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "XZ"
-    except FileNotFoundError:
-        return True
-
-
 @pytest.fixture
 def placed(tmp_path):
     """Start the placer with programs by their names; all of it is ended with the test."""
@@ -106,20 +91,21 @@ def test_the_end_of_a_host_is_told_and_the_others_end_with_the_session(placed, t
     assert told["name"] == "fails"
     assert told["text"] == "ended with status 1: ValueError: no such mass"
     assert (tmp_path / "fails.log").read_text() == "ValueError: no such mass\n"
-    until((tmp_path / "stays").exists)
+    until((tmp_path / "stays").exists, "a host", DEADLINE_S)
     pid, _ = map(int, (tmp_path / "stays").read_text().split())
     assert not ended(pid)
     placer.terminate()
     assert placer.wait(DEADLINE_S) == 0
-    until(lambda: ended(pid))
+    until(lambda: ended(pid), "its end", DEADLINE_S)
 
 
 @linux
 def test_a_host_ends_with_its_worker(placed, tmp_path):
     placed(one=STAYS, two=STAYS)
-    until(lambda: (tmp_path / "one").exists() and (tmp_path / "two").exists())
+    both = [tmp_path / "one", tmp_path / "two"]
+    until(lambda: all(path.exists() for path in both), "both hosts", DEADLINE_S)
     pid, worker = map(int, (tmp_path / "one").read_text().split())
     other, _ = map(int, (tmp_path / "two").read_text().split())
     os.kill(worker, signal.SIGKILL)
-    until(lambda: ended(pid))
+    until(lambda: ended(pid), "its end", DEADLINE_S)
     assert not ended(other)

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -16,6 +15,7 @@ from hilrt.config.read_values import executable
 from hilrt.errors import ConfigError
 from hilrt.session import spawn
 from hilrt.session.spawn import Children, Inherited, SolverStart
+from tests.processes import ended, state
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="process groups are POSIX")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the parent-death signal is Linux's")
@@ -37,19 +37,6 @@ async def until(condition, seconds=20.0):
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
         await asyncio.sleep(0.01)
-
-
-def state(pid):
-    """Letter of a process's state in /proc; X when it is gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return "X"
-
-
-def ended(pid):
-    """Whether a process is gone; a zombie that nobody reaps counts."""
-    return state(pid) in "XZ"
 
 
 @pytest.fixture
