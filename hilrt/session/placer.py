@@ -6,7 +6,7 @@ its key, and the master's heartbeats decide whether it is lost. Each task is bou
 that Dask neither steals nor moves it. Dask is imported in this separate process, because its
 threads would delay the master's ticks.
 
-The session writes lines of JSON to its standard input, `Order` and then one `GroupHost` for each
+The session gives it an open file with lines of JSON, `Order` and then one `GroupHost` for each
 process. The placer answers ``{"name": …, "pid": …, "text": …}`` for each process that has ended.
 """
 
@@ -280,11 +280,14 @@ def _end(number: int, frame: object) -> None:
 
 def main() -> int:
     """Place the hosts that the session requests, until it ends this process."""
-    argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0]).parse_args()
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--order", type=int, default=0, help="descriptor of the order's file")
+    given = parser.parse_args().order
     signal.signal(signal.SIGTERM, _end)
     try:
-        order = Order(*json.loads(sys.stdin.readline()))
-        hosts = [GroupHost(*json.loads(sys.stdin.readline())) for _ in range(order.hosts)]
+        with open(given, encoding="utf-8", closefd=False) as file:
+            order = Order(*json.loads(file.readline()))
+            hosts = [GroupHost(*json.loads(file.readline())) for _ in range(order.hosts)]
         try:
             place(order, hosts)
         except ConfigError as error:

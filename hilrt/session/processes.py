@@ -7,6 +7,7 @@ import contextlib
 import json
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -153,15 +154,21 @@ class Processes:
                 f"--cluster {cluster}: no group has a process of its own; give one "
                 'adapter = "zeromq" and spawn = ["hilrt", "solver", "--group", "SESSION.toml"]'
             )
-        argv = [sys.executable, "-P", "-m", "hilrt.session.placer"]
-        child = self.children.start(
-            "placer", argv, cwd=folder, affinity=cpus, nice=5, inherits=Inherited(lines=True)
-        )
-        child.heard = self._placed_ended
         logs = str(self.children.log_dir.absolute())
-        child.tell(json.dumps(Order(cluster, len(hosts), str(folder), logs)))
-        for host in hosts:
-            child.tell(json.dumps(host))
+        lines = [Order(cluster, len(hosts), str(folder), logs), *hosts]
+        with tempfile.TemporaryFile("w+", encoding="utf-8") as file:  # no pipe takes any number
+            file.writelines(f"{json.dumps(line)}\n" for line in lines)
+            file.seek(0)
+            argv = [sys.executable, "-P", "-m", "hilrt.session.placer", "--order"]
+            child = self.children.start(
+                "placer",
+                [*argv, str(file.fileno())],
+                cwd=folder,
+                affinity=cpus,
+                nice=5,
+                inherits=Inherited(lines=True, descriptors=(file.fileno(),)),
+            )
+        child.heard = self._placed_ended
 
     def _placed_ended(self, line: str) -> None:
         """Handle the placer's line about the end of a process on the cluster."""

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sys
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,10 @@ from hilrt.monitor.session_state import SessionState
 from hilrt.record import frame_feed
 from hilrt.session import processes as session_processes
 from hilrt.session.opening import Described
+from hilrt.session.placer import GroupHost
 from hilrt.session.processes import Processes
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="placed hosts need Linux")
 
 FILE = SimpleNamespace(folder=Path())
 
@@ -58,6 +62,30 @@ async def test_keys_and_the_way_for_frames_reach_only_what_needs_them(tmp_path):
     }
     await processes.start_subsystems(described, (), {}, {})  # nothing is recorded
     assert started.env["engine"] == {}
+
+
+@linux
+async def test_any_number_of_groups_reaches_the_placer(tmp_path):
+    """More than a pipe takes, on a cluster that does not exist: each is told of."""
+    told, all_told = {}, asyncio.Event()
+
+    def tell_peer(name, pid, text):
+        told[name] = text
+        if len(told) == len(hosts):
+            all_told.set()
+        return True
+
+    processes = Processes(tmp_path, None, [], tell_peer)
+    env = {"HILRT_KEYS": "k" * 200}
+    hosts = [GroupHost(f"g{i}", ["hilrt", "solver", "--group", "s.toml"], env) for i in range(400)]
+    processes._place("x://nowhere", hosts, tmp_path, ())
+    try:
+        async with asyncio.timeout(120):
+            await all_told.wait()
+    finally:
+        processes.ending = True
+        await processes.children.stop(20)
+    assert all(text.startswith("was not started: --cluster x://nowhere") for text in told.values())
 
 
 class Dead:
