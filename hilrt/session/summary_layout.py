@@ -138,7 +138,7 @@ class ErrorFigures(msgspec.Struct):
     unit: str
     #: The estimate; null if it is unknown, as the next three.
     value: float | None
-    #: Lower end of the interval that contains the true error in 95 % of sessions.
+    #: Lower end of the interval that is meant to contain the true error in 95 % of sessions.
     low: float | None
     #: Upper end.
     high: float | None
