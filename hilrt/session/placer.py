@@ -31,7 +31,8 @@ from hilrt.errors import ConfigError
 from hilrt.isolation.limited_process import inherited_environment
 from hilrt.peers.addresses import is_loopback
 from hilrt.peers.keys import is_local
-from hilrt.session.spawn import Child, ForkedProcess, launched
+from hilrt.session.child import Child, ForkedProcess
+from hilrt.session.spawn import launched
 
 if TYPE_CHECKING:
     from distributed import Client, LocalCluster

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from hilrt.errors import ConfigError
 from hilrt.link import Link
 from hilrt.monitor.session_state import SessionState
+from hilrt.session.child import Child
 from hilrt.session.event_log import EventLog
 from hilrt.session.monitoring import VIEWS
 from hilrt.session.opening import Described
@@ -22,7 +23,6 @@ from hilrt.session.placer import GroupHost, Order
 from hilrt.session.spawn import (
     KILL_TIMEOUT_S,
     SINGLE_THREAD,
-    Child,
     Children,
     Inherited,
     SolverStart,

@@ -9,7 +9,6 @@ end processes that it forked itself.
 from __future__ import annotations
 
 import asyncio
-import collections
 import contextlib
 import ctypes
 import json
@@ -21,11 +20,12 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from hilrt.config.read_values import executable
 from hilrt.errors import ConfigError
 from hilrt.isolation.limited_process import inherited_environment
+from hilrt.session.child import LONGEST_LINE, SIGKILL, Child, ForkedProcess
 
 #: Time limit for a killed process to disappear, s; one that hangs in the kernel never does.
 KILL_TIMEOUT_S = 2.0
@@ -33,16 +33,12 @@ KILL_TIMEOUT_S = 2.0
 #: would cost 0.1 s of processor time while numpy is imported.
 SINGLE_THREAD: Final[Mapping[str, str]] = {"OPENBLAS_NUM_THREADS": "1"}
 _POLL_S = 0.02
-#: Bytes read at once, and kept of an incomplete line.
-LONGEST_LINE = 4096
 #: Capacity of a pipe on Linux, bytes.
 _PIPE_BYTES = 65536
-_TAIL_BYTES, TAIL_LINES = 65536, 200
 _LAUNCH = Path(__file__).with_name("launch.py")
 _LINUX = sys.platform == "linux"
 #: Whether the event loop can watch processes and pipes.
 _WATCHES = hasattr(os, "pidfd_open")
-_SIGKILL = 9
 _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
 #: From this number on, solvers are forked from one process instead of started one by one. That
 #: process takes as long to start as three solvers on two processors.
@@ -82,165 +78,6 @@ class SolverStart(NamedTuple):
     name: str
     argv: Sequence[str]
     env: Mapping[str, str]
-
-
-class Process(Protocol):
-    """Part of the interface of `subprocess.Popen`."""
-
-    pid: int
-    stdin: IO[bytes] | None
-    stdout: IO[bytes] | None
-
-    def poll(self) -> int | None:
-        """Return the exit status, the negative of a signal's number; None while it runs."""
-
-    def terminate(self) -> None:
-        """End it."""
-
-    def kill(self) -> None:
-        """Kill the process."""
-
-
-class ForkedProcess:
-    """A process forked by a child, which the kernel has passed to this process as its child."""
-
-    stdin: IO[bytes] | None = None
-    stdout: IO[bytes] | None = None
-
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        self._returncode: int | None = None
-
-    def poll(self) -> int | None:
-        """See `Process.poll`."""
-        if self._returncode is None:
-            try:
-                pid, status = os.waitpid(self.pid, os.WNOHANG)
-            except ChildProcessError:  # already collected elsewhere: as in `subprocess`
-                pid, status = self.pid, 0
-            if pid:
-                self._returncode = os.waitstatus_to_exitcode(status)
-        return self._returncode
-
-    def terminate(self) -> None:
-        """See `Process.terminate`."""
-        self._send(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """See `Process.kill`."""
-        self._send(_SIGKILL)
-
-    def _send(self, number: int) -> None:
-        if self.poll() is None:  # its number may be another process's once it is collected
-            os.kill(self.pid, number)
-
-
-class Child:
-    """One started process.
-
-    Attributes
-    ----------
-    name : str
-        The subsystem's name.
-    argv : list of str
-        Its command as executed.
-    pid : int
-        Also the number of its process group.
-    log : Path
-        File with its standard error, and its standard output unless that is `heard`.
-    returncode : int or None
-        Exit status, the negative of a signal's number; None while it runs.
-    heard : callable
-        Called with each line that it writes to the session.
-    """
-
-    def __init__(self, name: str, argv: list[str], log: Path, process: Process) -> None:
-        self.name = name
-        self.argv = argv
-        self.log = log
-        self.process = process
-        self.pid = process.pid
-        self.returncode: int | None = None
-        self.heard: Callable[[str], None] = lambda line: None
-        self._unread = b""
-        self._group_gone = sys.platform == "win32"
-
-    def last_words(self) -> str:
-        """Line of its output with the reason for its end, for an error message; empty if none."""
-        return crash_line(self.tail(TAIL_LINES))
-
-    def tail(self, lines: int = 10) -> str:
-        """Last lines of its output, for an error message; empty if there are none."""
-        try:
-            with self.log.open("rb") as file:
-                file.seek(0, os.SEEK_END)
-                file.seek(max(0, file.tell() - _TAIL_BYTES))
-                text = file.read().decode("utf-8", "replace")
-        except OSError:
-            return ""
-        return "\n".join(collections.deque(text.splitlines(), lines))
-
-    def describe_exit(self) -> str:
-        """``"ended with status 1"`` or ``"was ended by SIGKILL"``."""
-        if self.returncode is None:
-            return "is running"
-        if self.returncode >= 0:
-            return f"ended with status {self.returncode}"
-        with contextlib.suppress(ValueError):
-            return f"was ended by {signal.Signals(-self.returncode).name}"
-        return f"was ended by signal {-self.returncode}"
-
-    def reap(self) -> bool:
-        """Whether the process itself has ended; also collects its exit status."""
-        if self.returncode is None:
-            self.returncode = self.process.poll()
-            if self.returncode is not None and self.process.stdin is not None:
-                self.process.stdin.close()
-        return self.returncode is not None
-
-    def tell(self, line: str) -> None:
-        """Write a line to its standard input without waiting, unless the process has ended."""
-        pipe = self.process.stdin
-        if pipe is not None and not pipe.closed:
-            with contextlib.suppress(OSError):
-                os.write(pipe.fileno(), f"{line}\n".encode())
-
-    def hear(self, pipe: int) -> bool:
-        """Pass on the lines that have arrived, without waiting; return whether more may come."""
-        read = b"."
-        with contextlib.suppress(BlockingIOError):
-            read = os.read(pipe, LONGEST_LINE)
-            *lines, self._unread = (self._unread + read).split(b"\n")
-            for line in lines:
-                self.heard(line.decode("utf-8", "replace"))
-            self._unread = self._unread[-LONGEST_LINE:]
-        return bool(read)
-
-    def gone(self) -> bool:
-        """Whether the process and everything in its group have ended."""
-        if self.reap() and not self._group_gone:
-            self._group_gone = not self._signal_group(0)
-        return self.returncode is not None and self._group_gone
-
-    def signal(self, number: int) -> None:
-        """Send a signal to the process and its group."""
-        if self.gone():
-            return
-        if sys.platform == "win32":
-            self.process.kill() if number == _SIGKILL else self.process.terminate()
-        else:
-            self._signal_group(number)
-
-    def _signal_group(self, number: int) -> bool:
-        if sys.platform == "win32":
-            return False
-        try:
-            os.killpg(self.pid, number)
-        except ProcessLookupError:
-            return False
-        except PermissionError:  # it changed its user, or (macOS) is a zombie
-            return self.returncode is None
-        return True
 
 
 class Children:
@@ -431,7 +268,7 @@ class Children:
         finally:
             left = [child for child in chosen if not child.gone()]
             for child in left:
-                child.signal(_SIGKILL)
+                child.signal(SIGKILL)
         await self._until_gone(left, KILL_TIMEOUT_S)
         return [
             f"{child.name}: did not end within {timeout:g} s of SIGTERM; "
@@ -506,32 +343,6 @@ def _standard_input(inherits: Inherited) -> int | None:
     return None if inherits.keys else subprocess.DEVNULL
 
 
-#: Beginnings of lines with which crashing programs give the reason: Python, JavaScript, Java and
-#: C#, Julia, Go, Rust, C++, MATLAB, Fortran, C.
-_CRASH: Final = re.compile(
-    r"[\w.:$]*(Error|Exception|Interrupt)\b(?! termination)(.*:|$)|Caused by:|Unhandled exception"
-    r"|ERROR:|panic:|thread .* panicked at|terminate called|what\(\):|Error using"
-    r"|Fortran runtime error|Segmentation fault|.*Assertion .* failed"
-)
-
-
-def crash_line(output: str) -> str:
-    """Line of a crashed program's output with the reason, or its last line; empty if none.
-
-    A stack trace after it is ignored, as in Go or Java. A reason that continues on a second line is
-    joined, as in C++ or Rust.
-    """
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    found = [i for i, line in enumerate(lines) if _CRASH.match(line)]
-    if not found:
-        return lines[-1] if lines else ""
-    at = found[-1]
-    if lines[at].startswith("what():"):
-        return " ".join(lines[max(0, at - 1) : at + 1])
-    two = lines[at].startswith(("thread ", "Error using"))
-    return " ".join(lines[at : at + 1 + two])
-
-
 def launched(command: list[str], affinity: Iterable[int], nice: int) -> list[str]:
     """Prefix a command with `launch.py`, so that the kernel ends it if the master dies."""
     cpus = ",".join(str(cpu) for cpu in affinity)
@@ -583,7 +394,7 @@ def _forked_pids(process: subprocess.Popen[bytes], request: bytes) -> tuple[list
 def _kill_all(pids: Iterable[int]) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, _SIGKILL)
+            os.kill(pid, SIGKILL)
 
 
 @contextlib.contextmanager

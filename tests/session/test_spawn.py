@@ -14,6 +14,7 @@ import pytest
 from hilrt.config.read_values import executable
 from hilrt.errors import ConfigError
 from hilrt.session import spawn
+from hilrt.session.child import ForkedProcess, crash_line
 from hilrt.session.spawn import Children, Inherited, SolverStart
 from tests.processes import ended, state
 
@@ -386,7 +387,7 @@ CRASHES = {
 @pytest.mark.parametrize("language", CRASHES)
 def test_the_line_that_says_why_a_program_crashed(language):
     output, line = CRASHES[language]
-    assert spawn.crash_line(output) == line
+    assert crash_line(output) == line
 
 
 async def test_a_crash_is_found_in_front_of_what_is_said_at_the_end(children):
@@ -523,7 +524,7 @@ async def test_a_forked_process_that_keeps_the_output_open_does_not_hold_the_ses
 
 def test_a_collected_process_gets_no_signals(monkeypatch):
     process = subprocess.Popen([sys.executable, "-c", ""])
-    forked = spawn.ForkedProcess(process.pid)
+    forked = ForkedProcess(process.pid)
     while forked.poll() is None:
         time.sleep(0.01)
     sent = []
