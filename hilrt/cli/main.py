@@ -117,14 +117,7 @@ def run(
     from hilrt.session.run import RunOptions
     from hilrt.session.session import run_session
 
-    extra = list(overrides or [])
-    if duration is not None:
-        extra.append(f"session.duration={duration!r}")
-    if pace is not None:
-        extra.append(f"session.pace={json.dumps(_pace(pace))}")
-    if arm:
-        extra.append('session.arm="auto"')
-    file = load(session, extra)
+    file = load(session, [*(overrides or []), *_session_keys(duration, pace, arm)])
     options = RunOptions(
         out=out,
         folder=folder,
@@ -226,6 +219,18 @@ def _fail_on(text: str | None) -> FailOn | None:
         if text == word:
             return word
     fail(f"--fail-on {text}: is not unverified, degraded or unreliable")
+
+
+def _session_keys(duration: float | None, pace: str | None, arm: bool) -> list[str]:
+    """Overrides of keys in ``[session]`` that have options of their own."""
+    keys = []
+    if duration is not None:
+        keys.append(f"session.duration={duration!r}")
+    if pace is not None:
+        keys.append(f"session.pace={json.dumps(_pace(pace))}")
+    if arm:
+        keys.append('session.arm="auto"')
+    return keys
 
 
 def _pace(text: str) -> str | float:
