@@ -1,4 +1,4 @@
-"""Kinds of the third trial: machines, circuits and plants; written after the rules were fixed."""
+"""Kinds of the third trial: machines, circuits and plants, on which no rule was chosen."""
 
 from __future__ import annotations
 

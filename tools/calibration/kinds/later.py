@@ -1,4 +1,4 @@
-"""Kinds that are kept for a second trial: no rule is chosen on the sessions of these."""
+"""Kinds of the second trial: rules of the verdict were chosen on their sessions only after it."""
 
 from __future__ import annotations
 
