@@ -69,17 +69,12 @@ def tls_settings(folder: Path) -> dict[str, str]:
     from distributed.security import Security
 
     made, found = Security.temporary(), {}
-    for key, attribute in (
-        ("CA_FILE", "tls_ca_file"),
-        *(
-            (f"{role}__CERT", f"tls_{role.lower()}_cert")
-            for role in ("CLIENT", "WORKER", "SCHEDULER")
-        ),
-        *(
-            (f"{role}__KEY", f"tls_{role.lower()}_key")
-            for role in ("CLIENT", "WORKER", "SCHEDULER")
-        ),
-    ):
+    files = {"CA_FILE": "tls_ca_file"}
+    for role in ("CLIENT", "WORKER", "SCHEDULER"):
+        files |= {
+            f"{role}__{kind.upper()}": f"tls_{role.lower()}_{kind}" for kind in ("cert", "key")
+        }
+    for key, attribute in files.items():
         file = folder / f"{attribute}.pem"
         file.write_text(getattr(made, attribute))
         found[f"DASK_DISTRIBUTED__COMM__TLS__{key}"] = str(file)
