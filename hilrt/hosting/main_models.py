@@ -6,16 +6,21 @@ classes by value, with the functions and values that they use.
 
 from __future__ import annotations
 
+import dis
 import hashlib
 import sys
 from collections.abc import Iterator
-from types import CodeType
-from typing import Any
+from types import CodeType, ModuleType
+from typing import Any, Final
 
 from hilrt.errors import ConfigError
 from hilrt.hosting.load_solver import load_class
 
 MAIN = "__main__"
+#: Attributes of a function with the default values of its parameters.
+DEFAULTS: Final = ("__defaults__", "__kwdefaults__")
+#: Attributes of a class that change with its place in the source, or by chance (Python 3.13).
+OF_SOURCE: Final = ("__firstlineno__", "__static_attributes__")
 
 
 def main_classes(tables: Any) -> dict[str, type]:
@@ -49,22 +54,51 @@ def unpack(packed: bytes) -> None:
 
 
 def digest(classes: dict[str, type]) -> bytes:
-    """Digest of the classes' functions and plain values, the same in every process."""
+    """Digest of the classes' functions and plain values, the same in every process.
+
+    Functions, classes and plain values of ``__main__`` that they use are included.
+    """
     found = hashlib.sha256()
-    for name in sorted(classes):
-        for base in classes[name].__mro__:
-            if base.__module__ == MAIN:
-                for key, value in sorted(vars(base).items()):
-                    found.update(f"{base.__qualname__}.{key} {_content(value)}\n".encode())
+    waiting: list[tuple[str, Any]] = sorted(classes.items())
+    seen: set[str] = set()
+    while waiting:
+        name, value = waiting.pop()
+        if name not in seen:
+            seen.add(name)
+            content, used = _content(name, value)
+            found.update(f"{name} {content}\n".encode())
+            waiting += used
     return found.digest()
 
 
-def _content(value: Any) -> str:
-    code = getattr(getattr(value, "__func__", value), "__code__", None)
+def _content(name: str, value: Any) -> tuple[str, list[tuple[str, Any]]]:
+    """Content of a value, and the named values of ``__main__`` that it uses."""
+    if isinstance(value, type):
+        bases = [base for base in value.__mro__ if base.__module__ == MAIN]
+        parts = [
+            (f"{base.__qualname__}.{key}", part)
+            for base in bases
+            for key, part in sorted(vars(base).items())
+            if key not in OF_SOURCE
+        ]
+        return f"{value.__module__}.{value.__qualname__}", parts
+    function = getattr(value, "__func__", getattr(value, "fget", value))
+    code = getattr(function, "__code__", None)
     if isinstance(code, CodeType):
-        return repr(_of_code(code))
-    text = repr(value)
-    return "" if " at 0x" in text else text
+        if function.__module__ != MAIN:
+            return f"{function.__module__}.{function.__qualname__}", []
+        used = [(f"{name} {key}", getattr(function, key, None)) for key in DEFAULTS]
+        main = vars(sys.modules[MAIN])
+        return repr(_of_code(code)), used + [(k, main[k]) for k in _globals(code) if k in main]
+    text = repr(sorted(map(repr, value)) if isinstance(value, (set, frozenset)) else value)
+    return "" if " at 0x" in text or isinstance(value, ModuleType) else text, []
+
+
+def _globals(code: CodeType) -> list[str]:
+    """Names of the global values that a function reads, those inside it included."""
+    found = {one.argval for one in dis.get_instructions(code) if one.opname == "LOAD_GLOBAL"}
+    inner = [name for c in code.co_consts if isinstance(c, CodeType) for name in _globals(c)]
+    return sorted(found.union(inner))
 
 
 def _of_code(code: CodeType) -> tuple[Any, ...]:
