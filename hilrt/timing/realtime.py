@@ -74,8 +74,11 @@ def may_have_priority() -> bool:
 
     if resource.getrlimit(resource.RLIMIT_RTPRIO)[0] != 0:
         return True
-    status = _STATUS.read_text()
-    capable = int(status.partition("CapEff:")[2].split(maxsplit=1)[0], 16)
+    try:
+        status = _STATUS.read_text()
+        capable = int(status.partition("CapEff:")[2].split(maxsplit=1)[0], 16)
+    except (OSError, IndexError):  # no /proc, or one that does not report it
+        return False
     return bool(capable >> _CAP_SYS_NICE & 1)
 
 

@@ -77,6 +77,18 @@ def test_a_priority_is_permitted_by_a_capability(monkeypatch, tmp_path, effectiv
 
 
 @linux
+@pytest.mark.parametrize("text", [None, "Name:\tx\n"])
+def test_without_a_status_of_the_kernel_there_is_no_automatic_priority(monkeypatch, tmp_path, text):
+    import resource
+
+    if text is not None:
+        (tmp_path / "status").write_text(text)
+    monkeypatch.setattr(realtime, "_STATUS", tmp_path / "status")
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (0, 0))
+    assert realtime.granted_priority("auto") == 0
+
+
+@linux
 def test_priority_without_permission_is_a_warning(monkeypatch):
     def refuse(*args):
         raise PermissionError
