@@ -6,13 +6,22 @@ The sums are by hand: for constant inputs each subsystem has a solution in close
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from hilrt.reliability.estimates import TRIED_ALONG, TRIED_CHANGED, make_estimate
 from hilrt.solver import InputPolynomial, Port, Sample, Solver
 
 ENGAGED_S = 2.0
+
+
+def covers(estimate: Mapping[str, Any], error: float) -> bool:
+    """Whether the narrower interval, of sensitivities that do not change at once, has the error."""
+    how = TRIED_ALONG if estimate["how"] == TRIED_CHANGED else estimate["how"]
+    band = make_estimate("", estimate["value"], 1.0, how)
+    return bool(band.low <= error <= band.high)
 
 
 class Numbers(Solver):

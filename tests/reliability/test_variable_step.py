@@ -19,6 +19,7 @@ from hilrt.replay.replay_log import replay
 from hilrt.session.result import Result
 from hilrt.session.simulate import simulate
 from hilrt.solver import Floats, Port
+from tests.reliability.changing_systems import covers
 from tests.reliability.equations import Restoring, turns
 from tests.replay.recording_tools import record_file
 
@@ -201,7 +202,7 @@ def judged(name: str, result: Result) -> tuple[tuple[str, ...], list[Any]]:
     for signal, (error, relative) in errors.items():
         found = estimates[signal]
         assert found["how"] in (TRIED, TRIED_ALONG, TRIED_CHANGED)
-        if not found["low"] <= error <= found["high"]:
+        if not covers(found, error):
             uncovered.append((signal, relative, error, found))
     worst = max(relative for _, relative in errors.values())
     words = (
