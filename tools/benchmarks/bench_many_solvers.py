@@ -24,9 +24,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from tools.benchmarks.bench_scale import ring
 from tools.benchmarks.bench_startup import ROOT, environment
 
-STEP_S = 1e-3
+SPAWNED = 'adapter = "zeromq"\nspawn = ["hilrt", "solver", "tools.benchmarks.timed:Cell"]\n'
 RUN = """
 import sys, time, hilrt
 from hilrt.master import Master
@@ -36,31 +37,16 @@ async def run(self, *arguments, **more):
     print("first tick", time.time() - begun, flush=True)
     return await plain(self, *arguments, **more)
 Master.run = run
-result = hilrt.run_session(sys.argv[1], options=hilrt.RunOptions(view=False))
+changes = {"master.connect_timeout": 120.0, "record.report": False}
+result = hilrt.run_session(sys.argv[1], changes, options=hilrt.RunOptions(view=False))
 sys.exit(result.fault or 0)
 """
-
-
-def ring(n: int, steps: int) -> str:
-    """Session file of `n` masses in a ring, each in its own process."""
-    text = [
-        f'[session]\nname = "ring"\nduration = {steps * STEP_S}\npace = "asap"\n[master]\n'
-        f"step = {STEP_S}\nextrapolation = {{ order = 1 }}\nconnect_timeout = 120.0\n"
-        "[record]\nreport = false\n"
-    ]
-    for i in range(n):
-        spawn = '["hilrt", "solver", "tools.benchmarks.timed:Cell"]'
-        text.append(f'[subsystems.m{i}]\nadapter = "zeromq"\nspawn = {spawn}\n')
-        right = (i + 1) % n
-        for source, target in ((f"m{i}.x", f"m{right}.left"), (f"m{right}.x", f"m{i}.right")):
-            text.append(f'[[connections]]\nfrom = "{source}"\nto = "{target}"\n')
-    return "".join(text)
 
 
 def run(n: int, tree: Path) -> dict[str, float]:
     """Costs of one session."""
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "ring.toml").write_text(ring(n, 20), encoding="utf-8")
+        (Path(folder) / "ring.toml").write_text(ring(n, 20, SPAWNED), encoding="utf-8")
         (Path(folder) / "run.py").write_text(RUN, encoding="utf-8")
         process = subprocess.Popen(
             [sys.executable, "run.py", "ring.toml", str(time.time())],

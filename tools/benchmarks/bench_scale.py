@@ -31,18 +31,21 @@ from tools.benchmarks import timed
 STEP_S = 1e-3
 
 
-def ring(n: int, steps: int) -> str:
-    """Session file of `n` masses in a ring."""
+IN_PROCESS = """adapter = "inprocess"
+model = "tools.benchmarks.timed:Cell"
+params = {{ x = {x}, first = {first} }}
+"""
+
+
+def ring(n: int, steps: int, subsystem: str = IN_PROCESS) -> str:
+    """Session file of `n` masses in a ring, each with these keys."""
     text = [
         f'[session]\nname = "ring"\nduration = {steps * STEP_S}\npace = "asap"\n'
         f"[master]\nstep = {STEP_S}\nextrapolation = {{ order = 1 }}\n"
     ]
     for i in range(n):
         first = "true" if i == 0 else "false"
-        text.append(
-            f'[subsystems.m{i}]\nadapter = "inprocess"\nmodel = "tools.benchmarks.timed:Cell"\n'
-            f"params = {{ x = {0.01 * (i % 7)}, first = {first} }}\n"
-        )
+        text.append(f"[subsystems.m{i}]\n{subsystem.format(x=0.01 * (i % 7), first=first)}")
         right = (i + 1) % n
         for source, target in ((f"m{i}.x", f"m{right}.left"), (f"m{right}.x", f"m{i}.right")):
             text.append(f'[[connections]]\nfrom = "{source}"\nto = "{target}"\n')
