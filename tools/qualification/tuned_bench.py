@@ -6,8 +6,8 @@ For each seed of the bench's noise: the demonstration's session runs in real tim
 correction in shadow, `hilrt tune` chooses μ, ν and cap from that log alone, and the session runs
 again with them. Held against each other is the exchange energy of the bond's ledger (what is not
 corrected, as a share of what is carried; tracking energy apart): recorded, predicted and run.
-Ends with status 1 if a prediction of less energy did not hold in more than one of five seeds. A
-run that is there already is not made again.
+Ends with status 1 if in more than one of five seeds a prediction of less energy did not hold, or
+none was made. A run that is there already is not made again.
 """
 
 from __future__ import annotations
