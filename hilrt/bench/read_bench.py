@@ -31,6 +31,7 @@ from hilrt.can.database import (
     load_database,
     measured_port,
     named_values,
+    rounding,
 )
 from hilrt.can.protection import MessageOptions, check_messages, cycle_of, with_set_points
 from hilrt.config.from_toml import nearest
@@ -365,7 +366,7 @@ def _check_enumeration(entry: BenchInput, ref: SignalRef, label: str) -> list[st
     return [
         f"{label} {key} = {value}: is not in the value table of signal {name}: {listed}"
         for key, value in (("safe", entry.safe), ("start", entry.start))
-        if value is not None and value not in values
+        if value is not None and min(abs(value - one) for one in values) > rounding(ref.signal)
     ]
 
 

@@ -230,10 +230,19 @@ def representable(signal: Signal) -> tuple[float, float]:
 
 
 def named_values(signal: Signal, low: float = -math.inf, high: float = math.inf) -> list[float]:
-    """Physical values from `low` to `high` that the signal's value table names, ascending."""
+    """Physical values from `low` to `high` that the signal's value table names, ascending.
+
+    One that only rounding puts beyond a bound (3 · 0.1) is at the bound.
+    """
     scale, offset = float(signal.scale), float(signal.offset)
     values = sorted(scale * float(raw) + offset for raw in signal.choices or {})
-    return [value for value in values if low <= value <= high]
+    slack = rounding(signal)
+    return [min(max(v, low), high) for v in values if low - slack <= v <= high + slack]
+
+
+def rounding(signal: Signal) -> float:
+    """Difference below which two physical values of a signal are the same."""
+    return 1e-6 * abs(float(signal.scale))
 
 
 def inward(signal: Signal, minimum: float, maximum: float) -> tuple[float, float]:

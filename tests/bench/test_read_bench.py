@@ -349,6 +349,21 @@ def test_a_message_of_an_input_that_is_misspelt_is_not_called_unused(tmp_path: P
     assert len(caught.value.problems) == 1
 
 
+def test_an_enumeration_s_values_are_compared_as_the_signal_carries_them(tmp_path, monkeypatch):
+    """35 · 0.01 is 0.35000000000000003."""
+    choices = 'VAL_ 128 Speed 35 "fast" 10 "slow" 0 "off" ;\n'
+    monkeypatch.setitem(globals(), "DBC", DBC + choices)
+    enumerated = {
+        "inputs.speed_demand.enumerated": True,
+        "inputs.speed_demand.max_rate": None,
+        "inputs.speed_demand.max": 0.35,
+        "inputs.speed_demand.safe": 0.35,
+    }
+    assert read(tmp_path, enumerated).limits.values == {0: [0.0, 0.1, 0.35]}
+    with pytest.raises(ConfigError, match=r"safe = 0.34: is not in the value table"):
+        read(tmp_path, {**enumerated, "inputs.speed_demand.safe": 0.34})
+
+
 def test_messages_in_containers_are_measured_and_not_sent(tmp_path: Path) -> None:
     container_arxml(tmp_path)
     listening = {
