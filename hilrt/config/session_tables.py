@@ -143,11 +143,9 @@ class FaultTable(Table):
     peer: str | None = None
     #: Place: `"subsystem.Message"` that an emulated bench sends, or `"subsystem.Message.Signal"`.
     message: str | None = None
-    #: [of the place; a connection's is that of its input] Constant: the value; offset: the amount
-    #: added; gain: the factor; noise: the standard deviation; drift: the amount added per s;
-    #: quantise: the step; delay: its length, s; jitter: the longest delay, s; loss, duplicate: the
-    #: share of values or frames that are lost, or arrive twice; other faults of a message: the
-    #: share of frames, default: all. Other kinds have no value.
+    #: [of the place; a connection's is that of its input] Size of the change, such as the offset,
+    #: the factor, or the share of samples that are lost (docs/faults.md). For other faults of
+    #: a message: the share of frames; default: all. Kinds without a size have no value.
     value: float | None = None
     #: Seed of random values; a further element of a vector port has the next one.
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 0

@@ -63,20 +63,20 @@ class StepControl(Table):
     #: What controls the step: nothing, the largest defect (`"pi"`), the estimated local error
     #: (`"local"`), or the power residual of the bonds (`"ecco"`).
     method: Literal["fixed", "pi", "local", "ecco"] = "fixed"
-    #: `"local"`: the error is that of the inputs as sent (`"inputs"`), or that of the outputs,
-    #: found with a second step: its inputs have one degree more (`"higher_degree"`), or they
-    #: interpolate (`"milne"`, for which the implicit scheme needs no second step). The last two
-    #: need models in this process that save and restore their state
-    #: (docs/methods.md#repeated-steps).
+    #: `"local"`: which error is controlled. `"inputs"`: that of the inputs as sent. The others make
+    #: each step twice and control the difference of the outputs; the second time the inputs have
+    #: one degree more (`"higher_degree"`), or interpolate (`"milne"`). They need models in this
+    #: process that save and restore their state (docs/methods.md#repeated-steps).
     estimator: Literal["inputs", "higher_degree", "milne"] = "inputs"
-    #: `"local"`: repeat a step whose error is not tolerated, with a shorter length. Default: true,
-    #: but false for the estimator `"inputs"`.
+    #: `"local"`: repeat a step whose error is above the tolerance, with a shorter length. Default:
+    #: true; false for the estimator `"inputs"`.
     repeat: bool | None = None
-    #: Outputs that respond to an input's second integral, `*` for any characters: `"*.x"`. Their
-    #: errors fall with one more power of the step than those of the other outputs.
+    #: Outputs that are second integrals of inputs, such as positions where the input is a force
+    #: (`*` for any characters: `"*.x"`). Their errors fall with a power of the step that is higher
+    #: by one.
     positions: list[str] = []
-    #: [of the ports, or none] `"pi"`: target of the largest RMS defect; relative if `atol` or
-    #: `rtol` is given, where 1 is a natural choice.
+    #: [of the ports, or none] `"pi"`: target for the largest RMS defect. If `atol` or `rtol` is
+    #: given, defects are divided by them first; then 1 is a natural choice.
     tolerance: Positive = 1.0
     #: [s] First step; default: `master.step`.
     initial: Positive | None = None
@@ -111,8 +111,8 @@ class OrderControl(Table):
 class Pacing(Table):
     """``[master.pacing]``: how ticks are met on the wall clock."""
 
-    #: [µs] Busy-wait before each tick, shorter than `step`. `"auto"` measures the host's timer at
-    #: the start and follows it: 50 to 700 µs, at most 70 % of the step, 30 % with a `priority`.
+    #: [µs] Busy-wait before each tick, shorter than `step`. `"auto"` adapts it to the lateness of
+    #: the host's timer: 50 to 700 µs, at most 70 % of the step (30 % with a `priority`).
     spin: Literal["auto"] | NonNegative = "auto"
     #: Processors of the master; the processes that it starts get the others (Linux).
     affinity: list[Annotated[int, msgspec.Meta(ge=0)]] = []
@@ -200,7 +200,7 @@ class InputOptions(Table):
     #: [of the port, per s²] Largest change of the rate: a step becomes a ramp that begins and ends
     #: smoothly, without overshoot (docs/methods.md#limits).
     max_jerk: Positive | None = None
-    #: [of the port] Value outside normal operation.
+    #: [of the port] Value at rest; the safe profile brings the input of a bench to it.
     safe: float | None = None
     #: [of the port] Value before the first exchange, and permanently if nothing is connected.
     start: float | None = None
@@ -338,8 +338,8 @@ class Correction(Table):
     #: known for two linear subsystems whose inputs are held (`hilrt check` gives the value and the
     #: reason); otherwise the correction runs in shadow.
     mu: NonNegative | None = None
-    #: `"energy"`: lets `mu` vary between these two bounds, by the probed direct responses of the
-    #: efforts (docs/methods.md#adaptive-μ). Default: `mu` is constant.
+    #: `"energy"`: lets `mu` vary between these two bounds, computed from the probed direct
+    #: responses of the efforts (docs/methods.md#adaptive-μ). Default: `mu` is constant.
     mu_range: Annotated[list[NonNegative], msgspec.Meta(min_length=2, max_length=2)] | None = None
     #: `"energy"`: share of the energy not yet corrected that is fed back.
     nu: NonNegative = 0.0
@@ -352,8 +352,8 @@ class Correction(Table):
     #: Reaction to a correction that creates more energy than no correction would
     #: (docs/reliability.md#corrections-are-verified).
     when_harmful: Literal["fade", "keep"] = "fade"
-    #: `"model"`: share of the accumulated input error made up in the next step; 0 for subsystems
-    #: that take one explicit integration step per macro step.
+    #: `"model"`: share of the accumulated input error that is corrected in the next step. Use 0 for
+    #: subsystems that take one explicit integration step per macro step.
     alpha: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 1.0
 
 
@@ -405,9 +405,9 @@ class Reliability(Table):
     #: the verdict on its true error (docs/reliability.md#estimated-error); only without a bench, as
     #: fast as possible, and not together with `repeat`.
     reference: Literal["off", "before"] = "off"
-    #: `"start"`: probe solvers before the first tick, and at pace `"asap"` again while the session
-    #: runs. `"along"`: do the latter in real time, too, for solvers in separate processes; each
-    #: uses half of the time that it measures between its steps.
+    #: When solvers are probed. `"start"`: before the first tick, and at pace `"asap"` also while
+    #: the session runs. `"along"`: while it runs in real time, too; only solvers in separate
+    #: processes can do that, and they use half of their idle time between two steps for it.
     trials: Literal["start", "along"] = "start"
 
 
