@@ -18,7 +18,7 @@ Word = Literal["passed", "failed", "inconclusive"]
 
 
 class Coordinate(msgspec.Struct):
-    """Coordinate of a measured value: speed, 120, rad/s."""
+    """Coordinate of a measured value, such as speed = 120 rad/s."""
 
     #: Name of the axis.
     name: str
@@ -29,46 +29,46 @@ class Coordinate(msgspec.Struct):
 
 
 class ResultEntry(msgspec.Struct, kw_only=True):
-    """One result, as in ``summary.json``."""
+    """Result of one expectation or measurement."""
 
     #: Name of the expectation, or of the measurement.
     name: str
-    #: Whether it holds.
+    #: Outcome.
     result: Word
-    #: Distance to the limit in `unit`, at the sample that decides; negative: violated; null:
-    #: unknown.
+    #: Distance to the limit in `unit`, at the sample that decides; negative if the limit is
+    #: violated, null if the distance is unknown.
     robustness: float | None = None
-    #: Estimated error of that distance, in `unit`; 0 without influence of a coupling; null:
+    #: Estimated error of that distance, in `unit`; 0 if no coupling affects it, null if it is
     #: unknown.
     error: float | None = None
-    #: [s] Session time of the sample that decides; null: there is none.
+    #: [s] Session time of the sample that decides; null if there is none.
     t: float | None = None
     #: Text of the expectation or measurement.
     text: str = ""
     #: Signals in the conditions.
     signals: list[str] = []
-    #: For a measurement: its value; otherwise null.
+    #: Value of a measurement; otherwise null.
     value: float | None = None
-    #: For a measurement: its lower limit.
+    #: Lower limit of a measurement.
     min: float | None = None
-    #: For a measurement: its upper limit.
+    #: Upper limit of a measurement.
     max: float | None = None
     #: Unit of `robustness`, `error`, `value`, `min` and `max`.
     unit: str = ""
-    #: `measure` for a measurement of a sequence.
+    #: `expect` for an expectation, `measure` for a measurement of a sequence.
     source: Literal["expect", "measure"] = "expect"
-    #: Subsystem of the sequence that added it; empty for the session file.
+    #: Sequence that added it (its subsystem); empty for the session file.
     of: str = ""
     #: [s] First session time that was checked.
     since: float | None = None
     #: [s] Last session time that was checked.
     until: float | None = None
-    #: Why it is not passed; what was left out.
+    #: Why it has not passed, or what was left out.
     reason: str = ""
-    #: For a measurement at coordinates (docs/sequences.md#maps-and-characteristics): the quantity;
+    #: Quantity of a measurement at coordinates (docs/sequences.md#maps-and-characteristics);
     #: otherwise empty.
     quantity: str = ""
-    #: Where it was measured, in the order of the table's columns.
+    #: Coordinates of the measurement, in the order of the table's columns.
     at: list[Coordinate] = []
 
 

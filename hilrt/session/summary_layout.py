@@ -19,45 +19,45 @@ class StepSizes(msgspec.Struct):
 
     #: [s] The first macro step.
     first: float
-    #: [s] The shortest one.
+    #: [s] The shortest macro step.
     min: float
-    #: [s] Their mean.
+    #: [s] Mean of all macro steps.
     mean: float
-    #: [s] The longest one.
+    #: [s] The longest macro step.
     max: float
 
 
 class OrdersInForce(msgspec.Struct):
-    """Highest order of extrapolation in force, over the communication points."""
+    """Order of extrapolation: at each communication point, the highest of all inputs."""
 
-    #: Least of them.
+    #: Smallest over the session.
     min: int
-    #: Mean.
+    #: Mean over the session.
     mean: float
-    #: Greatest.
+    #: Largest over the session.
     max: int
 
 
 class RepeatedFigures(msgspec.Struct):
     """Steps that were made more than once (docs/methods.md#repeated-steps)."""
 
-    #: Steps that were made again, shorter.
+    #: Steps that were repeated with a shorter length.
     steps: int
-    #: Attempts at a step whose error was too large.
+    #: Attempts that were rejected because the error of the step was too large.
     refused: int
-    #: Attempts at a step whose corrector did not converge.
+    #: Attempts that were rejected because the corrector did not converge.
     unsettled: int
     #: Corrector steps of the implicit scheme.
     corrections: int
-    #: Largest finite scaling factor r of an accepted step: how many times longer it could have
-    #: been; 0 if none was judged.
+    #: Largest finite scaling factor r of an accepted step, that is, how many times longer it could
+    #: have been; 0 if no step was tested.
     largest_scaling: float
 
 
 class DefectFigures(msgspec.Struct):
     """Size of a defect or a disturbance, in the port's unit."""
 
-    #: Over the time in which it is known.
+    #: Root mean square over the time in which it is known.
     rms: float | None
     #: Largest magnitude.
     max: float | None
@@ -68,7 +68,7 @@ class SpreadFigures(msgspec.Struct):
 
     #: Standard deviation.
     std: float | None
-    #: Root of the mean square.
+    #: Root mean square.
     rms: float | None
 
 
@@ -78,29 +78,30 @@ class PortFigures(msgspec.Struct):
     #: For inputs: difference between the input as sent and the values that its sources then
     #: delivered; null for outputs.
     connection_defect: DefectFigures | None
-    #: For inputs: the disturbance Δu (docs/reliability.md#estimated-error), the input as it acted
-    #: minus its sources' values inside the interval; null for outputs, and if never known.
+    #: For inputs: the disturbance Δu (docs/reliability.md#estimated-error), that is, the input as
+    #: it acted minus its sources' values inside the interval; null for outputs, and if it was never
+    #: known.
     disturbance: DefectFigures | None
-    #: Of the port's value over time.
+    #: Spread of the port's value over time.
     spread: SpreadFigures | None
-    #: For outputs of subsystems that report the middle or the mean of their step: difference from
-    #: the polynomial; otherwise null.
+    #: For outputs of subsystems that report the middle or the mean of their step: its difference
+    #: from the polynomial; otherwise null.
     output_defect: DefectFigures | None
     #: For outputs with a declared range: number of communication points with a new value outside
     #: it; otherwise null.
     out_of_range: int | None
-    #: Last value, of inputs as sent, of outputs as corrected; null if there was none.
+    #: Last value: of inputs as sent, of outputs as corrected; null if there was none.
     last: float | None
 
 
 class BondFigures(msgspec.Struct):
     """Energies of a power bond since the start; the sums run over the macro steps."""
 
-    #: [J] ΣH δP: created by the exchange at the interface (negative: lost).
+    #: [J] ΣH δP: energy created by the exchange at the interface (negative: lost).
     residual_energy_j: float | None
-    #: [J] ΣH e (f_realised − f̃): deviation of the bench from its demand.
+    #: [J] ΣH e (f_realised − f̃): energy of the bench's deviation from its demand.
     tracking_energy_j: float | None
-    #: [J] −ΣH e_corr f: removed by the energy correction.
+    #: [J] −ΣH e_corr f: energy removed by the energy correction.
     corrected_energy_j: float | None
     #: [J] 𝒰: energy still to be corrected.
     uncorrected_energy_j: float | None
@@ -116,7 +117,7 @@ class BondFigures(msgspec.Struct):
     shadow_energy_j: float | None
     #: Share of the bond's communication points at which the correction was at its cap.
     cap_share: float
-    #: Whether the correction acted, or ran in shadow.
+    #: True if the correction acted, false if it ran in shadow.
     applied: bool
 
 
@@ -125,7 +126,7 @@ class ChangeFigures(msgspec.Struct):
 
     #: What to do.
     text: str
-    #: Keys of the session file to values; empty if the change is not one of the file.
+    #: Keys of the session file with their new values; empty if the change is not one of the file.
     settings: dict[str, Any]
     #: Error of the worst signal after the change, relative to its variation; null if unknown.
     expected: float | None
@@ -136,28 +137,28 @@ class ErrorFigures(msgspec.Struct):
 
     #: Unit of `value`, `low` and `high`.
     unit: str
-    #: The estimate; null if it is unknown, as the next three.
+    #: The estimate; null if it is unknown, and then the next three as well.
     value: float | None
     #: Lower end of the interval that is meant to contain the true error in 95 % of sessions.
     low: float | None
-    #: Upper end.
+    #: Upper end of the interval.
     high: float | None
     #: `high` over the larger of the signal's standard deviation and 5 % of its RMS.
     relative: float | None
-    #: How it was found; of one that is unknown, the reason.
+    #: Basis of the estimate (docs/reliability.md#estimated-error); if it is unknown, the reason.
     how: str
 
 
 class FlagFigures(msgspec.Struct):
     """Figures of a cause that was raised."""
 
-    #: How often the number of its flags rose from none.
+    #: How often the first of its flags was raised.
     count: int
     #: [s] How long any of its flags was up, including the hold time for display.
     seconds: float
     #: [s] Length of the affected steps.
     affected_s: float | None = None
-    #: [s] Their largest share of a second.
+    #: [s] Length of the affected steps in the worst second.
     worst_second: float | None = None
 
 
@@ -181,32 +182,32 @@ class TickParts(msgspec.Struct):
 
     #: From the grid point until the master runs.
     wake: TickTimes
-    #: Samples received.
+    #: Receiving samples.
     cut: TickTimes
     #: Computing the inputs.
     macro_step: TickTimes
-    #: Inputs sent.
+    #: Sending the inputs.
     dispatch: TickTimes
-    #: The rest.
+    #: The rest of the tick.
     slack: TickTimes
 
 
 class SlowTickFigures(msgspec.Struct):
     """One of the ticks with the greatest lateness."""
 
-    #: Its number.
+    #: Number of the tick.
     tick: int
-    #: [s] Its session time.
+    #: [s] Session time of the tick.
     t: float
     #: [µs] From the tick until the last input is sent.
     lateness_us: float
     #: [µs] From the grid point until the master ran.
     wake_us: float
-    #: [µs] Samples received.
+    #: [µs] Receiving samples.
     cut_us: float
     #: [µs] Computing the inputs.
     macro_step_us: float
-    #: [µs] Inputs sent.
+    #: [µs] Sending the inputs.
     dispatch_us: float
     #: [µs] The slack of the previous tick; null at the first.
     slack_us: float | None
@@ -237,27 +238,27 @@ class LearningTurns(msgspec.Struct):
 class PeerFigures(msgspec.Struct):
     """Messages and answer times of a subsystem."""
 
-    #: Messages that never arrived; for a bench on CAN also frames missing according to their
-    #: counter.
+    #: Messages that never arrived; for a bench on CAN, including frames that are missing according
+    #: to their counter.
     lost: int
     #: Messages that were received and rejected: malformed (including arrays of the wrong length),
     #: too large, or of an unknown type; the log names the first of each kind. For a bench on CAN
-    #: also rejected frames (docs/can.md#what-counts-as-a-measurement), by their reasons in the
-    #: log's event `can_messages`; for a replayed CAN log frames that could not be decoded.
+    #: including rejected frames (docs/can.md#what-counts-as-a-measurement), whose reasons are in
+    #: the event `can_messages`; for a replayed CAN log, frames that could not be decoded.
     dropped: int
-    #: Ticks without the sample that was due: none had arrived, or one for an earlier point.
+    #: Ticks at which the sample that was due had not arrived, or only one for an earlier point.
     late: int
     #: How often it returned after it was lost (`late.rejoin`).
     rejoined: int
-    #: Computing time of its steps, as it reports it; like the next two for solvers in separate
-    #: processes, otherwise null.
+    #: Computing time of its steps, as the solver reports it. This and the next two are null except
+    #: for solvers in separate processes.
     compute_us: TickTimes | None
     #: Transmission time. As fast as possible: the round trip minus the computing time, for answers
-    #: that the master waited for. In real time: the time from the master until the solver reads
-    #: the inputs, by the solver's clock, which is known to about half of the quickest round trip.
+    #: that the master waited for. In real time: from sending the inputs until the solver reads
+    #: them, by the solver's clock, which is known to about half of the fastest round trip.
     wire_us: TickTimes | None
-    #: How long the master waited for its answers, as fast as possible (0: the answer had already
-    #: arrived); null in real time, where the master does not wait.
+    #: Time for which the master waited for its answers (0: the answer had already arrived); null in
+    #: real time, where the master does not wait.
     collect_wait_us: TickTimes | None
 
 
@@ -268,7 +269,7 @@ class UnrecordedEvent(msgspec.Struct):
     t: float
     #: `info`, `warning`, `error`, …
     level: str
-    #: As in docs/reference/events.md.
+    #: Cause of the event (docs/reference/events.md).
     cause: str
     #: Subsystem, or part of the session.
     source: str
@@ -280,16 +281,16 @@ class RecorderFigures(msgspec.Struct):
     """Losses of the recording."""
 
     #: Steps missing in the log, because the recorder could not accept them, or failed before it had
-    #: confirmed them; with any of them the verdict is not `good`.
+    #: confirmed them. If there are any, the verdict is not `good`.
     dropped_rows: int
-    #: Events missing in the log, the newest 500; left out if there are none.
+    #: Events missing in the log, the newest 500; the key is omitted if there are none.
     lost_events: list[UnrecordedEvent] = []
 
 
 class AlarmFigures(msgspec.Struct):
     """An alarm that was raised."""
 
-    #: With the watched signal and its limits.
+    #: Name of the alarm, with the watched signal and its limits.
     name: str
     #: How often it was raised.
     count: int
@@ -301,18 +302,18 @@ class AlarmFigures(msgspec.Struct):
     cleared_t: float | None
     #: [s] How long it was up, including the hold time for display.
     active_s: float
-    #: The operator who acknowledged it since it was last raised; empty if nobody has.
+    #: The operator who has acknowledged it since it was last raised; empty if nobody has.
     acknowledged_by: str
-    #: [s] When; null if nobody has.
+    #: [s] Time of that acknowledgement; null if there is none.
     acknowledged_t: float | None
-    #: The operator who acknowledged it last before it was raised again; empty if nobody did.
+    #: The operator who acknowledged it before it was last raised; empty if nobody did.
     seen_by: str
-    #: [s] When; null if nobody did.
+    #: [s] Time of that acknowledgement; null if there is none.
     seen_t: float | None
 
 
 class SummaryWithoutSteps(msgspec.Struct, kw_only=True):
-    """Keys of every summary; that of a session that ended before its first tick has no others."""
+    """Keys of every summary, the only ones if a session ended before its first tick."""
 
     #: Version of this file's format.
     format: str
@@ -320,7 +321,7 @@ class SummaryWithoutSteps(msgspec.Struct, kw_only=True):
     session: str
     #: Name of the session file.
     session_file: str
-    #: Settings given beside the file, as `table.key=value`.
+    #: Settings that override the session file, as `table.key=value`.
     overrides: list[str]
     #: Last state of the session: `STOPPED`, or `FAULT`.
     state: str
@@ -330,10 +331,10 @@ class SummaryWithoutSteps(msgspec.Struct, kw_only=True):
     time_s: float
     #: How far the results can be trusted (docs/reliability.md).
     verdict: Literal["good", "unverified", "degraded", "unreliable"]
-    #: Why the verdict is not `good`: for each cause `CAUSE: sentence`, with the places where it was
-    #: up longest.
+    #: Why the verdict is not `good`: for each cause `CAUSE: sentence`, with the places where its
+    #: flag was up longest.
     reasons: list[str]
-    #: Package to version.
+    #: Versions of packages.
     versions: dict[str, str]
     #: The machine, and its real-time capabilities.
     host: dict[str, Any]
@@ -344,37 +345,36 @@ class SummaryOfSteps(SummaryWithoutSteps, kw_only=True):
 
     #: [s] Wall-clock time for `time_s`.
     wall_s: float
-    #: Macro steps.
+    #: Length of the macro steps.
     step_size_s: StepSizes
-    #: Highest order of extrapolation in use, over the communication points; null without order
-    #: control.
+    #: Order of extrapolation; null without order control.
     order: OrdersInForce | None
     #: Steps that were made more than once; null where every step is made once.
     repeated: RepeatedFigures | None
-    #: Per `subsystem.port`.
+    #: Figures of each port, by `subsystem.port`.
     ports: dict[str, PortFigures]
-    #: Per power bond.
+    #: Figures of each power bond, by name.
     bonds: dict[str, BondFigures]
     #: If the verdict is not `good`: at most two changes that would help, the most effective first.
     advice: list[ChangeFigures]
-    #: Estimated errors (docs/reliability.md#estimated-error) per coupling signal, `subsystem.port`
-    #: of a connected output.
+    #: Estimated error (docs/reliability.md#estimated-error) of each connected output, by
+    #: `subsystem.port`.
     estimated_error: dict[str, ErrorFigures]
-    #: Per raised cause (docs/reliability.md#causes).
+    #: Figures of each cause (docs/reliability.md#causes) that was raised.
     flags: dict[str, FlagFigures]
-    #: From the tick until the last input is sent; null in virtual time.
+    #: Time from the tick until the last input is sent; null in virtual time.
     lateness_us: TickTimes | None
-    #: From the cut until the last input is sent.
+    #: Time from the cut until the last input is sent.
     compute_us: TickTimes | None
-    #: Parts of a tick.
+    #: The same time by its parts.
     timeline_us: TickParts
     #: The ten ticks with the greatest lateness, worst first; empty in virtual time.
     slowest_ticks: list[SlowTickFigures]
-    #: Missed ticks by the part that took longest: `wake`, `previous` (the slack of the previous
-    #: tick extended past the grid point), `cut`, `macro_step`, `dispatch`, and `skipped` (grid
-    #: points skipped because at least half of their step had passed).
+    #: Missed ticks by the part that took longest: `wake`, `previous` (the previous tick extended
+    #: past the grid point), `cut`, `macro_step`, `dispatch`, and `skipped` (grid points skipped
+    #: because at least half of their step had passed).
     missed_because: dict[str, int]
-    #: Null in virtual time.
+    #: Histogram of the lateness; null in virtual time.
     lateness_histogram: LatenessHistogram | None
     #: Grid points whose inputs were not all sent within the dispatch deadline, including skipped
     #: ones.
@@ -382,34 +382,35 @@ class SummaryOfSteps(SummaryWithoutSteps, kw_only=True):
     #: [s] Time in which the host of this virtual machine ran something else on the master's
     #: processors (mean over them, as counted by Linux); null in virtual time and if not available.
     stolen_s: float | None
-    #: Per process of the session, from the first tick to the last: its share of one processor, all
-    #: threads together; empty if not available (Linux only).
+    #: Share of one processor that each process of the session used from the first tick to the last,
+    #: all threads together; empty if not available (Linux only).
     processor_share: dict[str, float]
     #: The master's priority under `SCHED_FIFO`; 0: an ordinary process.
     real_time_priority: int
-    #: [s] Per bench, the longest interval of the messages with its outputs, by its database or
-    #: emulator; omitted if neither specifies it.
+    #: [s] Longest interval at which each bench sends its outputs, by its database or emulator; a
+    #: bench is omitted if neither specifies it.
     sending_interval_s: dict[str, float]
     #: Identification of Jacobians; null without it.
     identification: LearningTurns | None
     #: [s] Delay of the grid behind the clock (`overrun = "stretch"`).
     stretched_s: float
-    #: Per subsystem.
+    #: Messages and answer times of each subsystem.
     peers: dict[str, PeerFigures]
-    #: Rejected because of the sender, by kind: messages of connections that belong to no subsystem
-    #: (`unknown_key`, `no_key`, `unknown_token`, `no_token`, `rejected`, `unknown_sender`,
-    #: `malformed`, `oversized`, …), and commands (`wrong_token`, at most 5 s old; `wrong_key`: not
-    #: through the relay); empty if there were none.
+    #: Number of messages and commands that were rejected because of their sender, by kind: messages
+    #: of connections that belong to no subsystem (`unknown_key`, `no_key`, `unknown_token`,
+    #: `no_token`, `rejected`, `unknown_sender`, `malformed`, `oversized`, …), and commands
+    #: (`wrong_token`, as of 5 s ago at most; `wrong_key`: not through the relay); empty if none.
     strangers: dict[str, int]
-    #: What the log lacks.
+    #: Rows and events that are missing in the log.
     recorder: RecorderFigures
     #: Alarms (docs/reliability.md#alarms) that were raised, in that order.
     alarms: list[AlarmFigures]
-    #: Outcomes of expectations (docs/expectations.md) and measurements, first in the order of the
-    #: session file, then in the order of their addition.
+    #: Outcomes of expectations (docs/expectations.md) and measurements: those of the session file
+    #: in its order, then those that sequences added, in that order.
     results: list[ResultEntry]
-    #: For each column of a file (docs/session.md#stimulisegments) that a stimulus uses: its rows,
-    #: how it is interpolated, and how many rows lie between two steps and are skipped.
+    #: One text for each column of a file (docs/session.md#stimulisegments) that a stimulus uses:
+    #: its rows, its interpolation, and the number of rows that are skipped because they lie
+    #: between two steps.
     stimulus_columns: list[str]
 
 
