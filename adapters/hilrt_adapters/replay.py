@@ -32,21 +32,23 @@ from hilrt_adapters.recorded_tracks import RecordedTracks, Track, find_signals, 
 class ReplayOptions(SubsystemOptions, kw_only=True):
     """``[subsystems.NAME]`` with ``adapter = "replay"``."""
 
-    #: A session's log (`.mcap`), `.mf4`, `.csv`, `.parquet`; or a CAN log: `.log` (candump),
-    #: `.asc`, `.blf`, `.trc`, python-can's `.csv` and `.db`.
+    #: Log of a session (`.mcap`), `.mf4`, `.csv` or `.parquet`; or a CAN log: `.log` (candump),
+    #: `.asc`, `.blf`, `.trc`, python-can's `.csv` or `.db`.
     log: str
-    #: CAN database (DBC, ARXML, KCD, SYM): the outputs are decoded from the log's frames.
+    #: CAN database (DBC, ARXML, KCD, SYM) with which the outputs are decoded from the log's frames.
     database: str | None = None
-    #: With a database: the bus of the log whose frames are read; default: the only one with the
+    #: With a database: bus of the log whose frames are read. Default: the only one with the
     #: messages.
     bus: str | None = None
     #: `port = "signal of the log"`, with a database `port = "Message.Signal"`; at least one.
     outputs: dict[str, str] = msgspec.field(default_factory=dict)
-    #: [s] Time in the log at session time 0, from the log's first frame or row.
+    #: [s] Time in the log, counted from its first frame or row, that is session time 0.
     start: NonNegative = 0.0
-    #: After the log's end: hold the last values, end the session in order, or restart at `start`.
+    #: At the log's end: hold the last values (`"hold"`), end the session in order (`"stop"`), or
+    #: restart at `start` (`"loop"`).
     end: Literal["hold", "stop", "loop"] = "hold"
-    #: Between two samples: the older one with its time, or the line between them.
+    #: Between two samples: the older one, with its time (`"hold"`), or a straight line
+    #: (`"linear"`).
     interpolation: Literal["hold", "linear"] = "hold"
 
 

@@ -39,12 +39,12 @@ class SequenceOptions(SubsystemOptions, kw_only=True):
     sequence: str
     #: Keyword arguments of the class.
     params: dict[str, Any] = msgspec.field(default_factory=dict)
-    #: Answers to its prompts (docs/sequences.md#questions-to-the-operator), by their texts, if no
-    #: operator gives them.
+    #: Answers to its questions (docs/sequences.md#questions-to-the-operator) that count if no
+    #: operator answers, by the texts of the questions.
     answers: dict[str, str] = msgspec.field(default_factory=dict)
-    #: Numbers of the session that it may change: `"faults.NAME"` begins and ends a fault
-    #: (docs/faults.md#when), `"parameters.SUBSYSTEM.NAME"` is within its own bounds
-    #: (docs/parameters.md).
+    #: Faults (`"faults.NAME"`, docs/faults.md#when) that the sequence may begin and end, and
+    #: parameters (`"parameters.SUBSYSTEM.NAME"`, docs/parameters.md) that it may change within
+    #: their own bounds.
     adjust: list[str] = msgspec.field(default_factory=list)
 
     is_sequence: ClassVar[bool] = True

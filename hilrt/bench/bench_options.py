@@ -35,11 +35,11 @@ def is_virtual(bus: Mapping[str, Any]) -> bool:
 
 
 class Enable(Table, kw_only=True):
-    """``enable``: how the bench is asked to run, and how it confirms."""
+    """``enable``: signals that enable the bench and confirm it."""
 
-    #: `"Message.Signal"` that requests the enable, 1 or 0.
+    #: `"Message.Signal"` that requests the enable: 1, or 0 to withdraw it.
     request: str
-    #: `"Message.Signal"` with the bench's confirmation; default: none is required.
+    #: `"Message.Signal"` in which the bench confirms it; default: no confirmation is required.
     state: str | None = None
     #: [s] Time limit for the confirmation.
     timeout: Positive = 5.0
@@ -48,10 +48,11 @@ class Enable(Table, kw_only=True):
 class SafeProfile(Table):
     """``safe_profile``: how the bench is brought down."""
 
-    #: Inputs in the order in which they go to `safe`; the others follow.
+    #: Inputs in the order in which they are ramped to `safe`; the others follow.
     order: list[str] = msgspec.field(default_factory=list)
-    #: [s] Time limit for one input before the next one starts. Make it longer than the longest
-    #: ramp, (`max` − `min`) / `max_rate`, with a `max_jerk` + `max_rate` / `max_jerk`.
+    #: [s] Time after which the next input starts although this one has not arrived. Make it longer
+    #: than the longest ramp: (`max` − `min`) / `max_rate`, plus `max_rate` / `max_jerk` if there is
+    #: a `max_jerk`.
     step_timeout: Positive = 2.0
 
 
@@ -60,10 +61,10 @@ class BenchInput(InputOptions, kw_only=True):
 
     #: `"Message.Signal"` that carries the set-point.
     signal: str
-    #: Output that measures the realised value.
+    #: Output of the bench that measures the realised value.
     realised: str | None = None
-    #: The signal is an enumeration: the set-point jumps, without a `max_rate`, to the value of its
-    #: value table in the database that is nearest to the demand.
+    #: The signal is an enumeration: the set-point jumps to the nearest value in the signal's value
+    #: table in the database, and needs no `max_rate`.
     enumerated: bool = False
 
 
@@ -79,44 +80,42 @@ class BenchOptions(SubsystemOptions, kw_only=True):
     database: str
     #: Measured signals: `port = "Message.Signal"`.
     outputs: dict[str, str]
-    #: Set-points, a table each.
+    #: Set-points, one table each.
     inputs: dict[str, BenchInput]  # type: ignore[assignment]
-    #: Unit of a port, instead of the database's: `units = { coolant = "degC" }` if the database has
-    #: `C`, which means coulomb; numbers are not converted.
+    #: Units of ports that the database states wrongly: `units = { coolant = "degC" }` if it has
+    #: `C`, which means coulomb. Numbers are not converted.
     units: dict[str, str] = msgspec.field(default_factory=dict)
-    #: [s] The gateway runs the safe profile when no new tick has arrived for that long. It must be
-    #: longer than the communication step, better three times as long. Default: 0.05; 1 on an
-    #: emulated bench, which shares its processors with other programs.
+    #: [s] Time without a new tick after which the gateway runs the safe profile. It must be longer
+    #: than the communication step, better three times as long. Default: 0.05; 1 on an emulated
+    #: bench, which shares its processors with other programs.
     master_timeout: Positive | None = None
-    #: [s] Longest silence of the master while no set-points are due. Default: ten of its
-    #: heartbeats, 2 s.
+    #: [s] The same while no set-points are due. Default: ten of the master's heartbeats, 2 s.
     idle_timeout: Positive | None = None
-    #: [s] Age of a frame at which the bench counts as late (a warning); at five times that the safe
-    #: profile runs. Default: 0.02; 0.2 on an emulated bench. For a message with a slow cycle in the
-    #: database it is three cycle times, if that is longer.
+    #: [s] Age of a frame at which the bench counts as late (a warning); at five times that age the
+    #: safe profile runs. Default: 0.02; 0.2 on an emulated bench; for each message at least three
+    #: of its cycle times in the database.
     bench_timeout: Positive | None = None
-    #: Signals that enable the bench; omit it if the bench has none.
+    #: Signals that enable the bench; omit the table if there are none.
     enable: Enable | None = None
-    #: [s] Time from sending a set-point to its effect, at most 1 s; the master sends set-points
-    #: that much earlier.
+    #: [s] Time from sending a set-point to its effect, at most 1 s; the master compensates it.
     actuation_delay: NonNegative = 0.0
     #: How the bench is brought to rest.
     safe_profile: SafeProfile = msgspec.field(default_factory=SafeProfile)
     #: Emulated bench that `hilrt run` starts: one of `hilrt emulate --list`, `"database"` or
     #: `"module:Class"` (docs/can.md#emulated-benches). Omit it for a real bench.
     emulator: str | None = None
-    #: With `"database"` values of outputs, by port; with `"module:Class"` the parameters of the
-    #: class.
+    #: With `emulator = "database"`: values of outputs, by port. With `"module:Class"`: keyword
+    #: arguments of the class.
     emulator_params: dict[str, Any] = msgspec.field(default_factory=dict)
-    #: Faults of the emulated bench: a TOML file (docs/can.md).
+    #: TOML file with scheduled faults of the emulated bench (docs/can.md).
     scenario: str | None = None
-    #: Name of the counter signal; in messages that have it, a repeated frame does not count.
+    #: Name of the counter signal. In messages that contain it, a repeated frame does not count.
     alive: str = "Alive"
     #: Reaction to faults of the bus.
     bus_faults: BusFaults = msgspec.field(default_factory=BusFaults)
-    #: Restart of a controller that is bus-off; default: never.
+    #: Restarts of a controller that is bus-off; default: none.
     bus_off_recovery: BusOffRecovery | None = None
-    #: Settings for single messages, a table each.
+    #: Settings for single messages, one table each.
     messages: dict[str, MessageOptions] = msgspec.field(default_factory=dict)
     #: Record the frames on the bus beside the decoded values: docs/can.md#frames-in-the-log.
     record_frames: bool = True

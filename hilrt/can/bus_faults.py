@@ -40,9 +40,9 @@ class BusOffRecovery(Table):
     Without this table it stays off, unless the interface restarts it by itself.
     """
 
-    #: [s] Time that the controller stays off the bus before each restart.
+    #: [s] Time for which the controller stays off the bus before each restart.
     delay: Positive = 0.1
-    #: Restarts in a session; after them it stays off.
+    #: Number of restarts in a session; after them the controller stays off.
     attempts: Annotated[int, msgspec.Meta(ge=1)] = 3
 
 
@@ -114,12 +114,12 @@ class BusFaults(Table):
 
     #: The controller has left the bus after too many errors.
     bus_off: Policy = "safe"
-    #: The interface is down, or gone; it is used again when it is back.
+    #: The interface is down or gone; it is used again when it is back.
     interface_down: Policy = "safe"
     #: The controller no longer sends error flags: the last stage before bus-off.
     error_passive: Policy = "warn"
-    #: More than 20 error frames per second: bit rate, cable, termination, or no other node
-    #: acknowledges.
+    #: More than 20 error frames per second, because of a wrong bit rate, the cable, the
+    #: termination, or because no other node acknowledges.
     bus_errors: Policy = "warn"
     #: Any error frame; its content is an event, at most once a second.
     error_frames: Policy = "warn"

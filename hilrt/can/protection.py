@@ -32,23 +32,23 @@ _ID_MODES = {
 
 
 class Protection(Table):
-    """``protection``: how a message shows that it is whole and new.
+    """``protection``: checksum and counter of a message.
 
     With an ``e2e`` profile the counter is in the profile's header; with the other checksums it is
     the message's counter signal, if it has one.
     """
 
-    #: AUTOSAR E2E profile, or the checksum over the other bytes.
+    #: AUTOSAR E2E profile 1, 2 or 5, or a checksum over the other bytes.
     method: Literal["e2e1", "e2e2", "e2e5", "crc8_j1850", "crc8_h2f", "sum", "xor"]
-    #: Profiles 1 and 5: the message's data identifier.
+    #: Profiles 1 and 5: data identifier of the message.
     data_id: Annotated[int, msgspec.Meta(ge=0, le=0xFFFF)] | None = None
-    #: Profile 1: which part of it enters the checksum.
+    #: Profile 1: part of the data identifier that enters the checksum.
     id_mode: Literal["both", "alternating", "low", "nibble"] = "both"
     #: Profile 2: sixteen data identifiers, one per counter value.
     data_ids: list[Byte] | None = None
-    #: [byte] Profiles 1 and 5: where the header starts.
+    #: [byte] Profiles 1 and 5: position of the header.
     offset: Annotated[int, msgspec.Meta(ge=0, le=61)] = 0
-    #: Without a profile: the signal of 8 bits that carries the checksum.
+    #: Methods without a profile: signal of 8 bits that carries the checksum.
     signal: str | None = None
     #: `sum`, `xor`: initial value of the checksum.
     start: Byte = 0
@@ -227,29 +227,29 @@ def _plain(options: Protection, message: Message, label: str) -> Guarded:
 class MessageOptions(Table):
     """Options of one message."""
 
-    #: [s] Received: age at which it counts as silent. Default: `bench_timeout`, or three cycle
-    #: times of the database if that is longer.
+    #: [s] Received: age at which the message counts as silent. Default: `bench_timeout`, or three
+    #: cycle times of the database if that is longer.
     timeout: Positive | None = None
-    #: Counter signal, if its name differs from `alive`; `""`: none.
+    #: Counter signal, if its name differs from `alive`; `""` if there is none.
     counter: str | None = None
-    #: Received: largest number of frames missing according to the counter; more means a wrong
-    #: order, and the frame does not count. Default: half of the counter's range.
+    #: Received: largest number of missing frames that the counter may show. If it shows more, the
+    #: frame is out of order and does not count. Default: half of the counter's range.
     max_lost: Annotated[int, msgspec.Meta(ge=0)] | None = None
     #: Checksum and counter of the message.
     protection: Protection | None = None
-    #: Received, J1939: the only source address to listen to; default: any.
+    #: Received, J1939: source address of the frames that are used; default: any.
     source: Annotated[int, msgspec.Meta(ge=0, le=0xFF)] | None = None
-    #: Sent: with every set-point; every `cycle`; or when its content changes. Default: at the
-    #: database's cycle time, together with set-points; with every set-point if there is no cycle
-    #: time.
+    #: Sent: with every set-point (`"tick"`), every `cycle` (`"cyclic"`), or when its content
+    #: changes (`"change"`). Default: at the database's cycle time, together with set-points; with
+    #: every set-point if there is no cycle time.
     send: Literal["tick", "cyclic", "change"] | None = None
-    #: [s] Sent: period; with `"change"` the longest pause. Default: that of the database.
+    #: [s] Sent: period; with `"change"`, the longest pause. Default: the database's cycle time.
     cycle: Positive | None = None
-    #: [s] Sent: shifts the times of `"cyclic"` against those of other messages.
+    #: [s] Sent: time by which a `"cyclic"` message is shifted against other messages.
     phase: NonNegative = 0.0
     #: [of the signals] Sent: values of signals that no input drives.
     values: dict[str, float] = msgspec.field(default_factory=dict)
-    #: [of the signals] Sent: values in one last frame after the safe profile.
+    #: [of the signals] Sent: values of signals in one last frame after the safe profile.
     last: dict[str, float] = msgspec.field(default_factory=dict)
 
 

@@ -18,18 +18,18 @@ class Table(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class TriggerTable(Table):
-    """``[[record.trigger]]``: a cause for recording; has exactly one of the four keys."""
+    """``[[record.trigger]]``: a cause for recording, by one of the four keys."""
 
-    #: Cause of a flag (docs/reliability.md#causes); triggers as long as the flag is up.
+    #: Cause of a flag (docs/reliability.md#causes); triggers while the flag is up.
     flag: str | None = None
-    #: Recorded signal, such as `"engine.torque"` or `"shaft:residual_power"`; triggers as long as
-    #: it is beyond one of the limits.
+    #: Recorded signal, such as `"engine.torque"` or `"shaft:residual_power"`; triggers while it is
+    #: beyond one of the limits.
     signal: str | None = None
-    #: [of the signal] With `signal`: upper limit.
+    #: [of the signal] Upper limit of `signal`.
     above: float | None = None
-    #: [of the signal] With `signal`: lower limit.
+    #: [of the signal] Lower limit of `signal`.
     below: float | None = None
-    #: Name of an alarm; triggers as long as it is active.
+    #: Name of an alarm; triggers while it is active.
     alarm: str | None = None
     #: Cause of an event, such as `"mark"`, an operator's note.
     event: str | None = None
@@ -38,17 +38,16 @@ class TriggerTable(Table):
 class RecordTable(Table):
     """``[record]``: contents of a session's log."""
 
-    #: Record only around these events; any one suffices.
+    #: Record only around these triggers; any one suffices.
     trigger: list[TriggerTable] = []
     #: [s] Time recorded before a trigger; the recorder keeps it in memory.
     before: NonNegative = 5.0
-    #: [s] Time recorded after it.
+    #: [s] Time recorded after a trigger.
     after: NonNegative = 5.0
-    #: End the session, with exit status 3, when the log misses steps for longer than `max_gap`.
+    #: End the session with exit status 3 if steps are missing in the log for longer than `max_gap`.
     #: Default: true in real time and at a factor, false as fast as possible.
     required: bool | None = None
-    #: [s] Longest session time without a step in the log, in one piece, before a required recording
-    #: ends the session.
+    #: [s] Longest gap in the log, in session time, before a required recording ends the session.
     max_gap: Positive = 1.0
     #: Write `report.html` when the session has ended. Drawing takes seconds; `hilrt report` can do
     #: it later for any run.
@@ -65,25 +64,25 @@ class Adjustable(Table):
 
 
 class MonitorTable(Table):
-    """``[monitor]``: access of watchers and operators to a session (docs/monitor.md)."""
+    """``[monitor]``: access of viewers and operators to a session (docs/monitor.md)."""
 
-    #: ZeroMQ endpoint that publishes the telemetry stream for others, for example
-    #: `"tcp://0.0.0.0:5570"`; default: only for the page that `hilrt run --web` starts.
-    #: `"ipc:///FOLDER/NAME"` is a Unix socket for this account alone (not on Windows).
+    #: ZeroMQ endpoint at which the telemetry stream is published, for example
+    #: `"tcp://0.0.0.0:5570"`. `"ipc:///FOLDER/NAME"` is a Unix socket for this account alone (not
+    #: on Windows). Default: none; only the page of `hilrt run --web` gets the stream.
     listen: str | None = None
-    #: ZeroMQ endpoint for commands of `hilrt watch` and `hilrt monitor`; default: only the page
-    #: that `hilrt run --web` starts can send commands.
+    #: ZeroMQ endpoint for commands of `hilrt watch` and `hilrt monitor`. Default: none; only the
+    #: page of `hilrt run --web` can send commands.
     commands: str | None = None
     #: Address and port of the web page.
     page: str = "127.0.0.1:5006"
     #: Address and port for Foxglove and Lichtblick, for example `"127.0.0.1:8765"`; default: none;
     #: docs/telemetry.md#foxglove-and-lichtblick.
     foxglove: str | None = None
-    #: Outputs that the terminal view and the page show as numbers, in this order: channels, ports,
-    #: or patterns such as `"engine.*"`; the page shows only these. Default: the first outputs,
-    #: those of benches before those of models.
+    #: Outputs that the terminal view and the page show as numbers, in this order: ports, elements
+    #: of vector ports, or patterns such as `"engine.*"`; the page shows only these. Default: the
+    #: first outputs, those of benches before those of models.
     values: list[str] = []
-    #: [Hz] How often the smallest, largest and last value of every signal are published.
+    #: [Hz] Rate at which the smallest, largest and last value of every signal are published.
     rate: Annotated[float, msgspec.Meta(gt=0.0, le=20.0)] = 10.0
     #: Commands permitted with the operators' token, of `"arm"`, `"safe"`, `"stop"`, `"shadow"`,
     #: `"mark"`, `"acknowledge"`, `"adjust"`, `"answer"`; empty: every view is read-only.
@@ -132,14 +131,14 @@ class FaultTable(Table):
     name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
     #: Change of the value.
     kind: FaultKind
-    #: Place: `"subsystem.output"`, all elements of a vector port or one, `"subsystem.output[0]"`;
-    #: one of the five.
+    #: Place: `"subsystem.output"`, or one element of a vector port, `"subsystem.output[0]"`. A
+    #: fault has one of the five places.
     output: str | None = None
-    #: Place: `"subsystem.input"`, likewise.
+    #: Place: `"subsystem.input"`, or one element.
     input: str | None = None
     #: Place: `"subsystem.output -> subsystem.input"`.
     connection: str | None = None
-    #: Place: a subsystem, all of whose outputs are in one message; or an emulated bench.
+    #: Place: a subsystem, whose outputs arrive in one message; or an emulated bench.
     peer: str | None = None
     #: Place: `"subsystem.Message"` that an emulated bench sends, or `"subsystem.Message.Signal"`.
     message: str | None = None
@@ -147,17 +146,17 @@ class FaultTable(Table):
     #: the factor, or the share of samples that are lost (docs/faults.md). For other faults of
     #: a message: the share of frames; default: all. Kinds without a size have no value.
     value: float | None = None
-    #: Seed of random values; a further element of a vector port has the next one.
+    #: Seed of random values; each further element of a vector port uses the next number.
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 0
-    #: [s] Earliest session time at which it may begin; without it and a condition, an operator
-    #: begins it.
+    #: [s] Session time at which it begins, or with `start_when` may begin at the earliest. Without
+    #: either, an operator or a test sequence begins it.
     start: NonNegative | None = None
     #: [s] Session time at which it ends in any case.
     end: Positive | None = None
-    #: Condition (docs/expressions.md): it begins at the tick after the first one at which this is
-    #: true.
+    #: Condition (docs/expressions.md): the fault begins at the tick after the first one at which
+    #: this is true.
     start_when: str | None = None
-    #: Condition: it ends at the tick after one at which this is true.
+    #: Condition: the fault ends at the tick after one at which this is true.
     end_when: str | None = None
 
     @property
@@ -187,8 +186,8 @@ class StimulusSegment(Table):
 
     #: Kind of the segment.
     shape: Shape
-    #: [s] Its length. Default: to the end of the session (the last segment only), or the length of
-    #: the points or of one period of a PRBS.
+    #: [s] Length of the segment. Default: that of its points, of one period of a PRBS, or, for the
+    #: last segment, to the end of the session.
     duration: Positive | None = None
     #: [of the stimulus] Value of a hold.
     value: float | None = None
@@ -198,8 +197,8 @@ class StimulusSegment(Table):
     start: float | None = msgspec.field(default=None, name="from")
     #: [of the stimulus, per s] Slope of a ramp.
     rate: Positive | None = None
-    #: [of the stimulus] Amplitude of a sine or chirp; a PRBS goes that far to either side of
-    #: `offset`; for noise the standard deviation, or the bound if it is uniform.
+    #: [of the stimulus] Amplitude of a sine, a chirp or a PRBS, about `offset`; of noise the
+    #: standard deviation, or the bound if it is uniform.
     amplitude: NonNegative | None = None
     #: [of the stimulus] Mean of a sine, a chirp, a PRBS or noise.
     offset: float | None = None
@@ -219,21 +218,22 @@ class StimulusSegment(Table):
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 0
     #: Distribution of noise.
     distribution: Literal["normal", "uniform"] = "normal"
-    #: [s, of the stimulus] `[[t, value], …]`, times since the segment's beginning.
+    #: [s, of the stimulus] `[[t, value], …]`, with times from the beginning of the segment.
     points: list[list[float]] = []
-    #: Between points, or rows of a column: straight lines, or the last value.
+    #: Between points, or rows of a column: straight lines (`"linear"`), or the last value
+    #: (`"hold"`).
     interpolation: Literal["linear", "hold"] = "linear"
-    #: CSV, MF4, MCAP or Parquet file, relative to the session file's folder.
+    #: File of a column: CSV, MF4, MCAP or Parquet, relative to the session file's folder.
     file: str | None = None
-    #: Signal in that file.
+    #: Signal in `file`.
     signal: str | None = None
-    #: Column of a CSV or Parquet file that holds the time.
+    #: Column with the time, in a CSV or Parquet file.
     time: str | None = None
-    #: Unit of the column; default: that in the file, otherwise that of the stimulus.
+    #: Unit of the column; default: the one in the file, otherwise that of the stimulus.
     unit: str | None = None
     #: Factor of the column's values.
     scale: float = 1.0
-    #: [s] Added to the column's times; rows that are then before 0 are skipped.
+    #: [s] Time added to the column's times; rows that are then before 0 are skipped.
     shift: float = 0.0
 
 
@@ -242,28 +242,29 @@ class Stimulus(Table):
 
     #: Name in events, in the log and in `--set stimuli.NAME.key`.
     name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
-    #: `"subsystem.input"`; a vector port element by element. Or `"parameters.subsystem.name"`
+    #: `"subsystem.input"`, of a vector port one element; or `"parameters.subsystem.name"`
     #: (docs/stimuli.md#parameters).
     input: str
     #: Its segments, in sequence.
     segments: Annotated[list[StimulusSegment], msgspec.Meta(min_length=1)]
-    #: Add to the connections, or to the start value; or replace them while it is active.
+    #: `"add"` to the connections, or to the start value if there are none; or `"replace"` them
+    #: while the stimulus is active.
     mode: Literal["add", "replace"] = "add"
-    #: Unit of all its values; default: the input's. With `"add"` only differences count (1 °C is 1
-    #: K).
+    #: Unit of all values; default: the input's. With `mode = "add"` values are differences, so that
+    #: 1 °C is 1 K.
     unit: str | None = None
     #: [s] Session time of its first segment.
     start: NonNegative = 0.0
     #: [s] Session time at which it ends in any case.
     end: Positive | None = None
-    #: Condition (docs/expressions.md): from `start` on, it begins at the first tick at which this
-    #: is true.
+    #: Condition (docs/expressions.md): the stimulus begins at the first tick from `start` on at
+    #: which this is true.
     start_when: str | None = None
-    #: Condition: it ends at the first tick after its beginning at which this is true.
+    #: Condition: the stimulus ends at the first tick after its beginning at which this is true.
     end_when: str | None = None
     #: Number of repetitions of its segments.
     repeat: Annotated[int, msgspec.Meta(ge=1)] | Literal["forever"] = 1
-    #: After the last segment: release the input, or keep the last value.
+    #: After the last segment: release the input (`"release"`), or keep the last value (`"hold"`).
     then: Literal["release", "hold"] = "release"
 
     @property

@@ -49,7 +49,8 @@ class Extrapolation(Table):
 
     #: Degree of the polynomial; 0 holds. `order` of a connection overrides it.
     order: Order = 1
-    #: Through the newest samples, or from the derivatives that a solver supplies (`Sample.dy`).
+    #: Polynomial through the newest samples (`"lagrange"`), or from the derivatives that a solver
+    #: returns in `Sample.dy` (`"taylor"`).
     source: Literal["lagrange", "taylor"] = "lagrange"
 
 
@@ -60,8 +61,8 @@ class StepControl(Table):
     ``atol + rtol |value|``; "ecco" the power residual of every bond below that share of its power.
     """
 
-    #: What controls the step: nothing, the largest defect (`"pi"`), the estimated local error
-    #: (`"local"`), or the power residual of the bonds (`"ecco"`).
+    #: `"fixed"`: the step does not change. Otherwise it follows the largest defect (`"pi"`), the
+    #: estimated local error (`"local"`), or the power residual of the bonds (`"ecco"`).
     method: Literal["fixed", "pi", "local", "ecco"] = "fixed"
     #: `"local"`: which error is controlled. `"inputs"`: that of the inputs as sent. The others make
     #: each step twice and control the difference of the outputs; the second time the inputs have
@@ -87,8 +88,8 @@ class StepControl(Table):
     #: [of the ports; `"ecco"`: J] Absolute part of the tolerance `atol` + `rtol` · magnitude of the
     #: value. A table gives it by port: `{ "left.x" = 1e-6, "*.v" = 1e-3 }`.
     atol: NonNegative | dict[str, NonNegative] | None = None
-    #: Relative part, by port like `atol`. With method `"fixed"`, `atol` and `rtol` only set what
-    #: raises the flag `error_estimate`.
+    #: Relative part, by port like `atol`. With method `"fixed"`, `atol` and `rtol` are only the
+    #: threshold of the flag `error_estimate`.
     rtol: NonNegative | dict[str, NonNegative] | None = None
     #: `"local"`: factor on the error, 2 to 6 (default: 6); `"ecco"`: factor on the step (default:
     #: 0.95).
@@ -126,8 +127,8 @@ class Pacing(Table):
     #: Keep the processors out of deep idle states, which they leave slowly (Linux). Costs power,
     #: and needs write access to `/dev/cpu_dma_latency`.
     awake: bool = False
-    #: When a whole tick was missed: skip it and stay on the grid, shift the grid, or end the
-    #: session in the safe state.
+    #: When a whole tick was missed: skip it and stay on the grid (`"skip"`), delay the grid
+    #: (`"stretch"`), or end the session in the safe state (`"stop"`).
     overrun: Literal["skip", "stretch", "stop"] = "skip"
 
 
@@ -148,8 +149,9 @@ class MasterTable(Table):
     #: this process that save and restore their state, as fast as possible
     #: (docs/methods.md#the-implicit-scheme).
     scheme: Literal["explicit", "implicit"] = "explicit"
-    #: Derivatives for the implicit scheme: by finite differences, which take a step per coupled
-    #: input, or by a low-order expansion of the models about their start.
+    #: Interface Jacobian of the implicit scheme: by finite differences, which take a step per
+    #: coupled input (`"differences"`), or by an expansion of the models about their start
+    #: (`"low_order"`).
     interface_jacobian: Literal["differences", "low_order"] = "differences"
     #: Extrapolation of inputs over the next macro step.
     extrapolation: Extrapolation = msgspec.field(default_factory=Extrapolation)
@@ -159,7 +161,8 @@ class MasterTable(Table):
     order_control: OrderControl = msgspec.field(default_factory=OrderControl)
     #: Settings for punctual ticks.
     pacing: Pacing = msgspec.field(default_factory=Pacing)
-    #: [share of `step`] A tick is missed if not all of its inputs are sent by then.
+    #: [share of `step`] Time after the tick by which all inputs must be sent; otherwise the tick is
+    #: missed.
     dispatch_deadline: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 0.2
     #: [s] Time limit for subsystems to connect, and again to initialize.
     connect_timeout: Positive = 20.0
@@ -175,10 +178,11 @@ class Late(Table):
     #: Extrapolate with the polynomial, hold the newest value, or use the identified model if it
     #: predicts better than the polynomial (`"predict"`; needs `jacobian.source = "identify"`).
     policy: Literal["extrapolate", "hold", "predict"] = "extrapolate"
-    #: [ticks] More consecutive ticks without a sample end the session in the safe state.
+    #: [ticks] Number of consecutive ticks without a sample that is tolerated; one more ends the
+    #: session in the safe state.
     max_misses: Annotated[int, msgspec.Meta(ge=1)] = 50
-    #: Next step of a solver that has answered late: one longer step over the whole gap, or the
-    #: missed steps one after another.
+    #: Next step of a solver that has answered late: one longer step over the missed time
+    #: (`"merged"`), or the missed steps one after another (`"catch_up"`).
     steps: Literal["merged", "catch_up"] = "merged"
     #: A lost solver of adapter `"zeromq"` may return while the session runs.
     rejoin: bool = False
@@ -202,9 +206,10 @@ class InputOptions(Table):
     max_jerk: Positive | None = None
     #: [of the port] Value at rest; the safe profile brings the input of a bench to it.
     safe: float | None = None
-    #: [of the port] Value before the first exchange, and permanently if nothing is connected.
+    #: [of the port] Value before the first exchange, and throughout if nothing is connected.
     start: float | None = None
-    #: [s] Time for moving to another source, if the input has no `max_rate`.
+    #: [s] Duration of the transition when another source takes over the input; for inputs without
+    #: a `max_rate`.
     blend: NonNegative = 0.0
 
 
@@ -219,9 +224,9 @@ class JacobianOptions(Table):
     the session runs, starting from the given ones, if any.
     """
 
-    #: Call the solver's `jacobian`; perturb its inputs (it must save and restore its state); use
-    #: the matrices below; or estimate while the session runs, starting from the matrices below if
-    #: there are any.
+    #: `"solver"`: call the solver's `jacobian`. `"probe"`: perturb its inputs; it must save and
+    #: restore its state. `"given"`: use the matrices below. `"identify"`: estimate while the
+    #: session runs, starting from the matrices below if there are any.
     source: Literal["solver", "probe", "given", "identify"]
     #: State matrix.
     A: Matrix | None = None
@@ -234,15 +239,15 @@ class JacobianOptions(Table):
     D: Matrix | None = None
     #: [output/input] Γ₀, Γ₁, … for the session's macro step, each outputs × inputs.
     gamma: list[Matrix] | None = None
-    #: [steps] `"identify"`: past outputs in the regression.
+    #: [steps] `"identify"`: number of past outputs in the regression.
     lags_y: Annotated[int, msgspec.Meta(ge=1)] = 2
-    #: [steps] `"identify"`: past inputs in the regression.
+    #: [steps] `"identify"`: number of past inputs in the regression.
     lags_u: Annotated[int, msgspec.Meta(ge=0)] = 2
     #: [steps] `"identify"`: number of steps after which a sample has lost most of its weight;
     #: default: three times the number of regressors, at least 60.
     memory: Positive | None = None
-    #: [steps] Pace `"asap"`: macro steps between two tests of the Jacobian's prediction. 0: never;
-    #: `"always"`: request it in every step.
+    #: [steps] Pace `"asap"`: macro steps between two tests whether the Jacobian still predicts. 0:
+    #: never tested; `"always"`: requested anew in every step.
     refresh: Annotated[int, msgspec.Meta(ge=0)] | Literal["always"] = 0
     #: [share of the running scale] `"identify"`: excitation added to the inputs.
     dither: Annotated[float, msgspec.Meta(ge=0.0, le=0.1)] = 0.0
@@ -264,27 +269,28 @@ class SubsystemOptions(Table):
     spawn: list[str] | None = None
     #: Reaction to missing samples.
     late: Late = msgspec.field(default_factory=Late)
-    #: How the session ends when the subsystem ends its own simulation: in order, or in a fault. The
-    #: last sample is in the log.
+    #: How the session ends when the subsystem ends its own simulation: in order (`"finish"`), or in
+    #: a fault (`"fault"`). The last sample is in the log.
     when_ended: Literal["finish", "fault"] = "finish"
     #: Names of faults that may act on the bench's set-points and measurements
     #: (docs/faults.md#on-a-bench); other faults that affect it are refused.
     allow_faults: list[str] = []
-    #: [macro steps] Communicates at every n-th tick; needs a fixed step. Between its own ticks the
-    #: log has NaN for its outputs; `log.held(name)`, plots and MF4 files repeat the last value.
+    #: [macro steps] The subsystem communicates at every n-th tick; needs a fixed step. At other
+    #: ticks the log has NaN for its outputs; `log.held(name)`, plots and MF4 files repeat the last
+    #: value.
     every: Annotated[int, msgspec.Meta(ge=1)] = 1
     #: Source of its interface Jacobians.
     jacobian: JacobianOptions | None = None
     #: `"module:Class"`, an approximate model of the subsystem, for the estimated error alone
     #: (docs/reliability.md#reference-models).
     reference_model: str | None = None
-    #: Keyword arguments of that class.
+    #: Keyword arguments of the class of `reference_model`.
     reference_params: dict[str, Any] = {}
     #: Limits and start values of its inputs, a table each.
     inputs: dict[str, InputOptions] = {}
-    #: Reaction to outputs outside their declared range: use them, hold the last value inside, or
-    #: end the session in the safe state; for all outputs, or `{ port = "use" }`. Default: `"hold"`
-    #: for benches, `"use"` for everything else
+    #: Reaction to outputs outside their declared range: use them (`"use"`), hold the last value
+    #: inside (`"hold"`), or end the session in the safe state (`"safe"`). One word for all outputs,
+    #: or a table: `{ port = "use" }`. Default: `"hold"` for benches, `"use"` for everything else
     #: (docs/reliability.md#values-outside-their-declared-range).
     out_of_range: OutOfRange | dict[str, OutOfRange] | None = None
 
@@ -323,34 +329,35 @@ class Connection(Table):
     gain: float = 1.0
     #: [of `to`] Added to the value.
     offset: float = 0.0
-    #: Degree of extrapolation; default: the session's.
+    #: Degree of extrapolation; default: `master.extrapolation.order`.
     order: Order | None = None
 
 
 class Correction(Table):
     """``correction`` of a bond; docs/methods.md, "Energy correction" and those after it."""
 
-    #: How the bond is corrected.
+    #: Method of the correction (docs/methods.md#how-to-choose).
     method: Literal["none", "energy", "feedthrough", "model"] = "none"
-    #: `"energy"`: residual with the inputs as sent, or as if they had been held.
+    #: `"energy"`: the residual is computed with the inputs as sent (`"sent"`), or as if they had
+    #: been held (`"held"`).
     residual: Literal["sent", "held"] = "sent"
-    #: `"energy"`: share of the residual that is fed back. Default: the derived value, which is
-    #: known for two linear subsystems whose inputs are held (`hilrt check` gives the value and the
-    #: reason); otherwise the correction runs in shadow.
+    #: `"energy"`: share μ of the residual that is corrected. Default: derived where that is
+    #: possible, as for two linear subsystems whose inputs are held (`hilrt check` gives the value
+    #: and the reason); otherwise the correction runs in shadow.
     mu: NonNegative | None = None
     #: `"energy"`: lets `mu` vary between these two bounds, computed from the probed direct
     #: responses of the efforts (docs/methods.md#adaptive-μ). Default: `mu` is constant.
     mu_range: Annotated[list[NonNegative], msgspec.Meta(min_length=2, max_length=2)] | None = None
-    #: `"energy"`: share of the energy not yet corrected that is fed back.
+    #: `"energy"`: share ν of the energy not yet corrected that is corrected in each step.
     nu: NonNegative = 0.0
-    #: [share of the effort] `"energy"`: bound of the correction.
+    #: [share of the effort] `"energy"`: bound of the correction relative to the effort.
     cap: NonNegative = 0.1
-    #: [of the effort] `"energy"`: absolute bound.
+    #: [of the effort] `"energy"`: absolute bound of the correction.
     cap_abs: NonNegative | None = None
     #: Allows a correction that acts on a physical bench; needs `cap_abs`.
     permit_on_bench: bool = False
-    #: Reaction to a correction that creates more energy than no correction would
-    #: (docs/reliability.md#corrections-are-verified).
+    #: If the correction creates more energy than there would be without it: fade it out
+    #: (`"fade"`), or only raise the flag (`"keep"`; docs/reliability.md#corrections-are-verified).
     when_harmful: Literal["fade", "keep"] = "fade"
     #: `"model"`: share of the accumulated input error that is corrected in the next step. Use 0 for
     #: subsystems that take one explicit integration step per macro step.
@@ -362,12 +369,12 @@ class Bond(Table):
 
     #: Name of the bond.
     name: str
-    #: `"subsystem.output"`, or several that a summing junction adds up: one correction then acts on
-    #: the sum.
+    #: `"subsystem.output"`, or a list of outputs that are summed; one correction then acts on the
+    #: sum.
     effort: str | Annotated[list[str], msgspec.Meta(min_length=1)]
     #: `"subsystem.output"` of the other subsystem.
     flow: str
-    #: How the bond is corrected.
+    #: Correction of the bond.
     correction: Correction = msgspec.field(default_factory=Correction)
 
     @property
@@ -379,24 +386,24 @@ class Bond(Table):
 class Reliability(Table):
     """``[reliability]``: thresholds relative to each signal's own scale; docs/reliability.md."""
 
-    #: [share of the scale] RMS connection defect of an input.
+    #: [share of the scale] Threshold of the RMS connection defect of an input.
     connection_defect: Positive = 0.1
-    #: [share of the scale] RMS output defect of an output.
+    #: [share of the scale] Threshold of the RMS output defect of an output.
     output_defect: Positive = 0.1
-    #: [share of the transmitted power] Power residual of a bond.
+    #: [share of the transmitted power] Threshold of the power residual of a bond.
     power_residual: Positive = 0.2
-    #: [share of the energy carried] Energy that the interface of a bond has created.
+    #: [share of the energy carried] Threshold of the energy that a bond's interface has created.
     energy_drift: Positive = 0.1
-    #: [share of the transmitted power] Tracking error power of a bond.
+    #: [share of the transmitted power] Threshold of the tracking error of a bond.
     tracking: Positive = 0.5
-    #: [share of the communication step] Uncertainty of a bench's clock.
+    #: [share of the communication step] Threshold of the uncertainty of a bench's clock.
     clock: Positive = 0.5
     #: [s] Session time before which thresholds relative to a scale are ignored, because a motion
     #: from rest begins with a scale of zero.
     warm_up: NonNegative = 0.05
     #: [s] Time constant with which the scales decay.
     scale_time: Positive = 2.0
-    #: [s] Time for which a cause must stay below half its threshold before its flag clears.
+    #: [s] Time for which a measure must stay below half its threshold before its flag clears.
     clear_time: NonNegative = 0.05
     #: `"half"`: first run the session at half and a quarter of its step, and base the verdict on
     #: the change (docs/reliability.md#estimated-error); only without a bench, as fast as possible.
@@ -414,12 +421,12 @@ class Reliability(Table):
 class Calculated(Table):
     """``[[calculated]]``: a channel that every tick computes, the output ``calculated.NAME``."""
 
-    #: Letters, digits and underscores.
+    #: Name of the channel: letters, digits and underscores.
     name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
     #: Formula over signals and other channels (docs/expressions.md).
     expression: str
-    #: Empty: a plain number; the expression's own unit is converted to it, and refused if it is
-    #: another quantity.
+    #: Unit of the channel, to which the expression's own unit is converted; empty for a plain
+    #: number. A unit of another quantity is refused.
     unit: str = ""
     #: Text for people.
     description: str = ""
@@ -430,11 +437,11 @@ class LookupEntry(Table):
 
     #: Name in expressions.
     name: str
-    #: [`unit`] One per point of `x`; with two axes one row per point of `x`.
+    #: [`unit`] One value per point of `x`; with two axes, one row per point of `x`.
     values: list[float | list[float]]
     #: [`x_unit`] Points of the first axis, rising.
     x: list[float]
-    #: [`y_unit`] Points of the second axis, rising; empty: one axis.
+    #: [`y_unit`] Points of the second axis, rising; empty if there is only one axis.
     y: list[float] = []
     #: Unit that the first argument is converted to; default: any.
     x_unit: str | None = None
@@ -459,8 +466,9 @@ class Alarm(Table):
     max_rate: Positive | None = None
     #: [s] Time for which the value must be outside without interruption.
     delay: NonNegative = 0.0
-    #: Raise a flag and an event; also go to the state `IMPAIRED` while it lasts; end the session
-    #: by its stop sequence; end it by the safe profile at once.
+    #: `"log"`: raise a flag and an event. `"degrade"`: also set the state `IMPAIRED` while the
+    #: alarm is active. `"stop"`: end the session through its stop sequence. `"safe"`: end it at
+    #: once by the safe profile.
     action: Literal["log", "degrade", "stop", "safe"] = "log"
 
 
@@ -471,29 +479,30 @@ class Expect(Table):
     times in s.
     """
 
-    #: A name that no other expectation has.
+    #: Name, which no other expectation may have.
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
     #: Condition that must hold at every sample.
     always: str | None = None
-    #: Condition that must hold at one sample at least.
+    #: Condition that must hold at least at one sample.
     eventually: str | None = None
     #: Formula with temporal operators (docs/expectations.md#as-text).
     formula: str | None = None
-    #: With `always`: condition that ends it, and that must occur.
+    #: With `always`: condition that must occur; until then the one of `always` must hold.
     until: str | None = None
-    #: [s] `always`: duration; `eventually`: time for which it must then hold.
+    #: [s] With `always`: time for which it must hold. With `eventually`: time for which it must
+    #: hold once it has occurred.
     for_: Positive | None = msgspec.field(default=None, name="for")
-    #: [s] Time limit for its occurrence.
+    #: [s] Time limit within which the condition of `eventually` or `until` must occur.
     within: Positive | None = None
     #: [s] Samples before this time do not count.
     after: NonNegative = 0.0
-    #: With `always`: condition; samples without it do not count.
+    #: With `always`: condition; only samples at which it holds count.
     while_: str | None = msgspec.field(default=None, name="while")
-    #: Condition; each time it becomes true, the expectation restarts.
+    #: Condition; the expectation starts anew each time it becomes true.
     when: str | None = None
     #: [s] Session time at which checking starts.
     from_: NonNegative = msgspec.field(default=0.0, name="from")
-    #: [s] Session time at which checking ends; default: the end.
+    #: [s] Session time at which checking ends; default: the end of the session.
     to: Positive | None = None
     #: [s] Time for which the last value of a signal is valid; after that it is unknown.
     max_age: Positive = 1.0
@@ -507,27 +516,27 @@ class Step(Table):
     #: [of the inputs] Set-points of benches, `{ "engine.pedal" = 10.0 }`; the gateway ramps and
     #: limits them as usual. A mode is a set-point too.
     ramp: dict[str, float] = {}
-    #: Output of a bench that must be from `min` to `max`.
+    #: Output of a bench that is waited for, until it is between `min` and `max`.
     wait: str | None = None
     #: [of the port] Lower limit.
     min: float | None = None
     #: [of the port] Upper limit.
     max: float | None = None
-    #: [s] Time for which it must stay there; at most `timeout`.
+    #: [s] Time for which the output must stay there; at most `timeout`.
     hold: NonNegative = 0.0
     #: [s] Time limit, after which the session ends in the safe profile.
     timeout: Positive = 30.0
 
 
 class Match(Table):
-    """``[[match]]``: the benches' side brought to the virtual side before the first tick."""
+    """``[[match]]``: a measured value that must agree with the models before the first tick."""
 
     #: Measured output of a bench.
     signal: str
-    #: [of `signal`, for a number] Output of the virtual side at its start (units convert), or a
-    #: value.
+    #: [of `signal`, for a number] Value to agree with: an output of a model at the start (units are
+    #: converted), or a number.
     to: str | float
-    #: [of `signal`] Largest difference.
+    #: [of `signal`] Largest difference that is accepted.
     tolerance: Positive
     #: [s] Time for which they must agree; at most `timeout`.
     hold: NonNegative = 0.2

@@ -16,23 +16,23 @@ from hilrt.errors import ConfigError
 class FmuOptions(SubsystemOptions, kw_only=True):
     """``[subsystems.NAME]`` of an in-process FMU."""
 
-    #: The file, relative to the session file.
+    #: FMU file, relative to the session file.
     fmu: str
-    #: Values of parameters and start values; an input named here is held and is no port.
+    #: Values of parameters and start values. An input named here keeps its value and is no port.
     params: dict[str, Any] = msgspec.field(default_factory=dict)
-    #: Variables that become outputs, names or patterns (`"body.*"`); default: the FMU's outputs.
+    #: Variables that become outputs: names or patterns (`"body.*"`). Default: the FMU's outputs.
     outputs: list[str] | None = None
-    #: Map from output to the inputs that it depends on directly; replaces the FMU's own
-    #: declaration.
+    #: For each output, the inputs on which it depends directly; replaces the FMU's own declaration.
     feedthrough: dict[str, list[str]] = msgspec.field(default_factory=dict)
-    #: FMU steps per macro step; the inputs are set before each.
+    #: Number of FMU steps per macro step; the inputs are set before each.
     substeps: Annotated[int, msgspec.Meta(ge=1)] = 1
     #: Pass the input polynomial to an FMU that supports it; otherwise inputs are held.
     input_derivatives: bool = True
-    #: Outputs in the middle of the macro step from two half steps, for the output defect.
+    #: Make two half steps per macro step, so that the outputs in its middle are known
+    #: (`output_defect`, `inside_unknown`).
     half_steps: bool = False
-    #: Set the inputs of the step's end before the outputs are read; default: for FMUs with
-    #: feedthrough that have no directional derivatives.
+    #: Set the inputs to their values at the end of the step before reading the outputs. Default:
+    #: true for FMUs with feedthrough that have no directional derivatives.
     end_inputs: bool | None = None
     #: FMI 3: use event mode and early return if the FMU has them.
     events: bool = True
@@ -40,7 +40,7 @@ class FmuOptions(SubsystemOptions, kw_only=True):
     tolerance: Positive | None = None
     #: [s] FMU time at session time 0.
     start_time: NonNegative = 0.0
-    #: [s] End time that is given to the FMU.
+    #: [s] End time that the FMU is given.
     stop_time: Positive | None = None
     #: Request all log messages of the FMU.
     debug: bool = False
