@@ -84,6 +84,8 @@ def command_pages() -> str:
     text = get_docs_for_click(obj=command, ctx=typer.Context(command), name="hilrt")
     text = re.sub(r"\n\* `--help`: .*", "", text.partition("\n## ")[2])
     text = re.sub(r"\n\*\*Options\*\*:\n\n(?=\n|\Z)", "", text)
+    text = re.sub(r"\*\*Commands\*\*:\n\n(?:\* .*\n)+", "", text)  # cut off; they follow in full
+    text = re.sub(r"Explained in docs/([\w/]+)\.md", r"Explained in [\1](/\1.md)", text)
     return "\n## " + text.replace("{", "").replace("}", "")
 
 

@@ -37,12 +37,20 @@ def stability(
     h_max: Annotated[float, typer.Option(help="longest macro step, s")] = 1e-2,
     maps: Annotated[
         list[str] | None,
-        typer.Option("--map", help="KEY=lowest:highest:points; once: over the macro step"),
+        typer.Option(
+            "--map",
+            help="KEY=LOW:HIGH:POINTS: map over this key and the macro step; twice: over two keys",
+        ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="folder for the page stability.html")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="folder in which the page stability.html is written")
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """Compute the spectral radius of the coupling, and the macro steps at which it crosses 1."""
+    """Compute the stability of the coupling over the macro step.
+
+    Prints the spectral radius, and the macro steps at which it crosses 1.
+    """
     from hilrt.analyze.stability_study import parse_axis, study
 
     axes = [parse_axis(text) for text in maps or []]
@@ -71,8 +79,9 @@ def repeat(
     overrides: Overrides = None,
     json_: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """Estimate the error of a session without a bench from runs at its step, a half and a quarter
-    of it.
+    """Estimate the error of a session from runs at shorter steps.
+
+    The session is run at its step, at half and at a quarter of it; it must be without a bench.
     """
     from hilrt.session.simulate import repeat as repeated
 
@@ -96,17 +105,17 @@ def reference(
     session: SessionPath,
     overrides: Overrides = None,
     tolerance: Annotated[
-        float, typer.Option(help="tolerance of an error, relative to itself", min=1e-6)
+        float, typer.Option(help="relative accuracy with which the error must be known", min=1e-6)
     ] = 0.01,
     most_steps: Annotated[
-        int, typer.Option(help="macro steps of all runs together", min=1)
+        int, typer.Option(help="limit of the macro steps of all runs together", min=1)
     ] = 2_000_000,
     json_: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """Compute the true error of a session without a bench by shortening its step until it
-    converges.
+    """Compute the true error of a session.
 
-    Exit status 4 if a signal has not settled within --most-steps.
+    Its step is shortened until the results converge; the session must be without a bench.
+    Exit status: 4 if a signal has not converged within --most-steps.
     """
     from rich.console import Console
 
@@ -126,20 +135,27 @@ def reference(
 def doctor(
     session: Annotated[
         Path | None,
-        typer.Argument(help="with --measure: also its peers", metavar="[SESSION.toml]"),
+        typer.Argument(
+            help="with --measure: session whose peers are measured as well",
+            metavar="[SESSION.toml]",
+        ),
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
     measure: Annotated[
-        bool, typer.Option("--measure", help="write delays to a file for hilrt advise instead")
+        bool,
+        typer.Option(
+            "--measure", help="measure delays for hilrt advise instead, and write them to --out"
+        ),
     ] = False,
-    seconds: Annotated[float, typer.Option(help="time of a measurement, 0.3 to 600 s")] = 5.0,
-    out: Annotated[Path, typer.Option(help="file of the measurement")] = Path("delays.json"),
+    seconds: Annotated[
+        float, typer.Option(help="duration of each measurement, 0.3 to 600 s")
+    ] = 5.0,
+    out: Annotated[Path, typer.Option(help="file for the measured delays")] = Path("delays.json"),
 ) -> None:
-    """Report the real-time capabilities of this host, with remedies; exit status 1 if a line is
-    bad.
+    """Report the real-time capabilities of this host, with remedies.
 
     With --measure and a session, the session runs in real time with reference models in place of
-    its benches.
+    its benches. Exit status: 1 if a capability is bad.
     """
     if measure:
         _measure(session, seconds, out)
@@ -186,16 +202,18 @@ def _bokeh() -> Iterator[None]:
 #: Formats of ``hilrt runs --since``.
 SINCE_FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"]
 
-Png = Annotated[bool, typer.Option("--png", help="every figure as a picture too")]
+Png = Annotated[bool, typer.Option("--png", help="also write every figure as a picture")]
 
 
 def report(
     log: LogPath,
-    out: Annotated[Path | None, typer.Option(help="page; default: beside the log")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="page to write; default: report.html beside the log")
+    ] = None,
     png: Png = False,
     json_: Json = False,
 ) -> None:
-    """Write the page about a session from its log alone; --json prints its numbers instead."""
+    """Write the report page of a session from its log."""
     from hilrt.analyze.log_analysis import analyse_log
 
     with bad_input():
@@ -215,14 +233,15 @@ def compare(
     logs: Annotated[
         list[Path],
         typer.Argument(
-            help="two logs, or runs' folders; a pattern in quotes is the newest", metavar="A B"
+            help="two logs, folders or numbers of runs; a pattern in quotes means the newest",
+            metavar="A B",
         ),
     ],
-    out: Annotated[Path, typer.Option(help="page")] = Path("comparison.html"),
+    out: Annotated[Path, typer.Option(help="page to write")] = Path("comparison.html"),
     png: Png = False,
     json_: Json = False,
 ) -> None:
-    """Compare two sessions side by side, with their differences highlighted."""
+    """Compare two sessions on one page, with their differences highlighted."""
     from hilrt.analyze.log_comparison import compare_logs
 
     if len(logs) != 2:
@@ -248,22 +267,29 @@ def compare(
 
 def runs(
     folder: Annotated[
-        Path, typer.Argument(help="folder with runs' folders, up to three deep")
+        Path, typer.Argument(help="folder with the runs, at most three levels deep")
     ] = RUNS,
     session: Annotated[str | None, typer.Option(help="only runs of this session")] = None,
     verdict: Annotated[str | None, typer.Option(help="only runs with this verdict")] = None,
     since: Annotated[
-        datetime | None, typer.Option(help="only runs since then", formats=SINCE_FORMATS)
+        datetime | None,
+        typer.Option(help="only runs since this date or time", formats=SINCE_FORMATS),
     ] = None,
     amiss: Annotated[
-        bool, typer.Option("--amiss", help="only faults, failed expectations, alarms, unfinished")
+        bool,
+        typer.Option(
+            "--amiss", help="only runs with a fault, a failed expectation, an alarm or no summary"
+        ),
     ] = False,
-    last: Annotated[int | None, typer.Option(help="only the newest N", min=1)] = None,
+    last: Annotated[int | None, typer.Option(help="only the newest N runs", min=1)] = None,
     parquet: Annotated[Path | None, typer.Option(help="write the table as Parquet")] = None,
     junit: Annotated[Path | None, typer.Option(help="write the outcomes as JUnit XML")] = None,
     json_: Json = False,
 ) -> None:
-    """List the runs of a folder, the newest last; report and compare take their numbers."""
+    """List the runs of a folder, the newest last.
+
+    Other commands take the number of a run in place of its log.
+    """
     from hilrt.analyze import runs as table
 
     found = [
@@ -302,27 +328,33 @@ def replay(
     until: Until = None,
     tolerance: Annotated[
         float | None,
-        typer.Option(help="relative; default: 0 on the build that recorded, else 1e-9", min=0.0),
+        typer.Option(
+            help="relative; default: 0 on the build that recorded the log, otherwise 1e-9", min=0.0
+        ),
     ] = None,
     changes: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", help="table.key=value: repeat decisions with other settings, and compare"
+            "--set", help="table.key=value: repeat the decisions with this setting; repeatable"
         ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="with --set: folder for a log of the recomputed decisions")
     ] = None,
     json_: Json = False,
-    to: Annotated[str | None, typer.Option(help="can: put its frames on --bus, see play")] = None,
-    bus: Annotated[str, typer.Option(help="interface=…,channel=…, for --to can")] = "",
+    to: Annotated[
+        str | None,
+        typer.Option(help="can: send the log's CAN frames on --bus instead, like hilrt play"),
+    ] = None,
+    bus: Annotated[str, typer.Option(help="for --to can: interface=…,channel=…")] = "",
     priority: Annotated[
         int, typer.Option(help="for --to can: real-time priority, 1 to 99", min=0, max=99)
     ] = 0,
 ) -> None:
-    """Repeat every decision from the recorded inputs; exit status 0 if identical, 1 if not.
+    """Repeat every decision of a session from its log, and compare.
 
-    With --set, show what other settings would have decided; a bench's reaction is not simulated.
+    With --set, show what the master would have decided with other settings, from the recorded
+    samples; the reaction of benches and models is not simulated. Exit status: 0 identical, 1 not.
     """
     if to is not None:
         if to != "can":

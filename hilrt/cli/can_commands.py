@@ -22,9 +22,13 @@ can_app = typer.Typer(help="Watch, measure and use a CAN bus.", no_args_is_help=
 #: Longest wait for frames before Ctrl-C and the end are checked, s.
 _WAIT_S = 0.1
 
-BusText = Annotated[str, typer.Option("--bus", help="interface=…,channel=…")]
+BusText = Annotated[
+    str, typer.Option("--bus", help="interface=…,channel=…: arguments of python-can")
+]
 Database = Annotated[Path | None, typer.Option("--database", help="CAN database")]
-Duration = Annotated[float | None, typer.Option(help="s; default: until Ctrl-C", min=0.0)]
+Duration = Annotated[
+    float | None, typer.Option(help="time after which it ends, s; default: Ctrl-C", min=0.0)
+]
 
 
 def bus_arguments(text: str) -> dict[str, Any]:
@@ -82,7 +86,7 @@ def sniff(
     database: Database = None,
     duration: Duration = None,
     lines: Annotated[
-        bool, typer.Option("--lines", help="a line per frame instead of a table")
+        bool, typer.Option("--lines", help="print a line per frame instead of a table")
     ] = False,
 ) -> None:
     """Show the frames on the bus, decoded."""
@@ -117,8 +121,8 @@ def sniff(
 def stats(
     bus: BusText,
     database: Database = None,
-    duration: Annotated[float, typer.Option(help="s", min=0.0)] = 5.0,
-    bit_rate: Annotated[float, typer.Option(help="of the bus, bit/s", min=1.0)] = 1e6,
+    duration: Annotated[float, typer.Option(help="time to measure, s", min=0.0)] = 5.0,
+    bit_rate: Annotated[float, typer.Option(help="bit rate of the bus, bit/s", min=1.0)] = 1e6,
 ) -> None:
     """Count frames and measure cycle times, losses and the bus load."""
     from rich.console import Console
@@ -146,12 +150,12 @@ def stats(
 @can_app.command()
 def send(
     bus: BusText,
-    what: Annotated[list[str], typer.Argument(help="123#11223344, or Message Signal=value …")],
+    what: Annotated[list[str], typer.Argument(help="123#11223344, or MESSAGE SIGNAL=VALUE …")],
     database: Database = None,
-    count: Annotated[int, typer.Option(help="how often", min=1)] = 1,
-    cycle: Annotated[float, typer.Option(help="pause between two, s", min=0.0)] = 0.1,
+    count: Annotated[int, typer.Option(help="number of frames", min=1)] = 1,
+    cycle: Annotated[float, typer.Option(help="time between two frames, s", min=0.0)] = 0.1,
 ) -> None:
-    """Send a frame, raw or by its message's name; omitted signals have their start values."""
+    """Send a frame: raw, or by its message; omitted signals have their start values."""
     from hilrt.can.tools.typed_frame import frame_of
 
     frame = frame_of(what, database)
@@ -176,13 +180,14 @@ def generate(
     bus: BusText = "interface=socketcan,channel=can0",
     node: Annotated[str | None, typer.Option(help="sender that hilrt replaces")] = None,
     bench: Annotated[
-        list[str] | None, typer.Option(help="sender that is measured; repeat it for several")
+        list[str] | None, typer.Option(help="sender that is measured; repeatable")
     ] = None,
     send: Annotated[
-        list[str] | None, typer.Option(help="message of set-points; default: all of --node")
+        list[str] | None,
+        typer.Option(help="message with set-points; default: all of --node; repeatable"),
     ] = None,
 ) -> None:
-    """Write a session file for a bench: messages and signals listed, choices marked."""
+    """Write a session file for a bench from its database, with the choices left to make marked."""
     from hilrt.can.tools.session_draft import CHOOSE, choices
     from hilrt.can.tools.session_draft import generate as text_of
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
 
 SessionPath = Annotated[Path, typer.Argument(help="session file (TOML)", metavar="SESSION.toml")]
 Overrides = Annotated[
-    list[str] | None, typer.Option("--set", help="table.key=value, overrides the session file")
+    list[str] | None,
+    typer.Option("--set", help="table.key=value: overrides a key of the session file; repeatable"),
 ]
 
 
@@ -94,15 +97,20 @@ def page_of(error: HilrtError, arguments: Sequence[str]) -> str:
     return next(found, next((_PAGE_OF[word] for word in arguments if word in _PAGE_OF), SYMPTOMS))
 
 
-def name_pages(app: typer.Typer) -> None:
-    """Add its page to the end of every command's help, also within groups."""
+def complete_help(app: typer.Typer) -> None:
+    """Let every command's help end with its page, and join the lines of its paragraphs."""
     epilogs = {name: f"Explained in {page}." for name, page in _PAGE_OF.items()}
     for info in app.registered_commands:
         name = info.name or getattr(info.callback, "__name__", "")
-        info.epilog = epilogs.get(str(name))
+        info.help, info.epilog = _paragraphs(info.callback), epilogs.get(str(name))
     for group in app.registered_groups:
         group.epilog = epilogs.get(str(group.name))
         assert group.typer_instance is not None
         for info in group.typer_instance.registered_commands:
-            info.epilog = group.epilog
+            info.help, info.epilog = _paragraphs(info.callback), group.epilog
     app.info.epilog = f"Explained in docs/index.md; {SYMPTOMS} goes by symptom."
+
+
+def _paragraphs(function: object) -> str:
+    """Return a docstring with one line per paragraph: help keeps line breaks at any width."""
+    return re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.getdoc(function) or "")

@@ -33,7 +33,7 @@ LogPath = Annotated[
 OneLog = Annotated[
     Path,
     typer.Argument(
-        help="session.mcap, or the run's folder; a pattern (runs/NAME-*) means the newest",
+        help="session.mcap, the run's folder or number; a pattern (runs/NAME-*) means the newest",
         metavar="LOG",
     ),
 ]
@@ -54,14 +54,14 @@ def _log_name(path: Path | None) -> Path | None:
 
 Out = Annotated[Path, typer.Option(help="new log, NAME.mcap", callback=_log_name)]
 Force = Annotated[bool, typer.Option("--force", help="replace an existing file")]
-From = Annotated[float | None, typer.Option("--from", help="session time, s")]
-Until = Annotated[float | None, typer.Option("--until", help="session time, s")]
+From = Annotated[float | None, typer.Option("--from", help="session time to start at, s")]
+Until = Annotated[float | None, typer.Option("--until", help="session time to end at, s")]
 Databases = Annotated[
     list[str] | None,
     typer.Option(
         "--database",
         metavar="[BUS=]FILE",
-        help="CAN database, to decode frames to signals; repeat it, one for each bus of the log",
+        help="CAN database with which frames are decoded to signals; repeatable, one per bus",
     ),
 ]
 
@@ -108,7 +108,7 @@ def say_damage(path: Path, damage: str) -> None:
 
 @log_app.command()
 def info(log: LogPath, json_: Json = False) -> None:
-    """Show a log's session, time, size, topics, and files inside."""
+    """Show the session, time, size, topics and attachments of a log."""
     from hilrt.logs.log_file import read_contents
     from hilrt.logs.show import as_json, info_lines
 
@@ -151,8 +151,10 @@ def cat(
     end: Until = None,
     every: Annotated[int, typer.Option(help="only every Nth row", min=1)] = 1,
     head: Annotated[int | None, typer.Option(help="stop after N rows", min=1)] = None,
-    events: Annotated[bool, typer.Option("--events", help="events, as JSON lines")] = False,
-    frames: Annotated[bool, typer.Option("--frames", help="CAN frames")] = False,
+    events: Annotated[
+        bool, typer.Option("--events", help="print events instead, as JSON lines")
+    ] = False,
+    frames: Annotated[bool, typer.Option("--frames", help="print CAN frames instead")] = False,
     database: Databases = None,
 ) -> None:
     """Print signals of a log as CSV on standard output."""
@@ -187,12 +189,10 @@ def cut(
     out: Out,
     start: From = None,
     end: Until = None,
-    topic: Annotated[
-        list[str] | None, typer.Option(help="only this topic; may be given again")
-    ] = None,
+    topic: Annotated[list[str] | None, typer.Option(help="only this topic; repeatable")] = None,
     force: Force = False,
 ) -> None:
-    """Write a time span of a log as a separate log."""
+    """Copy a time span of a log to a new log."""
     from hilrt.logs import cut as cutting
 
     with bad_input():
@@ -204,13 +204,17 @@ def cut(
 
 @log_app.command()
 def merge(
-    logs: Annotated[list[Path], typer.Argument(help="logs, or runs' folders")],
+    logs: Annotated[list[Path], typer.Argument(help="logs, or folders of runs")],
     out: Out,
-    align: Annotated[bool, typer.Option("--align", help="make all begin together")] = False,
-    shift: Annotated[list[float] | None, typer.Option(help="s, one per log")] = None,
+    align: Annotated[
+        bool, typer.Option("--align", help="let all logs begin at the same time")
+    ] = False,
+    shift: Annotated[
+        list[float] | None, typer.Option(help="time by which a log is moved, s; once per log")
+    ] = None,
     force: Force = False,
 ) -> None:
-    """Join logs on the wall clock; time 0 is that of the first."""
+    """Join logs by the wall clock; time 0 is that of the first log."""
     from hilrt.logs import cut as cutting
 
     with bad_input():
@@ -225,11 +229,13 @@ def repair(
     log: LogPath,
     out: Annotated[
         Path | None,
-        typer.Option(help="new log; default: NAME.repaired.mcap beside it", callback=_log_name),
+        typer.Option(
+            help="new log; default: NAME.repaired.mcap beside the old one", callback=_log_name
+        ),
     ] = None,
     force: Force = False,
 ) -> None:
-    """Repair a truncated or damaged log: write a new one with its intact part."""
+    """Copy the intact part of a truncated or damaged log to a new log."""
     from hilrt.logs.source import new_file
     from hilrt.record import repair as repairing
 
@@ -251,14 +257,14 @@ def export(
     to: Annotated[str, typer.Option(help="mf4, csv, parquet, blf, asc, trc or log (candump)")],
     out: Annotated[Path | None, typer.Option(help="new file; default: beside the log")] = None,
     signal: Annotated[
-        list[str] | None, typer.Option(help="name, * and ? match; repeatable")
+        list[str] | None, typer.Option(help="name or pattern (* and ?) of signals; repeatable")
     ] = None,
     start: From = None,
     end: Until = None,
     database: Databases = None,
     force: Force = False,
 ) -> None:
-    """Write a log in another tool's format."""
+    """Convert a log to the format of another tool."""
     from hilrt.logs.decode_frames import bus_databases
     from hilrt.logs.export_file import export_file
 
@@ -283,7 +289,9 @@ def import_(
     file: Annotated[Path, typer.Argument(help="MF4, CSV, Parquet, BLF, ASC, TRC, candump log")],
     out: Out,
     database: Databases = None,
-    time: Annotated[str | None, typer.Option(help="column with the time")] = None,
+    time: Annotated[
+        str | None, typer.Option(help="column with the time, in CSV and Parquet files")
+    ] = None,
     force: Force = False,
 ) -> None:
     """Convert a file of another tool to a log."""
@@ -307,15 +315,20 @@ def play(
             help="log of hilrt, MF4, BLF, ASC, TRC, candump log; a pattern means the newest"
         ),
     ],
-    bus: Annotated[str, typer.Option(help="interface=…,channel=…")],
+    bus: Annotated[str, typer.Option(help="interface=…,channel=…: arguments of python-can")],
     start: From = None,
     end: Until = None,
-    speed: Annotated[float, typer.Option(help="recorded seconds per second")] = 1.0,
-    passes: Annotated[int, typer.Option("--loop", help="how often", min=1)] = 1,
+    speed: Annotated[
+        float, typer.Option(help="factor on the speed: recorded seconds per second")
+    ] = 1.0,
+    passes: Annotated[int, typer.Option("--loop", help="number of repetitions", min=1)] = 1,
     identifier: Annotated[
-        list[str] | None, typer.Option("--id", help="only this identifier, 0x…; repeatable")
+        list[str] | None,
+        typer.Option("--id", help="0x…: send only frames with this identifier; repeatable"),
     ] = None,
-    recorded_bus: Annotated[str | None, typer.Option("--only", help="bus of the log")] = None,
+    recorded_bus: Annotated[
+        str | None, typer.Option("--only", help="send only the frames of this bus of the log")
+    ] = None,
     priority: Annotated[
         int, typer.Option(help="real-time priority, 1 to 99; 0: none", min=0, max=99)
     ] = 0,

@@ -29,7 +29,7 @@ from hilrt.cli import (
     sequence_commands,
     study_commands,
 )
-from hilrt.cli.common import SYMPTOMS, Overrides, SessionPath, fail, load, name_pages, page_of
+from hilrt.cli.common import SYMPTOMS, Overrides, SessionPath, complete_help, fail, load, page_of
 from hilrt.errors import ConfigError, ExitStatus, HilrtError
 from hilrt.isolation.limited_process import set_for_this_process
 from hilrt.monitor.output import be_patient, open_closed_streams
@@ -77,39 +77,41 @@ def _root(
 @app.command()
 def run(
     session: SessionPath,
-    out: Annotated[Path, typer.Option(help="folder for the runs")] = Path("runs"),
+    out: Annotated[
+        Path, typer.Option(help="folder in which the run gets a folder of its own")
+    ] = Path("runs"),
     folder: Annotated[
         Path | None,
-        typer.Option(help="folder of the run itself, new or empty, instead of one in --out"),
+        typer.Option(help="new or empty folder for this run, instead of a new one in --out"),
     ] = None,
-    duration: Annotated[float | None, typer.Option(help="session time, s")] = None,
+    duration: Annotated[
+        float | None, typer.Option(help="session time at which the run ends, s")
+    ] = None,
     pace: Annotated[str | None, typer.Option(help="realtime, asap, or a factor")] = None,
     overrides: Overrides = None,
-    shadow: Annotated[bool, typer.Option(help="compute corrections, apply none")] = False,
+    shadow: Annotated[bool, typer.Option(help="compute corrections without applying them")] = False,
     arm: Annotated[bool, typer.Option("--arm", help="arm without waiting for Enter")] = False,
     quiet: Annotated[
         bool,
-        typer.Option(
-            help="one line with verdict and folder instead of live view and closing table"
-        ),
+        typer.Option(help="print only one line, with verdict and folder"),
     ] = False,
     web: Annotated[bool, typer.Option("--web", help="serve the web page of the session")] = False,
     cluster: Annotated[
         str | None,
-        typer.Option(help="Dask scheduler, its file, or local: its workers run groups' processes"),
+        typer.Option(help="Dask scheduler (address, its file, or local) whose workers run groups"),
     ] = None,
     fail_on: Annotated[
         str | None,
         typer.Option(
-            help="exit status 5 for this verdict or a worse one: unverified, degraded, unreliable"
+            help="unverified, degraded or unreliable: exit status 5 for this verdict or a worse one"
         ),
     ] = None,
     junit: Annotated[Path | None, typer.Option(help="write the results as JUnit XML")] = None,
 ) -> None:
     """Run a session.
 
-    Exit status 0 finished, 1 an expectation failed, 2 bad input, 3 fault, 4 inconclusive, 5
-    incomplete, 130 stopped.
+    Exit status: 0 finished, 1 an expectation failed, 2 wrong input, 3 ended by a fault, 4
+    inconclusive, 5 incomplete, 130 interrupted.
     """
     be_patient()
     if sys.stdout.isatty() and not quiet:
@@ -140,13 +142,13 @@ def check(
     overrides: Overrides = None,
     pace: Annotated[str | None, typer.Option(help="realtime, asap, or a factor")] = None,
     no_code: Annotated[
-        bool, typer.Option("--no-code", help="run no code that the file names")
+        bool, typer.Option("--no-code", help="run none of the code that the file names")
     ] = False,
 ) -> None:
-    """Report all mistakes in a session file at once.
+    """Check a session file and report all mistakes at once.
 
-    This imports the models that the file names and calls their constructors: use --no-code for a
-    file that you do not trust.
+    The models that the file names are imported, and their constructors called. Use --no-code for
+    a file that you do not trust.
     """
     from hilrt.check.check import check_file, names_code
 
@@ -169,7 +171,7 @@ def check(
 @app.command()
 def schema(
     summary: Annotated[
-        bool, typer.Option("--summary", help="that of summary.json instead")
+        bool, typer.Option("--summary", help="print the schema of summary.json instead")
     ] = False,
 ) -> None:
     """Print the JSON Schema of the session file, for editors."""
@@ -211,7 +213,7 @@ app.add_typer(log_commands.log_app, name="log")
 app.add_typer(can_commands.can_app, name="can")
 app.add_typer(process_commands.fmu_app, name="fmu")
 
-name_pages(app)
+complete_help(app)
 
 
 def _fail_on(text: str | None) -> FailOn | None:

@@ -21,17 +21,18 @@ def new(
     database: Annotated[Path | None, typer.Option(help="CAN database of a bench")] = None,
     models: Annotated[
         list[str] | None,
-        typer.Option("--model", help="FILE.fmu or module:Class; repeat it for each"),
+        typer.Option("--model", help="FILE.fmu or module:Class; repeatable"),
     ] = None,
     node: Annotated[str | None, typer.Option(help="sender that hilrt replaces")] = None,
     bench: Annotated[
-        list[str] | None, typer.Option(help="sender that is emulated; repeat it for several")
+        list[str] | None, typer.Option(help="sender that is emulated; repeatable")
     ] = None,
     send: Annotated[
-        list[str] | None, typer.Option(help="message of set-points; default: all of --node")
+        list[str] | None,
+        typer.Option(help="message with set-points; default: all of --node; repeatable"),
     ] = None,
     emulator: Annotated[
-        str, typer.Option(help="database: constant values; module:Class: your own model")
+        str, typer.Option(help="database (constant values), or module:Class, your own model")
     ] = "database",
 ) -> None:
     """Write a session that runs: from a CAN database, with an emulated bench, or from models.

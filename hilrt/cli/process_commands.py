@@ -22,16 +22,22 @@ def solver(
     target: Annotated[
         str | None, typer.Argument(help="module:Class of a hilrt.Solver, or MODEL.fmu")
     ] = None,
-    name: Annotated[str, typer.Option(help="subsystem in the session file")] = "solver",
+    name: Annotated[str, typer.Option(help="name of the subsystem in the session file")] = "solver",
     group: Annotated[
-        Path | None, typer.Option(help="session file with the group of that name, no target")
+        Path | None,
+        typer.Option(help="session file with the group --name; there is no target then"),
     ] = None,
     overrides: Overrides = None,
-    param: Annotated[list[str] | None, typer.Option(help="k=v, for the class or FMU")] = None,
-    option: Annotated[list[str] | None, typer.Option(help="k=v, key of an FMU's table")] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option(help="k=v: argument of the class, parameter of the FMU; repeatable"),
+    ] = None,
+    option: Annotated[
+        list[str] | None, typer.Option(help="k=v: key of the FMU's table; repeatable")
+    ] = None,
     keys: Annotated[Path | None, typer.Option(help="folder of the keys")] = None,
 ) -> None:
-    """Host a solver, an FMU or a group of solvers in this process."""
+    """Host a solver, an FMU or a group of solvers in this process, for a session."""
     _use_keys(keys)
     if (target is None) == (group is None):
         fail("give either a target, module:Class or MODEL.fmu, or --group SESSION.toml")
@@ -53,18 +59,27 @@ def solver(
 def sequence(
     target: Annotated[str, typer.Argument(help="FILE.py:Class of a hilrt.Sequence")],
     connect: Annotated[str, typer.Option(help="address of the master")],
-    name: Annotated[str, typer.Option(help="subsystem in the session file")] = "sequence",
-    param: Annotated[list[str] | None, typer.Option(help="k=v, for the class")] = None,
-    answer: Annotated[list[str] | None, typer.Option(help="prompt=answer")] = None,
-    step: Annotated[float | None, typer.Option(help="between its communication points, s")] = None,
+    name: Annotated[
+        str, typer.Option(help="name of the subsystem in the session file")
+    ] = "sequence",
+    param: Annotated[
+        list[str] | None, typer.Option(help="k=v: argument of the class; repeatable")
+    ] = None,
+    answer: Annotated[
+        list[str] | None,
+        typer.Option(help="QUESTION=ANSWER that counts if nobody answers; repeatable"),
+    ] = None,
+    step: Annotated[
+        float | None, typer.Option(help="time between its communication points, s")
+    ] = None,
     patience: Annotated[
-        float | None, typer.Option(help="time after which a step reports that it hangs, s")
+        float | None, typer.Option(help="time after which a step that hangs is reported, s")
     ] = None,
     operated: Annotated[
-        bool, typer.Option("--operated", help="an operator can answer prompts")
+        bool, typer.Option("--operated", help="an operator can answer questions")
     ] = False,
     adjust: Annotated[
-        list[str] | None, typer.Option(help="number of the session that it may change")
+        list[str] | None, typer.Option(help="fault or parameter that it may change; repeatable")
     ] = None,
     keys: Annotated[Path | None, typer.Option(help="folder of the keys")] = None,
 ) -> None:
@@ -81,13 +96,15 @@ def sequence(
 
 def gateway(
     session: Annotated[Path, typer.Option(help="session file")],
-    subsystem: Annotated[str, typer.Option(help="its table")],
+    subsystem: Annotated[str, typer.Option(help="name of the bench in the session file")],
     connect: Annotated[str, typer.Option(help="address of the master")],
-    name: Annotated[str | None, typer.Option(help="name to connect under")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="name under which it connects; default: --subsystem")
+    ] = None,
     overrides: Overrides = None,
     keys: Annotated[Path | None, typer.Option(help="folder of the keys")] = None,
 ) -> None:
-    """Own a bench's CAN bus: encode, limit, guard."""
+    """Connect a bench on CAN to a session; a session starts this command automatically."""
     _use_keys(keys)
     from hilrt.bench.gateway_process import main as gateway_main
 
@@ -96,20 +113,31 @@ def gateway(
 
 
 def emulate(
-    bench: Annotated[str | None, typer.Argument(help="which bench")] = None,
-    session: Annotated[Path | None, typer.Option(help="session file")] = None,
-    subsystem: Annotated[str | None, typer.Option(help="its table")] = None,
-    bus: Annotated[str | None, typer.Option(help="interface=…,channel=…")] = None,
+    bench: Annotated[str | None, typer.Argument(help="one of --list")] = None,
+    session: Annotated[Path | None, typer.Option(help="session file with the bench")] = None,
+    subsystem: Annotated[str | None, typer.Option(help="name of the bench in it")] = None,
+    bus: Annotated[
+        str | None, typer.Option(help="interface=…,channel=…: arguments of python-can")
+    ] = None,
     database: Annotated[Path | None, typer.Option(help="CAN database")] = None,
-    duration: Annotated[float | None, typer.Option(help="s; default: for ever")] = None,
-    seed: Annotated[int, typer.Option(help="of the sensor noise")] = 0,
-    fault: Annotated[str | None, typer.Option(help="silent@T or die@T")] = None,
+    duration: Annotated[
+        float | None, typer.Option(help="time after which it ends, s; default: never")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="seed of the sensor noise")] = 0,
+    fault: Annotated[
+        str | None, typer.Option(help="silent@T or die@T: what happens at T [s]")
+    ] = None,
     scenario: Annotated[Path | None, typer.Option(help="TOML file with scheduled faults")] = None,
     overrides: Overrides = None,
-    list_: Annotated[bool, typer.Option("--list", help="list the available benches")] = False,
-    node: Annotated[str | None, typer.Option(help="node of the database, not a bench")] = None,
+    list_: Annotated[
+        bool, typer.Option("--list", help="list the benches that can be emulated")
+    ] = False,
+    node: Annotated[
+        str | None, typer.Option(help="node of the database to emulate, instead of a bench")
+    ] = None,
     solver: Annotated[
-        str | None, typer.Option(help="module:Class whose ports are signals of the node")
+        str | None,
+        typer.Option(help="module:Class of a solver whose ports are signals of the node"),
     ] = None,
     protect: Annotated[
         list[str] | None, typer.Option(help="MESSAGE=METHOD: protect a message of the node")
@@ -117,8 +145,8 @@ def emulate(
 ) -> None:
     """Emulate a test bench, or a node of a CAN database, on the wall clock.
 
-    With --node, --set MESSAGE.SIGNAL=VALUE sets a signal: to a number, to a name of its values, or
-    to an expression of time and received signals.
+    With --node, --set MESSAGE.SIGNAL=VALUE sets a signal to a number, to a name from its value
+    table, or to an expression of time and received signals.
     """
     from hilrt.bench import emulate as emulator
 
@@ -172,10 +200,10 @@ def _node(
 
 
 def keys(
-    folder: Annotated[Path, typer.Argument(help="where the keys are kept")],
+    folder: Annotated[Path, typer.Argument(help="folder in which the keys are stored")],
     names: Annotated[list[str], typer.Argument(help="subsystems that may connect")],
 ) -> None:
-    """Create the keys for subsystems to connect: a pair for the master and for each NAME."""
+    """Create the keys with which subsystems connect: a pair for the master and for each name."""
     from hilrt.peers.keys import make_keys
 
     for path in make_keys(folder, names):
@@ -214,24 +242,28 @@ def _bus(text: str) -> dict[str, Any]:
 
 
 def watch(
-    address: Annotated[str, typer.Argument(help="[monitor] listen of the session")],
-    plain: Annotated[bool, typer.Option("--plain", help="lines, also on a terminal")] = False,
+    address: Annotated[str, typer.Argument(help="address at [monitor] listen of the session")],
+    plain: Annotated[
+        bool, typer.Option("--plain", help="print lines instead of the live view")
+    ] = False,
 ) -> None:
-    """Watch a session on another machine; with HILRT_TOKEN set, also operate it."""
+    """Show a session of another machine; with HILRT_TOKEN set, also operate it."""
     from hilrt.monitor.watch import main as watch_main
 
     raise typer.Exit(watch_main(address, plain=plain))
 
 
 def monitor(
-    address: Annotated[str, typer.Argument(help="[monitor] listen of the session")],
+    address: Annotated[str, typer.Argument(help="address at [monitor] listen of the session")],
     page: Annotated[str, typer.Option(help="[ADDRESS:]PORT of the page")] = "127.0.0.1:5006",
     foxglove: Annotated[
         str | None,
-        typer.Option(help="serve Foxglove and Lichtblick instead, at this [ADDRESS:]PORT"),
+        typer.Option(
+            help="[ADDRESS:]PORT: serve Foxglove and Lichtblick there, instead of the page"
+        ),
     ] = None,
 ) -> None:
-    """Serve the web page of a running session, on this machine unless --page says otherwise."""
+    """Serve the web page of a running session."""
     if foxglove is not None:
         try:
             from hilrt.monitor.foxglove import main as foxglove_main
@@ -262,8 +294,8 @@ def _about() -> None:
 
 
 @fmu_app.command()
-def info(model: Annotated[Path, typer.Argument(help="FMU", metavar="MODEL.fmu")]) -> None:
-    """Show ports and capabilities of an FMU, and the use of each capability."""
+def info(model: Annotated[Path, typer.Argument(help="FMU file", metavar="MODEL.fmu")]) -> None:
+    """Show the ports and capabilities of an FMU, and what hilrt uses each capability for."""
     try:
         from hilrt.fmu.description import read_fmu
         from hilrt.fmu.info import page
@@ -275,9 +307,9 @@ def info(model: Annotated[Path, typer.Argument(help="FMU", metavar="MODEL.fmu")]
 def import_ssp(
     system: Annotated[Path, typer.Argument(help="SSP archive", metavar="SYSTEM.ssp")],
     out: Annotated[Path | None, typer.Option(help="session file; default: SYSTEM.toml")] = None,
-    hosted: Annotated[bool, typer.Option(help="each FMU in a separate process")] = False,
+    hosted: Annotated[bool, typer.Option(help="run each FMU in a separate process")] = False,
 ) -> None:
-    """Write a session file for a system of FMUs."""
+    """Write a session file for a system of FMUs (SSP)."""
     try:
         from hilrt.fmu import ssp_session
     except ImportError:

@@ -19,17 +19,20 @@ if TYPE_CHECKING:
 def run_tests(
     file: Annotated[Path, typer.Argument(help="file with sequences", metavar="FILE.py")],
     session: Annotated[
-        Path | None, typer.Option(help="session file; default: that of the class")
+        Path | None, typer.Option(help="session file; default: the one that the class names")
     ] = None,
-    only: Annotated[str | None, typer.Option("--class", help="only this one")] = None,
-    out: Annotated[Path, typer.Option(help="folder for the runs")] = Path("runs"),
+    only: Annotated[str | None, typer.Option("--class", help="run only this sequence")] = None,
+    out: Annotated[
+        Path, typer.Option(help="folder in which each run gets a folder of its own")
+    ] = Path("runs"),
     overrides: Overrides = None,
     junit: Annotated[Path | None, typer.Option(help="write the results as JUnit XML")] = None,
 ) -> None:
-    """Run the test sequences of a file, one session each.
+    """Run each test sequence of a file in a session of its own.
 
-    In the session file the subsystem with adapter "sequence" is the place for the test. Exit status
-    0 passed, 1 failed, 2 bad input, 3 fault, 4 inconclusive, 5 incomplete, 130 stopped.
+    The sequence takes the place of the subsystem with adapter "sequence" in the session file.
+    Exit status: 0 passed, 1 failed, 2 wrong input, 3 ended by a fault, 4 inconclusive, 5
+    incomplete, 130 interrupted.
     """
     from hilrt.errors import ConfigError, ExitStatus, gravest
     from hilrt.expect.outcome import outcome_line, write_junit
@@ -72,18 +75,21 @@ def expect(
     logs: Annotated[
         list[Path],
         typer.Argument(
-            help="logs of hilrt or of other tools, folders or patterns, then a TOML file with "
-            "[[expect]]; without it, the expectations of each log's own session apply",
+            help="logs of hilrt or of other tools, folders or patterns; then a TOML file with "
+            "[[expect]], by default the session file in each log",
             metavar="LOG... [SPEC.toml]",
         ),
     ],
     junit: Annotated[Path | None, typer.Option(help="write JUnit XML")] = None,
     time: Annotated[
-        str | None, typer.Option(help="column with the time, of CSV and Parquet")
+        str | None, typer.Option(help="column with the time, in CSV and Parquet files")
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Check expectations on logs; exit status 0 passed, 1 failed, 2 bad input, 4 inconclusive."""
+    """Check expectations on logs.
+
+    Exit status: 0 passed, 1 failed, 2 wrong input, 4 inconclusive.
+    """
     from hilrt.errors import ConfigError
     from hilrt.expect.expectation import read_spec
     from hilrt.expect.judge_log import judge_file, log_files

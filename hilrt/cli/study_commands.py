@@ -19,55 +19,56 @@ def sweep(
     session: SessionPath,
     vary: Annotated[
         list[str] | None,
-        typer.Option(
-            help="table.key=LOW:HIGH:11, =LOW:HIGH:log11, =LOW:HIGH:int or =A,B,C; repeatable"
-        ),
+        typer.Option(help="KEY=LOW:HIGH:11 (points), :log11, :int, or KEY=A,B,C; repeatable"),
     ] = None,
     cases: Annotated[
-        Path | None, typer.Option(help="CSV instead: a column per key, a row per case")
+        Path | None,
+        typer.Option(help="CSV file instead of --vary: a column per key, a row per case"),
     ] = None,
     random: Annotated[int | None, typer.Option(help="number of random cases")] = None,
-    latin: Annotated[int | None, typer.Option(help="cases of a Latin hypercube")] = None,
-    sobol: Annotated[int | None, typer.Option(help="cases of a Sobol sequence")] = None,
+    latin: Annotated[int | None, typer.Option(help="number of cases of a Latin hypercube")] = None,
+    sobol: Annotated[int | None, typer.Option(help="number of cases of a Sobol sequence")] = None,
     saltelli: Annotated[
-        int | None, typer.Option(help="for Sobol' indices: N (keys + 2) cases, N a power of two")
+        int | None, typer.Option(help="N, a power of two: N (keys + 2) cases for Sobol' indices")
     ] = None,
     morris: Annotated[
-        int | None, typer.Option(help="for Morris's indices: N (keys + 1) cases")
+        int | None, typer.Option(help="N: N (keys + 1) cases for Morris's indices")
     ] = None,
-    seed: Annotated[int, typer.Option(help="of the design")] = 0,
+    seed: Annotated[int, typer.Option(help="seed of the design")] = 0,
     out: Annotated[
-        Path | None, typer.Option(help="folder; default: sweeps/NAME of the session file")
+        Path | None, typer.Option(help="folder for the results; default: sweeps/NAME")
     ] = None,
     overrides: Overrides = None,
     signal: Annotated[
-        list[str] | None, typer.Option(help="keep its samples; * and ? match; repeatable")
+        list[str] | None,
+        typer.Option(help="name or pattern of signals whose samples are kept; repeatable"),
     ] = None,
     statistic: Annotated[
-        list[str] | None, typer.Option(help="keep its min, max, mean, rms, last; repeatable")
+        list[str] | None,
+        typer.Option(help="signals of which min, max, mean, rms and last are kept; repeatable"),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(help="processes; default: one per processor", min=1)
+        int | None, typer.Option(help="number of processes; default: one per processor", min=1)
     ] = None,
     cluster: Annotated[
-        str | None, typer.Option(help="address of a Dask scheduler, or its file")
+        str | None, typer.Option(help="Dask scheduler: its address, or its file")
     ] = None,
     recycle: Annotated[
         int, typer.Option(help="restart a worker after this many cases; 0: never", min=0)
     ] = 1000,
-    timeout: Annotated[float | None, typer.Option(help="longest time of a case, s")] = None,
+    timeout: Annotated[float | None, typer.Option(help="time limit of a case, s")] = None,
     log: Annotated[
         list[Path] | None,
-        typer.Option(help="further log, if SESSION is a log or a run's folder; repeatable"),
+        typer.Option(help="further log, if SESSION is a recorded one; repeatable"),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="no progress")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="show no progress")] = False,
 ) -> None:
-    """Run a session once for each of many settings; called again, continue with the missing cases.
+    """Run a session with many settings; called again, run the missing cases.
 
     SESSION may be a recorded log, or the folder of a run: its decisions are then repeated with the
     settings of each case, from the recorded samples. The bench's reaction is not simulated.
 
-    Exit status 0 finished, 2 bad input, 5 with cases that have no result, 130 stopped.
+    Exit status: 0 finished, 2 wrong input, 5 some cases have no result, 130 interrupted.
     """
     from hilrt.replay.what_if import CAVEAT
     from hilrt.studies.axes import axes_of_items, values_of_items
@@ -141,33 +142,35 @@ def tune(
         ),
     ],
     objective: Annotated[
-        str, typer.Option(help="error (estimated), energy (made by the bonds) or cost (steps)")
+        str, typer.Option(help="error (estimated), energy (created at the bonds) or cost (steps)")
     ] = "error",
     over: Annotated[
-        str, typer.Option(help="correction, step, order, or several with commas between")
+        str, typer.Option(help="correction, step, order, or several, separated by commas")
     ] = "correction",
     vary: Annotated[
-        list[str] | None, typer.Option(help="a further key, as for hilrt sweep; repeatable")
+        list[str] | None, typer.Option(help="further key to vary, as for hilrt sweep; repeatable")
     ] = None,
     validate: Annotated[
         list[str] | None,
         typer.Option(
-            help="KEY=A,B,C, such as initial values, with which it must also hold; log=LOG for "
-            "other logs; repeatable"
+            help="KEY=A,B,C: values, such as initial ones, with which settings are also tested; "
+            "log=LOG: other logs; repeatable"
         ),
     ] = None,
-    trials: Annotated[int, typer.Option(help="total number, including earlier calls", min=2)] = 60,
+    trials: Annotated[
+        int, typer.Option(help="number of trials, including those of earlier calls", min=2)
+    ] = 60,
     out: Annotated[
-        Path | None, typer.Option(help="folder; default: tunings/NAME of the session file")
+        Path | None, typer.Option(help="folder for the results; default: tunings/NAME")
     ] = None,
     overrides: Overrides = None,
 ) -> None:
-    """Find the settings of a session with the smallest error, energy or cost.
+    """Find the settings with the smallest error, energy or cost.
 
     With recorded logs instead of the session file, their decisions are repeated with other settings
     from the recorded samples. The bench's reaction is not simulated.
 
-    Exit status 0 with a recommendation, 1 without, 2 bad input, 130 stopped.
+    Exit status: 0 with a recommendation, 1 without, 2 wrong input, 130 interrupted.
     """
     from hilrt.studies.axes import axes_of_items, values_of_items
     from hilrt.studies.tune import tune as run
@@ -200,21 +203,27 @@ def advise(
     target: Annotated[
         list[str] | None,
         typer.Option(
-            help="0.01 for 1 % of a signal's variation; NAME=0.005 for one signal; repeatable"
+            help="largest error: 0.01 is 1 % of a signal's variation; NAME=0.005 for one signal"
         ),
     ] = None,
-    budget: Annotated[float, typer.Option(help="largest share of one processor")] = 1.0,
+    budget: Annotated[
+        float, typer.Option(help="largest share of one processor that may be used")
+    ] = 1.0,
     missed: Annotated[float, typer.Option(help="largest share of missed ticks")] = 0.01,
-    search: Annotated[float, typer.Option(help="start no run that would end later, s")] = 25.0,
+    search: Annotated[
+        float, typer.Option(help="time for the search, s: no run is started that would end later")
+    ] = 25.0,
     delays: Annotated[
-        Path | None, typer.Option(help="file of hilrt doctor --measure, for real time")
+        Path | None,
+        typer.Option(help="for real time: file with the delays of hilrt doctor --measure"),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="write the advice to this file, as TOML")] = None,
     overrides: Overrides = None,
 ) -> None:
-    """Recommend step, order and correction before the first run, by testing the session's models.
+    """Recommend step, order and correction before the first run.
 
-    Exit status 0 with a recommendation, 1 without, 2 bad input.
+    The session's models are tested with different settings. Exit status: 0 with a
+    recommendation, 1 without, 2 wrong input.
     """
     from hilrt.analyze.step_advice import percent
     from hilrt.files.text import write_whole
