@@ -11,7 +11,9 @@ DOCS = Path(__file__).parent.parent.parent / "docs"
 def test_the_page_of_commands_says_what_help_says():
     text = command_pages()
     assert "### `hilrt log cut`" in text
-    assert "* `--duration <float>`: session time, s\n" in text
+    assert "* `--duration <float>`: session time at which the run ends, s\n" in text
+    assert "**Commands**" not in text, "click cuts off the lines of that list"
+    assert "Explained in [logs](/logs.md)." in text
     assert "hilrt run [OPTIONS] SESSION.toml" in text
 
 
