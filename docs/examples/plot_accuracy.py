@@ -2,11 +2,10 @@
 Order and accuracy
 ==================
 
-Between two communication points the master continues each input by a polynomial through past
-values. An input that is held (order 0) is wrong by an amount proportional to the macro step; with a
-polynomial of order *n* the error of the input falls with the step to the power *n* + 1
-(:doc:`/methods`, "Extrapolation"). The two masses of :doc:`plot_verdict` show it. Their integrators
-are exact, so that all errors are the coupling's, and their exact motion is a matrix exponential.
+Between two communication points the master extrapolates each input by a polynomial through past
+values. The error of an input that is held (order 0) is proportional to the macro step; with a
+polynomial of order *n* it falls with the step to the power *n* + 1 (:doc:`/methods`,
+"Extrapolation"). The two masses of :doc:`plot_verdict` show this.
 """
 
 import matplotlib.pyplot as plt
@@ -48,22 +47,23 @@ for order in (0, 1, 2):
     print(f"order {order}: error of the input ~ step to the power {slopes[order]:.2f}")
 
 # %%
-# The error of the result is larger, since errors of inputs add up over time. With order 2 it does
-# not fall with the third power: the first step has no past and is held, and without damping its
-# error stays.
+# The error of the result is larger, because errors of inputs add up over time. With order 2 it does
+# not fall with the third power. The reason is the first step, whose inputs are held because there
+# are no past values yet: without damping, its error stays.
 #
 # Noise
 # -----
 #
-# A higher order also amplifies noise. At the end of a step the polynomial is a weighted sum of the
-# last values, and the deviation of white noise is multiplied by the norm of the weights:
+# A higher order also amplifies noise. At the end of a step, the extrapolated value is a weighted
+# sum of the last samples. So the standard deviation of white noise is multiplied by the norm of the
+# weights:
 
 weights = {0: [1.0], 1: [2.0, -1.0], 2: [3.0, -3.0, 1.0]}
 for order, factors in weights.items():
     print(f"order {order}: noise × {np.linalg.norm(factors):.1f}")
 
 # %%
-# So take order 1 for signals of models, and order 0 for noisy measurements.
+# So use order 1 for signals of models, and order 0 for noisy measurements.
 #
 # The picture
 # -----------

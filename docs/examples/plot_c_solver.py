@@ -3,15 +3,15 @@ A solver in C
 =============
 
 The quarter of a car again, with its two models in separate processes: the wheel in Python, the
-body in C. Messages go over ZeroMQ, or between processes of one Linux machine over a socket of their
-own; :doc:`/protocol` is all that the author of a solver needs. Take :doc:`plot_two_models` first.
+body in C. Messages go over ZeroMQ, or on one Linux machine over a Unix socket. The solver was
+written from :doc:`/protocol` alone. Read :doc:`plot_two_models` first.
 
 The solver
 ----------
 
-The whole of it is :download:`body.c </examples/body.c>`, 200 lines without a library. Half of them
-read and write MessagePack; with a library for that and one for ZeroMQ, which most languages have,
-the other half is left. It says hello with its ports, then answers one message at a time:
+:download:`body.c </examples/body.c>` is the complete solver: 200 lines, without any library. Half
+of them read and write MessagePack; in most languages libraries do that, and ZeroMQ, for you. The
+solver sends a hello with its ports, then answers one message at a time:
 
 .. literalinclude:: /examples/body.c
    :language: c
@@ -25,8 +25,8 @@ the other half is left. It says hello with its ports, then answers one message a
    :end-before: else if (is(type, "probe"))
    :dedent: 8
 
-An input arrives as the derivatives of a polynomial about the beginning of the step, so that the
-model may ask for its value at any time inside:
+An input arrives as a polynomial: its derivatives at the beginning of the step. From these the model
+computes the input at any time inside the step:
 
 .. literalinclude:: /examples/body.c
    :language: c
@@ -54,9 +54,10 @@ if compiler:
 # The session
 # -----------
 #
-# ``adapter = "zeromq"`` stands for any process that speaks the protocol. ``spawn`` starts it, with
-# ``--connect ADDRESS --name body`` appended; without it the session waits for one that you start.
-# (Where there is no C compiler, the same model in Python takes its place here.)
+# ``adapter = "zeromq"`` means a process that speaks the protocol. ``spawn`` is the command that
+# starts it; the session appends ``--connect ADDRESS --name body``. Without ``spawn`` the session
+# waits for a process that you start. (If this machine has no C compiler, the body is in Python
+# here, too.)
 
 body = '["./body"]' if compiler else '["hilrt", "solver", "quarter_car:Body"]'
 text = Path("quarter_car.toml").read_text("utf-8")
@@ -70,8 +71,8 @@ print(text[text.index("[subsystems.wheel]") : text.index("[[connections]]")])
 # Run it
 # ------
 #
-# `hilrt.simulate` runs models in its own process; `hilrt.run_session` works like ``hilrt run``,
-# processes included.
+# `hilrt.simulate` only runs models in the calling process. `hilrt.run_session` runs any session,
+# like ``hilrt run``.
 
 remote = hilrt.run_session(
     hilrt.load_session(folder / "remote.toml"),
@@ -81,8 +82,8 @@ inside = hilrt.simulate("quarter_car.toml")
 print("in processes:", remote.summary["verdict"], "  in one process:", inside.verdict)
 
 # %%
-# The master does the same in both cases, and waits for the answers of both models at each of the
-# 2000 steps. The motions differ by rounding alone. What the exchange costs is in the summary:
+# In both cases the master makes the same 2000 steps, and waits for both models at each. The motions
+# differ only by rounding. The summary has the cost of the exchange:
 
 difference = np.abs(remote.log["body.x"] - inside.log["body.x"]).max()
 print(f"largest difference of body.x: {difference:.1e} m")
@@ -91,9 +92,9 @@ for name, peer in remote.summary["peers"].items():
     print(f"{name}: half of its steps took {computing:.1f} µs, and their messages {wire:.0f} µs")
 
 # %%
-# The answer to ``linearise`` makes the interval of the verdict narrow. A solver without it works as
-# well, but the session then knows nothing of how it responds to its inputs, and says so:
-# :doc:`plot_verdict`.
+# The solver also answers the message ``linearise``, by which it tells how it responds to its
+# inputs. The answer is optional. Without it the responses are unknown, and the estimated error has
+# a wider interval: :doc:`plot_verdict`.
 
 figure, axes = plt.subplots(figsize=(7, 3.5), layout="constrained")
 axes.plot(remote.log.t, 1e3 * remote.log["wheel.x"], label="wheel, Python")
@@ -107,7 +108,7 @@ plt.show()
 # --------------
 #
 # * Test vectors of every message, byte by byte, are in :doc:`/protocol`.
-# * Receive with a timeout in one blocking call. Polling first and receiving then costs latency.
-# * In real time the master does not wait: a solver that answers too late is handled by its
-#   ``late`` table (:doc:`/session`).
+# * Receive with a timeout in one blocking call: a poll before each receive adds latency.
+# * In real time the master does not wait. The ``late`` table of a solver says what is used instead
+#   of an answer that comes too late (:doc:`/session`).
 # * A solver on another machine needs ZeroMQ and :doc:`keys </keys>`.

@@ -3,12 +3,12 @@ I have a DBC file
 =================
 
 From the database of a bench to a recorded session in real time, without the bench: ``hilrt`` sends
-the set-points, and an emulated bench answers with the messages of the database. The real bench then
-needs another bus and values that only its owner knows. You need ``pip install '.[can,mdf,report]'``
-in a checkout, or ``make demo``, which installs everything.
+the set-points, and an emulated bench answers with the messages of the database. In a checkout,
+install with ``pip install '.[can,mdf,report]'``, or with ``make demo``, which installs everything.
 
-The database has two messages, both with a counter and a checksum: ``Demand`` with a speed and an
-enable request, ``Status`` with torque, speed and the confirmation. Take your own in its place.
+The database has two messages, each with a counter and a checksum: ``Demand`` with a speed and an
+enable request, ``Status`` with torque, speed and the confirmation of the enable. Use your own
+database in its place.
 
 .. literalinclude:: /examples/drive.dbc
    :language: dbc
@@ -45,9 +45,9 @@ shutil.copy("drive.dbc", FOLDER)
 # Write the session
 # -----------------
 #
-# ``hilrt new`` replaces the node whose name looks like a gateway; ``--node`` names another
-# one. Here are the tables of the bench and of its set-point, a first stimulus, and what the page
-# may change:
+# In the session, ``hilrt`` takes the place of one node of the database: the one whose name looks
+# like a gateway, unless ``--node`` names another. Below are the tables of the bench and of its
+# set-point, a first stimulus, and the numbers that the page may change:
 
 print(run("new", "drive.toml", "--database", "drive.dbc"))
 text = SESSION.read_text("utf-8")
@@ -56,15 +56,15 @@ print(text[bench : text.index("# ---- sent")], text[inputs:], sep="…\n\n")
 
 # %%
 # ``bus`` is a CAN bus between processes of this machine. ``emulator = "database"`` starts a process
-# that answers on it: the enable request is confirmed, ``speed`` follows the set-point, because the
-# input names it as ``realised``, and the torque is constant.
+# that answers on it. It confirms the enable request. Its ``speed`` follows the set-point, because
+# the input names it as ``realised``; its torque is constant.
 #
 # Set limits and move the set-point
 # ---------------------------------
 #
-# The limits are yours to choose: the bench gets no set-point beyond them, whatever a model or a
-# stimulus asks for. The speed is to go to 300 rad/s at 200 rad/s²; the bench gets at most 250 rad/s
-# and 150 rad/s².
+# You choose the limits. The bench gets no set-point beyond them, whatever a model or a stimulus
+# asks for. Here the stimulus asks for 300 rad/s at 200 rad/s²; the limits are 250 rad/s and 150
+# rad/s².
 
 text = text.replace("max = 400.0", "max = 250.0").replace("max_rate = 400.0", "max_rate = 150.0")
 text = text.replace("to = 40.0, rate = 200.0", "to = 300.0, rate = 200.0")
@@ -76,10 +76,9 @@ print(run("check", "drive.toml"))
 # Run it
 # ------
 #
-# ``hilrt run drive.toml --web`` also serves a page at which you can watch the session and move the
-# set-point; it prints the address and the token for commands. At the end the set-point goes to its
-# safe value, at its largest rate, and the enable request is withdrawn. The report and the figures
-# of the run are in its folder.
+# ``hilrt run drive.toml --web`` also serves a page on which you can watch the session and move the
+# set-point; it prints the address, and the token that permits commands. At the end the set-point
+# ramps to its safe value, and the enable request is withdrawn. The run's folder has these files:
 
 run("run", "drive.toml", "--duration", "6", "--quiet")
 print(*sorted(path.name for path in next(FOLDER.glob("runs/*")).iterdir()), sep="\n")
@@ -88,7 +87,8 @@ print(*sorted(path.name for path in next(FOLDER.glob("runs/*")).iterdir()), sep=
 # Look at it
 # ----------
 #
-# ``:sent`` is what left for the bench. The rate limit acts first, then the limit of the speed.
+# ``bench.speed:sent`` is the set-point that was sent. First it is limited by the rate, then by the
+# largest speed.
 
 log = hilrt.load_log(FOLDER / "runs" / "*")
 sent, speed = log["bench.speed:sent"], log.held("bench.speed")
@@ -105,8 +105,8 @@ plt.show()
 # For other tools
 # ---------------
 #
-# The frames are in the log, too. ``hilrt export`` writes MF4 for tools such as asammdf and CANape,
-# BLF, ASC and others for those that read frames.
+# The log also has the CAN frames. ``hilrt export`` writes signals as MF4 for tools such as asammdf
+# and CANape, and frames as BLF, ASC and other formats.
 
 exported = run("export", str(next(FOLDER.glob("runs/*"))), "--to", "mf4")
 print(exported.rpartition(" in ")[0])
@@ -117,6 +117,6 @@ shutil.rmtree(FOLDER)
 # ---------
 #
 # * :doc:`Go to the real bus: the checklist for the first day <plot_first_day>`
-# * :doc:`Let your own model answer in the bench's place </own_bench>`
+# * :doc:`Use your own model as the emulated bench </own_bench>`
 # * :doc:`Checksums, multiplexed messages, J1939, bus faults </can>`
 # * :doc:`Watch a session, and operate it </monitor>`

@@ -2,11 +2,12 @@
 Defects and flags
 =================
 
-An input is sent before its source has computed the step, and so differs from what the source then
-says. The difference is the *connection defect* (:doc:`/methods`, "Defects"). It costs nothing to
-compute and needs no model. Where it is large compared with the signal, the flag
-``connection_defect`` goes up: the log says when the results are doubtful. Here the quarter of a car
-of :doc:`plot_two_models` drives over its kerb with a macro step that is twenty times too long.
+An input is sent before its source has computed the step. When the source has done so, its values
+differ from those that were sent. The difference is the *connection defect* (:doc:`/methods`,
+"Defects"). It costs nothing to compute and needs no model. While it is large compared with the
+signal, the flag ``connection_defect`` is up, so that the log says when the results are doubtful.
+Here the quarter of a car of :doc:`plot_two_models` drives over its kerb with a macro step of 20 ms
+in place of 1 ms.
 """
 
 import matplotlib.pyplot as plt
@@ -20,11 +21,11 @@ log = result.log
 print(result.verdict, *result.summary["reasons"], sep="\n")
 
 # %%
-# What was sent, and what came
-# ----------------------------
+# The defect of an input
+# ----------------------
 #
-# The defect of the body's input is the difference between the force as sent and the force of the
-# wheel, RMS over each step:
+# The defect of the body's input is the difference between the force that was sent and the force
+# that the wheel then computed, RMS over each step:
 
 defect = log["body.force:connection_defect"]
 flag = log["flag:connection_defect"] > 0.0
@@ -33,7 +34,7 @@ print(f"largest defect {largest:.0f} N, where the force is at most {force:.0f} N
 print(f"flag up from {log.t[flag][0]:.2f} s to {log.t[flag][-1]:.2f} s")
 
 # %%
-# With a macro step of 1 ms, the flag is raised at the kerb alone, for a time too short to matter:
+# With a macro step of 1 ms, the flag is raised only at the kerb, for a time too short to matter:
 
 fine = hilrt.simulate("quarter_car.toml")
 affected = fine.summary["flags"]["connection_defect"]["affected_s"]

@@ -2,13 +2,13 @@
 Energy correction, off and on
 =============================
 
-Two masses oscillate on springs, without damping, and the spring between them is where the system is
-cut. Nothing may gain or lose energy there. But the master holds each value for one macro step, so
-that the force and the velocity at the cut belong to different times, and their product is wrong:
-the coupling creates energy.
+Two masses oscillate on springs, without damping. They are separate models, coupled by the spring
+between them, where no energy should be gained or lost. But the master holds each value for one
+macro step, so that force and velocity belong to different times. Their product is wrong, and the
+coupling creates energy.
 
-The session declares the cut as a *power bond*. The master then computes the power that the exchange
-creates, and with ``method = "energy"`` it takes that energy out again by a small addition to the
+The session declares this interface as a *bond*. The master then computes the power that the
+exchange creates, and with ``method = "energy"`` it removes that energy by a small addition to the
 force (:doc:`methods </methods>`, "Energy correction").
 """
 
@@ -29,7 +29,7 @@ def total_energy(log):
 
 
 # %%
-# The same session is run twice. An override replaces one key of the session file.
+# The same session runs twice; an override replaces the method.
 
 energy, final = {}, {}
 for method in ("none", "energy"):
@@ -39,10 +39,10 @@ for method in ("none", "energy"):
     print(f"{method}: {result.verdict}, energy at the end {final[method]:.3f} of that at the start")
 
 # %%
-# Without the correction the energy doubles within ten seconds; with it, it stays within a few per
-# cent. The correction removes the error of the energy, not every error of the signals: both runs
-# say how wrong those are, and an ``order`` of 1 instead of the 0 of this session makes that of the
-# force about ten times smaller.
+# Without the correction the energy doubles within ten seconds; with it, the energy stays within a
+# few per cent. The correction removes the error of the energy, not all errors of the signals; the
+# verdicts say how large these are. An ``order`` of 1, instead of the 0 of this session, would make
+# the error of the force about ten times smaller.
 
 figure, axes = plt.subplots(figsize=(7, 3.5), layout="constrained")
 for method, label in (("none", "not corrected"), ("energy", "corrected")):

@@ -4,8 +4,8 @@ From rehearsal to hardware
 
 The checklist for a first day at a real bench. Each step sends a little more than the one before,
 and says what you must see before you go on. Do the whole list at your desk first, against an
-emulated bench, as this page did when it was built: here the bench is a process of its own, on a CAN
-bus within this machine. Everything else is as on the day.
+emulated bench. The output on this page is from such a rehearsal: the bench is a separate process on
+a CAN bus within this machine, and everything else is as on the day.
 
 .. admonition:: Before you go
 
@@ -62,8 +62,8 @@ def run(*command):
 # The session
 # -----------
 #
-# ``hilrt new`` writes the rehearsal from the database (:doc:`plot_dbc`). A model of the dynamometer
-# answers here: it follows its set-point with a lag of 40 ms.
+# ``hilrt new`` writes the rehearsal from the database (:doc:`plot_dbc`). The emulated bench is a
+# model of a dynamometer, which follows its set-point with a lag of 40 ms.
 #
 # .. literalinclude:: /examples/dyno_model.py
 #    :language: python
@@ -73,8 +73,8 @@ text, _ = run("new", "rehearsal.toml", "--database", "drive.dbc", "--emulator", 
 rehearsal = (folder / "rehearsal.toml").read_text("utf-8")
 
 # %%
-# For the bench, four things change: the lines that belong to the rehearsal go, the limits are those
-# of the bench's owner, the timeouts become short, and ``bus`` is the real one (here it stays):
+# For the real bench, change four things: remove the lines that belong to the rehearsal, enter the
+# limits of the bench's owner, shorten the timeouts, and name the real ``bus`` (not on this page):
 #
 # .. code-block:: toml
 #
@@ -105,7 +105,7 @@ print(*run("check", "day.toml"), sep="\nexit status ")
 # 1. Listen, and send nothing
 # ---------------------------
 #
-# On a real bus, set it up first, and see that frames come:
+# Set the real bus up, and check that frames arrive:
 #
 # .. code-block:: console
 #
@@ -138,16 +138,16 @@ bench = start_bench()
 print(run("can", "stats", "--bus", bus, "--database", "drive.dbc", "--duration", "2")[0])
 
 # %%
-# **Go on if** every message of the database comes, as often as it says, and none is lost or
-# undecodable; and if the values are those that the bench's own display shows (``hilrt can sniff``).
-# ``bench_timeout`` should be a few of the longest intervals in this table. Otherwise:
-# :doc:`/howto/troubleshooting`, "Nothing arrives from the bench".
+# **Go on if** every message of the database arrives as often as the database says, none is lost or
+# undecodable, and ``hilrt can sniff`` shows the same values as the bench's own display. Otherwise
+# see :doc:`/howto/troubleshooting`, "Nothing arrives from the bench". Set ``bench_timeout`` to a
+# few of the longest intervals in this table.
 #
 # 2. Without the bench's release
 # ------------------------------
 #
-# Have the bench's own release withdrawn, and run the session. It must refuse to begin. Here the
-# emulated bench never confirms:
+# Ask the bench's people to withdraw its release, so that it does not confirm an enable request.
+# Then run the session, which must refuse to begin:
 
 end(bench)
 (folder / "no_release.toml").write_text(
@@ -159,14 +159,14 @@ print(text.splitlines()[-2], f"exit status {refused}", sep="\n")
 end(bench)
 
 # %%
-# **Go on if** the exit status is 3 and the last line names the enable signal. A session that begins
-# without the release looks at the wrong signal.
+# **Go on if** the exit status is 3 and the last line names the enable signal. If the session begins
+# although the bench is not released, ``enable.state`` names the wrong signal.
 #
 # 3. A little motion
 # ------------------
 #
-# Low limits, and ``--shadow``, so that no correction acts. The stimulus asks for 100 rad/s; nothing
-# but 20 rad/s may leave.
+# Set low limits, and let no correction act (``--shadow``). The stimulus asks for 100 rad/s; at most
+# 20 rad/s may be sent.
 
 bench = start_bench()
 limits = "subsystems.bench.inputs.speed"
@@ -180,16 +180,15 @@ most = log["bench.speed:sent"].max()
 print(f"sent at most {most:.2f} rad/s")
 
 # %%
-# **Go on if** the bench moved as far as that and in the right direction, ``bench.speed`` in the log
-# is in the unit that the display shows, and after the end the bench was at rest with its enable
-# withdrawn. The session says that set-points were limited; that is what was wanted.
+# **Go on if** the bench moved to that speed and in the right direction, ``bench.speed`` in the log
+# agrees with the display, and after the end the bench was at rest with its enable withdrawn. The
+# session reports that set-points were limited, as intended.
 #
 # 4. Stop it on purpose
 # ---------------------
 #
-# Try at low speed what must work in an emergency, before you need it. A listener that is no part of
-# the session sees on the bus what the bench does: ``candump -l can0``, or as here ``hilrt can
-# sniff``.
+# At low speed, try what must work in an emergency. Watch the bus with a program that is not part of
+# the session: ``candump -l can0``, or as here ``hilrt can sniff``.
 
 SIGNALS = {"ctrl-c": signal.SIGINT, "kill": signal.SIGKILL, "freeze": signal.SIGSTOP}
 
@@ -230,17 +229,18 @@ def strike(what):
 seen = {what: strike(what) for what in (*SIGNALS, "bench off")}
 
 # %%
-# **Go on if** in all four cases the speed went to its safe value, no faster than ``max_rate``, and
-# somebody at the bench agrees. After the kill and the freeze the gateway does that by itself, when
-# ``master_timeout`` is over. When the bench falls silent, the session ends with status 3 and names
-# it. Also kill the gateway once, or pull the cable: what the bench does then is its own watchdog's
-# work, and nothing here replaces that.
+# **Go on if** the speed went to its safe value in all cases in which the bench was on, no faster
+# than ``max_rate``, and somebody at the bench saw the same. After the kill and the freeze the
+# gateway does this by itself, once ``master_timeout`` has passed. When the bench falls silent, the
+# session ends with status 3 and says so. Also kill the gateway once, or pull the cable: then only
+# the bench's own watchdog can act, and nothing here replaces that.
 #
 # 5. Measure the delay
 # --------------------
 #
-# The time from a set-point on the wire to its effect in a measurement. On a steady ramp it is the
-# distance between the two, divided by the slope; the lag of the bench's controller counts as delay.
+# The *actuation delay* is the time from sending a set-point to its effect in a measurement. On a
+# steady ramp it is the difference between set-point and measurement, divided by the slope. The lag
+# of the bench's controller is part of it.
 
 
 def behind(log, wanted):
@@ -264,8 +264,8 @@ delay = behind(logs["not compensated"], sent) / 50.0  # rad/s over rad/s²
 print(f"{1e3 * delay:.0f} ms")
 
 # %%
-# State it as ``actuation_delay``. Set-points are then sent ahead by that time, and the bench is on
-# the ramp:
+# Enter it as ``actuation_delay``. Set-points are then sent earlier by that time, and the bench
+# follows the ramp:
 
 (folder / "day.toml").write_text(
     day.replace("actuation_delay = 0.0 ", f"actuation_delay = {delay:.3f} "), "utf-8"
@@ -282,23 +282,24 @@ end(bench)
 # Now connect your model, with the limits of the bench's owner, and run for half a minute. Then read
 # the figures, in ``report.html`` or ``summary.json`` (:doc:`/summary`):
 #
-# * ``missed_ticks`` and ``lateness_us``: more than a few in a thousand, and the host is not fit for
-#   this step (:doc:`/doctor`). Give the master a processor that nothing else uses,
+# * ``missed_ticks`` and ``lateness_us``: if more than a few ticks in a thousand are missed, the
+#   host is not fit for this step (:doc:`/doctor`). Reserve a processor for the master:
 #   ``pacing = { affinity = [1] }``.
 # * ``peers``: frames that were lost or dropped. A bus of 1 Mbit/s carries about 8,000 frames/s.
-# * ``flags`` with ``input_limited``: the model wants more than the bench may do.
-# * ``verdict`` and ``estimated_error``: a bench cannot be probed, and its band stays wide until it
-#   has a reference model (:doc:`plot_verdict`).
+# * ``flags`` with ``input_limited``: the model demands more than the limits allow.
+# * ``verdict`` and ``estimated_error``: nobody can make trial steps with a bench, so the interval
+#   of its error stays wide until it has a reference model (:doc:`/reliability`, "Reference
+#   models").
 #
 # Then make the timeouts as short as the bench allows: ``master_timeout`` a few steps,
-# ``bench_timeout`` a few cycles of its fastest message. If they are too short, one hiccup ends the
-# session. Switch corrections on last, one at a time (:doc:`/methods`, "How to choose").
+# ``bench_timeout`` a few cycles of its fastest message. If they are too short, a single delay ends
+# the session. Switch corrections on last, one at a time (:doc:`/methods`, "How to choose").
 #
 # What the bus has seen
 # ---------------------
 #
-# The speed of the bench as the listener saw it, stopped in four ways. In the last one the bench is
-# gone, and its line ends:
+# The speed of the bench as the listener saw it, in the four cases of step 4. When the bench was
+# switched off, its line ends:
 
 figure, axes = plt.subplots(figsize=(7, 3.5), layout="constrained")
 for what, (t, speed, _) in seen.items():

@@ -2,9 +2,10 @@
 I have FMUs
 ===========
 
-Two FMUs for co-simulation are coupled: the quarter car of :doc:`plot_two_models`, exported from two
-tools. Take your own in their place; these are packed here, by pythonfmu, so that this page can run.
-You need ``pip install '.[fmu,report]'`` in a checkout, or ``make demo``, which installs everything.
+Two FMUs for co-simulation are coupled: wheel and body of the quarter car of
+:doc:`plot_two_models`. Use your own FMUs in their place; these are made on this page, by pythonfmu.
+In a checkout, install with ``pip install '.[fmu,report]'``, or with ``make demo``, which installs
+everything.
 """
 
 import shutil
@@ -48,9 +49,9 @@ print(run("hilrt", "fmu", "info", "Wheel.fmu"))
 #
 # * *direct from all inputs (a guess: the FMU does not declare it)*: an output with direct
 #   feedthrough depends on an input at the same time. If the FMU does not declare its dependencies,
-#   declare them in the session file; otherwise everything counts as feedthrough.
-# * *directional derivatives* and *get and set state*: with them, the master can probe the FMU, and
-#   its estimate of the error is narrow. These FMUs have neither.
+#   declare them in the session file; otherwise each output is assumed to depend on all inputs.
+# * *directional derivatives* and *get and set state*: with them the master learns how the FMU
+#   responds to its inputs, and the estimated error is narrow. These FMUs have neither.
 #
 # Write the session
 # -----------------
@@ -60,11 +61,10 @@ print(run("hilrt", "fmu", "info", "Wheel.fmu"))
 #    :caption: quarter_car_fmus.toml
 #
 # ``hilrt new quarter_car.toml --model Wheel.fmu --model Body.fmu`` writes most of it: it connects
-# ports of the same names. For FMUs it also adds ``repeat = "half"``, which is the first source of
-# evidence below; without it the verdict is as here.
+# ports of the same names. (It also adds ``repeat = "half"``, the first kind of evidence below.) For
+# a system in an SSP archive, ``hilrt import-ssp system.ssp --out system.toml`` writes the session.
 #
-# ``hilrt check`` compares it with the model descriptions, without running the FMUs' code. For a
-# system in an SSP archive, ``hilrt import-ssp system.ssp --out system.toml`` writes the session.
+# ``hilrt check`` compares the session with the model descriptions, without running the FMUs' code.
 
 print(run("hilrt", "check", "quarter_car_fmus.toml"))
 
@@ -78,17 +78,17 @@ print(result.verdict)
 print(*result.summary["reasons"], sep="\n")
 
 # %%
-# The session is *degraded*: the responses of the FMUs to their inputs are unknown, and some of the
-# possible ones would make the error large. There are two sources of evidence. One is to repeat the
-# session at half and a quarter of its step, and to see how the results change. The force is 2.1 N
-# wrong (RMS), which the comparison with the exact solution below confirms:
+# The session is *degraded*: it is not known how the FMUs respond to their inputs, and with some
+# possible responses the error would be large. Two kinds of evidence can show how large it is. The
+# first is to repeat the session at half and a quarter of its step, and to see how the results
+# change. The force turns out to be 2.1 N wrong (RMS); the exact solution below confirms this:
 
 repeated = run("hilrt", "analyze", "repeat", "quarter_car_fmus.toml")
 print(repeated)
 
 # %%
-# The other is a reference model of each FMU: a class that responds much like the FMU, and can be
-# probed instead. Here the Python models are used.
+# The second is a reference model for each FMU: a class that responds much like the FMU, and on
+# which the master can make trial steps instead. Here these are the Python models.
 
 models = {f"subsystems.{n.lower()}.reference_model": f"quarter_car:{n}" for n in ("Wheel", "Body")}
 judged = hilrt.simulate(session, models)
@@ -96,18 +96,17 @@ force = judged.summary["estimated_error"]["wheel.force"]
 print(judged.verdict, f"± {force['high']:.2g} N, by {force['how']}")
 
 # %%
-# The verdict then rests on the models, also for what the outputs do between the communication
-# points, which an FMU that cannot go back does not show. A reference model is only as good as its
-# resemblance to the subsystem: these follow their inputs inside a step, and the FMUs do not.
+# The verdict then rests on these models. It is only as good as their resemblance to the FMUs, which
+# is not perfect here: the models follow their inputs inside a step, and the FMUs do not.
 #
 # Make it more accurate
 # ---------------------
 #
-# These FMUs hold their inputs for the whole macro step. ``substeps = 10`` sets them ten times per
-# step, along the polynomial of the master. The other way round, ``end_inputs = false`` reads the
-# force before the FMU has the inputs of the step's end, so that it is late by a step. An FMU that
-# can vary its step also goes with ``[master.step_control]`` (:doc:`methods </methods>`, "Step
-# control").
+# These FMUs hold their inputs for the whole macro step. With ``substeps = 10`` the inputs are set
+# ten times per step, along the polynomial of the master, and the error falls. It rises with
+# ``end_inputs = false``: the force is then read before the FMU has the inputs of the step's end, so
+# that it is late by a step. For FMUs that can vary their step, see :doc:`FMUs </fmu>`, "Variable
+# step".
 
 SUBSTEPS = {f"subsystems.{name}.substeps": 10 for name in ("wheel", "body")}
 VARIANTS = {

@@ -2,9 +2,10 @@
 A recorded log: look, replay, what if
 =====================================
 
-Every run leaves ``session.mcap``: all signals at all ticks, the events, the session file itself.
-Here the quarter car of :doc:`plot_two_models` is recorded. Its log is inspected, its decisions are
-repeated, and the recorded force drives another body. The log of a bench is used in the same way.
+Every run leaves a log, ``session.mcap``, with all signals at all ticks, the events, and the session
+file. This page records the quarter car of :doc:`plot_two_models`, looks at the log, replays what
+the master decided, and lets the recorded force drive another body. All this works with the log of a
+bench, too.
 """
 
 import shutil
@@ -38,9 +39,9 @@ run("run", "quarter_car.toml", "--folder", "recorded", "--quiet")
 # Look
 # ----
 #
-# ``hilrt log info`` says what is in a log, ``hilrt log ls`` lists the signals, and ``hilrt report``
-# writes the page with the figures. In Python, a log is a mapping of names to arrays; a notebook
-# shows its main signals.
+# ``hilrt log info`` summarises a log, ``hilrt log ls`` lists its signals, and ``hilrt report``
+# draws it. In Python, a log is a mapping from signal names to arrays; a notebook shows its main
+# signals.
 
 log = hilrt.load_log(FOLDER / "recorded")
 peak = np.argmax(np.abs(log["wheel.force"]))
@@ -52,19 +53,20 @@ for event in log.events:
 log
 
 # %%
-# ``log.plot("wheel.force", "body.*")`` draws signals, those of one unit together.
+# ``log.plot("wheel.force", "body.*")`` draws signals, with one pair of axes per unit.
 #
-# Repeat the decisions
-# --------------------
+# Replay the master's decisions
+# -----------------------------
 #
-# ``hilrt replay`` computes from the recorded samples what the master decided at each tick: what it
-# sent, corrected, limited and flagged. On the program that recorded them every bit must agree.
+# ``hilrt replay`` computes again, from the recorded samples, what the master decided at each tick:
+# what it sent, corrected, limited and flagged. With the version that recorded the log, every bit
+# must agree.
 
 print(run("replay", "recorded"))
 
 # %%
-# With ``--set`` it shows the decisions of other settings from the same samples. The reaction of the
-# models to them is not simulated.
+# With ``--set`` it shows what the master would have decided with other settings, from the same
+# samples. How the models would have reacted is not simulated.
 
 print(run("replay", "recorded", "--set", "master.extrapolation.order=0"))
 
@@ -72,8 +74,9 @@ print(run("replay", "recorded", "--set", "master.extrapolation.order=0"))
 # What if
 # -------
 #
-# A log can replace a subsystem. The recorded force drives a body of 500 kg instead of 400 kg;
-# ``adapter = "replay"`` reads MF4, CSV, Parquet and CAN logs as well.
+# A log can replace a subsystem: ``adapter = "replay"`` plays back a session's log, MF4, CSV,
+# Parquet or CAN logs. Here the recorded force drives the body, first with its own 400 kg, then with
+# 500 kg.
 
 PLAYBACK = """
 [session]
@@ -116,9 +119,9 @@ plt.show()
 shutil.rmtree(FOLDER)
 
 # %%
-# With its own mass the body moves as recorded. With another one it does not come to rest at the
-# height of the kerb: the recorded force does not react to it, as the suspension would. Play back
-# signals that do not depend on the response (a driver, a road, a load), and couple those that do.
+# With 400 kg the body moves as recorded. With 500 kg it does not come to rest at the height of the
+# kerb, because the recorded force, unlike a suspension, does not react to the body. So play back
+# only signals that do not depend on the response (a driver, a road, a load), and couple the others.
 #
 # What next
 # ---------

@@ -2,11 +2,11 @@
 Model-based correction
 ======================
 
-If the master knows how a subsystem answers its inputs, it can work out what the next exchange will
-get wrong, and correct for it in advance (:doc:`/methods`, "Model-based correction"). Two masses are
-coupled by a stiff spring and a damper, and both subsystems give their matrices. Inputs are held
+If the master knows how a subsystem responds to its inputs, it can predict the error of the next
+exchange, and correct it in advance (:doc:`/methods`, "Model-based correction"). Here two masses are
+coupled by a stiff spring and a damper, and both subsystems provide their matrices. Inputs are held
 (order 0), the least accurate choice. The session runs without a correction, with the energy
-correction, and with the model's.
+correction, and with the model-based correction.
 """
 
 import matplotlib.pyplot as plt
@@ -18,8 +18,8 @@ import hilrt
 session = hilrt.load_session("../../bench_configs/two_mass_model.toml")
 
 # %%
-# Both subsystems are linear. Inserting the outputs of one into the inputs of the other gives the
-# matrix of the whole, and its exponential the exact motion:
+# Both subsystems are linear. Connecting their matrices gives the matrix of the whole system, and
+# its exponential the exact motion:
 
 one, two = (session.tables.subsystems[name].params for name in ("mass1", "mass2"))
 A1, B1, A2, B2 = (np.array(each) for each in (one["A"], one["B"], two["A"], two["B"]))
@@ -46,10 +46,11 @@ for method in ("none", "energy", "model"):
     print(f"{method}: {result.verdict}, RMS error {1e3 * errors[method]:.1f} mm of a motion of 1 m")
 
 # %%
-# The energy correction repairs the energy alone; the model-based one removes most of the error. It
-# needs a model: from the solver (``jacobian.source = "solver"``), probed, identified while the
-# session runs, or given. A wrong model corrects wrongly: the master compares what the model
-# predicted with what came, and raises the flag ``model_untrusted`` where they differ.
+# The energy correction corrects the energy only; the model-based one removes most of the error. It
+# needs a model of the responses: from the solver (``jacobian.source = "solver"``), from probing,
+# from identification while the session runs, or from matrices in the session file. A wrong model
+# corrects wrongly. So the master compares its predictions with what came, and raises the flag
+# ``model_untrusted`` if they differ.
 #
 # The picture
 # -----------

@@ -2,9 +2,9 @@
 Tests that run in CI
 ====================
 
-A test sequence is a Python class that says what happens one after another: steps, conditions that
-are waited for, limits. Here it drives the quarter of a car over a kerb. The same sequence then runs
-on a bench; in CI it runs on models, as fast as possible, and every run gives the same result.
+A test sequence is a Python class whose method ``run`` steps inputs, waits for conditions and checks
+limits, one after another. Here it drives the quarter of a car over a kerb. The same sequence can
+run on a bench. In CI it runs on models, as fast as possible, and every run gives the same result.
 
 Write the test
 --------------
@@ -13,8 +13,8 @@ Write the test
    :language: python
    :caption: kerb.py
 
-``expect`` is judged at every sample from there on, ``measure`` once. Times are session time: a slow
-machine changes no result. :doc:`/sequences` has all that ``bench`` can do.
+``expect`` is checked at every sample from then on, ``measure`` once. Times are session time, so a
+slow machine does not change the result. :doc:`/sequences` lists everything that ``bench`` can do.
 """
 
 import shutil
@@ -43,11 +43,12 @@ def run(*command):
 
 
 # %%
-# Give it a place in a session
-# ----------------------------
+# Add it to a session
+# -------------------
 #
-# The session is that of :doc:`plot_two_models`. The sequence replaces the stimulus: it is a
-# subsystem like any other, whose output drives the road. Its inputs are connected by their names.
+# The session is that of :doc:`plot_two_models`. The sequence is a subsystem like any other. Its
+# output ``road`` drives the road, in place of the stimulus. The signals that it reads need no
+# connections: the class names them in ``reads``.
 
 text = Path("quarter_car.toml").read_text("utf-8").replace("duration = 2.0 ", "duration = 20.0")
 text = text[: text.index("[[stimuli]]")]
@@ -66,13 +67,12 @@ print(test)
 # Run it
 # ------
 #
-# ``hilrt test`` runs every sequence of a file in a separate session. The session ends when the
-# sequence does.
+# ``hilrt test`` runs each sequence of a file in a session of its own, which ends with the sequence.
 
 passed = run("hilrt", "test", "kerb.py", "--session", "kerb.toml", "--out", "good")
 
 # %%
-# Now somebody changes the damper. CI looks at the exit status, and shows the JUnit file:
+# Now somebody changes the damper, and the test fails. CI reads the exit status and the JUnit file:
 
 worn = ("--set", "subsystems.wheel.params.damper=800.0", "--junit", "results.xml")
 failed = run("hilrt", "test", "kerb.py", "--session", "kerb.toml", "--out", "worn", *worn)
@@ -80,7 +80,7 @@ junit = (folder / "results.xml").read_text("utf-8")
 print(junit[junit.index("<failure") : junit.index("</failure>")])
 
 # %%
-# The same from pytest, where the marker names the session file and the fixture runs the sequence:
+# The same test from pytest: the marker names the session file, and the fixture runs the sequence.
 
 (folder / "test_kerb.py").write_text(
     """import pytest
@@ -104,15 +104,15 @@ by_pytest = run("pytest", "-q", "test_kerb.py", "--basetemp", "artifacts")
 #
 #    pytest --junit-xml=results.xml --basetemp=artifacts
 #
-# ``assert result.verdict`` is worth its line: a test whose coupling is wrong has tested something
-# else. Sessions that no sequence drives say what must hold in ``[[expect]]`` tables
-# (:doc:`/expectations`), and ``hilrt run --fail-on degraded`` turns a bad verdict into an exit
-# status.
+# Always check the verdict, as above: if the coupling is wrong, the test has tested another system.
+# For sessions without a sequence, state what must hold in ``[[expect]]`` tables
+# (:doc:`/expectations`); ``hilrt run --fail-on degraded`` turns a bad verdict into an exit status.
 #
 # Why did it fail?
 # ----------------
 #
-# Each run has its log and its report. The swing ends too high and too late:
+# Each run has its own log and report. With the worn damper the body swings too high, and for too
+# long:
 
 figure, axes = plt.subplots(figsize=(7, 3.5), layout="constrained")
 logs = {}

@@ -2,9 +2,9 @@
 A study in a notebook
 =====================
 
-For those who have Python models and a question: which damper lets the body move least? The page can
-be downloaded as a notebook, at its end. A notebook shows the last value of a cell: results, logs
-and sweeps show the verdict and sparklines of the main signals there.
+Which damper lets the body move least? A sweep answers this with Python models. Download this page
+as a notebook at its end. In a notebook, results, logs and sweeps display themselves, with the
+verdict and small plots of the main signals.
 
 A first run
 -----------
@@ -29,10 +29,10 @@ result.log
 # A sweep
 # -------
 #
-# ``sweep`` runs the session once for each setting, in processes on all processors, and keeps the
-# statistics of the signals that you name. A sweep that was interrupted goes on when it is called
-# again with the same folder. In a script, put all that runs below ``if __name__ == "__main__":``,
-# since the processes import the script. Keep the models in a file, which they import, too.
+# ``sweep`` runs the session once for each setting, in parallel processes, and keeps statistics of
+# the signals that you name. To continue an interrupted sweep, call it again with the same folder.
+# In a script, put everything that runs below ``if __name__ == "__main__":``, because the processes
+# import the script.
 
 dampers = np.linspace(1000.0, 5000.0, 5)  # N*s/m
 sweep = hilrt.sweep(
@@ -47,8 +47,8 @@ sweep
 # The answer
 # ----------
 #
-# ``sweep.frame`` is a pandas frame with a row per case. The verdict goes with each row: a case
-# whose coupling was wrong is no basis for a decision.
+# ``sweep.frame`` is a pandas frame with a row for each case. Look at the verdict of each row: do
+# not base a decision on a case with a wrong coupling.
 
 frame = sweep.frame
 moved = frame["statistic.body.v.rms"].to_numpy()

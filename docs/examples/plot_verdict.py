@@ -2,12 +2,12 @@
 Reading a verdict
 =================
 
-A verdict says how far the coupling has changed the result: what the exchange at discrete times, the
-extrapolation in between and late samples have added. Here the same system runs with ever longer
-macro steps, and the error that the session estimates is compared with the true one. Two masses
-between springs are linear, so that their exact motion is a matrix exponential; their integrators
-are exact, so that every error is the coupling's. A session ends ``good``, ``unverified``,
-``degraded`` or ``unreliable``; :doc:`/reliability` has the rules, flag by flag.
+A session ends ``good``, ``unverified``, ``degraded`` or ``unreliable``. This *verdict* says how far
+the coupling may have changed the result: the exchange at discrete times, the extrapolation in
+between, and late samples. Here the same system runs with longer and longer macro steps, and the
+error that the session estimates is compared with the true one. The system is two masses between
+springs. It is linear, so that its exact motion is known, a matrix exponential. Its integrators are
+exact, so that every error is the coupling's. :doc:`/reliability` has the rules of the verdict.
 """
 
 import tempfile
@@ -37,8 +37,9 @@ def exact_force(t):
 
 
 # %%
-# The estimate of a signal has a ``value`` (RMS) and an interval from ``low`` to ``high``, which
-# should contain the truth in 95 of 100 sessions. ``reasons`` says why a verdict is not ``good``.
+# The estimated error of a signal has a ``value`` (RMS) and an interval from ``low`` to ``high``,
+# which should contain the true error in 95 of 100 sessions. ``reasons`` says why a verdict is not
+# ``good``.
 
 steps = [0.0005, 0.001, 0.002, 0.004, 0.008, 0.016]  # s
 truth, estimate, verdicts = [], [], []
@@ -51,12 +52,13 @@ for step in steps:
     print(f"{1e3 * step:4.1f} ms: {result.verdict}", *result.summary["reasons"][:1], sep=", ")
 
 # %%
-# Its basis
-# ---------
+# The evidence
+# ------------
 #
-# The estimate depends on how the models respond to their inputs; ``how`` names the source of that
-# knowledge. The masses save and restore their state, so they are probed before the first step.
-# Without that, a wide range of responses is assumed. The motion is the same, the interval is not:
+# The estimate depends on how the models respond to their inputs; ``how`` names the source of this
+# knowledge. The masses save and restore their state, so the master *probes* them before the first
+# step: it makes trial steps with changed inputs, and undoes them. If a model does not allow this, a
+# wide range of responses is assumed. The motion is the same, but the interval is wider:
 
 folder = Path(tempfile.mkdtemp())
 (folder / "closed.py").write_text(
@@ -78,14 +80,14 @@ for name, settings in cases.items():
     print(f"{name}: {result.verdict}, at most {found[name]['high']:.1f} N, by {found[name]['how']}")
 
 # %%
-# An FMU that saves its state can be probed like that. A bench cannot: give it a reference model
-# (:doc:`/reliability`, "Reference models"), or accept the wide interval.
+# A bench cannot be probed: give it a reference model (:doc:`/reliability`, "Reference models"), or
+# accept the wide interval.
 #
-# Its limits
-# ----------
+# What a verdict does not cover
+# -----------------------------
 #
-# The verdict is about the coupling. A wrong model that is coupled well is ``good``. Here the second
-# mass is 20 % too heavy:
+# The verdict is about the coupling only. A session with a wrong model that is coupled well is
+# ``good``. Here the second mass is 20 % too heavy:
 
 result = hilrt.simulate(session, {"subsystems.mass2.params.m": 1.2})
 wrong = np.sqrt(np.mean((result.log["mass1.force"] - exact_force(result.log.t)) ** 2))
@@ -93,15 +95,14 @@ claimed = result.summary["estimated_error"]["mass1.force"]["high"]
 print(f"{result.verdict}: the coupling adds at most {claimed:.2f} N; off by {wrong:.0f} N")
 
 # %%
-# Nor does it cover wrong sensors, wrong units in the database, or events between two communication
-# points that leave no trace in the samples. It is a statement about the error that the exchange
-# adds to the results of the models and the bench.
+# Nor does it cover wrong sensors, wrong units in a database, or events between two communication
+# points that leave no trace in the samples.
 #
 # The picture
 # -----------
 #
-# The estimate follows the truth over more than three decades. How often it does so for systems of
-# other kinds, and where it fails, is measured in :doc:`/calibration`.
+# The estimated error follows the true one over more than three decades. :doc:`/calibration`
+# measures how often it does so for other systems, and where it fails.
 
 COLOURS = {
     "good": "tab:green",
