@@ -24,22 +24,22 @@ class Port:
     Parameters
     ----------
     name : str
-        Unique among the subsystem's inputs, and among its outputs.
+        Name, unique among the subsystem's inputs, and among its outputs.
     unit : str
         Any unit that pint reads (``"rad/s"``, ``"N*m"``, ``"%"``); empty for dimensionless.
     start : float
         Value before the first exchange, in `unit`.
     min, max : float
-        Bounds of the value, in `unit`. Inputs are limited to them before they are sent; outputs
-        outside them are flagged, and used or not as the session file's `out_of_range` says.
+        Bounds of the value, in `unit`. Inputs are limited to them before they are sent. Outputs
+        outside them are flagged; `out_of_range` in the session file says whether they are used.
     max_rate : float
         Largest rate of change, in `unit` per second.
     max_jerk : float
         Largest change of the rate, in `unit` per second².
     safe : float, optional
-        Value an input is brought to when the session leaves normal operation, in `unit`.
+        Value to which the safe profile brings an input, in `unit`.
     feedthrough : tuple of str
-        Outputs only: the inputs that this output depends on directly, without a state between.
+        Outputs only: the inputs on which this output depends directly, without a state between.
     size : int
         Number of elements; a vector port counts as `size` coupling variables.
     description : str
@@ -80,13 +80,13 @@ class Parameter:
     Parameters
     ----------
     name : str
-        Unique among the subsystem's parameters.
+        Name, unique among the subsystem's parameters.
     unit : str
         Any unit that pint reads; empty for dimensionless.
     default : float
         Value at the start, in `unit`.
     min, max : float
-        Bounds of the value, in `unit`; others are refused.
+        Bounds, in `unit`; values outside are refused.
     description : str
         For people.
     """
@@ -166,24 +166,24 @@ class Sample:
     y : ndarray, shape (n_outputs,)
         Output values, in the ports' units.
     t_valid : ndarray, shape (n_outputs,), optional
-        Session time each value is valid at, s. Default: the end of the step.
+        Session time at which each value is valid, s. Default: the end of the step.
     dy : ndarray, shape (n, n_outputs), optional
         First to n-th time derivative of the outputs.
     y_mid : ndarray, shape (n_outputs,), optional
         Outputs in the middle of the step, for the output defect and the estimated error.
     y_mean : ndarray, shape (n_outputs,), optional
-        Outputs averaged over the step, for connections that exchange means.
+        Outputs averaged over the step, for the output defect and the estimated error.
     event_t : float, optional
-        Session time of the first discontinuity inside the step, or at its end, s.
+        Session time of the first discontinuity in the step, s.
     realised : ndarray, shape (n_inputs,), optional
         The bench's measurement of each input; NaN if not measured.
     compute_us : float
-        Time the subsystem took for the step, µs.
+        Computing time of the step, µs.
     ended : str
-        Why the subsystem's simulation has ended with this sample, which is its last; empty while it
-        continues. The session then ends, in the way that ``when_ended`` of its table says.
+        Reason why the subsystem's simulation has ended with this sample; empty while it continues.
+        The session then ends as ``when_ended`` in the subsystem's table says.
     info : dict
-        Anything a link wants to hand on (counters, state).
+        Further values from the link, such as counters.
     """
 
     y: Floats
@@ -199,16 +199,16 @@ class Sample:
 
 
 class Solver(abc.ABC):
-    """Something that can be stepped. Subclass it to bring a model of your own.
+    """A model that can be stepped; subclass it for your own model.
 
     1. Give the instance `inputs` and `outputs`: class attributes, or set in ``__init__``, which
        receives the session file's ``params`` as keyword arguments.
     2. `initialize` returns the outputs at `t0` for the inputs `u0`. In a loop of direct feedthrough
        it is called again with other inputs, until outputs and inputs agree.
-    3. `advance` integrates from `t` to ``t + h`` reading the inputs from the polynomial, and
-       returns the outputs at ``t + h``. An explicit integrator reads ``u(t_i)`` at the start of
-       each of its own micro steps; outputs with direct feedthrough are evaluated with ``u(t + h)``.
-    4. Whatever it raises ends the session in the safe state, with the exception in the log.
+    3. `advance` integrates from `t` to ``t + h``, with inputs from the polynomial `u`, and returns
+       the outputs at ``t + h``. An explicit integrator reads ``u(t_i)`` at the start of each of its
+       internal steps; outputs with direct feedthrough are evaluated with ``u(t + h)``.
+    4. An exception in any method ends the session in the safe state, and is in the log.
     """
 
     #: Ports in the order of the elements of `u` and `y`.
@@ -216,7 +216,7 @@ class Solver(abc.ABC):
     outputs: Sequence[Port] = ()  #: see `inputs`
     #: Numbers that may change while a session runs; see `set_parameter`.
     parameters: Sequence[Parameter] = ()
-    #: Whether samples may tell of discontinuities (`Sample.event_t`).
+    #: Whether samples may have an `event_t`, the time of a discontinuity.
     tells_events: bool = False
     #: Whether a step may have any length.
     any_step: bool = True
@@ -232,16 +232,18 @@ class Solver(abc.ABC):
 
     @abc.abstractmethod
     def initialize(self, t0: float, u0: Floats) -> Sample:
-        """Outputs at `t0` [s] for the inputs `u0`, shape (n_inputs,)."""
+        """Return the outputs at `t0` [s] for the inputs `u0`, shape (n_inputs,)."""
 
     @abc.abstractmethod
     def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
         """Integrate from `t` to ``t + h`` [s] and return the outputs there."""
 
     def save_state(self) -> Any:
-        """Return the state; only for solvers that can go back (see `can_restore`).
+        """Return the state, from which `restore_state` can continue.
 
-        Arrays, lists and dicts in it are copied, and copied again for `restore_state`.
+        Implement both methods if your model can go back to an earlier state: this allows trials
+        for the estimated error, corrections by probed Jacobians, and repeated steps. Arrays, lists
+        and dicts in the state are copied, and copied again for `restore_state`.
         """
         raise SolverCannot(f"{type(self).__name__} does not save its state")
 
@@ -250,7 +252,7 @@ class Solver(abc.ABC):
         raise SolverCannot(f"{type(self).__name__} does not restore a state")
 
     def jacobian(self, h: float, order: int) -> Floats | None:
-        """Interface Jacobians Γ_0 … Γ_order for a macro step `h` [s].
+        """Return the interface Jacobians Γ_0 … Γ_order for a macro step `h` [s].
 
         Returns
         -------
@@ -260,17 +262,17 @@ class Solver(abc.ABC):
         return None
 
     def set_parameter(self, name: str, value: float) -> None:
-        """Change one of the `parameters`, between two steps: by default the attribute of its name.
+        """Change one of the `parameters` between two steps; by default, set the attribute.
 
-        Raise `ValueError` to refuse it; its text is the reason.
+        Raise a `ValueError` with the reason to refuse the value.
         """
         setattr(self, name, value)
 
     def stop(self, reason: str) -> None:
-        """Release the solver's resources; called once, on every exit path."""
+        """Release the solver's resources; called once, whatever ends the session."""
 
     def can_restore(self) -> bool:
-        """Whether the class overrides both `save_state` and `restore_state`."""
+        """Return whether the class implements both `save_state` and `restore_state`."""
         cls = type(self)
         return (
             cls.save_state is not Solver.save_state

@@ -143,20 +143,19 @@ class Part(NamedTuple):
 
 
 class Group(Solver):
-    """Solvers as one, each stepped by itself.
+    """Many solvers as one, stepped one after another.
+
+    Inputs and outputs are those of the members, one after another. A sample has `dy`, `y_mid` and
+    `y_mean` if all members return them, and the earliest `event_t`.
 
     A subclass may step all members in one call: it overrides `initialize`, `advance`, `save_state`
-    and `restore_state`. Inputs and outputs are the members' one after another. What `save_state`
-    returns, a list, holds the state of each member as its own class saves it: for estimates and
-    Jacobians the members are probed one by one, from there.
-
-    Derivatives, values inside the step and means of the outputs are told where all members tell
-    them; of discontinuities the earliest.
+    and `restore_state`. `save_state` returns a list with the state of each member, as the member's
+    own class saves it, because members are probed one by one from these states.
 
     Parameters
     ----------
     members : mapping of str to Solver
-        By their names, which stand before the names of their ports: ``m3.force``.
+        Members by their names, which precede the names of their ports: ``m3.force``.
 
     Attributes
     ----------

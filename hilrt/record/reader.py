@@ -48,9 +48,24 @@ _LEVEL_NAMES = {number: name for name, number in LEVELS.items()}
 
 @dataclass(frozen=True)
 class LogEvent:
-    """Event of a log; times are session time, s (`until`: the end of one that lasted).
+    """Event of a log.
 
-    `value`: severity among events of one kind, larger is worse; `text` gives it with its unit.
+    Attributes
+    ----------
+    t : float
+        Session time, s.
+    level : str
+        ``"info"``, ``"warning"``, ``"error"``, …
+    cause : str
+        Cause (docs/reference/events.md).
+    source : str
+        Subsystem, or part of the session.
+    text : str
+        Description of the event.
+    until : float or None
+        Session time at which it ended, s, for an event that lasted.
+    value : float or None
+        Severity among events of one kind, larger is worse; `text` gives it with its unit.
     """
 
     t: float

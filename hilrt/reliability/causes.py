@@ -32,28 +32,26 @@ _SUBSYSTEM = "a subsystem"
 #: In the order of the table `Plan.causes`.
 CAUSES: Final[dict[str, Cause]] = {
     "sample_late": Cause(
-        "samples of {} were late, and were carried on by prediction, extrapolation or hold",
+        "samples of {} were late, and were predicted, extrapolated or held",
         0.005,
         NEVER,
         explains=True,
         places=_SUBSYSTEM,
     ),
     "subsystem_silent": Cause(
-        "nothing was heard of {} for 0.2 s or longer", 0.0, 0.2, places=_SUBSYSTEM
+        "no sample of {} was received for 0.2 s or longer", 0.0, 0.2, places=_SUBSYSTEM
     ),
-    "rejoined": Cause(
-        "{} came back after a loss, without its state", 0.0, NEVER, places=_SUBSYSTEM
-    ),
+    "rejoined": Cause("{} returned after a loss, without its state", 0.0, NEVER, places=_SUBSYSTEM),
     "sample_implausible": Cause("values of {} were not finite numbers", 0.0, 0.01, places=_OUTPUT),
     "connection_defect": Cause(
-        "what was sent to {} differed from the connected outputs", 0.05, 0.5, places=_INPUT
+        "{} as sent differed from the connected outputs", 0.05, 0.5, places=_INPUT
     ),
     "output_defect": Cause(
         "inside the step, {} differed from the polynomial of the samples", 0.05, 0.5, places=_OUTPUT
     ),
     "error_estimate": Cause(
-        "the estimated error of {} was over its tolerance (an indicator only, where marked: the "
-        "output behind it has feedthrough)",
+        "the estimated error of {} exceeded its tolerance (where marked, it is only an indicator, "
+        "because the connected output has feedthrough)",
         0.05,
         0.5,
         places=_INPUT,
@@ -62,22 +60,22 @@ CAUSES: Final[dict[str, Cause]] = {
         "the interface of {} created or destroyed power", 0.05, 0.5, places=_BOND
     ),
     "energy_drift": Cause(
-        "energy made at the interface of {} added up, though little in any one step",
+        "energy created at the interface of {} added up, though it was little in any one step",
         0.05,
         0.5,
         places=_BOND,
     ),
     "tracking_error": Cause(
-        "the bench realised the demand of {} late or imperfectly", 0.2, 0.8, places=_BOND
+        "the bench realised the set-points of {} late or inaccurately", 0.2, 0.8, places=_BOND
     ),
     "correction_capped": Cause(
         "the energy correction of {} was at its cap", 0.005, NEVER, explains=True, places=_BOND
     ),
     "correction_shadow": Cause(
-        "the energy correction of {} was computed, not applied", 0.2, NEVER, places=_BOND
+        "the energy correction of {} was computed but not applied", 0.2, NEVER, places=_BOND
     ),
     "model_untrusted": Cause(
-        "the model correction of {} did not act, as its Jacobian is not trusted",
+        "the model-based correction of {} did not act, because its Jacobian is not trusted",
         0.2,
         NEVER,
         places=_OUTPUT,
@@ -89,48 +87,47 @@ CAUSES: Final[dict[str, Cause]] = {
         places=_SUBSYSTEM,
     ),
     "input_limited": Cause(
-        "limits of value or rate held {} back", 0.005, NEVER, explains=True, places=_INPUT
+        "{} was limited in value or rate", 0.005, NEVER, explains=True, places=_INPUT
     ),
     "demand_cut": Cause(
-        "a stimulus, a sequence or a correction asked of {} what its limits cut off",
+        "a stimulus, a sequence, an operator or a correction demanded more of {} than its limits "
+        "allow",
         0.05,
         0.5,
         places=_INPUT,
     ),
     "step_minimum": Cause("the step was at its minimum", 0.005, NEVER, explains=True),
-    "deadline_missed": Cause(
-        "the inputs were not on the wire in time", 0.005, NEVER, explains=True
-    ),
+    "deadline_missed": Cause("the inputs were not sent in time", 0.005, NEVER, explains=True),
     "clock_uncertain": Cause(
-        "the clock of {} was not known well enough", 0.2, NEVER, places=_BENCH
+        "the clock of {} was not known accurately enough", 0.2, NEVER, places=_BENCH
     ),
     "alarm": Cause(
         "a measured value was outside its limits ({})", 0.0, NEVER, places="those of an alarm"
     ),
     "correction_wrong": Cause(
-        "what the correction of {} takes for a subsystem's answer is not what was probed",
+        "the correction of {} assumes another response of a subsystem than was probed",
         0.0,
         NEVER,
         places=_BOND,
     ),
     "correction_unverified": Cause(
-        "nothing could verify the correction of {}, and it moved much energy",
+        "the correction of {} could not be verified, and moved much energy",
         0.05,
         NEVER,
-        evidence="a solver that saves and restores its state would let a trial verify it",
+        evidence="a solver that saves and restores its state would allow a trial to verify it",
         places=_BOND,
     ),
     "out_of_range": Cause(
         "values of {} were outside their declared range", 0.0, 0.1, places=_OUTPUT
     ),
     "correction_harmful": Cause(
-        "the correction of {} made more energy than none would have made",
+        "more energy was created with the correction of {} than would have been without it",
         0.0,
         NEVER,
         places=_BOND,
     ),
     "steps_final": Cause(
-        "results of {} would be wrong if its steps were repeated: none is, and none was tried out",
+        "results of {} would be wrong if its steps were repeated, so it was not probed",
         0.0,
         NEVER,
         evidence="a reference model would show how it responds",
@@ -143,13 +140,13 @@ CAUSES: Final[dict[str, Cause]] = {
         places=_SUBSYSTEM,
     ),
     "sensitivities_changed": Cause(
-        "a new trial found that the subsystems pass on the coupling's error differently",
+        "a new trial found that the subsystems now respond differently to the coupling's error",
         0.05,
         NEVER,
     ),
     "error_feeds_spread": Cause(
-        "half of the variation of {} or more may be the coupling's own error, which looks smaller "
-        "relative to it than it is",
+        "half of the variation of {} or more may itself be error of the coupling, so that the "
+        "relative error looks too small",
         0.005,
         NEVER,
         explains=True,
@@ -164,7 +161,7 @@ CAUSES: Final[dict[str, Cause]] = {
         places=_SUBSYSTEM,
     ),
     "switches_inside": Cause(
-        "outputs of {} inside a step are not what those at its ends say",
+        "outputs of {} inside a step departed from a smooth course between its ends",
         0.05,
         0.5,
         places=_SUBSYSTEM,

@@ -87,14 +87,14 @@ class RecordedInterval:
 
 
 class SequenceBench:
-    """Interface of a sequence to the bench; methods that are awaited last until they are over.
+    """Interface of a sequence to the bench: steps to await, and methods to call.
 
     Attributes
     ----------
     now : float
         Session time of the newest samples, s.
     end : float
-        Session time from which on what is driven now acts: the next communication point, s.
+        Session time from which values that are set now act, the next communication point, s.
     step_text : str
         Line and text of the newest step.
     closing : bool
@@ -128,9 +128,9 @@ class SequenceBench:
     def ramp(
         self, port: str, to: float, *, rate: float | None = None, time: float | None = None
     ) -> Ramp | Jump:
-        """Await: bring `port` from its present value to `to`, at `rate` [unit/s] or in `time` [s].
+        """Await: ramp `port` from its present value to `to`, at `rate` [unit/s] or in `time` [s].
 
-        Over at the communication point at which the value is there.
+        Returns at the communication point at which the value is reached.
         """
         value = self._fitting(port, to)
         if (rate is None) == (time is None):
@@ -142,7 +142,7 @@ class SequenceBench:
         return Ramp(self, port, value, _positive("rate", rate))
 
     def step(self, port: str, to: float) -> Jump:
-        """Await: set `port` to `to`; over at the next communication point, where that acts."""
+        """Await: set `port` to `to`; returns at the next communication point, where that acts."""
         return Jump(self, port, self._fitting(port, to))
 
     def hold(self, port: str, duration: float) -> Wait:
@@ -157,23 +157,23 @@ class SequenceBench:
     def until(
         self, condition: str | Callable[[], object], *, timeout: float, stays: float = 0.0
     ) -> Until:
-        """Await: a condition, looked at with the samples of each communication point.
+        """Await: a condition, checked with the samples of each communication point.
 
         Parameters
         ----------
         condition : str or callable
-            An expression over what the sequence reads, ``"engine.speed > 120"``; its filters begin
-            with the step. Or a function, ``lambda: bench.read("engine.speed") > 120``.
+            An expression over the signals in `reads`, ``"engine.speed > 120"``, whose filters start
+            with this step; or a function, ``lambda: bench.read("engine.speed") > 120``.
         timeout : float
             Session time after which `StepTimeout`, a `TimeoutError`, is raised, s.
         stays : float
-            How long it must hold without a break, s.
+            Time for which it must hold without interruption, s.
 
         Returns
         -------
         Until
-            Awaiting it gives a `Waited`; its times end with the sample from which on the condition
-            held.
+            Awaiting it returns a `Waited`; its times end at the first sample from which the
+            condition held.
         """
         limit = _positive("timeout", timeout)
         if not 0.0 <= stays <= limit:
@@ -215,23 +215,23 @@ class SequenceBench:
     def prompt(
         self, text: str, answers: Collection[str] = ("yes", "no"), *, timeout: float = 60.0
     ) -> Prompt:
-        """Await: an answer to a question, one of `answers`, from an operator within `timeout` [s].
+        """Await: an operator's answer to a question, one of `answers`, within `timeout` [s].
 
-        Where nobody answers in time, and at once where nobody can, the answer counts that the
-        session file declares.
+        If nobody answers in time, or at once if nobody can, the answer that the session file
+        declares is returned.
         """
         declared = self._answers.get(text)
         found = checked(text, answers, declared)
         return Prompt(self, text, found, declared, _positive("timeout", timeout))
 
     def recording(self, name: str) -> RecordedInterval:
-        """``async with``: an interval of the log with a name."""
+        """``async with``: mark an interval of the log by a name."""
         return RecordedInterval(self, name)
 
     # --- to be called -------------------------------------------------------------------------
 
     def read(self, signal: str) -> float:
-        """The newest sample of a signal, in its own unit."""
+        """Return the newest sample of a signal, in its own unit."""
         if signal not in self._inputs:
             raise LookupError(
                 f"{signal!r} is not among `reads`{nearest(signal, self._inputs)}; add it there"
@@ -239,12 +239,12 @@ class SequenceBench:
         return self._u[self._inputs[signal]]
 
     def driven_value(self, port: str) -> float:
-        """Value that `port` is set to, in its unit."""
+        """Return the value to which `port` is set, in its unit."""
         self._known(port)
         return self._values[port]
 
     def release(self, port: str) -> None:
-        """Drive `port` no longer: its other sources, if it has any, take over."""
+        """Stop driving `port`: its other sources, if there are any, take over."""
         self._known(port)
         self._driven[port] = False
 
@@ -256,7 +256,7 @@ class SequenceBench:
         number : str
             ``"parameters.SUBSYSTEM.NAME"``; or ``"faults.NAME"``, see `inject` and `clear`.
         value : float or None
-            None leaves a fault to its times and conditions.
+            Value in its unit; for a fault, None returns control to its times and conditions.
         """
         if number not in self._adjustable:
             hint = nearest(number, self._adjustable)
@@ -287,13 +287,11 @@ class SequenceBench:
         max: float | None = None,
         at: Mapping[str, tuple[float, str]] | None = None,
     ) -> bool:
-        """A result of the test: passed if `value` lies from `min` to `max`, else failed.
+        """Record a result of the test: passed if `value` is between `min` and `max`, else failed.
 
-        A value that is None, NaN or infinite counts as missing, and the result is inconclusive.
-
-        `at` says at which coordinates it was measured, ``{"speed": (120.0, "rad/s")}``: the same
-        `name` may then be measured at others, and the values make one table, in the report also
-        a map where there are two coordinates.
+        A value that is None, NaN or infinite makes the result inconclusive. `at` are the
+        coordinates of the measurement, ``{"speed": (120.0, "rad/s")}``: the same `name` may be
+        measured at others, and the report has a table of all, for two coordinates also a map.
         """
         quantity, coordinates = name, _coordinates(at or {})
         if coordinates:
@@ -315,10 +313,10 @@ class SequenceBench:
         return known is not None and low <= known <= high
 
     def expect(self, name: str, **keys: Any) -> None:
-        """Expect something from here on: the keys of ``[[expect]]``, such as ``always="a.x > 1"``.
+        """Add an expectation from here on, with the keys of ``[[expect]]``: ``always="a.x > 1"``.
 
-        Python's own words end with a low line: ``for_=2.0``, ``while_="a.x > 1"``. It is judged
-        with the session's rows while the sequence continues.
+        Python's reserved words get an underscore: ``for_=2.0``, ``while_="a.x > 1"``. The sequence
+        does not wait for it.
         """
         table = {"from": self.now, **{key.rstrip("_"): value for key, value in keys.items()}}
         problems: list[str] = []

@@ -36,20 +36,20 @@ DRIVEN = ".driven"
 
 
 class Sequence:
-    """A test sequence. Subclass it, and write `run`.
+    """A test sequence; subclass it, and write `run`.
 
-    The class is made with the session file's `params` as keyword arguments. `run` continues at
-    every communication point, with the samples of that point; what it drives acts from the next one
-    on. When it returns, the session ends in order. Whatever it raises ends the session with the
+    The constructor gets `params` of the session file as keyword arguments. `run` continues at
+    every communication point, with the samples of that point; the values that it sets act from the
+    next one on. When it returns, the session ends in order. An exception ends the session with the
     stop sequence of the benches.
     """
 
-    #: Outputs of other subsystems, ``subsystem.port``: they are connected by these names, and come
-    #: as they were sampled, never extrapolated or corrected.
+    #: Outputs of other subsystems, ``subsystem.port``. They are connected by these names and read
+    #: as raw samples, never extrapolated or corrected.
     reads: Several[str] = ()
-    #: Values set by the sequence. It is held between communication points.
+    #: Ports whose values the sequence sets; they are held between communication points.
     drives: Several[Port] = ()
-    #: Session file in which ``hilrt test`` runs it, relative to the sequence's own file.
+    #: Session file that ``hilrt test`` uses, relative to the sequence's own file.
     session: str | None = None
 
     async def run(self, bench: SequenceBench) -> None:

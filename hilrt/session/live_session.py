@@ -29,7 +29,7 @@ def _check(reply: Reply) -> None:
 
 
 class LiveSession(SessionReadings):
-    """A session that runs while the program continues; its methods block.
+    """A session that runs in parallel with the program; its methods block.
 
     ::
 
@@ -38,9 +38,16 @@ class LiveSession(SessionReadings):
             session.set("bonds.shaft.cap", 0.2)
         print(session.wait().verdict)
 
-    The ``with`` block, or `start` and `stop`, start and stop it; see `SessionReadings` for the
-    parameters and the readable values. In real time the program should wait rather than compute,
-    because both share an interpreter.
+    The ``with`` block, or `start` and `stop`, start and stop the session. In real time the program
+    should wait rather than compute, because both share an interpreter.
+
+    Parameters
+    ----------
+    session : str, Path or SessionFile
+        The session file, or one from `load_session`.
+    overrides : mapping, optional
+        Values that replace the file's, by ``"table.key"``.
+    options : RunOptions, optional
     """
 
     def start(self) -> LiveSession:
@@ -51,7 +58,7 @@ class LiveSession(SessionReadings):
         ConfigError
             For an address or a folder that cannot be used.
         SessionFault
-            If it ended before its first tick.
+            If the session ended before its first tick.
         """
         self._begin()
         try:
@@ -63,19 +70,25 @@ class LiveSession(SessionReadings):
         return self
 
     def wait(self, timeout: float | None = None) -> RunResult:
-        """Wait for the end (benches at rest, log closed); TimeoutError after `timeout` [s]."""
+        """Wait until the session has ended: benches at rest, log closed.
+
+        Raises
+        ------
+        TimeoutError
+            After `timeout` [s].
+        """
         self._must_have_begun()
         return self._thread.ended.result(timeout)
 
     def wait_until(
         self, condition: Callable[[LiveSession], object], timeout: float | None = None
     ) -> None:
-        """Wait for a condition on readable values, checked every 10 ms.
+        """Wait for a condition on values of the session, checked every 10 ms.
 
         Raises
         ------
         SessionFault
-            If the session ends before it holds.
+            If the session ends before the condition holds.
         TimeoutError
             After `timeout` [s].
         """
@@ -86,7 +99,7 @@ class LiveSession(SessionReadings):
             time.sleep(LOOK_S)
 
     def stop(self) -> RunResult:
-        """End the session as an operator does, and wait until benches are at rest."""
+        """End the session as the operator's command does, and wait until benches are at rest."""
         if not self.ended:
             self._ask("stop", refusable=True)
         return self.wait()
@@ -94,8 +107,12 @@ class LiveSession(SessionReadings):
     def set(self, name: str, value: float | None) -> None:
         """Change a number that ``[monitor.adjust]`` lists, within its bounds.
 
-        ``inputs.SUBSYSTEM.PORT`` takes over an input; None releases it. `CommandRefused` if the
-        number may not be set.
+        ``inputs.SUBSYSTEM.PORT`` takes over an input; None releases it.
+
+        Raises
+        ------
+        CommandRefused
+            If the number is not listed, or the value is out of bounds.
         """
         self._ask("adjust", name, math.nan if value is None else value)
 
@@ -108,11 +125,11 @@ class LiveSession(SessionReadings):
         self._ask("mark", text)
 
     def arm(self) -> None:
-        """Arm benches that wait for it."""
+        """Arm the benches that wait for it."""
         self._ask("arm")
 
     def safe(self) -> None:
-        """End the ticks with benches at rest, and hold the session there until `stop`."""
+        """Bring the benches to rest; the session stays in the state ``SAFE`` until `stop`."""
         self._ask("safe")
 
     def _ask(

@@ -36,16 +36,15 @@ class Result:
     Attributes
     ----------
     summary : dict
-        Contents of ``summary.json``.
+        Contents of ``summary.json`` (docs/summary.md).
     exit_status : int
-        0 finished, 3 ended by a fault in the safe state, 5 finished but incomplete, 130
-        interrupted.
-    fault : str, optional
-        The failure.
+        Exit status of the session (docs/session_life.md#exit-paths).
+    fault : str or None
+        The fault that ended the session, if any.
     warnings : list of str
-        Further problems, such as processes that ended by themselves, or not at all.
+        Further problems, such as processes that ended unexpectedly, or had to be killed.
     stopped : str
-        Reason for a stop before its end: a signal, an operator or a program; empty if none.
+        Reason why the session was stopped early (a signal, an operator, a program), or empty.
     """
 
     summary: dict[str, Any] = field(default_factory=dict)
@@ -86,7 +85,7 @@ class Result:
 
     @property
     def verdict(self) -> str:
-        """One of `VERDICTS`; empty if no tick ran."""
+        """One of "good", "unverified", "degraded", "unreliable"; empty if no tick ran."""
         return str(self.summary.get("verdict", ""))
 
     @property
@@ -135,7 +134,7 @@ class Result:
 
     @cached_property
     def log(self) -> Log:
-        """Every signal by its name, and the events; `RecordError` if nothing was recorded."""
+        """Signals and events of the session; `RecordError` if nothing was recorded."""
         raise RecordError(f"this session kept no log{f': {self.fault}' if self.fault else ''}")
 
 

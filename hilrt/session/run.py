@@ -37,11 +37,11 @@ class RunOptions:
     folder : Path or str, optional
         The run's own folder instead; it must be new or empty.
     duration : float, optional
-        Session time, s; default: the session file's.
+        Session time at which the run ends, s; default: the session file's.
     pace : str or float, optional
-        Replaces the session file's.
+        ``"realtime"``, ``"asap"`` or a factor; default: the session file's.
     shadow : bool
-        Compute every correction and apply none.
+        Compute corrections without applying them.
     view : bool
         Start the terminal view.
     web : bool

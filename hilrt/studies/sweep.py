@@ -54,14 +54,15 @@ class SweepOptions:
     Attributes
     ----------
     workers : int, optional
-        Processes on this machine; default: one per processor.
+        Number of processes on this machine; default: one per processor.
     cluster : str, optional
-        Address of a Dask scheduler, or its file, instead of this machine.
-    signals, statistics : sequence of str
-        Signals whose samples, or whose min, max, mean, rms and last value, are kept; ``*`` and
-        ``?`` match.
+        Address of a Dask scheduler, or its file, to use instead of this machine.
+    signals : sequence of str
+        Names or patterns (``*`` and ``?``) of signals whose samples are kept.
+    statistics : sequence of str
+        The same for signals whose min, max, mean, rms and last value are kept.
     recycle : int
-        A worker is restarted after so many cases; 0: never.
+        Number of cases after which a worker is restarted; 0: never.
     timeout : float, optional
         Time limit of a case, s, after which it is abandoned on its second try.
     logs : sequence of str or Path
@@ -87,13 +88,13 @@ class SweepResult:
     Attributes
     ----------
     folder : Path
-        With ``sweep.parquet``.
+        Folder of the sweep, with ``sweep.parquet``.
     cases : int
-        Cases of the design.
+        Number of cases of the design.
     ran : int
-        Cases run by this call; the others were run earlier.
+        Number of cases run by this call; the others were run earlier.
     lost : int
-        Cases without a result; their rows say why in ``failure``.
+        Number of cases without a result; ``failure`` in their rows gives the reason.
     """
 
     folder: Path
@@ -103,12 +104,12 @@ class SweepResult:
 
     @property
     def data(self) -> Path:
-        """The data set of all cases."""
+        """Path of the data set of all cases."""
         return self.folder / DATA
 
     @property
     def frame(self) -> pd.DataFrame:
-        """The rows, as `hilrt.load_sweep` gives them."""
+        """Rows of all cases, as `hilrt.load_sweep` returns them."""
         return load_sweep(self.folder)
 
     def _repr_html_(self) -> str:
@@ -151,12 +152,12 @@ def sweep(
         A session without benches and other processes, as `simulate` takes it; or a recorded log, of
         any session: its decisions are repeated with the settings of each case.
     vary : mapping, str or Path
-        ``"table.key"`` to its values, or to a range as after ``--vary``
+        Mapping of ``"table.key"`` to its values, or to a range as after ``--vary``
         (``"0.5e-3:5e-3:log10"``); or the path of a CSV with a column per key and a row per case.
     overrides : mapping, optional
-        ``"table.key"`` to a value for all cases.
+        Values for all cases, by ``"table.key"``.
     design, count, seed
-        Which cases, see `hilrt.studies.axes.cases_of`; a CSV has its own.
+        Choice of the cases, see `hilrt.studies.axes.cases_of`; not for a CSV.
     out : str or Path, optional
         The sweep's folder; default: ``sweeps/NAME``, with the session file's name.
     options : SweepOptions, optional

@@ -53,11 +53,11 @@ def test_a_reason_is_a_sentence_about_the_places_that_were_affected_longest():
     total = FlagTotal(3, 50.0, 6.0, 0.06, longest)
     (reason,) = verdict({"connection_defect": total}, RUN).reasons
     assert reason == (
-        "connection_defect: what was sent to vehicle.torque, engine.speed, engine.pedal and 1 more "
+        "connection_defect: vehicle.torque, engine.speed, engine.pedal and 1 more as sent "
         "differed from the connected outputs, 6.0% of the time"
     )
     (reason,) = verdict({"connection_defect": total._replace(places=())}, RUN).reasons
-    assert "what was sent to an input differed" in reason  # of a log that does not name any
+    assert "an input as sent differed" in reason  # of a log that does not name any
 
 
 def test_what_explains_decides_nothing_and_is_named_beside_what_does():
