@@ -13,10 +13,11 @@ import signal
 import sys
 import threading
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -136,6 +137,10 @@ def run(
     raise typer.Exit(result.exit_status)
 
 
+#: Warnings and notes of a kind that are listed one by one.
+MOST_ALIKE: Final = 10
+
+
 @app.command()
 def check(
     session: SessionPath,
@@ -158,9 +163,17 @@ def check(
             f"{session}: runs code that the tables of {', '.join(names)} name; --no-code does not"
         )
     problems = check_file(session, overrides or [], chosen, code=not no_code)
+    alike = Counter[tuple[str, str, str]]()
     for problem in problems:
-        place = f"{session}:{problem.at}" if problem.at else f"{session}"
-        typer.echo(f"{place}: {problem.level}: {problem}", err=problem.level == "error")
+        kind = problem.level, problem.key, problem.message
+        alike[kind] += 1
+        if problem.level == "error" or alike[kind] <= MOST_ALIKE:
+            place = f"{session}:{problem.at}" if problem.at else f"{session}"
+            typer.echo(f"{place}: {problem.level}: {problem}", err=problem.level == "error")
+    for (level, key, message), count in alike.items():
+        if level != "error" and count > MOST_ALIKE:
+            left = f"{count - MOST_ALIKE:,} more of the same kind"
+            typer.echo(f"{session}: {level}: {left}: {key or 'tables'}: {message}")
     errors = sum(problem.level == "error" for problem in problems)
     if errors:
         fail(f"{session}: {errors} error{'s' if errors > 1 else ''}")

@@ -11,8 +11,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from hilrt.check.check import check_file, names_code
+from hilrt.cli.main import app
 from hilrt.config import registry
 from tests.fmu.build import mass, needs_compiler
 
@@ -197,3 +199,15 @@ def test_the_work_of_a_check_grows_with_the_subsystems_and_not_with_their_square
 
     calls(10)  # what is loaded once
     assert calls(800) < 4.5 * calls(200)
+
+
+def test_many_points_of_a_kind_are_counted_after_the_first_ten(tmp_path: Path) -> None:
+    path = tmp_path / "many.toml"
+    table = '[subsystems.m{}]\nadapter = "inprocess"\nmodel = "models:M"\n'
+    tables = "".join(table.format(k) for k in range(37))
+    path.write_text('[session]\nname = "m"\nduration = 1.0\n[master]\nstep = 1e-3\n' + tables)
+    found = CliRunner().invoke(app, ["check", "--no-code", str(path)])
+    lines = [line for line in found.output.splitlines() if ": not checked: " in line]
+    assert (found.exit_code, len(lines)) == (0, 11)
+    assert "not checked: 27 more of the same kind: model: " in lines[-1]
+    assert "37 not checked" in found.output
