@@ -17,6 +17,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from multiprocessing import Process
 from pathlib import Path
 from typing import Any
@@ -36,10 +38,13 @@ def compute() -> None:
         sum(range(1000))
 
 
-def run(tree: Path, duration: float, out: Path) -> dict[str, Any]:
+def run(
+    tree: Path, duration: float, out: Path, session: str = SESSION, settings: Sequence[str] = ()
+) -> dict[str, Any]:
     """Summary of one session."""
-    command = [str(tree / ".venv/bin/hilrt"), "run", SESSION, "--quiet", "--out", str(out)]
+    command = [str(tree / ".venv/bin/hilrt"), "run", session, "--quiet", "--out", str(out)]
     command += ["--duration", str(duration)]
+    command += [word for item in settings for word in ("--set", item)]
     subprocess.run(
         command, cwd=tree, check=True, capture_output=True, timeout=duration + TIME_OVER_DURATION_S
     )
@@ -63,40 +68,56 @@ def described(summary: dict[str, Any]) -> str:
     )
 
 
-def main() -> None:
-    """Run the pairs and print them."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("old", type=Path)
-    parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--duration", type=float, default=15.0)
-    parser.add_argument("--busy", action="store_true")
-    options = parser.parse_args()
-    trees = {"old": options.old.resolve(), "new": ROOT}
-    busy = Process(target=compute, daemon=True)
-    if options.busy:
-        busy.start()
-    missed: dict[str, list[float]] = {"old": [], "new": []}
+def compare(sides: Mapping[str, Callable[[Path], dict[str, Any]]], rounds: int, busy: bool) -> None:
+    """Run two sides in alternation, and print what the second one misses beyond the first.
+
+    Each is given a folder for its runs, and returns a summary.
+    """
+    names, missed = list(sides), {name: list[float]() for name in sides}
+    computing = Process(target=compute, daemon=True)
+    if busy:
+        computing.start()
     try:
         with tempfile.TemporaryDirectory() as folder:
-            for k in range(options.rounds):
-                for side in ("old", "new") if k % 2 == 0 else ("new", "old"):
+            for k in range(rounds):
+                for side in names if k % 2 == 0 else names[::-1]:
                     out = Path(folder) / side
                     out.mkdir(exist_ok=True)
-                    summary = run(trees[side], options.duration, out)
+                    summary = sides[side](out)
                     missed[side].append(missed_share(summary))
                     print(f"{k + 1:2} {side}: {described(summary)}", flush=True)
                     time.sleep(0.5)
     finally:
-        if options.busy:
-            busy.kill()
-    if options.rounds < 2:
+        if busy:
+            computing.kill()
+    if rounds < 2:
         sys.exit("a bound needs at least two rounds")
-    difference = np.array(missed["new"]) - np.array(missed["old"])
+    difference = np.array(missed[names[1]]) - np.array(missed[names[0]])
     error = difference.std(ddof=1) / np.sqrt(len(difference))
     bound = difference.mean() + student.ppf(0.95, len(difference) - 1) * error
     for side, shares in missed.items():
         print(f"{side}: missed {np.mean(shares):.2f} % (median {np.median(shares):.2f} %)")
-    print(f"new - old: {difference.mean():+.2f} points, upper 95 % bound {bound:+.2f}")
+    change = f"{difference.mean():+.2f} points, upper 95 % bound {bound:+.2f}"
+    print(f"{names[1]} - {names[0]}: {change}")
+
+
+def parser_of_pairs(description: str) -> argparse.ArgumentParser:
+    """Options that all comparisons in pairs have."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--duration", type=float, default=15.0)
+    parser.add_argument("--busy", action="store_true")
+    return parser
+
+
+def main() -> None:
+    """Run the pairs and print them."""
+    parser = parser_of_pairs(__doc__.splitlines()[0])
+    parser.add_argument("old", type=Path)
+    options = parser.parse_args()
+    trees = {"old": options.old.resolve(), "new": ROOT}
+    sides = {name: partial(run, tree, options.duration) for name, tree in trees.items()}
+    compare(sides, options.rounds, options.busy)
 
 
 if __name__ == "__main__":
