@@ -6,11 +6,14 @@ outputs
 
     e_x' = A e_x + B e_u,   e_y = C e_x + D e_u,   e_u = L e_y + Δu,
 
-from which e_u is eliminated: ``e_u = (I − L D)⁻¹ (L C e_x + Δu)``.
+from which e_u is eliminated: ``e_u = (I − L D)⁻¹ (L C e_x + Δu)``. Calculated channels have the
+errors of the outputs that they read, times the derivatives K of their expressions: with them K y
+stands in the place of y.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -20,6 +23,8 @@ from hilrt.coupling.jacobian import LinearSubsystem, block_diagonal, discretize
 from hilrt.link import LinearModel
 from hilrt.solver import Floats
 from hilrt.tables.network import Network
+from hilrt.tables.ports import Ints
+from hilrt.tables.relation import Relation
 
 #: Largest number of states of the error: the cost of a step grows with its square.
 MOST_STATES = 64
@@ -28,6 +33,58 @@ _REGULAR = 1e-9
 #: A variable step is made up of lengths from 2^-FINER to 2^COARSER times the nominal one.
 FINER, COARSER = 10, 6
 LARGEST_FACTOR = 1e100
+
+
+class Channels(NamedTuple):
+    """Responses of calculated channels.
+
+    Attributes
+    ----------
+    outputs, read : ndarray of int, shape (channels,), (read,)
+        Their numbers, and those of the outputs that they read.
+    responses : ndarray, shape (channels, read)
+        Their derivatives by these outputs; NaN if unknown, 0 where no error passes.
+    sources : Relation, shape (ny, ny)
+        From a channel to the outputs that it is calculated from, and that have errors.
+    linear : bool
+        The derivatives are the same everywhere.
+    """
+
+    outputs: Ints
+    read: Ints
+    responses: Floats
+    sources: Relation
+    linear: bool = False
+
+    def calculated(self, of_outputs: Floats) -> Floats:
+        """Rows of all outputs, shape (ny, …), with those of the channels filled in."""
+        found = of_outputs.copy()
+        found[self.outputs] = self.responses @ of_outputs[self.read]
+        return found
+
+    def directly(
+        self, direct: Sequence[tuple[int, int, float]], whole: bool
+    ) -> list[tuple[int, int, float]]:
+        """Direct responses of the channels from those of the outputs; `whole`: zeros, too."""
+        of_output = dict[int, list[tuple[int, float]]]()
+        for i, u, factor in direct:
+            of_output.setdefault(i, []).append((u, factor))
+        found = dict[tuple[int, int], float]()
+        for channel, responses in zip(self.outputs.tolist(), self.responses.tolist(), strict=True):
+            reads = set(self.sources.neighbours(channel).tolist())
+            for i, response in zip(self.read.tolist(), responses, strict=True):
+                for u, factor in of_output.get(i, ()) if i in reads else ():
+                    found[channel, u] = found.get((channel, u), 0.0) + response * factor
+        kept = ((at, f) for at, f in found.items() if math.isfinite(f) and (f != 0.0 or whole))
+        return [(*at, factor) for at, factor in kept]
+
+    def known(self, network: Network, known: Sequence[int]) -> list[int]:
+        """Channels whose direct responses follow from those of the `known` outputs."""
+        unknown = np.isin(network.outputs.owner, network.inputs.owner[network.connected])
+        unknown[[*known]] = False
+        lacking = self.sources.where(columns=unknown).in_row
+        lacking[self.outputs] |= ~np.isfinite(self.responses).all(axis=1)
+        return np.flatnonzero(self.sources.in_row & ~lacking).tolist()
 
 
 class Sensitivities(NamedTuple):
@@ -96,12 +153,14 @@ def sensitivities_of(
     step: float,
     renewed: bool = False,
     variable: bool = False,
+    channels: Channels | None = None,
 ) -> Sensitivities:
     """Make the tables of the step from the subsystems' models, for a macro step `step` [s].
 
     Reference models count only where they make the whole loop known. Where the factors will be
     `renewed`, those that are zero have rows, too. A `variable` step has lengths around `step`.
     """
+    channels = channels or _no_channels(network)
     fineness, slope = np.ones((2, len(network.inputs)))
     memory = [0.0] * len(models)
     direct: list[tuple[int, int, float]] = []
@@ -116,6 +175,8 @@ def sensitivities_of(
         for i, j in np.argwhere((model.D != 0.0) | renewed).tolist():
             if network.connected[columns.start + j]:
                 direct.append((rows.start + i, columns.start + j, float(model.D[i, j])))
+    direct += channels.directly(direct, renewed)
+    known += channels.known(network, known)
     shares = fineness.tolist(), slope.tolist()
     found = Sensitivities(
         0,
@@ -129,12 +190,16 @@ def sensitivities_of(
         inside=[0 if model is None else model.inside for model in models],
     )
     unit = step / 2.0**FINER if variable else step
-    loop = _discretized(network, models, unit)
+    loop = _discretized(network, models, unit, channels)
     if loop is None:
         own = [None if model is None or model.of_reference else model for model in models]
         lost = sum(m is not None for m in models) - sum(m is not None for m in own)
-        return sensitivities_of(network, own, step, variable=variable) if lost else found
-    linear = all(model is None or model.linear for model in models)
+        return (
+            sensitivities_of(network, own, step, variable=variable, channels=channels)
+            if lost
+            else found
+        )
+    linear = channels.linear and all(model is None or model.linear for model in models)
     doubled = _doubled(loop.A, loop.B, FINER + COARSER if variable else 0)
     A_rows, B_rows = (np.abs([power[i] for power in doubled]).max(axis=0) for i in (0, 1))
     paths = _entries(loop.A, 0, A_rows, renewed) + _entries(loop.B, 1, B_rows, renewed)
@@ -152,6 +217,11 @@ def sensitivities_of(
         linear=linear,
         of_reference=any(model is not None and model.of_reference for model in models),
     )
+
+
+def _no_channels(network: Network) -> Channels:
+    none, ny = np.zeros(0, np.intp), len(network.outputs)
+    return Channels(none, none, np.zeros((0, 0)), Relation.of((), (), (ny, ny)), True)
 
 
 def _memory(A: Floats) -> float:
@@ -184,12 +254,12 @@ def _doubled(A: Floats, B: Floats, times: int) -> list[tuple[Floats, Floats]]:
 
 
 def _discretized(
-    network: Network, models: Sequence[LinearModel | None], step: float
+    network: Network, models: Sequence[LinearModel | None], step: float, channels: Channels
 ) -> LinearSubsystem | None:
     """`_closed_loop` over steps of `step` [s]; None if that cannot be followed."""
     try:
         with np.errstate(all="ignore"):  # a peer may state absurdly large values
-            loop = _closed_loop(network, models)
+            loop = _closed_loop(network, models, channels)
             if loop is None:
                 return None
             A, B = discretize(loop.A, loop.B, step, 0)
@@ -200,18 +270,24 @@ def _discretized(
     return LinearSubsystem(A, B[0], loop.C, loop.D)
 
 
-def _closed_loop(network: Network, models: Sequence[LinearModel | None]) -> LinearSubsystem | None:
+def _closed_loop(
+    network: Network, models: Sequence[LinearModel | None], channels: Channels
+) -> LinearSubsystem | None:
     """Map disturbances of inputs to errors of outputs; None if too little is known.
 
     A subsystem without inputs from others has no error, and one without outputs to others passes
     none on: only the remaining ones need a model.
     """
     gives, takes = np.zeros((2, len(models)), dtype=bool)
-    gives[network.outputs.owner[network.L.column]] = True
+    taken = network.L.transposed.in_row
+    taken |= channels.sources.where(rows=taken).transposed.in_row
+    gives[network.outputs.owner[taken]] = True
     takes[network.inputs.owner[network.connected]] = True
     if any(model is None and gives[s] and takes[s] for s, model in enumerate(models)):
         return None
     if not 0 < sum(len(model.A) for model in models if model is not None) <= MOST_STATES:
+        return None
+    if not np.isfinite(channels.responses).all():
         return None
     parts = []
     for s, model in enumerate(models):
@@ -224,14 +300,13 @@ def _closed_loop(network: Network, models: Sequence[LinearModel | None]) -> Line
             )
         else:
             parts.append(LinearSubsystem(model.A, model.B, model.C, model.D))
-    whole, L = block_diagonal(parts), network.L.dense()
-    through = np.eye(len(network.inputs)) - L @ whole.D
+    whole = block_diagonal(parts)
+    C, D, L = channels.calculated(whole.C), channels.calculated(whole.D), network.L.dense()
+    through = np.eye(len(network.inputs)) - L @ D
     if abs(np.linalg.det(through)) < _REGULAR:
         return None
     M = np.linalg.inv(through)
-    back = M @ L @ whole.C
-    loop = LinearSubsystem(
-        whole.A + whole.B @ back, whole.B @ M, whole.C + whole.D @ back, whole.D @ M
-    )
+    back = M @ L @ C
+    loop = LinearSubsystem(whole.A + whole.B @ back, whole.B @ M, C + D @ back, D @ M)
     finite = all(np.isfinite(matrix).all() for matrix in (loop.A, loop.B, loop.C, loop.D))
     return loop if finite else None

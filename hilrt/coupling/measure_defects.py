@@ -86,9 +86,10 @@ def look_at_sources(plan: Plan, state: State, given: StepInput, i: int) -> bool:
     for c in range(at.first_connection, at.first_connection + at.connections):
         source = plan.connections[c].source
         out = state.outputs[source]
-        if state.connections[c].acts and not out.arrived:
+        if state.connections[c].acts and (not out.arrived or out.waits > 0):
             u.measured = 0
-            if given.subsystems[plan.outputs[source].subsystem].late or out.unusable:
+            source_late = given.subsystems[plan.outputs[source].subsystem].late != 0
+            if source_late or out.unusable or out.waits == 2:
                 late = True
     return late
 
@@ -97,11 +98,17 @@ def look_at_sources(plan: Plan, state: State, given: StepInput, i: int) -> bool:
 def measure_input(plan: Plan, state: State, given: StepInput, i: int) -> None:
     """Difference between input `i` as sent and the value that it should have had, as now known.
 
-    With one source, the polynomial has been the same since the previous sample. With several, it
-    has changed: the whole gap then counts with the error of its last step, which is the largest.
+    With one source, the polynomial has been the same since the previous sample. With several, or
+    one that is calculated, it has changed: the whole gap then counts with the error of its last
+    step, which is the largest.
     """
     t, u, settings = given.session[0].t, state.inputs[i], plan.session[0]
-    span = u.unmeasured if plan.inputs[i].connections == 1 else given.session[0].elapsed
+    first = plan.inputs[i].first_connection
+    alone = plan.inputs[i].connections == 1
+    if alone and not plan.outputs[plan.connections[first].source].calculated:
+        span = u.unmeasured
+    else:
+        span = given.session[0].elapsed
     copy(u.previous, settings.coefficients, u.difference)
     shift(u.difference, settings.coefficients, t - u.previous_t0)
     asked = allowed(plan.inputs[i], u.extrapolated[0])

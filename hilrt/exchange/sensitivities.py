@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from hilrt.config.structs import CALCULATED, Session
-from hilrt.coupling.closed_loop import Sensitivities, sensitivities_of
-from hilrt.expressions.session_program import made_of, port_name
+from hilrt.config.structs import Session
+from hilrt.coupling.closed_loop import Channels, Sensitivities, sensitivities_of
+from hilrt.expressions.session_program import ChannelValues
 from hilrt.link import SWITCHES, LinearModel, Link
 from hilrt.solver import Floats, InputPolynomial
 from hilrt.step.numerics import Numerics
@@ -33,21 +33,22 @@ async def find_sensitivities(
     tables: Session,
     links: Sequence[Link],
     u0: Floats,
+    y0: Floats,
     reference: Reference,
     renews: bool = False,
     in_slack: bool = False,
 ) -> Sensitivities:
     """Probe the responses of the subsystems to their inputs, as far as possible.
 
-    Beyond `MOST_TRIED` coupled outputs no subsystem is probed; nor is any where errors pass through
-    calculated channels, whose responses are unknown.
+    Beyond `MOST_TRIED` coupled outputs no subsystem is probed. Where errors pass through calculated
+    channels that remember earlier samples, the responses of the coupled system are unknown.
 
     Parameters
     ----------
     network, tables, links
         The session's.
-    u0 : ndarray, shape (nu,)
-        Inputs of the initialized subsystems.
+    u0, y0 : ndarray, shape (nu,), (ny,)
+        Inputs and outputs of the initialized subsystems.
     reference : callable
         Asked for what cannot be probed itself.
     renews : bool
@@ -58,15 +59,15 @@ async def find_sensitivities(
     """
     models: list[LinearModel | None] = []
     few = np.count_nonzero(network.L.transposed.in_row) <= MOST_TRIED
-    probed = few and not _pass_through_channels(network, tables)
-    for s, link in enumerate(links if probed else ()):
+    for s, link in enumerate(links if few else ()):
         h, inputs = float(network.every[s]) * tables.master.step, network.inputs.slices[s]
         own = None if link.physical else await link.probes.linear_model(h, u0[inputs])
         models.append(reference(s, h, u0[inputs]) if own is None else own)
     models += [None] * (len(links) - len(models))
     network, step = _without_demands(network, tables), tables.master.step
     variable = tables.master.step_control.method != "fixed"
-    found = sensitivities_of(network, models, step, variable=variable)
+    channels = ErringChannels(network, tables).about(y0, linear=True)
+    found = sensitivities_of(network, models, step, variable=variable, channels=channels)
     if not renews or not found.states or found.of_reference:
         return found
     known = (s for s, model in enumerate(models) if model is not None)
@@ -78,22 +79,59 @@ async def find_sensitivities(
         model = models[s]
         if model is None or again is None or again.A.shape != model.A.shape:
             return found
-    return sensitivities_of(network, models, step, renewed=True, variable=variable)
+    return sensitivities_of(
+        network, models, step, renewed=True, variable=variable, channels=channels
+    )
 
 
-def _pass_through_channels(network: Network, tables: Session) -> bool:
-    """Whether inputs take calculated channels of outputs that have errors."""
-    if not tables.calculated:
-        return False
-    outputs, driven = network.outputs, set(network.inputs.owner[network.connected].tolist())
-    erring = {
-        port_name(name)
-        for name, owner in zip(outputs.names, outputs.owner.tolist(), strict=True)
-        if owner in driven and not tables.subsystems[network.subsystems[owner]].is_sequence
-    }
-    channels = {f"{CALCULATED}.{channel.name}" for channel in tables.calculated}
-    taken = {outputs.names[i] for i in np.flatnonzero(network.L.transposed.in_row).tolist()}
-    return bool(taken & channels & made_of(tables.calculated, erring))
+class ErringChannels:
+    """Calculated channels that carry errors of outputs to inputs.
+
+    Parameters
+    ----------
+    network : Network
+        Through which errors pass: without demands.
+    tables : Session
+    """
+
+    #: Shares of the outputs' magnitudes that responses are compared at; they are those of a line if
+    #: they are equal to within the last.
+    FAR, EQUAL = (1e-3, 1.0, 30.0, 1e3), 1e-6
+
+    def __init__(self, network: Network, tables: Session) -> None:
+        values = self._values = ChannelValues(network, tables)
+        driven = set(network.inputs.owner[network.connected].tolist())
+        errs = [
+            s in driven and not tables.subsystems[name].is_sequence
+            for s, name in enumerate(network.subsystems)
+        ]
+        self._sources = values.sources.where(columns=np.array(errs)[network.outputs.owner])
+        taken, channels = network.L.transposed.in_row, values.outputs.tolist()
+        acts = [taken[i] & np.isin(values.read, self._sources.neighbours(i)) for i in channels]
+        self._acts = np.array(acts, np.bool_).reshape(len(channels), len(values.read))
+        self._unknown = values.remembers[values.outputs] & self._acts.any(axis=1)
+
+    def about(self, y: Floats, t: float = 0.0, *, linear: bool = False) -> Channels:
+        """Responses about the outputs `y`, shape (ny,), at `t` [s]; `linear`: whether they are.
+
+        Those of channels that remember earlier samples are unknown.
+        """
+        values, found = self._values, self._responses(y, t)
+        linear = linear and self._are_linear(y, found)
+        return Channels(values.outputs, values.read, found, self._sources, linear)
+
+    def _responses(self, y: Floats, t: float) -> Floats:
+        found = np.where(self._acts, self._values.responses(y, t), 0.0)
+        found[self._unknown] = np.nan
+        return found
+
+    def _are_linear(self, y: Floats, about: Floats) -> bool:
+        """Whether the responses are the same far from `y`, and at other times."""
+        way, largest = np.random.default_rng(0).uniform(-1.0, 1.0, len(y)), np.zeros(len(y))
+        largest[self._values.read] = self._values.magnitudes(y)
+        others = (self._responses(y + far * largest * way, far) for far in self.FAR)
+        most = self.EQUAL * np.abs(about).max(axis=1, keepdims=True, initial=0.0)
+        return all(bool((np.abs(other - about) <= most).all()) for other in others)
 
 
 def _moving(network: Network, models: Sequence[LinearModel | None]) -> list[int]:
@@ -168,7 +206,9 @@ class SensitivityRenewal:
         #: Steps between two points that all subsystems communicate at: no other is under way then.
         self._together = math.lcm(*self._network.every.tolist())
         self._models: list[LinearModel | None] = [None] * len(links)
-        known = numerics.plan.outputs["answers_known"] != 0
+        self._channels = ErringChannels(self._network, tables)
+        outputs = numerics.plan.outputs
+        known = (outputs["answers_known"] != 0) & (outputs["calculated"] == 0)
         owner = numerics.network.outputs.owner
         self._tried = sorted(set(owner[known].tolist()))
         states = int(numerics.plan.session["error_states"][0])
@@ -180,7 +220,7 @@ class SensitivityRenewal:
         self._most = math.ceil(self._cost / (self.LEAST_ADAPTING if adapts else self.LEAST))
         self._ahead = self.ADVANCE[self._variable]
         self._credit, self._every, self._left, self._since = self._ahead, 1, 1, 0.0
-        self._coupled = numerics.plan.outputs["coupled"] != 0
+        self._coupled = outputs["coupled"] != 0
         #: Values of the coupled outputs at the last trial, and how far from such values nothing
         #: was found changed.
         self._seen, self._reach = np.zeros((2, np.count_nonzero(self._coupled)))
@@ -275,8 +315,9 @@ class SensitivityRenewal:
         given, inputs = numerics.given, numerics.state.inputs
         if factors is None:
             factors = np.ascontiguousarray(numerics.state.answers["factor"])
+        channels = self._channels.about(np.ascontiguousarray(numerics.state.outputs["y"]), t)
         found = sensitivities_of(
-            network, self._models, self._step, renewed=True, variable=self._variable
+            network, self._models, self._step, True, self._variable, channels
         ).factors()
         if len(found) != len(factors):
             return math.inf

@@ -92,6 +92,13 @@ def calculate(plan: Plan, state: State, given: StepInput) -> None:
         read(state.outputs[plan.readings[k].output], state.registers[k])
     evaluate(plan.operations, plan.lookup_points, state.registers, state.memory, given.session[0].t)
     told = 0
+    for k in range(len(plan.calculated)):
+        state.outputs[plan.calculated[k].output].waits = 0
+    for k in range(len(plan.channel_sources)):
+        pair = plan.channel_sources[k]
+        cut, channel = given.subsystems[plan.outputs[pair.source].subsystem], pair.channel
+        waits = 2 if cut.late else (0 if cut.due else 1)
+        state.outputs[channel].waits = max(state.outputs[channel].waits, waits)
     for s in range(len(given.subsystems)):
         told |= given.subsystems[s].event
     for k in range(len(plan.calculated)):

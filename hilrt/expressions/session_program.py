@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from hilrt.config.session_tables import FaultTable, Stimulus
 from hilrt.config.structs import CALCULATED, Calculated, LookupEntry, Session
 from hilrt.errors import ConfigError
+from hilrt.expressions import operations as do
 from hilrt.expressions.functions import RESERVED
 from hilrt.expressions.nodes import LookupTable, lookup_table
 from hilrt.expressions.parse import (
@@ -25,7 +26,8 @@ from hilrt.expressions.parse import (
 from hilrt.expressions.program import Program
 from hilrt.solver import Floats
 from hilrt.tables.network import Network
-from hilrt.tables.ports import Ints
+from hilrt.tables.ports import Bools, Ints
+from hilrt.tables.relation import Relation
 
 
 def session_program(network: Network, tables: Session) -> Program:
@@ -145,8 +147,37 @@ def lookup_tables_of(entries: Sequence[LookupEntry], problems: list[str]) -> dic
     return found
 
 
-class StartValues:
-    """Calculated channels before the first tick, when no time has passed.
+def channel_sources(network: Network, program: Program) -> tuple[Relation, Bools]:
+    """Outputs that calculated channels read, and channels with a memory.
+
+    Returns
+    -------
+    sources : Relation, shape (ny, ny)
+        From a channel to the outputs that it is calculated from, through other channels, too.
+    remembers : ndarray of bool, shape (ny,)
+        Channels whose value also depends on earlier samples: they use a filter, or read outputs of
+        several rates.
+    """
+    number, ny = network.outputs.numbers, len(network.outputs)
+    read = [{number[name]} for name in program.signals]
+    made: list[set[int]] = read + [set() for _ in range(len(read), len(program.registers))]
+    filtered = np.zeros(len(made), np.bool_)
+    for op in program.operations:
+        operands = (int(op.a), int(op.b), int(op.c))
+        made[int(op.target)] = set().union(*(made[k] for k in operands))
+        filtered[op.target] = op.code >= do.FIRST_FILTER or filtered[[*operands]].any()
+    places = [(number[f"{CALCULATED}.{name}"], k) for name, (k, _) in program.channels.items()]
+    pairs = [(channel, output) for channel, k in places for output in made[k]]
+    rows, columns = zip(*pairs, strict=True) if pairs else ((), ())
+    remembers = np.zeros(ny, np.bool_)
+    for channel, k in places:
+        rates = network.every[network.outputs.owner[[*made[k]]]]
+        remembers[channel] = filtered[k] or len(set(rates.tolist())) > 1
+    return Relation.of(rows, columns, (ny, ny)), remembers
+
+
+class ChannelValues:
+    """Calculated channels as functions of the outputs that they read, without a past.
 
     Parameters
     ----------
@@ -159,7 +190,14 @@ class StartValues:
         Number of the subsystem of the calculated channels; None without any.
     needs : list of (int, int)
         That number, and the one of a subsystem that they read.
+    outputs, read : ndarray of int, shape (channels,), (read,)
+        Their own numbers, and those of the outputs that they read.
+    sources, remembers
+        As of `channel_sources`.
     """
+
+    #: Share of an output's magnitude by which it is moved for a derivative.
+    MOVED = 1e-6
 
     def __init__(self, network: Network, tables: Session) -> None:
         number = network.outputs.numbers
@@ -167,30 +205,53 @@ class StartValues:
         # conditions.
         without = replace(tables, stimuli=[], faults=[])
         program = self._program = session_program(network, without)
-        self._read: Ints = np.array([number[n] for n in program.signals], dtype=np.intp)
+        self.read: Ints = np.array([number[n] for n in program.signals], dtype=np.intp)
         channels = program.channels
         places = [number[f"{CALCULATED}.{name}"] for name in channels]
-        self._outputs: Ints = np.array(places, dtype=np.intp)
+        self.outputs: Ints = np.array(places, dtype=np.intp)
         self._registers = [register for register, _ in channels.values()]
         owner = network.outputs.owner
         self.subsystem = int(owner[places[0]]) if places else None
-        self.needs = [(int(owner[places[0]]), int(s)) for s in {*owner[self._read]} if places]
+        self.needs = [(int(owner[places[0]]), int(s)) for s in {*owner[self.read]} if places]
+        self.sources, self.remembers = channel_sources(network, program)
+        units = np.array(network.outputs.units)[self.read]
+        self._alike = units[:, None] == units
 
     def fill(self, y: Floats) -> None:
         """Put them into `y`, shape (ny,); 0 if a value is not known yet."""
         known = self.values(y)
-        y[self._outputs] = np.where(np.isfinite(known), known, 0.0)
+        y[self.outputs] = np.where(np.isfinite(known), known, 0.0)
 
-    def values(self, y: Floats) -> Floats:
-        """The channels' values from the other outputs in `y`, shape (channels,)."""
-        if not len(self._outputs):
+    def values(self, y: Floats, t: float = 0.0) -> Floats:
+        """The channels' values at time `t` [s] from the other outputs in `y`, shape (channels,)."""
+        if not len(self.outputs):
             return np.zeros(0)
         from hilrt.expressions.evaluate import evaluate  # compiled: not for a check
 
         program = self._program
         registers, memory = program.registers.copy(), program.memory.copy()
-        registers["value"][: len(self._read)] = y[self._read]
-        registers["t"][: len(self._read)] = 0.0
-        evaluate(program.operations, program.points, registers, memory, 0.0)
+        registers["value"][: len(self.read)] = y[self.read]
+        registers["t"][: len(self.read)] = t
+        evaluate(program.operations, program.points, registers, memory, t)
         found: Floats = registers["value"][self._registers]
         return found
+
+    def responses(self, y: Floats, t: float = 0.0) -> Floats:
+        """Derivatives of the channels by the outputs that they read, shape (channels, read).
+
+        They are central differences about the outputs `y`, shape (ny,), at time `t` [s]; NaN where
+        a value is unknown.
+        """
+        found = np.empty((len(self.outputs), len(self.read)))
+        for k, step in enumerate(self.MOVED * self.magnitudes(y)):
+            above, below, i = y.copy(), y.copy(), self.read[k]
+            above[i] += step
+            below[i] -= step
+            change = self.values(above, t) - self.values(below, t)
+            found[:, k] = change / (above[i] - below[i])
+        return found
+
+    def magnitudes(self, y: Floats) -> Floats:
+        """Largest of the outputs in the unit of each that is read, or 1 if these are 0."""
+        largest: Floats = np.max(self._alike * np.abs(y[self.read]), axis=1, initial=0.0)
+        return np.where(largest > 0.0, largest, 1.0)

@@ -33,8 +33,8 @@ GAIN_RANGE: Final = "gain range"
 GAIN_RANGE_LAG: Final = "gain range, lag of feedthrough as a delay"
 #: No subsystem was tried out, because there are more coupled outputs than `MOST_TRIED`.
 GAIN_RANGE_MANY: Final = "gain range, more outputs than are tried out"
-#: No subsystem was tried out, because errors pass through calculated channels.
-GAIN_RANGE_CHANNELS: Final = "gain range, as errors pass through calculated channels"
+#: Errors pass through calculated channels that remember earlier samples.
+GAIN_RANGE_CHANNELS: Final = "gain range, as errors pass through channels that use earlier samples"
 #: What was tried out about the start alone does not hold: errors would grow beyond the signals, or
 #: nothing answered to inputs that were disturbed.
 GAIN_RANGE_START: Final = "gain range, as the sensitivities of the start do not hold"
@@ -145,10 +145,13 @@ class BondError(NamedTuple):
 
 
 def estimates(network: Network, plan: Plan, state: State) -> dict[str, Estimate]:
-    """Estimates of every coupled output, by its name; none before a step has ended."""
+    """Estimates of every coupled output, by its name; none before a step has ended.
+
+    Those that coupled calculated channels read are among them.
+    """
     if not (state.outputs["moment_seconds"] > 0.0).any():
         return {}
-    coupled = np.flatnonzero(plan.outputs["coupled"])
+    coupled = _coupled(plan)
     inputs = np.flatnonzero(plan.inputs["connected"])
     outputs = state.outputs[coupled]
     how = how_estimated(plan, moved=bool(state.session["sensitivities_moved"][0]))
@@ -182,6 +185,13 @@ def estimates(network: Network, plan: Plan, state: State) -> dict[str, Estimate]
     return {names[i]: make_estimate(units[i], v, s, how) for i, v, s, how in rows}
 
 
+def _coupled(plan: Plan) -> Ints:
+    """Numbers of the coupled outputs, and of those that coupled calculated channels read."""
+    coupled, pairs = plan.outputs["coupled"] != 0, plan.channel_sources
+    coupled[pairs["source"][coupled[pairs["channel"]]]] = True
+    return np.flatnonzero(coupled)
+
+
 def _changed(state: State) -> bool:
     """Whether renewed sensitivities changed for longer than a good session allows."""
     seconds = np.max(state.outputs["moment_seconds"])
@@ -198,7 +208,7 @@ def _tried_once(
     that were disturbed later (a clutch that was open, a relay that had not switched). Unless all is
     linear, no signal is taken to be less wrong than the inputs, up to `MOST_DOUBTED`.
     """
-    coupled = np.flatnonzero(plan.outputs["coupled"])
+    coupled = _coupled(plan)
     spread = np.maximum(*spreads(state.outputs[coupled]))
     inputs, giving = network.inputs, network.outputs.member[coupled]
     passing = (plan.inputs["connected"] != 0) & np.isin(inputs.member, giving)
@@ -214,19 +224,20 @@ def _tried_once(
 def _gain_range(network: Network, plan: Plan, state: State, spread: Floats) -> tuple[Floats, str]:
     """Estimates of the coupled outputs by the disturbances alone, and how they were made."""
     inputs = np.flatnonzero(plan.inputs["connected"])
-    coupled = np.flatnonzero(plan.outputs["coupled"])
+    coupled = _coupled(plan)
     bonds = [bond.share for bond in bond_errors(network, plan, state).values()]
     shares = disturbed_shares(state.inputs[inputs])
     # An unknown value of one input or bond makes all signals unknown: NaN.
     value = spread * np.hypot(np.max(shares, initial=0.0), np.max(bonds, initial=0.0))
     how = GAIN_RANGE
-    is_coupled, connected = plan.outputs["coupled"] != 0, plan.inputs["connected"] != 0
+    is_coupled, connected = np.zeros(len(plan.outputs), np.bool_), plan.inputs["connected"] != 0
+    is_coupled[coupled] = True
     if len(network.feedthrough.where(is_coupled, connected)):
         how = GAIN_RANGE_LAG
         value = np.maximum(value, spread * _accumulated(network, plan, state)[coupled])
     if len(coupled) > MOST_TRIED:
         how = GAIN_RANGE_MANY
-    elif plan.outputs["calculated"][coupled].any():
+    elif (plan.outputs["calculated"][coupled] == 2).any():
         how = GAIN_RANGE_CHANNELS
     return value, how
 
@@ -314,7 +325,13 @@ def _accumulated(network: Network, plan: Plan, state: State) -> Floats:
     """
     owner, inputs = network.inputs.member, state.inputs
     n, found = len(network.members), np.zeros(len(network.outputs))
-    takes = Relation.of(owner[network.L.row], network.outputs.member[network.L.column], (n, n))
+    pairs = plan.channel_sources
+    shape = (len(network.outputs), len(network.outputs))
+    read = Relation.of(pairs["channel"], pairs["source"], shape)
+    through = (network.L.pattern() @ read).pattern()
+    rows = np.concatenate((network.L.row, through.row))
+    columns = np.concatenate((network.L.column, through.column))
+    takes = Relation.of(owner[rows], network.outputs.member[columns], (n, n))
     subsystem = np.zeros(n, np.intp)
     subsystem[network.outputs.member] = network.outputs.owner
     subsystem[owner] = network.inputs.owner

@@ -59,7 +59,8 @@ EVIDENCE = {
     'state, end_inputs of FMUs with feedthrough, or repeat = "half" would show it',
     GAIN_RANGE_START: "what was tried out about the start does not hold along the way: "
     'repeat = "half" would show the error of models that run as fast as possible',
-    GAIN_RANGE_CHANNELS: "errors that pass through calculated channels are not probed: "
+    GAIN_RANGE_CHANNELS: "errors are not followed through calculated channels with filters, or of "
+    "outputs of several rates: "
     'repeat = "half", or reference = "before" with a variable step, would show the error of models '
     "that run as fast as possible",
     GAIN_RANGE_MANY: 'repeat = "half" would show the error of models that run as fast as possible',
@@ -82,7 +83,7 @@ INSIDE = "output_defect"
 #: The cause that nothing shows whether they do.
 UNSEEN_INSIDE = "inside_unknown"
 #: Causes by which a correction does not act: the errors are then those without it.
-NOT_ACTING = ("correction_shadow", "model_untrusted")
+NOT_ACTING = ("correction_shadow", "model_untrusted", "model_unexcited")
 
 
 class Verdict(NamedTuple):

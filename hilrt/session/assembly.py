@@ -25,7 +25,7 @@ from hilrt.exchange.jacobians import JacobianRenewal, find_model
 from hilrt.exchange.repeated_steps import EventPoints, RepeatedSteps
 from hilrt.exchange.sensitivities import SensitivityRenewal, find_sensitivities
 from hilrt.exchange.verify_corrections import RecheckCorrections, verify_corrections
-from hilrt.expressions.session_program import StartValues
+from hilrt.expressions.session_program import ChannelValues
 from hilrt.hosting.reference_model import load_reference, try_reference
 from hilrt.link import LinearModel, Link
 from hilrt.logs.stimulus_columns import column_segments, read_columns
@@ -74,7 +74,7 @@ async def initialize(connected: Connected) -> InitializedSession:
     for part, port in network.outputs.ports.values():
         y0[part] = port.start
     samples: dict[int, Sample] = {}
-    calculated = StartValues(network, tables)
+    calculated = ChannelValues(network, tables)
     for s in network.initialization_order(calculated.needs):
         _couple(network, calculated, y0, u0, s)
         await _initialize(links[s], network, samples, y0, u0, s)
@@ -106,7 +106,7 @@ async def _initialize(
 async def _close_loop(
     links: Sequence[Link],
     network: Network,
-    calculated: StartValues,
+    calculated: ChannelValues,
     samples: dict[int, Sample],
     y0: Floats,
     u0: Floats,
@@ -135,7 +135,7 @@ async def _close_loop(
 
 
 def _couple(
-    network: Network, calculated: StartValues, y0: Floats, u0: Floats, of: int | None = None
+    network: Network, calculated: ChannelValues, y0: Floats, u0: Floats, of: int | None = None
 ) -> None:
     """Compute calculated channels and connected inputs from the outputs, within their bounds.
 
@@ -295,7 +295,7 @@ async def assemble(
 
     def trial() -> Awaitable[Sensitivities]:
         reference = References(tables, links).try_out
-        return find_sensitivities(network, tables, links, u0, reference, renews, in_slack)
+        return find_sensitivities(network, tables, links, u0, y0, reference, renews, in_slack)
 
     sensitivities = await (trial() if known is None else known.find(tables, renews, trial))
     if renews and in_slack and not sensitivities.renewed:

@@ -11,7 +11,7 @@ from hilrt.config.structs import Match, Step
 from hilrt.config.structs import Session as Tables
 from hilrt.config.units import conversion
 from hilrt.errors import HilrtError, PeerLost, SessionFault
-from hilrt.expressions.session_program import StartValues
+from hilrt.expressions.session_program import ChannelValues
 from hilrt.link import Link
 from hilrt.monitor.session_state import SessionState, operator_arms
 from hilrt.monitor.status import StatusPublisher
@@ -67,7 +67,7 @@ class Benches:
         self._publisher, self._operator = publisher, operator
         self.armed: list[Link] = []
         self.brought_down, self.secured = False, ""
-        self._calculated: StartValues | None = None
+        self._calculated: ChannelValues | None = None
 
     async def bring_up(
         self, initialized: InitializedSession, assembled: Assembled, enter_arms: bool
@@ -157,7 +157,7 @@ class Benches:
         procedure = Procedure(self._links, ranges, numerics.alarms, y, timeout, self._tell)
         if self._tables.calculated:
             if self._calculated is None:  # kept: the stop sequence must not wait for it
-                self._calculated = StartValues(numerics.network, self._tables)
+                self._calculated = ChannelValues(numerics.network, self._tables)
             procedure.calculate = self._calculated.fill
         return procedure
 

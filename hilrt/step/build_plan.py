@@ -14,6 +14,7 @@ from hilrt.coupling.extrapolate import gram_factor
 from hilrt.coupling.mu import bond_mu, spurious_share
 from hilrt.coupling.trust import Verification
 from hilrt.expressions.program import Program
+from hilrt.expressions.session_program import channel_sources
 from hilrt.link import FINDINGS, SMOOTH
 from hilrt.reliability.alarms import AlarmNames, alarm_rows, fill_alarms
 from hilrt.reliability.checks import CheckNames, check_rows, fill_checks
@@ -33,7 +34,7 @@ from hilrt.tables.model import ModelPlan, no_model_plan
 from hilrt.tables.network import Network
 from hilrt.tables.plan import Plan
 from hilrt.tables.ports import Bools
-from hilrt.tables.program_tables import CalculatedOutput, ReadingRow
+from hilrt.tables.program_tables import CalculatedOutput, ChannelSource, ReadingRow
 from hilrt.tables.record import COEFFICIENTS, R, Table, table
 from hilrt.tables.relation import Relation
 
@@ -101,7 +102,9 @@ def build_plan(
     faults = alteration_rows(network, tables.faults)
     check_allowed(tables, set(compress(network.subsystems, platform.physical)))
     plan = _size_tables(network, platform, program, stimuli, checks, alarms, model)
+    sources, remembers = channel_sources(network, program)
     plan = plan._replace(
+        channel_sources=_pairs(sources, ChannelSource, ("channel", "source")),
         faults=table(rows.FaultPlan, len(tables.faults)),
         alterations=table(rows.AlterationPlan, len(faults)),
         parameters=table(rows.ParameterPlan, len(parameters)),
@@ -109,7 +112,7 @@ def build_plan(
     fill_parameters(plan, network, tables, parameters)
     _fill_ports(plan, network, tables, platform)
     fill_ranges(plan, network, tables)
-    _fill_calculated(plan, network, program)
+    _fill_calculated(plan, network, program, remembers)
     _fill_connections(plan, network)
     fill_faults(plan, network, tables, faults)
     fill_conditions(plan, network, tables, program)
@@ -119,8 +122,8 @@ def build_plan(
     fill_controls(plan, network, tables.master)
     _fill_sensitivities(plan, platform.sensitivities)
     _find_renewed(plan)
-    _fill_estimates(plan, network, tables)
-    _fill_inside(plan, network, tables)
+    _fill_estimates(plan, network, tables, sources)
+    _fill_inside(plan, network, tables, sources)
     fill_checks(plan, checks)
     fill_alarms(plan, alarms, tables.master.step)
     return plan, checks, alarms
@@ -165,6 +168,7 @@ def _size_tables(
         lookup_points=program.points,
         readings=table(ReadingRow, len(program.signals)),
         calculated=table(CalculatedOutput, len(program.channels)),
+        channel_sources=table(ChannelSource, 0),
         model=model or no_model_plan(),
     )
 
@@ -231,12 +235,13 @@ def _exact(network: Network, sequences: Bools) -> Bools:
     return exact
 
 
-def _fill_calculated(plan: Plan, network: Network, program: Program) -> None:
+def _fill_calculated(plan: Plan, network: Network, program: Program, remembers: Bools) -> None:
     number = network.outputs.numbers
     plan.readings["output"] = [number[name] for name in program.signals]
     for row, (name, (register, _)) in zip(plan.calculated, program.channels.items(), strict=True):
         row.register, row.output = register, number[f"{CALCULATED}.{name}"]
-    plan.outputs["calculated"][plan.calculated["output"]] = 1
+    channels = plan.calculated["output"]
+    plan.outputs["calculated"][channels] = np.where(remembers[channels], 2, 1)
 
 
 def _fill_connections(plan: Plan, network: Network) -> None:
@@ -322,7 +327,7 @@ def _fill_sensitivities(plan: Plan, known: Sensitivities | None) -> None:
         bond.integrated = b not in missing or bond.corrected_elsewhere
 
 
-def _fill_estimates(plan: Plan, network: Network, tables: Session) -> None:
+def _fill_estimates(plan: Plan, network: Network, tables: Session, sources: Relation) -> None:
     """Method of each output's error estimate, and the factors of its band.
 
     Values set by test sequences are demands, and have none. Of a calculated channel that nothing
@@ -331,14 +336,15 @@ def _fill_estimates(plan: Plan, network: Network, tables: Session) -> None:
     owner, outputs = network.outputs.owner, plan.outputs
     taken, given = np.zeros((2, len(network.subsystems)), np.bool_)
     taken[network.inputs.owner[network.connected]] = True
-    given[owner[outputs["coupled"] != 0]] = True
+    given[owner[_taken(network.L, sources)]] = True
     followed = plan.session["error_states"][0] > 0
     # A subsystem that gives nothing need not be known for the loops.
     outputs["followed"] = followed & (given[owner] | (outputs["answers_known"] != 0))
     uncoupled, known = outputs["coupled"] == 0, outputs["answers_known"] != 0
     tried = np.zeros(len(network.subsystems), np.bool_)
     tried[owner[known]] = True
-    lacking = tried[owner] & ~known  # a reference model need not have them
+    lacking = tried[owner] & ~known & (outputs["calculated"] == 0)  # by a reference model
+    lacking |= sources.where(columns=lacking).in_row
     outputs["followed"][lacking] = 0
     high = np.where(outputs["followed"], HIGH_ENDS[how_estimated(plan)], HIGH_ENDS[GAIN_RANGE])
     high[lacking] = np.nan
@@ -348,13 +354,21 @@ def _fill_estimates(plan: Plan, network: Network, tables: Session) -> None:
     outputs["error_high"] = high
     through = network.feedthrough.where(columns=network.connected).in_row
     through &= ~known & (plan.subsystems["physical"][owner] == 0)
+    through |= sources.where(columns=through).in_row
     plan.inputs["lags"] = network.L.where(columns=through).in_row
 
 
-def _fill_inside(plan: Plan, network: Network, tables: Session) -> None:
+def _taken(L: Relation, sources: Relation) -> Bools:
+    """Outputs that inputs take by the connections `L`, also by calculated channels, shape (ny,)."""
+    taken = L.transposed.in_row
+    found: Bools = taken | sources.where(rows=taken).transposed.in_row
+    return found
+
+
+def _fill_inside(plan: Plan, network: Network, tables: Session, sources: Relation) -> None:
     """Benches, sequences, calculated channels and what no model takes need not be seen inside."""
     giving, sequences = np.zeros(len(network.subsystems), np.bool_), _sequences(network, tables)
-    taken = network.L.where(~sequences[network.inputs.owner]).transposed.in_row
+    taken = _taken(network.L.where(~sequences[network.inputs.owner]), sources)
     giving[network.outputs.owner[taken & (plan.outputs["calculated"] == 0)]] = True
     giving &= (plan.subsystems["physical"] == 0) & ~sequences
     plan.subsystems["inside"][~giving] = SMOOTH

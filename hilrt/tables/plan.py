@@ -11,7 +11,13 @@ from typing import Annotated, Final, NamedTuple, get_args
 from hilrt.config.session_tables import ValueKind
 from hilrt.solver import Floats
 from hilrt.tables.model import ModelPlan
-from hilrt.tables.program_tables import CalculatedOutput, LookupPoint, OperationRow, ReadingRow
+from hilrt.tables.program_tables import (
+    CalculatedOutput,
+    ChannelSource,
+    LookupPoint,
+    OperationRow,
+    ReadingRow,
+)
 from hilrt.tables.record import COEFFICIENTS, Table, TableRow, f8, i8
 
 #: Methods of the step control, by their numbers in `Plan.session`.
@@ -107,7 +113,7 @@ class OutputPlan(TableRow):
     """Constants of an output; in its unit unless stated."""
 
     subsystem: i8
-    calculated: i8  # no subsystem sends it: a calculated channel
+    calculated: i8  # no subsystem sends it: a calculated channel; 2: it remembers samples
     spacing: f8  # smallest distance of two samples that count as two, s
     coupled: i8  # connected to something
     free: i8  # source of a connection whose order is controlled
@@ -440,4 +446,5 @@ class Plan(NamedTuple):
     lookup_points: Table[LookupPoint]
     readings: Table[ReadingRow]
     calculated: Table[CalculatedOutput]
+    channel_sources: Table[ChannelSource]
     model: ModelPlan

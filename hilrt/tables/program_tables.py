@@ -44,6 +44,13 @@ class CalculatedOutput(TableRow):
     output: i8
 
 
+class ChannelSource(TableRow):
+    """Output that a calculated channel reads, also through other channels; outputs of the plan."""
+
+    channel: i8
+    source: i8
+
+
 class Register(TableRow):
     """Register of a program; values in SI units."""
 

@@ -107,6 +107,8 @@ class OutputState(TableRow):
     fresh: i8  # it is new in this cut; take_samples, calculate
     newest: f8  # take_samples, calculate
     t_newest: f8  # when it is valid, s; take_samples, calculate
+    # Of a calculated channel: 1 if an output that it reads is not due, 2 if one is late
+    waits: i8  # calculate
     # history: newest samples first
     t_past: Samples  # s; compensate
     y_past: Samples  # compensate, correct_outputs

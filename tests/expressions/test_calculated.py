@@ -12,7 +12,7 @@ from hilrt.check.check import check_file
 from hilrt.config.session_file import load_session
 from hilrt.errors import ConfigError
 from hilrt.expressions.evaluator import Evaluator
-from hilrt.expressions.session_program import StartValues, program_of
+from hilrt.expressions.session_program import ChannelValues, program_of
 from hilrt.link import Ports
 from hilrt.record.reader import load_log
 from hilrt.replay.replay_log import replay
@@ -214,7 +214,7 @@ def test_start_values_come_from_those_of_the_other_outputs():
     network, tables = make_network(
         ports, calculated=[{"name": f"c{i}", "expression": e} for i, e in enumerate(entries)]
     )
-    start = StartValues(network, tables)
+    start = ChannelValues(network, tables)
     y = np.array([5.0, 2.0, 9.0, 9.0])
     start.fill(y)
     assert y.tolist() == [5.0, 2.0, 3.0, 0.0]  # the slope is not known yet
