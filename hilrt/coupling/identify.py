@@ -14,7 +14,7 @@ from hilrt.compilation.compiled import compiled, stage
 from hilrt.coupling.correct_model import correction_of, prepare_correction
 from hilrt.coupling.past import follow_extrapolation, realised_input, take_inputs
 from hilrt.coupling.regression import assume, forget, jacobian_entry, observe
-from hilrt.coupling.trust import USED, judge, root_mean_square
+from hilrt.coupling.trust import NOISY, UNEXCITED, UNSURE, USED, judge, root_mean_square
 from hilrt.solver import Floats
 from hilrt.tables.given import GivenOutput, Slack, StepInput
 from hilrt.tables.model import (
@@ -84,7 +84,9 @@ def take_step(plan: Plan, state: State, given: StepInput, terms: int) -> None:
 def tell_reasons(learned: Table[LearnedOutput], outputs: Table[OutputState]) -> None:
     """Write the reasons why outputs are not corrected, for the session."""
     for i in range(len(outputs)):
-        outputs[i].reason = learned[i].reason
+        reason = learned[i].reason
+        outputs[i].reason = reason
+        outputs[i].unexcited = reason in (UNEXCITED, UNSURE, NOISY)
 
 
 @compiled

@@ -96,9 +96,9 @@ def calculate(plan: Plan, state: State, given: StepInput) -> None:
         state.outputs[plan.calculated[k].output].waits = 0
     for k in range(len(plan.channel_sources)):
         pair = plan.channel_sources[k]
-        cut, channel = given.subsystems[plan.outputs[pair.source].subsystem], pair.channel
+        cut = given.subsystems[plan.outputs[pair.source].subsystem]
         waits = 2 if cut.late else (0 if cut.due else 1)
-        state.outputs[channel].waits = max(state.outputs[channel].waits, waits)
+        state.outputs[pair.channel].waits = max(state.outputs[pair.channel].waits, waits)
     for s in range(len(given.subsystems)):
         told |= given.subsystems[s].event
     for k in range(len(plan.calculated)):

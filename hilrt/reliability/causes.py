@@ -80,6 +80,13 @@ CAUSES: Final[dict[str, Cause]] = {
         NEVER,
         places=_OUTPUT,
     ),
+    "model_unexcited": Cause(
+        "the model correction of {} did not act, as little but noise and the loop itself moves its "
+        "subsystem's inputs; dither, a stimulus or a test sequence would",
+        0.2,
+        NEVER,
+        places=_OUTPUT,
+    ),
     "event_inside_step": Cause(
         "{} stepped across a discontinuity of a subsystem that supplies its inputs",
         0.005,
@@ -183,6 +190,7 @@ TRACKING_ERROR: Final = _ROWS.index("tracking_error")
 CORRECTION_CAPPED: Final = _ROWS.index("correction_capped")
 CORRECTION_SHADOW: Final = _ROWS.index("correction_shadow")
 MODEL_UNTRUSTED: Final = _ROWS.index("model_untrusted")
+MODEL_UNEXCITED: Final = _ROWS.index("model_unexcited")
 EVENT_INSIDE_STEP: Final = _ROWS.index("event_inside_step")
 INPUT_LIMITED: Final = _ROWS.index("input_limited")
 DEMAND_CUT: Final = _ROWS.index("demand_cut")

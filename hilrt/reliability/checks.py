@@ -79,6 +79,7 @@ def check_rows(
         "correction_capped": bonds,
         "correction_shadow": bonds,
         "model_untrusted": network.outputs.names,
+        "model_unexcited": network.outputs.names,
         "event_inside_step": network.subsystems,
         "input_limited": network.inputs.names,
         "demand_cut": network.inputs.names,

@@ -28,6 +28,7 @@ from hilrt.reliability.causes import (
     INPUTS_IGNORED,
     INSIDE_UNKNOWN,
     LEAST_SPREAD,
+    MODEL_UNEXCITED,
     MODEL_UNTRUSTED,
     OUT_OF_RANGE,
     OUTPUT_DEFECT,
@@ -147,7 +148,9 @@ def measure_outputs(plan: Plan, state: State, given: StepInput) -> None:
         out = state.outputs[i]
         checks[causes[SAMPLE_IMPLAUSIBLE].first + i].ratio = out.implausible
         checks[causes[OUT_OF_RANGE].first + i].ratio = out.outside
-        checks[causes[MODEL_UNTRUSTED].first + i].ratio = out.reason != 0
+        untrusted = out.reason != 0
+        checks[causes[MODEL_UNEXCITED].first + i].ratio = untrusted and out.unexcited
+        checks[causes[MODEL_UNTRUSTED].first + i].ratio = untrusted and not out.unexcited
         checks[causes[ERROR_FEEDS_SPREAD].first + i].ratio = fed_share(plan.outputs[i], out) / FED
         sample = given.outputs[i]
         if math.isfinite(sample.y_mid) or math.isfinite(sample.y_mean):

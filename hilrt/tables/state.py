@@ -141,6 +141,7 @@ class OutputState(TableRow):
     corrected_by: f8  # what corrections have added to that; compensate, correct_outputs
     bridged: f8  # what the prediction of a late subsystem added; compensate, predict_late
     reason: i8  # why its model correction is inactive; 0: it is not (`trust.Reason`); identify
+    unexcited: i8  # because inputs move too little beside the noise, unless the loop does; identify
     defect: f8  # RMS of the interval that ended; NaN where unknown; measure_defects
     defect_square: f8  # integral of its square over the run, unit^2 s; measure_defects
     defect_max: f8  # measure_defects
