@@ -31,7 +31,7 @@ from hilrt.reliability.flags import FlagTotal
 from hilrt.reliability.verdict import BOND_DEGRADED
 from hilrt.tables.channels import BENCH_PATIENCE
 from hilrt.tables.network import Network
-from hilrt.tables.plan import WRONG, Plan
+from hilrt.tables.plan import ECCO, PI, WRONG, Plan
 from hilrt.tables.state import State
 from hilrt.wording import number
 
@@ -47,6 +47,10 @@ SLOW: Final = 0.2
 OFTEN: Final = 0.05
 #: An estimate above this has left the small errors that are proportional to the disturbances.
 LARGE: Final = 1.0
+#: A variable step whose mean is above this share of its `maximum` is held there by it.
+AT_MAXIMUM: Final = 0.5
+#: By what the tolerances of a variable step are lowered.
+STRICTER: Final = 10.0
 
 
 class SendingBench(NamedTuple):
@@ -106,6 +110,7 @@ def advice(
     totals: Mapping[str, FlagTotal],
     time_s: float,
     benches: Collection[SendingBench] = (),
+    steps: int = 0,
 ) -> list[Improvement]:
     """Changes for a session whose verdict is not `good`, the most effective one first.
 
@@ -119,7 +124,10 @@ def advice(
     time_s : float
         How long it was, s.
     benches : collection of SendingBench
+    steps : int
+        Macro steps that it took.
     """
+    variable = bool(plan.session["variable_step"][0])
     slowest = max((bench.longest for bench in benches), default=0.0)
     found = _corrections(network.bonds.tables, plan, state)
     known = [error for error in errors.values() if error.value >= 0.0 and error.spread > 0.0]
@@ -136,17 +144,14 @@ def advice(
         found.append(_rarer_steps(plan, benches) or PROCESSORS)
     share = worst.value / worst.spread
     if worst.how == GAIN_RANGE_LAG:
-        text = "the lag of direct feedthrough is treated as a delay of one step: give the solver"
-        text += " save_state and restore_state, the FMU directional derivatives or a state that can"
-        text += " be saved, or name a reference_model; keep an FMU's end_inputs on"
-        if not plan.session["variable_step"][0]:
-            text += '; without a bench, repeat = "half" shows it'
-        found.append(Improvement(text, {}))
+        found.append(_lag(variable))
     small = SMALL_UP_TO[calibrated_as(worst.how)]
     if energy:  # it falls with the disturbances, as the errors do
         small = min(small, share * BOND_DEGRADED / energy)
     settings = []
-    if not (late > OFTEN * time_s or plan.session["variable_step"][0]):  # it would be later still
+    if variable:
+        found.append(_stricter_control(plan, time_s / max(steps, 1)))
+    elif late <= OFTEN * time_s:  # else it would be later still
         if (shorter := _shorter(plan, worst, small, slowest)) is not None:
             settings.append(shorter)
         else:
@@ -168,6 +173,56 @@ PROCESSORS: Final = Improvement(
     "missed",
     {},
 )
+
+
+def _lag(variable: bool) -> Improvement:
+    """How the lag of direct feedthrough becomes known."""
+    runs = 'reference = "before"' if variable else 'repeat = "half"'
+    return Improvement(
+        "the lag of direct feedthrough is treated as a delay of one step: give the solver "
+        "save_state and restore_state, the FMU directional derivatives or a state that can be "
+        "saved, or name a reference_model; keep an FMU's end_inputs on; without a bench, "
+        f"{runs} shows it",
+        {},
+    )
+
+
+def _stricter_control(plan: Plan, mean_step: float) -> Improvement:
+    """A lower maximum of a variable step if that limits it, otherwise a stricter tolerance.
+
+    By how much the error falls is not known: tolerances hold for a step, not for a session.
+    """
+    session, control = plan.session[0], "master.step_control"
+    if mean_step > AT_MAXIMUM * session.maximum_step:
+        shorter = float(f"{0.5 * session.maximum_step:.3g}")
+        text = f"step_control.maximum = {shorter:g} s: the steps are as long as it permits"
+        return Improvement(text, {f"{control}.maximum": shorter})
+    if session.step_method == PI:
+        least = float(f"{session.tolerance / STRICTER:.3g}")
+        settings: dict[str, Any] = {f"{control}.tolerance": least}
+    else:
+        settings = {
+            f"{control}.{key}": float(f"{given / STRICTER:.3g}")
+            for key, given in _tolerances(plan).items()
+        }
+    if not settings:
+        text = "a tenth of the step_control's rtol and atol, in all their entries"
+        return Improvement(text, settings)
+    words = " and ".join(f"{key.rpartition('.')[2]} = {value:g}" for key, value in settings.items())
+    return Improvement(f"step_control: {words}", settings)
+
+
+def _tolerances(plan: Plan) -> dict[str, float]:
+    """``rtol`` and ``atol`` of the step control where they are not 0; empty if by port."""
+    session = plan.session[0]
+    if session.step_method == ECCO:
+        given = {"rtol": session.energy_rtol, "atol": session.energy_atol}
+    else:
+        ports = {key: np.unique(plan.inputs[key]) for key in ("rtol", "atol")}
+        if any(len(values) > 1 for values in ports.values()):
+            return {}
+        given = {key: float(values[0]) for key, values in ports.items()}
+    return {key: float(value) for key, value in given.items() if value > 0.0}
 
 
 def _rarer_steps(plan: Plan, benches: Collection[SendingBench]) -> Improvement | None:

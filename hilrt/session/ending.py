@@ -309,7 +309,7 @@ def describe_divergence(network: Network, given: StepInput) -> str:
     path = ", ".join(f"{names[0][a]} -> {names[1][b]}" for a, b in loop)
     return (
         f"divergence: {what}, in the loop {path}; a smaller macro step or a lower order of "
-        "extrapolation may be stable; `hilrt analyze stability` finds out"
+        "extrapolation may be stable: `hilrt advise` runs the models with both"
     )
 
 

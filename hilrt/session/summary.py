@@ -161,7 +161,9 @@ def build_summary(
     # No setting would have prevented a killed process or an exception in a model.
     if judgement["verdict"] != WORDS[GOOD] and (run.fault is None or diverged):
         benches = _sending_benches(exchange, progress.steps)
-        changes = advice(numerics.network, plan, state, errors, totals, time_s, benches)
+        changes = advice(
+            numerics.network, plan, state, errors, totals, time_s, benches, progress.steps
+        )
     host = host_report()
     summary = {
         "format": FORMAT,

@@ -9,6 +9,7 @@ import hilrt
 from hilrt import InputPolynomial, RunOptions
 from hilrt.fmu.fmu_solver import FmuSolver
 from hilrt.replay.replay_log import replay
+from hilrt.studies.advise_session import advise_session
 from hilrt.timing.timeline import STAGES
 from tests.fmu.build import mass, needs_compiler
 from tests.fmu.driving import fmu_solver, trace
@@ -108,6 +109,19 @@ def test_a_session_makes_the_steps_of_a_loop_by_hand(tmp_path, monkeypatch):
     steps = [[call for call in one if call.startswith("step(")] for one in calls]
     assert any(call.startswith("step(0.1,0.001") for call in steps[0])
     assert steps[:2] == [[c for c in one if c.startswith("step(")] for one in expected_calls]
+
+
+def test_a_divergence_of_fmus_names_a_command_that_finds_a_stable_step(tmp_path):
+    """At 50 ms two undamped masses do not stay bounded; the advice is followed."""
+    file = tmp_path / "session.toml"
+    file.write_text(SESSION.format(path=mass(2), **DEFAULTS))
+    coarse = {"master.step": 0.05}
+    fault = hilrt.simulate(file, coarse | {"session.duration": 1e3}, record=False).fault
+    assert fault.startswith("divergence: ")
+    assert "`hilrt advise`" in fault
+    found = advise_session(hilrt.load_session(file, coarse), 0.05, budget=1e6, search_s=1e6)
+    assert found.settings["master.step"] < 0.05
+    assert hilrt.simulate(file, found.settings, record=False).fault is None
 
 
 CASES = {

@@ -239,6 +239,31 @@ def test_errors_with_a_variable_step(
     assert not uncovered or (name, order, tolerance) == COARSE
 
 
+@pytest.mark.parametrize(
+    ("given", "advised"),
+    [
+        (control("pi", 0.3), {"tolerance": 0.1}),
+        (control("local", 0.3), {"rtol": 0.03, "atol": 0.03}),
+        (control("local", 3.0) | {"maximum": 0.05}, {"maximum": 0.025}),
+        ({"method": "local", "rtol": {"*": 0.3}, "atol": {"one.*": 0.3}}, {}),
+    ],
+)
+def test_the_advice_for_a_variable_step_lowers_the_error(
+    given: dict[str, Any], advised: dict[str, float], tmp_path: Path
+) -> None:
+    path = write("pendulums", 0, tmp_path, step_control=given)
+    before = simulate(path)
+    assert before.verdict in ("degraded", "unreliable")
+    change = before.summary["advice"][0]
+    assert change["settings"] == {f"master.step_control.{k}": v for k, v in advised.items()}
+    assert "step_control" in change["text"]
+    if advised:
+        after = simulate(path, change["settings"])
+        errors = [true_errors("pendulums", result) for result in (before, after)]
+        for signal, (error, _) in errors[0].items():
+            assert errors[1][signal][0] < 0.6 * error
+
+
 @pytest.mark.parametrize("times", [2, 7])
 @pytest.mark.parametrize("name", ["pendulums", "heating"])
 def test_errors_with_several_rates(name: str, times: int, tmp_path: Path) -> None:
