@@ -479,6 +479,8 @@ class Link(abc.ABC):
     files: Sequence[Path] = ()
     #: Buses whose frames the subsystem's process hands to the recorder.
     buses: Sequence[str] = ()
+    #: Outputs that are multiplexers in a CAN database: which form of a message came, no quantity.
+    multiplexers: Sequence[str] = ()
     #: Objects shared with other connections, if any; set by `prepare`.
     carrier: Carrier | None = None
     probes: Probes = Probes()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -21,7 +22,7 @@ from hilrt.bench.emulate import (
     read_scenario,
 )
 from hilrt.bench.guard_states import NS, SETTLE_NS, SETTLE_TIMEOUT_NS, longest_ramp
-from hilrt.bench.read_bench import PortsError, read_bench
+from hilrt.bench.read_bench import Bench, PortsError, read_bench
 from hilrt.can.bus_keys import CLOSED, doubtful_keys, interface_down, missing_interface
 from hilrt.can.database import database_file
 from hilrt.can.message_stats import REASONS
@@ -139,23 +140,28 @@ class GatewayLink(RemoteLink):
         return commands
 
     @functools.cached_property
-    def _intervals(self) -> tuple[float, float]:
-        """The longest and the shortest one, by the database, which is read for it, s."""
+    def _bench(self) -> Bench | None:
+        """Signals of the ports, by the database; None if that has changed since the start."""
         try:
-            bench = read_bench(self.name, self.bench_options, self.folder)
-        except ConfigError:  # it has changed since the start
-            return 0.0, 0.0
-        return bench.sending_interval, bench.fastest_interval
+            return read_bench(self.name, self.bench_options, self.folder)
+        except ConfigError:
+            return None
 
     @property
     def sending_interval(self) -> float:  # type: ignore[override]
         """See `Link.sending_interval`."""
-        return self._intervals[0]
+        return self._bench.sending_interval if self._bench else 0.0
 
     @property
     def fastest_interval(self) -> float:  # type: ignore[override]
         """See `Link.fastest_interval`."""
-        return self._intervals[1]
+        return self._bench.fastest_interval if self._bench else 0.0
+
+    @property
+    def multiplexers(self) -> Sequence[str]:  # type: ignore[override]
+        """See `Link.multiplexers`."""
+        outputs = self._bench.outputs if self._bench else {}
+        return [name for name, ref in outputs.items() if ref.signal.is_multiplexer]
 
     def _switch_fault(self, name: str, on: bool) -> None:
         """See `Link.switch_fault`."""

@@ -19,6 +19,7 @@ from hilrt.analyze.figure_style import COLOURS, Drawing, legend_above, literal, 
 from hilrt.analyze.log_analysis import LogAnalysis, bonds_of, recorded_settings
 from hilrt.monitor.stream import SessionGraph
 from hilrt.record.decimate import Curve
+from hilrt.record.notebook import multiplexers_of, varies
 from hilrt.record.reader import LogEvent, LogStream
 from hilrt.wording import words
 
@@ -94,6 +95,8 @@ class Material:
         Where rows are missing.
     marks : list of LogEvent
         Faults that begin and end, and parameters that change or whose stimuli begin and end.
+    multiplexers : set of str
+        Outputs that say which form of a CAN message came.
     """
 
     curves: dict[str, Curve]
@@ -104,6 +107,7 @@ class Material:
     set_points: list[str]
     gaps: list[LogEvent]
     marks: list[LogEvent] = field(default_factory=list)
+    multiplexers: set[str] = field(default_factory=set)
     drawn: set[str] = field(default_factory=set)
 
     @classmethod
@@ -119,6 +123,7 @@ class Material:
             set_points=set_points_of(stream),
             gaps=[event for event in stream.events if event.cause in GAPS][:MAX_GAPS],
             marks=[event for event in stream.events if _is_marked(event)][:MAX_MARKS],
+            multiplexers=multiplexers_of(stream.metadata),
         )
 
     def present(self, names: Iterable[str]) -> list[str]:
@@ -439,19 +444,25 @@ def _defects(material: Material, shared: Range1d) -> list[Drawing]:
 
 
 def _rest(material: Material, shared: Range1d, room: int) -> list[Drawing]:
-    """Outputs that no other figure shows, by subsystem and unit."""
-    drawings: list[Drawing] = []
+    """Outputs that no other figure shows, by subsystem and unit, the most telling first."""
     names = [n for n in material.topics.get("outputs", []) if n not in material.drawn]
-    by_subsystem: dict[str, list[str]] = {}
-    for name in material.present(names):
-        by_subsystem.setdefault(name.partition(".")[0], []).append(name)
-    for subsystem, subsystems in by_subsystem.items():
-        for unit, group in _by_unit(material, subsystems).items():
-            if len(drawings) < room:
-                labels = {name: words(name.partition(".")[2]) for name in group}
-                plot = draw_lines(material, shared, group, labels)
-                drawings.append(Drawing(f"Outputs of {subsystem}{in_unit(unit)}", "", plot))
+    groups: dict[tuple[str, str], list[str]] = {}
+    for name in sorted(material.present(names), key=lambda name: _rank(material, name)):
+        key = name.partition(".")[0], material.units[name]
+        groups.setdefault(key, []).append(name)
+    drawings = []
+    for (subsystem, unit), group in list(groups.items())[: max(room, 0)]:
+        labels = {name: words(name.partition(".")[2]) for name in group}
+        plot = draw_lines(material, shared, group, labels)
+        drawings.append(Drawing(f"Outputs of {subsystem}{in_unit(unit)}", "", plot))
     return drawings
+
+
+def _rank(material: Material, name: str) -> int:
+    """0 for an output of a connection, 1 for another; 2 if it never changed or is a multiplexer."""
+    if name in material.multiplexers or not varies(material.curves[name].y):
+        return 2
+    return 0 if any(source == name for source, _ in material.connections) else 1
 
 
 def in_unit(unit: str) -> str:

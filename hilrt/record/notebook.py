@@ -60,7 +60,8 @@ def main_signals(log: RecordedSignals) -> list[str]:
     """Most important signals of a session, at most `MOST_SHOWN`.
 
     Set-points come first, each as demanded, sent and measured, then effort and flow of the bonds,
-    then the other outputs.
+    then the other outputs, those of connections first. Multiplexers and signals that never changed
+    are last.
     """
     try:
         graph: Mapping[str, Any] = json.loads(log.metadata.get("topology") or "{}")
@@ -74,8 +75,26 @@ def main_signals(log: RecordedSignals) -> list[str]:
         names += [source for source, target in wires if target == point]
         names += [f"{point}:sent", measured]
     outputs = [name for name in log.names if log.topic(name) == "outputs"] or log.names
-    found = dict.fromkeys((*names, *bonds, *outputs))
-    return [name for name in found if name in log][:MOST_SHOWN]
+    found = dict.fromkeys((*names, *bonds, *(source for source, _ in wires), *outputs))
+    switches, telling, others = multiplexers_of(log.metadata), list[str](), list[str]()
+    for name in found:
+        if name in log:
+            tells = name not in switches and varies(log.held(name))
+            (telling if tells else others).append(name)
+        if len(telling) == MOST_SHOWN:
+            break
+    return [*telling, *others][:MOST_SHOWN]
+
+
+def multiplexers_of(metadata: Mapping[str, str]) -> set[str]:
+    """Outputs of a log that are multiplexers; none in one of an earlier version."""
+    return set(json.loads(metadata.get("multiplexers") or "[]"))
+
+
+def varies(values: Floats) -> bool:
+    """Whether the finite values of a signal differ."""
+    finite = values[np.isfinite(values)]
+    return bool(len(finite)) and bool(np.ptp(finite) > 0.0)
 
 
 def chosen(log: RecordedSignals, patterns: Iterable[str]) -> list[str]:

@@ -95,6 +95,7 @@ class SessionLog:
         self._trigger = build_trigger(file.tables, topics)
         facts = collect_facts(links, numerics, initialized.samples, initialized.u0)
         self._attachments = attachments_of(file, links, facts)
+        self._multiplexers = [f"{link.name}.{port}" for link in links for port in link.multiplexers]
         self.feed = RecorderFeed(topics, opened, holds_back=not real_time)
         self.progress = ProgressReceiver(progress)
         self._ended_whole = False
@@ -122,6 +123,7 @@ class SessionLog:
             "session_file": self._file.path.name,
             "benches": json.dumps([link.name for link in self._links if link.physical]),
             "topology": msgspec.json.encode(session_graph(tables)).decode(),
+            "multiplexers": json.dumps(self._multiplexers),
             **numerics_metadata(self._numerics),
         }
         self.feed.begin(

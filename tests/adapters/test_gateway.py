@@ -466,6 +466,13 @@ async def test_a_safe_profile_that_is_not_complete_leaves_the_bench_not_at_rest(
     assert link.not_at_rest == "not every input reached its safe value"
 
 
+def test_multiplexers_are_known_from_the_database(folder: Path) -> None:
+    assert GatewayLink("engine", table(), folder).multiplexers == []
+    pages = DBC.replace("SG_ Torque :", "SG_ Torque M :").replace("SG_ Speed :", "SG_ Speed m0 :")
+    (folder / "bench.dbc").write_text(pages)
+    assert GatewayLink("engine", table(), folder).multiplexers == ["torque"]
+
+
 async def test_safe_and_stop_before_a_connection_do_nothing(hub: Hub, folder: Path) -> None:
     link = GatewayLink("engine", table(), folder)
     hub.add(link)

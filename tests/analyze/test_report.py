@@ -14,6 +14,7 @@ from hilrt.analyze.log_analysis import analyse_log
 from hilrt.analyze.report import save, write_report
 from hilrt.errors import RecordError
 from hilrt.logs.cut import cut
+from hilrt.record.decimate import Curve
 from hilrt.record.messages import Attachment, Begin, RecordEnd, RecordEvent, Signal, Topic
 from hilrt.record.reader import LogChannel, LogEvent
 from hilrt.record.recording import Recording
@@ -257,6 +258,30 @@ def test_physical_figures_come_before_those_of_how_it_ran(page):
     ]
     for label in ("demanded, vehicle.engine_speed", '"sent"', '"measured"'):
         assert label in page
+
+
+def test_outputs_that_tell_something_come_first():
+    """Those of connections, then others that vary; constants and multiplexers last."""
+    t = np.linspace(0.0, 1.0, 50)
+    flat = [f"rig.flat{i}" for i in range(9)]
+    courses = {name: np.zeros(50) for name in flat}
+    courses |= {"rig.page": np.arange(50) % 4.0, "rig.ripple": t, "rig.flow": t, "car.speed": t}
+    units = dict.fromkeys(courses, "") | {"rig.flat0": "bar", "car.speed": "m/s"}
+    material = figures.Material(
+        curves={name: Curve(t, y) for name, y in courses.items()},
+        units=units,
+        topics={"outputs": list(courses)},
+        bonds={},
+        connections=[("rig.flow", "car.force")],
+        set_points=[],
+        gaps=[],
+        multiplexers={"rig.page"},
+    )
+    drawn = figures.draw_all(material, figures.time_range(material), []).physical
+    headings = ["Outputs of rig, in 1", "Outputs of car, in m/s", "Outputs of rig, in bar"]
+    assert [drawing.heading for drawing in drawn] == headings
+    labels = [item.label["value"] for item in drawn[0].plot.legend[0].items]
+    assert labels == ["flow", "ripple", *(f"flat{i}" for i in range(1, 7))]
 
 
 def test_an_alarm_is_an_event_and_other_flags_are_figures():

@@ -60,6 +60,28 @@ def test_set_points_and_bonds_are_the_main_signals():
         assert main_signals(a_log(metadata)) == a_log().names[:4]
 
 
+def test_what_never_changed_and_multiplexers_are_last_among_the_main_signals():
+    t = np.arange(100, dtype=np.int64) * 1_000_000
+    names = [f"rig.flat{i}" for i in range(8)] + ["rig.page", "rig.oil", "rig.torque", "rig.lost"]
+    columns = np.zeros((100, len(names)))
+    columns[:, 8:11] = np.column_stack([np.arange(100) % 4, np.arange(100.0), np.arange(100.0)])
+    columns[:, 11] = np.nan
+    log = make_log(
+        Path("session.mcap"),
+        [LogChannel("outputs", [Signal(name) for name in names])],
+        {"outputs": t},
+        {"outputs": [columns]},
+        [],
+        {
+            "topology": json.dumps({"connections": [{"source": "rig.torque", "target": "car.u"}]}),
+            "multiplexers": '["rig.page"]',
+        },
+    )
+    shown = main_signals(log)
+    assert shown[:2] == ["rig.torque", "rig.oil"]
+    assert shown[2:] == names[:6]
+
+
 def test_a_log_shows_its_main_signals():
     log = a_log()
     html = log._repr_html_()
