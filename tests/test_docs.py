@@ -464,7 +464,7 @@ def test_every_key_of_a_session_in_a_snippet_exists(tmp_path):
         for adapter in registry.names() if lacking else [""]:
             overrides = [f"subsystems.{each}.adapter={adapter}" for each in lacking]
             problems = read_session(path, overrides).problems
-            unknown.append([p for p in problems if re.search(r"unknown key|is no key", str(p))])
+            unknown.append([p for p in problems if re.search(r"unknown key|is not a key", str(p))])
         assert min(unknown, key=len) == [], name
         tried += 1
     assert tried > 30

@@ -302,7 +302,7 @@ def _check_input(
         problems += _check_enumeration(entry, signal, label)
     if entry.realised is not None and entry.realised not in options.outputs:
         known = nearest(entry.realised, options.outputs)
-        problems.append(f"{label} realised = {entry.realised!r}: is no output{known}")
+        problems.append(f"{label} realised = {entry.realised!r}: is not an output{known}")
     if signal is not None and not problems:
         problems += check_range(signal, entry, label)
     return problems
@@ -405,7 +405,7 @@ def _check_order(table: str, options: BenchOptions) -> list[str]:
     for port in order:
         if port not in options.inputs:
             known = nearest(port, options.inputs)
-            problems.append(f"{table} safe_profile.order: {port!r} is no input{known}")
+            problems.append(f"{table} safe_profile.order: {port!r} is not an input{known}")
     if len(set(order)) < len(order):
         problems.append(f"{table} safe_profile.order = {order}: names an input twice")
     return problems

@@ -107,7 +107,7 @@ def _check_set_point(
     if place is None:
         return
     if place.subsystem not in topology.physical:
-        findings.error(table, f'"{name}"', value, "is no set-point of a bench", "leave it out")
+        findings.error(table, f'"{name}"', value, "is not a set-point of a bench", "leave it out")
     elif place.port is not None and not place.port.min <= value <= place.port.max:
         findings.error(
             table,

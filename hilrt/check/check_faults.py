@@ -74,13 +74,13 @@ def _check_value(fault: FaultTable, table: str, findings: Findings) -> None:
             remedy = f"say how much of {fault.kind!r}"
             findings.error(table, "value", fault.value, "is missing", remedy)
     elif has_none:
-        text = f"is no key of the kind {fault.kind!r}"
+        text = f"is not a key of the kind {fault.kind!r}"
         findings.error(table, "value", fault.value, text, "leave it out")
     elif fault.kind in POSITIVE and not fault.value > 0.0:
         text = f"has no effect for a fault of kind {fault.kind!r}"
         findings.error(table, "value", fault.value, text, "give more than 0")
     elif fault.kind in SHARES and not fault.value <= 1.0:
-        findings.error(table, "value", fault.value, "is no share", "give 1 at most")
+        findings.error(table, "value", fault.value, "is not a share", "give 1 at most")
 
 
 def _check_time(topology: Topology, fault: FaultTable, table: str, findings: Findings) -> None:
@@ -112,7 +112,7 @@ def _check_place(topology: Topology, fault: FaultTable, table: str, findings: Fi
     kinds = SIGNAL_KINDS if fault.place.count(".") == 2 and key == "message" else PLACES[key]
     if fault.kind not in kinds:
         what = "signal" if kinds is SIGNAL_KINDS else key
-        text = f"is no fault of {'an' if what[0] in 'io' else 'a'} {what}"
+        text = f"is not a fault of {'an' if what[0] in 'io' else 'a'} {what}"
         findings.error(table, "kind", fault.kind, text, f"choose from {', '.join(kinds)}")
         return ""
     if key in ("peer", "message"):
@@ -128,7 +128,7 @@ def _check_place(topology: Topology, fault: FaultTable, table: str, findings: Fi
         ends = [end.strip() for end in fault.place.split(ARROW.strip())]
         if ends not in [[c.source, c.target] for c in topology.tables.connections]:
             remedy = 'write it as its "from" and "to", like "a.output -> b.input"'
-            findings.error(table, key, fault.place, "is no connection of this session", remedy)
+            findings.error(table, key, fault.place, "is not a connection of this session", remedy)
             return ""
         return key
     name = fault.place.partition("[")[0]
@@ -151,7 +151,9 @@ def _check_emulated(
     bench = descriptions.get(fault.emulated) or Description()
     if bench.emulated is None:
         if not bench.problems and bench.code is None:
-            text = f"{fault.emulated!r} is no emulated bench, whose emulator would make the fault"
+            text = (
+                f"{fault.emulated!r} is not an emulated bench, whose emulator would make the fault"
+            )
             findings.error(*place, fault.place, text, "alter an output or a connection")
         return
     if fault.message is None:

@@ -74,7 +74,7 @@ def check_listen(session: SessionFile, remote: Collection[str], findings: Findin
     master = session.tables.master
     if not _is_address(master.listen):
         remedy = 'write it as tcp://ADDRESS:PORT, for example "tcp://127.0.0.1:5555", or ipc://PATH'
-        findings.error("master", "listen", master.listen, "is no address", remedy)
+        findings.error("master", "listen", master.listen, "is not an address", remedy)
     if master.keys is not None:
         _check_keys(session, remote, findings)
         if master.insecure:

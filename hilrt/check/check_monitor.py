@@ -40,7 +40,7 @@ def check_monitor(topology: Topology, findings: Findings) -> None:
     for action in tables.monitor.control:
         if action not in ACTIONS:
             remedy = f"choose from {', '.join(ACTIONS)}"
-            findings.error("monitor", "control", action, "is no command", remedy)
+            findings.error("monitor", "control", action, "is not a command", remedy)
     known = [f"reliability.{key}" for key in RELIABILITY_KEYS]
     known += [f"bonds.{b.name}.{key}" for b in tables.bonds for key in BOND_KEYS]
     faults = [f"faults.{fault.name}" for fault in tables.faults]
@@ -59,7 +59,7 @@ def check_monitor(topology: Topology, findings: Findings) -> None:
             remedy = f"choose from {', '.join(known)}"
             findings.error("monitor.adjust", name, value, "cannot be adjusted", remedy)
         elif not 0.0 <= bounds.min <= bounds.max:
-            findings.error("monitor.adjust", name, value, "is no range", "give 0 <= min <= max")
+            findings.error("monitor.adjust", name, value, "is not a range", "give 0 <= min <= max")
         elif name.startswith("reliability.") and bounds.min == 0.0:
             findings.error(
                 "monitor.adjust", name, value, "would flag everything at 0", "give a min above 0"
@@ -75,7 +75,7 @@ def check_adjusted(topology: Topology, findings: Findings) -> None:
                 place = f"subsystems.{subsystem}", "adjust"
                 check_subsystem_of(topology, number, place, findings)
             elif number not in faults:
-                text = f"is no fault and no parameter{nearest(number, faults)}"
+                text = f"is neither a fault nor a parameter{nearest(number, faults)}"
                 remedy = 'write it as "faults.NAME" or "parameters.SUBSYSTEM.NAME"'
                 findings.error(f"subsystems.{subsystem}", "adjust", number, text, remedy)
 
@@ -95,7 +95,7 @@ def _check_parameter(topology: Topology, name: str, bounds: Adjustable, findings
     check_subsystem_of(topology, name, ("monitor.adjust", name), findings)
     if bounds.min > bounds.max:
         value = f"{bounds.min:g} … {bounds.max:g}"
-        findings.error("monitor.adjust", name, value, "is no range", "give min <= max")
+        findings.error("monitor.adjust", name, value, "is not a range", "give min <= max")
 
 
 def _check_operated(topology: Topology, name: str, bounds: Adjustable, findings: Findings) -> None:
@@ -107,7 +107,7 @@ def _check_operated(topology: Topology, name: str, bounds: Adjustable, findings:
         findings.error("monitor.adjust", name, None, message, "leave it out")
     if bounds.min > bounds.max:
         value = f"{bounds.min:g} … {bounds.max:g}"
-        findings.error("monitor.adjust", name, value, "is no range", "give min <= max")
+        findings.error("monitor.adjust", name, value, "is not a range", "give min <= max")
 
 
 def _check_foxglove(address: str | None, findings: Findings) -> None:
@@ -116,7 +116,7 @@ def _check_foxglove(address: str | None, findings: Findings) -> None:
     _, colon, port = address.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:
         remedy = 'write it as ADDRESS:PORT, for example "127.0.0.1:8765"'
-        findings.error("monitor", "foxglove", address, "is no address", remedy)
+        findings.error("monitor", "foxglove", address, "is not an address", remedy)
     if find_spec("tornado") is None:
         findings.error("monitor", "foxglove", address, "needs tornado", "install hilrt[foxglove]")
 
@@ -131,7 +131,7 @@ def check_addresses(table: MonitorTable, findings: Findings) -> None:
         findings.error("monitor", "commands", table.commands, "is also that of listen", remedy)
     if not is_port(_port(table.page)):
         remedy = 'write it as ADDRESS:PORT, for example "127.0.0.1:5006", with a port up to 65535'
-        findings.error("monitor", "page", table.page, "is no address", remedy)
+        findings.error("monitor", "page", table.page, "is not an address", remedy)
 
 
 def _check_endpoint(key: str, address: str, findings: Findings) -> None:
@@ -186,7 +186,7 @@ def check_record(topology: Topology, findings: Findings) -> None:
             )
         _check_limits(trigger, table, findings)
         if trigger.flag is not None and trigger.flag not in CAUSES:
-            hint = f"is no flag{nearest(trigger.flag, CAUSES)}"
+            hint = f"is not a flag{nearest(trigger.flag, CAUSES)}"
             findings.error(table, "flag", trigger.flag, hint, "")
         if trigger.alarm is not None and trigger.alarm not in named:
             hint = f"is the name of no alarm{nearest(trigger.alarm, named)}"

@@ -76,7 +76,7 @@ def _find(topology: Topology, stimulus: Stimulus, table: str, findings: Findings
         for k, segment in enumerate(stimulus.segments):
             if segment.shape == "column":
                 where = f"{table}.segments.{k}"
-                text = "is no shape of a parameter"
+                text = "is not a shape for a parameter"
                 findings.error(where, "shape", segment.shape, text, "give points")
         return None
     name, bracket, element = stimulus.input.partition("[")
@@ -115,7 +115,7 @@ def _check_keys(segment: StimulusSegment, table: str, findings: Findings) -> boo
     }
     for key in sorted(given - {*needed, *others}):
         value = getattr(segment, "start" if key == "from" else key)
-        text = f"is no key of shape {segment.shape!r}"
+        text = f"is not a key of shape {segment.shape!r}"
         findings.error(table, key, value, text, f"it has {', '.join((*needed, *others))}")
     missing = [key for key in needed if key not in given]
     if segment.amplitude == 0.0 and "amplitude" in missing:

@@ -409,8 +409,8 @@ def check_loops(topology: Topology, findings: Findings) -> None:
                         f"subsystems.{subsystem}",
                         "",
                         None,
-                        f"output {port.name!r} has a feedthrough from {name!r}, which is no input"
-                        f"{nearest(name, inputs)}",
+                        f"output {port.name!r} has a feedthrough from {name!r}, which is "
+                        f"not an input{nearest(name, inputs)}",
                         "correct the model's ports",
                     )
             output = topology.tables.joined(subsystem, port.name)

@@ -189,9 +189,9 @@ def _dependencies(
     names = [variable.name for variable in outputs]
     for key, known in given.items():
         if key not in names:
-            problems.append(f"feedthrough.{key}: is no output{nearest(key, names)}")
+            problems.append(f"feedthrough.{key}: is not an output{nearest(key, names)}")
         problems += [
-            f"feedthrough.{key} = {name!r}: is no input{nearest(name, inputs)}"
+            f"feedthrough.{key} = {name!r}: is not an input{nearest(name, inputs)}"
             for name in known
             if name not in inputs
         ]

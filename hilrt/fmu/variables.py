@@ -101,7 +101,7 @@ def bounds_of(major: int, variable: Any) -> tuple[float, float]:
 def starts_of(variable: Any) -> list[float]:
     """Start values of the elements; one stands for all of them, 0 if there is none.
 
-    `ValueError` for a text that is no value of the type.
+    `ValueError` for a text that is not a value of the type.
     """
     words = [] if variable.start is None else str(variable.start).split()
     if variable.type == "Boolean":
@@ -202,7 +202,7 @@ def _unreadable(variable: Any) -> str:
         for source in (variable, variable.declaredType):
             text = getattr(source, which, None)
             if text is not None and not _is_number(text):
-                return f"its {which} = {text!r} is no number"
+                return f"its {which} = {text!r} is not a number"
     for item in getattr(variable.declaredType, "items", None) or ():
         if not _is_number(item.value):
             return f"its item {item.name!r} has the number {item.value!r}"
@@ -212,7 +212,7 @@ def _unreadable(variable: Any) -> str:
 def bad_starts(variables: Sequence[Any]) -> dict[str, str]:
     """Variables whose own start value is none of their type, by name; another one can be set."""
     return {
-        variable.name: f"its start = {variable.start!r} is no value of the type {variable.type}"
+        variable.name: f"its start = {variable.start!r} is not a value of the type {variable.type}"
         for variable in variables
         if variable.type in NUMERIC and variable.start is not None and not _is_start(variable)
     }
@@ -245,7 +245,7 @@ def start_outside(major: int, variable: Any) -> str:
         if not low <= start <= high:
             return f"its own start = {start:g} lies outside {low:g} to {high:g}"
         if items and start not in items:
-            return f"its own start = {start:g} is none of its items"
+            return f"its own start = {start:g} is not one of its items"
     return ""
 
 

@@ -229,9 +229,9 @@ def _unfit_values(bench: Bench, values: Mapping[str, Any]) -> list[str]:
     problems = []
     for name, value in values.items():
         if name not in bench.outputs:
-            problems.append(f"{name!r} is no output{nearest(name, bench.outputs)}")
+            problems.append(f"{name!r} is not an output{nearest(name, bench.outputs)}")
         elif isinstance(value, bool) or not isinstance(value, int | float):
-            problems.append(f"{name} = {value!r}: is no number")
+            problems.append(f"{name} = {value!r}: is not a number")
     return problems
 
 

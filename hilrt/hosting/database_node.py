@@ -192,7 +192,7 @@ class DatabaseNode(DatabaseBench):
         known = [(m, s.name) for m, one in messages.items() for s in one.signals]
         found = [one for one in known if one == (message, signal) or (not dot and one[1] == name)]
         if len(found) != 1:
-            why = "is in several messages; write MESSAGE.SIGNAL" if found else "is no such signal"
+            why = "is in several messages; write MESSAGE.SIGNAL" if found else "does not exist"
             hint = "" if found else nearest(name, [f"{m}.{s}" for m, s in known])
             raise ConfigError(f"{where}{name} {why}{hint}")
         return found[0]
@@ -279,7 +279,7 @@ def _number(signal: Signal, text: str, where: str) -> float:
     except ValueError:
         hint = nearest(text, names) if names else ""
         raise ConfigError(
-            f"{where}: {text!r} is no number and no name of its values{hint}"
+            f"{where}: {text!r} is neither a number nor a name of its values{hint}"
         ) from None
     low, high = representable(signal)
     if not low <= value <= high:

@@ -80,7 +80,7 @@ class GroupOptions(SubsystemOptions, kw_only=True, dict=True):
                 text = f"has {len(values)} values for {len(names)} members; give one for each"
                 found.append(f"[{where}.each] {key}: {text}")
         for name in self.own.keys() - set(names):
-            found.append(f"[{where}.own] {name}: is no member{nearest(name, names)}")
+            found.append(f"[{where}.own] {name}: is not a member{nearest(name, names)}")
         return found
 
     def params_of(self, i: int) -> dict[str, Any]:

@@ -145,7 +145,7 @@ def cat_events(path: Path, file: TextIO, contents: Contents, span_ns: tuple[int,
                 body = dict(parse_json(message.data))
             except (ValueError, TypeError) as error:
                 raise RecordError(
-                    f"{path}: the event at {seconds(t_ns)} s is none: {error}"
+                    f"{path}: the event at {seconds(t_ns)} s cannot be read: {error}"
                 ) from None
             keep = {k: body[k] for k in ("t", "until", "cause", "name", "message") if k in body}
             file.write(json.dumps(keep, ensure_ascii=False) + "\n")

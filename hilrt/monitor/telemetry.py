@@ -316,7 +316,7 @@ def display_order(
         if not found:
             known = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
             raise ConfigError(
-                f"[monitor] values = {pattern!r}: is no output; there are {known or 'none'}"
+                f"[monitor] values = {pattern!r}: is not an output; there are {known or 'none'}"
             )
         order += [i for i in found if i not in order]
     rest = [i for i in range(len(names)) if i not in set(order)]

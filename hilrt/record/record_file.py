@@ -209,7 +209,7 @@ def check_metadata(metadata: Mapping[str, str]) -> None:
     for key in _NUMBERS:
         text = metadata.get(key, "0")
         if not _DECIMAL.fullmatch(text) or abs(int(text)) >= 1 << 63:
-            raise ValueError(f"{key} = {text[:30]!r} is no number")
+            raise ValueError(f"{key} = {text[:30]!r} is not a number")
 
 
 def read_attachment(body: bytes) -> records.Attachment:

@@ -31,12 +31,12 @@ GAIN_RANGE: Final = "gain range"
 #: A subsystem with direct feedthrough answers with what its inputs were at the step's beginning, or
 #: were extrapolated to. Where that was not probed it is taken for a delay of one step.
 GAIN_RANGE_LAG: Final = "gain range, lag of feedthrough as a delay"
-#: No subsystem was tried out, because there are more coupled outputs than `MOST_TRIED`.
-GAIN_RANGE_MANY: Final = "gain range, more outputs than are tried out"
+#: No subsystem was probed, because there are more coupled outputs than `MOST_TRIED`.
+GAIN_RANGE_MANY: Final = "gain range, too many outputs to probe"
 #: Errors pass through calculated channels that remember earlier samples.
 GAIN_RANGE_CHANNELS: Final = "gain range, as errors pass through channels that use earlier samples"
-#: What was tried out about the start alone does not hold: errors would grow beyond the signals, or
-#: nothing answered to inputs that were disturbed.
+#: The sensitivities of the start do not hold: errors would grow beyond the signals, or nothing
+#: responded to inputs that were disturbed.
 GAIN_RANGE_START: Final = "gain range, as the sensitivities of the start do not hold"
 #: An error above this many times what a signal varies by is none that a session can have: it is
 #: what its output is, less what a truth is that varies by about as much.

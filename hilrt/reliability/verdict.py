@@ -57,7 +57,7 @@ EVIDENCE = {
     'state, a reference_model of a bench, or repeat = "half" without one would show it',
     GAIN_RANGE_LAG: "how the subsystems respond is not known: solvers that save and restore their "
     'state, end_inputs of FMUs with feedthrough, or repeat = "half" would show it',
-    GAIN_RANGE_START: "what was tried out about the start does not hold along the way: "
+    GAIN_RANGE_START: "the sensitivities of the start do not hold along the way: "
     'repeat = "half" would show the error of models that run as fast as possible',
     GAIN_RANGE_CHANNELS: "errors are not followed through calculated channels with filters, or of "
     "outputs of several rates: "

@@ -163,7 +163,7 @@ def _set_parameter(numerics: Numerics, setting: str) -> None:
         value = np.nan
     if not parameter.min <= value <= parameter.max:
         bounds = f"{parameter.min:g} to {parameter.max:g}"
-        raise ConfigError(f"{setting}: is no number from {bounds}")
+        raise ConfigError(f"{setting}: is not a number from {bounds}")
     set_parameter(numerics.plan, numerics.state, row, value)
 
 

@@ -188,5 +188,5 @@ def checked(text: str, answers: Collection[str], declared: str | None) -> list[s
     if (longest := max(found, key=len)) and len(longest) > MAX_ANSWER:
         raise ValueError(f"prompt: the answer {longest!r} has more than {MAX_ANSWER} characters")
     if declared is not None and declared not in found:
-        raise ValueError(f"answer {declared!r} to {text!r}: is none of {', '.join(found)}")
+        raise ValueError(f"answer {declared!r} to {text!r}: is not one of {', '.join(found)}")
     return found

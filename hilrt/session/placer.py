@@ -94,12 +94,12 @@ def refuse_open_cluster(cluster: str, listen: str | None = None) -> None:
         try:
             address = json.loads(Path(cluster).read_text(encoding="utf-8"))["address"]
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ConfigError(f"--cluster {cluster}: is no scheduler's file ({error})") from None
+            raise ConfigError(f"--cluster {cluster}: is not a scheduler's file ({error})") from None
     protocol, there, host = address.partition("://")
     if not there or protocol not in ("tcp", "tls"):
         raise ConfigError(
-            f"--cluster {cluster}: is no address of a Dask scheduler; write tls://HOST:PORT, the "
-            f"path of its file, or {LOCAL}"
+            f"--cluster {cluster}: is not an address of a Dask scheduler; write tls://HOST:PORT, "
+            f"the path of its file, or {LOCAL}"
         )
     if is_loopback(host.rpartition(":")[0]):
         return

@@ -153,7 +153,7 @@ def index_of(
         found[name] = values
     for name, values in zip(("mask_table", "mask_word"), zip(*masks, strict=True), strict=False):
         found[name] = values
-    assert all(integer for *_, integer in masks), "a mask is no integer"
+    assert all(integer for *_, integer in masks), "a mask is not an integer"
     return found
 
 

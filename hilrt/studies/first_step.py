@@ -100,7 +100,7 @@ def _search(errors: StartErrors, longest: float) -> FirstStep:
 class StartErrors:
     """Errors of held inputs at the end of a first step; solvers are left at their start.
 
-    `HilrtError` if a subsystem is no solver that saves and restores its state.
+    `HilrtError` if a subsystem is not a solver that saves and restores its state.
     """
 
     def __init__(self, file: SessionFile, models: list[SubsystemModel]) -> None:
@@ -109,7 +109,7 @@ class StartErrors:
         self._solvers: list[HostedSolver] = []
         for model in models:
             if model.hosted is None or not model.hosted.can_go_back:
-                raise HilrtError(f"{model.name} is no solver that saves and restores its state")
+                raise HilrtError(f"{model.name} is not a solver that saves and restores its state")
             self._solvers.append(model.hosted)
         ports = {model.name: Ports(tuple(model.inputs), tuple(model.outputs)) for model in models}
         self._net: Network = build_network(ports, tables)

@@ -75,7 +75,7 @@ def system_line() -> Line:
     if sys.platform != "linux":
         return Line("system", found, "poor", "run on Linux: pinning and priority need it")
     if len(cpus) < 2:
-        return Line("system", found, "bad", "give it at least two: one for the master alone")
+        return Line("system", found, "bad", "give it two or more: the master needs one to itself")
     return Line("system", found, "good")
 
 

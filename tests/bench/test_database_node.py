@@ -147,13 +147,13 @@ def test_a_checksum_is_computed_as_it_is_told(tmp_path):
     [
         ("Bench", {"values": ["CoolantTemp=sin(tim)"]}, "tim"),
         ("Bensch", {}, "no node 'Bensch'; did you mean 'Bench'"),
-        ("Bench", {"values": ["EngineSlow.Stat=1"]}, "EngineSlow.Stat is no such signal"),
+        ("Bench", {"values": ["EngineSlow.Stat=1"]}, "EngineSlow.Stat does not exist"),
         ("Bench", {"values": ["EngineSlow.State"]}, "write it as MESSAGE.SIGNAL=VALUE"),
         ("Bench", {"values": ["Alive=1"]}, "is in several messages"),
         ("Bench", {"values": ["EngineFast.Alive=1"]}, "counts frames, or selects a form"),
-        ("Bench", {"values": ["EngineSlow.State=ON"]}, "no number and no name of its values"),
+        ("Bench", {"values": ["EngineSlow.State=ON"]}, "neither a number nor a name of its values"),
         ("Bench", {"values": ["EngineSlow.State=1000"]}, "its bits carry 0 to"),
-        ("Gateway", {"solver": Lagging()}, "port DynoDemand.Speed is no such signal"),
+        ("Gateway", {"solver": Lagging()}, "port DynoDemand.Speed does not exist"),
     ],
 )
 def test_what_does_not_fit_is_named(node, options, text):

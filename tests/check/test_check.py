@@ -340,7 +340,7 @@ def test_algebraic_loops_are_named(found, ports):
 def test_feedthrough_from_no_input(found, ports):
     ports["vehicle"] = Ports((TORQUE,), (Port("speed", "rad/s", feedthrough=("torqe",)),))
     (line,) = found()
-    assert "output 'speed' has a feedthrough from 'torqe', which is no input; did you" in line
+    assert "output 'speed' has a feedthrough from 'torqe', which is not an input; did you" in line
 
 
 @pytest.mark.parametrize("pace", ["asap", 2.0, 0.5])
@@ -463,7 +463,7 @@ def test_processors_that_the_host_lacks(found, monkeypatch):
 )
 def test_a_listen_that_is_no_address(found, listen):
     (line,) = found(("step = 0.001", f'step = 0.001\nlisten = "{listen}"'))
-    assert line.startswith(f"[master] listen = '{listen}': is no address; write it as tcp://")
+    assert line.startswith(f"[master] listen = '{listen}': is not an address; write it as tcp://")
 
 
 @pytest.mark.parametrize("listen", ["tcp://[::1]:5555", "tcp://localhost:*", "ipc:///run/x"])

@@ -48,7 +48,7 @@ def test_a_sound_stimulus_has_no_findings():
         ({"end": 0.5, "start": 0.5}, "is not after its start"),
         ({"start": 2.0}, "it never begins"),
         ({"segments": [{"shape": "sine", "amplitude": 1.0}]}, "frequency: is missing"),
-        ({"segments": [{**STEP, "frequency": 1.0}]}, "is no key of shape 'step'"),
+        ({"segments": [{**STEP, "frequency": 1.0}]}, "is not a key of shape 'step'"),
         ({"segments": [{"shape": "ramp", "to": 1.0}]}, "needs a duration or a rate"),
         ({"segments": [{"shape": "points", "points": [[0.0, 1.0]]}]}, "has no length"),
         ({"segments": [{"shape": "points", "points": [[1.0, 1.0], [1.0, 2.0]]}]}, "must ascend"),

@@ -109,7 +109,11 @@ def test_values_beyond_the_declared_bounds_are_refused(major):
 @pytest.mark.parametrize(
     ("change", "params", "error"),
     [
-        (('unit="N" start="0.0"', 'unit="N" start="abc"'), "", "its start = 'abc' is no value of"),
+        (
+            ('unit="N" start="0.0"', 'unit="N" start="abc"'),
+            "",
+            "its start = 'abc' is not a value of",
+        ),
         (('start="10.0"', 'start="abc"'), "k = 3.0", None),
         (('start="10.0"', 'start="abc"'), "", None),
         (('name="c"', 'name="k"'), "k = 3.0", "params.k = 3.0: cannot be set: 2 variables have"),
@@ -117,7 +121,7 @@ def test_values_beyond_the_declared_bounds_are_refused(major):
         (
             ('unit="N/m" start="10.0"', 'unit="N/m" max="x"'),
             "k = 3.0",
-            "its max = 'x' is no number",
+            "its max = 'x' is not a number",
         ),
         (
             ('name="F"', 'name="v2"'),

@@ -246,8 +246,8 @@ def test_solver_computes_the_outputs_in_its_own_units(
 @pytest.mark.parametrize(
     ("values", "solver", "says"),
     [
-        ({"torq": 1.0}, None, "'torq' is no output; did you mean 'torque'"),
-        ({"torque": "high"}, None, "torque = 'high': is no number"),
+        ({"torq": 1.0}, None, "'torq' is not an output; did you mean 'torque'"),
+        ({"torque": "high"}, None, "torque = 'high': is not a number"),
         ({}, Stranger(), "has an input 'pressure' that the subsystem lacks"),
         ({}, Stranger(), "has none of the bench's outputs"),
     ],

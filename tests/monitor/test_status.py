@@ -205,7 +205,7 @@ def test_benches_are_shown_first_or_what_is_chosen(chosen, order):
 
 
 def test_a_value_that_there_is_not_is_refused():
-    with pytest.raises(ConfigError, match=r"\[monitor\] values = 'bench.speeed': is no output"):
+    with pytest.raises(ConfigError, match=r"\[monitor\] values = 'bench.speeed': is not an output"):
         display_order(NAMES, BENCH, ["bench.speeed"])
 
 

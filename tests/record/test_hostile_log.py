@@ -72,7 +72,7 @@ def test_a_fact_that_is_no_number_is_damage(value: str, tmp_path: Path) -> None:
     writer._writer.add_metadata("more", {"epoch_ns": value})
     writer.frame(LoggedFrame(10, "0", 1, 0, 0, b""))
     writer.close()
-    assert "is no number" in read_contents(path).damage
+    assert "is not a number" in read_contents(path).damage
     source = open_source(path)
     assert list(source.frames()) == []
 
@@ -120,5 +120,5 @@ def test_an_event_that_is_none_is_told_with_its_time(event: bytes, tmp_path: Pat
         topic = writer.register_channel(EVENTS, "json", 0)
         writer.add_message(topic, 2_000_000_000, event, 1)
         writer.finish()
-    with pytest.raises(RecordError, match=r"log\.mcap: the event at 2\.0+ s is none"):
+    with pytest.raises(RecordError, match=r"log\.mcap: the event at 2\.0+ s cannot be read"):
         cat_events(path, io.StringIO(), read_contents(path), (0, 1 << 62))

@@ -342,4 +342,4 @@ def test_what_grows_for_ever_about_the_start_says_nothing_of_a_session_that_stay
         error = result.log[f"{name}:estimated_error"]
         assert np.isfinite(error).all()
     assert result.verdict == "unverified"
-    assert "about the start" in result.summary["reasons"][0]
+    assert "sensitivities of the start" in result.summary["reasons"][0]

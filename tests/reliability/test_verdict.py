@@ -102,7 +102,7 @@ def test_an_error_that_is_unknown_is_never_good():
         ("gain range", 0.04, "unverified"),  # its upper end is ten times as much
         ("gain range", 0.06, "degraded"),  # so much was measured
         ("gain range, lag of feedthrough as a delay", 1e-6, "unverified"),
-        ("gain range, more outputs than are tried out", 1e-6, "unverified"),
+        ("gain range, too many outputs to probe", 1e-6, "unverified"),
         ("sensitivities", 0.06, "degraded"),
         ("sensitivities of the start", 0.04, "degraded"),  # tried out: this was found
     ],

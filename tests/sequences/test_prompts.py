@@ -103,7 +103,7 @@ def test_branches_may_ask_at_the_same_time():
         ("warm?", ("yes", "yes"), "must be 1 to 9 different texts"),
         ("warm?", tuple("0123456789"), "must be 1 to 9 different texts"),
         ("warm?", ("y" * 61,), "has more than 60 characters"),
-        ("cold?", ("yes", "no"), "answer 'maybe' to 'cold\\?': is none of yes, no"),
+        ("cold?", ("yes", "no"), "answer 'maybe' to 'cold\\?': is not one of yes, no"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(question, answers, text):

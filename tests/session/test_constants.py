@@ -62,8 +62,8 @@ def test_what_if_the_constant_had_been_another_from_the_start(tmp_path):
     ("setting", "text"),
     [
         ("parameters.calculated.gian=4", "did you mean 'calculated.gain'"),
-        (f"{GAIN}=much", "is no number"),
-        ("parameters.body.stiffness=1000", "is no number from 1 to 900"),
+        (f"{GAIN}=much", "is not a number"),
+        ("parameters.body.stiffness=1000", "is not a number from 1 to 900"),
     ],
 )
 def test_what_if_needs_a_parameter_and_a_value_of_it(tmp_path, setting, text):

@@ -134,7 +134,7 @@ def test_limits_are_of_all_members_or_of_one(tmp_path):
         (("each = { m = [1.0, ", "each = { m = ["), "has 2 values for 3 members"),
         (
             ('prefix = "m"', 'prefix = "m"\nown = { m7 = {} }'),
-            "[groups.chain.own] m7: is no member",
+            "[groups.chain.own] m7: is not a member",
         ),
         (
             ('prefix = "m"', 'prefix = "m"\nparams = { w = 1 }'),

@@ -212,9 +212,9 @@ def test_what_was_asked_before_the_first_tick_is_kept_with_who_and_when(tmp_path
 @pytest.mark.parametrize(
     ("table", "words"),
     [
-        (MonitorTable(control=["fly"]), "is no command"),
+        (MonitorTable(control=["fly"]), "is not a command"),
         (MonitorTable(adjust={"bonds.x.cap": Adjustable(min=0, max=1)}), "cannot be adjusted"),
-        (MonitorTable(adjust={"reliability.tracking": Adjustable(min=2, max=1)}), "is no range"),
+        (MonitorTable(adjust={"reliability.tracking": Adjustable(min=2, max=1)}), "is not a range"),
         (MonitorTable(adjust={"reliability.tracking": Adjustable(min=0, max=1)}), "flag"),
         (MonitorTable(foxglove="8765"), "write it as ADDRESS:PORT"),
         (MonitorTable(listen="ipc://stream"), "is not an address to listen at"),
@@ -294,7 +294,7 @@ def test_check_knows_the_inputs_that_an_operator_may_take():
     assert told("inputs.a.u") == []
     assert "no input 'uu'" in told("inputs.a.uu")[0]
     assert "several elements" in told("inputs.a.w")[0]
-    assert "is no range" in told("inputs.a.u", min=2.0)[0]
+    assert "is not a range" in told("inputs.a.u", min=2.0)[0]
 
 
 def asking(operator, told=True):

@@ -29,8 +29,8 @@ FAILS = "import sys; sys.exit('ValueError: no such mass')"
     [
         ("tcp://192.0.2.7:8786", "start it and its workers with TLS"),
         ("tcp://node1:8786", "start it and its workers with TLS"),
-        ("node1:8786", "is no address of a Dask scheduler"),
-        ("ws://127.0.0.1:8786", "is no address of a Dask scheduler"),
+        ("node1:8786", "is not an address of a Dask scheduler"),
+        ("ws://127.0.0.1:8786", "is not an address of a Dask scheduler"),
     ],
 )
 def test_a_scheduler_that_others_reach_needs_tls(cluster, problem, tmp_path):
@@ -50,7 +50,7 @@ def test_tls_and_this_machine_are_accepted(tmp_path):
         refuse_open_cluster("tls://192.0.2.7:8786", "tcp://127.0.0.1:*")
     refuse_open_cluster("tls://192.0.2.7:8786")  # a sweep's workers connect to no master
     (tmp_path / "scheduler.json").write_text("{}")
-    with pytest.raises(ConfigError, match="is no scheduler's file"):
+    with pytest.raises(ConfigError, match="is not a scheduler's file"):
         refuse_open_cluster(str(tmp_path / "scheduler.json"), OPEN)
 
 
