@@ -211,9 +211,10 @@ class Solver(abc.ABC):
     4. An exception in any method ends the session in the safe state, and is in the log.
     """
 
-    #: Ports in the order of the elements of `u` and `y`.
+    #: Input ports, in the order of the elements of `u`.
     inputs: Sequence[Port] = ()
-    outputs: Sequence[Port] = ()  #: see `inputs`
+    #: Output ports, in the order of the elements of `y`.
+    outputs: Sequence[Port] = ()
     #: Numbers that may change while a session runs; see `set_parameter`.
     parameters: Sequence[Parameter] = ()
     #: Whether samples may have an `event_t`, the time of a discontinuity.

@@ -28,6 +28,9 @@ ROOT_PAGES = {
 #: What a page says only to readers of its file: the site fills in what it speaks of.
 FILE_ONLY = re.compile(r"<!-- file -->\n.*?<!-- /file -->\n\n?", re.DOTALL)
 
+#: Link whose text is the name of a page's file: the site shows the title of its target instead.
+FILE_NAMES = re.compile(r"\[[\w./-]+\.md\]\(")
+
 #: The examples in the order in which they should be read.
 EXAMPLES = (
     "plot_two_models.py",
@@ -68,6 +71,7 @@ def fill_page(app: Sphinx, docname: str, source: list[str]) -> None:
         text += command_pages()
     for name, file in ROOT_PAGES.items():
         text = re.sub(rf"\]\((?:\.\./)*{file}", f"](/{name}.md", text)
+    text = FILE_NAMES.sub("[](", text)
     source[0] = re.sub(
         r"\]\((?:\.\./)*(?:docs/|/)?examples/(plot_\w+)\.py", r"](/gallery/\1.rst", text
     )
@@ -85,7 +89,7 @@ def command_pages() -> str:
     text = re.sub(r"\n\* `--help`: .*", "", text.partition("\n## ")[2])
     text = re.sub(r"\n\*\*Options\*\*:\n\n(?=\n|\Z)", "", text)
     text = re.sub(r"\*\*Commands\*\*:\n\n(?:\* .*\n)+", "", text)  # cut off; they follow in full
-    text = re.sub(r"Explained in docs/([\w/]+)\.md", r"Explained in [\1](/\1.md)", text)
+    text = re.sub(r"Explained in docs/([\w/]+)\.md", r"Explained in [](/\1.md)", text)
     return "\n## " + text.replace("{", "").replace("}", "")
 
 

@@ -13,7 +13,7 @@ def test_the_page_of_commands_says_what_help_says():
     assert "### `hilrt log cut`" in text
     assert "* `--duration <float>`: session time at which the run ends, s\n" in text
     assert "**Commands**" not in text, "click cuts off the lines of that list"
-    assert "Explained in [logs](/logs.md)." in text
+    assert "Explained in [](/logs.md)." in text
     assert "hilrt run [OPTIONS] SESSION.toml" in text
 
 
@@ -24,6 +24,12 @@ def test_pages_that_the_site_fills_say_in_their_files_where_to_read_them():
         fill_page(SimpleNamespace(srcdir=DOCS), f"reference/{name}", source)
         assert "make docs" not in source[0]
         assert "<!-- file" not in source[0]
+
+
+def test_a_link_named_like_its_file_gets_the_title_of_its_target():
+    source = ["see [can.md](can.md#j1939) and [adapters](adapters.md)"]
+    fill_page(SimpleNamespace(srcdir=DOCS), "fmu", source)
+    assert source[0] == "see [](can.md#j1939) and [adapters](adapters.md)"
 
 
 def test_requests_to_other_hosts_are_found_and_links_are_none(tmp_path):
