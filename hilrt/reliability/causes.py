@@ -81,8 +81,8 @@ CAUSES: Final[dict[str, Cause]] = {
         places=_OUTPUT,
     ),
     "model_unexcited": Cause(
-        "the model correction of {} did not act, as little but noise and the loop itself moves its "
-        "subsystem's inputs; dither, a stimulus or a test sequence would",
+        "the model-based correction of {} did not act, because hardly anything but noise and the "
+        "loop itself moves its subsystem's inputs; dither, a stimulus or a test sequence would",
         0.2,
         NEVER,
         places=_OUTPUT,
