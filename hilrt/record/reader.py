@@ -182,7 +182,7 @@ class Log(Mapping[str, Floats]):
         return self.time(self.names[0])
 
     def __repr__(self) -> str:
-        """The extent of the log; `names`, `units` and `events` have all of it."""
+        """One line with the extent of the log."""
         rows = len(self.t) if self.names else 0
         counts = f"{len(self.names):,} signals, {rows:,} rows, {len(self.events):,} events"
         return f"<Log {self.path}: {counts}>"
@@ -357,9 +357,9 @@ class LogStream(RecordFile):
     Attributes
     ----------
     asides : deque of Aside
-        The caller must empty it; each one comes before the row that it belongs to.
-    channels : dict
-        LogChannel id to topic and signals.
+        Records beside the rows, each before the row that it belongs to; the caller must empty it.
+    channels : dict of int to LogChannel
+        Topics with their signals, by the ids of the channels in the file.
     events, attachments, metadata
         As in `Log`.
     damage : str

@@ -95,9 +95,9 @@ class Waited:
     Attributes
     ----------
     t : float
-        Session time of the sample at which it was over, s.
+        Session time at the end of the step, s.
     elapsed : float
-        From the sample at which it began to that one, s.
+        Session time from the beginning of the step to `t`, s.
     """
 
     t: float

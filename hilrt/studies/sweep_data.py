@@ -98,23 +98,23 @@ def write_data(folder: Path, about: AboutSweep) -> int:
 
 
 def load_sweep(folder: str | Path) -> pd.DataFrame:
-    """Cases of a sweep, also of one that is not finished.
+    """Load the cases of a sweep, also of an unfinished one.
 
     Parameters
     ----------
     folder : str or Path
-        The sweep's folder.
+        Folder of the sweep.
 
     Returns
     -------
     DataFrame
-        A row per case, see docs/studies.md; ``frame.attrs`` has ``axes`` (the keys that vary),
+        One row per case (docs/studies.md); ``frame.attrs`` has ``axes`` (the keys that vary),
         ``session``, ``design`` and ``cases`` (names in the order of the design).
 
     Raises
     ------
     RecordError
-        If there is no sweep.
+        If the folder has no sweep.
     """
     folder = Path(folder)
     about = read_about(folder)
