@@ -125,7 +125,7 @@ class LocalServer(ServerTransport):
     def expect(self, expected: bool, peers: int) -> None:
         """See `ServerTransport.expect`: without it, only `look` takes connections in."""
         self._limit = peers + SPARE_CONNECTIONS
-        if expected != self._expected:
+        if expected != self._expected and self._listener.fileno() >= 0:  # it may be closed
             self._expected = expected
             if expected:
                 self._epoll.register(self._listener, select.EPOLLIN)

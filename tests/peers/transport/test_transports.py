@@ -181,6 +181,11 @@ class TransportContract:
         other.send(b"still there")
         assert b"still there" in [message for _, message in taken(server)]
 
+    def test_a_server_that_is_closed_expects_nobody(self, server):
+        server.close(0)
+        server.expect(False, 0)
+        server.expect(True, 1)
+
 
 class TestRouter(TransportContract):
     @pytest.fixture
