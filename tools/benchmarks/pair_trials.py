@@ -9,6 +9,7 @@ how the errors were estimated.
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -16,18 +17,18 @@ from typing import Any
 
 from tools.benchmarks.pair_ticks import ROOT, compare, parser_of_pairs, run
 
-MODELS = ROOT / "bench_configs" / "models"
+MODEL = ROOT / "bench_configs" / "models" / "coupled_pendula.py"
 SESSION = """
-session = {{ name = "pendula", duration = 15.0, pace = "realtime" }}
-master = {{ step = 0.001, extrapolation = {{ order = 1 }} }}
-record = {{ report = false }}
+session = { name = "pendula", duration = 15.0, pace = "realtime" }
+master = { step = 0.001, extrapolation = { order = 1 } }
+record = { report = false }
 [subsystems.pendulum1]
 adapter = "zeromq"
-spawn = ["hilrt", "solver", "{models}/coupled_pendula.py:Pendulum1", "--param", \
+spawn = ["hilrt", "solver", "coupled_pendula:Pendulum1", "--param", \
 "tip2=[10.1736481777, -0.984807753]"]
 [subsystems.pendulum2]
 adapter = "zeromq"
-spawn = ["hilrt", "solver", "{models}/coupled_pendula.py:Pendulum2"]
+spawn = ["hilrt", "solver", "coupled_pendula:Pendulum2"]
 [[connections]]
 from = "pendulum1.force"
 to = "pendulum2.force"
@@ -47,7 +48,8 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "pendula.toml"
-        path.write_text(SESSION.format(models=MODELS))
+        path.write_text(SESSION)
+        shutil.copy(MODEL, folder)
 
         def side(setting: str, out: Path) -> dict[str, Any]:
             summary = run(ROOT, options.duration, out, str(path), [setting])
