@@ -13,7 +13,7 @@ import pytest
 
 from hilrt.analyze import report_accumulator
 from hilrt.errors import HilrtError
-from hilrt.master import Master
+from hilrt.exchange.master import Master
 from hilrt.monitor.status import StatusPublisher
 from hilrt.record.feed import Feed
 from hilrt.record.messages import Begin, Level, RecordEnd, RecordEvent

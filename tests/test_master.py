@@ -6,7 +6,7 @@ import pytest
 
 from hilrt.errors import SessionFault
 from hilrt.exchange.jacobians import find_jacobians
-from hilrt.master import End, Master
+from hilrt.exchange.master import End, Master
 from hilrt.models.linear import Linear
 from hilrt.monitor.status import StatusPublisher
 from hilrt.record.feed import Feed

@@ -161,7 +161,7 @@ class Run:
         words = {
             "hilrt.web": "page",
             "hilrt.monitor.relay": "relay",
-            "hilrt.session.recorder_process": "recorder",
+            "hilrt.cli.recorder_process": "recorder",
         }
         found = {"master": self.process.pid}
         for pid in children(self.process.pid):

@@ -8,6 +8,7 @@ In reading order:
 * figures: `figure_style`, `curves`, `figures`, `figure_timing` (times and step sizes,
   CAN buses), `measured_points` (figures that tests have measured, over their coordinates);
 * the report: `report_tables`, `report_page` (parts of the page, pictures), `report`;
+* expectations of a log: `judge_log`;
 * from several runs: `runs` (the table of runs), `log_comparison`, `comparison_page`;
 * from a session file: `subsystem_models` (subsystems as linear maps), `stability` and
   `propagation` (the macro step on matrices), `stability_study` with its `stability_page`.

@@ -18,7 +18,7 @@ from hilrt.analyze.figure_style import Drawing, literal, plain
 from hilrt.analyze.log_analysis import LogAnalysis
 from hilrt.analyze.report_page import table
 from hilrt.expect.of_sequences import outcome_of
-from hilrt.sequences.bench import MEASURE
+from hilrt.record.messages import MEASURE
 from hilrt.solver import Floats
 from hilrt.wording import number
 

@@ -48,7 +48,6 @@ from hilrt.config.read_values import executable, judges_before
 from hilrt.config.session_file import SessionFile, read_session
 from hilrt.config.structs import InputOptions, Late, Session, SubsystemOptions
 from hilrt.errors import ConfigError
-from hilrt.hosting.reference_model import runs_reference
 from hilrt.link import Description, Link
 from hilrt.solver import Port, Ports
 
@@ -109,7 +108,7 @@ def names_code(path: str | Path, overrides: Iterable[str] = ()) -> list[str]:
     for name, options in subsystems.items():
         folder = draft.session.folder
         description = _describe(classes[name], name, options, folder, False)
-        if description.code is not None or runs_reference(options):
+        if description.code is not None or options.reference_model is not None:
             ours.append(name)
     return [*ours, *draft.foreign]
 

@@ -11,11 +11,16 @@ import zmq
 from hilrt.check.check_topology import Topology
 from hilrt.config.from_toml import nearest
 from hilrt.config.problems import Findings
-from hilrt.config.session_tables import Adjustable, MonitorTable, RecordTable, TriggerTable
+from hilrt.config.session_tables import (
+    ACTIONS,
+    Adjustable,
+    MonitorTable,
+    RecordTable,
+    TriggerTable,
+)
 from hilrt.config.structs import Session
 from hilrt.errors import ConfigError
 from hilrt.isolation.temporary_folder import UNIX
-from hilrt.monitor.operator_commands import ACTIONS
 from hilrt.peers.addresses import is_number, is_port
 from hilrt.record.messages import Limit, Topic, Trigger
 from hilrt.reliability.causes import CAUSES

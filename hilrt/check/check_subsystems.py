@@ -10,16 +10,16 @@ from typing import Any
 
 from hilrt.bench.guard_states import NS, SETTLE_NS, longest_ramp
 from hilrt.check.check_topology import Topology
+from hilrt.config import registry
 from hilrt.config.from_toml import nearest
 from hilrt.config.problems import Findings
 from hilrt.config.structs import Session
-from hilrt.errors import ConfigError
-from hilrt.hosting.reference_model import load_reference, runs_reference, wrong_ports
 from hilrt.link import Description, Link
 from hilrt.sequences.sequence import DRIVEN
 from hilrt.solver import Port, Ports
 from hilrt.tables.channels import BENCH_PATIENCE
 from hilrt.tables.network import connect_reads, coupled_ports
+from hilrt.tables.ports import wrong_ports
 from hilrt.wording import number
 
 #: Missed set-points that a bench should tolerate; with fewer, one late tick ends the session.
@@ -359,10 +359,10 @@ def check_references(
                 remedy = "add reference_model, or leave it out"
                 findings.error(table, "reference_params", None, reason, remedy)
             continue
-        run = runs_reference(options)
-        if run is not None and not code:
-            why = f"{run.tells}; only a check that {run.does} tells"
-            findings.unchecked(table, run.key, options.reference_model, why)
+        if not code:
+            why = "whether its ports are the subsystem's; only a check that imports its module and "
+            why += "calls its constructor tells"
+            findings.unchecked(table, "reference_model", options.reference_model, why)
             continue
         if not (link_class.physical or link_class.remote):
             reason = "is used only if the subsystem, a solver in the master's process, cannot be "
@@ -377,23 +377,24 @@ def _check_reference(topology: Topology, name: str, folder: Path, findings: Find
     def wrong(message: str, remedy: str = "") -> None:
         findings.error(table, "reference_model", options.reference_model, message, remedy)
 
+    adapter = registry.link_class("inprocess")
+    keys = {"model": options.reference_model, "params": options.reference_params}
+    model: Any = adapter.Options
     try:
-        solver = load_reference(options, folder)
-    except ConfigError as error:
-        for line in error.problems:
-            wrong(line)
-        return
+        found = adapter.describe(name, model(adapter="inprocess", **keys), folder)
     except (Exception, SystemExit) as error:  # a user's model may raise anything
         wrong(f"cannot be made: {type(error).__name__}: {error}", "correct the model")
         return
-    if not solver.can_restore():
+    for line in found.problems:
+        wrong(line)
+    if found.ports is None:
+        return
+    if not found.restores:
         wrong("cannot be probed", "give it save_state and restore_state")
-    ports = topology.ports[name]
+    ports, coupled = topology.ports[name], coupled_ports(topology.tables, name)
     if ports is None or name in topology.refused:
         return
-    for text in wrong_ports(
-        solver, _known(topology, name, ports), coupled_ports(topology.tables, name)
-    ):
+    for text in wrong_ports(found.ports, _known(topology, name, ports), coupled):
         message, _, remedy = text.partition("; ")
         wrong(message, remedy)
 

@@ -4,5 +4,6 @@
 The other commands are grouped by subject: `analyze_commands` (and reports, replay),
 `process_commands` (and views, FMUs), `log_commands`, `sequence_commands` (and expectations),
 `study_commands`, `can_commands`. All use `common`, which maps commands and errors to documentation
-pages. `forked_solvers` is a session's start of many solvers.
+pages. Processes of a session: `forked_solvers` (starts many solvers) and
+`recorder_process`. `pytest_plugin` runs test sequences under pytest.
 """

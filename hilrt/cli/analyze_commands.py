@@ -383,12 +383,12 @@ def replay(
 def _what_if(
     log: Path, changes: list[str], start: float, until: float | None, out: Path | None, json_: bool
 ) -> None:
-    from hilrt.replay.replay_log import describe_what_if, what_if_as_json
-    from hilrt.replay.what_if import what_if
+    from hilrt.studies.what_if import what_if
+    from hilrt.studies.what_if_result import as_json, describe
 
     with bad_input():
         found = what_if(log, changes, start=start, until=until, out=out)
     if json_:
-        typer.echo(json.dumps(what_if_as_json(found), indent=1))
+        typer.echo(json.dumps(as_json(found), indent=1))
     else:
-        typer.echo("\n".join(describe_what_if(found)))
+        typer.echo("\n".join(describe(found)))

@@ -12,7 +12,7 @@ from hilrt.cli.common import Overrides, load
 from hilrt.cli.log_commands import Json, bad_input
 
 if TYPE_CHECKING:
-    from hilrt.expect.judge_log import JudgedLog
+    from hilrt.analyze.judge_log import JudgedLog
     from hilrt.session.result import RunResult
 
 
@@ -90,9 +90,9 @@ def expect(
 
     Exit status: 0 passed, 1 failed, 2 wrong input, 4 inconclusive.
     """
+    from hilrt.analyze.judge_log import judge_file, log_files
     from hilrt.errors import ConfigError
     from hilrt.expect.expectation import read_spec
-    from hilrt.expect.judge_log import judge_file, log_files
     from hilrt.expect.outcome import exit_status, junit_suite, write_junit
 
     spec = logs.pop() if len(logs) > 1 and logs[-1].suffix == ".toml" else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Final, Literal, get_args
 
 import msgspec
 
@@ -15,6 +15,11 @@ NonNegative = Annotated[float, msgspec.Meta(ge=0.0), FINITE]
 
 class Table(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Base of every table of the session file."""
+
+
+#: Operators' actions.
+Action = Literal["arm", "safe", "stop", "shadow", "mark", "acknowledge", "adjust", "answer"]
+ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
 
 
 class TriggerTable(Table):

@@ -8,5 +8,5 @@ path: a session's rows are judged in the slack, in batches.
 * `robustness`: distance to the limit with its bounds, also over a moving window; `obligation`: a
   formula from one sample on; `monitor`: passed or failed
 * `log_signals`: signals of a log, comparisons and their errors; `case`: from rows to an `outcome`;
-  `judge`: all expectations of a session; `of_sequences`: results of sequences; `judge_log`: logs
+  `judge`: all expectations of a session; `of_sequences`: results of sequences
 """

@@ -15,8 +15,9 @@ from hilrt.errors import ConfigError, PeerLost
 from hilrt.expect.expectation import read_expectation
 from hilrt.expect.judge import Judge
 from hilrt.expect.outcome import Coordinate, ResultEntry, measured
-from hilrt.sequences.bench import EXPECT, MEASURE
-from hilrt.step.numerics import Numerics
+from hilrt.record.messages import EXPECT, MEASURE
+from hilrt.solver import Floats
+from hilrt.tables.network import Network
 
 
 class Measured(msgspec.Struct):
@@ -35,14 +36,17 @@ class Measured(msgspec.Struct):
     at: list[Coordinate] = []
 
 
-def take_told(judge: Judge, numerics: Numerics, name: str, cause: str, text: str) -> None:
+def take_told(
+    judge: Judge, network: Network, errors: Floats, name: str, cause: str, text: str
+) -> None:
     """Pass reports of the sequence `name` that concern results to the judge.
 
-    `PeerLost` for a report that is neither a measurement nor an expectation.
+    `errors`, shape (ny,), are the estimated errors of all outputs. `PeerLost` for a report that is
+    neither a measurement nor an expectation.
     """
     try:
         if cause == MEASURE:
-            judge.measured(outcome_of(text, name, partial(error_of_reads, numerics, name)))
+            judge.measured(outcome_of(text, name, partial(error_of_reads, network, errors, name)))
         elif cause == EXPECT:
             keys, problems = msgspec.json.decode(text, type=dict), list[str]()
             table = build(Expect, keys, "expect", problems)
@@ -75,20 +79,18 @@ def outcome_of(
     return outcome
 
 
-def error_of_reads(numerics: Numerics, name: str, unit: str) -> float:
+def error_of_reads(network: Network, errors: Floats, name: str, unit: str) -> float:
     """Largest estimated error of a sequence's inputs in a unit; NaN: unknown, 0: no such input.
 
     It is the largest one because it is unknown how the sequence has computed its value.
     Units are compared as text: parsing them would delay a tick.
     """
-    network = numerics.network
     part = network.inputs.slices[network.subsystems.index(name)]
     units = network.inputs.units[part]
     reads = np.zeros(len(network.inputs), dtype=bool)
     reads[part] = [one == unit for one in units]
     sources = network.L.where(rows=reads).column
-    errors = numerics.state.outputs["estimated_error"][sources]
-    return float(np.max(errors, initial=0.0))
+    return float(np.max(errors[sources], initial=0.0))
 
 
 def not_at_its_end(name: str, step: str, t: float) -> ResultEntry:

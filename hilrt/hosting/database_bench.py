@@ -28,9 +28,9 @@ from hilrt.config.session_file import load_session
 from hilrt.errors import ConfigError, SolverError
 from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.hosting.load_solver import load_solver
-from hilrt.hosting.reference_model import same_channels, wrong_ports
-from hilrt.solver import Floats, Parameter, Port, Solver
-from hilrt.tables.network import Coupled
+from hilrt.hosting.reference_model import same_channels
+from hilrt.solver import Floats, Parameter, Port, Ports, Solver
+from hilrt.tables.ports import Coupled, wrong_ports
 
 if TYPE_CHECKING:
     from cantools.database.can import Message
@@ -147,7 +147,8 @@ class DatabaseBench:
 
     def _take_ports(self, bench: Bench, solver: Solver) -> None:
         """Map the solver's ports to the bench's; `ConfigError` if they do not fit."""
-        problems = list(wrong_ports(solver, bench.ports, Coupled(set(), set())))
+        own = Ports(tuple(solver.inputs), tuple(solver.outputs))
+        problems = list(wrong_ports(own, bench.ports, Coupled(set(), set())))
         if not _names(solver.outputs) & set(bench.outputs):
             problems.append(
                 f"has none of the bench's outputs, which are {', '.join(bench.outputs)}; name its "

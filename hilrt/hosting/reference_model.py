@@ -7,22 +7,21 @@ nothing. Its ports are the subsystem's by name, in units of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from hilrt.config import units
-from hilrt.config.from_toml import nearest
 from hilrt.config.structs import SubsystemOptions
 from hilrt.errors import ConfigError
 from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.hosting.linear_model import probe
 from hilrt.hosting.load_solver import load_solver
-from hilrt.link import CodeRun, LinearModel
+from hilrt.link import LinearModel
 from hilrt.solver import Floats, Port, Ports, Solver
-from hilrt.tables.network import Coupled
+from hilrt.tables.ports import Coupled, wrong_ports
 
 
 class SameChannels(NamedTuple):
@@ -41,56 +40,6 @@ def load_reference(options: SubsystemOptions, folder: Path) -> Solver:
     """Model that a table names; `ConfigError` describes the problem."""
     assert options.reference_model is not None
     return load_solver(options.reference_model, options.reference_params, [folder])
-
-
-def runs_reference(options: SubsystemOptions) -> CodeRun | None:
-    """Code that a check runs to look at the reference model; None if a table names none."""
-    if options.reference_model is None:
-        return None
-    does = "imports its module and calls its constructor"
-    return CodeRun("reference_model", does, "whether its ports are the subsystem's")
-
-
-def wrong_ports(solver: Solver, ports: Ports, coupled: Coupled) -> Iterator[str]:
-    """Reasons why a model cannot stand for a subsystem, a line each, with a remedy.
-
-    Parameters
-    ----------
-    solver : Solver
-        The model.
-    ports : Ports
-        The subsystem's.
-    coupled : Coupled
-        The ports that connections use; the model may lack the others.
-    """
-    inputs = ("input", solver.inputs, ports.inputs, coupled.inputs)
-    outputs = ("output", solver.outputs, ports.outputs, coupled.outputs)
-    for direction, own, theirs, needed in (inputs, outputs):
-        given = {port.name: port for port in own}
-        wanted = {port.name: port for port in theirs}
-        for name in sorted(wanted.keys() & needed - given.keys()):
-            unit = wanted[name].unit or "a plain number"
-            hint = nearest(name, given) or "; give the model one"
-            yield f"has no {direction} {name!r} ({unit}), which is connected{hint}"
-        for name, port in given.items():
-            if name in wanted:
-                yield from _misfits(direction, port, wanted[name])
-            elif direction == "input":
-                hint = nearest(name, wanted) or "; make it a parameter of the model"
-                yield f"has an input {name!r} that the subsystem lacks{hint}"
-
-
-def _misfits(direction: str, own: Port, wanted: Port) -> Iterator[str]:
-    if own.size != wanted.size:
-        yield (
-            f"its {direction} {own.name!r} has {own.size} elements, the subsystem's "
-            f"{wanted.size}; give it as many"
-        )
-    try:
-        units.conversion(own.unit, wanted.unit)
-    except ConfigError as error:
-        remedy = "give the model's port the unit of the subsystem's port, or a compatible one"
-        yield f"its {direction} {own.name!r}: {error}; {remedy}"
 
 
 def try_reference(
@@ -112,7 +61,7 @@ def try_reference(
     ConfigError
         Why it cannot stand for the subsystem, or cannot be probed.
     """
-    problems = list(wrong_ports(solver, ports, coupled))
+    problems = list(wrong_ports(Ports(tuple(solver.inputs), tuple(solver.outputs)), ports, coupled))
     if problems:
         raise ConfigError(problems)
     hosted = HostedSolver(solver)

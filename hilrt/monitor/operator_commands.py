@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 import zmq
 
+from hilrt.config import session_tables
 from hilrt.files.formats import decode_by
 from hilrt.isolation.temporary_folder import bind, connect
 
@@ -24,19 +25,7 @@ if TYPE_CHECKING:
     import asyncio
 
 #: Operators' actions, and ``refused``, by which the relay reports wrong tokens to the session.
-Action = Literal[
-    "arm", "safe", "stop", "shadow", "mark", "acknowledge", "adjust", "answer", "refused"
-]
-ACTIONS: tuple[Action, ...] = (
-    "arm",
-    "safe",
-    "stop",
-    "shadow",
-    "mark",
-    "acknowledge",
-    "adjust",
-    "answer",
-)
+Action = Literal[session_tables.Action, "refused"]
 #: Environment variable with the key that the session gives to the processes it starts.
 KEY_VARIABLE = "HILRT_COMMAND_KEY"
 #: Environment variable with the operators' token; a session without it generates one per run.

@@ -35,6 +35,8 @@ FILE_NAME = "session.mcap"
 #: Attachment with the recorder's statistics of a long log's rows; valid only for the whole log.
 REPORT_STATISTICS = "digest.msgpack"
 EVENTS = "/events"
+#: Causes of the events by which a test sequence reports a measurement and an expectation.
+MEASURE, EXPECT = "measure", "expect"
 
 #: Levels of events, as in a viewer's log panel, which shows them.
 LEVELS = {"debug": 1, "info": 2, "warning": 3, "error": 4, "fatal": 5}

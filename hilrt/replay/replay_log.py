@@ -27,7 +27,6 @@ from hilrt.replay.decisions import (
 from hilrt.replay.rebuild import rebuild
 from hilrt.replay.recorded_steps import RecordedSteps
 from hilrt.replay.walk import Gap, Walk
-from hilrt.replay.what_if import CAVEAT, WhatIf
 from hilrt.step_log.facts import build_report
 
 
@@ -271,76 +270,6 @@ def _resumed(outcome: Outcome, gap: Gap) -> str:
     if not later:
         return "no snapshot after it, so the rest is not replayed"
     return f"resumed from the snapshot at {later[0]:.6f} s"
-
-
-def describe_what_if(found: WhatIf) -> list[str]:
-    """Lines of text with recorded and recomputed decisions, side by side."""
-    lines = [CAVEAT, f"changed: {', '.join(found.changes)}"]
-    if not found.signals:
-        lines.append(f"no decision differs: {found.compared} steps are as recorded")
-    else:
-        lines += _table(
-            ("signal", "steps", "largest difference", "at [s]", "recorded", "recomputed", "rms"),
-            [
-                (
-                    f"{change.name} [{change.unit or '-'}]",
-                    f"{change.steps}",
-                    f"{change.largest:.6g}",
-                    f"{change.t:.6f}",
-                    f"{change.recorded:.9g}",
-                    f"{change.recomputed:.9g}",
-                    f"{change.rms:.4g}",
-                )
-                for change in found.signals
-            ],
-        )
-        lines.append(f"{found.unchanged} other signals are as recorded at all steps")
-    if found.flags:
-        lines += _table(
-            ("flag", "recorded, s up", "recomputed, s up"),
-            [(f.cause, f"{f.recorded:.4f}", f"{f.recomputed:.4f}") for f in found.flags],
-        )
-    recorded, recomputed = found.verdicts
-    of_session = found.in_summary
-    own = f" (the session's own was {of_session})" if of_session not in ("", recorded) else ""
-    lines.append(f"verdict: recorded {recorded or 'unknown'}{own}, recomputed {recomputed}")
-    for names, where in ((found.added, "only with the changes"), (found.gone, "only in the log")):
-        lines += [f"{where}: {', '.join(names)}"] if names else []
-    lines += [
-        f"gap: {gap.missing} rows from {gap.begin:.6f} s to {gap.end:.6f} s are not in the log; "
-        "decisions after it lack the data from there"
-        for gap in found.gaps
-    ]
-    lines += [f"the log ends early: {found.damage}"] if found.damage else []
-    lines.append(
-        f"{found.steps} steps repeated in {found.wall_s:.2f} s, {found.compared} compared "
-        f"({found.begin:.6f} s to {found.end:.6f} s)"
-    )
-    lines += [f"the recomputed decisions are in {found.written}"] if found.written else []
-    return lines
-
-
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
-    """Lines of a table, the first column aligned left, numbers aligned right."""
-    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
-    return [
-        "  ".join(
-            cell.ljust(width) if i == 0 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in [head, *rows]
-    ]
-
-
-def what_if_as_json(found: WhatIf) -> dict[str, Any]:
-    """Comparison as plain types for JSON."""
-    return {
-        "format": "hilrt-what-if-1",
-        "caveat": CAVEAT,
-        **dataclasses.asdict(found),
-        "path": str(found.path),
-        "written": None if found.written is None else str(found.written),
-    }
 
 
 def as_json(outcome: Outcome) -> dict[str, Any]:

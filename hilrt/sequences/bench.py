@@ -14,16 +14,15 @@ import numpy as np
 from hilrt.config.from_toml import build, nearest
 from hilrt.config.structs import Expect
 from hilrt.config.units import UNSTATED
+from hilrt.record.messages import EXPECT, MEASURE
 from hilrt.sequences.awaited_step import SequenceStopped, Waited, Where
 from hilrt.sequences.prompts import ASK, Prompt, Prompts, checked
 from hilrt.sequences.timed_steps import Branch, Jump, Ramp, Together, Until, Wait
 from hilrt.solver import Floats, Ports
 
-#: Causes of the events that a sequence tells: the step that begins, what was measured, the ends of
-#: a recording's interval, what it logs, a number that it changes.
+#: Causes of further events that a sequence reports: the step that begins, the ends of a
+#: recording's interval, what it logs, a number that it changes.
 STEP: Final = "sequence_step"
-MEASURE: Final = "measure"
-EXPECT: Final = "expect"
 BEGIN: Final = "recording_begin"
 END: Final = "recording_end"
 LOG: Final = "sequence_log"

@@ -9,7 +9,7 @@ parts), `ending`. The parts: `benches`, `event_log`, `session_log` with `recordi
 `observers` (of the loop: recording, flags, status, expectations), `operation` (commands),
 `run_summary` with `summary_layout`, and `reserved_file`.
 
-Processes: `processes`, `child`, `spawn` with `launch`, `placer` (on a cluster), `monitoring`,
-`recorder_process`. Sessions inside a running program: `live_session` with `session_readings`, in a
-`loop_thread`. Test sequences started from outside: `run`, `pytest_plugin`.
+Processes: `processes`, `child`, `spawn` with `launch`, `placer` (on a cluster), `monitoring`.
+Sessions inside a running program: `live_session` with `session_readings`, in a
+`loop_thread`. Test sequences started from outside: `run`.
 """

@@ -16,10 +16,10 @@ import numpy as np
 
 from hilrt.errors import ExitStatus, HilrtError, PeerLost
 from hilrt.exchange.exchange import Exchange
+from hilrt.exchange.master import End, Master
 from hilrt.exchange.slack_renewal import SlackRenewal
 from hilrt.expect.judge import Judge
 from hilrt.expect.outcome import exit_status
-from hilrt.master import End, Master
 from hilrt.monitor.session_state import SessionState
 from hilrt.record.feed import Feed
 from hilrt.reliability.alarms import STOP

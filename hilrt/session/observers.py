@@ -15,13 +15,13 @@ import msgspec
 from hilrt.config.session_tables import FaultTable
 from hilrt.config.structs import Session
 from hilrt.exchange.exchange import Exchange
+from hilrt.exchange.master import Master
 from hilrt.expect.expectation import expectations_of
 from hilrt.expect.judge import Judge
 from hilrt.expect.log_signals import LogSignals
 from hilrt.expect.of_sequences import not_at_its_end, take_told
 from hilrt.expect.outcome import ResultEntry, outcome_line
 from hilrt.link import Link
-from hilrt.master import Master
 from hilrt.monitor.status import StatusPublisher
 from hilrt.monitor.telemetry import ResultStatus
 from hilrt.record.feed import Feed
@@ -254,8 +254,9 @@ class ExpectationObserver(Observer):
         progress: Progress,
         feed: Feed,
     ) -> None:
-        self._judge, self._numerics, self._exchange = judge, numerics, exchange
+        self._judge, self._network, self._exchange = judge, numerics.network, exchange
         self._progress, self._row = progress, feed.row
+        self._errors = numerics.state.outputs["estimated_error"]
 
     def stepped(self, turn: Turn) -> None:
         """Pass on the row."""
@@ -272,7 +273,7 @@ class ExpectationObserver(Observer):
         value: float | None = None,
     ) -> None:
         """Pass on a sequence's measurement or expectation."""
-        take_told(self._judge, self._numerics, source, cause, text)
+        take_told(self._judge, self._network, self._errors, source, cause, text)
 
     def idle(self, left_ns: float) -> None:
         """Evaluate as many rows as there is time for."""

@@ -20,7 +20,7 @@ from hilrt.step.changes import FAULTS
 from hilrt.tables.network import OPERATED
 
 if TYPE_CHECKING:
-    from hilrt.master import Master
+    from hilrt.exchange.master import Master
 
 #: States in which the master's loop runs.
 LOOPING = (SessionState.RUNNING, SessionState.IMPAIRED)

@@ -181,7 +181,7 @@ class Processes:
         self, sockets: RecorderSockets, cpus: Sequence[int], environment: Mapping[str, str]
     ) -> None:
         """Start the recorder, which then waits until the session's log is opened."""
-        argv = [sys.executable, "-P", "-m", "hilrt.session.recorder_process"]
+        argv = [sys.executable, "-P", "-m", "hilrt.cli.recorder_process"]
         argv += ["--connect", sockets.feed, "--progress", sockets.progress]
         argv += ["--logs", str(self.children.log_dir.absolute())]
         argv += ["--tap", sockets.tap] if sockets.tap else []

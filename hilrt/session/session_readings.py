@@ -24,7 +24,7 @@ from hilrt.session.run import RunOptions
 from hilrt.session.session import SessionRun
 
 if TYPE_CHECKING:
-    from hilrt.master import Master
+    from hilrt.exchange.master import Master
     from hilrt.step.numerics import Numerics
 
 #: Interval of checks whether the program still runs, s.

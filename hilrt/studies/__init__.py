@@ -8,5 +8,7 @@ case, its row), `workers` (Dask: who runs what, and what becomes of a case whose
 `session_models`) and by the delays of host and peers (`measured_delays`). `first_step` gives the
 first step of a session whose step varies; `logged_motion` tells on which motion a tuned μ rests.
 
+`what_if` repeats a log's decisions with other settings (`what_if_result`).
+
 Only `workers` imports Dask, when a sweep begins.
 """

@@ -179,7 +179,7 @@ def decide_case(swept: SweptSession, case: StudyCase) -> Row:
     Its row is like that of `run_case`, without the reaction of the subsystems: their samples are
     the recorded ones.
     """
-    from hilrt.replay.what_if import decide_again
+    from hilrt.studies.what_if import decide_again
 
     began, row = time.perf_counter(), _first_cells(swept, case)
     try:

@@ -17,11 +17,11 @@ from bokeh.plotting import figure
 from hilrt.analyze.figure_style import COLOURS, Drawing, legend_above, literal, plain
 from hilrt.analyze.report_page import escape, render, table, tables_html
 from hilrt.files.text import write_whole
-from hilrt.replay.what_if import CAVEAT
 from hilrt.session.result import VERDICTS
 from hilrt.solver import Floats
 from hilrt.studies.run_cases import LOG
 from hilrt.studies.sweep_data import load_sweep
+from hilrt.studies.what_if_result import CAVEAT
 from hilrt.wording import COUPLING_ALONE
 
 if TYPE_CHECKING:

@@ -20,7 +20,6 @@ from hilrt.config.session_file import SessionFile
 from hilrt.config.structs import Session
 from hilrt.errors import ConfigError
 from hilrt.files.text import write_whole
-from hilrt.replay.what_if import CAVEAT
 from hilrt.session.result import VERDICTS
 from hilrt.studies.axes import Axis, Settings, axes_of, parse_axis, rounded
 from hilrt.studies.logged_motion import motion_notes
@@ -32,6 +31,7 @@ from hilrt.studies.tuning_subject import (
     subject_of,
     validations_of,
 )
+from hilrt.studies.what_if_result import CAVEAT
 
 if TYPE_CHECKING:
     import optuna

@@ -26,7 +26,7 @@ from hilrt.config.structs import Connection, InputOptions, Session
 from hilrt.errors import ConfigError
 from hilrt.solver import Floats, Port, Ports
 from hilrt.tables.bonds import Bonds, build_bonds, span
-from hilrt.tables.ports import Bools, Connections, Ints, Side
+from hilrt.tables.ports import Bools, Connections, Coupled, Ints, Side
 from hilrt.tables.relation import Relation
 
 #: Coupled outputs of a session whose subsystems are probed before the first tick. A trial costs
@@ -140,13 +140,6 @@ class Network:
     def _through(self) -> Relation:
         """Outputs that an output needs directly, shape (ny, ny)."""
         return self.feedthrough @ self.L.pattern()
-
-
-class Coupled(NamedTuple):
-    """Names of a subsystem's inputs and outputs that connections use."""
-
-    inputs: set[str]
-    outputs: set[str]
 
 
 def coupled_ports(tables: Session, subsystem: str) -> Coupled:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hilrt.config import units
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError
-from hilrt.solver import Floats, Port
+from hilrt.solver import Floats, Port, Ports
 
 Ints = NDArray[np.intp]
 Bools = NDArray[np.bool_]
@@ -96,3 +98,52 @@ class Connections:
         """Order of the connection from an output to an input."""
         begin = self.first[np.searchsorted(self.target, to)]
         return int(self.order[begin + np.argmax(self.source[begin:] == output)])
+
+
+class Coupled(NamedTuple):
+    """Names of a subsystem's inputs and outputs that connections use."""
+
+    inputs: set[str]
+    outputs: set[str]
+
+
+def wrong_ports(own: Ports, ports: Ports, coupled: Coupled) -> Iterator[str]:
+    """Reasons why a model cannot stand for a subsystem, a line each, with a remedy.
+
+    Parameters
+    ----------
+    own : Ports
+        The model's.
+    ports : Ports
+        The subsystem's.
+    coupled : Coupled
+        The ports that connections use; the model may lack the others.
+    """
+    inputs = ("input", own.inputs, ports.inputs, coupled.inputs)
+    outputs = ("output", own.outputs, ports.outputs, coupled.outputs)
+    for direction, mine, theirs, needed in (inputs, outputs):
+        given = {port.name: port for port in mine}
+        wanted = {port.name: port for port in theirs}
+        for name in sorted(wanted.keys() & needed - given.keys()):
+            unit = wanted[name].unit or "a plain number"
+            hint = nearest(name, given) or "; give the model one"
+            yield f"has no {direction} {name!r} ({unit}), which is connected{hint}"
+        for name, port in given.items():
+            if name in wanted:
+                yield from _misfits(direction, port, wanted[name])
+            elif direction == "input":
+                hint = nearest(name, wanted) or "; make it a parameter of the model"
+                yield f"has an input {name!r} that the subsystem lacks{hint}"
+
+
+def _misfits(direction: str, own: Port, wanted: Port) -> Iterator[str]:
+    if own.size != wanted.size:
+        yield (
+            f"its {direction} {own.name!r} has {own.size} elements, the subsystem's "
+            f"{wanted.size}; give it as many"
+        )
+    try:
+        units.conversion(own.unit, wanted.unit)
+    except ConfigError as error:
+        remedy = "give the model's port the unit of the subsystem's port, or a compatible one"
+        yield f"its {direction} {own.name!r}: {error}; {remedy}"

@@ -76,7 +76,7 @@ print(asammdf.MDF.__name__)
 
 
 #: Started with every session, and made of sockets alone: asyncio would take a fifth of their start.
-WITHOUT_LOOP = ("hilrt.session.recorder_process", "hilrt.monitor.terminal")
+WITHOUT_LOOP = ("hilrt.cli.recorder_process", "hilrt.monitor.terminal")
 #: What the processes of a session begin with.
 PROCESSES = (
     *WITHOUT_LOOP,

@@ -8,13 +8,13 @@ import msgspec
 import numpy as np
 import pytest
 
+from hilrt.analyze.judge_log import judge_file, log_files
 from hilrt.config.structs import Calculated
 from hilrt.errors import ConfigError
 from hilrt.expect import judge as judge_module
 from hilrt.expect.case import Case
 from hilrt.expect.expectation import read_spec, read_tables
 from hilrt.expect.judge import BATCH_ROWS, Judge
-from hilrt.expect.judge_log import judge_file, log_files
 from hilrt.expect.log_signals import LogSignals
 from tests.expect.faulty_logs import NAMES, STEP_NS, UNITS, faulty_log, held, write_csv
 from tests.expect.reference_stl import robustness

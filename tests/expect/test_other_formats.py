@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from mcap.writer import CompressionType, Writer
 
+from hilrt.analyze.judge_log import judge_file, log_files
 from hilrt.errors import ConfigError
 from hilrt.expect.expectation import read_spec
-from hilrt.expect.judge_log import judge_file, log_files
 from hilrt.logs.import_file import LogWriter, import_file
 from hilrt.logs.log_file import read_contents
 from hilrt.logs.show import list_lines

@@ -9,8 +9,8 @@ import zmq
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hilrt.config.session_tables import ACTIONS
 from hilrt.monitor.operator_commands import (
-    ACTIONS,
     ANSWER_S,
     MAX_TEXT,
     MAX_WHO,

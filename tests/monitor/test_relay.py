@@ -10,9 +10,9 @@ import msgspec
 import pytest
 import zmq
 
+from hilrt.config.session_tables import ACTIONS
 from hilrt.isolation.temporary_folder import LocalAddresses
 from hilrt.monitor.operator_commands import (
-    ACTIONS,
     CommandClient,
     OperatorCommand,
     Reply,

@@ -13,6 +13,7 @@ import zmq
 from mcap.reader import make_reader
 from mcap_ros2.decoder import DecoderFactory
 
+from hilrt.cli import recorder_process
 from hilrt.isolation.temporary_folder import LocalAddresses
 from hilrt.logs.log_file import LogFile, read_contents
 from hilrt.record import cdr, gate, mcap_writer
@@ -36,7 +37,6 @@ from hilrt.record.reader import load_log
 from hilrt.record.recorder import ClockWatch, Recorder
 from hilrt.record.recorder_feed import RecorderFeed, open_feed_socket
 from hilrt.record.recording import Recording
-from hilrt.session import recorder_process
 
 TOPICS = [
     Topic(

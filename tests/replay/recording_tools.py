@@ -12,8 +12,8 @@ import numpy as np
 
 from hilrt.check.check_monitor import build_trigger
 from hilrt.config.session_file import SessionFile, load_session
+from hilrt.exchange.master import Master
 from hilrt.link import Ports
-from hilrt.master import Master
 from hilrt.monitor.status import StatusPublisher
 from hilrt.record.feed import Feed
 from hilrt.record.messages import ASIDE, Attachment, Begin, RecordEnd, Topic, Trigger

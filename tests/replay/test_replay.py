@@ -27,9 +27,9 @@ from hilrt.record.recording import Recording
 from hilrt.replay import replay_log as replay_module
 from hilrt.replay.rebuild import read_recorded
 from hilrt.replay.replay_log import as_json, describe, replay
-from hilrt.replay.what_if import what_if
 from hilrt.step.observer import Observer
 from hilrt.step_log import snapshot
+from hilrt.studies.what_if import what_if
 from tests.replay.recording_tools import record_file
 
 PI = 'master.step_control={method="pi", tolerance=0.01, initial=1e-4}'

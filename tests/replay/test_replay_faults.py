@@ -6,8 +6,8 @@ import pytest
 import hilrt
 from hilrt.record.reader import load_log
 from hilrt.replay.replay_log import replay
-from hilrt.replay.what_if import what_if
 from hilrt.step.observer import Observer
+from hilrt.studies.what_if import what_if
 from tests.replay.recording_tools import CONFIGS, record_file
 
 PLACES = (

@@ -7,7 +7,7 @@ import hilrt
 from hilrt.logs.import_file import import_file
 from hilrt.record.reader import load_log
 from hilrt.replay.replay_log import replay
-from hilrt.replay.what_if import what_if
+from hilrt.studies.what_if import what_if
 from tests.replay.recording_tools import CONFIGS, record_file
 
 STIMULI = """

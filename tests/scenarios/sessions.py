@@ -193,7 +193,7 @@ class Run:
         "gateway",
         "solver",
         "sequence",
-        "hilrt.session.recorder_process",
+        "hilrt.cli.recorder_process",
         "hilrt.monitor.terminal",
     )
 

@@ -203,7 +203,7 @@ def test_recorder_is_killed(tmp_path: Path) -> None:
     with Listener() as listener, engine_run(tmp_path, listener, may_be_lost, duration=2.0) as run:
         run.until_running()
         time.sleep(A_WHILE)
-        os.kill(run.children()["hilrt.session.recorder_process"], signal.SIGKILL)
+        os.kill(run.children()["hilrt.cli.recorder_process"], signal.SIGKILL)
         assert run.wait() == 5, run.stderr  # finished, with less than was asked for
         assert "recorder" in run.stderr
         assert "SIGKILL" in run.stderr

@@ -101,9 +101,7 @@ def test_right_after_the_start(tmp_path: Path) -> None:
 def test_while_arming(tmp_path: Path) -> None:
     """The bench is enabled when the operator says so, and not before."""
     with Listener() as listener, engine_run(tmp_path, listener, "session.arm=manual") as run:
-        run.until(
-            lambda: "hilrt.session.recorder_process" in run.children(), "the recorder's start"
-        )
+        run.until(lambda: "hilrt.cli.recorder_process" in run.children(), "the recorder's start")
         time.sleep(A_WHILE)
         assert not listener.frames("DynoDemand")
         run.press_enter()

@@ -79,7 +79,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ended]:
 
 def test_exit_status_and_processes(ended: Ended) -> None:
     assert ended.status == 0, ended.stderr
-    assert ended.roles >= {"emulate", "gateway", "solver", "hilrt.session.recorder_process"}
+    assert ended.roles >= {"emulate", "gateway", "solver", "hilrt.cli.recorder_process"}
 
 
 def test_summary_has_every_documented_key(ended: Ended) -> None:

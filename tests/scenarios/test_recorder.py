@@ -43,7 +43,7 @@ while True:
 
 
 def start_recorder(address):
-    command = [sys.executable, "-m", "hilrt.session.recorder_process", "--connect", address]
+    command = [sys.executable, "-m", "hilrt.cli.recorder_process", "--connect", address]
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
 

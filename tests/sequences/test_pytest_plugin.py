@@ -59,7 +59,7 @@ def test_a_result_that_fails_fails_the_test_and_both_are_in_junit_xml(tmp_path):
         "-m",
         "pytest",
         "-p",
-        "hilrt.session.pytest_plugin",
+        "hilrt.cli.pytest_plugin",
         "--strict-markers",
     ]
     command += ["-q", "-p", "no:xdist", "--junit-xml=found.xml", "test_bench.py"]

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from hilrt.config.structs import Step
+from hilrt.exchange.master import End
 from hilrt.link import Ports
-from hilrt.master import End
 from hilrt.monitor.session_state import SessionState
 from hilrt.monitor.status import StatusPublisher
 from hilrt.reliability.alarms import STOP

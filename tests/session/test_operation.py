@@ -13,10 +13,9 @@ import pytest
 from hilrt.check.check_monitor import check_monitor
 from hilrt.check.check_topology import Topology
 from hilrt.config.problems import Findings
-from hilrt.config.session_tables import Adjustable, MonitorTable
+from hilrt.config.session_tables import ACTIONS, Adjustable, MonitorTable
 from hilrt.link import Ports
 from hilrt.monitor.operator_commands import (
-    ACTIONS,
     ALL_BEFORE,
     OperatorCommand,
     decode_command,

@@ -11,7 +11,7 @@ from hilrt.config.session_file import session_of_text
 from hilrt.errors import ConfigError
 from hilrt.record.reader import load_log
 from hilrt.replay.replay_log import replay
-from hilrt.replay.what_if import what_if
+from hilrt.studies.what_if import what_if
 from tests.session.test_parameters import SESSION, recorded
 
 PLAIN = SESSION.partition("[monitor.adjust")[0]

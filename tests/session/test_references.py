@@ -22,8 +22,8 @@ from hilrt.session.opening import Connected
 from hilrt.session.result import Result
 from hilrt.session.simulate import simulate
 from hilrt.solver import Ports
-from hilrt.tables.network import Coupled
 from hilrt.tables.plan import Plan
+from hilrt.tables.ports import Coupled
 from hilrt.wording import UNCHECKED_MODEL
 from hilrt_adapters.inprocess import InProcessLink
 from tests.session.reference_solvers import InOtherUnits, OpaqueMass

@@ -113,7 +113,7 @@ def test_after_a_defect(tmp_path, monkeypatch, own_modules):
     def defect(*_: object) -> None:
         raise ZeroDivisionError("in the timing")
 
-    monkeypatch.setattr("hilrt.master.Master._note_timing", defect)
+    monkeypatch.setattr("hilrt.exchange.master.Master._note_timing", defect)
     with pytest.raises(ZeroDivisionError):
         hilrt.run_session(session, options=RunOptions(folder=tmp_path / "run", record=False))
     summary = read(tmp_path / "run")

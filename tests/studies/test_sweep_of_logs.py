@@ -9,9 +9,10 @@ import hilrt
 from hilrt import SweepOptions
 from hilrt.cli.main import app
 from hilrt.errors import ConfigError
-from hilrt.replay.what_if import CAVEAT, what_if
 from hilrt.studies.run_cases import LOG, StudyCase, SweptSession, run_case
 from hilrt.studies.sweep_page import write_sweep_page
+from hilrt.studies.what_if import what_if
+from hilrt.studies.what_if_result import CAVEAT
 from tests.replay.recording_tools import record_file
 
 MU, CAP = "bonds.spring.correction.mu", "bonds.spring.correction.cap"

@@ -9,10 +9,10 @@ import pytest
 
 import hilrt
 from hilrt.errors import ConfigError
-from hilrt.replay.what_if import CAVEAT
 from hilrt.studies.logged_motion import NEEDED, oscillations
 from hilrt.studies.tune import allowed_verdicts, axes_of_parts, figure_of, score, tune
 from hilrt.studies.tuning_subject import grows_at_longer_step
+from hilrt.studies.what_if_result import CAVEAT
 from tests.replay.recording_tools import record_file
 
 TWO_MASS = Path(__file__).resolve().parents[2] / "bench_configs" / "two_mass.toml"

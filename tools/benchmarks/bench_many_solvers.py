@@ -30,7 +30,7 @@ from tools.benchmarks.bench_startup import ROOT, environment
 SPAWNED = 'adapter = "zeromq"\nspawn = ["hilrt", "solver", "tools.benchmarks.timed:Cell"]\n'
 RUN = """
 import sys, time, hilrt
-from hilrt.master import Master
+from hilrt.exchange.master import Master
 begun = float(sys.argv[2])
 plain = Master.run
 async def run(self, *arguments, **more):

@@ -32,7 +32,7 @@ from hilrt.record.reader import LogStream
 from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
 
 PROCESSORS = 2
-RECORDER = b"hilrt.session.recorder_process"
+RECORDER = b"hilrt.cli.recorder_process"
 SAMPLE_S = 0.5
 #: How long a command may take beyond the session's duration, s.
 TIME_OVER_DURATION_S = 120.0

@@ -21,7 +21,7 @@ CLOCK_VARIABLE = "CHAOS_CLOCK"
 START_S = 60.0
 #: Processes by the word of their command that names them.
 PROCESSES = {
-    "recorder": "hilrt.session.recorder_process",
+    "recorder": "hilrt.cli.recorder_process",
     "gateway": "gateway",
     "solver": "solver",
     "emulator": "emulate",

@@ -30,7 +30,7 @@ from tests.scenarios.sessions import Listener, Run, engine_run, free_port, until
 #: Words of the command of each process that is stopped. The gateway is the last one: its bench
 #: ends the session when it is silent.
 PROCESSES = {
-    "recorder": "hilrt.session.recorder_process",
+    "recorder": "hilrt.cli.recorder_process",
     "relay": "hilrt.monitor.relay",
     "page": "hilrt.web",
     "view": "hilrt.monitor.terminal",

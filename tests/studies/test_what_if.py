@@ -13,8 +13,8 @@ from hilrt.analyze.log_comparison import compare_logs
 from hilrt.cli.main import app
 from hilrt.errors import ConfigError
 from hilrt.record.reader import load_log
-from hilrt.replay.replay_log import describe_what_if, what_if_as_json
-from hilrt.replay.what_if import CAVEAT, what_if
+from hilrt.studies.what_if import what_if
+from hilrt.studies.what_if_result import CAVEAT, as_json, describe
 from tests.replay.recording_tools import record_file
 
 CAP = "bonds.spring.correction.cap"
@@ -32,7 +32,7 @@ def test_settings_as_recorded_change_nothing(path):
     found = what_if(path, [f"{CAP}=1.0"])
     assert (found.signals, found.steps, found.compared) == ([], 501, 501)
     assert found.unchanged > 30
-    assert any("no decision differs" in line for line in describe_what_if(found))
+    assert any("no decision differs" in line for line in describe(found))
 
 
 def test_a_changed_cap_shows_in_the_correction_and_in_what_follows_from_it(path):
@@ -107,7 +107,7 @@ def test_both_verdicts_are_of_one_yardstick(path):
     assert other.signals != []
     assert other.verdicts[0] == same.verdicts[0]
     other.in_summary = "unreliable"
-    text = "\n".join(describe_what_if(other))
+    text = "\n".join(describe(other))
     said = f"verdict: recorded {other.verdicts[0]} (the session's own was unreliable), recomputed"
     assert said in text
 
@@ -156,6 +156,6 @@ def test_the_command_begins_with_what_is_not_simulated(path):
     result = CliRunner().invoke(app, ["replay", str(path), "--set", f"{CAP}=0.01", "--json"])
     body = json.loads(result.stdout)
     assert body["caveat"] == CAVEAT
-    assert body == json.loads(json.dumps(what_if_as_json(what_if(path, [f"{CAP}=0.01"])))) | {
+    assert body == json.loads(json.dumps(as_json(what_if(path, [f"{CAP}=0.01"])))) | {
         "wall_s": body["wall_s"]
     }

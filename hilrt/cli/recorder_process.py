@@ -1,4 +1,4 @@
-"""The recorder process of a session: ``python -m hilrt.session.recorder_process``.
+"""The recorder process of a session: ``python -m hilrt.cli.recorder_process``.
 
 It ends when the master tells it to, on SIGTERM, or when the connection to the master is lost. It
 ignores SIGINT: Ctrl-C reaches the whole process group, and the master handles it. While writing, it

@@ -12,7 +12,6 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -33,105 +32,13 @@ from hilrt.reliability.verdict import SessionCourse, verdict
 from hilrt.replay.decisions import decisions
 from hilrt.replay.rebuild import rebuild
 from hilrt.replay.recorded_steps import RecordedSteps, RowChunk
-from hilrt.replay.walk import Gap, Walk, signal_names
+from hilrt.replay.walk import Walk, signal_names
 from hilrt.solver import Floats
 from hilrt.step.numerics import Numerics
 from hilrt.step_log.facts import numerics_metadata
 from hilrt.step_log.signals import build_topics
+from hilrt.studies.what_if_result import CAVEAT, ChangedSignal, FlagTime, WhatIf
 from hilrt.tables.plan import Plan
-
-#: First line of every report of a counterfactual replay.
-CAVEAT = (
-    "The bench's reaction is not re-simulated: every sample is the recorded one, whatever would "
-    "have been sent instead."
-)
-
-
-@dataclass(frozen=True)
-class ChangedSignal:
-    """Signal whose recomputed values differ from the recorded ones.
-
-    Attributes
-    ----------
-    name, unit : str
-    steps : int
-        Steps at which it differs, bit for bit.
-    largest, t : float
-        Largest difference in magnitude, and its session time, s.
-    recorded, recomputed : float
-        Values at that time.
-    rms : float
-        RMS of the difference, over the steps at which both are known.
-    """
-
-    name: str
-    unit: str
-    steps: int
-    largest: float
-    t: float
-    recorded: float
-    recomputed: float
-    rms: float
-
-
-@dataclass(frozen=True)
-class FlagTime:
-    """Time for which flags of a cause were up, recorded and recomputed, s."""
-
-    cause: str
-    recorded: float
-    recomputed: float
-
-
-@dataclass
-class WhatIf:
-    """Decisions with other settings, compared with the recorded ones.
-
-    Attributes
-    ----------
-    path : Path
-    changes : list of str
-        Settings ``table.key=value``.
-    steps : int
-        Steps repeated; only those between `begin` and `end` [s] are compared.
-    compared : int
-    signals : list of ChangedSignal
-        Signals that differ, in the order of the step's stages.
-    unchanged : int
-        Signals that are equal at every step.
-    added, gone : list of str
-        Signals that only the changed session has, and those that only the recorded one has.
-    flags : list of FlagTime
-        Causes that were up in either of the two.
-    verdicts : tuple of str
-        Verdicts on the decisions as recorded and as recomputed, over the whole session; both are
-        made only from the log.
-    in_summary : str
-        The session's own verdict, which may rest on more than the log; empty if unknown.
-    gaps : list of Gap
-    damage : str
-    written : Path or None
-        Log of the recomputed decisions.
-    wall_s : float
-    """
-
-    path: Path
-    changes: list[str]
-    steps: int = 0
-    compared: int = 0
-    begin: float = 0.0
-    end: float = 0.0
-    signals: list[ChangedSignal] = field(default_factory=list)
-    unchanged: int = 0
-    added: list[str] = field(default_factory=list)
-    gone: list[str] = field(default_factory=list)
-    flags: list[FlagTime] = field(default_factory=list)
-    verdicts: tuple[str, str] = ("", "")
-    in_summary: str = ""
-    gaps: list[Gap] = field(default_factory=list)
-    damage: str = ""
-    written: Path | None = None
-    wall_s: float = 0.0
 
 
 def what_if(
