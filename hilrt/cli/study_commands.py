@@ -71,7 +71,8 @@ def sweep(
     Exit status: 0 finished, 2 wrong input, 5 some cases have no result, 130 interrupted.
     """
     from hilrt.studies.axes import axes_of_items, values_of_items
-    from hilrt.studies.sweep import SweepOptions, is_log
+    from hilrt.studies.subject import is_log
+    from hilrt.studies.sweep import SweepOptions
     from hilrt.studies.sweep import sweep as run
     from hilrt.studies.what_if_result import CAVEAT
 

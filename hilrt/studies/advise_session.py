@@ -17,11 +17,11 @@ from hilrt.session.simulate import simulate
 from hilrt.studies.axes import Settings
 from hilrt.studies.first_step import first_step_by_tolerance
 from hilrt.studies.measured_delays import MeasuredDelays, measure_host
+from hilrt.studies.model_trials import ModelTrial
 from hilrt.studies.session_models import with_models
 from hilrt.studies.settings_advice import (
     FEWEST_STEPS,
     SEARCH_S,
-    ModelTrial,
     SettingsAdvice,
     Wish,
     advise_settings,
@@ -127,7 +127,7 @@ def check_wish(
 
 
 class ModelRun:
-    """Runs the models of a session at other settings, see `settings_advice.Run`.
+    """Runs the models of a session at other settings, see `model_trials.Run`.
 
     Attributes
     ----------

@@ -8,6 +8,7 @@ has no bench, because nothing may move unattended: reference models stand for th
 from __future__ import annotations
 
 import asyncio
+import math
 import platform
 import tempfile
 from collections.abc import Callable, Mapping
@@ -140,3 +141,21 @@ def read_delays(path: Path) -> MeasuredDelays:
     if not found.lateness_us:
         raise ConfigError(f"{path}: has no measured delays; {again}")
     return found
+
+
+def missed_share(lateness: Floats | None, latest: float) -> float:
+    """Upper end of the 95 % interval of the share of missed ticks (Clopper and Pearson, 1934).
+
+    Parameters
+    ----------
+    lateness : ndarray, optional
+        How long after a tick its inputs are sent, s; without any the share is NaN.
+    latest : float
+        How long after it they must be, s.
+    """
+    if lateness is None:
+        return math.nan
+    from scipy.stats import beta
+
+    late = int(np.count_nonzero(lateness > latest))
+    return float(beta.ppf(0.95, late + 1, max(len(lateness) - late, 1)))

@@ -13,17 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import numpy as np
 
-from hilrt.config.parse_toml import toml_value
-from hilrt.config.session_file import SessionFile, open_session, override
+from hilrt.config.session_file import SessionFile
 from hilrt.errors import ConfigError
-from hilrt.hosting.main_models import digest, main_classes, pack
-from hilrt.record.find_log import find_log
+from hilrt.hosting.main_models import main_classes, pack
 from hilrt.record.notebook import sparkline_svg
-from hilrt.replay.rebuild import rebuild, session_of
-from hilrt.replay.recorded_steps import RecordedSteps
-from hilrt.session.opening import called_link, elsewhere, read
 from hilrt.studies.axes import Design, Settings, axes_of, cases_of, read_cases
-from hilrt.studies.run_cases import LOG, Row, StudyCase, SweptSession, mixed_keys
+from hilrt.studies.run_cases import Row, StudyCase, SweptSession, mixed_keys
+from hilrt.studies.subject import Subject, is_log, resolved, subject_of
 from hilrt.studies.sweep_data import (
     DATA,
     FORMAT,
@@ -173,88 +169,67 @@ def sweep(
         of another session.
     """
     options = options or SweepOptions()
-    if isinstance(vary, (str, Path)):
-        settings, design = read_cases(Path(vary)), "grid"
+    if by_file := isinstance(vary, (str, Path)):
+        settings = read_cases(Path(vary))
     else:
         settings = cases_of(axes_of(vary), design, count, seed)
-    named_logs = [session, *options.logs] if is_log(session) else []
-    if named_logs:
-        logs = [str(find_log(str(log)).resolve()) for log in named_logs]
-        settings = [{LOG: log, **one} for log in logs for one in settings]
-        if options.signals or options.statistics:
-            raise ConfigError(
-                "a sweep of logs keeps no signals; hilrt replay LOG --set … --out does"
-            )
-        file, basis = session_of_logs(logs, overrides, settings[0])
-    elif options.logs:
-        raise ConfigError("further logs: only work with a recorded log instead of the session")
-    else:
-        file = open_session(session, overrides)
-        refuse_benches(file)
-        read(override(file, settings[0]), pace="asap")  # a key that does not exist fails here
-        basis = basis_of(file)
-    folder = Path(out) if out is not None else Path("sweeps") / file.path.stem
-    designed = [named(basis, one) for one in settings]
+    subject = _subject(session, overrides, options, settings[0])
+    designed = [named(subject.basis, one) for one in subject.with_logs(settings)]
     cases = list({case.name: case for case in designed}.values())
-    about = AboutSweep(
-        FORMAT,
-        str(file.path),
-        basis,
-        VERSION,
-        list(file.overrides),
-        list(dict.fromkeys(key for one in settings for key in one)),
-        design if not isinstance(vary, (str, Path)) else "cases",
-        seed,
-        [case.name for case in designed],
-    )
-    _claim(folder, about)
-    swept = SweptSession(
-        str(file.path),
-        file.text,
-        file.overrides,
-        tuple(options.signals),
-        tuple(options.statistics),
-        mixed_keys(cases),
-        bool(named_logs),
-        b"" if named_logs else pack(main_classes(_resolved(file))),
-    )
+    folder = Path(out) if out is not None else Path("sweeps") / subject.file.path.stem
+    about = _about(subject, designed, "cases" if by_file else design, seed)
+    _refuse_another(folder, about)
     done = finished_cases(folder)
-    missing = [case for case in cases if case.name not in done]
-    if missing:
-        _run(folder, swept, missing, options, len(cases))
+    if missing := [case for case in cases if case.name not in done]:
+        _run(folder, about, _swept(subject, cases, options), missing, options)
+    else:
+        _claim(folder, about)
     return SweepResult(folder, len(cases), len(missing), write_data(folder, about))
 
 
-def is_log(session: object) -> bool:
-    """Whether a path names a recorded log, or the folder of a run, and no session file."""
-    if not isinstance(session, (str, Path)):
-        return False
-    path = Path(session)
-    return path.is_dir() or path.suffix == ".mcap"
+def _about(subject: Subject, designed: Sequence[StudyCase], design: str, seed: int) -> AboutSweep:
+    keys = dict.fromkeys(key for case in designed for key in case.settings)
+    return AboutSweep(
+        FORMAT,
+        str(subject.file.path),
+        subject.basis,
+        VERSION,
+        list(subject.file.overrides),
+        list(keys),
+        design,
+        seed,
+        [case.name for case in designed],
+    )
 
 
-def session_of_logs(
-    logs: Sequence[str], overrides: Mapping[str, object] | None, settings: Settings
-) -> tuple[SessionFile, str]:
-    """Session of the first of some logs with overrides, and the hash of all.
-
-    `ConfigError` if the overrides or the `settings` of a case cannot be answered from a log.
-    """
-    changes = [f"{k}={toml_value(v)}" for k, v in (overrides or {}).items()]
-    own = [f"{k}={toml_value(v)}" for k, v in settings.items() if k != LOG]
-    found = hashlib.sha256(VERSION.encode())
-    for log in logs:
-        recorded = RecordedSteps(Path(log)).recorded
-        rebuild(recorded, [*changes, *own])
-        with open(log, "rb") as content:
-            found.update(hashlib.file_digest(content, "sha256").digest())
-    found.update(msgspec.json.encode(changes))
-    file = session_of(RecordedSteps(Path(logs[0])).recorded, changes)
-    return SessionFile(file.tables, Path(logs[0]), "", tuple(changes)), found.hexdigest()
+def _subject(
+    session: str | Path | SessionFile,
+    overrides: Mapping[str, object] | None,
+    options: SweepOptions,
+    first: Settings,
+) -> Subject:
+    """The session of a sweep, or its logs; `ConfigError` for wishes that do not go with them."""
+    if not is_log(session):
+        if options.logs:
+            raise ConfigError("further logs: only work with a recorded log instead of the session")
+        return subject_of(session, overrides, first)
+    if options.signals or options.statistics:
+        raise ConfigError("a sweep of logs keeps no signals; hilrt replay LOG --set … --out does")
+    return subject_of([session, *options.logs], overrides, first)
 
 
-def _claim(folder: Path, about: AboutSweep) -> None:
-    """Make the folder of a sweep; `ConfigError` if it has one of another basis."""
+def _swept(subject: Subject, cases: Sequence[StudyCase], options: SweepOptions) -> SweptSession:
+    """Session and options that the workers need."""
+    return subject.swept._replace(
+        signals=tuple(options.signals),
+        statistics=tuple(options.statistics),
+        as_text=mixed_keys(cases),
+        models=b"" if subject.logs else pack(main_classes(resolved(subject.file))),
+    )
+
+
+def _refuse_another(folder: Path, about: AboutSweep) -> None:
+    """`ConfigError` if a folder has a sweep of another basis."""
     before = read_about(folder)
     if before is not None and before.basis != about.basis:
         raise ConfigError(
@@ -262,6 +237,10 @@ def _claim(folder: Path, about: AboutSweep) -> None:
             f"{before.version}), or of files or models that have changed since; name another "
             "folder (--out), or delete this one. The same sweep continues with its missing cases"
         )
+
+
+def _claim(folder: Path, about: AboutSweep) -> None:
+    """Make the folder of a sweep."""
     try:
         (folder / PARTS).mkdir(parents=True, exist_ok=True)
         write_about(folder, about)
@@ -271,10 +250,10 @@ def _claim(folder: Path, about: AboutSweep) -> None:
 
 def _run(
     folder: Path,
+    about: AboutSweep,
     swept: SweptSession,
     missing: Sequence[StudyCase],
     options: SweepOptions,
-    total: int,
 ) -> None:
     """Run the missing cases; each is in a part before it counts."""
     from hilrt.studies.workers import CaseQueue, connected
@@ -284,11 +263,11 @@ def _run(
             write_part(folder, rows)
             advance(len(rows))
 
-    with (
-        _progress(options.progress, total, total - len(missing)) as advance,
-        connected(options.cluster, options.workers) as client,
-    ):
-        CaseQueue(client, swept, options.recycle, options.timeout).run(missing, take)
+    total = len(set(about.cases))
+    with connected(options.cluster, options.workers) as client:
+        _claim(folder, about)  # only now: a sweep that is refused leaves nothing behind
+        with _progress(options.progress, total, total - len(missing)) as advance:
+            CaseQueue(client, swept, options.recycle, options.timeout).run(missing, take)
 
 
 @contextmanager
@@ -311,48 +290,6 @@ def _progress(shown: bool, total: int, done: int) -> Iterator[Callable[[int], No
     with progress.Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("cases", total=total, completed=done)
         yield lambda count: bar.advance(task, count)
-
-
-def refuse_benches(file: SessionFile) -> None:
-    """`ConfigError` for a session with something physical, or with other processes."""
-    problems = [
-        f"[subsystems.{name}] adapter = {options.adapter!r}: is a bench, which must not run "
-        'unattended; replace it with a model (adapter = "inprocess" or "fmu"), or use its '
-        "recorded log (hilrt replay LOG --set KEY=VALUE)"
-        for name, options in file.tables.subsystems.items()
-        if called_link(options).physical
-    ]
-    if problems := problems or elsewhere(file):
-        raise ConfigError(problems)
-
-
-def basis_of(file: SessionFile) -> str:
-    """Hash of the resolved session, of the content of the files it names, and of the version."""
-    resolved = _resolved(file)
-    found = hashlib.sha256(msgspec.msgpack.encode([VERSION, resolved], order="sorted"))
-    for path in sorted(_named_files(resolved, file.folder)):
-        with path.open("rb") as content:
-            found.update(hashlib.file_digest(content, "sha256").digest())
-    if classes := main_classes(resolved):
-        found.update(digest(classes))
-    return found.hexdigest()
-
-
-def _resolved(file: SessionFile) -> Any:
-    """Tables of a session as plain values."""
-    return msgspec.to_builtins(file.tables, enc_hook=str)
-
-
-def _named_files(tree: Any, folder: Path) -> Iterator[Path]:
-    """Files that a session names: modules of models, FMUs, tables of stimuli."""
-    if isinstance(tree, str):
-        name = tree.partition(":")[0]
-        if 0 < len(name) < 256 and "\0" not in name:
-            places = (folder / name, folder / f"{name.replace('.', '/')}.py")
-            yield from (path for path in places if path.is_file())
-    elif isinstance(tree, (dict, list, tuple)):
-        for branch in tree.values() if isinstance(tree, dict) else tree:
-            yield from _named_files(branch, folder)
 
 
 def named(basis: str, settings: Settings) -> StudyCase:

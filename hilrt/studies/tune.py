@@ -23,25 +23,24 @@ from hilrt.files.text import write_whole
 from hilrt.session.result import VERDICTS
 from hilrt.studies.axes import Axis, Settings, axes_of, parse_axis, rounded
 from hilrt.studies.logged_motion import motion_notes
-from hilrt.studies.run_cases import Row
-from hilrt.studies.tuning_subject import (
+from hilrt.studies.objective import (
     LONGER,
-    Subject,
+    OBJECTIVES,
+    Objective,
+    allowed_verdicts,
+    figure_of,
     grows_at_longer_step,
-    subject_of,
-    validations_of,
+    score,
 )
+from hilrt.studies.run_cases import Row
+from hilrt.studies.subject import Subject, subject_of, validations_of
 from hilrt.studies.what_if_result import CAVEAT
 
 if TYPE_CHECKING:
     import optuna
 
-Objective = Literal["error", "energy", "cost"]
-OBJECTIVES: Final = get_args(Objective)
 Part = Literal["correction", "step", "order"]
 PARTS_OF_TUNING: Final = get_args(Part)
-#: A correction that is at its cap for more of the steps does not follow its method.
-MOST_CAPPED: Final = 0.05
 #: Best trials that are validated, until one holds.
 CANDIDATES: Final = 3
 #: Share of the trials that look at the whole of each axis; the others look around the best one.
@@ -120,20 +119,10 @@ def tune(
         If there is nothing to tune, or the session cannot be run here.
     """
     subject = subject_of(session, overrides)
-    tables = subject.file.tables
-    if objective not in OBJECTIVES:
-        raise ConfigError(f"objective = {objective!r}: choose from {', '.join(OBJECTIVES)}")
-    if objective == "energy" and not tables.bonds:
-        raise ConfigError("objective = 'energy': the session has no [[bonds]]")
-    if subject.logs and (objective == "cost" or "step" in over):
-        raise ConfigError("a log has its own step: choose another objective, and not --over step")
-    axes = [*axes_of_parts(tables, over), *axes_of(vary or {})]
-    if not axes:
-        raise ConfigError("nothing to tune: the session has no energy correction; give --vary")
+    axes = _axes(subject, objective, over, vary or {})
     others = validations_of(subject, validate or {})
     name = Path(subject.logs[0]).parent.name if subject.logs else subject.file.path.stem
     folder = Path(out) if out is not None else Path("tunings") / name
-    folder.mkdir(parents=True, exist_ok=True)
     study = _study(folder, f"{subject.basis[:16]}-{objective}")
     search = TuningSearch(study, subject, axes, objective)
     while len(study.get_trials(states=_finished())) < trials:
@@ -141,6 +130,23 @@ def tune(
     found = search.recommend(others)
     write_whole(folder / "tune.toml", patch(subject, objective, found))
     return found
+
+
+def _axes(
+    subject: Subject, objective: Objective, over: Sequence[Part], vary: Mapping[str, Any]
+) -> list[Axis]:
+    """Axes of a tuning; `ConfigError` if they or the objective do not go with the subject."""
+    tables = subject.file.tables
+    if objective not in OBJECTIVES:
+        raise ConfigError(f"objective = {objective!r}: choose from {', '.join(OBJECTIVES)}")
+    if objective == "energy" and not tables.bonds:
+        raise ConfigError("objective = 'energy': the session has no [[bonds]]")
+    if subject.logs and (objective == "cost" or "step" in over):
+        raise ConfigError("a log has its own step: choose another objective, and not --over step")
+    axes = [*axes_of_parts(tables, over), *axes_of(vary)]
+    if not axes:
+        raise ConfigError("nothing to tune: the session has no energy correction; give --vary")
+    return axes
 
 
 def axes_of_parts(tables: Session, over: Sequence[Part]) -> list[Axis]:
@@ -170,44 +176,6 @@ def values_of(file: SessionFile, axes: Sequence[Axis]) -> Settings:
     return {axis.key: own[axis.key] for axis in axes if own.get(axis.key) is not None}
 
 
-def score(row: Row, objective: Objective, verdicts: Sequence[str] = ("good",)) -> float:
-    """Objective of a case, which is to be small; infinite if it is not known or forbidden."""
-    capped = [v for k, v in row.items() if k.startswith("bonds.") and k.endswith(".cap_share")]
-    if row["failure"] or row["verdict"] not in verdicts or max(capped, default=0.0) > MOST_CAPPED:
-        return math.inf
-    if row.get("flags.correction_harmful.count"):  # from then on it did not act
-        return math.inf
-    return figure_of(row, objective)
-
-
-def allowed_verdicts(subject: Subject) -> list[Sequence[str]]:
-    """Verdicts that settings may come to: of a session ``good``, of a log none worse than before.
-
-    Before: of the same decisions, repeated with the settings as recorded. Their estimated errors
-    lack the reaction of the subsystems, so that ``good`` would be more than a log can have.
-    """
-    if not subject.logs:
-        return [("good",)]
-    own = [row["verdict"] for row in subject.rows({})]
-    return [VERDICTS[: VERDICTS.index(one) + 1] if one else () for one in own]
-
-
-def figure_of(row: Row, objective: Objective) -> float:
-    """Objective of a case, whatever its verdict."""
-    if row["failure"] or not row["steps"]:
-        return math.inf
-    if objective == "energy":
-        bonds = {k.removesuffix(".carried_energy_j") for k in row if k.endswith("carried_energy_j")}
-        shares = [
-            abs(row[f"{bond}.interface_energy_j"]) / row[f"{bond}.carried_energy_j"]
-            for bond in bonds
-            if row[f"{bond}.carried_energy_j"] > 0.0 and f"{bond}.interface_energy_j" in row
-        ]
-        return max(shares, default=math.inf)
-    value = row["error"] if objective == "error" else row["steps"] / row["time_s"]
-    return float(value) if math.isfinite(value) else math.inf
-
-
 def _finished() -> tuple[Any, ...]:
     from optuna.trial import TrialState
 
@@ -222,6 +190,7 @@ def _study(folder: Path, name: str) -> optuna.Study:
     except ImportError as error:
         raise ConfigError(f"tuning needs {error.name}; install hilrt[studies]") from None
 
+    folder.mkdir(parents=True, exist_ok=True)
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what Optuna calls experimental

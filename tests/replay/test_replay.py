@@ -50,6 +50,7 @@ SESSIONS = [
     ("two_mass.toml", 0.4, ()),
     ("two_mass.toml", 0.4, ("bonds.spring.correction.method=feedthrough",)),
     ("two_mass.toml", 0.4, WRONG),
+    ("two_mass.toml", 0.4, ("bonds.spring.correction.mu_range=[0.0, 1.0]",)),
     ("two_mass_model.toml", 0.1, ()),
     ("two_mass_rotational.toml", 1.0, ()),
     ("two_mass_rotational.toml", 0.3, (PI,)),

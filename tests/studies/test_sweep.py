@@ -26,7 +26,8 @@ from hilrt.studies.run_cases import (
     run_cases,
     worst_error,
 )
-from hilrt.studies.sweep import basis_of, named, refuse_benches
+from hilrt.studies.subject import basis_of, refuse_benches
+from hilrt.studies.sweep import named
 from tests.two_mass_reference import K1, K2, KC
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -189,7 +190,7 @@ def test_values_of_several_kinds_are_kept_as_text():
 
 def sweep_of_mortals(folder: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "hilrt", "sweep", str(folder / "s.toml")]
-    command += ["--vary", "subsystems.one.params.number=0:19:int", "--workers", "2", "--quiet"]
+    command += ["--vary", "subsystems.one.params.number=0:19:int", "--workers", "2"]
     command += ["--out", str(folder / "out"), "--recycle", "4"]
     return subprocess.run(command, capture_output=True, text=True, timeout=280)
 
@@ -203,6 +204,8 @@ def test_a_killed_sweep_goes_on_and_a_case_that_kills_its_worker_is_a_row(tmp_pa
     again = sweep_of_mortals(tmp_path)
     assert again.returncode == 5, again.stderr
     assert "2 without a result" in again.stdout
+    assert "20/20" in again.stderr  # of the progress
+    assert "remaining" in again.stderr
     frame = hilrt.load_sweep(tmp_path / "out").set_index("subsystems.one.params.number")
     assert list(frame.index) == list(range(20))
     assert frame["case"].is_unique
@@ -244,6 +247,7 @@ def test_a_script_without_a_guard_is_refused_with_its_line(tmp_path):
     assert "study.py, line 3: the worker processes import this file" in last
     assert 'below the line  if __name__ == "__main__":' in last
     assert done.stderr.count("Traceback") == 1
+    assert not (tmp_path / "swept").exists()
 
 
 def test_a_folder_has_cases_of_one_session(tmp_path):
@@ -278,6 +282,7 @@ def test_a_scheduler_of_another_machine_needs_tls(tmp_path):
         args += ["--quiet", "--cluster", address]
         with pytest.raises(ConfigError, match="start it and its workers with TLS"):
             CliRunner().invoke(app, args, catch_exceptions=False)
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_page_s_loop_pool_and_dask_print_the_same():

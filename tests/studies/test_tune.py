@@ -1,6 +1,8 @@
 """Tuning: a μ that the true energy confirms, and no recommendation that does not hold."""
 
 import math
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -10,8 +12,8 @@ import pytest
 import hilrt
 from hilrt.errors import ConfigError
 from hilrt.studies.logged_motion import NEEDED, oscillations
-from hilrt.studies.tune import allowed_verdicts, axes_of_parts, figure_of, score, tune
-from hilrt.studies.tuning_subject import grows_at_longer_step
+from hilrt.studies.objective import allowed_verdicts, figure_of, grows_at_longer_step, score
+from hilrt.studies.tune import axes_of_parts, tune
 from hilrt.studies.what_if_result import CAVEAT
 from tests.replay.recording_tools import record_file
 
@@ -69,6 +71,21 @@ def test_a_tuned_mu_keeps_the_energy_also_from_other_initial_values(tmp_path):
     assert patch["gain"]["after"] == found.after < 0.02
     again = tune(file, "energy", (), vary=vary, validate=others, trials=25, out=tmp_path)
     assert (again.settings, again.trials) == (found.settings, 25)
+
+
+def test_several_tunings_share_a_journal(tmp_path):
+    """Two processes make the trials that one would make, at most one more, and agree."""
+    command = [sys.executable, "-m", "hilrt", "tune", str(TWO_MASS), "--objective", "energy"]
+    command += ["--over", "", "--vary", f"{MU}=0:1", "--trials", "12", "--out", str(tmp_path)]
+    sets = (STIFFNESS | {"session.duration": 0.2}).items()
+    command += [word for key, value in sets for word in ("--set", f"{key}={value}")]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [one.communicate()[0] for one in both]
+    assert [one.returncode for one in both] == [0, 0]
+    file = hilrt.load_session(TWO_MASS, dict(sets))
+    found = tune(file, "energy", (), vary={MU: "0:1"}, trials=12, out=tmp_path)
+    assert found.trials in (12, 13)
+    assert f"{MU}={found.settings[MU]}" in said[0] + said[1]  # of the one that ended last
 
 
 def test_a_recommendation_that_holds_nowhere_else_is_none(tmp_path):

@@ -28,7 +28,8 @@ import numpy as np
 from hilrt.errors import HilrtError
 from hilrt.solver import Floats
 from hilrt.studies.axes import Settings
-from hilrt.studies.settings_advice import STEP, ModelTrial, Wish, advise_settings, alternatives
+from hilrt.studies.model_trials import ModelTrial
+from hilrt.studies.settings_advice import STEP, Wish, advise_settings, alternatives
 from tools.calibration.advised import apply
 from tools.calibration.compare import compare
 from tools.calibration.groups import GROUPS, PHYSICS
@@ -61,7 +62,7 @@ def with_settings(drawn: Draw, settings: Settings, ideal: bool, stream: int) -> 
 
 
 class DrawnRun:
-    """Runs a drawn session, see `hilrt.studies.settings_advice.Run`."""
+    """Runs a drawn session, see `hilrt.studies.model_trials.Run`."""
 
     def __init__(self, drawn: Draw) -> None:
         self.drawn, self.streams, self.steps = drawn, 0, 0

@@ -28,8 +28,7 @@ from scipy.stats import beta
 from hilrt.config.session_file import SessionFile, load_session, override
 from hilrt.session.run import RunOptions
 from hilrt.session.session import run_session
-from hilrt.studies.measured_delays import measure_session
-from hilrt.studies.settings_advice import Wish, missed_share
+from hilrt.studies.measured_delays import measure_session, missed_share
 
 TWO_MASS = Path(__file__).parents[2] / "bench_configs" / "two_mass.toml"
 #: Longest measurement, s.
@@ -59,8 +58,9 @@ def compare(file: SessionFile, steps: Sequence[float], seconds: float) -> Iterat
     """Prediction and run at each step, s, after one measurement."""
     delays = measure_session(file, MEASURED_S)
     late = 1e-6 * np.array(delays.lateness_us)
-    wish = Wish(1.0, lateness=late, deadline=file.tables.master.dispatch_deadline)
     for step in steps:
+        latest = file.tables.master.dispatch_deadline * step
+        predicted = missed_share(late, latest)
         settings = {"master.step": step, "session.duration": seconds, "session.pace": "realtime"}
         with tempfile.TemporaryDirectory() as folder:
             options = RunOptions(folder=Path(folder) / "run", pace="realtime")
@@ -68,10 +68,10 @@ def compare(file: SessionFile, steps: Sequence[float], seconds: float) -> Iterat
             missed, ticks = int(result.summary["missed_ticks"]), round(seconds / step)
         yield {
             "step_s": step,
-            "late": float(np.mean(late > wish.deadline * step)),
-            "predicted": missed_share(wish, step),
+            "late": float(np.mean(late > latest)),
+            "predicted": predicted,
             "missed": missed / ticks,
-            "above": lowest(min(missed, ticks), ticks) > missed_share(wish, step),
+            "above": lowest(min(missed, ticks), ticks) > predicted,
         }
 
 
