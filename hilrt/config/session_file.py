@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import pickle
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -134,7 +136,13 @@ def override(file: SessionFile, values: Mapping[str, object]) -> SessionFile:
 
 def session_of_text(path: Path, text: str, overrides: Iterable[str]) -> SessionFile:
     """Parse a session from a file's stored text; `ConfigError` with every problem at once."""
-    return _without_problems(_read(path, text, parse_toml(text), tuple(overrides)))
+    return _without_problems(_read(path, text, pickle.loads(_parsed(text)), tuple(overrides)))
+
+
+@functools.lru_cache(4)
+def _parsed(text: str) -> bytes:
+    """Content of a file for copies; sweeps open the same text many times, with other overrides."""
+    return pickle.dumps(parse_toml(text))
 
 
 def _without_problems(read: PartialSession) -> SessionFile:

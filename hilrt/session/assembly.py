@@ -345,8 +345,13 @@ COMPILES: Final = (
 @functools.cache
 def say_when_compiling() -> None:
     """Say on standard error that the step is about to be compiled, if none is stored."""
-    if not is_kept(macro_step.assess, *empty_tables()):
+    if not is_compiled():
         print(COMPILES, file=sys.stderr, flush=True)
+
+
+def is_compiled() -> bool:
+    """Whether the code of the step is stored, so that loading it takes little time."""
+    return is_kept(macro_step.assess, *empty_tables())
 
 
 def refuse_start(numerics: Numerics) -> None:

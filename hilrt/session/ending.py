@@ -31,7 +31,7 @@ from hilrt.session.event_log import EventLog
 from hilrt.session.observers import make_judge, make_master, results_of
 from hilrt.session.opening import Connected
 from hilrt.session.result import Result
-from hilrt.session.summary import RunFacts, build_summary
+from hilrt.session.summary import RunFacts, build_summary, case_summary
 from hilrt.step.numerics import Numerics
 from hilrt.tables.given import LARGEST, StepInput
 from hilrt.tables.network import Network
@@ -152,10 +152,11 @@ def summarise(
     secured: str = "",
     host_use: HostUse = NO_USE,
     strangers: Mapping[str, int] = MappingProxyType({}),
+    brief: bool = False,
 ) -> None:
     """Put the current summary, and the exit status of the expectations, into the result.
 
-    For the parameters after the first two see `RunFacts`.
+    For the parameters after the first two see `RunFacts`. A `brief` summary is a `case_summary`.
     """
     connected, master, feed, judge, events, errors = prepared
     results = results_of(judge)
@@ -175,7 +176,10 @@ def summarise(
         events.alarms.as_json(prepared.now_ns() / 1e9),
         errors,
     )
-    made = build_summary(master.numerics, master.exchange, master.progress, facts)
+    if brief:
+        made = case_summary(master.numerics, master.progress, facts)
+    else:
+        made = build_summary(master.numerics, master.exchange, master.progress, facts)
     result.summary = made | connected.file.origin
     result.end_with(exit_status(one["result"] for one in results))
 

@@ -71,7 +71,7 @@ class RecordingObserver(Observer):
         self.feed, self._judge, self._timeline = feed, judge, progress.timeline
         self._make_row = partial(RowWriter, numerics, exchange.channels, feed.row)
         self._row = self._make_row() if self._needs_rows() else None
-        self._snapshots = Snapshots(feed, numerics, numerics.changes)
+        self._snapshots = Snapshots(feed, numerics, numerics.changes) if feed.records else None
 
     def stepped(self, turn: Turn) -> None:
         """Fill and commit the row, after any snapshot or change that belongs to it."""
@@ -80,7 +80,8 @@ class RecordingObserver(Observer):
             if self._row is None:  # an expectation came during a session without a log
                 self._row = self._make_row()
             self._row.fill(turn.h_ns / 1e9, marks.late_ns, marks.compute_ns, self._timeline.newest)
-        self._snapshots.look(t_ns)
+        if self._snapshots is not None:
+            self._snapshots.look(t_ns)
         self.feed.commit(t_ns)
 
     def _needs_rows(self) -> bool:

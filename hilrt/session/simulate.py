@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from hilrt.config.session_file import SessionFile, open_session
+from hilrt.config.structs import Session
 from hilrt.errors import ConfigError, HilrtError
 from hilrt.monitor.session_state import SessionState
 from hilrt.monitor.status import StatusPublisher
@@ -87,9 +88,10 @@ def simulate_again(
     known: KnownSensitivities | None,
     only: Collection[str] | None = None,
 ) -> Result:
-    """Simulate as `simulate` does, reusing results of earlier sessions that do not change.
+    """Simulate as `simulate` does, for a study of many sessions.
 
-    With `only`, the log contains just the signals of these ports.
+    Results of earlier sessions that do not change are reused if they are `known`; the summary is
+    then brief, see `case_summary`. With `only`, the log contains just the signals of these ports.
     """
     file = read(session, overrides, pace="asap")
     if problems := elsewhere(file):
@@ -116,8 +118,8 @@ async def _simulate(
         assembled = await assemble(initialized, renews=True, note=events.note_column, known=known)
         refuse_start(assembled.numerics)
         events.go(SessionState.ARMED, "nothing to arm")
-        topics, links = build_topics(assembled.numerics), connected.links
-        feed = MemoryFeed(topics, only) if record else Feed(topics)
+        topics = build_topics(assembled.numerics) if record or _reads_rows(tables) else ()
+        feed, links = MemoryFeed(topics, only) if record else Feed(topics), connected.links
         pace = as_fast_as_possible(assembled, tables, links)
         prepared = prepare(connected, assembled, pace, feed, events, errors=errors)
         began_ns = monotonic_ns()
@@ -125,7 +127,7 @@ async def _simulate(
         wall_s = (monotonic_ns() - began_ns) * 1e-9
         finish(events, assembled.exchange, result, fault)
         result.warnings += remarks(assembled.numerics, pace.progress)
-        summarise(prepared, result, wall_s)
+        summarise(prepared, result, wall_s, brief=known is not None)
         if isinstance(feed, MemoryFeed):
             graph = msgspec.json.encode(session_graph(tables)).decode()
             metadata = {"session": tables.session.name, "topology": graph}
@@ -141,6 +143,12 @@ async def _simulate(
             await link.stop(reason)
             await link.close()
     return result
+
+
+def _reads_rows(tables: Session) -> bool:
+    """Whether a session without a log may need the names of its rows, or their values."""
+    sequences = any(options.is_sequence for options in tables.subsystems.values())
+    return sequences or bool(tables.expect or tables.calculated)
 
 
 # The same session at other steps; `hilrt.session.repeat` evaluates the runs.

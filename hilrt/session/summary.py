@@ -20,7 +20,7 @@ from hilrt.reliability.estimates import (
     errors_of,
     spreads,
 )
-from hilrt.reliability.flags import flag_totals
+from hilrt.reliability.flags import FlagTotal, flag_totals
 from hilrt.reliability.guard import DIVERGED
 from hilrt.reliability.summary_figures import (
     StepLengths,
@@ -133,55 +133,34 @@ def _without_derivatives(numerics: Numerics) -> list[str]:
     ]
 
 
+class Outcome(NamedTuple):
+    """What a session has come to: its course, its flags by cause, and the energy of its bonds."""
+
+    course: SessionCourse
+    totals: Mapping[str, FlagTotal]
+    made: Mapping[str, BondError]
+
+
 def build_summary(
     numerics: Numerics, exchange: Exchange, progress: Progress, run: RunFacts
 ) -> dict[str, Any]:
     """Contents of `summary.json` for a session that ran."""
-    time_s = progress.t_ns / 1e9
-    missed = progress.missed if run.real_time else 0
+    outcome = _outcome(numerics, progress, run)
+    course, totals, _ = outcome
+    results = _results(numerics, progress, run, outcome)
     plan, state = numerics.plan, numerics.state
-    totals = flag_totals(numerics.checks, state)
-    errors: Mapping[str, Estimate]
-    errors, made = errors_of(numerics.network, plan, state)
-    errors = run.errors or errors
-    course = SessionCourse(
-        time_s,
-        run.fault,
-        missed,
-        steps=progress.steps,
-        unrecorded=run.dropped_rows,
-        secured=run.secured,
-        collapsed=collapsed_step(numerics, progress),
-        errors=errors,
-        bonds=made,
-    )
-    judgement = judged(course, totals)
     changes, sends = [], {link.name: link.sending_interval for link in exchange.links}
     diverged = state.session[0].alarm_level == DIVERGED
     # No setting would have prevented a killed process or an exception in a model.
-    if judgement["verdict"] != WORDS[GOOD] and (run.fault is None or diverged):
-        benches = _sending_benches(exchange, progress.steps)
-        changes = advice(
-            numerics.network, plan, state, errors, totals, time_s, benches, progress.steps
-        )
+    if results["verdict"] != WORDS[GOOD] and (run.fault is None or diverged):
+        benches, errors, t = _sending_benches(exchange, course.steps), course.errors, course.time_s
+        changes = advice(numerics.network, plan, state, errors, totals, t, benches, course.steps)
     host = host_report()
     summary = {
         "format": FORMAT,
-        **session_figures(
-            run.session,
-            course,
-            StepLengths(progress.first_h, progress.min_h, progress.max_h),
-            totals,
-        ),
+        **results,
         "state": run.end_state,
-        "wall_s": run.wall_s,
-        "order": _order(state.session["points_of_order"][0])
-        if plan.session[0].controls_order
-        else None,
         "repeated": progress.repeated and asdict(progress.repeated),
-        "ports": port_summary(numerics),
-        "bonds": bond_summary(numerics, made),
-        "estimated_error": {name: error.as_json() for name, error in errors.items()},
         **_timing(progress, run.real_time),
         "missed_ticks": progress.missed,
         "stolen_s": run.host_use.stolen_s,
@@ -197,13 +176,56 @@ def build_summary(
         "alarms": list(run.alarms),
         "results": list(run.results),
         "stimulus_columns": list(run.columns),
-        **judgement,
         "advice": [change.as_json() for change in changes],
         "versions": host.pop("versions"),
         "host": host,
     }
     found: dict[str, Any] = json_numbers(summary)
     return found
+
+
+def case_summary(numerics: Numerics, progress: Progress, run: RunFacts) -> dict[str, Any]:
+    """The part of a summary that a case of a study needs: what its models and settings led to."""
+    found: dict[str, Any] = json_numbers(
+        _results(numerics, progress, run, _outcome(numerics, progress, run))
+    )
+    return found
+
+
+def _outcome(numerics: Numerics, progress: Progress, run: RunFacts) -> Outcome:
+    errors: Mapping[str, Estimate]
+    errors, made = errors_of(numerics.network, numerics.plan, numerics.state)
+    course = SessionCourse(
+        progress.t_ns / 1e9,
+        run.fault,
+        progress.missed if run.real_time else 0,
+        steps=progress.steps,
+        unrecorded=run.dropped_rows,
+        secured=run.secured,
+        collapsed=collapsed_step(numerics, progress),
+        errors=run.errors or errors,
+        bonds=made,
+    )
+    return Outcome(course, flag_totals(numerics.checks, numerics.state), made)
+
+
+def _results(
+    numerics: Numerics, progress: Progress, run: RunFacts, outcome: Outcome
+) -> dict[str, Any]:
+    course, totals, made = outcome
+    plan, state = numerics.plan, numerics.state
+    lengths = StepLengths(progress.first_h, progress.min_h, progress.max_h)
+    return {
+        **session_figures(run.session, course, lengths, totals),
+        "wall_s": run.wall_s,
+        "order": _order(state.session["points_of_order"][0])
+        if plan.session[0].controls_order
+        else None,
+        "ports": port_summary(numerics),
+        "bonds": bond_summary(numerics, made),
+        "estimated_error": {name: error.as_json() for name, error in course.errors.items()},
+        **judged(course, totals),
+    }
 
 
 def _sending_benches(exchange: Exchange, steps: int) -> list[SendingBench]:

@@ -87,13 +87,19 @@ class TaskDone(NamedTuple):
     left: int
 
 
-def prepare_worker() -> None:
-    """Load the compiled step, or compile it, so that no case waits for it."""
-    from hilrt.session.assembly import say_when_compiling
+def prepare_worker(compiles: bool = True) -> bool:
+    """Load the compiled step, so that no case waits for it; whether that is done.
+
+    Where it is not stored yet it is compiled first, or, unless `compiles`, not loaded.
+    """
+    from hilrt.session.assembly import is_compiled, say_when_compiling
     from hilrt.step.load_step import load_step
 
+    if not compiles and not is_compiled():
+        return False
     say_when_compiling()
     load_step()
+    return True
 
 
 def run_cases(swept: SweptSession, cases: Sequence[StudyCase], task_s: float = TASK_S) -> TaskDone:

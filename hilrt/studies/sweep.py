@@ -290,6 +290,7 @@ def _progress(shown: bool, total: int, done: int) -> Iterator[Callable[[int], No
     with progress.Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("cases", total=total, completed=done)
         yield lambda count: bar.advance(task, count)
+        bar.refresh()  # in a notebook the end shows nothing new
 
 
 def named(basis: str, settings: Settings) -> StudyCase:

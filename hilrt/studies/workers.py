@@ -47,7 +47,7 @@ NO_WORKER_S: Final = 120.0
 
 
 class Running(NamedTuple):
-    """A task on its way: its cases (empty: it prepares the host), and when it began."""
+    """A task on its way: its cases (empty: it prepares its worker), and when it began."""
 
     future: Future
     cases: list[StudyCase]
@@ -131,7 +131,9 @@ class CaseQueue:
         self._alone: deque[StudyCase] = deque()
         self._running: dict[str, Running] = {}
         self._served: Counter[str] = Counter()
-        self._hosts: dict[str, bool] = {}
+        self._ready: set[str] = set()
+        #: Hosts without compiled code, and the worker that compiles it there, if any.
+        self._lacking: dict[str, str] = {}
         self._leaving: set[str] = set()
         self._restarts = ThreadPoolExecutor(1, "hilrt-recycle")
         self._mean_s = TASK_S
@@ -147,15 +149,19 @@ class CaseQueue:
             If there is no worker to run them, or the workers cannot run any.
         """
         self._waiting.extend(cases)
+        rows: list[Row] = []
         try:
             while self._waiting or self._alone or self._running:
                 addresses = self._client.nthreads()
                 self._watch(addresses)
-                take(self._without_worker(addresses))
+                rows += self._without_worker(addresses)
                 self._submit(addresses)
+                take(rows)  # while the workers are busy
+                rows = []
                 self._wait()
-                take(self._collect())
+                rows = self._collect()
         finally:
+            take(rows)
             for task in self._running.values():
                 task.future.cancel()
             self._restarts.shutdown(wait=False, cancel_futures=True)
@@ -191,8 +197,8 @@ class CaseQueue:
 
     def _died(self, cases: list[StudyCase], address: str, reason: str) -> list[Row]:
         host = host_of(address)
-        if not cases and not self._hosts.get(host):  # while it prepared the host
-            del self._hosts[host]
+        if self._lacking.get(host) == address:
+            self._lacking[host] = ""
         if len(cases) > 1:  # one of them, and nobody knows which
             self._alone.extend(cases)
             return []
@@ -210,11 +216,14 @@ class CaseQueue:
             if address in self._running or address in self._leaving:
                 continue
             host = host_of(address)
-            if host not in self._hosts:  # compiled code is kept once per machine
-                self._hosts[host] = False
-                self._start(address, [], prepare_worker)
-            elif self._hosts[host] and (cases := self._next_task()):
-                self._start(address, cases, run_cases, self._swept, cases)
+            if address in self._ready:
+                if cases := self._next_task():
+                    self._start(address, cases, run_cases, self._swept, cases)
+            elif host not in self._lacking:
+                self._start(address, [], prepare_worker, False)
+            elif not self._lacking[host]:  # compiled code is kept once per machine
+                self._lacking[host] = address
+                self._start(address, [], prepare_worker, True)
 
     def _next_task(self) -> list[StudyCase]:
         if self._alone:
@@ -258,16 +267,25 @@ class CaseQueue:
                     "needs hilrt of this version, and the session's models at the same place"
                 ) from error
             if not task.cases:
-                self._hosts[host_of(address)] = True
+                self._prepared(address, done)
                 continue
             rows += done.rows
             self._waiting.extendleft(reversed(task.cases[len(done.rows) :]))
             mean_s = (time.monotonic() - task.began) / len(done.rows)
             self._mean_s += 0.3 * (mean_s - self._mean_s)
             self._served[address] += len(done.rows)
-            if self._recycle and self._served[address] >= self._recycle:
+            left = self._waiting or self._alone
+            if left and self._recycle and self._served[address] >= self._recycle:
                 self._restart(address)
         return rows
+
+    def _prepared(self, address: str, loaded: bool) -> None:
+        host = host_of(address)
+        if loaded:
+            self._ready.add(address)
+            self._lacking.pop(host, None)
+        else:
+            self._lacking.setdefault(host, "")
 
     def _restart(self, address: str) -> None:
         """Start a worker again, beside everything else; it returns under another address."""

@@ -1,11 +1,13 @@
 """Sweeps: right numbers, each case once whatever dies, and no bench."""
 
+import contextlib
 import json
 import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pandas as pd
@@ -27,7 +29,7 @@ from hilrt.studies.run_cases import (
     worst_error,
 )
 from hilrt.studies.subject import basis_of, refuse_benches
-from hilrt.studies.sweep import named
+from hilrt.studies.sweep import _progress, named
 from tests.two_mass_reference import K1, K2, KC
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -215,6 +217,33 @@ def test_a_killed_sweep_goes_on_and_a_case_that_kills_its_worker_is_a_row(tmp_pa
     assert (others["failure"] == "").all()
     assert (others["steps"] == 10).all()
     assert (others["ports.one.y.last"] == others.index).all()
+
+
+def test_progress_is_shown_in_a_notebook(monkeypatch):
+    """Stand-ins for IPython and ipywidgets collect what rich displays there."""
+    shell = type("ZMQInteractiveShell", (), {})()
+    monkeypatch.setattr("builtins.get_ipython", lambda: shell, raising=False)
+    shown, widgets = [], []
+
+    class Output(contextlib.nullcontext):
+        def clear_output(self, wait):
+            widgets.append(self)
+
+    for name, content in (
+        ("IPython", {}),
+        ("IPython.display", {"display": shown.append}),
+        ("ipywidgets", {"Output": Output}),
+    ):
+        module = ModuleType(name)
+        vars(module).update(content)
+        monkeypatch.setitem(sys.modules, name, module)
+    with _progress(True, 20, 5) as advance:
+        advance(15)
+    assert len(set(map(id, widgets))) == 1
+    said = [one.text for one in shown if not isinstance(one, Output) and one.text.strip()]
+    assert "5/20" in said[0]
+    assert "20/20" in said[-1]
+    assert "remaining" in said[-1]
 
 
 def test_a_session_with_a_bench_is_refused_with_the_remedy():
