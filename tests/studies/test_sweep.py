@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -19,7 +20,7 @@ import hilrt
 from hilrt import SweepOptions
 from hilrt.cli.main import app
 from hilrt.errors import ConfigError, RecordError
-from hilrt.session import assembly
+from hilrt.session import assembly, placer
 from hilrt.studies.run_cases import (
     StudyCase,
     SweptSession,
@@ -30,6 +31,16 @@ from hilrt.studies.run_cases import (
 )
 from hilrt.studies.subject import basis_of, refuse_benches
 from hilrt.studies.sweep import _progress, named
+from hilrt.studies.sweep_data import (
+    FORMAT,
+    PARTS,
+    AboutSweep,
+    finished_cases,
+    write_about,
+    write_data,
+    write_part,
+)
+from hilrt.studies.workers import connected
 from tests.two_mass_reference import K1, K2, KC
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -217,6 +228,35 @@ def test_a_killed_sweep_goes_on_and_a_case_that_kills_its_worker_is_a_row(tmp_pa
     assert (others["failure"] == "").all()
     assert (others["steps"] == 10).all()
     assert (others["ports.one.y.last"] == others.index).all()
+
+
+def test_a_case_that_was_run_twice_counts_once_in_the_order_of_the_design(tmp_path):
+    about = AboutSweep(FORMAT, "s.toml", "b", "v", [], ["a.x"], "grid", 0, ["one", "seven"])
+    (tmp_path / PARTS).mkdir()
+    write_about(tmp_path, about)
+    one, two = ({"case": name, "a.x": len(name), "verdict": "good"} for name in ("one", "seven"))
+    write_part(tmp_path, [two, one])
+    write_part(tmp_path, [one | {"verdict": "", "failure": "late"}])
+    assert finished_cases(tmp_path) == {"one", "seven"}
+    lost = write_data(tmp_path, about)
+    frame = hilrt.load_sweep(tmp_path)
+    assert frame["case"].tolist() == ["one", "seven"]
+    assert frame["a.x"].tolist() == [3, 5]
+    assert lost == (frame["verdict"] == "").sum()
+
+
+def test_every_processor_has_a_worker(monkeypatch):
+    asked = []
+
+    @contextlib.contextmanager
+    def local(cluster, count):
+        asked.append((cluster, count))
+        yield
+
+    monkeypatch.setattr(placer, "connected", local)
+    with connected(None, None):
+        pass
+    assert asked == [("local", len(os.sched_getaffinity(0)))]
 
 
 def test_progress_is_shown_in_a_notebook(monkeypatch):

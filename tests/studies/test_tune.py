@@ -190,6 +190,22 @@ def test_a_log_has_the_mu_of_its_own_mixture_of_oscillations(tmp_path):
     assert (of_mixed, of_opposed) == pytest.approx((needed, 0.25), rel=0.1)
 
 
+def test_a_motion_unlike_the_log_s_is_followed_by_an_adaptive_mu_and_the_feedthrough():
+    """30 and -90 m/s need 0.31, and all logs of the opposed motion say 0.25."""
+    start, correction = ALIKE | initial(0.0, 30.0, 0.0, -90.0), "bonds.spring.correction"
+    fixed, adaptive, direct = (
+        abs(energy_error(own, start, (1000.0, 1000.0, 1000.0)))
+        for own in (
+            {MU: 0.25},
+            {f"{correction}.mu_range": [0.0, 1.0]},
+            {f"{correction}.method": "feedthrough"},
+        )
+    )
+    assert fixed > 0.2
+    assert adaptive < 0.03
+    assert direct < 0.002
+
+
 def test_oscillations_of_a_signal_are_found_with_their_shares():
     t = np.arange(0.0, 4.0, 1e-3)
     log = FakeLog(t, {"a.v": 3.0 * np.sin(40.0 * t) + 1.0 * np.sin(100.0 * t + 0.3) + 5.0})
