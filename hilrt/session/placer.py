@@ -54,6 +54,8 @@ SETTINGS: Final = {
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
     "distributed.admin.tick.limit": "30s",
+    # A worker that restarts on a busy host may take longer than Dask's 15 s to return.
+    "distributed.deploy.lost-worker-timeout": "600s",
 }
 
 

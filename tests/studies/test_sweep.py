@@ -245,6 +245,43 @@ def test_a_case_that_was_run_twice_counts_once_in_the_order_of_the_design(tmp_pa
     assert lost == (frame["verdict"] == "").sum()
 
 
+#: A model that says which process runs it.
+WHERE = """
+import os
+
+import numpy as np
+
+from hilrt import Port, Sample, Solver
+
+
+class Where(Solver):
+    inputs, outputs = (), (Port("pid"),)
+
+    def __init__(self, number):
+        pass
+
+    def initialize(self, t0, u0):
+        return Sample(np.array([float(os.getpid())]))
+
+    def advance(self, t, h, u):
+        return self.initialize(t, None)
+"""
+
+
+def test_a_worker_is_restarted_after_a_number_of_cases(tmp_path):
+    (tmp_path / "where.py").write_text(WHERE)
+    text = SESSION.replace("mortal:Mortal", "where:Where").replace(", folder = FOLDER", "")
+    (tmp_path / "s.toml").write_text(text)
+    frame = hilrt.sweep(
+        tmp_path / "s.toml",
+        {"subsystems.one.params.number": range(9)},
+        out=tmp_path / "out",
+        options=SweepOptions(workers=1, recycle=3, progress=False),
+    ).frame
+    assert (frame["failure"] == "").all()
+    assert frame["ports.one.pid.last"].nunique() > 1
+
+
 def test_every_processor_has_a_worker(monkeypatch):
     asked = []
 
