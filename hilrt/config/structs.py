@@ -94,6 +94,8 @@ class StepControl(Table):
     #: `"local"`: factor on the error, 2 to 6 (default: 6); `"ecco"`: factor on the step (default:
     #: 0.95).
     safety: Positive | None = None
+    #: Largest ratio of a step's length to that of the step before.
+    growth: Annotated[float, msgspec.Meta(gt=1.0)] = 2.0
 
 
 class OrderControl(Table):

@@ -68,18 +68,19 @@ def control_step(plan: Plan, state: State, given: StepInput) -> None:
     """Step by the session's method."""
     session, settings = state.session[0], plan.session[0]
     low, high, safety = settings.minimum_step, settings.maximum_step, settings.safety
+    growth = settings.growth
     if settings.step_method == PI:
         session.error = worst_defect(plan, state)
-        pi_step(session, session.error, settings.tolerance, low, high)
+        pi_step(session, session.error, settings.tolerance, growth, low, high)
     elif settings.step_method == LOCAL:
         r = given.session[0].scaling
         if settings.tests_errors:
             r = scaling_factor(session.error, session.degree + 1, safety)
         r = scaling_at_new_order(plan, state, given.session[0].elapsed, r)
-        session.controlled_step = local_step(session.controlled_step, r, low, high)
+        session.controlled_step = local_step(session.controlled_step, r, growth, low, high)
     else:
         session.error = worst_energy_error(plan, state, given)
-        ecco_step(session, session.error, session.degree, safety, low, high)
+        ecco_step(session, session.error, session.degree, safety, growth, low, high)
     session.h_next = whole_ns(session.controlled_step)
 
 
@@ -187,7 +188,6 @@ EPSILON_CEILING = 1e300
 #: Gains of the PI controller on defects (Glumac and Kovačić 2023, eq. 50).
 K_P = 0.13
 K_I = 1.0 / 15.0
-GROWTH_MAX = 2.0
 #: Limits of one change of the step by the local error (Multibody Syst. Dyn. 09817 (2022),
 #: section 5.3).
 CUT_MOST, CUT_LEAST = 0.5, 0.9
@@ -203,11 +203,16 @@ def power(base: float, exponent: float) -> float:
 
 @compiled
 def pi_step(
-    session: SessionStateRow, defect: float, tolerance: float, low: float, high: float
+    session: SessionStateRow,
+    defect: float,
+    tolerance: float,
+    growth: float,
+    low: float,
+    high: float,
 ) -> None:
     """Step after one that had `defect`, in the unit of `tolerance`.
 
-    Glumac and Kovačić (2023), eq. 39. Where the growth limit or the bounds `low`, `high` [s] cut
+    Glumac and Kovačić (2023), eq. 39. Where the `growth` limit or the bounds `low`, `high` [s] cut
     the step, the integral follows, so that it does not wind up.
     """
     if not defect <= EPSILON_CEILING:
@@ -216,7 +221,7 @@ def pi_step(
     integral = session.step_integral + K_I * error
     exponent = integral + K_P * error
     wanted = math.exp(min(exponent, math.log(high) + 1.0))  # a vanishing defect must not overflow
-    h = min(max(min(wanted, GROWTH_MAX * session.controlled_step), low), high)
+    h = min(max(min(wanted, growth * session.controlled_step), low), high)
     session.controlled_step = h
     session.step_integral = integral + math.log(h) - exponent
 
@@ -240,13 +245,14 @@ def scaling_factor(error: float, order: int, safety: float) -> float:
 
 
 @compiled
-def local_step(h: float, r: float, low: float, high: float) -> float:
+def local_step(h: float, r: float, growth: float, low: float, high: float) -> float:
     """Step [s] after one of `h` [s] that passed its test, by the scaling factor `r`; NaN: none.
 
-    Multibody Syst. Dyn. 09817 (2022), section 5.3; `low` and `high` [s] are the bounds.
+    Multibody Syst. Dyn. 09817 (2022), section 5.3; `growth` is its r_max, `low` and `high` [s] are
+    the bounds.
     """
-    if r >= GROWTH_MAX:
-        h *= GROWTH_MAX
+    if r >= growth:
+        h *= growth
     elif r < 1.0:
         h *= min(CUT_LEAST, max(CUT_MOST, r))
     return min(max(h, low), high)
@@ -277,7 +283,13 @@ def energy_error(residual: float, mean: float, h: float, atol: float, rtol: floa
 
 @compiled
 def ecco_step(
-    session: SessionStateRow, error: float, order: int, safety: float, low: float, high: float
+    session: SessionStateRow,
+    error: float,
+    order: int,
+    safety: float,
+    growth: float,
+    low: float,
+    high: float,
 ) -> None:
     """Step after one with the relative energy error `error` of the worst bond.
 
@@ -290,6 +302,8 @@ def ecco_step(
         gains are divided by that: fixed gains oscillate from degree 3 on.
     safety : float
         Factor on the step.
+    growth : float
+        Largest factor on the step.
     low, high : float
         Bounds of the step, s.
     """
@@ -298,7 +312,7 @@ def ecco_step(
         before = now
     p, i = ECCO_P / (order + 1), ECCO_I / (order + 1)
     factor = safety * power(now, -i - p) * power(before, p)
-    h = session.controlled_step * min(GROWTH_MAX, max(CUT_MOST, factor))
+    h = session.controlled_step * min(growth, max(CUT_MOST, factor))
     session.controlled_step = min(max(h, low), high)
     session.ecco_error = error
 

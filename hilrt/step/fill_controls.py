@@ -44,7 +44,7 @@ def fill_controls(plan: Plan, network: Network, master: MasterTable) -> None:
     if table.initial is not None and table.method != "fixed":
         session["first_step"] = table.initial
     session["minimum_step"], session["maximum_step"] = table.minimum, table.maximum
-    session["tolerance"] = table.tolerance
+    session["tolerance"], session["growth"] = table.tolerance, table.growth
     default = SAFETY.get(table.method, 1.0)
     session["safety"] = default if table.safety is None else table.safety
     if table.method == "ecco":

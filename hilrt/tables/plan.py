@@ -64,6 +64,7 @@ class SessionPlan(TableRow):
     energy_atol: f8  # of ECCO: J
     energy_rtol: f8
     safety: f8
+    growth: f8  # largest ratio of a step to the one before
     has_tolerances: i8
     tests_errors: i8  # the local error of inputs is estimated and tested at every step
     judges_before: i8  # the error is estimated before the samples are taken

@@ -27,9 +27,9 @@ from tests.stepping import make_numerics
 FREE = (1e-12, 1e3)
 
 
-def step_after(h, error, order, low, high):
+def step_after(h, error, order, low, high, growth=2.0):
     """Step after one of `h` whose inputs, of degree `order`, had that error; safety 6."""
-    return local_step(h, scaling_factor(error, order + 1, 6.0), low, high)
+    return local_step(h, scaling_factor(error, order + 1, 6.0), growth, low, high)
 
 
 def test_the_norm_is_the_root_mean_square_of_the_weighted_values():
@@ -68,6 +68,12 @@ def test_the_norm_of_no_inputs_is_zero():
 )
 def test_the_rules_of_the_paper(error, order, factor):
     assert step_after(1e-3, error, order, *FREE) == pytest.approx(1e-3 * factor)
+
+
+@pytest.mark.parametrize(("r", "factor"), [(1.4, 1.0), (1.5, 1.5), (2.0, 1.5)])
+def test_growth_is_the_largest_factor_and_the_least_that_lengthens_a_step(r, factor):
+    # r_max of section 6.5
+    assert step_after(1e-3, 1.0 / (6.0 * r * 1.000001), 0, *FREE, growth=1.5) == 1e-3 * factor
 
 
 def test_the_step_stays_within_its_bounds():
@@ -134,7 +140,7 @@ def ecco(
 ):
     """A step after one with a single bond's residual and mean power, W."""
     error = energy_error(residual, power, record.controlled_step, atol, 0.01)
-    ecco_step(record, error, order, safety, 1e-9, 10.0)
+    ecco_step(record, error, order, safety, 2.0, 1e-9, 10.0)
     return record
 
 
