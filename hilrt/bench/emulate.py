@@ -23,8 +23,9 @@ from hilrt.can.sender import refuse_conflicts
 from hilrt.config.from_toml import nearest
 from hilrt.config.session_tables import FaultTable
 from hilrt.errors import ConfigError
-from hilrt.timing.host import die_with_parent, freeze_gc, parent_alive
+from hilrt.timing.host import freeze_gc
 from hilrt.timing.monotonic import monotonic_ns
+from hilrt.timing.parent import die_with_parent, parent_alive
 
 
 class EmulatorEnding:

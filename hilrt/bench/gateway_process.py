@@ -33,7 +33,8 @@ from hilrt.peers.peer import Peer
 from hilrt.record import frame_feed
 from hilrt.record.frame_feed import FrameFeed
 from hilrt.solver import Port
-from hilrt.timing.host import die_with_parent, freeze_gc, parent_alive
+from hilrt.timing.host import freeze_gc
+from hilrt.timing.parent import die_with_parent, parent_alive
 from hilrt.timing.realtime import granted_priority, request_short_slice, set_priority
 
 #: Missing heartbeats after which the master counts as silent.

@@ -43,7 +43,7 @@ from hilrt.peers.announced_ports import linear_answer
 from hilrt.peers.peer import Peer
 from hilrt.peers.wire import Event
 from hilrt.solver import Sample, Solver
-from hilrt.timing import host
+from hilrt.timing.parent import end_with_parent
 
 __all__ = ["load_solver", "main", "serve"]
 
@@ -133,7 +133,7 @@ def run_process(
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, _on_sigterm)
         sys.unraisablehook = _on_unraisable
-    host.die_with_parent()
+    end_with_parent()
     try:
         try:
             return _host(HostedSolver(make()), connect, name, on_peer)

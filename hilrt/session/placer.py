@@ -140,10 +140,14 @@ def local_cluster(workers: int, resources: Mapping[str, float] | None = None) ->
 
 
 def supervise(session: str, host: GroupHost, folder: str) -> Ended:
-    """Run a host process on this worker until it or its session ends; a Dask task."""
-    from distributed import Event
+    """Run a host process on this worker until it or its session ends; a Dask task.
 
-    over = Event(session)
+    If the placer was killed, Dask no longer wants the task's result.
+    """
+    from distributed import Event, get_worker
+
+    over, worker = Event(session), get_worker()
+    task = worker.state.tasks[worker.get_current_task()]
     command = launched(executable(host.name, host.argv, folder), (), 0)
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
@@ -156,7 +160,7 @@ def supervise(session: str, host: GroupHost, folder: str) -> Ended:
             start_new_session=True,
         )
         try:
-            while process.poll() is None and not over.wait(POLL_S):
+            while process.poll() is None and task.state == "executing" and not over.wait(POLL_S):
                 pass
             process.wait(END_S)  # the master has told it to end, too
         except (subprocess.TimeoutExpired, OSError):  # it does not react, or the scheduler is gone

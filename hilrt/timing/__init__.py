@@ -6,6 +6,6 @@ In reading order:
   `early_reception` (samples before a tick);
 * clocks: `monotonic` (readings, silence of a peer), `clock` (sleeping);
 * durations of a tick's parts: `timeline`, `histogram` with `count_times`;
-* the host: `host`, `realtime` (priorities, scheduler slices, wake-up latency),
-  `doctor`.
+* the host: `host`, `realtime` (priorities, scheduler slices, wake-up latency), `parent` (end with
+  the parent process), `doctor`.
 """

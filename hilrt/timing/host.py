@@ -1,14 +1,12 @@
-"""The host: processors, garbage collection, parent process, descriptors, and a host report."""
+"""The host: processors, garbage collection, descriptors, and a host report."""
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import gc
 import os
 import platform
-import signal
 import sys
 import threading
 import time
@@ -21,7 +19,6 @@ from typing import Any, Final, NamedTuple
 from hilrt.errors import ConfigError
 from hilrt.timing.realtime import current_priority, schedule_when_idle
 
-_PR_SET_PDEATHSIG = 1
 _PACKAGES = ("hilrt", "numpy", "pyzmq", "msgspec", "mcap", "pint", "python-can", "cantools")
 
 
@@ -155,38 +152,6 @@ def load_without_gc() -> Iterator[None]:
         gc.freeze()  # otherwise the next collection would scan them all
         if enabled:
             gc.enable()
-
-
-def die_with_parent(sig: int = signal.SIGTERM, parent_pid: int | None = None) -> bool:
-    """Have the kernel send this process `sig` when its parent ends for any reason.
-
-    The setting survives an exec, but not a fork. "Parent" is the thread that started this process.
-
-    Parameters
-    ----------
-    sig : int
-        The signal.
-    parent_pid : int, optional
-        The parent, if known: if it has already ended, `sig` is sent at once.
-
-    Returns
-    -------
-    bool
-        False where this is not supported (anything but Linux): poll `parent_alive` there.
-    """
-    if sys.platform != "linux":
-        return False
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(sig), 0, 0, 0) != 0:
-        return False
-    if parent_pid is not None and not parent_alive(parent_pid):
-        os.kill(os.getpid(), sig)
-    return True
-
-
-def parent_alive(parent_pid: int) -> bool:
-    """Whether `parent_pid`, from `os.getppid` at the start, still is this process's parent."""
-    return os.getppid() == parent_pid
 
 
 def host_report() -> dict[str, Any]:

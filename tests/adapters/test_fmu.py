@@ -165,7 +165,7 @@ def test_check_looks_into_an_fmu_that_the_session_hosts(more, message, tmp_path)
 
 
 def test_a_solver_process_says_what_is_wrong_with_its_fmu(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(solver_process.host, "die_with_parent", lambda: True)
+    monkeypatch.setattr(solver_process, "end_with_parent", lambda: None)
     monkeypatch.setattr(solver_process.signal, "signal", lambda *arguments: None)
     status = solver_process.main(str(tmp_path / "no.fmu"), "tcp://127.0.0.1:1", "a", {})
     assert status == solver_process.EXIT_CONFIG

@@ -141,7 +141,7 @@ class Process(threading.Thread):
 
     def __init__(self, monkeypatch, address, params, name="model"):
         super().__init__(daemon=True)
-        monkeypatch.setattr("hilrt.timing.host.die_with_parent", lambda: True)
+        monkeypatch.setattr("hilrt.hosting.solver_process.end_with_parent", lambda: None)
         self.arguments = (TARGET, address, name, params)
         self.status = None
         self.start()

@@ -15,6 +15,7 @@ from tests.scenarios.sessions import (
     TIMEOUT,
     Frame,
     Listener,
+    Run,
     assert_brought_down,
     engine_run,
     until,
@@ -61,6 +62,46 @@ def test_master_is_killed(tmp_path: Path) -> None:
         bench = listener.newest("EngineSlow")
         assert bench is not None
         assert bench["Enabled"] == 0
+
+
+HANGS = """
+import ctypes
+import pathlib
+import hilrt
+
+class Mass(hilrt.Solver):
+    outputs = (hilrt.Port("x"),)
+
+    def initialize(self, t0, u0):
+        return hilrt.Sample([0.0])
+
+    def advance(self, t, h, u):
+        lock, library = ctypes.create_string_buffer(64), ctypes.PyDLL(None)  # keeps Python locked
+        pathlib.Path("hangs").touch()
+        while True:
+            library.pthread_mutex_lock(lock)
+"""
+
+
+def test_master_is_killed_while_the_model_of_a_group_hangs(tmp_path: Path) -> None:
+    """In a lock, outside Python: the host cannot handle a signal."""
+    builder = hilrt.SessionBuilder("hangs", duration=1.0, step=0.01, pace="asap")
+    builder.set("record", report=False)
+    spawn = ["hilrt", "solver", "--group", "hangs.toml"]
+    builder.group("chain", "masses:Mass", 2, adapter="zeromq", spawn=spawn)
+    (tmp_path / "hangs.toml").write_text(builder.text(), encoding="utf-8")
+    (tmp_path / "masses.py").write_text(HANGS, encoding="utf-8")
+    run = Run(tmp_path / "hangs.toml", tmp_path / "runs")
+    try:
+        run.until((tmp_path / "hangs").exists, "the hanging step")
+        os.kill(run.pid, signal.SIGKILL)
+        assert run.process.wait(TIMEOUT) == -signal.SIGKILL
+        run.until_nothing_left()
+        written = (run.folder / "logs" / "chain.log").read_text()
+        assert "masses.py" in written
+        assert "in advance" in written
+    finally:
+        run.clean_up()
 
 
 def test_master_is_stopped_and_continued(tmp_path: Path) -> None:

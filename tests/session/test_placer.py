@@ -66,12 +66,12 @@ def placed(tmp_path):
     """Start the placer with programs by their names; all of it is ended with the test."""
     started = []
 
-    def start(**programs):
+    def start(cluster="local", **programs):
         pipe = subprocess.PIPE
         argv = [sys.executable, "-m", "hilrt.session.placer"]
         process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True)
         started.append(process)
-        lines = [["local", len(programs), str(tmp_path), str(tmp_path)]]
+        lines = [[cluster, len(programs), str(tmp_path), str(tmp_path)]]
         for name, code in programs.items():
             lines.append([name, [sys.executable, "-c", code], {"NAME": name}])
         process.stdin.write("".join(f"{json.dumps(line)}\n" for line in lines))
@@ -97,6 +97,21 @@ def test_the_end_of_a_host_is_told_and_the_others_end_with_the_session(placed, t
     placer.terminate()
     assert placer.wait(DEADLINE_S) == 0
     until(lambda: ended(pid), "its end", DEADLINE_S)
+
+
+@linux
+def test_a_host_that_hangs_is_killed_after_the_session_was(placed, tmp_path):
+    from distributed import LocalCluster
+
+    hangs = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN);" + STAYS
+    own = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "resources": {"hilrt": 1}}
+    with LocalCluster(n_workers=1, threads_per_worker=1, **own) as cluster:
+        placer = placed(cluster.scheduler_address, stays=hangs)
+        until((tmp_path / "stays").exists, "a host", DEADLINE_S)
+        pid, worker = map(int, (tmp_path / "stays").read_text().split())
+        placer.kill()
+        until(lambda: ended(pid), "its end", DEADLINE_S)
+        assert not ended(worker)
 
 
 @linux

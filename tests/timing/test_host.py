@@ -1,9 +1,8 @@
-"""Processors, garbage collection, the parent, and the report."""
+"""Processors, garbage collection, and the report."""
 
 import gc
 import json
 import os
-import signal
 import subprocess
 import sys
 
@@ -127,38 +126,6 @@ def test_cycles_are_collected_only_where_they_fit(monkeypatch):
         assert collect(2001)
         monkeypatch.undo()
     assert collections == [1, 1]
-
-
-@linux
-def test_die_with_parent_ends_an_orphan():
-    # The middle process starts a sleeper that asks for SIGTERM, then is killed without warning.
-    sleeper = (
-        "import os, sys, time; from hilrt.timing import host\n"
-        "assert host.die_with_parent(parent_pid=int(sys.argv[1]))\n"
-        "print(os.getpid(), flush=True); time.sleep(20); print('survived')"
-    )
-    middle = (
-        "import os, subprocess, sys, time\n"
-        f"subprocess.Popen([sys.executable, '-c', {sleeper!r}, str(os.getpid())])\n"
-        "time.sleep(60)"
-    )
-    with subprocess.Popen([sys.executable, "-c", middle], stdout=subprocess.PIPE, text=True) as top:
-        assert top.stdout is not None
-        assert int(top.stdout.readline()) > 0
-        os.kill(top.pid, signal.SIGKILL)
-        # The sleeper holds the other end of the pipe: it closes when the sleeper has ended.
-        assert top.stdout.read() == ""
-
-
-@linux
-def test_die_with_parent_sees_a_parent_that_is_gone():
-    done = run_python("from hilrt.timing import host; host.die_with_parent(parent_pid=2**22 + 1)")
-    assert done.returncode == -signal.SIGTERM
-
-
-def test_parent_alive():
-    assert host.parent_alive(os.getppid())
-    assert not host.parent_alive(os.getpid())
 
 
 def test_host_report_is_plain_data():
