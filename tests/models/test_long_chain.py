@@ -9,8 +9,10 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from bench_configs.long_chain import (
+    CONTACT,
     FORCE,
     FREQUENCY,
+    GROWTH,
     PROPERTIES,
     TOUCH,
     WAVE,
@@ -119,6 +121,22 @@ def test_a_segment_moves_as_scipy_says(params: dict[str, float]) -> None:
         one.advance(t, h, InputPolynomial(t, np.zeros((1, 2))))
         np.testing.assert_allclose(one.state[0], after[0], atol=1e-9)
         np.testing.assert_allclose(one.state[1], after[1], atol=2e-4)
+
+
+@pytest.mark.parametrize("h", [1.3e-6, 1e-7])
+def test_a_fast_mass_bounces_off_its_wall(h: float) -> None:
+    """``m v' = A e^{B x}`` has the solution ``v = -V tanh(V B (t - t_turn) / 2)``."""
+    one, speed, far = Segment(0, 1), 310.0, -2.76e-4
+    one.table[TOUCH], one.table[FORCE] = CONTACT, 0.0
+    deepest = np.log(-PROPERTIES["m"] * speed**2 * GROWTH / (2.0 * CONTACT)) / GROWTH
+    turn = (deepest - far + np.log(2.0) * 2.0 / GROWTH) / speed  # ln cosh z = z - ln 2
+    one.state = np.array([[far], [speed]])
+    for k in range(round(3.9e-6 / h)):
+        one.advance(k * h, h, InputPolynomial(k * h, np.zeros((1, 2))))
+    t = round(3.9e-6 / h) * h
+    assert t > 2.0 * turn
+    back = deepest - (speed * (t - turn) - 2.0 / GROWTH * np.log(2.0))
+    np.testing.assert_allclose(one.state[:, 0], [back, -speed], rtol=1e-4)
 
 
 def test_a_segment_alone_moves_as_beside_others() -> None:
