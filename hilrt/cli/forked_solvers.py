@@ -22,6 +22,9 @@ import signal
 import sys
 import time
 
+from typer.main import get_command
+
+from hilrt.cli.main import app
 from hilrt.cli.main import main as run_command
 from hilrt.config import session_file  # noqa: F401  (loaded for groups)
 from hilrt.hosting import solver_process  # noqa: F401  (loaded for all)
@@ -97,7 +100,8 @@ def _wait_for_parent(ready: int, server: int) -> None:
 
 
 if __name__ == "__main__":
+    command = get_command(app)  # takes longer than the rest of a solver's start
     if main(sys.argv[1:]):
-        run_command()
+        run_command(command)
     else:
         os._exit(0)
