@@ -1,6 +1,6 @@
 """Soft real-time hardware-in-the-loop co-simulation for test benches.
 
-The names that most programs need are here. They are imported on first use, so that a solver process
+The most common names are available here. They are imported on first use, so that a solver process
 does not load modules that only the master needs.
 """
 

@@ -8,12 +8,12 @@
     ├── SolverError          a user's solver raised or returned something unusable
     │   └── SolverCannot     it lacks an optional ability
     ├── RecordError          a log cannot be written or read
-    ├── CommandRefused       a session does not do what it was asked
+    ├── CommandRefused       a session refuses a command
     └── SessionFault         the session cannot continue; the safe profile has run     exit 3
         └── PeerLost         a subsystem died, fell silent or missed too often
             └── NoAnswer     it is connected, and has not answered in time
 
-Every message says what was found, where, and what to do about it.
+Every message states the problem, its location, and a remedy.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from typing import ClassVar
 
 
 class HilrtError(Exception):
-    """Base of everything that `hilrt` raises on purpose.
+    """Base of all exceptions that `hilrt` raises on purpose.
 
     Attributes
     ----------
     page : str
-        The page that explains it; empty: that of its base, or of the command.
+        Documentation page about it; empty: that of its base, or of the command.
     """
 
     page: ClassVar[str] = ""
@@ -57,7 +57,7 @@ class ProtocolError(HilrtError):
     text : str
         The problem.
     kind : str
-        What it is counted as: ``malformed``, ``unknown_type`` or ``oversized``.
+        Kind under which it is counted: ``malformed``, ``unknown_type`` or ``oversized``.
     """
 
     def __init__(self, text: str, kind: str = "malformed") -> None:
@@ -93,7 +93,7 @@ class PeerLost(SessionFault):
     name : str
         The subsystem's name in the session file.
     reason : str
-        What was observed, and what to look at.
+        Observation, and what to check.
     """
 
     def __init__(self, name: str, reason: str) -> None:
@@ -106,20 +106,20 @@ class NoAnswer(PeerLost):
     """A subsystem that is connected has not answered in time."""
 
 
-# Exit statuses of the commands, and which one counts where several apply.
+# Exit statuses of the commands, and their order of precedence.
 
 
 class ExitStatus(IntEnum):
     """Exit statuses of commands."""
 
     FINISHED = 0
-    #: An expectation failed: a comparison or a replay came out otherwise.
+    #: An expectation failed, or a comparison or replay gave another result.
     FAILED = 1
     #: A session file, a database or an argument is wrong.
     INPUT = 2
     #: Ended by a fault, in the safe state.
     FAULT = 3
-    #: It cannot be said whether an expectation holds.
+    #: It cannot be decided whether an expectation holds.
     INCONCLUSIVE = 4
     #: Finished with less than was requested: rows are missing in the log, or the verdict is worse.
     LESS = 5
@@ -128,7 +128,7 @@ class ExitStatus(IntEnum):
     INTERRUPTED = 130
 
 
-#: From the gravest on.
+#: In order of precedence.
 _ORDER = (
     ExitStatus.INTERNAL,
     ExitStatus.INTERRUPTED,
@@ -142,5 +142,5 @@ _ORDER = (
 
 
 def gravest(*statuses: int) -> ExitStatus:
-    """The one that counts where several apply."""
+    """The status that takes precedence over the others."""
     return next(status for status in _ORDER if status in statuses)

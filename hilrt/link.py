@@ -1,4 +1,4 @@
-"""Interface of the master to a subsystem, whatever is behind it."""
+"""Interface of the master to a subsystem, independent of its implementation."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from hilrt.config.session_file import SessionFile
     from hilrt.config.structs import SubsystemOptions
 
-#: Everything that an adapter needs beside `hilrt.solver`.
+#: Everything that an adapter needs besides `hilrt.solver`.
 __all__ = [
     *("Carrier", "CodeRun", "Command", "Description", "LinearModel", "Link", "Ports", "Probes"),
     *("Asks", "Repeats", "Returns", "Rewinds", "SampleSink", "SessionContext"),
 ]
 
 
-#: Subsystems with more numbers in their state are not probed: each costs a few steps.
+#: Maximum numbers in the state of a subsystem that is probed: each costs a few steps.
 LARGEST_STATE = 48
-#: Defects of a subsystem that can be found before the start, by the names of the causes.
+#: Defects of a subsystem that may be found before the start, by the names of the causes.
 FINDINGS = ("steps_final", "inputs_ignored")
 
 
@@ -43,60 +43,61 @@ class SampleSink(Protocol):
         round_trip_us: float | None = None,
         way_us: float = math.nan,
     ) -> None:
-        """Put a sample in; never blocks, and copies the arrays.
+        """Accept a sample; never blocks, and copies the arrays.
 
         Parameters
         ----------
         sample : Sample
-            A solver's is valid at the end of its step, a bench's when it arrived, where it says
-            nothing else. NaN in `t_valid`: no new value of this output.
+            By default, a solver's sample is valid at the end of its step, a bench's at its arrival.
+            NaN in `t_valid`: no new value of this output.
         t_arrived : float
             When it arrived, in session time, s.
         uncertainty : float, optional
-            Of a bench: how well its clock is known, s; NaN: not yet. Validity that lies in the
-            future by more than that shows how far the clock is off, and is set to `t_arrived`.
+            For a bench: uncertainty of its clock, s; NaN: not known yet. A time of validity further
+            in the future shows a wrong clock, and is replaced by `t_arrived`.
         round_trip_us, way_us : float, optional
-            Of a solver in another process: time from sending the step until the answer was read,
-            and until the solver took it.
+            For a solver in another process: time from sending the step until the answer was read,
+            and until the solver received it.
 
         Raises
         ------
         SolverError
-            If it does not have as many outputs as were announced.
+            If the number of outputs is not the announced one.
         """
 
 
 class _Nowhere:
-    """Drops samples: there is no exchange yet."""
+    """Drops samples before there is an exchange."""
 
     def put(self, *arguments: object, **more: object) -> None:
         pass
 
 
-#: Outputs inside a step, in a trial: not seen; as smooth as their ends suggest; not so smooth.
+#: Course of outputs within a step, by a trial: unknown; as smooth as their ends suggest; not
+#: smooth.
 UNSEEN, SMOOTH, SWITCHES = range(3)
 
 
 class LinearModel(NamedTuple):
-    """A subsystem about its present state: ``x' = A x + B u``, ``y = C x + D u``.
+    """A subsystem linearised about its present state: ``x' = A x + B u``, ``y = C x + D u``.
 
     Attributes
     ----------
     A, B, C, D : ndarray, shape (nx, nx), (nx, nu), (ny, nx), (ny, nu)
     fineness : ndarray, shape (nu,)
-        How finely the subsystem follows each input inside a macro step: 1 continuously, 0 only the
-        value at its start, 1 - 1/n in n steps of its own.
+        How finely the subsystem resolves each input within a macro step: 1 continuously, 0 only the
+        start value, 1 - 1/n in n internal steps.
     linear : bool
-        Whether it holds for any state.
+        Whether it is valid for any state.
     lacking : tuple of int
-        Outputs of which nothing is known.
+        Outputs for which nothing is known.
     of_reference : bool
-        Whether it is that of a model beside the subsystem.
+        Whether it belongs to a reference model.
     slope : ndarray, shape (nu,), optional
-        How much of an input polynomial's change inside a macro step acts: 0 its start alone, as if
-        it were held, 1 all; without it, all.
+        Share of an input polynomial's change within a macro step that acts: 0 only the start value,
+        as if held, 1 (the default) all of it.
     inside : int
-        Whether its outputs were seen between communication points: `UNSEEN`, `SMOOTH`, or
+        Whether its outputs were observed between communication points: `UNSEEN`, `SMOOTH`, or
         `SWITCHES`.
     """
 
@@ -115,28 +116,28 @@ class LinearModel(NamedTuple):
 class Command(NamedTuple):
     """A process that `hilrt run` starts for a subsystem: its name, and its argument list.
 
-    `connects` says whether it connects to the master: only then it is given the session's keys.
-    `told` says whether it takes lines on its standard input, `Link.tell`, and answers by lines on
-    its standard output, `Link.hear`.
+    `connects` says whether it connects to the master, and therefore receives the session's keys.
+    `takes_lines` says whether it reads lines from its standard input, `Link.send_line`, and answers
+    by lines on its standard output, `Link.on_line`.
     """
 
     name: str
     argv: list[str]
     connects: bool = True
-    told: bool = False
+    takes_lines: bool = False
 
 
 class CodeRun(NamedTuple):
-    """Code that is not hilrt's own, and is run to check a table.
+    """Foreign code that is run to check a table.
 
     Attributes
     ----------
     key : str
-        The table's key that names it.
+        The table's key that names the code.
     does : str
-        What is done with it, as text.
+        Description of the action, as text.
     tells : str
-        What is known only after running it.
+        Information available only after running it.
     """
 
     key: str
@@ -145,18 +146,18 @@ class CodeRun(NamedTuple):
 
 
 class FrameTime(NamedTuple):
-    """A message on a bench's bus, as its table and its database say.
+    """A message on a bench's bus, by its table and database.
 
     Attributes
     ----------
     message : str
     sent : bool
-        By the session; else by the bench.
+        Sent by the session; else by the bench.
     interval : float
-        From one frame to the next, s; 0: at every communication point, or more often if those
-        are far apart; NaN if it is not known.
+        Time between frames, s; 0: at every communication point, or more often if these are far
+        apart; NaN if unknown.
     bits : int
-        Of the longest frame, with all stuff bits that it can have; 0 if it is not known.
+        Length of the longest frame, with all possible stuff bits; 0 if unknown.
     """
 
     message: str
@@ -171,9 +172,9 @@ class EmulatedMessage(NamedTuple):
     Parameters
     ----------
     signals : tuple of str
-        Without its counter and its checksum.
+        Signals without its counter and its checksum.
     counts, guarded, enables : bool
-        Whether it has a counter, a checksum, and the state by which the bench confirms its enable.
+        Whether it has a counter, a checksum, and the state with which the bench confirms enabling.
     """
 
     signals: tuple[str, ...]
@@ -184,37 +185,37 @@ class EmulatedMessage(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Description:
-    """A subsystem as its table describes it, as far as that is known without connecting.
+    """Description of a subsystem by its table, without connecting.
 
     Attributes
     ----------
     ports : Ports or None
-        None if they are known only after connecting. With `problems`, every port that the table
-        names; their limits may be unknown.
+        None if known only after connecting. If there are `problems`, all ports named by the table;
+        their limits may be unknown.
     unclear : frozenset of str
-        Ports of which nothing but the name is known.
+        Ports of which only the name is known.
     problems : sequence of str
-        Errors of the table, a line each, with place and remedy.
+        Errors of the table, one line each, with location and remedy.
     remarks : sequence of str
         Warnings about the table.
     code : CodeRun or None
-        Code that was not run and that would tell more.
+        Code that was not run although it would provide more information.
     wrong_starts : mapping of str
-        Inputs whose start value in the table the subsystem would refuse, and why.
+        Inputs whose start value in the table the subsystem would refuse, with the reason.
     unsupported_variables : mapping of str
-        Variables that no port can carry, and why.
+        Variables that no port can represent, with the reason.
     missing_on_host : sequence of str
         Requirements that this host does not meet, each with a remedy.
     tells_events : bool
         Whether `Link.tells_events` is known to be true after `open`.
     restores : bool or None
-        Whether it can make a step again; None if that is known only after `Link.open`.
+        Whether it can repeat a step; None if known only after `Link.open`.
     end_time : float
-        Last session time that the table allows the subsystem, s.
+        Last session time for which the table allows the subsystem to run, s.
     frames : sequence of FrameTime
-        Of a bench: what is on its bus because of the session.
+        For a bench: messages on its bus due to the session.
     emulated : callable
-        Makes an emulated bench, and returns the messages that it sends; None for all else.
+        Creates an emulated bench, and returns the messages that it sends; None otherwise.
     """
 
     ports: Ports | None = None
@@ -243,7 +244,7 @@ class Description:
         return cls(ports=ports, tells_events=solver.tells_events, restores=restores)
 
 
-#: Names in earlier versions of `Link`, and their replacements.
+#: Names in earlier versions of `Link`, with their replacements.
 _REPLACED = {
     **dict.fromkeys(("poll", "take"), "receive"),
     **dict.fromkeys(("learn", "commands", "operated"), "prepare"),
@@ -254,7 +255,7 @@ _REPLACED = {
 
 
 class Carrier(Protocol):
-    """Shared carrier of several connections' messages: the hub of remote peers.
+    """Carrier of messages shared by several connections: the hub of remote peers.
 
     Attributes
     ----------
@@ -267,40 +268,40 @@ class Carrier(Protocol):
     reporting: dict[Any, None]
 
     def clock(self) -> int:
-        """Reading of the clock that `receive` and `upkeep` end by, ns."""
+        """Reading of the clock that limits `receive` and `upkeep`, ns."""
 
     def session_time(self) -> float:
         """Session time now, s."""
 
     def fileno(self) -> int:
-        """Descriptor that is readable when something has arrived for any of the connections."""
+        """Descriptor that is readable when a message of any connection has arrived."""
 
     def receive(self, until_ns: int) -> int:
-        """Pass on arrived messages, until then; returns their number. Never blocks."""
+        """Pass on received messages until `until_ns`; return their number. Never blocks."""
 
     def drain(self) -> None:
-        """Pass on all arrived messages, and do the work of `upkeep`; never blocks."""
+        """Pass on all received messages, and do the work of `upkeep`; never blocks."""
 
     def flush(self) -> None:
-        """Send the messages dispatched since the last call, together; never blocks."""
+        """Send all messages dispatched since the last call; never blocks."""
 
     def upkeep(self, until_ns: int) -> None:
-        """Send heartbeats that are due and accept connections, until then; never blocks."""
+        """Send due heartbeats and accept connections, until `until_ns`; never blocks."""
 
     def why_dropped(self, name: str) -> str:
-        """The newest message from subsystem `name` that could not be used, and why; else empty."""
+        """Newest unusable message of subsystem `name`, with the reason; empty if there is none."""
 
 
 class SessionContext(NamedTuple):
-    """Facts of a session for a connection that is about to open.
+    """Facts of a session for a connection before it opens.
 
     Attributes
     ----------
     file : SessionFile
     carrier : Carrier or None
-        Where remote peers connect; None in a session without processes.
+        Connection point of remote peers; None in a session without processes.
     operated : bool
-        Whether an operator can answer what a subsystem asks.
+        Whether an operator can answer prompts of a subsystem.
     """
 
     file: SessionFile
@@ -308,14 +309,14 @@ class SessionContext(NamedTuple):
     operated: bool = False
 
 
-# Optional abilities of connections. Such a connection sets the attribute of `Link` in `open`.
+# Optional abilities of connections. A connection with one sets the attribute of `Link` in `open`.
 
 
 class Probes:
-    """Answers questions about a subsystem between two steps; by itself, none.
+    """Probing of a subsystem between two steps; by default nothing is supported.
 
-    All are about its present state, which the answer leaves as it is. The macro step is `h` [s],
-    the inputs around which it is probed are `u`, shape (n_inputs,).
+    All methods refer to its present state and leave it unchanged. The macro step is `h` [s], the
+    inputs about which it is probed are `u`, shape (n_inputs,).
     """
 
     async def jacobian(
@@ -323,7 +324,7 @@ class Probes:
     ) -> Floats | None:
         """Interface Jacobians Γ_0 … Γ_order at `t` [s]; None if there are none.
 
-        `source` is "solver" (what the solver says) or "probe" (probed). The result has the shape
+        `source` is "solver" (provided by the solver) or "probe" (probed). The result has the shape
         (order + 1, n_outputs, n_inputs).
         """
         return None
@@ -339,32 +340,32 @@ class Probes:
     async def linear_model(self, h: float, u: Floats) -> LinearModel | None:
         """The subsystem about its state before the first step; None if it cannot be probed.
 
-        It is for an estimate alone: values that are late or invalid are None.
+        It serves only for an estimate: late or invalid results count as None.
         """
         return None
 
     async def renewed_model(self, t: float, h: float, u: Floats) -> LinearModel | None:
-        """The same at `t` [s], while the session runs: A, B, C and D; None if there are none.
+        """The same at `t` [s], while the session runs: A, B, C and D; None if not available.
 
-        The subsystem's steps from there on are those that it would have made without.
+        Later steps of the subsystem are not affected.
         """
         return None
 
 
 class TriesInSlack(Protocol):
-    """A subsystem that is probed while it makes its steps, in the time between them."""
+    """A subsystem that can be probed between its steps while the session runs."""
 
     def begin_trial(self, h: float, u: Floats) -> None:
-        """Have it probed, for macro steps `h` [s], about inputs `u`, shape (n_inputs,).
+        """Begin a trial for macro steps `h` [s], about inputs `u`, shape (n_inputs,).
 
-        Never waits. It chooses the state, that of one of its next steps.
+        Never waits. The subsystem chooses the state, that of one of its next steps.
         """
 
-    def take_trial(self) -> tuple[bool, LinearModel | None]:
-        """Whether the trial has ended, and what it found; None if that is nothing."""
+    def trial_result(self) -> tuple[bool, LinearModel | None]:
+        """Whether the trial has ended, and its result, if there is one."""
 
-    def give_up_trial(self) -> None:
-        """Do not wait for it any more."""
+    def abandon_trial(self) -> None:
+        """Stop waiting for the trial."""
 
 
 class Rewinds(Protocol):
@@ -374,17 +375,17 @@ class Rewinds(Protocol):
         """Keep the state before each step from now on."""
 
     def go_back(self, tick: int, h: float) -> None:
-        """Undo the step of the last dispatch and make it again with the length `h` [s].
+        """Undo the step of the last dispatch and repeat it with the length `h` [s].
 
-        Never blocks; the answer goes to the inbox. Only after `keep_states`.
+        Never blocks; the answer goes to the inbox. Requires `keep_states`.
         """
 
 
 class Repeats(Protocol):
-    """A subsystem in this process that can make its last step with other inputs.
+    """An in-process subsystem that can repeat its last step with other inputs.
 
-    Only after `Rewinds.keep_states`; `coefficients` have the shape (order + 1, n_inputs), `h` is
-    in s.
+    Requires `Rewinds.keep_states`; `coefficients` have the shape (order + 1, n_inputs), `h` is in
+    s.
     """
 
     @property
@@ -392,41 +393,41 @@ class Repeats(Protocol):
         """Inputs and outputs of parts that do not depend on each other within a step."""
 
     def repeat(self, h: float, coefficients: Floats) -> None:
-        """Undo the last step and make it with these inputs; it runs in `Link.receive`."""
+        """Undo the last step and repeat it with these inputs; it runs in `Link.receive`."""
 
     def tried(self, h: float, coefficients: Floats) -> Floats:
-        """Outputs at the end of the step with these inputs; the subsystem stays where it is."""
+        """Outputs at the end of the step with these inputs; the state is left unchanged."""
 
 
 class Asks(Protocol):
-    """A subsystem that asks operators."""
+    """A subsystem that prompts operators."""
 
     def answer(self, number: int, answer: str, who: str) -> bool:
-        """Hand on an operator's answer to the prompt `number`; False if that cannot be done."""
+        """Pass on an operator's answer to the prompt `number`; False if that fails."""
 
 
 class Returns(Protocol):
-    """A subsystem that may be lost and take its place again while the session runs."""
+    """A subsystem that may be lost and return while the session runs."""
 
     @property
     def returned(self) -> bool:
         """Whether it is connected again, and waits for `initialize_again`."""
 
     def initialize_again(self, t0: float, u0: Floats) -> None:
-        """Have it initialize at `t0` [s] with the inputs `u0`, shape (n_inputs,).
+        """Initialize it at `t0` [s] with the inputs `u0`, shape (n_inputs,).
 
         Never blocks; the answer goes to the inbox.
         """
 
 
 class Link(abc.ABC):
-    """A subsystem as the master drives it.
+    """Connection of the master to a subsystem.
 
-    Life: `prepare` → `open` → `initialize` → `arm` → (`dispatch`, `receive`)* → `stop` → `close`,
-    with `safe` at any time after `open`. `dispatch` and `receive` are called at every tick and
-    never block: they are the contract that everything else rests on. Every awaited method has a
-    deadline of its own and raises `PeerLost` when it passes; `safe`, `stop` and `close` never raise
-    and may be called twice. An adapter has to write `open`, `initialize`, `dispatch` and `receive`.
+    Life cycle: `prepare` → `open` → `initialize` → `arm` → (`dispatch`, `receive`)* → `stop` →
+    `close`, with `safe` at any time after `open`. `dispatch` and `receive` are called at every tick
+    and must not block; everything else relies on that. Every awaited method has its own deadline
+    and raises `PeerLost` when it passes; `safe`, `stop` and `close` never raise and may be called
+    twice. An adapter must implement `open`, `initialize`, `dispatch` and `receive`.
 
     Parameters
     ----------
@@ -435,49 +436,48 @@ class Link(abc.ABC):
     options : SubsystemOptions
         Its table, an instance of the class's `Options`.
     folder : Path
-        Relative paths in `options` start here (the session file's folder).
+        Base of relative paths in `options` (the session file's folder).
     """
 
     # Facts of the adapter, known before any connection is made.
 
     Options: ClassVar[type[SubsystemOptions]]
-    #: Struct of a ``[groups.NAME]`` table; None if the adapter carries no groups.
+    #: Struct of a ``[groups.NAME]`` table; None if the adapter does not support groups.
     GroupOptions: ClassVar[type[SubsystemOptions] | None] = None
-    #: A physical bench, or one that runs by itself: it cannot wait and cannot be stepped.
+    #: A physical bench, or another subsystem that runs on its own and cannot be stepped.
     physical: ClassVar[bool] = False
     #: A peer that connects to the session's address, see `SessionContext.carrier`.
     remote: ClassVar[bool] = False
-    #: Whether the table's ``spawn`` command is started.
+    #: Whether the session starts the table's ``spawn`` command.
     spawns: ClassVar[bool] = False
-    #: Whether benches go through their stop sequence when it is lost: it only drives the test.
+    #: Whether benches run their stop sequence when it is lost, as it only drives the test.
     stops_in_order: ClassVar[bool] = False
-    #: Class that runs the same in the master's process, where this one does not, for simulations.
+    #: Class that does the same in the master's process, for simulations; None if this one does.
     called: ClassVar[type[Link] | None] = None
 
     # Facts about the subsystem, known after `open`.
 
     inputs: tuple[Port, ...] = ()
     outputs: tuple[Port, ...] = ()
-    #: Numbers that `set_parameter` may change.
+    #: Parameters that `set_parameter` may change.
     parameters: Sequence[Parameter] = ()
-    #: Delay from a set-point on the wire to its effect [s]; the master sends set-points that much
-    #: earlier.
+    #: Delay from a set-point on the wire to its effect [s]; the master sends set-points earlier by
+    #: it.
     actuation_delay: float = 0.0
-    #: The longest time between two values of an output of a bench, as far as that is known
-    #: beforehand, s; else 0.
+    #: Longest time between two values of a bench's output, if known beforehand, s; else 0.
     sending_interval: float = 0.0
-    #: The same of the output that comes most often: a bench is late by this one.
+    #: The same for its most frequent output, which determines when a bench is late.
     fastest_interval: float = 0.0
-    #: Session time at which there is nothing more to come [s]; the session then ends in order, at
-    #: the first communication point at or after it.
+    #: Session time after which no more data comes [s]; the session then ends regularly, at the
+    #: first communication point at or after it.
     ends: float = math.inf
     #: Defects found before the start: names of `FINDINGS`.
     findings: Sequence[str] = ()
     #: Whether samples may report discontinuities.
     tells_events: bool = False
-    #: Files that the log keeps a copy of (a CAN database, a model description).
+    #: Files copied into the log (a CAN database, a model description).
     files: Sequence[Path] = ()
-    #: Buses whose frames the subsystem's process hands to the recorder.
+    #: Buses whose frames the subsystem's process sends to the recorder.
     buses: Sequence[str] = ()
     #: Outputs that are multiplexers in a CAN database: which form of a message came, no quantity.
     multiplexers: Sequence[str] = ()
@@ -492,30 +492,30 @@ class Link(abc.ABC):
 
     # Values that change while the session runs.
 
-    #: Where samples go; set once `inputs` and `outputs` are known.
+    #: Receives samples; set once `inputs` and `outputs` are known.
     inbox: SampleSink = _Nowhere()
-    #: Newest outputs of a bench, also while no session runs; None if they are not known.
+    #: Newest outputs of a bench, also while no session runs; None if unknown.
     latest: Floats | None = None
-    #: Messages that never arrived, as far as the connection can tell.
+    #: Number of messages known to be lost.
     lost: int = 0
-    #: Messages that arrived and could not be used: malformed, too large or of an unknown type; of a
-    #: bench or a log also frames that do not count, such as damaged ones.
+    #: Number of messages that arrived but were unusable: malformed, too large or of unknown type;
+    #: for a bench or a log also invalid frames, such as damaged ones.
     dropped: int = 0
-    #: What the subsystem reports as text, and is to be logged; with a `carrier`, which then lists
-    #: it in `reporting`, or without.
+    #: Reports of the subsystem for the log; with a `carrier`, which then lists it in `reporting`,
+    #: or without.
     events: deque[Any] | None = None
-    #: Numbers of the session that a test sequence changes, and their values, for the next cut.
+    #: Changes of the session's numbers by a test sequence, for the next cut.
     demands: deque[tuple[str, float]] | None = None
-    #: Why the subsystem cannot be given steps, if it was lost and may return.
+    #: Reason why a lost subsystem that may return cannot be stepped.
     absent: str = ""
-    #: Sends a line to the process whose `Command` is `told`, without waiting.
-    tell: Callable[[str], None] | None = None
-    #: Takes a line that this process writes.
-    hear: Callable[[str], None] | None = None
-    #: Begins or ends a fault that an emulated bench makes, by its name, without waiting.
+    #: Sends a line to the process whose `Command` has `takes_lines`, without waiting.
+    send_line: Callable[[str], None] | None = None
+    #: Called with each line that this process writes.
+    on_line: Callable[[str], None] | None = None
+    #: Begins or ends a named fault of an emulated bench, without waiting.
     switch_fault: Callable[[str, bool], None] | None = None
-    #: Why a bench that was enabled is not known to be at rest after `safe` or `stop`; empty if it
-    #: is, and for models.
+    #: Reason why a bench that was enabled is not known to be at rest after `safe` or `stop`; empty
+    #: if it is, and for models.
     not_at_rest: str = ""
 
     def __init__(self, name: str, options: SubsystemOptions, folder: Path) -> None:
@@ -524,7 +524,7 @@ class Link(abc.ABC):
         self.folder = folder
 
     def __init_subclass__(cls) -> None:
-        """Refuse an adapter for an earlier version, whose methods nothing would call."""
+        """Refuse an adapter for an earlier version, whose methods would never be called."""
         old = [name for name in _REPLACED if name in vars(cls)]
         if old and not cls.remote and not issubclass(cls, Probes):
             raise ConfigError(
@@ -546,21 +546,21 @@ class Link(abc.ABC):
         name, options, folder
             As for the class.
         run_code : bool
-            Run code that is not hilrt's own, such as the constructor of a model; otherwise
-            `Description.code` says what was left out.
+            Run foreign code, such as a model's constructor; otherwise `Description.code` names the
+            code that was skipped.
         """
         return Description()
 
     def prepare(self, context: SessionContext) -> Sequence[Command]:
-        """Read settings of the session, before `open`; return the processes to start, in order.
+        """Read the session's settings, before `open`; return the processes to start, in order.
 
-        They end in the opposite order.
+        They are stopped in reverse order.
         """
         return ()
 
     @abc.abstractmethod
     async def open(self) -> None:
-        """Connect, and learn `inputs` and `outputs`."""
+        """Connect, and determine `inputs` and `outputs`."""
 
     @abc.abstractmethod
     async def initialize(self, t0: float, u0: Floats) -> Sample:
@@ -570,7 +570,7 @@ class Link(abc.ABC):
         """Enable the bench and bring its inputs to `u0` within their limits; models: nothing."""
 
     def set_parameter(self, name: str, value: float) -> str:
-        """Change a parameter from the next step on; why it is refused, or an empty text.
+        """Change a parameter from the next step on; return why it is refused, or an empty text.
 
         Never blocks.
         """
@@ -580,32 +580,32 @@ class Link(abc.ABC):
     def dispatch(self, tick: int, t: float, h: float, coefficients: Floats) -> None:
         """Send the inputs for ``[t, t + h]`` [s]; never blocks.
 
-        `coefficients`, shape (order + 1, n_inputs), are Taylor coefficients about `t`; they belong
-        to the caller again when the method returns. With a `carrier` it may wait for its `flush`.
+        `coefficients`, shape (order + 1, n_inputs), are Taylor coefficients about `t`; the caller
+        may reuse the array afterwards. With a `carrier`, sending may wait for its `flush`.
         """
 
     @abc.abstractmethod
     def receive(self) -> None:
         """Put samples that arrived since the last call into `inbox`; never blocks.
 
-        A stepped subsystem puts one sample there for each dispatch. Samples may also be put there
-        between two calls, as soon as they are known.
+        A stepped subsystem puts one sample per dispatch. Samples may also be put between two calls,
+        as soon as they arrive.
 
         Raises
         ------
         PeerLost
-            If the subsystem is known to be gone, at every call from then on.
+            If the subsystem is gone; also at every later call.
         """
 
     def fileno(self) -> int | None:
-        """Descriptor that is readable when something has arrived; None: ask `receive` again."""
+        """Descriptor that is readable when data has arrived; None: poll `receive`."""
         return None
 
     async def safe(self, reason: str) -> None:
         """Run the bench's safe profile; models: nothing."""
 
     async def stop(self, reason: str) -> None:
-        """End in order: the safe profile, enable withdrawn, the solver released."""
+        """Stop regularly: run the safe profile, withdraw enabling, release the solver."""
 
     async def close(self) -> None:
-        """Free every resource."""
+        """Release all resources."""

@@ -223,7 +223,7 @@ class Solver(abc.ABC):
     any_step: bool = True
 
     def __init_subclass__(cls, **settings: Any) -> None:
-        """Copy saved states: a model that changes its arrays in place would move them, too."""
+        """Copy saved states: a model may change its arrays in place."""
         super().__init_subclass__(**settings)
         own = vars(cls)
         if own.get("save_state", Solver.save_state) is not Solver.save_state:
@@ -249,7 +249,7 @@ class Solver(abc.ABC):
         raise SolverCannot(f"{type(self).__name__} does not save its state")
 
     def restore_state(self, state: Any) -> None:
-        """Go back to a state that `save_state` returned."""
+        """Restore a state that `save_state` returned."""
         raise SolverCannot(f"{type(self).__name__} does not restore a state")
 
     def jacobian(self, h: float, order: int) -> Floats | None:
@@ -298,7 +298,7 @@ def _restores_copies(restore_state: Callable[[Any, Any], None]) -> Callable[[Any
 
 
 def _copied(state: Any) -> Any:
-    """A saved state whose arrays, lists and dicts are its own; other objects stay the same."""
+    """Copy of a saved state with its own arrays, lists and dicts; other objects are shared."""
     if isinstance(state, np.ndarray):
         return state.copy()
     if isinstance(state, dict):

@@ -1,5 +1,3 @@
-"""The version, for files, messages and views; apart from the package's face, which imports all of
-it.
-"""
+"""The version, for files, messages and views; separate from `hilrt`, which imports everything."""
 
 VERSION = "0.1.0"

@@ -15,7 +15,7 @@ PEER_TIMES = {
     "collect_wait_us": "waited for",
 }
 
-#: Why a tick was missed: the part of it that took most of the time, as text.
+#: Reason for a missed tick: the part that took most of the time, as text.
 MISSED_BECAUSE = {
     "wake": "the host woke the master late",
     "previous": "the previous tick and its slack took too long",
@@ -25,12 +25,12 @@ MISSED_BECAUSE = {
     "skipped": "ticks that had passed completely",
 }
 
-#: Sources that an event's text need not name.
+#: Sources that are omitted in an event's text.
 SPEAKERS = ("session", "operator")
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """A number that keeps its width while it changes; a dash for none."""
+    """A number with constant width while it changes; a dash for None."""
     if value is None or math.isnan(value):
         return "–"
     if value == 0:
@@ -43,19 +43,19 @@ def number(value: float | None, digits: int = 4) -> str:
 
 
 def width(value: float, unit: str) -> str:
-    """``± 720 N``: two digits; a unit that nobody has stated is left out."""
+    """``± 720 N``, with two digits; without an undeclared unit."""
     rounded = float(f"{value:.2g}")
     text = f"{rounded:,.0f}" if 100.0 <= rounded < 1e6 else f"{rounded:g}"
     return f"± {text} {unit_text(unit)}".rstrip()
 
 
 def unit_text(unit: str) -> str:
-    """A unit for readers: that of a port that states none, ``?``, is left out."""
+    """A unit for readers; an undeclared one, ``?``, is omitted."""
     return unit.replace("?", "")
 
 
 def json_numbers(value: Any) -> Any:
-    """Tables and lists with None for every number that is not finite: JSON has none of these."""
+    """Tables and lists with None for numbers that are not finite, which JSON cannot represent."""
     if isinstance(value, dict):
         return {key: json_numbers(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -69,7 +69,7 @@ def words(name: str) -> str:
 
 
 def reason_text(reason: str) -> str:
-    """A verdict's reason with its cause as text, as diagrams have it, and a capital letter."""
+    """A verdict's reason, with its cause as text as in diagrams, capitalised."""
     cause, colon, said = reason.partition(": ")
     told = f"{words(cause)}: {said}" if colon and cause.isidentifier() else reason
     return told[:1].upper() + told[1:]
@@ -92,9 +92,9 @@ class Told(NamedTuple):
 
 
 class RepeatedEvent(NamedTuple):
-    """Events of one kind: how many, the first and last time [s], and the worst of them.
+    """Events of one kind: number, first and last time [s], and the worst of them.
 
-    That is the one with the largest value; the newest where they have none.
+    The worst is the one with the largest value, or the newest if they have none.
     """
 
     level: str
@@ -110,28 +110,28 @@ class RepeatedEvent(NamedTuple):
 
     @property
     def line(self) -> str:
-        """The text, and how often it was said."""
+        """The text, with the number of occurrences."""
         if self.times == 1:
             return self.text
         since = f"{self.times:,} times since {self.first_t:.1f} s"
         return f"{self.text} ({since}{f'; the {self.which}' if self.which else ''})"
 
 
-#: Numbers that stand alone; those within a name tell it from others.
+#: Isolated numbers; numbers within a name distinguish it.
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.]\w)", re.ASCII)
 
 
 def kind_of(level: str, cause: str, source: str, text: str) -> tuple[str, ...]:
-    """The kind of an event: those of one kind differ in nothing but numbers.
+    """The kind of an event: events of one kind differ only in numbers.
 
-    Events that are no more than information differ in nothing, except for changes of the state.
+    Events that are mere information must be identical, except for changes of the state.
     """
     numbered = level != "info" or cause == "session"
     return (level, cause, source, _NUMBER.sub("#", text) if numbered else text)
 
 
 def gather_repeated(events: Iterable[Told]) -> list[RepeatedEvent]:
-    """Events with those of one kind together, in the order in which each kind last came.
+    """Combine events of the same kind, in the order of each kind's last occurrence.
 
     Parameters
     ----------
@@ -167,10 +167,10 @@ FLAG_COLUMNS = ("times", "of the time", "of its worst second")
 
 
 def flag_rows(summary: Mapping[str, Any]) -> list[list[str]]:
-    """Causes that were raised, the most affecting first: how often, and what share each affected.
+    """Causes that were raised, by the share affected: number of times, and shares.
 
-    Runs at shorter steps have shown what is inside a step: that nothing else does is no row then.
-    Summaries of older versions know how long the flags were up instead.
+    If runs at shorter steps have resolved the steps, a lack of other evidence for that is omitted.
+    Summaries of older versions contain the flags' durations instead.
     """
     time_s = summary.get("time_s") or 0.0
     shares = {
@@ -196,7 +196,7 @@ def _at_shorter_steps(summary: Mapping[str, Any]) -> bool:
 def columns_text(rows: Sequence[Sequence[str]]) -> str:
     """Rows in aligned columns, for a terminal or a pipe.
 
-    The first row is the heading; columns that are empty except for it are left out.
+    The first row is the heading; columns that are otherwise empty are omitted.
     """
     columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
     widths = [max(map(len, column)) for column in columns]
@@ -212,7 +212,7 @@ ALARM_COLUMNS = ("alarm", "times", "first at s", "cleared at s", "up for s", "ac
 
 
 def alarm_rows(summary: Mapping[str, Any]) -> list[list[str]]:
-    """Alarms that were raised, in that order; "still up" if one has not cleared."""
+    """Alarms in the order of raising; "still up" if one has not cleared."""
     rows = []
     for alarm in summary.get("alarms") or ():
         cleared = alarm.get("cleared_t")
@@ -270,9 +270,9 @@ ERROR_COLUMNS = ("error", "of variation", "by")
 
 
 def error_rows(summary: Mapping[str, Any]) -> list[list[str]]:
-    """Estimated errors, those that are largest relative to their signals first, unknown ones last.
+    """Estimated errors, the largest relative to their signals first, unknown ones last.
 
-    The relative error of a signal that never moved is no number, its error is.
+    A signal that never moved has no relative error.
     """
     errors: Mapping[str, Mapping[str, Any]] = summary.get("estimated_error") or {}
 
@@ -290,18 +290,18 @@ def error_rows(summary: Mapping[str, Any]) -> list[list[str]]:
     return rows
 
 
-#: Ways of estimating, as text, by runs at shorter steps; `hilrt.reliability.estimates`.
+#: Methods of estimation by runs at shorter steps; `hilrt.reliability.estimates`.
 SHORTER_STEPS = ("repeated at shorter steps", "against a converged reference")
-#: The way that rests on a reference model.
+#: The method that relies on a reference model.
 OF_MODEL = "sensitivities of a model"
-#: Note about estimates that do.
+#: Note about estimates by this method.
 UNCHECKED_MODEL = (
     "The estimate uses a reference model of a subsystem, which has not been validated against "
     "the subsystem."
 )
 
 
-#: What is said of every estimate.
+#: Note about every estimate.
 COUPLING_ALONE = "Of the coupling alone: the models' own integration is not included."
 
 
@@ -319,7 +319,7 @@ RESULT_COLUMNS = ("result", "", "robustness", "± error", "at s", "why")
 def result_rows(summary: Mapping[str, Any]) -> list[list[str]]:
     """Results of tests, those that have not passed first.
 
-    Values at coordinates that have passed are one row for each quantity.
+    Passed values at coordinates are combined in one row per quantity.
     """
     order = {"failed": 0, "inconclusive": 1}
     results = sorted(summary.get("results") or (), key=lambda one: order.get(one["result"], 2))
@@ -346,7 +346,7 @@ def _result_row(one: Mapping[str, Any]) -> list[str]:
 
 
 def _points_row(of: str, quantity: str, passed: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Row of values that were measured at several coordinates."""
+    """Row of values measured at several coordinates."""
     values = [one["value"] for one in passed if one.get("value") is not None]
     span = f"{number(min(values), 4)} to {number(max(values), 4)}" if values else "–"
     unit = str(passed[0].get("unit") or "")

@@ -20,7 +20,8 @@ from tools.watched_session import MASTER, Run
 
 NICE = 10
 CLIENTS = 3
-#: A browser's message that it has drawn the document; the page then adds its figures.
+#: Message by which a browser reports that it has drawn the document; the page then adds its
+#: figures.
 DRAWN = {
     "kind": "MessageSent",
     "msg_type": "bokeh_event",
@@ -29,9 +30,9 @@ DRAWN = {
 
 
 class PageClient:
-    """Follows the page over its WebSocket as a browser does: reads every message, echoes updates.
+    """Follow the page over its WebSocket like a browser: read every message, echo updates.
 
-    A message has frames of JSON: header, metadata, content, then those with binary data.
+    A message consists of JSON frames (header, metadata, content) and frames of binary data.
     """
 
     def __init__(self) -> None:
@@ -40,7 +41,7 @@ class PageClient:
         self._number = 0
 
     async def follow(self, address: str) -> None:
-        """Follow the server from connecting to its end."""
+        """Follow the server from the connection until its end."""
         from bokeh.util.token import generate_jwt_token, generate_session_id
         from tornado.websocket import websocket_connect
 
@@ -73,7 +74,7 @@ class PageClient:
             self._socket.write_message(json.dumps(part))
 
     def _find(self, node: Any) -> None:
-        """Identifiers of the models that have a name."""
+        """Collect the identifiers of named models."""
         if isinstance(node, dict):
             name = (node.get("attributes") or {}).get("name")
             if name and "id" in node:
@@ -106,13 +107,13 @@ def page_client(address: str) -> None:
 
 
 def leave_master_alone() -> None:
-    """Stand for a machine elsewhere: off the processor that the session gives its master."""
+    """Run on the other processors, like a process on another machine."""
     if hasattr(os, "sched_setaffinity") and len(others := os.sched_getaffinity(0) - {MASTER}):
         os.sched_setaffinity(0, others)
 
 
 def subscriber(address: str) -> None:
-    """Subscribe to everything; the parent freezes this process on its message."""
+    """Subscribe to everything; the parent freezes this process when it reports."""
     leave_master_alone()
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     socket: zmq.Socket[bytes] = context.socket(zmq.SUB)
@@ -132,7 +133,7 @@ class Audience:
         self.clients = [self._start("--page-client", run.page) for _ in range(CLIENTS)]
 
     def gather(self) -> None:
-        """Wait until all are there; then the subscriber freezes."""
+        """Wait until all are connected; then freeze the subscriber."""
         for process in (self.frozen, *self.clients):
             assert process.stdout is not None
             if process.stdout.readline().strip() != "ready":
@@ -145,11 +146,11 @@ class Audience:
         return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
     def updates(self) -> list[int]:
-        """Updates of the page that each client took; waits for their end."""
+        """Number of updates received by each client; waits for their end."""
         return [int(client.communicate(timeout=30.0)[0]) for client in self.clients]
 
     def close(self) -> None:
-        """End what still runs."""
+        """End the remaining processes."""
         for process in (self.frozen, *self.clients):
             process.kill()
             process.communicate()

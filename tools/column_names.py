@@ -1,4 +1,4 @@
-"""Mypy plugin: columns of tables have the names of their rows' fields (`hilrt.tables.record`)."""
+"""Mypy plugin: columns of tables are the fields of their rows (`hilrt.tables.record`)."""
 
 from collections.abc import Callable
 from typing import Any

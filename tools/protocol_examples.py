@@ -2,7 +2,7 @@
 
     python tools/protocol_examples.py
 
-A test checks that the page holds what `hilrt.peers.wire.encode` gives.
+A test compares the page with `hilrt.peers.wire.encode`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Tables of docs/session.md and docs/summary.md, made from the structs of these files.
+"""Tables of docs/session.md and docs/summary.md, generated from the structs of these files.
 
-``python -m tools.reference`` writes them into the pages; a test compares. A key's meaning is the
-``#:`` comment of its field, which `hilrt schema` shows in editors, too. It begins with the unit in
-brackets, if there is one, and names pages as ``docs/PAGE.md#SECTION``.
+``python -m tools.reference`` writes them into the pages; a test compares. The meaning of a key is
+the ``#:`` comment of its field, which editors also show by `hilrt schema`. It begins with the unit
+in brackets, if there is one, and refers to pages as ``docs/PAGE.md#SECTION``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 PAGE, SUMMARY_PAGE = DOCS / "session.md", DOCS / "summary.md"
 HEAD = "| Key | Type | Default | Unit | Meaning |\n|---|---|---|---|---|\n"
 
-#: Heading of the page to the struct whose keys its table lists.
+#: Heading of the page to the struct whose keys are in its table.
 SECTIONS: dict[str, type[msgspec.Struct]] = {
     "`[session]`": config.SessionTable,
     "`[master]`": config.MasterTable,
@@ -78,7 +78,7 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {
 
 
 def _anchor(heading: str) -> str:
-    """Return the anchor of a heading, as hosting sites make it."""
+    """Return the anchor of a heading, as used by hosting sites."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
@@ -86,7 +86,7 @@ _ANCHORS = {struct: _anchor(heading) for heading, struct in SECTIONS.items()}
 
 
 def type_words(hint: Any) -> str:
-    """Return a type, with its bounds, as an author of session files knows it."""
+    """Return a type with its bounds, in words for authors of session files."""
     bounds = ""
     if get_origin(hint) is Annotated:
         hint, *metas = get_args(hint)
@@ -114,12 +114,12 @@ def type_words(hint: Any) -> str:
 
 
 def _plural(words: str) -> str:
-    """Return the plural of a type's words; values that are listed have none."""
+    """Return the plural of a type's words; listed values have none."""
     return re.sub(r"^(\[?)(\w+)", r"\1\2s", words)
 
 
 def default_words(field: msgspec.structs.FieldInfo) -> str:
-    """Return the default of a key, as it would stand in a session file."""
+    """Return the default of a key, as written in a session file."""
     if field.default is not msgspec.NODEFAULT:
         value = field.default
     elif field.default_factory is not msgspec.NODEFAULT:
@@ -133,7 +133,7 @@ def default_words(field: msgspec.structs.FieldInfo) -> str:
 
 
 def key_table(struct: type[msgspec.Struct]) -> str:
-    """Return the table of the keys that a struct adds to those of the struct that it extends."""
+    """Return the table of the keys that a struct adds to its base."""
     comments = field_comments(struct)
     rows = []
     for field in msgspec.structs.fields(struct):
@@ -146,7 +146,7 @@ def key_table(struct: type[msgspec.Struct]) -> str:
 
 
 def _unit_and_meaning(comment: str) -> tuple[str, str]:
-    """Return the two parts of a field's comment, with links to the pages that it names."""
+    """Return unit and meaning from a field's comment, with links to its pages."""
     found = re.fullmatch(r"(?:\[([^]]+)\] )?(.+)", comment)
     assert found is not None, "every key needs a comment"
     unit, meaning = found.groups()
@@ -154,12 +154,12 @@ def _unit_and_meaning(comment: str) -> tuple[str, str]:
 
 
 def _link(match: re.Match[str]) -> str:
-    """Return the Markdown link to a page that a comment names."""
+    """Return the Markdown link to a page in a comment."""
     return f"[{match[1]}]({match[1]}.md{match[2] or ''})"
 
 
 def filled(page: str) -> str:
-    """Return the page with the tables of today's structs under its headings."""
+    """Return the page with the current tables under its headings."""
     for heading, struct in SECTIONS.items():
         start = page.index(f"### {heading}\n")
         begin = page.index(HEAD, start)
@@ -201,7 +201,7 @@ _MARK = "<!-- tables of python -m tools.reference -->\n"
 
 
 def json_words(hint: Any) -> str:
-    """Return the type of a key in the words of JSON."""
+    """Return the type of a key in words for JSON."""
     simple = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
     if hint in simple:
         return simple[hint]
@@ -236,7 +236,7 @@ def summary_tables() -> str:
 
 
 def filled_summary(page: str) -> str:
-    """Return the page of `summary.json` with today's tables."""
+    """Return the page of `summary.json` with the current tables."""
     return page.partition(_MARK)[0] + _MARK + summary_tables()
 
 

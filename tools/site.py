@@ -1,4 +1,4 @@
-"""Sphinx extension of the site (docs/conf.py): pages of the root, nothing from other hosts."""
+"""Sphinx extension of the site (docs/conf.py): pages from the root, no requests to other hosts."""
 
 import re
 from pathlib import Path
@@ -12,12 +12,12 @@ from typer.cli import get_docs_for_click
 
 from hilrt.cli.main import app as commands
 
-#: Elements that a browser loads by itself: scripts, images, style sheets, frames. Links are none.
+#: Elements that a browser loads by itself: scripts, images, style sheets, frames; not links.
 LOADED = re.compile(r"<(?:script|img|link|iframe|source|video|object)\b[^>]*>", re.IGNORECASE)
 FOREIGN = re.compile(r"""(?:src|href|data)=["']((?:https?:)?//[^"']+)""", re.IGNORECASE)
 STYLE_IMPORTS = re.compile(r"""(?:url\(|@import )\s*["']?((?:https?:)?//[^"')]+)""")
 
-#: Pages of the site whose text stands at the root, where a reader of the repository looks for it.
+#: Pages of the site whose text is in the repository's root, where readers expect it.
 ROOT_PAGES = {
     "index": "README.md",
     "development/contributing": "CONTRIBUTING.md",
@@ -25,7 +25,7 @@ ROOT_PAGES = {
     "development/security": "SECURITY.md",
 }
 
-#: What a page says only to readers of its file: the site fills in what it speaks of.
+#: Text only for readers of the file, for which the site inserts its own.
 FILE_ONLY = re.compile(r"<!-- file -->\n.*?<!-- /file -->\n\n?", re.DOTALL)
 
 #: Link whose text is the name of a page's file: the site shows the title of its target instead.
@@ -52,7 +52,7 @@ logger = logging.getLogger(__name__)
 
 
 def fill_page(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Give a page the text that stands elsewhere: in a file of the root, or in the program."""
+    """Insert text from other places into a page: from a file in the root, or from the program."""
     text = source[0]
     if docname in ROOT_PAGES:
         path = Path(app.srcdir).parent / ROOT_PAGES[docname]
@@ -78,7 +78,7 @@ def fill_page(app: Sphinx, docname: str, source: list[str]) -> None:
 
 
 def example_order(name: str) -> int:
-    """Return the place of an example in the gallery."""
+    """Return the position of an example in the gallery."""
     return EXAMPLES.index(name)
 
 
@@ -94,12 +94,12 @@ def command_pages() -> str:
 
 
 def foreign_requests(folder: Path) -> list[str]:
-    """Return what the built pages and their style sheets would load from other hosts.
+    """Return the requests to other hosts in the built pages and their style sheets.
 
     Parameters
     ----------
     folder
-        With the built site.
+        Folder of the built site.
 
     Returns
     -------
@@ -118,7 +118,7 @@ def foreign_requests(folder: Path) -> list[str]:
 
 
 def report_foreign_requests(app: Sphinx, exception: Exception | None) -> None:
-    """Warn of each request to another host, which ends `make docs` as every warning does."""
+    """Warn of each request to another host, which lets `make docs` fail like every warning."""
     if exception is None and app.builder.format == "html":
         for request in foreign_requests(Path(app.outdir)):
             logger.warning("the page loads from another host: %s", request)

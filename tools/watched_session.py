@@ -1,4 +1,4 @@
-"""A session with many channels that is watched, for the tools that measure what watching costs."""
+"""A watched session with many channels, for tools that measure the cost of watching."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from hilrt.solver import Floats, InputPolynomial
 #: Processor of the master.
 MASTER = 1
 READ_TOKEN = "watched"
-#: Until a session, a page or a browser is there, s.
+#: Time limit for the start of a session, a page or a browser, s.
 START_S = 300.0
-#: How long a browser on a busy machine may take to answer, s.
+#: Time limit for the response of a browser on a busy machine, s.
 BROWSER_S = 600.0
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
 DRIVER = shutil.which("chromedriver")
@@ -36,7 +36,7 @@ FLAGS = (
 
 
 class Channels(Solver):
-    """Sines of different frequencies, each with a little of the input of the same number."""
+    """Sines of different frequencies, each with a small share of the input with the same index."""
 
     def __init__(self, n: int = 100) -> None:
         self.inputs = tuple(Port(f"u{i}") for i in range(n))
@@ -54,7 +54,7 @@ class Channels(Solver):
 
 
 def session_text(channels: int) -> str:
-    """Two solver processes with `channels` outputs together, each connected to an input."""
+    """Two solver processes with `channels` outputs in total, each connected to an input."""
     half = channels // 2
     lines = [
         '[session]\nname = "watched"\nduration = 60.0',
@@ -72,7 +72,7 @@ def session_text(channels: int) -> str:
 
 
 def free_port() -> int:
-    """A port that is not in use now."""
+    """A port that is currently not used."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -80,7 +80,7 @@ def free_port() -> int:
 
 
 def until(condition: Callable[[], Any], what: str, timeout: float = START_S) -> Any:
-    """Wait for a condition and return what it returned; `SystemExit` if it does not come."""
+    """Wait for a condition and return its value; `SystemExit` after the time limit."""
     deadline = time.monotonic() + timeout
     while not (found := condition()):
         if time.monotonic() > deadline:
@@ -90,7 +90,7 @@ def until(condition: Callable[[], Any], what: str, timeout: float = START_S) -> 
 
 
 class Run:
-    """``hilrt run`` of the session in a folder of its own, with the addresses of what watches it.
+    """``hilrt run`` of the session in a separate folder, with the addresses of its monitors.
 
     Attributes
     ----------
@@ -135,7 +135,7 @@ class Run:
         return folder
 
     def until(self, condition: Callable[[], Any], what: str) -> Any:
-        """Wait for a condition, as long as the session lives."""
+        """Wait for a condition while the session runs."""
 
         def seen() -> Any:
             found = condition()
@@ -146,18 +146,18 @@ class Run:
         return until(seen, what)
 
     def until_page(self) -> None:
-        """Wait until the page is served."""
+        """Wait until the page responds."""
         self.until(
             lambda: any("page:" in log.read_text() for log in self._out.glob("*/logs/page.log")),
             "page",
         )
 
     def until_running(self) -> None:
-        """Wait until the first tick."""
+        """Wait for the first tick."""
         self.until(lambda: list(self._out.glob("*/session.mcap")), "first tick")
 
     def processes(self) -> dict[str, int]:
-        """Process ids of the session's processes by name."""
+        """Identifiers of the session's processes by name."""
         words = {
             "hilrt.web": "page",
             "hilrt.monitor.relay": "relay",
@@ -174,7 +174,7 @@ class Run:
         return found
 
     def wait(self, timeout: float) -> None:
-        """Wait until the session has ended; `SystemExit` if it did not end well."""
+        """Wait for the end of the session; `SystemExit` if it failed."""
         try:
             status = self.process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -184,7 +184,7 @@ class Run:
                      f"{self._errors.read_text()}")  # fmt: skip
 
     def close(self) -> None:
-        """End the session if it still runs."""
+        """End the session if it is still running."""
         if self.process.poll() is None:
             self.process.terminate()
             try:
@@ -204,7 +204,7 @@ def children(pid: int) -> list[int]:
 
 
 def command_of(pid: int) -> list[str]:
-    """Command line of a process; empty if it is gone."""
+    """Command line of a process; empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
     except OSError:
@@ -212,7 +212,7 @@ def command_of(pid: int) -> list[str]:
 
 
 def rss_mb(pid: int) -> float:
-    """Resident memory, MB; NaN if the process is gone."""
+    """Resident memory, MB; NaN if the process has ended."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
@@ -222,7 +222,7 @@ def rss_mb(pid: int) -> float:
 
 @contextlib.contextmanager
 def browser(folder: Path, address: str, script: str = "") -> Iterator[Any]:
-    """The page in a headless Chromium, once it is drawn; a selenium driver.
+    """Open the page in a headless Chromium; yields a selenium driver when it is drawn.
 
     `script` runs in every document before its own scripts.
     """

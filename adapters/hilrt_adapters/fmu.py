@@ -1,7 +1,7 @@
 """An FMU in the master's own process (``adapter = "fmu"``).
 
-A crash inside the FMU's binary takes the master down with it; for anything but a trusted FMU host
-it in a separate process with ``hilrt solver MODEL.fmu`` (``adapter = "zeromq"``).
+A crash inside the FMU's binary terminates the master, too. Host any FMU that is not trusted in a
+separate process with ``hilrt solver MODEL.fmu`` (``adapter = "zeromq"``).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 class FmuLink(InProcessLink):
     """An FMU called directly; see `InProcessLink`."""
 
-    Options = FmuOptions  # the keys differ, the life does not
+    Options = FmuOptions  # only the keys differ
     GroupOptions = None
 
     @classmethod
     def make(cls, options: SubsystemOptions, folder: Path) -> FmuSolver:
-        """Make the solver from the model description; `initialize` loads the binary."""
-        from hilrt.fmu.fmu_solver import FmuSolver  # the keys alone need no FMPy
+        """Create the solver from the model description; `initialize` loads the binary."""
+        from hilrt.fmu.fmu_solver import FmuSolver  # the keys do not need FMPy
 
         return FmuSolver(cast(FmuOptions, options), folder)
 
@@ -40,7 +40,7 @@ class FmuLink(InProcessLink):
         return describe_fmu(lambda: cls.make(options, folder), options)
 
     async def open(self) -> None:
-        """Read the model description; `ConfigError` if it cannot be used, or not here."""
+        """Read the model description; `ConfigError` if the FMU cannot be used here."""
         solver = self.make(self.options, self.folder)
         solver.fmu.need_binary()
         self.host(solver)

@@ -51,12 +51,12 @@ if TYPE_CHECKING:
     from hilrt.config.session_file import SessionFile
     from hilrt.config.structs import SubsystemOptions
 
-#: Added to every deadline for the way there and back and a busy machine, s.
+#: Margin of every deadline for transmission and a busy machine, s.
 MARGIN = 1.0
-#: Totals of a gateway that count frames which came and were not used.
+#: Counters of a gateway for frames that arrived and were not used.
 NOT_USED = (*(reason for reason in REASONS if reason != "lost"), "incomplete")
 
-#: The driver of an interface that is not python-can's own.
+#: Check of the driver of an interface outside python-can.
 _DRIVER = CodeRun(
     "bus",
     "imports the driver of the interface",
@@ -68,10 +68,10 @@ _EMULATOR = CodeRun(
 
 
 class GatewayLink(RemoteLink):
-    """A bench: it cannot wait and cannot be stepped; its gateway guards it.
+    """A bench, which cannot wait and cannot be stepped; its gateway guards it.
 
-    The gateway's own decision to secure the bench is a `PeerLost` at the next look; the gateway
-    stays reachable, so `safe` and `stop` still work and wait for the safe profile.
+    If the gateway itself secures the bench, the next poll raises `PeerLost`; the gateway stays
+    reachable, so `safe` and `stop` still work and wait for the safe profile.
     """
 
     Options = BenchOptions
@@ -85,12 +85,12 @@ class GatewayLink(RemoteLink):
         self.files = [database_file(folder / self.bench_options.database)[0]]
         self.buses = (name,) if self.bench_options.record_frames else ()
         self.switch_fault = self._switch_fault
-        self.hear = self._hear
+        self.on_line = self._on_line
         steps = len(self.bench_options.inputs)
         self.safe_timeout = steps * self.bench_options.safe_profile.step_timeout + MARGIN
         self.stop_timeout = self.safe_timeout
         self._secured: str | None = None
-        self._enabled = False  # or about to be; until its gateway says that it has secured it
+        self._enabled = False  # enabled or about to be, until its gateway reports the safe profile
         self._seq = -1
         self._counters: dict[str, int] = {}
 
@@ -122,18 +122,18 @@ class GatewayLink(RemoteLink):
         return replace(found, remarks=remarks, missing_on_host=missing_interface(bench.bus))
 
     def commands(self, session: SessionFile) -> list[Command]:
-        """The emulated bench, where there is one, and the gateway."""
+        """Commands of the emulated bench, if there is one, and of the gateway."""
         table = ["--session", str(session.path), "--subsystem", self.name]
         overrides = [word for item in session.overrides for word in ("--set", item)]
         commands = []
         emulator = self.bench_options.emulator
         if emulator is not None:
             argv = ["hilrt", "emulate", emulator, *table, *overrides]
-            told = any(fault.emulated == self.name for fault in session.tables.faults)
+            reachable = any(fault.emulated == self.name for fault in session.tables.faults)
             if session.tables.adjusted_parameters(self.name):
-                bench, told = _make_bench(self.name, self.bench_options, self.folder), True
+                bench, reachable = _make_bench(self.name, self.bench_options, self.folder), True
                 self.parameters = bench.parameters if isinstance(bench, AdjustableBench) else ()
-            command = Command(f"{self.name}.emulator", argv, connects=False, told=told)
+            command = Command(f"{self.name}.emulator", argv, connects=False, takes_lines=reachable)
             commands.append(command)
         connect = ["--connect", self.hub.address, "--name", self.name]
         commands.append(Command(self.name, ["hilrt", "gateway", *table, *connect, *overrides]))
@@ -165,18 +165,18 @@ class GatewayLink(RemoteLink):
 
     def _switch_fault(self, name: str, on: bool) -> None:
         """See `Link.switch_fault`."""
-        if self.tell is not None:
-            self.tell(f"{FAULT_WORD} {name} {on:d}")
+        if self.send_line is not None:
+            self.send_line(f"{FAULT_WORD} {name} {on:d}")
 
     def set_parameter(self, name: str, value: float) -> str:
-        """See `Link.set_parameter`; what the emulator refuses it tells a moment later, `hear`."""
-        if self.tell is None:
+        """See `Link.set_parameter`; the emulator reports a refusal a moment later, by `on_line`."""
+        if self.send_line is None:
             return "its emulator cannot be reached"
-        self.tell(f"{SET_WORD} {name} {value!r}")
+        self.send_line(f"{SET_WORD} {name} {value!r}")
         return ""
 
-    def _hear(self, line: str) -> None:
-        """See `Link.hear`: why the emulator's class refuses a parameter."""
+    def _on_line(self, line: str) -> None:
+        """See `Link.on_line`: the reason why the emulator refuses a parameter."""
         word, _, text = line.partition(" ")
         if word == REFUSED_WORD:
             self._report(Event(level="warning", cause="parameter_refused", text=text))
@@ -186,7 +186,7 @@ class GatewayLink(RemoteLink):
         return SetPoints(tick=tick, t=t, h=h, coefficients=coefficients)
 
     def check_ports(self, inputs: tuple[Port, ...], outputs: tuple[Port, ...]) -> None:
-        """The announced ports must be those of the session file."""
+        """Require the announced ports to be those of the session file."""
         for kind, ports, table in (
             ("inputs", inputs, self.bench_options.inputs),
             ("outputs", outputs, self.bench_options.outputs),
@@ -199,7 +199,7 @@ class GatewayLink(RemoteLink):
                 )
 
     def initialized(self, message: Initialized) -> Sample:
-        """The bench's first values; valid at the start."""
+        """The bench's first values, valid at the start."""
         return Sample(unpack(message.y, self.n_outputs).copy())
 
     async def arm(self, u0: Floats) -> None:
@@ -208,10 +208,10 @@ class GatewayLink(RemoteLink):
         Raises
         ------
         PeerLost
-            If the bench does not enable, the gateway does not answer in time, or it has secured
-            the bench by itself: nothing may enable that again without a person.
+            If the bench does not enable, the gateway does not answer in time, or it has secured the
+            bench: only a person may then enable it again.
         """
-        self.hub.drain()  # no poll of this bench may have been made for a while
+        self.hub.drain()  # this bench may not have been polled for a while
         if self._secured is not None:
             raise PeerLost(self.name, self._secured)
         options = self.bench_options
@@ -226,7 +226,7 @@ class GatewayLink(RemoteLink):
         """Run the safe profile and wait for it; the hub logs failures."""
         if self.peer.connection is None or self.hub.closed:
             return
-        with self.peer.although_lost():  # a fault of the bench does not end the gateway
+        with self.peer.despite_loss():  # a faulty bench leaves the gateway running
             try:
                 self._rests(await self.request(Safe(reason=reason), Secured, self.safe_timeout))
             except PeerLost as error:
@@ -235,11 +235,11 @@ class GatewayLink(RemoteLink):
 
     async def stop(self, reason: str) -> None:
         """Run the safe profile and end the gateway."""
-        with self.peer.although_lost():
+        with self.peer.despite_loss():
             await super().stop(reason)
 
     def unanswered(self, reason: str) -> None:
-        """Note that the bench may not be at rest: the gateway did not confirm its safe profile."""
+        """Note that the bench may not be at rest: its safe profile was not confirmed."""
         if self._enabled:
             self.not_at_rest = f"its gateway did not confirm that it brought it to rest: {reason}"
 
@@ -248,23 +248,23 @@ class GatewayLink(RemoteLink):
         self.not_at_rest = "" if message.complete else "not every input reached its safe value"
 
     def receive(self) -> None:
-        """See `RemoteLink`; `PeerLost` also when the gateway has secured the bench by itself."""
+        """See `RemoteLink`; also raises `PeerLost` if the gateway has secured the bench."""
         super().receive()
         if self._secured is not None:
             raise PeerLost(self.name, self._secured)
 
     def received(self, message: FromPeer, at_ns: int) -> None:
-        """Put measurements into the inbox; the news that the bench is secured ends the session."""
+        """Put measurements into the inbox; a report of the safe profile ends the session."""
         if isinstance(message, Measurements):
             hub, clock = self.hub, self.peer.clock
             self._count(message)
-            zero = hub.epoch_ns + clock.offset_at(hub.clock())  # of session time, on its clock
+            zero = hub.epoch_ns + clock.offset_at(hub.clock())  # session time 0 on its clock
             sample = Sample(np.frombuffer(message.y, F8))
             sample.t_valid = np.array([(t - zero) / 1e9 for t in message.t_valid_ns])
             if message.realised is not None:
                 sample.realised = np.frombuffer(message.realised, F8)
             self.latest = sample.y
-            if hub.epoch_ns:  # before, the bench runs, but the session does not
+            if hub.epoch_ns:  # before that, only the bench runs
                 self.inbox.put(sample, self.arrival_time(at_ns), uncertainty=clock.uncertainty)
         elif not isinstance(message, Secured):
             super().received(message, at_ns)
@@ -284,7 +284,7 @@ class GatewayLink(RemoteLink):
             self._counters = message.counters
 
     def _since(self, key: str, message: Measurements) -> int:
-        """Growth of a total of the gateway since its last totals."""
+        """Increase of a gateway's counter since the last message."""
         return message.counters.get(key, 0) - self._counters.get(key, 0)
 
     def _secure(self, message: Secured) -> None:
@@ -302,7 +302,7 @@ class GatewayLink(RemoteLink):
 def _emulated_messages(
     name: str, options: BenchOptions, folder: Path
 ) -> dict[str, EmulatedMessage]:
-    """Messages that a session's emulated bench sends; `ConfigError` if it does not fit its bus."""
+    """Messages of a session's emulated bench; `ConfigError` if it does not fit its bus."""
     bench = _make_bench(name, options, folder)
     found = BenchOnBus(
         bench, folder / options.database, options=options.messages, alive=options.alive
@@ -320,7 +320,7 @@ def _make_bench(name: str, options: BenchOptions, folder: Path) -> EmulatedBench
 def _check_emulator(name: str, options: BenchOptions, folder: Path, usable: bool) -> list[str]:
     """Problems of the emulated bench that the session starts, and of its scenario.
 
-    One that is made of the table is checked only if that is `usable`.
+    A bench generated from the table is checked only if the table is `usable`.
     """
     table, emulator = f"[subsystems.{name}]", options.emulator
     if emulator is None or (emulator in BENCHES and options.scenario is None):

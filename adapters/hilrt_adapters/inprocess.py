@@ -44,8 +44,8 @@ def model_folders(path: str | None, folder: Path) -> list[Path]:
 class InProcessLink(Link, Probes):
     """A solver called directly.
 
-    `dispatch` only notes the inputs; the first `receive` after it runs the step. So every input of
-    a tick is dispatched before any in-process solver computes.
+    `dispatch` only notes the inputs; the first `receive` after it runs the step. All inputs of a
+    tick are thus dispatched before any in-process solver computes.
 
     Attributes
     ----------
@@ -64,32 +64,32 @@ class InProcessLink(Link, Probes):
 
     solver: Solver
     _hosted: HostedSolver
-    #: Start, length and coefficients; without these, the last step again.
+    #: Start, length and coefficients; None for coefficients repeats the last step.
     _job: tuple[float, float, Floats | None] | None = None
-    _again: bool = False  # the job is the last step, with these coefficients
+    _again: bool = False  # the job repeats the last step with these coefficients
     _t: float = 0.0  # start of the last step
     _lost: str | None = None
 
     @classmethod
     def make(cls, options: SubsystemOptions, folder: Path) -> Solver:
-        """Solver of a table; `ConfigError` if it cannot be made."""
+        """Solver of a table; `ConfigError` if it cannot be created."""
         return load(cast(InProcessOptions | GroupOptions, options), folder)
 
     @classmethod
     def describe(
         cls, name: str, options: SubsystemOptions, folder: Path, run_code: bool = True
     ) -> Description:
-        """Describe an instance that is made for this, because the class alone says nothing."""
+        """Describe an instance created for this purpose, as the class alone is not enough."""
         if not run_code:
             return Description(code=cls.code)
         return Description.from_solver(lambda: cls.make(options, folder))
 
     async def open(self) -> None:
-        """Import the module and make the solver; `ConfigError` if that cannot be done."""
+        """Import the module and create the solver; `ConfigError` if that fails."""
         self.host(self.make(self.options, self.folder))
 
     def host(self, solver: Solver) -> None:
-        """Use a solver that exists already, instead of `open`."""
+        """Use an existing solver, instead of `open`."""
         self.solver, self._hosted = solver, HostedSolver(solver)
         self.inputs, self.outputs = self._hosted.inputs, self._hosted.outputs
         self.probes = self
@@ -173,7 +173,7 @@ class InProcessLink(Link, Probes):
             raise self._lose(error) from error
 
     def receive(self) -> None:
-        """Run the step that was dispatched, if there is one."""
+        """Run the dispatched step, if there is one."""
         if self._job is not None or self._lost is not None:
             self.inbox.put(*self.step())
 
@@ -198,7 +198,7 @@ class InProcessLink(Link, Probes):
             self._hosted.stop(reason)
 
     async def close(self) -> None:
-        """Stop the solver if that has not been done."""
+        """Stop the solver, unless it was stopped."""
         await self.stop("the session is closed")
 
     def _lose(self, error: SolverError) -> PeerLost:

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 #: Time since the log's first frame [s] and value, of each sample.
 Samples = list[tuple[float, float]]
-#: Frames by which a log is judged before it is read.
+#: Frames that are examined before a log is read.
 FIRST_FRAMES = 10
 
 
 def check_frames(path: Path, label: str) -> list[str]:
-    """Problems of a log of frames that show in its first ones; the rest of it is not read."""
+    """Problems of a frame log that show in its first frames; the rest is not read."""
     try:
         source = open_source(path, label)
         try:
@@ -61,19 +61,19 @@ def read_recording(
     Parameters
     ----------
     path : Path
-        The log; its suffix says the format.
+        The log; its suffix determines the format.
     signals : mapping of str to SignalRef
         Output names and signals. Messages of a J1939 database are matched by parameter group if no
         frame has exactly the database's identifier.
     label : str
-        Table and key that name the log, for messages.
+        Table and key of the log, for messages.
     bus : str, optional
-        The bus of the log that is read; default: all.
+        Bus of the log to read; default: all.
 
     Raises
     ------
     ConfigError
-        If the log cannot be read, or does not contain a signal, or contains it more than once.
+        If the log cannot be read, or a signal is missing or ambiguous.
     """
     reading = _read(path, signals, label, bus)
     samples: dict[str, Samples] = {}
@@ -103,7 +103,7 @@ def read_recording(
 
 
 def _read(path: Path, signals: Mapping[str, SignalRef], label: str, bus: str | None) -> _Reading:
-    """Frames of the messages that the signals are in; `ConfigError` if there are none."""
+    """Frames of the messages that contain the signals; `ConfigError` if there are none."""
     reading = _Reading(signals)
     source = open_source(path, label)
     try:
@@ -129,12 +129,12 @@ def _samples(
     wanted: Iterable[str],
     first_ns: int,
 ) -> dict[str, Samples]:
-    """Samples of the outputs, which are in the order of the decoder's signals."""
+    """Samples of the outputs, in the order of the decoder's signals."""
     samples: dict[str, Samples] = {output: [] for output in wanted}
     for time_ns, data in frames:
         values = decoder.decode(data)
         for found, value in zip(samples.values(), values or (), strict=False):
-            if not math.isnan(value):  # not in every frame, or marked as not available
+            if not math.isnan(value):  # absent from the frame, or marked as not available
                 found.append(((time_ns - first_ns) / 1e9, value))
     return samples
 
@@ -143,7 +143,7 @@ def _samples(
 class _Sender:
     """Sender of a message: a bus, and for J1939 an address.
 
-    `identifier` is the first one as it came; `frames` are times [ns] and data.
+    `identifier` is the first one received; `frames` are times [ns] and data.
     """
 
     bus: str
@@ -166,7 +166,7 @@ class _Reading:
         self._known = MessageTopics(_OnEveryBus(carriers))
 
     def take(self, frames: Iterable[LoggedFrame], bus: str | None) -> None:
-        """Take the data frames of a log, of one bus or of all."""
+        """Add the data frames of a log, of one bus or of all."""
         wanted = {id(message): senders for message, senders in self.messages}
         by_topic: dict[str, _Sender] = {}
         for frame in frames:
@@ -186,7 +186,7 @@ class _Reading:
 
 
 class _OnEveryBus:
-    """The messages that were requested, and those that they could be taken for."""
+    """The requested messages on every bus, with those that could be confused with them."""
 
     def __init__(self, messages: Iterable[Message]) -> None:
         self._messages = list({id(message): message for message in messages}.values())
@@ -205,9 +205,9 @@ def _data_frames(source: Source) -> Iterable[LoggedFrame]:
 def _choose(
     message: Message, senders: list[_Sender], path: Path, label: str
 ) -> list[tuple[int, bytes]]:
-    """Frames of one sender: that of the database's identifier, or the only one there is.
+    """Frames of one sender: that with the database's identifier, or the only one.
 
-    Of several buses that of the database's name, if the log calls one so.
+    Of several buses, the one named like the database, if there is one.
     """
     if not senders:
         raise ConfigError(
@@ -234,5 +234,5 @@ def _choose(
 
 def _track(pairs: Samples) -> Track:
     array = np.array(pairs, dtype=np.float64)
-    array = array[np.argsort(array[:, 0], kind="stable")]  # logs of several channels may be mixed
+    array = array[np.argsort(array[:, 0], kind="stable")]  # channels may be out of order
     return Track(np.ascontiguousarray(array[:, 0]), np.ascontiguousarray(array[:, 1]))

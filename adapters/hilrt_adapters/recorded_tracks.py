@@ -1,4 +1,4 @@
-"""Recorded logs as arrays over time: signals as they stand in a file."""
+"""Recorded logs as arrays over time, for signals stored in a file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Track:
     Attributes
     ----------
     times : ndarray, shape (n,)
-        Time of every sample since the log's begin, s; ascending.
+        Time of every sample since the log's beginning, s; ascending.
     values : ndarray, shape (n,)
         In the signal's unit.
     """
@@ -40,13 +40,13 @@ class RecordedTracks:
     tracks : dict of str to Track
         By output name.
     duration : float
-        Time from the log's begin to its end, s: first and last frame, or first and last row of the
-        chosen signals.
+        Time from the log's beginning to its end, s: first to last frame, or first to last row of
+        the chosen signals.
     frames : int
-        Frames that carry the wanted messages; rows, of a log of signals.
+        Frames with the requested messages; for a log of signals, its rows.
     truncated, failures : int
-        Of these: shorter than the database says; not decoded, or only what does not depend on a
-        multiplexer value that the database does not know.
+        Of these frames: shorter than in the database; not decoded, or only the part that does not
+        depend on an unknown multiplexer value.
     """
 
     tracks: dict[str, Track]
@@ -59,7 +59,7 @@ class RecordedTracks:
 def find_signals(
     path: Path, outputs: Mapping[str, str], label: str, table: str, problems: list[str]
 ) -> dict[str, Signal | None]:
-    """Signals of a file by output, from its head; None, and a problem, for one that it lacks.
+    """Signals of a file by output, from its head; None, and a problem, for a missing one.
 
     Parameters
     ----------
@@ -67,16 +67,16 @@ def find_signals(
     outputs : mapping of str to str
         Output names and names of signals.
     label : str
-        Table and key that name the file, for messages.
+        Table and key of the file, for messages.
     table : str
         Table that lists the outputs.
     problems : list of str
-        Extended with one line per signal that is not there.
+        Extended by one line per missing signal.
 
     Raises
     ------
     ConfigError
-        If the file cannot be read, or holds no signals.
+        If the file cannot be read, or contains no signals.
     """
     source = open_source(path, label)
     try:
@@ -97,7 +97,7 @@ def find_signals(
 
 
 def read_signals(path: Path, outputs: Mapping[str, str], label: str) -> RecordedTracks:
-    """Read the chosen signals of a log of signals; NaN is no sample.
+    """Read the chosen signals of a log of signals; NaN means no sample.
 
     Parameters as for `find_signals`; `ConfigError` if it cannot be read, or a signal has no value.
     """

@@ -53,11 +53,11 @@ class ReplayOptions(SubsystemOptions, kw_only=True):
 
 
 class ReplayLink(Link):
-    """Values of a recording at the times the session asks for.
+    """Values of a recording at the requested times.
 
     With ``interpolation = "hold"`` a sample arrives at the first communication point at or after
-    its recorded time, carrying that time; connect it with ``order = 0`` to send it on as recorded.
-    Before a signal's first sample its first value is held.
+    its recorded time, with that time of validity; connect it with ``order = 0`` to pass it on as
+    recorded. Before a signal's first sample its first value is held.
     """
 
     Options: ClassVar[type[SubsystemOptions]] = ReplayOptions
@@ -69,14 +69,14 @@ class ReplayLink(Link):
         self._end = math.inf
         self._pending: tuple[float, float] | None = None  # start and end of the step
         self.recording: RecordedTracks | None = None
-        if self.options.database:  # the log itself may be large and stays where it is
+        if self.options.database:  # the log itself may be large and is not copied
             self.files = [database_file(_locate(folder, self.options.database))[0]]
 
     @classmethod
     def describe(
         cls, name: str, options: SubsystemOptions, folder: Path, run_code: bool = True
     ) -> Description:
-        """Describe a recording by its table, the database and the beginning of the log."""
+        """Describe a recording from its table, the database and the beginning of the log."""
         assert isinstance(options, ReplayOptions)
         problems: list[str] = []
         signals = _find_outputs(name, options, folder, problems)
@@ -86,7 +86,7 @@ class ReplayLink(Link):
         return Description(ports=_ports(signals), unclear=unclear, problems=problems)
 
     async def open(self) -> None:
-        """Read and decode the whole log; afterwards nothing touches a file."""
+        """Read and decode the whole log; no file is accessed afterwards."""
         options, table = self.options, f"[subsystems.{self.name}]"
         problems: list[str] = []
         outputs = _find_outputs(self.name, options, self.folder, problems)
@@ -112,7 +112,7 @@ class ReplayLink(Link):
             self.ends = self._end - options.start
 
     async def initialize(self, t0: float, u0: Floats) -> Sample:
-        """Values at `t0` [s], and how well the log was read."""
+        """Values at `t0` [s], with the quality of reading the log."""
         sample = self._sample(t0)
         if self.recording is not None:
             sample.info = {
@@ -127,7 +127,7 @@ class ReplayLink(Link):
         self._pending = (t, t + h)
 
     def receive(self) -> None:
-        """One sample for every dispatch."""
+        """Put one sample per dispatch into the inbox."""
         if self._pending is not None:
             t, t_end = self._pending
             self._pending = None
@@ -148,13 +148,13 @@ class ReplayLink(Link):
         for i, track in enumerate(self._tracks):
             k = int(track.times.searchsorted(at, side="right")) - 1
             y[i] = track.values[max(k, 0)]
-            if k >= 0:  # a sample of the pass before is not older than this one's beginning
+            if k >= 0:  # a sample is not older than the beginning of this pass
                 stamp = float(track.times[k]) - start
                 t_valid[i] = since + (max(stamp, 0.0) if since > 0.0 else stamp)
         return Sample(y, t_valid=t_valid)
 
 
-#: Output names and signals; None for those that are not there.
+#: Output names and signals; None for missing ones.
 Found = dict[str, SignalRef | Signal | None]
 
 

@@ -1,7 +1,7 @@
 """A test sequence (``adapter = "sequence"``), in a separate process.
 
-A sequence that hangs must not hold up the master, and one that is killed must leave a session that
-brings its benches to rest. Only `hilrt.simulate`, which starts no processes, calls it directly.
+A hanging sequence must not block the master, and a killed one must leave a session that brings its
+benches to rest. Only `hilrt.simulate`, which starts no processes, calls it directly.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hilrt.solver import Solver
 from hilrt_adapters.inprocess import InProcessLink
 from hilrt_adapters.zeromq import ZeroMQLink
 
-#: Share of the time that a step may take after which it tells that it hangs.
+#: Share of the time allowed for a step after which it reports that it hangs.
 PATIENCE: Final = 0.5
 
 
@@ -63,7 +63,7 @@ def _load(options: SubsystemOptions, folder: Path, step: float | None = None) ->
 
 
 def _demand(options: SubsystemOptions, text: str) -> tuple[str, float]:
-    """A number that a sequence changes, and its value; `ProtocolError` for one that it may not."""
+    """A number changed by a sequence, and its value; `ProtocolError` if it must not be changed."""
     number, _, value = text.rpartition(" = ")
     if number not in cast(SequenceOptions, options).adjust:
         raise ProtocolError(f"it may not change {number!r}")
@@ -74,7 +74,7 @@ def _demand(options: SubsystemOptions, text: str) -> tuple[str, float]:
 
 
 def step_of(session: SessionFile, options: SubsystemOptions) -> float | None:
-    """Distance of a sequence's communication points, s; None if it varies."""
+    """Distance of a sequence's communication points, s; None if variable."""
     master = session.tables.master
     return master.step * options.every if master.step_control.method == "fixed" else None
 
@@ -97,7 +97,7 @@ class CalledSequenceLink(InProcessLink):
     _step: float | None = None
 
     def prepare(self, context: SessionContext) -> Sequence[Command]:
-        """Take the session's step, which filters of conditions are made for."""
+        """Store the session's step, which filters of conditions require."""
         self._step = step_of(context.file, self.options)
         return ()
 
@@ -107,15 +107,15 @@ class CalledSequenceLink(InProcessLink):
 
     @classmethod
     def make(cls, options: SubsystemOptions, folder: Path) -> Solver:
-        """Make the stepper of a table's sequence; `ConfigError` if it cannot be made."""
+        """Create the stepper of a table's sequence; `ConfigError` if that fails."""
         return _load(options, folder)
 
     def host(self, solver: Solver) -> None:
-        """Take a sequence that has been made, and its reports."""
+        """Use an existing sequence, and forward its reports."""
         super().host(solver)
         assert isinstance(solver, SequenceStepper)
         self.events, self.demands = deque(), deque()
-        solver.hand_on_to(self._keep)
+        solver.report_to(self._keep)
 
     def _keep(self, cause: str, text: str) -> bool:
         assert self.events is not None
@@ -139,7 +139,7 @@ class SequenceLink(ZeroMQLink):
     def describe(
         cls, name: str, options: SubsystemOptions, folder: Path, run_code: bool = True
     ) -> Description:
-        """Describe the sequence as `hilrt.simulate` would run it."""
+        """Describe the sequence as for `hilrt.simulate`."""
         return CalledSequenceLink.describe(name, options, folder, run_code)
 
     def accepted(self, hello: Hello) -> None:
@@ -148,7 +148,7 @@ class SequenceLink(ZeroMQLink):
         self.asks, self.demands = self, deque()
 
     def received(self, message: FromPeer, at_ns: int) -> None:
-        """See `ZeroMQLink.received`; a number that the sequence changes waits for the next cut."""
+        """See `ZeroMQLink.received`; a number changed by the sequence waits for the next cut."""
         if isinstance(message, Event) and message.cause == SET and self.demands is not None:
             self.demands.append(_demand(self.options, message.text))
         super().received(message, at_ns)
@@ -159,7 +159,7 @@ class SequenceLink(ZeroMQLink):
         return self.hub.send(self.peer, self.peer.send(message))
 
     def commands(self, session: SessionFile) -> list[Command]:
-        """``hilrt sequence``, told where to connect, and how long a step may take."""
+        """``hilrt sequence``, with the address to connect to and the time allowed for a step."""
         options, master = cast(SequenceOptions, self.options), session.tables.master
         argv = ["hilrt", "sequence", options.sequence, "--connect", self.hub.address]
         argv += ["--name", self.name]

@@ -39,7 +39,7 @@ from hilrt.solver import Floats, Sample
 if TYPE_CHECKING:
     from hilrt.config.session_file import SessionFile
 
-#: Share of the time limit of an answer that a solver may use for a trial.
+#: Share of an answer's time limit that a solver may use for a trial.
 TRIAL = 0.5
 log = logging.getLogger("hilrt.peers.hub")
 
@@ -65,7 +65,7 @@ class ZeroMQLink(RemoteLink, Probes):
     spawns = True
 
     _keep = False
-    #: Values of changed parameters, because a solver that returns starts with its defaults.
+    #: Values of changed parameters, because a returning solver starts with its defaults.
     _changed: dict[str, float]
     _linearises = _linearises_again = False
     #: Whether the answer to a trial in the slack is due, and the answer.
@@ -76,7 +76,7 @@ class ZeroMQLink(RemoteLink, Probes):
     def describe(
         cls, name: str, options: SubsystemOptions, folder: Path, run_code: bool = True
     ) -> Description:
-        """Describe a solver that the session hosts; others announce their ports on connecting."""
+        """Describe a solver hosted by the session; others announce their ports on connecting."""
         spawn = options.spawn
         if isinstance(options, GroupOptions) and spawn is not None:
             if not run_code:
@@ -88,7 +88,7 @@ class ZeroMQLink(RemoteLink, Probes):
         return replace(found, problems=[f"spawn: {problem}" for problem in found.problems])
 
     def commands(self, session: SessionFile) -> list[Command]:
-        """See `RemoteLink.commands`; a group's process also gets overrides of the file."""
+        """See `RemoteLink.commands`; a group's process also receives overrides of the file."""
         found = super().commands(session)
         if not isinstance(self.options, GroupOptions):
             return found
@@ -103,7 +103,7 @@ class ZeroMQLink(RemoteLink, Probes):
     async def jacobian(
         self, source: str, t: float, h: float, order: int, u: Floats
     ) -> Floats | None:
-        """See `Probes.jacobian`; the solver may take as long as to connect."""
+        """See `Probes.jacobian`; the time limit is that of connecting."""
         kind: Literal["solver", "probe"] = "probe" if source == "probe" else "solver"
         gamma = await self._probe(Probe(source=kind, t=t, h=h, order=order, u=pack(u)))
         return None if gamma is None else unpack(gamma, order + 1, self.n_outputs, self.n_inputs)
@@ -148,13 +148,13 @@ class ZeroMQLink(RemoteLink, Probes):
         self._trial, self._trial_due = None, True
         self.send(Linearise(h=h, u=pack(u), within=math.inf, in_slack=True))
 
-    def take_trial(self) -> tuple[bool, LinearModel | None]:
-        """See `TriesInSlack.take_trial`."""
+    def trial_result(self) -> tuple[bool, LinearModel | None]:
+        """See `TriesInSlack.trial_result`."""
         answer, self._trial = self._trial, None
         return answer is not None, None if answer is None else self._model_of(answer)
 
-    def give_up_trial(self) -> None:
-        """See `TriesInSlack.give_up_trial`."""
+    def abandon_trial(self) -> None:
+        """See `TriesInSlack.abandon_trial`."""
         if self._trial_due:
             self._trial_due = False
             self.peer.give_up(Linearised, self.hub.clock())

@@ -2,11 +2,11 @@
 
 In reading order:
 
-* from a log: `log_statistics` (its rows, read once), `rows_summary` (the summary's figures from
-  them), `report_accumulator` (the same while it is written), `step_advice`, `can_names` and
-  `can_traffic` (its CAN frames), `log_analysis` (all of it in one object);
+* from a log: `log_statistics` (its rows, read once), `rows_summary` (figures of the summary from
+  them), `report_accumulator` (likewise during recording), `step_advice`, `can_names` and
+  `can_traffic` (its CAN frames), `log_analysis` (all data in one object);
 * figures: `figure_style`, `curves`, `figures`, `figure_timing` (times and step sizes,
-  CAN buses), `measured_points` (figures that tests have measured, over their coordinates);
+  CAN buses), `measured_points` (values measured by tests, over their coordinates);
 * the report: `report_tables`, `report_page` (parts of the page, pictures), `report`;
 * expectations of a log: `judge_log`;
 * from several runs: `runs` (the table of runs), `log_comparison`, `comparison_page`;

@@ -26,7 +26,7 @@ from hilrt.errors import HilrtError
 
 #: Attached files that may be databases.
 _DATABASES = (".dbc", ".arxml", ".kcd", ".sym", ".cdd")
-#: Age from which a frame counts as late, s: in a log, none does.
+#: Age above which a frame counts as late, s: infinite, as logs have no time limit.
 _NEVER_S = 1e9
 
 
@@ -43,13 +43,13 @@ class BusNames:
     Parameters
     ----------
     messages : list of Message
-        Of its database.
+        Messages of the bus's database.
     options : mapping of str to MessageOptions
-        Settings of single messages in the session file.
+        Settings of individual messages in the session file.
     alive : str
-        Name of the counter signal that is searched for.
+        Default name of the counter signal.
     bit_rates : (float, float), optional
-        Nominal one, and that of the data, bit/s.
+        Nominal bit rate and bit rate of the data, bit/s.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class BusNames:
         self._checked: dict[int, ReceivedMessage | None] = {}
 
     def of(self, can_id: int, *, sent: bool) -> tuple[str, float | None]:
-        """Name and cycle time [s] of a message; empty and None for one that is not known.
+        """Name and cycle time [s] of a message; empty and None if it is unknown.
 
         A message sent with every set-point has the cycle of the set-points.
         """

@@ -18,14 +18,14 @@ from hilrt.solver import Floats
 if TYPE_CHECKING:
     from hilrt.analyze.can_names import BusNames  # cantools is an extra
 
-#: A frame is late if it comes after more than that many cycle times.
+#: A frame counts as late after more than this many cycle times.
 LATE_CYCLES = 1.5
-#: Further frames are counted no more, so that a log of days has its page within a minute.
+#: Maximum number of frames counted, so that the page of a log of days takes less than a minute.
 MAX_FRAMES = 4_000_000
-#: Intervals of the load over time: at most so many, and none shorter than that, ns.
+#: Maximum number of intervals of the load over time, and their shortest length, ns.
 MAX_BINS = 600
 SHORTEST_BIN_NS = 10_000_000
-#: As plain numbers: the operators of a flag cost more than the rest of a frame.
+#: Plain numbers, because operators of flags cost more than the rest of a frame's processing.
 _EXTENDED, _REMOTE, _ERROR, _FD, _SWITCH, _SENT = map(
     int,
     (
@@ -46,14 +46,14 @@ class MessageTraffic:
     Attributes
     ----------
     bus, name : str
-        `name` is empty if no database of the log knows it.
+        `name` is empty if it is in no database of the log.
     identifier : int
     extended, sent : bool
-        `sent`: by the gateway.
+        Whether it was sent, by the gateway.
     cycle_s : float or None
         Cycle time in the database or the session file, s.
     times_ns : array of int
-        When the frames came, ns.
+        Times of the frames, ns.
     checksum, counter, lost : int or None
         Frames whose checksum is wrong, whose counter did not continue, and frames missing by the
         counter; None if the message has none.
@@ -76,12 +76,12 @@ class MessageTraffic:
         return len(self.times_ns)
 
     def intervals_s(self) -> Floats:
-        """Between one frame and the next, s."""
+        """Intervals between successive frames, s."""
         return np.diff(np.array(self.times_ns, dtype=np.int64)).astype(np.float64) * 1e-9
 
     @property
     def nominal_s(self) -> float | None:
-        """Cycle time in the database, else the median one, s; None for a single frame."""
+        """Cycle time in the database, otherwise the median interval, s; None for a single frame."""
         if self.cycle_s:
             return self.cycle_s
         intervals = self.intervals_s()
@@ -125,11 +125,11 @@ class BusLoad(NamedTuple):
     Attributes
     ----------
     t : ndarray, shape (n,)
-        Where the intervals begin, session time, s.
+        Start of the intervals, session time, s.
     width_s : float
-        Of an interval.
+        Length of an interval, s.
     load : ndarray, shape (n,)
-        Share of the time in %, or kbit/s where the log does not say the bit rate.
+        Share of the time in %, or kbit/s if the log lacks the bit rate.
     unit : str
     errors : int
         Error frames.
@@ -152,7 +152,7 @@ class CanTraffic:
         By bus, name and identifier.
     buses : dict of str to BusLoad
     whole : bool
-        Whether all frames were counted, not the first `MAX_FRAMES` alone.
+        Whether all frames were counted, not just the first `MAX_FRAMES`.
     """
 
     messages: list[MessageTraffic]
@@ -174,14 +174,14 @@ class _Bus:
 
 
 class _TrafficCounter:
-    """Counts frames.
+    """Counter of frames.
 
     Parameters
     ----------
     settings, attachments : mapping
-        Of the log: where names, cycle times and checks come from.
+        Sources of names, cycle times and checks in the log.
     start_ns, end_ns : int
-        What the load is counted over, session time, ns.
+        Time over which the load is computed, session time, ns.
     """
 
     def __init__(
@@ -245,7 +245,7 @@ class _TrafficCounter:
 
 
 def frame_bits(frame: LoggedFrame) -> tuple[int, int]:
-    """Bits of a frame at the nominal rate and at that of its data, with the pause behind it.
+    """Bits of a frame at the nominal rate and at that of its data, including the interframe space.
 
     ISO 11898-1: without stuff bits, but with the fixed ones of CAN FD.
     """
@@ -270,7 +270,7 @@ def read_traffic(
     ----------
     file : Path
     metadata, settings, attachments : mapping
-        Of the log.
+        Those of the log.
     span_ns : (int, int)
         Session time of its first and last row, ns; the same for a log without rows.
     """

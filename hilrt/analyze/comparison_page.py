@@ -154,7 +154,7 @@ def _signal_row(s: SignalDifference) -> list[str]:
 def _numbers(
     a: Mapping[str, Any], b: Mapping[str, Any]
 ) -> Iterator[tuple[str, float | None, float | None]]:
-    """Label and value of everything that both summaries have a number for."""
+    """Yield label and values of every number in either summary."""
     left, right = flattened(a), flattened(b)
     for key in left | right:
         table_, _, leaf = key.rpartition(".")
@@ -170,7 +170,7 @@ def _numbers(
 
 
 def _notable(a: float | None, b: float | None) -> bool:
-    if a is None or b is None:  # one of them does not know it
+    if a is None or b is None:  # one of them lacks it
         return False
     return abs(a - b) > NOTABLE * max(abs(a), abs(b))
 
@@ -189,15 +189,15 @@ def _change(a: float | None, b: float | None) -> str:
 MOST = 6
 #: Signals that are drawn after the tables.
 REST = 18
-#: Topics about the session's signals, not about its run; the first are values of ports.
+#: Topics with signals of the session, instead of its run; the first ones are values of ports.
 _TOPICS = (*QUANTITIES, "bonds", "defects")
-#: Marks of a tick are no curves.
+#: Marks of a tick, which are not drawn as curves.
 _MARKS = ("capped", "communicates")
 _DIFFERENCE_HEIGHT = 150
 
 
 def draw_differences(found: LogComparison) -> tuple[list[Drawing], list[Drawing]]:
-    """Figures of the signals that differ most, each with its difference; and of others."""
+    """Figures of the signals that differ most, with their differences, and of others."""
     shared = _time_range(found)
     order = [pair for pair in _told_apart(found) if _both_have(found, pair.name)]
     apart, measured = [pair for pair in order if not pair.equal], _names(found, QUANTITIES)
@@ -241,7 +241,7 @@ def _told_apart(found: LogComparison) -> Iterator[SignalDifference]:
     for pair in found.signals:
         port, _, kind = pair.name.rpartition(":")
         if pair.name not in kept or kind in _MARKS or kind.rpartition("_d")[2].isdecimal():
-            continue  # a derivative goes with its value
+            continue  # a derivative is shown with its value
         quantity = pair.name
         if kind in ("corrected", "sent"):
             quantity = sources.get(port, port) if kind == "sent" else port

@@ -1,4 +1,4 @@
-"""The curves of a log, with few points whatever its length: it is read once, piece by piece."""
+"""Curves of a log with few points, whatever its length: it is read once, in blocks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hilrt.record.decimate import Curve, Envelope
 from hilrt.record.reader import Block, LogChannel, LogStream
 from hilrt.solver import Floats
 
-#: Rows of a topic that are taken together: a numpy call costs more than a hundred values.
+#: Rows of a topic processed at once: a numpy call costs more than a hundred values.
 ROWS_AT_ONCE = 4096
 
 
@@ -21,7 +21,7 @@ class Envelopes:
     Parameters
     ----------
     limit : int
-        As of `Envelope`.
+        As for `Envelope`.
     """
 
     def __init__(self, limit: int) -> None:
@@ -29,14 +29,14 @@ class Envelopes:
         self._of: dict[str, Envelope] = {}
 
     def add(self, block: Block) -> None:
-        """Take the next rows of a topic."""
+        """Process the next rows of a topic."""
         topic = block.channel.topic
         if topic not in self._of:
             self._of[topic] = Envelope(len(block.channel.signals), self._limit)
         self._of[topic].add(block.times_ns, block.values)
 
     def curves(self, channels: Iterable[LogChannel]) -> dict[str, Curve]:
-        """The points of every signal, by name."""
+        """Points of every signal, by name."""
         found: dict[str, Curve] = {}
         for channel in channels:
             envelope = self._of.get(channel.topic)
@@ -48,13 +48,13 @@ class Envelopes:
 
 
 def for_plot(y: Floats) -> NDArray[np.float32]:
-    """Values in half the bytes; those beyond the range of single precision stand at its end."""
+    """Convert values to single precision; larger ones become its largest number."""
     largest = float(np.finfo(np.float32).max)
     return np.clip(y, -largest, largest).astype(np.float32)
 
 
 def joined(blocks: Iterable[Block]) -> Iterator[Block]:
-    """The same rows in fewer blocks; rows of one time are still handed out together."""
+    """Combine blocks into larger ones; rows of one time still stay together."""
     waiting: dict[str, list[Block]] = {}
     for block in blocks:
         topic = block.channel.topic

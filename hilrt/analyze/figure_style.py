@@ -1,4 +1,4 @@
-"""The look of a report's figures: colours, axes, legends; and a figure with its heading.
+"""Style of a report's figures: colours, axes, legends; and a figure with its heading.
 
 Colours of axes and text follow the page, see `report_page`; the curves' colours are readable on
 light and dark.
@@ -14,15 +14,15 @@ from bokeh.models import Range1d
 from bokeh.plotting import figure
 
 COLOURS = ("#3b82c4", "#e0802b", "#2a9d6f", "#c4508f", "#8b70d6", "#a5812a", "#4aa5b8", "#d0574e")
-#: Room for the axis labels, so that the time axes of all figures stand below each other.
+#: Width for axis labels, which aligns the time axes of all figures.
 LEFT_BORDER = 76
 
 
 @dataclass
 class Drawing:
-    """A figure with its heading and a sentence about how to read it.
+    """A figure with its heading and a sentence that explains it.
 
-    `draw_picture` draws it on matplotlib's axes, where that is more than its lines and bars.
+    `draw_picture` draws it on matplotlib's axes, if it has more than lines and bars.
     """
 
     heading: str
@@ -50,12 +50,12 @@ def time_figure(shared: Range1d, unit: str, height: int = 230, **options: Any) -
 
 
 def literal(text: str) -> str:
-    """Text that is shown unchanged; Bokeh typesets text between double dollar signs."""
+    """Text shown unchanged; Bokeh would typeset text between double dollar signs."""
     return text.replace("$", "＄")
 
 
 def plain(plot: Any) -> None:
-    """Colours of the page, no frame, labels in line with those of other figures."""
+    """Apply the page's colours, remove the frame, and align labels with those of other figures."""
     plot.toolbar.logo = None
     plot.toolbar.autohide = True
     plot.background_fill_alpha = 0.0
@@ -68,7 +68,7 @@ def plain(plot: Any) -> None:
 
 
 def legend_above(plot: Any) -> None:
-    """Legend in a row over the curves; pointing at an entry hides its curve."""
+    """Legend in a row above the curves; a click on an entry hides its curve."""
     if hasattr(plot.yaxis[0].formatter, "power_limit_high"):  # a logarithmic axis has none
         plot.yaxis[0].formatter.power_limit_high = 7
     plot.legend.click_policy = "hide"

@@ -1,4 +1,4 @@
-"""Figures of the ticks' time (lateness of the inputs, its causes), and of the CAN buses."""
+"""Figures of the ticks' timing (lateness of the inputs, its causes), and of the CAN buses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hilrt.analyze.report_page import table
 from hilrt.record.decimate import Curve
 from hilrt.wording import number, words
 
-#: Intervals of a figure over time; of each the largest value is drawn.
+#: Intervals of a figure over time; the largest value of each is drawn.
 PEAKS = 300
 #: Lower limit of drawn values, because the axis is logarithmic, µs.
 SHORTEST_US = 0.1
@@ -44,12 +44,12 @@ def draw_timing(
     Parameters
     ----------
     curves : mapping
-        Of the topic "timing".
+        Curves of the topic "timing".
     shared : Range1d
-        Session time.
+        Range of session time.
     summary : mapping
     deadline_us : float or None
-        How late inputs may be, where it is known.
+        Maximum lateness of inputs, if known.
     """
     histogram = summary.get("lateness_histogram") or {}
     if not (summary.get("lateness_us") and histogram.get("counts")):

@@ -23,7 +23,7 @@ from hilrt.record.notebook import multiplexers_of, varies
 from hilrt.record.reader import LogEvent, LogStream
 from hilrt.wording import words
 
-#: Time that is shown on either side of the sample that decides, s.
+#: Time shown on either side of the deciding sample, s.
 AROUND_S = 1.0
 #: Results with figures of their own; those that failed come first.
 MAX_FAILURES = 12
@@ -31,7 +31,7 @@ _COLOURS = {"failed": "#b93a32", "inconclusive": "#b06a12"}
 
 
 def draw_failures(analysis: LogAnalysis) -> list[Drawing]:
-    """One figure for each unit of the signals of a result that has not passed."""
+    """Draw one figure for each unit of the signals of a result that did not pass."""
     material = Material.gather(analysis.stream, analysis.curves)
     results = [one for one in analysis.summary.get("results") or () if one["result"] in _COLOURS]
     results.sort(key=lambda one: one["result"] != "failed")
@@ -92,7 +92,7 @@ class Material:
     set_points : list of str
         Inputs of benches.
     gaps : list of LogEvent
-        Where rows are missing.
+        Events of missing rows.
     marks : list of LogEvent
         Faults that begin and end, and parameters that change or whose stimuli begin and end.
     multiplexers : set of str
@@ -148,12 +148,12 @@ class Material:
 
 
 def _is_marked(event: LogEvent) -> bool:
-    """Whether an event is one of `MARKS`; of sources, only those of parameters."""
+    """Whether an event is one of `MARKS`; for stimuli, only those of parameters."""
     return event.cause in MARKS and (event.cause != "source" or event.source.startswith(PARAMETER))
 
 
 def connections_of(stream: LogStream) -> list[tuple[str, str]]:
-    """Output and input of each connection, from the session file that the log keeps."""
+    """Output and input of each connection, from the session file in the log."""
     tables = recorded_settings(stream.metadata, stream.attachments).get("connections")
     try:
         return [(table["from"], table["to"]) for table in tables or []]
@@ -179,7 +179,7 @@ def time_range(material: Material) -> Range1d:
 
 @dataclass
 class ReportFigures:
-    """The figures of a report: of the quantities of the session, and of how it ran."""
+    """The figures of a report: quantities of the session, and its timing."""
 
     physical: list[Drawing]
     diagnostic: list[Drawing]
@@ -212,7 +212,7 @@ def draw_lines(
     *,
     overlaid: bool = False,
 ) -> Any:
-    """Curves of one unit; `overlaid` draws the first broad and pale below those that follow it."""
+    """Curves of one unit; `overlaid` draws the first one broad and pale below the others."""
     plot = time_figure(shared, material.units.get(names[0], ""))
     for i, (name, colour) in enumerate(zip(names[:MAX_LINES], COLOURS, strict=False)):
         curve = material.broken(name)
@@ -252,7 +252,7 @@ def draw_lines(
 
 
 def _mark(plot: Any, material: Material) -> None:
-    """Lines where faults begin and end and parameters change, each with its text on pointing."""
+    """Mark begins and ends of faults, and changes of parameters, with their texts as tooltips."""
     if not material.marks:
         return
     marks = {
@@ -265,7 +265,7 @@ def _mark(plot: Any, material: Material) -> None:
 
 
 def _band(plot: Any, material: Material, name: str, colour: str) -> None:
-    """The estimated error about an output, where the log has one: a band of 95 %."""
+    """Draw the estimated error around an output, if the log has one: a band of 95 %."""
     width = f"{name}:estimated_error"
     if not material.present([width]):
         return
@@ -323,7 +323,7 @@ def _demanded(material: Material, shared: Range1d) -> list[Drawing]:
 def _bond_ends(
     material: Material, shared: Range1d, bond: str, ports: Mapping[str, str]
 ) -> list[Drawing]:
-    """Effort and flow of a bond, except for one that is a set-point and has its figure."""
+    """Effort and flow of a bond, except for a set-point, which has its own figure."""
     drawings = []
     for role in ("effort", "flow"):
         signals = ports.get(role, "").split(" + ")
@@ -375,7 +375,7 @@ _BOND_FIGURES = (
 
 
 def _flags(material: Material, shared: Range1d) -> list[Drawing]:
-    """One row per cause, a bar wherever any flag of it was up."""
+    """One row per cause, with a bar while any of its flags was up."""
     bars: dict[str, list[tuple[float, float]]] = {}
     for name in material.present(material.topics.get("flags", [])):
         cause = words(name.rpartition(":")[2])
@@ -414,7 +414,7 @@ def up_times(curve: Curve) -> list[tuple[float, float]]:
 
 
 def _steps(material: Material, shared: Range1d) -> list[Drawing]:
-    """Step and order where they change."""
+    """Step and order, if they change."""
     drawings = []
     timing = material.present(material.topics.get("timing", []))
     if "master:step" in timing and np.ptp(material.curves["master:step"].y) > 0.0:
@@ -466,7 +466,7 @@ def _rank(material: Material, name: str) -> int:
 
 
 def in_unit(unit: str) -> str:
-    """``, in N*m``, with 1 for none; nothing for a unit that nobody has stated."""
+    """``, in N*m``, with 1 for dimensionless; empty for an unknown unit."""
     return "" if unit == "?" else f", in {unit or '1'}"
 
 

@@ -1,4 +1,4 @@
-"""Everything that a report needs of one log, read once."""
+"""All data of one log for a report, read once."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def changes_of(metadata: Mapping[str, str], key: str) -> list[str]:
     """``table.key=value`` texts under a key of the metadata: ``overrides``, ``what_if``."""
     try:
         return [str(item) for item in parse_json(metadata.get(key) or "[]")]
-    except (ValueError, TypeError):  # of another version
+    except (ValueError, TypeError):  # from another version
         return []
 
 
 def recorded_settings(
     metadata: Mapping[str, str], attachments: Mapping[str, bytes]
 ) -> dict[str, Any]:
-    """Tables of the session file in a log, as they acted; empty if there is none."""
+    """Effective tables of the session file in a log; empty if there is none."""
     files = [name for name in attachments if name.endswith(".toml")]
     named = metadata.get("session_file", "")
     for name in [named] * (named in files) + files:
@@ -46,7 +46,7 @@ def recorded_settings(
         for change in changes_of(metadata, "overrides") + changes_of(metadata, "what_if"):
             try:
                 apply_override(tables, change)
-            except ConfigError:  # of another version's file
+            except ConfigError:  # from a file of another version
                 continue
         return tables
     return {}
@@ -54,21 +54,21 @@ def recorded_settings(
 
 @dataclass
 class LogAnalysis:
-    """A log read once, with everything that a page or a comparison needs.
+    """A log read once, with all data for a page or a comparison.
 
     Attributes
     ----------
     file : Path
     stream : LogStream
-        With all its events, metadata and attachments.
+        The read stream, with its events, metadata and attachments.
     curves : dict of str to Curve
     statistics : LogStatistics
     summary : dict
-        ``summary.json`` where there is one, else the same figures from the rows.
+        ``summary.json`` if it exists, otherwise the same figures from the rows.
     summarised : bool
-        Whether there was one.
+        Whether ``summary.json`` existed.
     settings : dict
-        Tables of its session file, as they acted.
+        Effective tables of its session file.
     advice : Advice or None
         Recommended step.
     """
@@ -95,7 +95,7 @@ class LogAnalysis:
             return None
 
     def can_traffic(self) -> CanTraffic | None:
-        """The CAN frames of the log, which are read for it; None if there are none."""
+        """The CAN frames of the log, which are read on demand; None if there are none."""
         span_ns = (self.statistics.start_ns, self.statistics.end_ns)
         metadata, attachments = self.stream.metadata, self.stream.attachments
         return read_traffic(self.file, metadata, self.settings, attachments, span_ns)
@@ -145,7 +145,7 @@ def analyse_log(path: str | Path) -> LogAnalysis:
 
 
 def _named_step(summary: Mapping[str, Any]) -> float | None:
-    """Step that the advice in a summary names, s."""
+    """Step recommended by the advice in a summary, s."""
     steps = [
         step
         for change in summary.get("advice") or ()
@@ -155,7 +155,7 @@ def _named_step(summary: Mapping[str, Any]) -> float | None:
 
 
 def read_rows(file: Path) -> tuple[LogStream, dict[str, Curve], LogStatistics]:
-    """The whole log."""
+    """Read the whole log."""
     probe = LogStream(file)
     next(probe.blocks(), None)
     limit = intervals(sum(len(channel.signals) for channel in probe.channels.values()))

@@ -22,7 +22,7 @@ PARTED = 1e-6
 
 @dataclass
 class SignalDifference:
-    """One signal in both logs, at the times that both have.
+    """One signal in both logs, at common times.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class SignalDifference:
     equal : bool
         Whether all of them are the same to the last bit.
     rms, largest : float
-        Of A − B.
+        RMS and largest magnitude of A − B.
     scale : float
         RMS of A.
     at : float
@@ -72,7 +72,7 @@ class SignalDifference:
         return self.rms / self.scale if self.scale > 0.0 else math.inf
 
     def as_json(self) -> dict[str, Any]:
-        """For scripts."""
+        """Content of the JSON output."""
         return {
             "unit": self.unit,
             "rows": self.rows,
@@ -85,7 +85,7 @@ class SignalDifference:
         }
 
     def add(self, t: Floats, a: Floats, b: Floats) -> None:
-        """Take values at common times [s]."""
+        """Process values at common times [s]."""
         nan_a, nan_b = np.isnan(a), np.isnan(b)
         if np.any(nan_a != nan_b):
             self.equal = False
@@ -113,8 +113,8 @@ class SignalDifference:
 def differences(a: Path, b: Path, limit: int = 250) -> list[SignalDifference]:
     """Differences of the signals that both logs have, the largest relative ones first.
 
-    Times are session times; the logs are read in step, a second at a time. A curve has at most
-    four times `limit` points.
+    Times are session times; the logs are read in parallel, one second at a time. A curve has at
+    most four times `limit` points.
     """
     found: dict[str, SignalDifference] = {}
     envelopes: dict[str, tuple[list[str], Envelope]] = {}
@@ -162,7 +162,7 @@ class _Common(NamedTuple):
 
 
 def _common(a: dict[str, list[Block]], b: dict[str, list[Block]], topic: str) -> _Common:
-    """Rows of a topic that both logs have; rows of one alone wait."""
+    """Yield rows of a topic at times in both logs; others wait for a match."""
     left, right = _joined(a.pop(topic)), _joined(b.pop(topic))
     until = min(int(left.times_ns[-1]), int(right.times_ns[-1]))
     times, i, j = np.intersect1d(left.times_ns, right.times_ns, return_indices=True)
@@ -214,9 +214,9 @@ class LogComparison:
     signals : list of SignalDifference
         Signals of both, the most different first.
     only_a, only_b : list of str
-        Signals that one log alone has.
+        Signals in only one of the logs.
     settings : list of (key, a, b)
-        Keys of the session files with different values, overrides and a replay's changes applied.
+        Keys of the session files with different values, after overrides and changes of a replay.
     """
 
     a: LogAnalysis
@@ -235,7 +235,7 @@ class LogComparison:
         return same and all(signal.equal for signal in self.signals)
 
     def as_json(self) -> dict[str, Any]:
-        """For scripts."""
+        """Content of the JSON output."""
         return {
             "equal": self.equal,
             "settings": {key: {"a": a, "b": b} for key, a, b in self.settings},
@@ -275,7 +275,7 @@ def _settings(a: LogAnalysis, b: LogAnalysis) -> Iterator[tuple[str, str, str]]:
 
 
 def flattened(value: Any, path: str = "") -> dict[str, Any]:
-    """Dotted key to value; tables in a list go by their name or number."""
+    """Map dotted keys to values; tables in a list are identified by name or number."""
     if isinstance(value, dict):
         items = {str(key): inner for key, inner in value.items()}
     elif isinstance(value, list) and value and all(isinstance(inner, dict) for inner in value):

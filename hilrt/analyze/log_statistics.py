@@ -1,6 +1,6 @@
-"""Numbers of a session from its log alone, gathered while the log is read once.
+"""Statistics of a session from its log, gathered while the log is read once.
 
-`hilrt.analyze.rows_summary` makes of them what `summary.json` says.
+`hilrt.analyze.rows_summary` computes the content of `summary.json` from them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hilrt.solver import Floats
 from hilrt.timing.histogram import Distribution
 
 WORST = 10
-#: Measures of a slow tick: in real time, and in virtual time.
+#: Measures of a tick's slowness: in real time, and in virtual time.
 KEYS = ("master:lateness", "master:compute")
 
 
@@ -28,7 +28,7 @@ KEYS = ("master:lateness", "master:compute")
 class WorstStep:
     """A tick with one of the largest values of `key`; times in µs, `t` in s.
 
-    `tick` is its number, -1 if the log does not say; `values` its row of the topic "timing".
+    `tick` is its number, -1 if unknown; `values` its row of the topic "timing".
     """
 
     t: float
@@ -51,7 +51,7 @@ class _Row:
 
 
 class SlowestRows:
-    """Keeps the rows with the largest values of each of `KEYS` above 0; of equal ones the earliest.
+    """Keeps the rows with the largest values above 0 of each of `KEYS`, the earliest of equal ones.
 
     The topics of a row come in the file's order: its flags before its timing, its number after it.
     """
@@ -61,7 +61,7 @@ class SlowestRows:
         self._flags: Block | None = None
 
     def add(self, block: Block) -> None:
-        """Take the next rows of a topic."""
+        """Process the next rows of a topic."""
         topic = block.channel.topic
         if topic == "flags":
             self._flags = block
@@ -105,7 +105,7 @@ class SlowestRows:
                 kept.tick = int(ticks[row])
 
     def steps(self) -> list[WorstStep]:
-        """Worst first: by lateness where any tick was late, else by computing time."""
+        """Worst first: by lateness if any tick was late, otherwise by computing time."""
         for key in KEYS:
             kept = self._kept[key]
             if kept:
@@ -149,7 +149,7 @@ class SignalStatistics:
     above : float
         ∫ dt where x > 0, s: how long a flag or mark was up; for the topics in `MARKS`.
     rises : int
-        How often it went up.
+        Number of rising edges.
     """
 
     count: int = 0
@@ -180,7 +180,7 @@ class SignalStatistics:
 
 
 class Intervals(NamedTuple):
-    """Intervals between the rows of a log, in ns: how many, together, first, shortest, longest."""
+    """Intervals between the rows of a log, in ns: number, sum, first, shortest, longest."""
 
     number: int = 0
     together: int = 0
@@ -189,7 +189,7 @@ class Intervals(NamedTuple):
     longest: int = 0
 
     def merged(self, dt_ns: NDArray[np.int64]) -> Intervals:
-        """Combine with the statistics of more rows; 0 is no interval."""
+        """Combine with the statistics of further rows; 0 is no interval."""
         found = dt_ns[dt_ns > 0]
         if not len(found):
             return self
@@ -216,7 +216,7 @@ class _Columns:
         self._up = np.zeros(n, bool)
 
     def add(self, values: Floats, dt: Floats) -> None:
-        """Take rows, shape (n, n_signals), with the intervals before them, shape (n,), s."""
+        """Add rows, shape (n, n_signals), with the intervals before them, shape (n,), s."""
         missing = np.isnan(values)
         low, high = extremes(values)
         self.low, self.high = np.fmin(self.low, low), np.fmax(self.high, high)
@@ -236,7 +236,7 @@ class _Columns:
         self.last = values[-1].copy()
 
     def add_marks(self, values: Floats, dt: Floats) -> None:
-        """Count how long and how often values of the same rows are above 0."""
+        """Count duration and number of times that values of the same rows are above 0."""
         up = values > 0.0
         self.above += dt @ up
         self.rises += (up & ~np.vstack([self._up, up[:-1]])).sum(axis=0)
@@ -261,14 +261,14 @@ class _LastRow(NamedTuple):
 class LogStatistics:
     """Statistics of all signals, gathered in one pass over a log.
 
-    Missing rows of the log count for no interval: durations are counted over recorded rows.
+    Durations only include recorded rows: intervals with missing rows do not count.
 
     Attributes
     ----------
     times : dict of str to Distribution
-        Of the signals in µs.
+        Distributions of the signals in µs.
     overdue_parts : list of int
-        How often each number of ``master:longest`` stood at a tick that was overdue.
+        Overdue ticks by the number in ``master:longest``.
     rows : int
         Rows of the topic with the timing, or of the first topic.
     intervals : Intervals
@@ -291,12 +291,12 @@ class LogStatistics:
     def of(
         cls, stats: dict[str, SignalStatistics], worst: list[WorstStep], **found: Any
     ) -> LogStatistics:
-        """Statistics that are complete, from their attributes `found`."""
+        """Create complete statistics from their attributes `found`."""
         return cls(**found, _stats=stats, _worst_steps=worst)
 
     @property
     def stats(self) -> dict[str, SignalStatistics]:
-        """Numbers of every signal."""
+        """Statistics of every signal."""
         if self._stats is None:
             self._stats = {}
             for columns in self._columns.values():
@@ -304,7 +304,7 @@ class LogStatistics:
         return self._stats
 
     def add(self, block: Block) -> None:
-        """Take the next rows of a topic."""
+        """Process the next rows of a topic."""
         block, dt_ns = self._follow(block)
         topic, times_ns = block.channel.topic, block.times_ns
         if not len(times_ns):
@@ -329,9 +329,9 @@ class LogStatistics:
         self._slowest.add(block)
 
     def _follow(self, block: Block) -> tuple[Block, NDArray[np.int64]]:
-        """The rows that are new, and the interval before each, ns; 0 if rows are missing.
+        """New rows, and the interval before each, ns; 0 if rows are missing.
 
-        Logs that were cut at a row and merged again hold that row twice.
+        Logs that were cut at a row and merged again contain that row twice.
         """
         times, topic = block.times_ns, block.channel.topic
         if not len(times):
@@ -353,7 +353,7 @@ class LogStatistics:
         return block, dt
 
     def _count_overdue(self, block: Block, names: Sequence[str]) -> None:
-        """Count which part took most of the time of ticks that were overdue."""
+        """Count overdue ticks by the part that took most of their time."""
         if "master:overdue" not in names or "master:longest" not in names:
             return
         overdue = block.values[:, names.index("master:overdue")] > 0.0
@@ -374,7 +374,7 @@ class LogStatistics:
         return max(0, self.end_ns - self.start_ns) / 1e9
 
     def of_kind(self, suffix: str) -> Iterator[tuple[str, SignalStatistics]]:
-        """Owner and numbers of every signal whose name ends in ``:suffix``."""
+        """Owner and values of every signal whose name ends in ``:suffix``."""
         for name, stats in self.stats.items():
             owner, _, kind = name.rpartition(":")
             if kind == suffix and owner:

@@ -1,4 +1,4 @@
-"""Values that a test has measured at coordinates: an engine map, a characteristic."""
+"""Values measured by a test at coordinates: an engine map, a characteristic."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from hilrt.wording import number
 
 @dataclass
 class MeasuredPoints:
-    """Values of one quantity, in the order in which they were measured.
+    """Values of one quantity, in the order of their measurement.
 
     Attributes
     ----------
@@ -35,11 +35,11 @@ class MeasuredPoints:
     at : ndarray, shape (n, n_axes)
         Coordinates, in their units.
     values : ndarray, shape (n,)
-        NaN if there was none.
+        Measured values; NaN if missing.
     times : ndarray, shape (n,)
-        Session time of each measure, s.
+        Session time of each measurement, s.
     results : list of str
-        What each has come to.
+        Outcome of each measurement.
     """
 
     quantity: str
@@ -74,12 +74,12 @@ class MeasuredPoints:
 
 
 def with_unit(name: str, unit: str) -> str:
-    """A quantity as the heading of a column or an axis."""
+    """Heading of a column or an axis for a quantity."""
     return f"{name}, {unit}" if unit else name
 
 
 def results_of(analysis: LogAnalysis) -> list[Mapping[str, Any]]:
-    """Results of tests; without a summary those that sequences have told in the log's events."""
+    """Results of tests; without a summary, those in the events of the log."""
     found = analysis.summary.get("results")
     if found or analysis.summarised:
         return list(found or ())
@@ -92,7 +92,7 @@ def results_of(analysis: LogAnalysis) -> list[Mapping[str, Any]]:
 
 
 def measured_points(results: Iterable[Mapping[str, Any]]) -> list[MeasuredPoints]:
-    """The values at coordinates among results, by sequence, quantity and coordinates."""
+    """Results with coordinates, grouped by sequence, quantity and names of the coordinates."""
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for one in results:
         if one.get("at"):
@@ -114,7 +114,7 @@ def measured_points(results: Iterable[Mapping[str, Any]]) -> list[MeasuredPoints
 
 
 def point_table(points: MeasuredPoints) -> str:
-    """One row for each point, those that have not passed marked."""
+    """One row per point; points that did not pass are marked."""
     names = [points.label(i) for i in range(len(points.axes))]
     columns = [*names, with_unit(points.quantity, points.unit), "t in s"]
     rows = [
@@ -128,24 +128,24 @@ def point_table(points: MeasuredPoints) -> str:
     return table(f"Measured points: {points.quantity}", columns, rows, marked=marked)
 
 
-#: Intervals between the contours, about.
+#: Approximate number of intervals between contours.
 INTERVALS = 10
 HEIGHT = 420
 
 
 def draw_maps(found: Sequence[MeasuredPoints]) -> list[Drawing]:
-    """A map of each quantity with two coordinates and values that differ."""
+    """Draw a map of each quantity with two coordinates and different values."""
     return [_draw(one) for one in found if len(one.axes) == 2 and _differ(one.values)]
 
 
 def _differ(values: Floats) -> bool:
-    """Whether values are so far from each other that contours between them are numbers."""
+    """Whether values differ enough for distinct contour levels."""
     finite = values[np.isfinite(values)]
     return len(finite) > 1 and float(np.ptp(finite)) > 1e-9 * float(np.abs(finite).max())
 
 
 def contour_levels(values: Floats) -> Floats:
-    """Round numbers around all of the finite values: steps of 1, 2 or 5 times a power of ten."""
+    """Round levels that enclose all finite values, in steps of 1, 2 or 5 times a power of ten."""
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
     raw = (high - low) / INTERVALS
     power = 10.0 ** np.floor(np.log10(raw))
@@ -192,7 +192,7 @@ def _draw(points: MeasuredPoints) -> Drawing:
 def _draw_picture(
     axes: Any, points: MeasuredPoints, levels: Floats, colours: Sequence[str]
 ) -> None:
-    """The same on axes of matplotlib."""
+    """Draw the map on matplotlib axes."""
     if (grid := points.grid()) is not None:
         filled = axes.contourf(*grid, levels=levels, colors=colours)
         axes.contour(*grid, levels=levels, colors="#ffffff", linewidths=0.6)

@@ -224,7 +224,7 @@ def _version_table(summary: Mapping[str, Any]) -> str:
 
 
 def event_table(stream: LogStream) -> str:
-    """Events, those of one kind in one line; of flags, which have a figure, alarms alone."""
+    """Events, one line per kind; without flags other than alarms, which a figure shows."""
     flags = {
         signal.name.rpartition(":")[2]
         for channel in stream.channels.values()

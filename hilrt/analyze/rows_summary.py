@@ -44,9 +44,7 @@ _ENERGIES = ("residual", "tracking", "corrected", "shadow", "drift")
 def summarise_rows(
     statistics: LogStatistics, metadata: Mapping[str, str], events: Iterable[LogEvent]
 ) -> dict[str, Any]:
-    """The figures of the rows, in the layout of ``summary.json``; None for values that are not
-    finite.
-    """
+    """Figures of the rows in the layout of ``summary.json``; those that are not finite are None."""
     stats, intervals = statistics.stats, statistics.intervals
     time_s = intervals.together * 1e-9 if intervals.number else statistics.duration_s
     timing = _timing(statistics, _is_real_time(stats, metadata))

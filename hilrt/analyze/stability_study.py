@@ -1,6 +1,6 @@
-"""``hilrt analyze stability``: where a session's coupling is stable, over the macro step and more.
+"""``hilrt analyze stability``: a coupling's stability over the macro step and other keys.
 
-The results, for the terminal (`stability_table`), the page (`stability_page`) and as JSON.
+`stability_table` prints the results, `stability_page` draws them; they are also written as JSON.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hilrt.solver import Floats
 STEP = "master.step"
 #: Points of the search over the macro step; crossings closer than a grid interval are missed.
 POINTS = 400
-#: Points of the macro step in a map, where they are not given.
+#: Default number of macro steps in a map.
 MAP_POINTS = 40
 #: Relative accuracy of the matrices' entries: exact subsystems, and differentiated ones.
 ROUNDING, DIFFERENTIATED = 1e-14, 1e-8
@@ -37,7 +37,7 @@ DRAWS = 4
 
 @dataclass(frozen=True)
 class MapAxis:
-    """One parameter of a map: key of the session file, and its values, rising or falling."""
+    """One parameter of a map: key of the session file, and its values in order."""
 
     key: str
     values: list[float]
@@ -69,17 +69,17 @@ class StabilityStudy:
     verdict : str
         "stable", "unstable", or "neutral" (1 except for rounding).
     cycle : int
-        Macro steps after which all subsystems communicate together again.
-    subsystems : list of (name, number of states, where its matrices come from)
+        Period in macro steps after which all subsystems communicate at the same time.
+    subsystems : list of (name, number of states, origin of its matrices)
     order : str
         Degree of the extrapolation.
     crossings : list of (float, bool)
         Every macro step [s] where the spectral radius crosses 1, and whether the coupling is
         unstable above it.
     steps, radii : ndarray, shape (n,)
-        The spectral radius over the macro step.
+        Spectral radius over the macro step.
     left_out : list of str
-        What a linear analysis does not hold.
+        Properties of the session that a linear analysis ignores.
     map : StabilityMap or None
     """
 
@@ -142,8 +142,8 @@ def _finite(value: float) -> float | None:
 def find_scheme(file: SessionFile) -> SessionScheme:
     """The coupling scheme of a session file.
 
-    `ConfigError` if a connection leads through a calculated channel: what it does to its signals is
-    not known to the analysis, and left out it would open the loop.
+    `ConfigError` if a connection leads through a calculated channel, which the analysis cannot
+    represent; without it, the loop would be open.
     """
     for connection in file.tables.connections:
         if connection.source.startswith(CALCULATED + "."):
@@ -155,11 +155,11 @@ def find_scheme(file: SessionFile) -> SessionScheme:
 
 
 def radius_and_margin(scheme: SessionScheme, h: float) -> tuple[float, float]:
-    """Spectral radius per macro step at `h` [s], and how far rounding may have moved it.
+    """Spectral radius per macro step at `h` [s], and its uncertainty due to rounding.
 
-    A mode that neither grows nor decays (a mass that moves freely) has an eigenvalue of 1, which
-    comes out a little above or below. Random disturbances of the matrix show how far rounding moves
-    it.
+    A mode that neither grows nor decays (a freely moving mass) has an eigenvalue of 1, which is
+    computed slightly above or below 1. Random disturbances of the matrix show the effect of
+    rounding.
     """
     power = 1.0 / scheme.cycle
     with np.errstate(all="ignore"):
@@ -194,9 +194,9 @@ def study(
     h_min, h_max : float
         Range of the macro step, s.
     axes : sequence of MapAxis
-        One or two parameters to draw a map over; with one, the other is the macro step.
+        One or two parameters of a map; the default for the second is the macro step.
     points : int
-        Logarithmic grid of the macro step that is searched for crossings.
+        Number of points of the logarithmic grid on which crossings are searched.
 
     Raises
     ------
@@ -241,7 +241,7 @@ def _along_the_step(
 
 
 def verdict(radius: float, margin: float) -> str:
-    """The spectral radius against 1."""
+    """Verdict from the spectral radius and its uncertainty."""
     if abs(radius - 1.0) <= margin:
         return "neutral"
     return "unstable" if radius > 1.0 else "stable"
@@ -250,7 +250,7 @@ def verdict(radius: float, margin: float) -> str:
 def draw_map(
     file: SessionFile, axes: Sequence[MapAxis], h_min: float, h_max: float
 ) -> StabilityMap:
-    """Spectral radius over two parameters; a session is read for every value that is no step."""
+    """Spectral radius over two parameters; the session is read again for any but the step."""
     x, y = _two(axes, h_min, h_max)
     if y.key == STEP:
         turned = draw_map(file, [y, x], h_min, h_max)
@@ -266,7 +266,7 @@ def draw_map(
 
 
 def _radii(file: SessionFile, overrides: list[str], steps: Sequence[float]) -> list[float]:
-    """Spectral radius at every one of `steps` [s] of the session with some keys set."""
+    """Spectral radius at each of `steps` [s], with some keys of the session changed."""
     changed = load_session(file.path, [*file.overrides, *overrides])
     with contextlib.closing(find_scheme(changed)) as scheme:
         return [radius_and_margin(scheme, h)[0] for h in steps]
@@ -286,9 +286,9 @@ def _two(axes: Sequence[MapAxis], h_min: float, h_max: float) -> tuple[MapAxis, 
 
 
 def parse_axis(text: str) -> MapAxis:
-    """An axis from ``KEY=lo:hi:n``; spaced logarithmically over a decade or more.
+    """Parse an axis ``KEY=lo:hi:n``; spaced logarithmically over a decade or more.
 
-    ``KEY=lo:hi:n:lin`` and ``:log`` say how. Whole numbers stay whole where the spacing is whole.
+    ``:lin`` and ``:log`` at its end select the spacing. Whole numbers stay whole if possible.
     """
     key, _, span = text.partition("=")
     parts = span.split(":")

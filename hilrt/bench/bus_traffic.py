@@ -154,7 +154,7 @@ class BusTraffic:
         if self.bus.down and now - self._revived_at > REVIVE_EVERY_NS:
             self._revived_at = now
             if self.bus.revive():
-                self.receiver.start_clock_anew()
+                self.receiver.reset_clock()
         changes = watch.update(now, self.bus.down)
         return [change for change in changes if self.policy(change) != "ignore"]
 
@@ -164,7 +164,7 @@ class BusTraffic:
 
     def refused_frames(self, now: int) -> list[Refusal]:
         """Reports on rejected frames that are due at `now` [ns]."""
-        return self._refused.look(now)
+        return self._refused.poll(now)
 
     def _recover(self, now: int) -> None:
         """Restart a controller that is bus-off, as configured in the session file."""
@@ -186,7 +186,7 @@ class BusTraffic:
                 text += "; if it leaves the bus again, it stays off"
             self._event("warning", "can_bus_off_recovery", text)
         if not self._restarting and not self.bus.system_clock:
-            self.receiver.start_clock_anew()
+            self.receiver.reset_clock()
 
     @property
     def cut_off(self) -> bool:

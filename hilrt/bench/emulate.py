@@ -53,7 +53,7 @@ class EmulatorEnding:
         self.requests += 1
 
     def due(self, now: float, requested: bool, heard_at: float) -> bool:
-        """Whether the process is to end now.
+        """Whether the process should end now.
 
         Parameters
         ----------
@@ -304,7 +304,7 @@ def _open(what: Emulation) -> _Opened:
     bus = open_bus(what.bus, on_bus.demands, what.label)
     on_bus.attach(bus.drain, bus.send)
 
-    def obey(word: str, name: str, value: str) -> None:
+    def handle(word: str, name: str, value: str) -> None:
         if word == FAULT_WORD and disturbance is not None:
             disturbance.switch(name, value == "1")
         if word == SET_WORD and isinstance(on_bus.bench, AdjustableBench):
@@ -316,7 +316,7 @@ def _open(what: Emulation) -> _Opened:
                     os.write(STANDARD_OUTPUT, f"{REFUSED_WORD} {text}\n".encode())
 
     if (what.faults or what.adjusted) and not os.isatty(STANDARD_INPUT):
-        lines = SessionLines(STANDARD_INPUT, obey)
+        lines = SessionLines(STANDARD_INPUT, handle)
         os.set_blocking(STANDARD_OUTPUT, False)
 
     def fault(now: float) -> str:
@@ -335,24 +335,24 @@ class SessionLines:
     Parameters
     ----------
     descriptor : int
-        A pipe; the session has its other end.
-    obey : callable
+        Pipe from the session.
+    handle : callable
         Called with the three words of a line.
     """
 
-    def __init__(self, descriptor: int, obey: Callable[[str, str, str], None]) -> None:
+    def __init__(self, descriptor: int, handle: Callable[[str, str, str], None]) -> None:
         os.set_blocking(descriptor, False)
-        self._descriptor, self._obey = descriptor, obey
+        self._descriptor, self._handle = descriptor, handle
         self._rest = b""
 
     def read(self) -> None:
-        """Carry out the lines that have arrived; none arrive after the session's end."""
+        """Handle the lines that have arrived."""
         with contextlib.suppress(OSError):  # nothing has arrived
             *lines, self._rest = (self._rest + os.read(self._descriptor, 4096)).split(b"\n")
             for line in lines:
                 words = line.decode(errors="replace").split(" ")
                 if len(words) == 3:
-                    self._obey(*words)
+                    self._handle(*words)
 
 
 def main(what: Emulation) -> int:

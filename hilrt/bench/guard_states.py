@@ -155,7 +155,7 @@ class SafeProfileRun:
 
 #: The bench has settled when all inputs have been realised for this long …
 SETTLE_NS = NS // 5
-#: … and arming continues without one, with a warning, after this long.
+#: … and after this long, arming continues with a warning about the inputs that are not.
 SETTLE_TIMEOUT_NS = 5 * NS
 
 
@@ -189,7 +189,7 @@ class Settling:
         self._arrived_at: int | None = None  # when the demands arrived
         self._since: int | None = None  # since when the bench follows all of them
 
-    def look(self, now: int, points: RampedSetPoints, realised: Values) -> Settled | None:
+    def check(self, now: int, points: RampedSetPoints, realised: Values) -> Settled | None:
         """Return the result at `now` [ns]; None while settling."""
         if not points.arrived:
             return None

@@ -285,7 +285,7 @@ class Guardian:
 
     def _settle(self, now: int, bench: BenchView) -> None:
         """Go from ramping to armed when the ramps have ended and the bench follows them."""
-        settled = self._settling.look(now, self.points, bench.realised)
+        settled = self._settling.check(now, self.points, bench.realised)
         if settled is None:
             return
         if settled.unrealised:

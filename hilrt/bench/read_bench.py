@@ -233,7 +233,7 @@ def read_bench(name: str, options: BenchOptions, folder: Path) -> Bench:
 class _Signals(NamedTuple):
     """Messages and signals of the table, from the database; None for missing ones.
 
-    `complete` tells whether everything was found.
+    `complete`: whether everything was found.
     """
 
     inputs: dict[str, SignalRef | None]

@@ -12,8 +12,8 @@ from hilrt.coupling.ramp import Bounds, approach
 # all of them in Python; moves come at 1 kHz.
 Values = Sequence[float]
 
-#: Delay of a set-point on its way to the gateway that is no limitation, s.
-WAY_S = 0.01
+#: Delay of a set-point up to which it is attributed to transmission, not to limitation, s.
+TRANSMISSION_S = 0.01
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,9 @@ class RampedSetPoints:
         self._aimed = list(self.sent)  # target of the previous move
         self._took = 0.0  # duration of the previous move, s
         self._jerk = list(limits.max_jerk) or [math.inf] * len(self.sent)
-        # Limitation that jitter or the way of a set-point explains is not counted: the first one of
-        # a ramp arrives some ms after the time that it is for.
-        self._behind = [rate * max(cycle, WAY_S) for rate in limits.max_rate]
+        # Deviations that jitter or transmission explain are not counted as limitation: the first
+        # set-point of a ramp arrives some ms late.
+        self._behind = [rate * max(cycle, TRANSMISSION_S) for rate in limits.max_rate]
 
     def rest_at(self, realised: Values) -> None:
         """Start at the bench's measured values; at the safe value where that is NaN."""
@@ -151,9 +151,9 @@ class RampedSetPoints:
     def _wait(self) -> None:
         """Brake inputs that would overshoot while demands are late, and make the stop their target.
 
-        Going back to the target would only lead farther away from the next demand. They brake with
-        half of their jerk: `rate` is the mean over the previous step, so the point of rest, which
-        every cycle predicts anew from it, moves on as far as the braking curve allows.
+        Returning to the old target would only increase the distance to the next demand. The inputs
+        brake with half of their maximum jerk. The point of rest is predicted anew in every cycle
+        from `rate`, the mean over the previous step, and therefore still moves while they brake.
         """
         for i, (rate, jerk) in enumerate(zip(self._rate, self._jerk, strict=True)):
             if math.isinf(jerk):

@@ -1,4 +1,4 @@
-"""The CAN bus itself: opened from a table, waited for by its file descriptor, drained."""
+"""The CAN bus: opening it from a table, waiting for frames, receiving and sending them."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ from hilrt.can.udp_multicast import UdpFrames, from_message, open_can, to_messag
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError
 
-#: Frames taken from the bus at one wake-up: a flood must not keep the guardian from its work.
+#: Maximum frames read per wake-up: a flood must not keep the guardian from its work.
 DRAIN_LIMIT = 256
-#: A frame that does not leave the machine within this is given up, s.
+#: Time limit for sending a frame, s.
 SEND_TIMEOUT = 0.001
-#: Receive buffer asked of the kernel: the default loses frames in bursts without an error.
+#: Receive buffer requested from the kernel: the default loses frames in bursts without an error.
 RECEIVE_BUFFER_BYTES = 4 << 20
-#: An interface counts as gone after so many readings in a row that failed.
+#: Consecutive failed readings after which an interface counts as gone.
 GONE_AFTER = 5
-#: A bus that is being opened is awaited so long at the end, s.
+#: Time limit for a bus that is still being opened at the end, s.
 CLOSE_TIMEOUT = 5.0
-#: Beyond the system's limit, for processes that may.
+#: The option that exceeds the system's limit, for privileged processes.
 _SO_RCVBUFFORCE = 33
 
 
 class Direct(Protocol):
-    """Frames past python-can, for the interfaces that are used most."""
+    """Frames that bypass python-can, for the most common interfaces."""
 
     errors: int
-    #: The interface is down or gone, as the newest reading or sending said.
+    #: Whether the interface is down or gone, by the latest reading or sending.
     down: bool
-    #: It is gone: this socket will not return.
+    #: Whether it is gone, so that this socket will not recover.
     gone: bool
 
     def drain(self, limit: int) -> list[Frame]:
@@ -54,7 +54,7 @@ class Direct(Protocol):
         ...
 
     def send(self, frame: Frame) -> None:
-        """Send without waiting; `OSError` if it does not leave."""
+        """Send without waiting; `OSError` if that fails."""
         ...
 
     def close(self) -> None:
@@ -63,22 +63,22 @@ class Direct(Protocol):
 
 
 class CanBus:
-    """A python-can bus that can be waited for and drained.
+    """A python-can bus with a descriptor to wait for and a method to read all frames.
 
-    `fileno` is readable when `drain` has something: the bus's own descriptor, or that of a reader
-    thread for interfaces without one.
+    `fileno` is readable when `drain` would return frames: the bus's own descriptor, or that of a
+    reader thread for interfaces without one.
 
     Parameters
     ----------
     bus : can.BusABC
     direct : callable, optional
-        Makes a replacement for the bus that reads and sends, from a file descriptor.
+        Creates a replacement for reading and sending, from a file descriptor.
     again : callable, optional
-        Opens the bus another time, for when its interface has been away.
+        Reopens the bus after its interface was gone.
     interface : str
         python-can's name of the interface.
     channel : str, optional
-        Of SocketCAN: the interface's name in the system.
+        For SocketCAN: the interface's name in the system.
     """
 
     def __init__(
@@ -95,13 +95,13 @@ class CanBus:
         self._make_direct = direct
         self._direct = direct(bus.fileno()) if direct else None
         self._again = again
-        self._failures = 0  # readings in a row
+        self._failures = 0  # consecutive readings
         self._errors = 0
         self._queue: deque[Frame] = deque()
         self._thread: threading.Thread | None = None
         self._opening: threading.Thread | None = None
         self._fresh: can.BusABC | None = None
-        self._away = False  # nothing is open: it was closed in order to be opened again
+        self._away = False  # the bus was closed in order to be reopened
         self._closing = threading.Event()
         try:
             self._fd = bus.fileno()
@@ -125,24 +125,24 @@ class CanBus:
 
     @property
     def system_clock(self) -> bool:
-        """Whether the frames' times are of this machine's clock, and not a device's."""
+        """Whether the frames' times come from this machine's clock, not from a device's."""
         return self._direct is not None
 
     @property
     def stamps(self) -> str:
-        """Whose time stamps received frames have: ``hardware``, ``kernel``; empty: not known here.
+        """Origin of received frames' time stamps: ``hardware``, ``kernel``; empty: unknown.
 
-        python-can's devices do not say whether theirs are of a clock of their own.
+        python-can's devices do not report whether they have their own clock.
         """
         return getattr(self._direct, "stamps", "kernel") if self._direct is not None else ""
 
     @property
     def down(self) -> bool:
-        """Whether the interface is down or gone, as the newest reading or sending said."""
+        """Whether the interface is down or gone, by the latest reading or sending."""
         return self._direct.down if self._direct is not None else self._failures >= GONE_AFTER
 
     def revive(self) -> bool:
-        """Open the bus again if its interface was gone; whether that succeeded.
+        """Reopen the bus if its interface was gone; return whether that succeeded.
 
         The file descriptor keeps its number, so that waiting for it continues.
         """
@@ -164,33 +164,33 @@ class CanBus:
         return True
 
     def bus_off(self) -> bool | None:
-        """Whether the controller is bus-off, as its driver says; None if it does not say it."""
+        """Whether the controller is bus-off, according to its driver; None if not reported."""
         if self._direct is not None or self._away:
             return None
         return controller_off(self._interface, self._bus)
 
     def restart(self) -> bool:
-        """Restart a controller that is bus-off; False if that continues: call it again then.
+        """Restart a bus-off controller; False while that is in progress: call it again then.
 
         Raises
         ------
         OSError
-            If the system refuses it.
+            If the system refuses.
         """
         if self._direct is None and self._again is not None:
-            return self._reopen(self._again)  # opening it is what every driver has in common
+            return self._reopen(self._again)  # reopening is supported by every driver
         if self._interface != "socketcan" or self._channel is None:
             raise OSError(errno.EOPNOTSUPP, "this interface has no controller to restart")
         restart_controller(self._channel)
         return True
 
     def _reopen(self, again: Callable[[], can.BusABC]) -> bool:
-        """Open the bus again, in a thread: some interfaces take seconds."""
+        """Reopen the bus in a thread: some interfaces take seconds."""
         self._away = True
         if self._opening is None:
 
             def open_again(old: can.BusABC) -> None:
-                with suppress(Exception):  # whatever is left of it
+                with suppress(Exception):  # ignore errors of the old bus
                     old.shutdown()
                 with suppress(Exception):  # not back yet
                     self._fresh = again()
@@ -209,7 +209,7 @@ class CanBus:
 
     @property
     def errors(self) -> int:
-        """Readings that failed, and datagrams that were no frames."""
+        """Numbers of failed readings, and of datagrams that were not frames."""
         return self._errors + (self._direct.errors if self._direct else 0)
 
     def drain(self) -> list[Frame]:
@@ -229,7 +229,7 @@ class CanBus:
             try:
                 frame = self._bus.recv(timeout=0)
             except (can.CanError, OSError, ValueError) as error:
-                # one bad datagram is no reason to stop: the rest at the next call
+                # a bad datagram does not stop reading: the rest follows at the next call
                 self._failed(error)
                 break
             self._failures = 0
@@ -239,7 +239,7 @@ class CanBus:
         return frames
 
     def send(self, frame: Frame) -> None:
-        """Send a frame; raises `can.CanError` or `OSError` if it does not leave."""
+        """Send a frame; raise `can.CanError` or `OSError` if that fails."""
         if self._direct is not None:
             self._direct.send(frame)
         elif self._away:
@@ -260,7 +260,7 @@ class CanBus:
             self._direct.close()
         elif self._thread is None:
             os.close(self._fd)
-        with suppress(can.CanError, OSError):  # there may be nothing left to talk to
+        with suppress(can.CanError, OSError):  # the interface may be gone
             (self._fresh or self._bus).shutdown()
 
     def _read(self) -> None:
@@ -281,11 +281,11 @@ class CanBus:
 
     def _failed(self, error: Exception) -> None:
         self._errors += 1
-        # An error frame is no failure of the interface, nor is a controller that is bus-off.
+        # Neither an error frame nor a bus-off controller is a failure of the interface.
         self._failures += not (isinstance(error, ValueError) or self.bus_off())
 
     def _notify(self) -> None:
-        with suppress(OSError):  # full: it is readable already
+        with suppress(OSError):  # full: it is already readable
             self._signal.send(b"\0")
 
 
@@ -304,7 +304,7 @@ def _enlarge_buffer(fd: int) -> None:
 
 
 def check_bus(arguments: Mapping[str, Any], label: str) -> list[str]:
-    """Problems of a ``bus`` table that show without opening it."""
+    """Problems of a ``bus`` table that show without opening the bus."""
     interface = arguments.get("interface")
     known = sorted(str(name) for name in can.VALID_INTERFACES)
     if interface is None:
@@ -317,7 +317,7 @@ def check_bus(arguments: Mapping[str, Any], label: str) -> list[str]:
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, NameError):  # python-can's way to miss the vendor's library
+    if isinstance(error, NameError):  # python-can's error for a missing vendor library
         return f"the library of the interface's vendor is not installed ({error})"
     return str(error) or type(error).__name__
 
@@ -336,7 +336,7 @@ def _remedy(error: Exception, interface: str) -> str:
 
 
 def _hear_own_group_only(fd: int) -> None:
-    """Keep other groups on the same port out; Linux gives a socket what any socket has joined."""
+    """Exclude other groups on the same port; Linux delivers whatever any socket has joined."""
     if sys.platform != "linux":
         return
     with socket.socket(fileno=os.dup(fd)) as same:
@@ -346,14 +346,14 @@ def _hear_own_group_only(fd: int) -> None:
 
 
 def open_library_bus(arguments: Mapping[str, Any], label: str) -> can.BusABC:
-    """Open a bus as python-can's, without `CanBus` around it.
+    """Open a bus of python-can, without `CanBus` around it.
 
     Parameters
     ----------
     arguments : mapping
-        As those of `hilrt.can.udp_multicast.open_can`.
+        As for `hilrt.can.udp_multicast.open_can`.
     label : str
-        Table and key that name the bus, for the message.
+        Table and key of the bus, for messages.
 
     Raises
     ------
@@ -365,9 +365,9 @@ def open_library_bus(arguments: Mapping[str, Any], label: str) -> can.BusABC:
         raise ConfigError(problems)
     try:
         return open_can(**arguments)
-    except Exception as error:  # the drivers behind the interfaces raise all kinds
+    except Exception as error:  # drivers may raise any exception
         cause = str(error.__cause__ or "")
-        cause = f" ({cause})" if cause and cause not in str(error) else ""  # often said already
+        cause = f" ({cause})" if cause and cause not in str(error) else ""  # often included already
         shown = {key: value for key, value in arguments.items() if key != "can_filters"}
         raise ConfigError(
             f"{label}: the bus {shown!r} cannot be opened: {_reason(error)}{cause}; "
@@ -381,21 +381,21 @@ def open_bus(arguments: Mapping[str, Any], receive: Sequence[Message], label: st
     Parameters
     ----------
     arguments : mapping
-        As those of `open_library_bus`.
+        As for `open_library_bus`.
     receive : sequence of Message
         Messages to listen to; others may be dropped early. Empty: all of them.
     label : str
-        Table and key that name the bus, for the message.
+        Table and key of the bus, for messages.
 
     Raises
     ------
     ConfigError
-        As `open_library_bus`.
+        As for `open_library_bus`.
     """
     filters: dict[str, Any] = {}
     if arguments.get("interface") == "socketcan" and receive:
-        # Only where the kernel filters: python-can's own filter would make `recv` return None,
-        # which means "empty", for every frame that it drops. Receiver looks identifiers up anyway.
+        # Only if the kernel filters: with python-can's own filter, `recv` would return None, which
+        # means "empty", for every dropped frame. The receiver looks up identifiers anyway.
         filters["can_filters"] = IdTable((message, True) for message in receive).filters()
         if any(map(is_j1939, receive)):
             filters["can_filters"] += j1939_transport.filters()

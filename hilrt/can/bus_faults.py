@@ -1,8 +1,8 @@
-"""Faults of the bus itself: the fault, since when, and the reaction. No I/O.
+"""Faults of the bus: kind, time, and reaction. No I/O.
 
-A `BusWatch` is given error frames, the fate of sent frames, and the state of the interface; it says
-which fault came and which went. Where an interface reports no errors, a fault shows by its effect:
-nothing leaves, nothing is received.
+A `BusWatch` receives error frames, the results of sending, and the state of the interface; it
+reports faults that appear and clear. If an interface reports no errors, a fault shows by its
+effect: nothing can be sent, or nothing is received.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class BusOffRecovery(Table):
 
 
 class RestartSchedule:
-    """Says when a controller is to be restarted. No I/O.
+    """Determines when a controller is restarted. No I/O.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class RestartSchedule:
         self._due_ns: int | None = None
 
     def due(self, now: int, off: bool) -> bool:
-        """Whether to restart the controller at `now` [ns]; `off` says that it is bus-off."""
+        """Whether to restart the controller at `now` [ns]; `off`: whether it is bus-off."""
         options = self._options
         if options is None or not off:
             self._due_ns = None
@@ -86,18 +86,18 @@ class RestartSchedule:
 
     @property
     def exhausted(self) -> bool:
-        """Whether no attempt is left."""
+        """Whether no attempts are left."""
         return self._options is not None and self.attempts >= self._options.attempts
 
 
 Policy = Literal["safe", "warn", "ignore"]
 
-#: Error frames within `WINDOW_NS` at which the bus counts as disturbed.
+#: Number of error frames within `WINDOW_NS` from which the bus counts as disturbed.
 DISTURBED = 20
 WINDOW_NS = 1_000_000_000
-#: For so long nothing may leave before that counts as a fault, ns.
+#: Time without a sent frame after which that counts as a fault, ns.
 BLOCKED_NS = 50_000_000
-#: Bits of error frames that tell of a state, and not of an error on the bus.
+#: Bits of error frames that indicate a state, not an error on the bus.
 _STATES = ERROR | CONTROLLER | BUS_OFF | RESTARTED | COUNTERS
 _OFF_TEXT = (
     "the controller has left the bus after too many errors (bus-off); check bit rate, termination "
@@ -109,7 +109,7 @@ _OFF_TEXT = (
 class BusFaults(Table):
     """``bus_faults``: reactions to faults of the bus.
 
-    "safe" runs the safe profile, "warn" tells, "ignore" does neither; all are counted.
+    "safe" runs the safe profile, "warn" only reports, "ignore" does neither; all are counted.
     """
 
     #: The controller has left the bus after too many errors.
@@ -143,9 +143,9 @@ class BusWatch:
     Attributes
     ----------
     active : set of str
-        Faults, by the names of `BusFaults`.
+        Current faults, by the names of `BusFaults`.
     counters : dict of str to int
-        Error frames, and how often each fault came.
+        Number of error frames, and of occurrences of each fault.
     """
 
     def __init__(self) -> None:
@@ -155,11 +155,11 @@ class BusWatch:
         self._errors: deque[int] = deque(maxlen=DISTURBED)
         self._heard_at: int | None = None
         self._blocked_since: int | None = None
-        self._told_at: int | None = None  # of an error frame
-        self._untold = 0
+        self._reported_at: int | None = None  # of an error frame
+        self._unreported = 0
 
     def errors(self, now: int, frames: Iterable[Frame]) -> None:
-        """Take error frames that arrived by `now` [ns]."""
+        """Process error frames received by `now` [ns]."""
         for frame in frames:
             self.counters["error_frames"] += 1
             kind, detail = frame.can_id, frame.data[1] if len(frame.data) > 1 else 0
@@ -183,34 +183,34 @@ class BusWatch:
                 self._errors.append(now)
             # Other states of the controller are faults of their own.
             if kind & ~_STATES or (kind & CONTROLLER and detail & WARNING):
-                self._tell(now, frame)
+                self._note(now, frame)
 
-    def _tell(self, now: int, frame: Frame) -> None:
+    def _note(self, now: int, frame: Frame) -> None:
         """Note the content of an error frame, with the number of unreported ones."""
-        if self._told_at is not None and now - self._told_at < WINDOW_NS:
-            self._untold += 1
+        if self._reported_at is not None and now - self._reported_at < WINDOW_NS:
+            self._unreported += 1
             return
         text = f"error frame: {error_text(frame)}"
-        if self._untold:
-            text += f"; {self._untold} more since the last report"
-        self._told_at, self._untold = now, 0
+        if self._unreported:
+            text += f"; {self._unreported} more since the last report"
+        self._reported_at, self._unreported = now, 0
         self._changes.append(Change("error_frames", True, text))
 
     def controller(self, off: bool | None) -> None:
-        """Note the reported state of the controller; None if there is none."""
+        """Store the reported state of the controller; None if there is none."""
         if off:
             self._raise("bus_off", _OFF_TEXT)
         elif off is False:
             self._clear("bus_off", "the controller is on the bus again")
 
     def heard(self, now: int) -> None:
-        """Note that a good frame came at `now` [ns]: none is heard while off the bus."""
+        """Note the reception of a good frame at `now` [ns]; none arrive while bus-off."""
         self._heard_at = now
         if self.active:
             self._clear("bus_off", "frames are received again")
 
     def sent(self, now: int, ok: bool) -> None:
-        """Note the result for a frame at `now` [ns]."""
+        """Note the result of sending a frame at `now` [ns]."""
         if ok:
             self._blocked_since = None
             if self.active:

@@ -1,7 +1,6 @@
-"""Compare the keys of a ``bus`` table with the arguments of python-can's bus of that interface.
+"""Comparison of the keys of a ``bus`` table with the arguments of python-can's bus class.
 
-python-can ignores an argument that its bus does not read: a misspelt key silently means the default
-of the right one.
+python-can ignores unknown arguments: a misspelt key silently leaves the default of the right one.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from can.interfaces import BACKENDS
 
 from hilrt.config.from_toml import nearest
 
-#: Interfaces that do nothing with further arguments; others may look them up by name.
+#: Interfaces that ignore further arguments; others may look them up by name.
 CLOSED = ("socketcan", "udp_multicast", "virtual")
 #: Keys that a table may keep when its interface changes, even if the bus ignores them.
 COMMON = frozenset({"interface", "channel", "bitrate", "data_bitrate", "fd", "can_filters"})
@@ -39,7 +38,7 @@ def unknown_keys(arguments: Mapping[str, Any], label: str) -> list[str]:
 
 
 def doubtful_keys(arguments: Mapping[str, Any], label: str) -> list[str]:
-    """List keys that resemble one of the interface, which may accept more than it declares."""
+    """Unknown keys that resemble one of the interface, which may accept more than it declares."""
     if arguments.get("interface") in CLOSED:
         return []
     known = _known(arguments)
@@ -52,12 +51,12 @@ def doubtful_keys(arguments: Mapping[str, Any], label: str) -> list[str]:
 
 
 def _known(arguments: Mapping[str, Any]) -> frozenset[str]:
-    """Keys that the interface names; empty if its driver is not installed."""
+    """Keys named by the interface; empty if its driver is not installed."""
     module, name = BACKENDS.get(str(arguments.get("interface")), ("", ""))
     try:
         bus = getattr(importlib.import_module(module), name)
         parameters = inspect.signature(bus.__init__).parameters.values()
-    except Exception:  # the drivers behind the interfaces raise all kinds
+    except Exception:  # drivers may raise any exception
         return frozenset()
     named = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
     return COMMON | named - {"self"}
@@ -69,14 +68,14 @@ _NETWORKS = Path("/sys/class/net")
 
 
 def missing_interface(arguments: Mapping[str, Any], networks: Path = _NETWORKS) -> list[str]:
-    """Driver or device that the host lacks for a bus, with a remedy; empty if none is known.
+    """Driver or device missing on the host for a bus, with a remedy; empty if none is known.
 
     Parameters
     ----------
     arguments : mapping
         The ``bus`` table.
     networks : Path
-        Where Linux lists its network interfaces.
+        Folder in which Linux lists its network interfaces.
     """
     interface, channel = arguments.get("interface"), arguments.get("channel")
     if interface not in BACKENDS:
@@ -88,7 +87,7 @@ def missing_interface(arguments: Mapping[str, Any], networks: Path = _NETWORKS) 
         return _missing_device(channel)
     try:
         importlib.import_module(BACKENDS[interface][0])
-    except Exception as error:  # the drivers behind the interfaces raise all kinds
+    except Exception as error:  # drivers may raise any exception
         return [f"{what}: its driver cannot be used on this host ({error}); install it"]
     return []
 

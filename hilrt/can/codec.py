@@ -1,10 +1,10 @@
 """Coding of the used signals of one CAN message, compiled to a few shifts and masks.
 
-cantools codes every signal of a message through dictionaries, some 10 µs per frame and, with the
-cold caches of a process that wakes up for each frame, twice that. A gateway does it thousands of
-times a second for the few signals that it uses. So the two functions that a message needs are
-written out as Python source once, with every number of the database in its place, and compiled:
-integers and floats, either byte order, multiplexed or not. Containers go to cantools.
+cantools codes every signal of a message by dictionaries, which takes some 10 µs per frame and, with
+the cold caches of a process that wakes up for each frame, twice that. A gateway does so thousands
+of times a second for only a few signals. Therefore the two functions for a message are generated
+once as Python source with all constants of the database, and compiled: integers and floats, either
+byte order, multiplexed or not. Containers are left to cantools.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from typing import Any, NamedTuple, Protocol
 from cantools.database.can import Message, Signal
 from cantools.database.utils import start_bit
 
-#: struct codes of the floats that a database can have, by their length in bits.
+#: struct codes of the database's floats, by their length in bits.
 _FLOATS = {16: "<e", 32: "<f", 64: "<d"}
 
 
 class Codec(Protocol):
-    """Values of chosen signals from and to the bytes of one message."""
+    """Conversion of selected signals from and to the bytes of one message."""
 
     def decode(self, data: bytes) -> Sequence[float | None]:
-        """Values in the order of the signals; None for one that this frame does not carry.
+        """Values in the order of the signals; None for one that is not in this frame.
 
-        Raises a cantools `DecodeError` or a `ValueError` for data that are too short, and for a
-        multiplexer value that the database does not know.
+        Raises a cantools `DecodeError` or a `ValueError` for data that are too short, and for an
+        unknown multiplexer value.
         """
         ...
 
     def encode(self, values: Sequence[float]) -> bytes:
-        """Bytes of the message; signals that were not chosen have their start values.
+        """Bytes of the message; other signals have their start values.
 
-        A value that the bits cannot carry becomes the nearest they can.
+        A value that the bits cannot represent becomes the nearest possible one.
         """
         ...
 
@@ -47,7 +47,7 @@ def codec(
     *,
     strict: bool = True,
 ) -> Codec:
-    """The cheapest codec that the message permits.
+    """The fastest codec that the message permits.
 
     Parameters
     ----------
@@ -55,13 +55,12 @@ def codec(
     names : sequence of str
         The signals, in the order of the values.
     fixed : mapping of str to int, optional
-        Raw values of signals that are sent always so: multiplexers.
+        Raw values of signals with constant values: multiplexers.
     marked : collection of str
-        Signals to decode to None when they say of themselves that they are "not available" or an
-        "error" (SAE J1939-71).
+        Signals decoded as None if their value means "not available" or "error" (SAE J1939-71).
     strict : bool
-        Whether a multiplexer value that the database does not know is an error; else the frame
-        carries what does not depend on it.
+        Whether an unknown multiplexer value is an error; otherwise only the signals that do not
+        depend on it are decoded.
     """
     if message.is_container:
         return CantoolsCodec(message, names)
@@ -69,7 +68,7 @@ def codec(
 
 
 class CantoolsCodec:
-    """Any message."""
+    """Codec for any message, by cantools."""
 
     def __init__(self, message: Message, names: Sequence[str]) -> None:
         self._message = message
@@ -88,7 +87,7 @@ class CantoolsCodec:
 
 
 class CompiledCodec:
-    """Functions written for the message.
+    """Codec of functions generated for the message.
 
     Attributes
     ----------
@@ -124,9 +123,9 @@ class CompiledCodec:
 
 
 class _Field(NamedTuple):
-    """Place of a signal in the message, read as one integer, and its meaning."""
+    """Position of a signal in the message, read as one integer, and its conversion."""
 
-    big: bool  # in the big-endian reading of the bytes
+    big: bool  # position in the big-endian reading of the bytes
     shift: int
     length: int
     signed: bool
@@ -137,15 +136,15 @@ class _Field(NamedTuple):
 
     @property
     def fits(self) -> bool:
-        """Whether it lies in the message."""
+        """Whether it lies within the message."""
         return 0 <= self.shift <= self.room - self.length
 
     @property
     def available(self) -> str:
-        """Source of whether the raw value is one, and not one of the marks of SAE J1939-71.
+        """Source for whether the raw value is a value, and not one of the marks of SAE J1939-71.
 
-        Whole bytes are marked by their highest one (0xFE an error, 0xFF not available), two bits
-        by their upper one. One bit has no room for a mark.
+        The highest byte of a value marks errors (0xFE) and missing values (0xFF); of two bits, the
+        upper one. A single bit cannot have a mark.
         """
         if self.real or self.signed or (self.length != 2 and self.length not in (8, 16, 24, 32)):
             return "True"
@@ -166,7 +165,7 @@ class _Field(NamedTuple):
 
     @property
     def value(self) -> str:
-        """Source of the physical value; the same operations as cantools, so the same bits."""
+        """Source of the physical value; same operations as cantools, so the same bits."""
         raw = self.raw
         if self.real:
             size = self.length // 8
@@ -176,19 +175,19 @@ class _Field(NamedTuple):
             raw = f"(({raw} ^ {half}) - {half})"
         if self.scale == 1 and self.offset == 0:
             return raw
-        if self.offset == 0 and self.scale > 0:  # else + 0 would turn a -0.0 round
+        if self.offset == 0 and self.scale > 0:  # otherwise + 0 would change -0.0
             return f"{raw} * {self.scale!r}"
         return f"{raw} * {self.scale!r} + {self.offset!r}"
 
     def coded(self, value: str) -> str:
-        """Source of the raw value of the physical one in the variable `value`, masked."""
+        """Source of the raw value for the physical one in the variable `value`, masked."""
         scaled = f"({value} - {self.offset!r})" if self.offset else value
         scaled += f" / {self.scale!r}" if self.scale != 1 else ""
         if self.real:
             return f"from_bytes(pack_{_FLOATS[self.length][1]}({scaled}), 'little')"
         half = 1 << (self.length - 1)
         low, high = (-half, half - 1) if self.signed else (0, 2 * half - 1)
-        # Spelled out: min() and max() cost more than everything else in the line.
+        # Written out: min() and max() would take most of the time.
         clipped = (
             f"r if {low} <= (r := round({scaled})) <= {high} else {low} if r < {low} else {high}"
         )
@@ -214,12 +213,12 @@ def _field(signal: Signal, length: int) -> _Field:
 
 
 def fits(message: Message, signal: Signal) -> bool:
-    """Whether a signal lies within its message; a database may say otherwise."""
+    """Whether a signal lies within its message, which a database may violate."""
     return _field(signal, message.length).fits
 
 
 def bits(message: Message, signal: Signal) -> int:
-    """Bits of the message that a signal takes, as a mask over its little-endian reading."""
+    """Bits of the message used by a signal, as a mask over its little-endian reading."""
     field = _field(signal, message.length)
     if not field.fits:
         return 0
@@ -259,14 +258,14 @@ def _decoder(
     variables: dict[str, str] = {}
     for i, switch in enumerate(switches):
         field = _field(switch, size)
-        if not field.fits:  # no frame has it, nor what it selects; the others continue
+        if not field.fits:  # no frame contains it or its selected signals; others continue
             variables[switch.name] = "None"
             continue
         variables[switch.name] = f"switch{i}"
         known = _known_values(message, switch)
         active = _active(message, switch, variables)
         lines.append(f"    switch{i} = {field.raw}")
-        if not known or not strict:  # without values it selects nothing, whatever it says
+        if not known or not strict:  # without known values it selects nothing
             continue
         lines += [
             f"    if switch{i} not in {known} and {active}:",
@@ -284,7 +283,7 @@ def _decoder(
 
 
 def _known_values(message: Message, switch: Signal) -> set[int]:
-    """Values of a multiplexer: those under which the message has signals, and those with a name."""
+    """Known values of a multiplexer: with signals in the message, or with a name."""
     below = {
         value
         for signal in message.signals
@@ -295,24 +294,24 @@ def _known_values(message: Message, switch: Signal) -> set[int]:
 
 
 def _active(message: Message, signal: Signal, variables: Mapping[str, str]) -> str:
-    """Source of the condition under which a frame carries the signal."""
+    """Source of the condition that a frame contains the signal."""
     conditions = [
-        f"{variables.get(name)} in {ids or ()}"  # None: the message does not have it
+        f"{variables.get(name)} in {ids or ()}"  # None: missing in the message
         for name, ids in reversed(selectors(message, signal))
     ]
     return " and ".join(conditions) or "True"
 
 
 def multiplexers(message: Message) -> list[Signal]:
-    """Signals that select others, whether the database marks them so or not."""
+    """Signals that select others, even if the database does not mark them so."""
     named = {signal.multiplexer_signal for signal in message.signals}
     return [signal for signal in message.signals if signal.name in named]
 
 
 def selectors(message: Message, signal: Signal) -> list[tuple[str, set[int]]]:
-    """Multiplexers over a signal, the nearest first, each with the values that select it.
+    """Multiplexers of a signal, nearest first, each with the values that select it.
 
-    No value selects a signal whose multiplexer the message does not have, or that selects itself.
+    No value selects a signal whose multiplexer is missing in the message, or that selects itself.
     """
     there = {other.name: other for other in message.signals}
     found: list[tuple[str, set[int]]] = []
@@ -325,12 +324,12 @@ def selectors(message: Message, signal: Signal) -> list[tuple[str, set[int]]]:
 
 
 def selection(message: Message, signal: Signal) -> dict[str, int]:
-    """Raw values of the multiplexers in a frame that carries the signal; the smallest possible."""
+    """Raw values of the multiplexers in a frame that contains the signal; smallest possible."""
     return {name: min(ids) for name, ids in selectors(message, signal) if ids}
 
 
 def carried(message: Message, name: str, fixed: Mapping[str, int]) -> bool:
-    """Whether a frame with these multiplexer values carries the signal."""
+    """Whether a frame with these multiplexer values contains the signal."""
     above = selectors(message, message.get_signal_by_name(name))
     return name not in fixed and all(fixed.get(switch) in ids for switch, ids in above)
 
@@ -338,7 +337,7 @@ def carried(message: Message, name: str, fixed: Mapping[str, int]) -> bool:
 def _encoder(message: Message, fields: Sequence[_Field], fixed: Mapping[str, int]) -> str:
     size = message.length
     background = _background(message, fields, fixed)
-    # Everything in the byte order that most fields have; the others are turned round once.
+    # All in the byte order of most fields; the others are reversed once.
     order = "big" if fields and all(field.big for field in fields) else "little"
     main = [str(int.from_bytes(background, order))]  # type: ignore[arg-type]
     turned: list[str] = []
@@ -355,7 +354,7 @@ def _encoder(message: Message, fields: Sequence[_Field], fixed: Mapping[str, int
 
 
 def _background(message: Message, fields: Sequence[_Field], fixed: Mapping[str, int]) -> bytes:
-    """The message with its start values, and with nothing if the `fields` go."""
+    """The message with its start values, and zero bits for the `fields`."""
     size = message.length
     raws = {
         signal.name: fixed.get(signal.name, signal.raw_initial or 0) for signal in message.signals
@@ -374,7 +373,7 @@ def _background(message: Message, fields: Sequence[_Field], fixed: Mapping[str, 
 
 
 def start_values(message: Message) -> dict[str, Any]:
-    """Start values of all signals of a message; raw 0 if the database tells none."""
+    """Start values of all signals of a message; raw 0 if the database has none."""
     return {
         signal.name: signal.raw_to_scaled(signal.raw_initial or 0, decode_choices=False)
         for signal in message.signals

@@ -19,8 +19,8 @@ from hilrt.config.units import UNSTATED
 from hilrt.errors import ConfigError
 from hilrt.solver import Port
 
-#: Between two frames of a message of which the database tells no cycle time, ms: as an emulated
-#: bench sends it, and as long as the step of a first session.
+#: Assumed cycle time of a message without one in the database, ms: that of an emulated bench, and
+#: the step of a new session.
 UNTOLD_MS = 100
 
 # ---- the database ------------------------------------------------------------------------------
@@ -29,9 +29,9 @@ UNTOLD_MS = 100
 class SignalRef(NamedTuple):
     """A signal with the message that carries it.
 
-    `rivals` are the other J1939 messages of its parameter group: frames that could be taken for it.
-    `container` is the message whose frames contain its own (AUTOSAR), if it is such a one. `stated`
-    is a unit that counts instead of the database's; empty for none.
+    `rivals` are the other J1939 messages of its parameter group, whose frames could be confused
+    with it. `container` is the message whose frames contain its own (AUTOSAR), if any. `stated` is
+    a unit that replaces the database's; empty for none.
     """
 
     message: Message
@@ -42,27 +42,27 @@ class SignalRef(NamedTuple):
 
     @property
     def carrier(self) -> Message:
-        """The message that has a frame: its own, or its container."""
+        """The message that has its own frames: its message, or the container."""
         return self.container or self.message
 
     @property
     def unit(self) -> str:
-        """Unit as it is stated, or as the database gives it."""
+        """Unit as stated, or else from the database."""
         return self.stated or self.signal.unit or UNSTATED
 
 
 def load_database(path: Path, label: str) -> Database:
     """Read a CAN database (DBC, ARXML, KCD, SYM).
 
-    Of a DBC file with statements that cannot be read, the others are loaded; each that is left out
-    is one line on standard error.
+    Unreadable statements of a DBC file are left out, each with a line on standard error; the others
+    are loaded.
 
     Parameters
     ----------
     path : Path
-        The file; of one that describes several buses, ``FILE:BUS`` is the part for one of them.
+        The file; for one that describes several buses, ``FILE:BUS`` is the part for one of them.
     label : str
-        Table and key that name it, for the message.
+        Table and key of the file, for messages.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def load_database(path: Path, label: str) -> Database:
 
 
 def database_file(path: Path) -> tuple[Path, str | None]:
-    """File of a database, and the bus behind a colon, if there is one: ``FILE:BUS``."""
+    """File of a database, and the bus after a colon, if there is one: ``FILE:BUS``."""
     name, colon, bus = path.name.rpartition(":")
     if colon and name and bus and not path.exists():
         return path.with_name(name), bus
@@ -91,7 +91,7 @@ def database_file(path: Path) -> tuple[Path, str | None]:
 
 
 def _mark_multiplexers(message: Message) -> None:
-    """Mark signals that select others as multiplexers where the file does not."""
+    """Mark signals that select others as multiplexers if the file does not."""
     unmarked = [signal for signal in multiplexers(message) if not signal.is_multiplexer]
     for signal in unmarked:
         signal.is_multiplexer = True
@@ -102,7 +102,7 @@ def _mark_multiplexers(message: Message) -> None:
 def find_signal(database: Database, ref: str, label: str) -> SignalRef:
     """Signal of ``Message.Signal``; `ConfigError` with the nearest names if there is none.
 
-    So it is if there is one that cannot be coded.
+    Also if the signal cannot be coded.
     """
     message_name, dot, signal_name = ref.partition(".")
     if not dot:
@@ -129,7 +129,7 @@ def find_signal(database: Database, ref: str, label: str) -> SignalRef:
 
 
 def _find_message(database: Database, name: str, label: str) -> tuple[Message, Message | None]:
-    """Message of a name, and its container: ``Message``, or ``Container.Message``.
+    """Message of a name, with its container: ``Message``, or ``Container.Message``.
 
     Raises
     ------
@@ -183,7 +183,7 @@ def _unusable(messages: Sequence[Message], message: Message, signal: Signal) -> 
 
 
 def _on_one_bus(message: Message, other: Message) -> bool:
-    """Whether frames of both can come on one bus; a file may describe several buses."""
+    """Whether frames of both can occur on one bus; a file may describe several buses."""
     return message.bus_name == other.bus_name or not (message.bus_name and other.bus_name)
 
 
@@ -200,10 +200,10 @@ def check_distinct(
     refs : sequence of SignalRef
         Signals to receive.
     label : str
-        Table that names them, for the message.
+        Table of the signals, for the message.
     remedy : str
     source : callable, optional
-        The one source address that a message is taken from.
+        Source address required for a message, if any.
     """
     messages = list({id(ref.carrier): ref.carrier for ref in refs}.values())
     rivals = [other for ref in refs for other in ref.rivals]
@@ -220,7 +220,7 @@ def check_distinct(
 
 
 def representable(signal: Signal) -> tuple[float, float]:
-    """Smallest and largest physical value that the signal's bits can carry."""
+    """Smallest and largest physical value that the signal's bits can represent."""
     if signal.is_float:
         return -math.inf, math.inf
     half = 1 << (signal.length - 1)
@@ -230,9 +230,9 @@ def representable(signal: Signal) -> tuple[float, float]:
 
 
 def named_values(signal: Signal, low: float = -math.inf, high: float = math.inf) -> list[float]:
-    """Physical values from `low` to `high` that the signal's value table names, ascending.
+    """Physical values from `low` to `high` named in the signal's value table, ascending.
 
-    One that only rounding puts beyond a bound (3 · 0.1) is at the bound.
+    A value that exceeds a bound only by rounding (3 · 0.1) counts as the bound.
     """
     scale, offset = float(signal.scale), float(signal.offset)
     values = sorted(scale * float(raw) + offset for raw in signal.choices or {})
@@ -241,14 +241,14 @@ def named_values(signal: Signal, low: float = -math.inf, high: float = math.inf)
 
 
 def rounding(signal: Signal) -> float:
-    """Difference below which two physical values of a signal are the same."""
+    """Difference below which two physical values of a signal are equal."""
     return 1e-6 * abs(float(signal.scale))
 
 
 def inward(signal: Signal, minimum: float, maximum: float) -> tuple[float, float]:
-    """Bounds moved inward to values that the signal carries exactly.
+    """Bounds moved inward to values that the signal can represent exactly.
 
-    Without it the rounding of a demand at its bound could leave the bound by half a bit.
+    Otherwise the rounding of a demand at its bound could exceed the bound by half a bit.
     """
     if signal.is_float:
         return minimum, maximum
@@ -259,7 +259,7 @@ def inward(signal: Signal, minimum: float, maximum: float) -> tuple[float, float
     return max(minimum, values[0]), min(maximum, values[1])
 
 
-#: Types of signals that are IEEE numbers, by their bits.
+#: Types of signals that are IEEE numbers, by number of bits.
 _FLOATS: dict[int, type[np.floating[Any]]] = {16: np.float16, 32: np.float32}
 
 
@@ -270,11 +270,11 @@ def measured_port(name: str, ref: SignalRef) -> Port:
 
 
 def declared_range(signal: Signal) -> tuple[float, float]:
-    """Range that the database declares for a signal; infinite if it does not.
+    """Range declared by the database for a signal; infinite if there is none.
 
-    Many databases say [0|0] where no limits were chosen: that is none, nor is an empty range. A
-    decoded value is a multiple of a raw step, which a bound need not be: one within half a step of
-    a bound is still inside.
+    Many databases contain [0|0] if no limits were chosen; this, and an empty range, count as none.
+    A decoded value is a multiple of a raw step, which a bound need not be: a value within half a
+    step of a bound is still inside.
     """
     low = -math.inf if signal.minimum is None else float(signal.minimum)
     high = math.inf if signal.maximum is None else float(signal.maximum)
@@ -284,7 +284,7 @@ def declared_range(signal: Signal) -> tuple[float, float]:
 
 
 def _carried(signal: Signal, value: float) -> float:
-    """Value as the signal carries it: that of the nearest raw step."""
+    """Value as represented by the signal, rounded to the nearest raw step."""
     if math.isinf(value):
         return value
     if signal.is_float:

@@ -1,22 +1,22 @@
-"""Times of frames by the clock that timestamped them: of a device, an interface, the system."""
+"""Times of frames by the clock that stamped them: a device's, an interface's, the system's."""
 
 from __future__ import annotations
 
-#: A frame's own time is believed if it is at most that much older than its reading, ns …
+#: Maximum age of a frame's own time relative to its reading for it to be trusted, ns …
 MAX_AGE_NS = 60_000_000_000
-#: … and taken for the system's clock up to this age, if the interface names no clock.
+#: … and up to which it counts as the system's clock, if the interface names none.
 MAX_SYSTEM_AGE_NS = 1_000_000_000
-#: A device's clock may drift by that much against this machine's.
+#: Maximum drift of a device's clock against this machine's.
 DRIFT = 2e-4
 
 
 class DeviceClock:
-    """Times of a device's clock on this machine's: the shortest way to here seen so far is zero.
+    """Conversion of a device's clock to this machine's; the shortest delay so far counts as zero.
 
     Attributes
     ----------
     offset : int or None
-        This machine's clock less the device's, ns; None before the first stamp.
+        This machine's clock minus the device's, ns; None before the first stamp.
     """
 
     def __init__(self) -> None:
@@ -30,19 +30,19 @@ class DeviceClock:
             self.offset = seen
         else:
             crept = self.offset + int(DRIFT * (now - self._at))
-            # A jump of the device's clock by so much is a new clock.
+            # A larger jump of the device's clock counts as a new clock.
             self.offset = seen if seen - crept > MAX_AGE_NS else min(seen, crept)
         self._at = now
         return seen - self.offset
 
 
 class ReceptionTimes:
-    """Ages of frames at their reading, by whatever clock stamped them.
+    """Ages of frames at their reading, for any clock that stamped them.
 
     Parameters
     ----------
     system_clock : bool
-        Whether frames bear times of this machine's clock; otherwise they may be a device's own.
+        Whether frames carry times of this machine's clock; otherwise they may be a device's own.
     """
 
     def __init__(self, system_clock: bool) -> None:
@@ -57,7 +57,7 @@ class ReceptionTimes:
         stamp : int
             Its own time, ns; 0: none.
         mono, real : int
-            The monotonic and the system's clock at the reading, ns.
+            Monotonic and system clock at the reading, ns.
         """
         if not stamp:
             return 0
@@ -71,6 +71,6 @@ class ReceptionTimes:
         """Whether a device's clock has stamped frames."""
         return self._device.offset is not None
 
-    def start_anew(self) -> None:
-        """Forget the device's clock: a device that was unplugged counts from zero."""
+    def reset(self) -> None:
+        """Reset the device's clock: after being unplugged, a device counts from zero."""
         self._device = DeviceClock()

@@ -1,7 +1,7 @@
-"""A CAN frame as the gateway handles it: small, and the same from every interface.
+"""A CAN frame in a compact form, the same for every interface.
 
-Identifier and kind share one number, laid out as in Linux's ``struct can_frame``: a frame is looked
-up by a single dictionary access, and remote and error frames never look like data.
+Identifier and kind share one number, laid out as in Linux's ``struct can_frame``: a frame needs a
+single dictionary look-up, and remote and error frames never look like data.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ ERROR = 1 << 29
 STANDARD_MASK = 0x7FF
 EXTENDED_MASK = 0x1FFFFFFF
 
-#: Bytes of a frame without CAN FD, and of one with it.
+#: Maximum bytes of a frame without and with CAN FD.
 CLASSIC_BYTES = 8
 FD_BYTES = 64
-#: Bytes of a CAN FD frame by its data length code; others are filled up.
+#: Bytes of a CAN FD frame by its data length code; other lengths are padded.
 FD_LENGTHS: tuple[int, ...] = (*range(9), 12, 16, 20, 24, 32, 48, 64)
 
 
@@ -34,7 +34,7 @@ class Frame(NamedTuple):
     data : bytes
         Up to 8 bytes, up to 64 with CAN FD.
     t_ns : int
-        When it was received on the system's clock, ns; 0 if that is not known.
+        Time of reception on the system's clock, ns; 0 if unknown.
     fd : bool
         CAN FD frame format.
     """
@@ -51,22 +51,22 @@ class Frame(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Identifier as engineers write it; extended ones with all digits."""
+        """Identifier in the usual notation; extended ones with all digits."""
         return f"0x{self.identifier:08X}" if self.can_id & EXTENDED else f"0x{self.identifier:X}"
 
 
-#: PCAN-Basic's status of a controller that is bus-off.
+#: PCAN-Basic's status of a bus-off controller.
 _PCAN_BUS_OFF = 0x10
 
 
 def controller_off(interface: str, bus: can.BusABC) -> bool | None:
-    """Whether the controller of a bus is bus-off; None if its driver does not say it."""
+    """Whether the controller of a bus is bus-off; None if its driver does not report it."""
     try:
         if interface == "pcan":
             return bool(bus.status() & _PCAN_BUS_OFF)  # type: ignore[attr-defined]
         if interface == "ixxat":
             return bool(bus.state is can.BusState.ERROR)
-    except Exception:  # drivers raise all kinds, and an interface may just be gone
+    except Exception:  # drivers may raise any exception, and the interface may be gone
         return None
     return None
 
@@ -114,13 +114,13 @@ _CONTROLLER_DETAILS = {
     ACTIVE: "error-active again",
 }
 
-#: Interfaces of python-can whose error frames have SocketCAN's layout; two of them pass on what
-#: another program sends.
+#: Interfaces of python-can whose error frames have SocketCAN's layout; two of them pass on frames
+#: of another program.
 _SAME_LAYOUT = frozenset({"socketcan", "socketcand", "gs_usb", "udp_multicast", "virtual"})
 
 
 def as_socketcan(interface: str, frame: Frame) -> Frame:
-    """An interface's error frame in SocketCAN's layout; other frames as they are."""
+    """An interface's error frame in SocketCAN's layout; other frames unchanged."""
     if not frame.can_id & ERROR or interface in _SAME_LAYOUT:
         return frame
     if interface == "pcan" and frame.identifier & 0x07:  # bit, form and stuff errors have the
@@ -147,7 +147,7 @@ def error_text(frame: Frame) -> str:
     return text
 
 
-#: A bus that cannot be opened, is off, or whose queue is full.
+#: A bus that cannot be opened, is off, or has a full queue.
 BUS_ERRORS: Final = (can.CanError, OSError)
 #: Data that do not fit their message.
 DECODE_ERRORS: Final = (DecodeError, ValueError)

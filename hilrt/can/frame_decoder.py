@@ -1,7 +1,7 @@
 """Decoding of recorded frames: all signals that a frame contains.
 
-A gateway accepts complete frames only. From a recording, signals of a frame that is too short are
-read, too, and if the multiplexer has an unknown value, the signals that do not depend on it.
+A gateway accepts complete frames only. For recordings, signals of short frames are decoded as well,
+and if the multiplexer has an unknown value, the signals that do not depend on it.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class DecodeCounts:
     Attributes
     ----------
     truncated : int
-        Frames that are shorter than the database says.
+        Frames shorter than in the database.
     formless : int
-        Frames whose multiplexer has a value that the database does not know.
+        Frames whose multiplexer value is unknown to the database.
     not_available : int
         Values that mean "not available" or "error" (SAE J1939-71).
     failures : int
-        Frames of which nothing could be decoded.
+        Frames that could not be decoded at all.
     """
 
     truncated: int = 0
@@ -40,7 +40,7 @@ class DecodeCounts:
     failures: int = 0
 
     def texts(self, name: str) -> list[str]:
-        """A line for each kind of missing data of a message called `name`."""
+        """One line for each kind of missing data of the message `name`."""
         lines = (
             (self.failures, f"frames of message {name} that its database cannot decode"),
             (self.truncated, f"frames of message {name} that are shorter than in its database"),
@@ -75,7 +75,8 @@ class FrameDecoder:
     Raises
     ------
     Exception
-        If no codec can handle the database's description; `database_faults.reason` says why.
+        If no codec can handle the database's description; `database_faults.reason` gives the
+        reason.
     """
 
     def __init__(self, message: Message, names: Sequence[str] | None = None) -> None:
@@ -91,7 +92,7 @@ class FrameDecoder:
         )
 
     def decode(self, data: bytes) -> list[float] | None:
-        """Values of the signals, NaN for one without a value; None if nothing can be decoded."""
+        """Values of the signals, NaN for one without a value; None if decoding fails."""
         missing = self.message.length - len(data) if self._needed else 0
         whole = data + bytes(missing) if missing > 0 else data
         try:
@@ -123,7 +124,7 @@ def distinct_names(message: Message) -> list[str]:
 
 
 def _needed(message: Message, name: str) -> int:
-    """Bits of a frame with the signal's value and its multiplexers."""
+    """Bits of a frame that contain the signal's value and its multiplexers."""
     signal = message.get_signal_by_name(name)
     above = {switch for switch, _ in selectors(message, signal)}
     switches = [other for other in multiplexers(message) if other.name in above]

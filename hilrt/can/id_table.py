@@ -1,4 +1,4 @@
-"""Lookup of messages by the identifier of a frame; J1939 ones from any sender."""
+"""Look-up of messages by the identifier of a frame; J1939 ones from any sender."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from hilrt.can.frame import (
     STANDARD_MASK,
 )
 
-#: Identifiers remembered by an `IdTable`; a bus has a few hundred, noise has no end of them.
+#: Identifiers remembered by an `IdTable`; a bus has a few hundred, noise any number.
 _REMEMBERED = 4096
-#: Source address by which a J1939 database says that any sender is meant (J1939-81: null address).
+#: Source address in J1939 databases that stands for any sender (J1939-81: null address).
 ANY_SOURCE = 0xFE
 
 
@@ -28,10 +28,10 @@ def can_id_of(message: Message) -> int:
 
 
 def j1939_mask(identifier: int) -> int:
-    """Bits of a J1939 identifier that name the parameter group.
+    """Bits of a J1939 identifier that identify the parameter group.
 
-    Priority and source address are left out; so is the destination address of a group that has
-    one (PDU format below 240).
+    Excludes priority and source address, and the destination address of a group that has one (PDU
+    format below 240).
     """
     pdu_format = identifier >> 16 & 0xFF
     return EXTENDED | REMOTE | ERROR | (0x03FFFF00 if pdu_format >= 240 else 0x03FF0000)
@@ -43,12 +43,12 @@ def is_j1939(message: Message) -> bool:
 
 
 def without_priority(message: Message, identifier: int) -> int:
-    """An identifier as it is compared: a J1939 sender may send with any priority."""
+    """An identifier for comparison: a J1939 sender may use any priority."""
     return identifier & 0x03FFFFFF if is_j1939(message) else identifier
 
 
 def same_group(message: Message, other: Message) -> bool:
-    """Whether two messages are J1939 ones of one parameter group."""
+    """Whether two messages are J1939 messages of one parameter group."""
     mask = j1939_mask(message.frame_id)
     return (
         is_j1939(message)
@@ -61,7 +61,7 @@ Entry = TypeVar("Entry")
 
 
 class _Member(NamedTuple, Generic[Entry]):
-    """A message of the table; `entry` None for one whose frames are of no interest."""
+    """A message of the table; `entry` is None if its frames are ignored."""
 
     message: Message
     source: int | None
@@ -71,9 +71,9 @@ class _Member(NamedTuple, Generic[Entry]):
 def _distance(member: _Member[Entry], identifier: int) -> int | None:
     """Distance of a frame of a J1939 group from a message; None if it is another message.
 
-    Given values come first, then those of the database.
+    Configured values take precedence over those of the database.
     """
-    other_destination = bool((member.message.frame_id ^ identifier) & 0xFF00)  # groups to all: not
+    other_destination = bool((member.message.frame_id ^ identifier) & 0xFF00)  # 0 for broadcasts
     address = identifier & 0xFF
     if member.source is not None:
         return 2 * other_destination if address == member.source else None
@@ -87,23 +87,23 @@ def _distance(member: _Member[Entry], identifier: int) -> int | None:
 class IdTable(Generic[Entry]):
     """Entries by the identifiers of their messages.
 
-    J1939 messages are compared without priority. A frame is the message with exactly its
-    identifier; else the one of its parameter group with its source address; else one that is
-    declared for any source (0xFE); else the only one of the group. Where several are left, it is
-    none of them: a guess would give wrong values.
+    J1939 messages are compared without priority. A frame belongs to the message with exactly its
+    identifier; else to the one of its parameter group with its source address; else to one declared
+    for any source (0xFE); else to the only one of the group. If several are left, it belongs to
+    none: a guess would give wrong values.
 
     Parameters
     ----------
     entries : iterable of (Message, Entry)
     source : callable, optional
-        The one source address [0 to 255] that a J1939 message is taken from; None: any.
+        Source address [0 to 255] required for a J1939 message; None: any.
     rivals : iterable of Message
-        Further messages of the database: a frame that is one of them has no entry.
+        Further messages of the database; their frames have no entry.
 
     Attributes
     ----------
     remembered : dict of int
-        Entries of identifiers that have been found, or not (None); of noise only so many.
+        Entries of identifiers looked up before, None for unknown ones; limited in number.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class IdTable(Generic[Entry]):
             self._exact[can_id].append(member)
 
     def find(self, can_id: int) -> Entry | None:
-        """Entry of a frame, by its `Frame.can_id`; None if there is none, or several might be."""
+        """Entry of a frame, by its `Frame.can_id`; None if there is none, or several candidates."""
         try:
             return self.remembered[can_id]
         except KeyError:
@@ -144,11 +144,11 @@ class IdTable(Generic[Entry]):
         return entry
 
     def candidates(self, can_id: int) -> list[Message]:
-        """Messages that a frame may be, equally well: none, one, or several."""
+        """Messages that a frame may equally well be: none, one, or several."""
         return [member.message for member in self._nearest(can_id)]
 
     def ambiguous(self) -> dict[int, list[Message]]:
-        """Frames searched for so far that may be several messages, by their `Frame.can_id`."""
+        """Ambiguous frames among those looked up so far, by their `Frame.can_id`."""
         found = {
             can_id: self.candidates(can_id) for can_id, e in self.remembered.items() if e is None
         }
@@ -167,7 +167,7 @@ class IdTable(Generic[Entry]):
         return nearest
 
     def filters(self) -> list[dict[str, int | bool]]:
-        """Filters for python-can that let the messages through: whole groups of J1939."""
+        """Filters for python-can that pass the messages; whole groups of J1939."""
         exact = [
             _filter(can_id, EXTENDED_MASK if can_id & EXTENDED else STANDARD_MASK)
             for can_id, members in self._exact.items()
@@ -189,16 +189,16 @@ def indistinct(
     rivals: Iterable[Message],
     source: Callable[[Message], int | None] = lambda message: None,
 ) -> list[tuple[Message, list[Message]]]:
-    """Messages that no frame would be taken for, each with those that it would be taken for.
+    """Messages to which no frame would be assigned, each with the messages that get its frames.
 
     Parameters
     ----------
     messages : iterable of Message
-        Those that are to be received.
+        Messages to be received.
     rivals : iterable of Message
         Further messages of the database.
     source : callable, optional
-        The one source address that a J1939 message is taken from.
+        Source address required for a J1939 message, if any.
     """
     messages = list(messages)
     table = IdTable(((message, True) for message in messages), source, rivals)
@@ -231,13 +231,13 @@ def unpack(container: Message, data: bytes) -> list[tuple[Message | int, bytes]]
     Parameters
     ----------
     container : Message
-        Of a database.
+        Container message of a database.
     data : bytes
 
     Returns
     -------
     list of (Message or int, bytes)
-        The header's identifier instead of a message that the database does not know.
+        For a message unknown to the database, the header's identifier instead.
 
     Raises
     ------
@@ -252,7 +252,7 @@ def unpack(container: Message, data: bytes) -> list[tuple[Message | int, bytes]]
     while at + _HEADER <= len(data):
         identifier = int.from_bytes(data[at : at + _IDENTIFIER], order)
         if not identifier and identifier not in known:
-            break  # what is left is padding
+            break  # the rest is padding
         end = at + _HEADER + data[at + _IDENTIFIER]
         if end > len(data):
             raise ValueError(f"a message of container {container.name} extends beyond the frame")
@@ -262,7 +262,7 @@ def unpack(container: Message, data: bytes) -> list[tuple[Message | int, bytes]]
 
 
 def with_contained(messages: Iterable[Message]) -> Iterator[tuple[Message, Message | None]]:
-    """Messages, those in containers in place of these, each with its container."""
+    """Messages with containers replaced by their content, each with its container."""
     for message in messages:
         if message.is_container:
             for inner in message.contained_messages or ():

@@ -1,7 +1,7 @@
-"""Parameter groups of J1939 in several frames, reassembled (SAE J1939-21, 5.10).
+"""Reassembly of J1939 parameter groups sent in several frames (SAE J1939-21, 5.10).
 
-The transport protocol is only observed, whether a group is broadcast (BAM) or sent to one node
-(RTS/CTS): nothing is sent, neither a clear-to-send nor an acknowledgement or an abort. No I/O.
+The transport protocol is only observed, for broadcast groups (BAM) and those sent to one node
+(RTS/CTS): neither a clear-to-send nor an acknowledgement or an abort is sent. No I/O.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ _MANAGEMENT_ID = EXTENDED | MANAGEMENT << 16
 _TRANSFER_ID = EXTENDED | TRANSFER << 16
 #: Control bytes of TP.CM.
 _RTS, _CTS, _ACKNOWLEDGED, _BROADCAST, _ABORT = 16, 17, 19, 32, 255
-#: Destination of messages for all.
+#: Destination address of messages for all nodes.
 _ALL = 0xFF
-#: Bytes of a group that one frame carries, and of the longest group.
+#: Bytes of a group that fit in one frame, and maximum bytes of a group.
 ONE_FRAME, LONGEST = 8, 1785
 #: Bytes of a group in each packet.
 _PACKET = 7
-#: Silence after which a transfer is abandoned: of the sender of a broadcast (T1), in both
-#: directions for one to a node (T2, T3), ns.
+#: Silence after which a transfer is abandoned: of the sender of a broadcast (T1), in either
+#: direction for a transfer to one node (T2, T3), ns.
 BROADCAST_NS, CONNECTION_NS = 750_000_000, 1_250_000_000
-#: Transfers that may be under way; noise must not fill the memory.
+#: Maximum simultaneous transfers; noise must not exhaust the memory.
 _MOST = 256
-#: Longest pause between two packets that a sender may make (Tr), s.
+#: Longest permitted pause between two packets (Tr), s.
 PACKET_S = 0.2
 
 
@@ -40,12 +40,12 @@ class ParameterGroup(NamedTuple):
     Attributes
     ----------
     can_id : int
-        As if one frame had carried it: priority of its announcement, group, destination if the
+        As if a single frame had carried it: priority of its announcement, group, destination if the
         group has one, source.
     data : bytes
         9 to 1785 bytes.
     announced_ns, complete_ns : int
-        When its first and its last frame came. The values are as old as the first.
+        Reception of its first and its last frame. The values are as old as the first.
     """
 
     can_id: int
@@ -55,7 +55,7 @@ class ParameterGroup(NamedTuple):
 
 
 class _Transfer:
-    """A group under way."""
+    """A group being transferred."""
 
     def __init__(self, can_id: int, length: int, t_ns: int) -> None:
         self.can_id = can_id
@@ -66,12 +66,12 @@ class _Transfer:
 
 
 def transfer_time(length: int) -> float:
-    """Longest time that a group of so many bytes is on its way, s; 0 if one frame carries it."""
+    """Maximum transfer time of a group of `length` bytes, s; 0 if it fits in one frame."""
     return PACKET_S * -(-length // _PACKET) if length > ONE_FRAME else 0.0
 
 
 def filters() -> list[dict[str, int | bool]]:
-    """Filters for python-can that let the transport protocol through."""
+    """Filters for python-can that pass the transport protocol."""
     return [
         {"can_id": format_ << 16, "can_mask": 0x03FF0000, "extended": True}
         for format_ in (MANAGEMENT, TRANSFER)
@@ -79,21 +79,21 @@ def filters() -> list[dict[str, int | bool]]:
 
 
 class GroupAssembler:
-    """Puts groups together from the frames of one bus.
+    """Assembles groups from the frames of one bus.
 
     Parameters
     ----------
     wanted : callable, optional
-        Whether a group is of interest, by the `can_id` that it would have; default: all are.
+        Whether a group is of interest, by its resulting `can_id`; default: all are.
 
     Attributes
     ----------
     complete : int
-        Groups that arrived whole.
+        Groups received completely.
     incomplete : int
-        Groups with a lost packet, aborted groups, and groups that ended too early.
+        Groups with a lost packet, aborted groups, and groups that ended early.
     strays : int
-        Packets of groups whose beginning was missed, and frames that violate the protocol.
+        Packets without the beginning of their group, and frames that violate the protocol.
     """
 
     def __init__(self, wanted: Callable[[int], object] = lambda can_id: True) -> None:
@@ -103,19 +103,19 @@ class GroupAssembler:
 
     @staticmethod
     def concerns(can_id: int) -> bool:
-        """Whether a frame is one of the transport protocol."""
+        """Whether a frame belongs to the transport protocol."""
         return can_id & _FORMAT_BITS in (_MANAGEMENT_ID, _TRANSFER_ID)
 
     def take(self, can_id: int, data: bytes, t_ns: int) -> ParameterGroup | None:
-        """Take a frame; the group that it completes, if it does.
+        """Process a frame; return the group that it completes, if any.
 
         Parameters
         ----------
         can_id : int
-            As `Frame.can_id`; frames of other kinds pass.
+            As `Frame.can_id`; frames of other kinds are ignored.
         data : bytes
         t_ns : int
-            When it came, ns, on any clock.
+            Time of reception, ns, on any clock.
         """
         kind = can_id & _FORMAT_BITS
         if kind == _TRANSFER_ID:
@@ -134,13 +134,13 @@ class GroupAssembler:
         control = data[0]
         if control in (_RTS, _BROADCAST):
             self._begin(can_id, data, t_ns)
-        elif control == _CTS:  # the receiver's; it may ask for packets again, or for patience
+        elif control == _CTS:  # from the receiver, which may request packets again, or a pause
             transfer = self._transfers.get((destination, source))
             if transfer is not None:
                 transfer.heard_ns = t_ns
         elif control == _ACKNOWLEDGED:
             self._give_up((destination, source))
-        elif control == _ABORT:  # either side's
+        elif control == _ABORT:  # from either side
             self._give_up((destination, source))
             self._give_up((source, destination))
         else:
@@ -160,9 +160,9 @@ class GroupAssembler:
             self.strays += 1
             return
         whole = can_id & (EXTENDED | 0x1C000000) | group << 8 | source
-        if group >> 8 & 0xFF < 240:  # a group to one node has its address in the identifier
+        if group >> 8 & 0xFF < 240:  # a group for one node has the address in the identifier
             whole |= destination << 8
-        self._give_up((source, destination))  # a node has one transfer at a time to another
+        self._give_up((source, destination))  # a node has only one transfer at a time to another
         if not self._wanted(whole):
             return
         if len(self._transfers) >= _MOST:
@@ -170,7 +170,7 @@ class GroupAssembler:
         self._transfers[source, destination] = _Transfer(whole, length, t_ns)
 
     def _forget(self, t_ns: int) -> None:
-        """Give up transfers that have been silent for too long, or the oldest one."""
+        """Abandon transfers that have been silent for too long, or the oldest one."""
         for key in list(self._transfers):
             if self._is_over(key, t_ns):
                 self._give_up(key)
@@ -203,11 +203,11 @@ class GroupAssembler:
             return None
         transfer.heard_ns = t_ns
         if key[1] == _ALL and number > 1 + count - transfer.missing:
-            self._give_up(key)  # a packet was lost, and a broadcast does not repeat it
+            self._give_up(key)  # a packet was lost, and a broadcast is not repeated
             return None
         if transfer.packets[number - 1] is None:
             transfer.missing -= 1
-        transfer.packets[number - 1] = data[1 : 1 + expected]  # repeated: the newest counts
+        transfer.packets[number - 1] = data[1 : 1 + expected]  # if repeated, the newest counts
         if transfer.missing:
             return None
         del self._transfers[key]

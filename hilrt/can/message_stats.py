@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-#: Intervals after which a message's mean one replaces a cycle time of the database.
+#: Intervals after which a message's mean interval replaces the database's cycle time.
 LEARN_INTERVALS = 20
-#: From then on, a gap counts as that many mean intervals at most, but as this time at least, s.
+#: From then on, a gap counts as at most this many mean intervals, but at least this time, s.
 LONGEST_GAP = 4.0
 SHORTEST_GAP_S = 1e-3
 #: The mean interval forgets within some 50 frames.
@@ -33,11 +33,11 @@ class MessageStats:
     Attributes
     ----------
     frames : int
-        Frames that arrived, whatever was made of them.
+        Frames received, whether they counted or not.
     checksum_errors, repeated, lost, out_of_order, held_up, not_available : int
-        Damaged; with the counter of the previous one; missing by the counter; with a counter that
-        went back or too far ahead; let through only after a stall; with a value that says of itself
-        that it is none.
+        Damaged frames; with the counter of the previous one; missing according to the counter; with
+        a counter that went back or too far ahead; accepted only after a stall; values marked as not
+        available.
     shortest, longest, mean : float
         Intervals between frames, s.
     """
@@ -56,7 +56,7 @@ class MessageStats:
     _last: int | None = None
 
     def seen(self, t: int) -> float:
-        """Count a frame at `t` [ns]; time since the previous one, s, infinite for the first."""
+        """Count a frame at `t` [ns]; return the time since the previous one, s, or infinity."""
         self.frames += 1
         last, self._last = self._last, t
         if last is None:
@@ -68,7 +68,7 @@ class MessageStats:
             self.longest = interval
         weight = max(FORGETTING, 1.0 / (self.frames - 1))
         gap = math.inf
-        if self.frames > LEARN_INTERVALS:  # one stall must not pass for the message's pace
+        if self.frames > LEARN_INTERVALS:  # a stall must not determine the interval
             gap = max(LONGEST_GAP * self.mean, SHORTEST_GAP_S)
         self.mean += weight * (min(interval, gap) - self.mean)
         return interval
@@ -84,21 +84,21 @@ class MessageStats:
         return text + "".join(wrong)
 
 
-#: Between two events of one kind about one message, ns.
-TELL_EVERY_NS = 1_000_000_000
-#: How often the counters are checked, ns.
-LOOK_EVERY_NS = 50_000_000
+#: Minimum time between two events of one kind about one message, ns.
+REPORT_EVERY_NS = 1_000_000_000
+#: Interval of checking the counters, ns.
+POLL_EVERY_NS = 50_000_000
 
 
 class FrameDefect(NamedTuple):
-    """Cause of the event, the counter of `MessageStats` behind it, and the text about them."""
+    """Cause of the event, counter of `MessageStats`, and text for it."""
 
     cause: str
     counter: str
     text: str
 
 
-#: Without those that were held up: some are after every silence, and its text counts them.
+#: Without held-up frames: some follow every silence, whose event counts them.
 DEFECTS: Final = (
     FrameDefect(
         "can_bad_checksum",
@@ -120,7 +120,7 @@ DEFECTS: Final = (
 
 
 class Refusal(NamedTuple):
-    """An event about frames that did not count, and how many those are that it tells of."""
+    """An event about rejected frames, with their number."""
 
     cause: str
     text: str
@@ -128,33 +128,33 @@ class Refusal(NamedTuple):
 
 
 class RefusedFrames:
-    """Makes events of the counters: when a defect begins, and then once a second at most.
+    """Converts counters to events: when a defect begins, then at most once a second.
 
     Parameters
     ----------
     stats : mapping of str to MessageStats
-        Statistics of each message so far; the objects are updated.
+        Statistics of each message; the objects are updated elsewhere.
     """
 
     def __init__(self, stats: Mapping[str, MessageStats]) -> None:
         self._stats = dict(stats)
-        self._look_at = 0
-        self._told: dict[tuple[str, str], int] = {}  # message and cause: frames
+        self._poll_at = 0
+        self._reported: dict[tuple[str, str], int] = {}  # message and cause: frames
         self._quiet_until: dict[tuple[str, str], int] = {}
 
-    def look(self, now: int) -> list[Refusal]:
-        """Report that is due at `now` [ns]."""
-        if now < self._look_at:
+    def poll(self, now: int) -> list[Refusal]:
+        """Events that are due at `now` [ns]."""
+        if now < self._poll_at:
             return []
-        self._look_at = now + LOOK_EVERY_NS
+        self._poll_at = now + POLL_EVERY_NS
         found = []
         for name, stats in self._stats.items():
             for defect in DEFECTS:
                 key = name, defect.cause
                 frames = getattr(stats, defect.counter)
-                new = frames - self._told.get(key, 0)
+                new = frames - self._reported.get(key, 0)
                 if new and now >= self._quiet_until.get(key, now):
-                    self._told[key], self._quiet_until[key] = frames, now + TELL_EVERY_NS
+                    self._reported[key], self._quiet_until[key] = frames, now + REPORT_EVERY_NS
                     text = (
                         f"{name}: {new:,} frame{'s' * (new > 1)} {defect.text}; {frames:,} so far"
                     )

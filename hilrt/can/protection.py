@@ -1,7 +1,7 @@
 """Checksums and counters of messages, as configured per message.
 
-The AUTOSAR profiles are those of the library ``autosar-e2e``; here they get a common face, and the
-plain checksums that older control units use join them.
+The AUTOSAR profiles are those of the library ``autosar-e2e``, here with a common interface; the
+plain checksums of older control units are added.
 """
 
 from __future__ import annotations
@@ -55,22 +55,22 @@ class Protection(Table):
 
 
 class Guarded(NamedTuple):
-    """Actions of a message's protection.
+    """Functions of a message's protection.
 
     Parameters
     ----------
     check : callable
-        Whether the bytes are whole.
+        Whether the bytes are intact.
     protect : callable
-        The bytes with header or checksum, from the bytes and a count.
+        Bytes with header or checksum, for given bytes and count.
     counter : callable, optional
-        The count in the bytes; None if it is a signal of the message.
+        Count in the bytes; None if the counter is a signal of the message.
     modulus : int
-        Of that count.
+        Modulus of that count.
     header : int
-        Bits of the message that the protection writes, as a mask over its little-endian reading.
+        Bits of the message written by the protection, as a mask over its little-endian reading.
     checksum : int
-        Those of the checksum alone.
+        Bits of the checksum alone.
     """
 
     check: Callable[[bytes], bool]
@@ -82,7 +82,7 @@ class Guarded(NamedTuple):
 
 
 def guarded(options: Protection, message: Message, label: str) -> Guarded:
-    """Functions for a message; `ConfigError` if the options do not fit it."""
+    """Protection functions for a message; `ConfigError` if the options do not fit it."""
     match options.method:
         case "e2e1":
             return _profile_1(options, message, label)
@@ -103,7 +103,7 @@ def _data_id(options: Protection, label: str) -> int:
 
 
 def _room(message: Message, first: int, count: int, label: str) -> int:
-    """Mask of the bytes of a header; `ConfigError` if the message is too short for it."""
+    """Mask of a header's bytes; `ConfigError` if the message is too short for it."""
     if message.length < first + count:
         raise ConfigError(
             f"{label} offset = {first}: a header of {count} bytes does not fit into the "
@@ -131,7 +131,7 @@ def _profile_1(options: Protection, message: Message, label: str) -> Guarded:
             bytearray(data[:length]), data_id, data_id_mode=mode, offset=offset
         )
 
-    # The upper half of the second byte is the message's, except in nibble mode.
+    # The upper half of the second byte belongs to the message, except in nibble mode.
     header &= ~(0xF0 << 8 * (offset + 1)) if options.id_mode != "nibble" else -1
     return Guarded(
         check, protect, lambda data: data[offset + 1] & 0x0F, 15, header, 0xFF << 8 * offset
@@ -259,7 +259,7 @@ def check_messages(
     sent: Iterable[Message],
     received: Iterable[Message],
 ) -> list[str]:
-    """Problems of the tables of single messages."""
+    """Problems of the tables of individual messages."""
     sending = {message.name: message for message in sent}
     receiving = {message.name: message for message in received}
     used = {**sending, **receiving}
@@ -307,7 +307,7 @@ def check_messages(
 
 
 def _of_the_other_side(entry: MessageOptions, sent: bool) -> list[tuple[str, str]]:
-    """Keys without effect, because the message goes the other way."""
+    """Keys without effect for a message of the other direction."""
     default = MessageOptions()
     keys = (
         ("timeout", "max_lost", "source") if sent else ("send", "cycle", "phase", "values", "last")
@@ -321,24 +321,24 @@ def _of_the_other_side(entry: MessageOptions, sent: bool) -> list[tuple[str, str
 
 
 def cycle_of(options: MessageOptions, message: Message) -> float:
-    """Period at which a message is sent or received, s; 0 if it has none."""
+    """Period of sending or receiving a message, s; 0 if it has none."""
     return options.cycle or (message.cycle_time or 0) / 1e3
 
 
 def with_set_points(options: MessageOptions, message: Message) -> bool:
-    """Whether a message is sent with every set-point, in place of a cycle of its own."""
+    """Whether a message is sent with every set-point, instead of in its own cycle."""
     return options.send == "tick" or (options.send is None and not cycle_of(options, message))
 
 
 def protection_of(options: MessageOptions, message: Message) -> Guarded | None:
-    """Make the protection of a message, which `check_messages` has checked."""
+    """Create the protection of a message that `check_messages` has accepted."""
     if options.protection is None:
         return None
     return guarded(options.protection, message, f"messages.{message.name} protection")
 
 
 def counter_of(options: MessageOptions, message: Message, alive: str) -> str | None:
-    """Counter signal of a message, if it has one; a floating-point number counts nothing."""
+    """Counter signal of a message, if any; a floating-point number cannot count."""
     name = alive if options.counter is None else options.counter
     found = any(signal.name == name and not signal.is_float for signal in message.signals)
     return name if found else None

@@ -1,4 +1,4 @@
-"""Database files as cantools reads them, or a refusal that describes the fault."""
+"""Reading of database files by cantools, or a refusal that describes the fault."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from hilrt.can.tolerant_loading import load_tolerantly
 from hilrt.errors import ConfigError
 from hilrt.files.text import read_regular
 
-#: Vector's place for signals that are in no message.
+#: Vector's pseudo message for signals without a message.
 _NO_MESSAGE = "VECTOR__INDEPENDENT_SIG_MSG"
-#: Messages that one entry of a SYM file may stand for.
+#: Maximum messages described by one entry of a SYM file.
 _MOST = 4096
 _DBC = re.compile(r"^BO_[ \t]+(\S+)[ \t]+(\w+)[ \t]*:", re.MULTILINE)
 _KCD = re.compile(r"<Message\b[^>]*>")
@@ -35,14 +35,14 @@ _SYM_TYPE = re.compile(r"^Type=(\w*)", re.MULTILINE)
 
 
 def identifier_faults(text: str, suffix: str) -> list[str]:
-    """List problems of the identifiers in a file.
+    """Problems of the identifiers in a file.
 
     Parameters
     ----------
     text : str
-        Of the file.
+        Content of the file.
     suffix : str
-        ``".dbc"``, ``".kcd"`` or ``".sym"``; of others nothing is found.
+        ``".dbc"``, ``".kcd"`` or ``".sym"``; others are not checked.
     """
     match suffix.lower():
         case ".dbc":
@@ -74,7 +74,7 @@ def _in_dbc(name: str, number: str) -> str:
 
 def _in_sym(name: str, entry: str) -> str:
     given = _SYM_ID.search(entry)
-    if given is None:  # a further multiplexer value of the entry before
+    if given is None:  # a further multiplexer value of the previous entry
         return ""
     ids, kind = given[1], _SYM_TYPE.search(entry)
     first, _, last = ids.partition("-")
@@ -103,11 +103,11 @@ def _no_number(name: str, number: str) -> str:
     return f"message {name} has the identifier {number!r}, which is not a number"
 
 
-#: The longest message is a container of Ethernet: that many bits.
+#: Maximum bits of a message: a container on Ethernet.
 _MOST_BITS = 8 << 16
-#: All signals and messages of a file together, bits: 200 MB of memory.
+#: Maximum total bits of all signals and messages of a file: 200 MB of memory.
 _MOST_OF_ALL = 50_000_000
-#: Compared numbers: bits, bytes, and others in a file of a format.
+#: Numbers to compare, by format: bits, bytes, and others.
 _NUMBERS = {
     "dbc": re.compile(
         r"(?<!\d)(?P<a>\d+)\s*\|\s*(?P<b>\d+)\s*@|\bBO_\s+\d+\s+\w+\s*:\s*(?P<bytes>\d+)"
@@ -130,7 +130,7 @@ _NUMBERS = {
 def check_bit_counts(text: str, kind: str) -> None:
     """Raise `ValueError` at the line of a signal or message that is too long for any bus.
 
-    It is also raised where the signals of the file are too long together.
+    Also raised if the signals of the file are too long in total.
     """
     pattern = _NUMBERS.get(kind)
     total = 0
@@ -144,9 +144,10 @@ def check_bit_counts(text: str, kind: str) -> None:
                 raise ValueError(f"the signals up to line {line} have {total:,} bits and more")
 
 
-#: Signals of a message: cantools' time grows with the square of the multiplexed ones, to 5 s here.
+#: Maximum signals of a message: cantools' time grows with the square of the multiplexed ones, to 5
+#: s.
 _MOST_SIGNALS = 10_000
-#: Where a message begins, and where a signal of it does.
+#: Beginning of a message, and of a signal.
 _BEGINNINGS = {
     "dbc": re.compile(r"^BO_\s+\d+\s+(?P<message>\w+)|^\s+SG_\s", re.MULTILINE),
     "kcd": re.compile(r"<(?:\w+:)?(?:Message\b(?P<message>[^>]{0,200})|Signal\b)"),
@@ -154,7 +155,7 @@ _BEGINNINGS = {
 
 
 def check_signal_counts(text: str, kind: str) -> None:
-    """Raise `ValueError` for a message with so many signals that reading them takes minutes."""
+    """Raise `ValueError` for a message with so many signals that reading it takes minutes."""
     pattern = _BEGINNINGS.get(kind)
     begin, signals = 0, 0
     for found in pattern.finditer(text) if pattern is not None else ():
@@ -177,7 +178,7 @@ def _bits(found: re.Match[str]) -> Iterator[int]:
 
 
 def _number(text: str) -> int:
-    """Value of a number as the parsers read it; above every limit for a very long text."""
+    """Value of a number as read by the parsers; above every limit for a very long text."""
     text = text.strip().replace("_", "")
     if len(text) > 20:
         return _MOST_BITS + 1
@@ -186,15 +187,15 @@ def _number(text: str) -> int:
             return abs(int(text, base))
         except ValueError:
             continue
-    return 0  # "auto", or what their parser refuses
+    return 0  # "auto", or a text that their parser refuses
 
 
-#: The longest message of any bus that databases describe, bytes: containers of Ethernet.
+#: Maximum bytes of a message on any bus that databases describe: containers on Ethernet.
 _MOST_BYTES = 1 << 16
 
 
 def check_numbers(message: Message) -> None:
-    """Raise `ValueError` for scales, offsets or bounds that are not numbers, or endless lengths."""
+    """Raise `ValueError` for invalid scales, offsets or bounds, or endless lengths."""
     if not 0 <= message.length <= _MOST_BYTES:
         raise ValueError(f"message {message.name} has {message.length} bytes")
     for signal in message.signals:
@@ -228,12 +229,12 @@ def _infinite(value: object) -> bool:
 
 #: Encoding declaration of an XML file.
 _DECLARED = re.compile(rb"""^\s*<\?xml[^>]*encoding=["']([A-Za-z0-9._-]+)["']""")
-#: Files of these formats are written by tools of Windows, some of them in UTF-8 today.
+#: File formats written by Windows tools, some of them in UTF-8 today.
 _WINDOWS = (".dbc", ".sym")
 # cantools warns about identifiers that several messages share, even on different buses; ambiguous
 # ones are reported when frames are decoded.
 logging.getLogger("cantools.database.can.database").setLevel(logging.ERROR)
-#: Marks of a format within a file, in the order in which files with other suffixes are tried.
+#: Marks of a format within a file, in the order of trying them for other suffixes.
 _WORDS = {
     "arxml": "<AUTOSAR",
     "dbc": "BO_ ",
@@ -242,16 +243,16 @@ _WORDS = {
     "cdd": "<CANDELA",
 }
 _XML = ("arxml", "kcd", "cdd")
-#: Longest number in a SYM file: cantools' time grows with the square of its digits or faster, 5,000
+#: Maximum digits of a number in a SYM file: cantools' time grows with their square or faster; 5,000
 #: take a second.
 _DIGITS = 100
 _LONG_NUMBER = re.compile(rf"[0-9A-F]{{{_DIGITS}}}")
-#: A file with more characters must contain the mark of its format.
+#: Above this number of characters a file must contain the mark of its format.
 _LARGE = 100_000
 
 
 def read_database(path: Path, label: str) -> Database:
-    """Read a CAN database (DBC, ARXML, KCD, SYM); of a broken DBC file the readable part.
+    """Read a CAN database (DBC, ARXML, KCD, SYM), or the readable part of a broken DBC file.
 
     Raises
     ------
@@ -269,7 +270,7 @@ def read_database(path: Path, label: str) -> Database:
     faults = identifier_faults(text, path.suffix)
     try:
         database = _load(text, path.suffix, faults)
-    except Exception as error:  # the parsers of the formats raise all kinds
+    except Exception as error:  # the parsers may raise any exception
         saved = _readable_part(text, path)
         if saved is not None:
             return saved
@@ -283,7 +284,7 @@ def _load(text: str, suffix: str, faults: list[str]) -> Any:
     if faults:
         raise ValueError(", ".join(faults))
     kind = _kind(text, suffix)
-    if kind in _XML and "<!DOCTYPE" in text:  # entities that expand, or name other files
+    if kind in _XML and "<!DOCTYPE" in text:  # entities may expand, or refer to other files
         raise ValueError("it declares a document type, which is not allowed here")
     if kind == "sym" and (found := _LONG_NUMBER.search(text)):
         line = text.count("\n", 0, found.start()) + 1
@@ -298,9 +299,9 @@ def _load(text: str, suffix: str, faults: list[str]) -> Any:
 
 
 def _kind(text: str, suffix: str) -> str:
-    """Format of a file by its suffix, else by a word that each has.
+    """Format of a file by its suffix, or else by a characteristic word.
 
-    Without such a word it is no database: the parsers take seconds to say so of a large file.
+    A file without such a word is refused here: the parsers would take seconds for a large one.
     """
     kind = suffix[1:].lower()
     if kind not in _WORDS:
@@ -311,7 +312,7 @@ def _kind(text: str, suffix: str) -> str:
 
 
 def encoding_of(data: bytes, suffix: str) -> str:
-    """Encoding of a file: as declared, otherwise UTF-8 if valid, otherwise that of Windows."""
+    """Encoding of a file: as declared, else UTF-8 if valid, else that of Windows."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     declared = _DECLARED.match(data.removeprefix(codecs.BOM_UTF8))
@@ -320,7 +321,7 @@ def encoding_of(data: bytes, suffix: str) -> str:
         try:
             data.decode(named, "replace")
             return named
-        except LookupError:  # none, or not one of texts
+        except LookupError:  # unknown, or not a text encoding
             return "utf-8"
     try:
         data.decode("utf-8-sig")
@@ -336,7 +337,7 @@ def _refusal(path: Path, label: str, error: Exception, faults: list[str]) -> lis
     causes = [cause for kind in kinds if (cause := getattr(error, kind, None)) is not None]
     cause = causes[0] if len(causes) == 1 else error
     reason = " ".join(str(cause).split()) or type(cause).__name__
-    if "frame id" in reason:  # of a format that `identifier_faults` does not check
+    if "frame id" in reason:  # in a format that `identifier_faults` does not check
         return [f"{label}: {path}: {reason.rstrip('.')}; correct it in the database"]
     return [
         f"{label}: {path} is not a CAN database: {reason}; "

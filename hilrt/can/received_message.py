@@ -1,8 +1,8 @@
-"""One message that is listened to, and which of its frames count.
+"""A received message, and the decision which of its frames count.
 
-A frame counts only if it is whole (checksum), new (counter) and fresh (it was not held up on its
-way). Rejected frames are counted as such, and the message gets older as if nothing had arrived: a
-sender that repeats its last frame, is disturbed or was held up ends like a silent one.
+A frame counts only if it is intact (checksum), new (counter) and fresh (not delayed on its way).
+Rejected frames are counted, and the message ages as if nothing had arrived: a sender that repeats
+its last frame, is disturbed or was delayed is finally treated like a silent one.
 """
 
 from __future__ import annotations
@@ -20,41 +20,41 @@ from hilrt.can.message_stats import LEARN_INTERVALS, MessageStats
 from hilrt.can.protection import MessageOptions, counter_of, protection_of
 from hilrt.timing.monotonic import LastHeard
 
-#: A form is missed after that many of its intervals, if that is longer than the message's timeout.
+#: Intervals after which a form counts as missing, if longer than the message's timeout.
 SILENT_INTERVALS = 3
-#: The interval is known after so many …
+#: Number of intervals needed to know the interval …
 KNOWN_AFTER = 10
-#: … and until then no form is missed earlier than this, ns: so long the first one is awaited.
+#: … until then no form counts as missing earlier than this, ns; also the wait for the first one.
 UNKNOWN_NS = 10_000_000_000
-#: What counts is the longest of the newest intervals; this share of it is forgotten with each one.
+#: The longest of the recent intervals is used; this share of it is forgotten with each new one.
 FORGET = 0.02
-#: More values of a multiplexer than these are shown as the first and the last.
-TOLD = 4
+#: Maximum number of a multiplexer's values listed in full.
+MAX_NAMED = 4
 
 
 class Form:
     """One form of a message, as far as its signals are used.
 
-    It does not see every frame: a look at the time of the newest one now and then costs nothing
-    beside the decoding.
+    It does not process every frame: checking the time of the newest one occasionally costs nothing
+    compared with decoding.
 
     Parameters
     ----------
     name : str
         Message and multiplexer values.
     output : int or None
-        One of the outputs that it carries; None: it carries the enable state alone.
+        One of the outputs in it; None if it only contains the enable state.
     timeout_ns : int
-        Of the message, ns: the form is missed no earlier.
+        Timeout of the message, ns, a lower bound for the form's.
 
     Attributes
     ----------
     signals : list of str
-        Those of its signals that are used.
+        Its used signals.
     heard : LastHeard
-        Its newest frame that counted, as far as it has been looked at.
+        Its newest frame that counted, as of the last update.
     timeout_ns : int
-        It is missed when the message has arrived without it for so long, ns.
+        It counts as missing when the message has arrived without it for this time, ns.
     """
 
     def __init__(self, name: str, output: int | None, timeout_ns: int) -> None:
@@ -67,10 +67,10 @@ class Form:
         self._intervals = 0
         self._longest_ns = 0.0
 
-    def look(self, newest: int, message_ns: int) -> float:
+    def update(self, newest: int, message_ns: int) -> float:
         """Time for which the message has arrived without it, relative to its timeout.
 
-        The message's own silence makes it no older: that is reported of the message.
+        Silence of the message itself does not count: it is reported for the message.
 
         Parameters
         ----------
@@ -82,7 +82,7 @@ class Form:
         if not newest:
             return math.inf
         before = self.heard.at
-        if newest > before:  # a stall that is left out may have moved it beyond the newest
+        if newest > before:  # an excluded stall may have moved it beyond the newest
             self.heard.heard(newest)
             if before:
                 self._learn(newest - before)
@@ -90,7 +90,7 @@ class Form:
 
     def _learn(self, interval: int) -> None:
         if interval > self.timeout_ns and self._intervals >= KNOWN_AFTER:
-            return  # it was missed: that is not its pace
+            return  # it was missing: not its regular interval
         self._intervals += 1
         longest = self._longest_ns + FORGET * (interval - self._longest_ns)
         self._longest_ns = longest if longest > interval else interval
@@ -100,7 +100,7 @@ class Form:
 
 
 def forms_of(message: Message, used: Mapping[str, int | None], timeout_ns: int) -> list[Form]:
-    """The forms that carry the signals in use; none of a message without multiplexers.
+    """The forms that contain the used signals; none for a message without multiplexers.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def forms_of(message: Message, used: Mapping[str, int | None], timeout_ns: int) 
     used : mapping of str to int or None
         The signals, each with its output; None for the enable state.
     timeout_ns : int
-        Of the message, ns.
+        Timeout of the message, ns.
     """
     forms: dict[str, Form] = {}
     for signal, output in used.items():
@@ -121,46 +121,46 @@ def forms_of(message: Message, used: Mapping[str, int | None], timeout_ns: int) 
 
 
 def _text(selected: list[tuple[str, set[int]]]) -> str:
-    """``Page = 2``, of nested ones ``Page = 2 and Row = 0 or 1``."""
+    """``Page = 2``; nested: ``Page = 2 and Row = 0 or 1``."""
     return " and ".join(f"{switch} = {_values(values)}" for switch, values in reversed(selected))
 
 
 def _values(values: set[int]) -> str:
-    told = [str(value) for value in sorted(values)]
-    return " or ".join(told) if len(told) <= TOLD else f"{told[0]} to {told[-1]}"
+    texts = [str(value) for value in sorted(values)]
+    return " or ".join(texts) if len(texts) <= MAX_NAMED else f"{texts[0]} to {texts[-1]}"
 
 
-#: A message counts as silent after that many of its cycle times, if the database tells them.
+#: Number of cycle times after which a message counts as silent, if the database has them.
 SILENT_CYCLES = 3
-#: Frames closer together than this share of their cycle time are catching up.
+#: Frames closer together than this share of their cycle time are catching up after a delay.
 CATCH_UP_SHARE = 0.5
 
 
 class ReceivedMessage:
-    """A message with the signals in use.
+    """A message with its used signals.
 
     Parameters
     ----------
     message : Message
     alive : str
-        Name of the counter signal searched for.
+        Default name of the counter signal.
     timeout : float
-        Age at which it counts as silent, s; longer if the database says that it comes more rarely.
+        Age at which it counts as silent, s; longer if its cycle time in the database requires it.
     options : MessageOptions
-        What is particular about it.
+        Its specific options.
     container : Message, optional
-        The one that contains it.
+        The message that contains it.
 
     Attributes
     ----------
     identifier : str
-        Of the frames that carry it.
+        Identifier of its frames.
     outputs : list of (int, str)
-        Index of each output that it carries, and the signal.
+        Index of each of its outputs, with the signal.
     indices : list of int
-        Of these outputs, alone.
+        The indices alone.
     state : str or None
-        Its signal that is the enable state.
+        The signal of the enable state.
     heard : LastHeard
         Its newest frame that counted.
     timeout_ns : int
@@ -189,7 +189,7 @@ class ReceivedMessage:
         timeout = options.timeout or max(timeout, SILENT_CYCLES * self._cycle) + whole
         self.timeout_ns = int(1e9 * timeout)
         self._stalled = False
-        self._refused: dict[str, int] = {}  # by reasons, since the newest frame that counted
+        self._refused: dict[str, int] = {}  # by reason, since the newest frame that counted
         guard = protection_of(options, message)
         self._check = guard.check if guard else None
         self._header_counter = guard.counter if guard else None
@@ -204,10 +204,10 @@ class ReceivedMessage:
         self._furthest = half if options.max_lost is None else options.max_lost + 1
 
     def compile(self) -> None:
-        """Choose the codec when all used signals are known: outputs, then counter, then state."""
+        """Choose the codec once all used signals are known: outputs, then counter, then state."""
         names = [name for _, name in self.outputs]
         names += [name for name in (self._alive, self.state) if name]
-        # A counter may run through all its values, and what is multiplexed is not in every frame.
+        # A counter uses all its values, and a multiplexed one is not in every frame.
         with_marks = is_j1939(self.message) and not self.message.is_multiplexed()
         marked = [name for name in names if name != self._alive] if with_marks else []
         self._decode = codec(self.message, names, marked=marked).decode
@@ -215,7 +215,7 @@ class ReceivedMessage:
         self.indices = [i for i, _ in self.outputs]
 
     def forms(self) -> list[Form]:
-        """The forms of a multiplexed message; none of others."""
+        """The forms of a multiplexed message; none for others."""
         used: dict[str, int | None] = {name: i for i, name in self.outputs}
         if self.state:
             used.setdefault(self.state, None)
@@ -228,7 +228,7 @@ class ReceivedMessage:
         ----------
         data : bytes
         t : int
-            When it was received, ns.
+            Time of reception, ns.
         """
         stats = self.stats
         interval = stats.seen(t)
@@ -254,12 +254,12 @@ class ReceivedMessage:
         return values
 
     def _refuse(self, reason: str) -> None:
-        """Count a frame that does not count."""
+        """Count a rejected frame."""
         setattr(self.stats, reason, getattr(self.stats, reason) + 1)
         self._refused[reason] = self._refused.get(reason, 0) + 1
 
     def silence(self) -> str:
-        """Frames refused since the newest one that counted, as text."""
+        """Frames rejected since the newest one that counted, as text."""
         parts = [f"{n:,} {reason.replace('_', ' ')}" for reason, n in self._refused.items()]
         return f"received frames were rejected ({', '.join(parts)})" if parts else "none came"
 
@@ -270,22 +270,22 @@ class ReceivedMessage:
         else:
             count = int(values[len(self.indices)] or 0) % self._modulus
         ahead = 1 if self._counter is None else (count - self._counter) % self._modulus
-        if ahead == 0:  # the sender repeats its last frame: the receiver counts it as silent
+        if ahead == 0:  # the sender repeats its last frame: it counts as silent
             self._refuse("repeated")
             return False
         self._counter = count
-        if ahead > self._furthest:  # the next one tells whether the sender just restarted
+        if ahead > self._furthest:  # the next one shows whether the sender restarted
             self._refuse("out_of_order")
             return False
         self.stats.lost += ahead - 1
         return True
 
     def _held_up(self, t: int, interval: float) -> bool:
-        """Whether a frame is of the burst that ends a stall, and older than it looks.
+        """Whether a frame is part of the burst after a stall, and older than it appears.
 
-        After a silence, what comes at less than the pace of the message is what has piled up on the
-        way; the first frame that comes at its pace is fresh again. The first one of all cannot be
-        distinguished, so it does not count either.
+        After a silence, frames that arrive faster than the message's interval have piled up on the
+        way; the first one that arrives at the regular interval is fresh again. The first frame of
+        all cannot be distinguished, so it does not count either.
         """
         cycle = self._cycle or (self.stats.mean if self.stats.frames > LEARN_INTERVALS else 0.0)
         if not self.heard.at or not cycle:
@@ -298,18 +298,18 @@ class ReceivedMessage:
 
 
 class ReceivedContainer:
-    """A container with its messages in use.
+    """A container with its used messages.
 
     Parameters
     ----------
     container : Message
     entries : sequence of ReceivedMessage
-        Messages in it that are used.
+        Its used messages.
 
     Attributes
     ----------
     malformed : int
-        Frames whose messages extend beyond them; none of their messages counts.
+        Frames whose content extends beyond them; none of their messages counts.
     """
 
     def __init__(self, container: Message, entries: Sequence[ReceivedMessage]) -> None:
@@ -318,7 +318,7 @@ class ReceivedContainer:
         self._entries = {id(entry.message): entry for entry in entries}
 
     def parts(self, data: bytes) -> list[tuple[ReceivedMessage, bytes]]:
-        """Messages in use that a frame contains, with their bytes, in its order."""
+        """Used messages in a frame with their bytes, in order."""
         try:
             inside = unpack(self._container, data)
         except ValueError:

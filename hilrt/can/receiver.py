@@ -1,4 +1,4 @@
-"""Reception from a bench: newest values, and how far they can be trusted."""
+"""Reception from a bench: newest values, and their reliability."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from hilrt.can.protection import MessageOptions
 from hilrt.can.received_message import ReceivedContainer, ReceivedMessage
 
 #: Forms of multiplexed messages are looked at that often while all is well, ns.
-LOOK_EVERY_NS = 10_000_000
+CHECK_EVERY_NS = 10_000_000
 
 
 class Receiver:
-    """Newest value of every output, the enable state, and how healthy the reception is.
+    """Newest value of every output, enable state, and state of the reception.
 
     Parameters
     ----------
     outputs : mapping of str to SignalRef
-        Output ports in their order.
+        Output ports, in order.
     state : SignalRef, optional
         The signal that confirms the enable request.
     alive : str
-        Name of the counter signal searched for in each message.
+        Default name of the counter signal of each message.
     timeout : float
-        Age of a message at which it counts as silent, s; longer for one that the database says
-        comes more rarely.
+        Age of a message at which it counts as silent, s; longer if its cycle time in the database
+        requires it.
     own : iterable of Message
-        Messages that the gateway sends: some buses deliver them to their sender.
+        Messages sent by the gateway, which some buses also deliver to their sender.
     clock : callable
         Monotonic clock, ns.
     options : mapping of str to MessageOptions, optional
-        What is particular about single messages, by name.
+        Options of individual messages, by name.
     system_clock : bool
-        Whether frames bear times of this machine's clock; otherwise they may be a device's own.
+        Whether frames carry times of this machine's clock; otherwise they may be a device's own.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Receiver:
     enabled : bool
         The newest enable state; True if there is no such signal.
     error_frames : list of Frame
-        For the watch over the bus, which takes and clears them.
+        For the bus watch, which takes and clears them.
     """
 
     def __init__(
@@ -89,9 +89,9 @@ class Receiver:
         self._entries = list(entries.values())
         for entry in self._entries:
             entry.compile()
-        self._state_ns = 0  # when the enable state came
+        self._state_ns = 0  # time of the enable state
         self._forms = [(entry, form) for entry in self._entries for form in entry.forms()]
-        self._look_at_ns = 0
+        self._check_at_ns = 0
         self._missed, self._missed_text = 0.0, ""
         self._containers = _containers(self._entries)
         carriers: list[tuple[Message, ReceivedMessage | ReceivedContainer]] = [
@@ -109,7 +109,7 @@ class Receiver:
 
     @property
     def messages(self) -> list[Message]:
-        """The messages that are listened to."""
+        """The received messages."""
         return [entry.message for entry in self._entries]
 
     @property
@@ -119,12 +119,12 @@ class Receiver:
 
     @property
     def frames(self) -> int:
-        """Frames of these messages that arrived, whatever was made of them."""
+        """Number of frames of these messages received, whether they counted or not."""
         return sum(entry.stats.frames for entry in self._entries)
 
     @property
     def counters(self) -> dict[str, int]:
-        """Frames received, unknown ones, and those that did not count, by the reason."""
+        """Numbers of frames received, unknown ones, and rejected ones by reason."""
         counted = {"frames": self.frames, "unknown": self._unknown}
         for reason in REASONS:
             counted[reason] = sum(getattr(entry.stats, reason) for entry in self._entries)
@@ -135,7 +135,7 @@ class Receiver:
     # ---- frames ------------------------------------------------------------------------------
 
     def take(self, frames: Sequence[Frame]) -> bool:
-        """Decode frames in the order of their arrival; True if any output is new."""
+        """Decode frames in the order of arrival; return whether any output is new."""
         if not frames:
             return False
         mono, real = self._clock(), time.time_ns()
@@ -152,14 +152,14 @@ class Receiver:
                 group = self._groups.take(frame.can_id, frame.data, t)
                 found = None if group is None else self._find(group.can_id)
                 if group is not None and found is not None:
-                    # Its values are those of its announcement, or older.
+                    # Its values are as old as its announcement, or older.
                     new |= self._take(found, group.data, group.announced_ns)
             elif not self._is_own(frame.can_id):
                 self._unknown += 1
         return new
 
     def _take(self, entry: ReceivedMessage | ReceivedContainer, data: bytes, t: int) -> bool:
-        """Accept a frame of a message, or of several in a container; whether any output is new."""
+        """Accept a frame of one message, or of several; return whether any output is new."""
         if isinstance(entry, ReceivedContainer):
             new = [self._take(inner, part, t) for inner, part in entry.parts(data)]
             return any(new)
@@ -185,12 +185,12 @@ class Receiver:
         mono, real = self._clock(), time.time_ns()
         return [f._replace(t_ns=real - self._times.age(f.t_ns, mono, real)) for f in frames]
 
-    def start_clock_anew(self) -> None:
-        """Forget the device's clock: a device that was unplugged counts from zero."""
-        self._times.start_anew()
+    def reset_clock(self) -> None:
+        """Reset the device's clock: after being unplugged, a device counts from zero."""
+        self._times.reset()
 
     def stamps(self) -> str:
-        """Whose time stamps frames have where the bus itself does not say it, see `CanBus`."""
+        """Origin of frames' time stamps if the bus itself does not report it, see `CanBus`."""
         return "device" if self._times.by_device else "none"
 
     # ---- received, and missing -----------------------------------------------------------------
@@ -210,7 +210,7 @@ class Receiver:
         return found
 
     def _doubtful(self, message: Message) -> str:
-        """Frames that may be the message, or another one of its J1939 group."""
+        """Frames that may be this message, or another one of its J1939 group."""
         for can_id, messages in self._table.ambiguous().items():
             if message in messages:
                 names = " or ".join(other.name for other in messages)
@@ -221,7 +221,7 @@ class Receiver:
         return ""
 
     def missing_forms(self) -> list[str]:
-        """Forms that have never come of messages that have, with the signals that they carry."""
+        """Forms never received of messages that were, with the signals that they contain."""
         found = []
         for entry, form in self._forms:
             came = self._state_ns if form.output is None else self.t_valid_ns[form.output]
@@ -237,7 +237,7 @@ class Receiver:
     # ---- silence -----------------------------------------------------------------------------
 
     def leave_out(self, now: int, stall: int) -> None:
-        """Leave a `stall` [ns] of this process that ended at `now` [ns] out of all ages."""
+        """Exclude a `stall` [ns] of this process that ended at `now` [ns] from all ages."""
         for entry in self._entries:
             if entry.heard.at:
                 entry.heard.leave_out(now, stall)
@@ -248,7 +248,7 @@ class Receiver:
     def overdue(self, now: int) -> tuple[float, str]:
         """Age of the most overdue message over its timeout at `now` [ns], and a text about it.
 
-        A form of a multiplexed message counts like a message, while others of its forms come.
+        A form of a multiplexed message counts like a message while other forms arrive.
         """
         worst, text = 0.0, ""
         for entry in self._entries:
@@ -262,24 +262,24 @@ class Receiver:
             name, came = slowest.message.name, slowest.silence()
             text = f"no new frame of {name} for {age:.0f} ms: {came}"
         if self._forms:
-            if now >= self._look_at_ns:
-                self._look_at_forms(now)
+            if now >= self._check_at_ns:
+                self._check_forms(now)
             if self._missed > worst:
                 return self._missed, self._missed_text
         return worst, text
 
-    def _look_at_forms(self, now: int) -> None:
-        """Find the form that is overdue by most, for `overdue`."""
+    def _check_forms(self, now: int) -> None:
+        """Find the most overdue form, for `overdue`."""
         worst = 0.0
         for entry, form in self._forms:
             newest = self._state_ns if form.output is None else self.t_valid_ns[form.output]
-            ratio = form.look(newest, entry.heard.at)
+            ratio = form.update(newest, entry.heard.at)
             if ratio > worst:
                 worst, missed = ratio, form
         self._missed, self._missed_text = worst, ""
-        self._look_at_ns = now + LOOK_EVERY_NS
+        self._check_at_ns = now + CHECK_EVERY_NS
         if worst >= 1.0:
-            self._look_at_ns = now  # a form is not reported as late for longer than it is
+            self._check_at_ns = now  # so that a form is not reported late for too long
             self._missed_text = f"{missed.name} has never been received"
             if worst < math.inf:
                 age = 1e-6 * worst * missed.timeout_ns
@@ -287,7 +287,7 @@ class Receiver:
 
 
 def _containers(entries: Sequence[ReceivedMessage]) -> list[tuple[Message, ReceivedContainer]]:
-    """The containers that are listened to, each with its messages in use."""
+    """The received containers, each with its used messages."""
     boxes = {id(entry.container): entry.container for entry in entries}
     return [
         (box, ReceivedContainer(box, [entry for entry in entries if entry.container is box]))

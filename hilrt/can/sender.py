@@ -1,4 +1,4 @@
-"""Set-points and the enable request to frames, each message at its own times."""
+"""Conversion of set-points and the enable request to frames, each message at its own times."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from hilrt.can.id_table import IdTable, can_id_of
 from hilrt.can.protection import MessageOptions, counter_of, cycle_of, protection_of
 from hilrt.errors import ConfigError
 
-#: A frame sent at the database's cycle waits for a set-point for the cycle divided by this, and
-#: leaves early with one that comes up to as much before its time.
+#: A frame sent at the database's cycle waits for a set-point for the cycle divided by this, and is
+#: sent early with one that arrives up to this much before its time.
 WINDOW_PARTS = 4
-#: A message that is sent once per step is repeated, with ramps and for the bench's watchdog, where
-#: the step is longer, ns.
+#: Interval at which a message sent once per step is repeated in longer steps, with ramps and for
+#: the bench's watchdog, ns.
 REPEAT_NS = 10_000_000
 
 
 class _Sent:
-    """One message that is sent; of a multiplexed one, one of its forms."""
+    """One sent message; for a multiplexed one, one of its forms."""
 
     def __init__(
         self, message: Message, alive: str, options: MessageOptions, fixed: Mapping[str, int]
@@ -56,7 +56,7 @@ class _Sent:
         self.counter = 0
 
     def compile(self) -> None:
-        """Choose the codec when all driven signals are known: inputs, request, values, counter."""
+        """Choose the codec once all driven signals are known: inputs, request, values, counter."""
         names = [name for _, name in self.inputs]
         names += [self.request] if self.request else []
         self.constants = [v for name, v in self.values.items() if name not in names]
@@ -67,7 +67,7 @@ class _Sent:
         self.indices = [i for i, _ in self.inputs]
 
     def frame(self, u: Sequence[float], enable: bool, last: bool = False) -> Frame:
-        """Frame for the inputs `u`; with `last`, signals with a defined last value take that."""
+        """Frame for the inputs `u`; with `last`, defined last values replace the others."""
         values = [u[i] for i in self.indices]
         if self.request:
             values.append(float(enable))
@@ -83,10 +83,10 @@ class _Sent:
         return Frame(self.can_id, data, 0, self.fd)
 
     def keeps_cycle(self, now: int, new: bool) -> bool:
-        """Whether a frame leaves at `now` [ns], so that frames keep to the cycle of the database.
+        """Whether a frame is sent at `now` [ns], to keep to the cycle of the database.
 
-        It leaves with a set-point up to a quarter of a cycle before or after its time, and without
-        one when that has passed. Where set-points come at the same cycle, frames follow them.
+        It is sent with a set-point up to a quarter of a cycle before or after its time, and without
+        one after that. If set-points have the same cycle, frames follow them.
         """
         window = self.cycle_ns // WINDOW_PARTS
         follows = new and abs(now - self.new_ns - self.cycle_ns) <= window
@@ -110,18 +110,18 @@ class _Sent:
 
 
 class Sender:
-    """Set-points and the enable request to frames.
+    """Converts set-points and the enable request to frames.
 
     Parameters
     ----------
     inputs : sequence of SignalRef
-        Signals of the input ports, in their order.
+        Signals of the input ports, in order.
     request : SignalRef, optional
         The signal that carries the enable request.
     alive : str
-        Name of the counter signal searched for in each message.
+        Default name of the counter signal of each message.
     options : mapping of str to MessageOptions, optional
-        What is particular about single messages, by name.
+        Options of individual messages, by name.
 
     Raises
     ------
@@ -163,7 +163,7 @@ class Sender:
 
     @property
     def messages(self) -> list[Message]:
-        """The messages that are sent."""
+        """The sent messages."""
         return list({made.message.name: made.message for made in self._entries}.values())
 
     def frames(self, u: Sequence[float], enable: bool) -> list[Frame]:
@@ -174,7 +174,7 @@ class Sender:
     def due(self, now: int, u: Sequence[float], enable: bool, new: bool) -> list[Frame]:
         """Frames to send at `now` [ns]: with new set-points, and those that are due.
 
-        A change of the enable request goes out at once in every message.
+        A change of the enable request is sent immediately in all messages.
         """
         if enable != self._enable:
             for made in self._entries:
@@ -200,7 +200,7 @@ class Sender:
         return frames
 
     def wait_ns(self, now: int) -> float:
-        """Time until the next message with times of its own, ns; infinite if there is none."""
+        """Time until the next message with its own schedule, ns; infinite if there is none."""
         dues = [
             made.due_ns + (made.mode == "database") * (made.cycle_ns // WINDOW_PARTS)
             for made in self._own_times
@@ -209,12 +209,12 @@ class Sender:
         return max(0, min(dues) - now) if dues else math.inf
 
     def last(self, u: Sequence[float]) -> list[Frame]:
-        """Last frame of every message that has a defined last content."""
+        """Last frame of every message with a defined last content."""
         return [made.frame(u, False, last=True) for made in self._entries if made.last]
 
 
 def _next(made: _Sent, now: int) -> int:
-    """Time at which a message is due again: on its grid if it is cyclic, else after a cycle."""
+    """Next time of a message: on its grid if it is cyclic, else after a cycle."""
     if made.mode == "tick":
         return now + REPEAT_NS
     if not made.cycle_ns:
@@ -224,25 +224,25 @@ def _next(made: _Sent, now: int) -> int:
     return now + made.cycle_ns
 
 
-#: How long to listen, s: a session sends its demands at every tick or at the database's cycle.
+#: Time of listening, s: a session sends its demands at every tick or at the database's cycle.
 LISTEN_S = 0.25
 
 
 def refuse_conflicts(
     bus: Mapping[str, Any], messages: Sequence[Message], label: str, listen_s: float = LISTEN_S
 ) -> None:
-    """Listen for messages that are ours to send, before we do.
+    """Listen for other senders of our messages before sending them.
 
     Parameters
     ----------
     bus : mapping
         Arguments of `open_bus`.
     messages : sequence of Message
-        What only this process is to send.
+        Messages that only this process may send.
     label : str
-        Table and key that name the bus, for the message.
+        Table and key of the bus, for messages.
     listen_s : float
-        How long, s.
+        Time of listening, s.
 
     Raises
     ------

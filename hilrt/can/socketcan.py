@@ -1,7 +1,7 @@
 """Frames of Linux's SocketCAN, read from and written to the raw socket of a python-can bus.
 
-python-can opens and configures the socket; the frames then go without its messages, its ``select``
-before every call and its logging, which together cost several times what the system call does.
+python-can opens and configures the socket; frames then bypass its messages, its ``select`` before
+every call and its logging, which together cost several times the system call.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BIT_RATE_SWITCH = 0x01
 _TIMESTAMP = struct.Struct("@ll")  # SO_TIMESTAMPNS: s, ns
 _TIMESTAMPS = struct.Struct("@llllll")  # SO_TIMESTAMPING: the kernel's, unused, the hardware's
 _ANCILLARY_BYTES = 128
-#: SO_TIMESTAMPING, and its flags: of received frames, the kernel's and the hardware's raw stamps.
+#: SO_TIMESTAMPING, and its flags: raw stamps of kernel and hardware for received frames.
 _SO_TIMESTAMPING = 37
 _STAMPS = 0x04 | 0x08 | 0x10 | 0x40  # RX_HARDWARE, RX_SOFTWARE, SOFTWARE, RAW_HARDWARE
 #: Error numbers of system calls on an interface that is down or missing.
@@ -38,24 +38,25 @@ _AWAY = (errno.ENETDOWN, errno.ENODEV, errno.ENXIO)
 class SocketCanFrames:
     """Frames in and out through the raw socket of an open ``socketcan`` bus.
 
-    Received frames have times of the system's clock: by the hardware's stamps where the interface
-    gives them, mapped by their shortest way to the kernel, else by the kernel's.
+    Received frames have times of the system's clock. If the interface provides hardware stamps,
+    they are converted by means of the shortest delay to the kernel's stamps; otherwise the kernel's
+    stamps are used.
 
     Parameters
     ----------
     fd : int
-        The bus's file descriptor; it stays the bus's.
+        File descriptor of the bus, which still owns it.
 
     Attributes
     ----------
     errors : int
-        Readings that failed, and frames of odd size.
+        Failed readings, and frames of invalid size.
     down : bool
-        The interface is down or gone, as the newest reading or sending said.
+        Whether the interface is down or gone, by the latest reading or sending.
     gone : bool
-        It is gone: the socket is bound to nothing, and must be opened anew.
+        Whether it is gone: the socket is unbound, and must be reopened.
     stamps : str
-        Whose time stamps the frames have: ``hardware`` or ``kernel``.
+        Origin of the frames' time stamps: ``hardware`` or ``kernel``.
     """
 
     def __init__(self, fd: int) -> None:
@@ -64,14 +65,14 @@ class SocketCanFrames:
         self.stamps = "kernel"
         self._hardware = DeviceClock()
         self._socket = socket.socket(fileno=os.dup(fd))
-        with suppress(OSError):  # an old kernel: its own stamps, which python-can asks for, stay
+        with suppress(OSError):  # an old kernel: the stamps requested by python-can stay
             self._socket.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPING, _STAMPS)
 
     @staticmethod
     def available(interface: object, channel: object) -> bool:
-        """Whether that python-can interface can be used so, on this system.
+        """Whether this class supports a python-can interface and channel on this system.
 
-        Not for "all channels": its frames must be addressed one by one.
+        An empty channel ("all channels") is not supported: its frames would need addresses.
         """
         return interface == "socketcan" and bool(channel) and hasattr(socket, "AF_CAN")
 
@@ -84,7 +85,7 @@ class SocketCanFrames:
                 data, ancillary, _, _ = receive(_FD_BYTES, _ANCILLARY_BYTES, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 break
-            except OSError as error:  # told once; the next reading continues
+            except OSError as error:  # reported once; the next reading continues
                 self.errors += 1
                 self._note(error)
                 break
@@ -98,7 +99,7 @@ class SocketCanFrames:
         return frames
 
     def _time_ns(self, stamps: Sequence[bytes]) -> int:
-        """Time of reception on the system's clock by what came with a frame, ns; 0: unknown."""
+        """Time of reception on the system's clock from a frame's stamps, ns; 0: unknown."""
         kernel = hardware = 0
         for content in stamps:
             if len(content) == _TIMESTAMP.size:
@@ -114,7 +115,7 @@ class SocketCanFrames:
         return kernel - self._hardware.age(hardware, kernel)
 
     def send(self, frame: Frame) -> None:
-        """Send a frame without waiting; `OSError` if it does not leave."""
+        """Send a frame without waiting; `OSError` if that fails."""
         if frame.fd:
             length = next(n for n in FD_LENGTHS if n >= len(frame.data))
             raw = _FD.pack(frame.can_id, length, _BIT_RATE_SWITCH, frame.data)
@@ -127,7 +128,7 @@ class SocketCanFrames:
         except OSError as error:
             if error.errno not in _AWAY:
                 raise
-            # An idle socket keeps an error of the past: only a second failure is today's.
+            # An idle socket keeps an old error: only a second failure is current.
             try:
                 self._socket.send(raw, socket.MSG_DONTWAIT)
             except OSError as again:
@@ -154,12 +155,12 @@ _LINK_INFO, _INFO_KIND, _INFO_DATA, _CAN_RESTART = 18, 1, 2, 7
 _NETLINK_ROUTE = 0
 #: Bit of CAP_NET_ADMIN.
 _NET_ADMIN = 12
-#: The kernel answers at once; a loop must not hang on it, s.
+#: Time limit for the kernel's immediate answer, s.
 _PATIENCE_S = 0.05
 
 
 def may_restart(status: Path = Path("/proc/self/status")) -> bool:
-    """Whether this process has the capability, as Linux says in `status`; True elsewhere."""
+    """Whether this process has the capability, by Linux's `status` file; True elsewhere."""
     try:
         lines = status.read_text().splitlines()
     except OSError:
@@ -169,7 +170,7 @@ def may_restart(status: Path = Path("/proc/self/status")) -> bool:
 
 
 def restart_message(index: int) -> bytes:
-    """The netlink message for the interface of that index."""
+    """The netlink message for the interface with that index."""
     restart = _attribute(_CAN_RESTART, struct.pack("=I", 1))
     info = _attribute(_INFO_KIND, b"can") + _attribute(_INFO_DATA, restart)
     body = _LINK.pack(0, 0, index, 0, 0) + _attribute(_LINK_INFO, info)
@@ -184,7 +185,7 @@ def restart_controller(channel: str) -> None:
     ------
     OSError
         If the kernel refuses: EPERM without the capability, EBUSY for a controller that is not
-        bus-off or restarts by itself (``restart-ms``), EOPNOTSUPP where there is none.
+        bus-off or restarts itself (``restart-ms``), EOPNOTSUPP without a controller.
     """
     index = socket.if_nametoindex(channel)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_ROUTE) as line:

@@ -1,8 +1,8 @@
-"""Tolerant reading of DBC files: the valid parts of one that has errors.
+"""Tolerant reading of DBC files: uses the valid parts of a file with errors.
 
-A database of a bench is often an export of other people's tools, and one bad statement is no reason
-to do without the other thousand. Messages are left out whole, with everything about them elsewhere,
-so that no signal changes its meaning: what is left is as the file says.
+A bench's database is often exported by other people's tools, and one bad statement should not make
+the other thousand unusable. Messages are left out completely, with all statements about them, so
+that no signal changes its meaning: the rest is exactly as in the file.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import NamedTuple
 
 from cantools.database.can import Database
 
-#: Statements left out at most; a file with more is another format, or no database.
+#: Maximum statements left out; with more, the file has another format, or is no database.
 MAX_LEFT_OUT = 20
-#: Number of statements tried together at first: message definitions, and statements about messages,
+#: Initial number of statements tried together: message definitions, and statements about messages,
 #: which are tried with everything that they may need.
 _TOGETHER, _TOLD_TOGETHER = 32, 256
-#: Statements that are added to every trial.
+#: Statements included in every trial.
 _FRAME = ("VERSION", "BU_")
-#: Statements that belong to no message, but need a definition.
+#: Statements that belong to no message, but require a definition.
 _USES = ("BA_DEF_DEF_", "BA_DEF_DEF_REL_", "BA_", "BA_REL_", "BA_SGTYPE_")
 _START = re.compile(
     r"^(VERSION|NS_|BS_|BU_|VAL_TABLE_|BO_TX_BU_|BO_|EV_|ENVVAR_DATA_|SGTYPE_|SIG_GROUP_|CM_|"
@@ -33,9 +33,9 @@ _START = re.compile(
 _ABOUT = re.compile(
     r'(?:CM_\s+(?:BO_|SG_)|BA_\s+"[^"]*"\s+(?:BO_|SG_)|[A-Z_]+)\s+(-?\d[0-9A-Za-z]*)'
 )
-#: Line numbers of the part that was tried, not of the file.
+#: Line numbers within the part that was tried, not within the file.
 _PLACE = re.compile(r" at line \d+, column \d+")
-#: Statements that end with a semicolon. Where it is missing the parser names a later line.
+#: Statements that end with a semicolon. If it is missing, the parser reports a later line.
 _CLOSED = (
     "VAL_TABLE_", "VAL_", "CM_", "BA_DEF_DEF_REL_", "BA_DEF_DEF_", "BA_DEF_REL_", "BA_DEF_",
     "BA_REL_", "BA_SGTYPE_", "BA_", "BO_TX_BU_", "EV_", "ENVVAR_DATA_", "SGTYPE_", "SIG_GROUP_",
@@ -44,7 +44,7 @@ _CLOSED = (
 #: Factor, offset and range of a signal, in which ``.25`` may lack its zero.
 _SIGNAL = re.compile(r"^\s*SG_ [^\n\"(]*\([^\n\"]*", re.MULTILINE)
 _NO_ZERO = re.compile(r"(?<![\d.])\.(?=\d)")
-#: Without these a signal would mean something else.
+#: Without these a signal would have another meaning.
 _NEEDED = ("SIG_VALTYPE_", "SG_MUL_VAL_", "VERSION", "NS_", "BS_", "BU_")
 
 
@@ -64,7 +64,7 @@ class _Statement(NamedTuple):
 
     @property
     def message(self) -> str | None:
-        """Identifier of the message that it is about."""
+        """Identifier of the message concerned."""
         found = _ABOUT.match(self.text)
         return found[1] if found else None
 
@@ -82,20 +82,20 @@ def load_tolerantly(
 ) -> tuple[Database, list[str], list[str]] | None:
     """The database without unreadable statements, and a list of these.
 
-    A statement that only lacks its closing semicolon is closed, and ``.25`` read as ``0.25``.
+    A statement that only lacks its closing semicolon is closed, and ``.25`` is read as ``0.25``.
 
     Parameters
     ----------
     text : str
-        Of the DBC file.
+        Content of the DBC file.
     load : callable
-        Makes a database of a text, or raises.
+        Creates a database from a text, or raises.
 
     Returns
     -------
     Database, list of str, list of str
-        The second are the statements that were left out, the third those that were closed. None if
-        too little is left of it, or if signals would change their meaning.
+        The second are the statements left out, the third those that were closed. None if too little
+        is left, or if signals would change their meaning.
     """
     statements, closed = _closed(_statements(_SIGNAL.sub(_with_zeros, text)))
     search = _Search(load)
@@ -121,14 +121,14 @@ def load_tolerantly(
         return database, search.left_out, closed
     except _TooBroken:
         return None
-    except Exception:  # readable separately, but not together
+    except Exception:  # readable individually, but not together
         return None
 
 
 def _definitions(
     search: _Search, frame: list[_Statement], statements: Sequence[_Statement]
 ) -> list[_Statement]:
-    """Statements about no message: those that define something, then those that use it."""
+    """Statements about no message: first definitions, then their uses."""
     whole = [s for s in statements if s.keyword not in (*_FRAME, "BO_") and s.message is None]
     uses = [s for s in whole if s.keyword in _USES]
     defined = search.keep([s for s in whole if s.keyword not in _USES], lambda some: frame)
@@ -144,7 +144,7 @@ def _statements(text: str) -> list[_Statement]:
         line += text.count("\n", counted, begin)
         counted = begin
         part = text[begin:end]
-        if found and _is_open(found[-1].text) and _is_open(part):  # a keyword inside of a comment
+        if found and _is_open(found[-1].text) and _is_open(part):  # a keyword inside a comment
             found[-1] = found[-1]._replace(text=found[-1].text + part)
             continue
         found.append(_Statement(line, part.split(":")[0].split()[0], part))
@@ -152,12 +152,12 @@ def _statements(text: str) -> list[_Statement]:
 
 
 def _is_open(text: str) -> bool:
-    """Whether a string that begins in the text does not end there."""
+    """Whether a string that begins in the text does not end in it."""
     return (text.count('"') - text.count('\\"')) % 2 == 1
 
 
 def _closed(statements: Sequence[_Statement]) -> tuple[list[_Statement], list[str]]:
-    """All statements, with a semicolon where it is missing; the names of those."""
+    """All statements, with missing semicolons added; and the names of those."""
     whole, names = [], []
     for statement in statements:
         text = statement.text.rstrip()
@@ -169,15 +169,15 @@ def _closed(statements: Sequence[_Statement]) -> tuple[list[_Statement], list[st
 
 
 class _Search:
-    """Finds the statements that cannot be read, each among its neighbours.
+    """Finds the unreadable statements, each among its neighbours.
 
-    A statement takes a fraction of a millisecond and a whole file seconds: so parts are tried with
-    what they need of the others, and not with everything before them.
+    A statement takes a fraction of a millisecond, a whole file seconds: therefore parts are tried
+    with what they need, not with everything before them.
 
     Attributes
     ----------
     left_out : list of str
-        The parts left out, and why.
+        The parts left out, with reasons.
     """
 
     def __init__(self, load: Callable[[str], Database]) -> None:
@@ -185,7 +185,7 @@ class _Search:
         self.left_out: list[str] = []
 
     def strays(self, some: Sequence[_Statement], there: Collection[str | None]) -> None:
-        """Name, in one line, statements about messages that the file does not have."""
+        """Report, in one line, statements about messages that are missing in the file."""
         lost = [s for s in some if s.message not in there]
         if lost:
             self.left_out.append(
@@ -199,7 +199,7 @@ class _Search:
         needed: Callable[[Sequence[_Statement]], list[_Statement]],
         together: int = _TOGETHER,
     ) -> list[_Statement]:
-        """Select from `some` what can be read with the statements that it needs."""
+        """Select from `some` the statements that are readable with those that they need."""
         kept: list[_Statement] = []
         for start in range(0, len(some), together):
             kept += self._part(some[start : start + together], needed)
@@ -213,7 +213,7 @@ class _Search:
         try:
             self._load("".join(s.text for s in [*needed(some), *some]))
             return some
-        except Exception as error:  # the parser raises all kinds
+        except Exception as error:  # the parser may raise any exception
             if len(some) == 1:
                 if some[0].keyword in _NEEDED or len(self.left_out) >= MAX_LEFT_OUT:
                     raise _TooBroken from None

@@ -1,8 +1,8 @@
-"""Frames of python-can's ``udp_multicast`` interface, read and written without its messages.
+"""Frames of python-can's ``udp_multicast`` interface, without the overhead of its messages.
 
 python-can spends a ``select``, a filter and a full message on every datagram. Here a datagram is
-read directly, and frames leave through a socket of their own, so that own frames are known by their
-source port and do not return, as a CAN controller has it.
+read directly, and frames are sent from a separate socket: own frames are recognised by their source
+port and discarded, as by a CAN controller.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hilrt.files.formats import NOT_MSGPACK
 
 
 def from_message(message: can.Message, interface: str = "socketcan") -> Frame:
-    """Frame of a message from an interface of python-can."""
+    """Frame for a message from an interface of python-can."""
     can_id = message.arbitration_id
     if message.is_extended_id:
         can_id |= EXTENDED
@@ -37,7 +37,7 @@ def from_message(message: can.Message, interface: str = "socketcan") -> Frame:
 
 
 def to_message(frame: Frame) -> can.Message:
-    """python-can message of a frame, without python-can's checks."""
+    """python-can message for a frame, without python-can's checks."""
     return can.Message(
         timestamp=frame.t_ns * 1e-9,
         arbitration_id=frame.identifier,
@@ -56,7 +56,7 @@ _ANCILLARY_BYTES = 64
 
 
 class _Datagram(msgspec.Struct):
-    """A frame as python-can writes it on this interface, in its order."""
+    """A frame as written by python-can on this interface, in its order."""
 
     timestamp: float = 0.0
     arbitration_id: int = 0
@@ -72,7 +72,7 @@ class _Datagram(msgspec.Struct):
 
 
 class _Received(msgspec.Struct):
-    """The fields that make a received frame; all must be there."""
+    """The fields of a received frame; all are required."""
 
     arbitration_id: int
     is_extended_id: bool
@@ -83,26 +83,26 @@ class _Received(msgspec.Struct):
 
 
 class UdpFrames:
-    """Frames in from the socket of an open ``udp_multicast`` bus, and out through another.
+    """Receives frames by the socket of an open ``udp_multicast`` bus, and sends by another one.
 
     Parameters
     ----------
     fd : int
-        The bus's file descriptor; it stays the bus's.
+        File descriptor of the bus, which still owns it.
     group : str, optional
-        Address to send to, at the port of `fd`. Default: nothing can be sent.
+        Address to send to, with the port of `fd`. Default: sending is not possible.
     hop_limit : int
-        How many routers a frame may pass; 0 keeps it on this machine.
+        Maximum number of routers that a frame passes; 0 keeps it on this machine.
 
     Attributes
     ----------
     errors : int
-        Datagrams that are no frames.
+        Datagrams that are not frames.
     """
 
     def __init__(self, fd: int, group: str | None = None, hop_limit: int = 0) -> None:
         self.errors = 0
-        self.down = self.gone = False  # a network of one machine is always there
+        self.down = self.gone = False  # a network within one machine is always up
         self._socket = socket.socket(fileno=os.dup(fd))
         self._decode = msgspec.msgpack.Decoder(_Received).decode
         self._encoder = msgspec.msgpack.Encoder()
@@ -110,16 +110,16 @@ class UdpFrames:
         self._own_port: int | None = None
         if group is not None:
             self._out = _sending_socket(self._socket, group, hop_limit)
-            if hop_limit == 0:  # else another machine could send from the same port by chance
+            if hop_limit == 0:  # otherwise another machine could use the same port by chance
                 self._own_port = self._out.getsockname()[1]
 
     @staticmethod
     def available(interface: object) -> bool:
-        """Whether that python-can interface can be used so, on this system."""
+        """Whether that python-can interface supports this, on this system."""
         return interface == "udp_multicast" and hasattr(socket, "MSG_DONTWAIT")
 
     def drain(self, limit: int = 256) -> list[Frame]:
-        """Frames of others among at most `limit` that have arrived; never blocks."""
+        """Frames of other senders among at most `limit` received ones; never blocks."""
         frames: list[Frame] = []
         receive, decode = self._socket.recvmsg, self._decode
         for _ in range(limit):
@@ -151,7 +151,7 @@ class UdpFrames:
         return frames
 
     def send(self, frame: Frame) -> None:
-        """Send a frame without waiting; `OSError` if it does not leave."""
+        """Send a frame without waiting; `OSError` if that fails."""
         assert self._out is not None
         can_id = frame.can_id
         extended = can_id >= EXTENDED
@@ -175,7 +175,7 @@ class UdpFrames:
 
 
 def _sending_socket(like: socket.socket, group: str, hop_limit: int) -> socket.socket:
-    """Connected, non-blocking; its messages are delivered on this machine too."""
+    """Connected, non-blocking socket; its messages are also delivered on this machine."""
     family, port = like.family, like.getsockname()[1]
     made = socket.socket(family, socket.SOCK_DGRAM)
     try:
@@ -184,7 +184,7 @@ def _sending_socket(like: socket.socket, group: str, hop_limit: int) -> socket.s
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, hops)
         else:
             made.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, hops)
-            # 4 bytes: the address of the interface, 0 if the routes name it
+            # 4 bytes: the address of the interface, 0 to use the routes
             interface = like.getsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, 4)
             made.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, interface)
         made.connect((group, port))
@@ -202,14 +202,14 @@ _SO_TIMESTAMPNS = 35  # of Linux
 
 
 class LoopbackBus(can.BusABC):
-    """A bus whose frames pass within this machine, in python-can's format of ``udp_multicast``.
+    """A bus within this machine, with python-can's format of ``udp_multicast``.
 
     Parameters
     ----------
     channel : str
         The group, an IPv4 address.
     port : int
-        Of the datagrams.
+        Port of the datagrams.
     """
 
     def __init__(self, channel: str, port: int = DEFAULT_PORT) -> None:
@@ -236,7 +236,7 @@ class LoopbackBus(can.BusABC):
         return self._socket.fileno()
 
     def send(self, msg: can.Message, timeout: float | None = None) -> None:
-        """Send a frame; the system takes it at once."""
+        """Send a frame; the system accepts it immediately."""
         try:
             self._socket.sendto(pack_message(msg), self._destination)
         except OSError as error:
@@ -252,7 +252,7 @@ class LoopbackBus(can.BusABC):
             t = seconds + nanoseconds * 1e-9
         try:
             return unpack_message(data, replace={"timestamp": t}, check=True), False
-        except Exception as error:  # a datagram may hold anything
+        except Exception as error:  # a datagram may contain anything
             raise can.CanOperationError("could not unpack received message") from error
 
     def shutdown(self) -> None:
@@ -262,9 +262,9 @@ class LoopbackBus(can.BusABC):
 
 
 def open_can(**arguments: Any) -> can.BusABC:
-    """Open `can.Bus`, or a `LoopbackBus` where that finds no network for frames that stay here.
+    """Open `can.Bus`, or a `LoopbackBus` if there is no network for local frames.
 
-    ``udp_multicast`` gets ``hop_limit = 0`` unless it is given: its frames stay on this machine.
+    ``udp_multicast`` has ``hop_limit = 0`` by default: its frames stay on this machine.
     """
     channel = arguments.get("channel")
     multicast = arguments.get("interface") == "udp_multicast"

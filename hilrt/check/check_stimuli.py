@@ -260,8 +260,8 @@ def _check_values(
             findings.warn(where, "", None, f"{text} {jump / port.max_rate:g} s", "")
         fastest = max(segment.frequency or 0.0, segment.to_frequency or 0.0)
         if fastest * step * subsystem.every > 0.5:
-            text = f"is more than one period in two steps of {subsystem.every * step:g} s"
-            findings.warn(where, "frequency", fastest, text, "it is not what arrives")
+            text = f"exceeds half the sampling rate, with steps of {subsystem.every * step:g} s"
+            findings.warn(where, "frequency", fastest, text, "the input gets an alias of it")
         ended = piece.end
 
 
@@ -284,6 +284,6 @@ def _check_overlaps(
             if same and max(spans[i][0], spans[j][0]) < min(spans[i][1], spans[j][1]):
                 text = f"drives {stimulus.input} while stimulus {other.name!r} also does"
                 if stimulus.start_when is not None or other.start_when is not None:
-                    text = f"may be when stimulus {other.name!r} drives {stimulus.input}, too"
-                remedy = "let one end before, by its `end`"
+                    text = f"may drive {stimulus.input} while stimulus {other.name!r} also does"
+                remedy = "end one before the other starts (`end`)"
                 findings.error(f"stimuli.{i}", "start", stimulus.start, text, remedy)

@@ -1,6 +1,6 @@
 """The recorder process of a session: ``python -m hilrt.cli.recorder_process``.
 
-It ends when the master tells it to, on SIGTERM, or when the connection to the master is lost. It
+It ends at the master's request, on SIGTERM, or when the connection to the master is lost. It
 ignores SIGINT: Ctrl-C reaches the whole process group, and the master handles it. While writing, it
 accumulates statistics for the report, which are attached to the log.
 """

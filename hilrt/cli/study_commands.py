@@ -104,7 +104,7 @@ def sweep(
         out=out,
         options=options,
     )
-    _tell(done)
+    _print_result(done)
 
 
 def _design(**counts: int | None) -> tuple[Design, int | None]:
@@ -115,7 +115,7 @@ def _design(**counts: int | None) -> tuple[Design, int | None]:
     return chosen[0] if chosen else ("grid", None)
 
 
-def _tell(done: SweepResult) -> None:
+def _print_result(done: SweepResult) -> None:
     """Print a sweep's outcome and its page; exit status 5 if cases have no result."""
     try:
         from hilrt.studies.sweep_page import write_sweep_page

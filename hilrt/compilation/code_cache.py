@@ -1,7 +1,7 @@
-"""Cache of compiled functions between two starts, also where it cannot be written.
+"""Folder of compiled functions between two starts, with fallbacks where it is not writable.
 
 Compiled code is trusted like the package itself, so folders that other accounts can write to are
-never used. Without a folder, or if it is full or damaged, functions are compiled again: that takes
+never used. Without a usable folder, functions are compiled again: that takes
 time, and is reported in one line, but does not stop a session.
 """
 
@@ -41,55 +41,55 @@ log = logging.getLogger("hilrt.compilation.code_cache")
 
 
 def cache_of(function: Callable[..., Any], folder: str | None) -> Any:
-    """The cache of one function in the folder that `numba.config.CACHE_DIR` names; None if none."""
+    """Cache of one function in the folder `numba.config.CACHE_DIR`; None without a folder."""
     if folder is None:
         return None
     try:
         return cache_in_folder(function, _say_once)
-    except RuntimeError:  # a folder that was there before
-        _say_once(f"{folder} can no longer be written: functions are compiled again")
+    except RuntimeError:  # the folder existed before
+        _say_once(f"{folder} is no longer writable: functions are compiled again")
         return None
 
 
 @functools.cache
 def cache_folder() -> str | None:
-    """Folder of the compiled code of these sources; that of others is deleted.
+    """Folder of the compiled code of these sources; outdated code is deleted.
 
-    In the package where that can be written, with the user's other caches, or in a temporary folder
-    of this account. Code from an installation that is not writable is copied there. None if nothing
-    can be written.
+    It lies in the package if that is writable, among the user's other caches, or in a temporary
+    folder of this account. Code of an installation that is not writable is copied there. None if
+    nothing is writable.
     """
-    name = f"{VERSION}-{_digest()}"  # paths on Windows must not become too long
+    name = f"{VERSION}-{_digest()}"  # path lengths are limited on Windows
     brought = PACKAGE / "__pycache__" / "compiled" / name
     user = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
     parents = [PACKAGE / "__pycache__"]
-    if user.is_absolute():  # an account without a home has "~"
+    if user.is_absolute():  # without a home directory this is "~"
         parents.append(user / "hilrt")
     for parent in parents:
         folder = _made(parent / "compiled" / name, brought)
         if folder is not None:
             return str(folder)
-    unwritable = f"neither {PACKAGE} nor {user} can be written"
+    unwritable = f"neither {PACKAGE} nor {user} is writable"
     temporary = _temporary_folder()
     folder = None if temporary is None else _made(temporary / "compiled" / name, brought)
     if folder is not None:
         _say_once(
-            f"{unwritable}: compiled code is stored in {temporary}; set XDG_CACHE_HOME to a folder "
-            "that lasts, or the first start after it is emptied compiles again"
+            f"{unwritable}: compiled code is stored in {temporary}; set XDG_CACHE_HOME to a "
+            "permanent folder, or code is compiled again each time this one is emptied"
         )
         return str(folder)
     _say_once(
         f"{unwritable}, nor a temporary folder: the macro step is compiled at every start, "
-        "which takes half a minute; set XDG_CACHE_HOME to a folder that can be written"
+        "which takes half a minute; set XDG_CACHE_HOME to a writable folder"
     )
     return None
 
 
 def _digest() -> str:
-    """Digest of everything that may be compiled into a function.
+    """Digest of all sources that may be compiled into a function.
 
-    numba keeps a function compiled while its own file is the same, though code of other files is
-    compiled into it.
+    numba considers a function up to date while its own file is unchanged, although code of other
+    files is compiled into it.
     """
     digest = hashlib.sha256()
     rooms = (PACKAGE / room for room in (*ROOMS, Path(__file__).parent.name))
@@ -99,7 +99,7 @@ def _digest() -> str:
 
 
 def _made(folder: Path, brought: Path) -> Path | None:
-    """The folder, made and alone in its place; None if it cannot be written."""
+    """Create the folder and delete others beside it; None if it is not writable."""
     try:
         new = not folder.is_dir()
         folder.mkdir(parents=True, exist_ok=True)
@@ -107,7 +107,7 @@ def _made(folder: Path, brought: Path) -> Path | None:
     except OSError:
         return None
     if new and brought.is_dir():
-        with contextlib.suppress(OSError):  # also `shutil.Error`: what is missing is compiled
+        with contextlib.suppress(OSError):  # also `shutil.Error`: missing code is compiled
             shutil.copytree(brought, folder, dirs_exist_ok=True, copy_function=shutil.copyfile)
     for other in folder.parent.iterdir():
         if other != folder:
@@ -130,7 +130,7 @@ def _temporary_folder() -> Path | None:
 
 
 def _say_once(text: str) -> None:
-    """A start has one line, about the first finding."""
+    """Report the first finding of a start, in one line."""
     if not problems:
         problems.append(text)
         log.warning("%s", text)

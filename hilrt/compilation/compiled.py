@@ -1,12 +1,12 @@
 """Compiled functions: the numerics of a macro step, at the speed of the machine.
 
 The tables of a macro step are short, and a numpy expression costs about a microsecond whatever its
-length; loops compiled by numba cost the operations that they make. The same source runs
-interpreted with ``NUMBA_DISABLE_JIT=1``, bit for bit. For that it uses loops, + - * /, square
-roots, `math.exp` and `math.log`; no reductions, integer powers, array expressions or linear
-algebra.
+length; loops compiled by numba cost only their operations. With ``NUMBA_DISABLE_JIT=1`` the same
+source runs interpreted, with identical results bit for bit. It is therefore limited to loops, + - *
+/, square roots, `math.exp` and `math.log`; no reductions, integer powers, array expressions or
+linear algebra.
 
-Where compiled code is kept is in `hilrt.compilation.code_cache`.
+Compiled code is stored by `hilrt.compilation.code_cache`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 from hilrt.compilation.code_cache import PACKAGE, ROOMS, cache_folder, cache_of
 from hilrt.compilation.numba_inside import Tables, code_for, difference, is_cached, jit
 
-#: It declares neither all of its options nor its settings.
+#: numba declares neither all of its options nor its settings.
 _numba: Any = numba
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -34,13 +34,13 @@ def compiled(function: Function) -> Function:
     """Compile a function of tables, records, arrays and numbers at its first call, or load it.
 
     Floating point is exact IEEE arithmetic, as in numpy: no reordering, no fused operations, and
-    a division by zero gives infinity or NaN instead of an exception. The function must not make
-    arrays: without numba's counting of references, a macro step takes 1 us where it took 6.
+    a division by zero gives infinity or NaN instead of an exception. The function must not create
+    arrays: without numba's reference counting a macro step takes 1 us instead of 6.
 
     Raises
     ------
     ValueError
-        If its file is in none of `ROOMS`: a change there would not reach the cache's name.
+        If its file is in none of `ROOMS`: a change there would not change the cache's name.
     """
     return _compile(function, forceinline=False)
 
@@ -66,11 +66,11 @@ def _compile(function: Function, *, forceinline: bool) -> Function:
 
 
 def entry_point(function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
-    """The compiled code of `function` for these arguments, called without numba's dispatcher.
+    """Compiled code of `function` for these arguments, called without numba's dispatcher.
 
-    The dispatcher looks at the type of every field of every table at every call: 16 to 22 us for
-    three namedtuples of six tables, where the code itself is entered in 0.75. Later arguments must
-    have the very types of these; other types are not detected, and crash.
+    The dispatcher checks the type of every field of every table at every call: 16 to 22 us for
+    three namedtuples of six tables, while entering the code itself takes 0.75. Later arguments must
+    have exactly the types of these; other types are not detected, and crash.
     """
     if _numba.config.DISABLE_JIT:
         return interpreted(function)
@@ -81,11 +81,11 @@ def entry_point(function: Callable[..., Any], *arguments: Any) -> Callable[..., 
 def bound(
     function: Callable[..., Any], *tables: Any, numbers: tuple[int | float, ...] = ()
 ) -> Callable[..., Any]:
-    """`function` of these tables, which it keeps; called with numbers of the types of `numbers`.
+    """`function` bound to these tables, called with numbers of the types of `numbers`.
 
     Tables are namedtuples of tables, or arrays. A namedtuple is one pointer
-    (`hilrt.compilation.numba_inside`). What becomes compiled code first decides on the types;
-    others are refused here, as nothing looks at them later.
+    (`hilrt.compilation.numba_inside`). The first call determines the types. Others are refused
+    here, since nothing checks them later.
 
     Raises
     ------
@@ -98,7 +98,7 @@ def bound(
     given, signature = _pointers((*tables, *numbers))
     for known in dispatcher.signatures:
         if [type(kind) for kind in known] != [type(kind) for kind in signature]:
-            continue  # a call from Python with the namedtuples themselves
+            continue  # called from Python with the namedtuples themselves
         for number, (kind, before) in enumerate(zip(signature, known, strict=True)):
             if kind != before:
                 raise TypeError(
@@ -109,7 +109,7 @@ def bound(
 
 
 def is_kept(function: Callable[..., Any], *tables: Any) -> bool:
-    """Whether `bound` needs no compilation, or its code could not be stored."""
+    """Whether `bound` needs no compilation, or its code cannot be stored."""
     if _numba.config.DISABLE_JIT:
         return True
     dispatcher: Any = function
@@ -118,17 +118,18 @@ def is_kept(function: Callable[..., Any], *tables: Any) -> bool:
 
 
 def _pointers(arguments: tuple[Any, ...]) -> tuple[list[Any], tuple[Any, ...]]:
-    """Return the arguments of compiled code for these, and their types."""
+    """Arguments of the compiled code for these arguments, and their types."""
     given = [Tables(t) if isinstance(t, tuple) else t for t in arguments]
     return given, tuple(_numba.typeof(t) for t in given)
 
 
 @contextlib.contextmanager
 def rare_collections() -> Iterator[None]:
-    """Let the garbage collector run rarely while the compiler makes millions of objects.
+    """Make garbage collections rare while the compiler creates millions of objects.
 
-    It collected 7100 times in a compilation of the whole step, which took 11.5 of 51 s of processor
-    time; so it takes 2.7, and 130 MB more. Rejected: none, which takes 550 MB more.
+    The collector ran 7100 times in a compilation of the whole step, which took 11.5 of 51 s of
+    processor time; this way it takes 2.7 s, and 130 MB more. Rejected: no collections, which take
+    550 MB more.
     """
     before = gc.get_threshold()
     gc.set_threshold(100_000, 20, 20)

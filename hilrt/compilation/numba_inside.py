@@ -1,9 +1,9 @@
-"""All that rests on undocumented parts of numba: tables as one pointer, and code that is kept.
+"""Everything that relies on undocumented parts of numba: tables as one pointer, stored code.
 
-numba passes a namedtuple of tables as 60 arrays of seven numbers each. `Tables` passes the address
-of a block of words instead, address and number of rows of each array in turn, and ``plan.bonds`` in
-compiled code loads an ordinary array from it. The block refers to arrays; they must stay where they
-are, which `Tables` ensures by keeping them.
+numba passes a namedtuple of tables as 60 arrays of seven numbers each. `Tables` passes instead the
+address of a block of words, address and number of rows of each array in turn, from which
+``plan.bonds`` in compiled code loads an ordinary array. The arrays must not move, which `Tables`
+ensures by holding references to them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from numba.np.arrayobj import make_array, populate_array
 Lowering = Callable[..., Any]
 _type_impl: Callable[..., Callable[[Lowering], Lowering]] = typeof_impl.register
 
-#: They declare no types.
+#: These have no type declarations.
 _Array: Any = types.Array
 _typeof: Any = typeof
 _register_model: Any = register_model
@@ -77,7 +77,7 @@ class Tables:
     tables : namedtuple
     type : TablesType
     address : int
-        Of the block.
+        Address of the block.
     """
 
     def __init__(self, tables: Any) -> None:
@@ -89,7 +89,7 @@ class Tables:
 
 
 def _layout(tables: Any, name: str) -> tuple[TablesType, list[int]]:
-    """Type and words of a namedtuple; `name` says where it stands."""
+    """Type and words of a namedtuple; `name` is its path."""
     fields: list[tuple[str, Any, int]] = []
     words: list[int] = []
     for field, value in zip(tables._fields, tables, strict=True):
@@ -99,7 +99,7 @@ def _layout(tables: Any, name: str) -> tuple[TablesType, list[int]]:
         elif not isinstance(value, np.ndarray):
             raise TypeError(f"{where} is not a table but a {type(value).__name__}")
         elif not (value.flags.c_contiguous and value.flags.aligned):
-            raise TypeError(f"{where} is not contiguous in memory; compiled code needs it to be")
+            raise TypeError(f"{where} is not contiguous in memory, as compiled code requires")
         else:
             kind = _array_type(value.dtype, value.ndim)
             part = [value.ctypes.data, *value.shape]
@@ -108,8 +108,8 @@ def _layout(tables: Any, name: str) -> tuple[TablesType, list[int]]:
     return _tables_type(type(tables).__name__, tuple(fields)), words
 
 
-# numba takes 0.3 ms to find the type of a record, and sessions have the same types: the second one
-# in a process takes 1 ms in place of 15.
+# numba takes 0.3 ms to determine the type of a record, and all sessions have the same types: the
+# second session of a process takes 1 ms instead of 15.
 
 
 @functools.cache
@@ -163,7 +163,7 @@ class _Fields(AttributeTemplate):
 
 @_lower(TablesType)
 def _field(context: Any, builder: Any, kind: Any, value: Any, name: str) -> Any:
-    """Load an array from the block, or point at the block of a namedtuple within."""
+    """Load an array from the block, or return a pointer to the block of a nested namedtuple."""
     found, word = kind.fields[name]
     integer = context.get_value_type(_types.intp)
     begin = builder.gep(value, [integer(word)])
@@ -199,17 +199,17 @@ def _field(context: Any, builder: Any, kind: Any, value: Any, name: str) -> Any:
 
 
 def jit(function: Callable[..., Any], cache: Any | None, *, forceinline: bool) -> Any:
-    """Numba's dispatcher of a function, without counting of references, with this cache or none."""
+    """Dispatcher of a function without reference counting, with this cache or none."""
     options = {"_nrt": False, "no_cfunc_wrapper": True, "forceinline": forceinline}
     njit: Any = numba.njit
     dispatcher = njit(error_model="numpy", **options)(function)
-    # As with `cache=True`, which gives up on errors.
+    # As with `cache=True`, which fails on errors.
     dispatcher._cache = _caching.NullCache() if cache is None else cache
     return dispatcher
 
 
 def code_for(dispatcher: Any, signature: tuple[Any, ...]) -> Callable[..., Any]:
-    """Compile for these types, or load stored code; returns the code without its dispatcher."""
+    """Compile for these types, or load stored code; return the code without its dispatcher."""
     dispatcher.compile(signature)
     return cast(Callable[..., Any], dispatcher.get_overload(signature))
 
@@ -227,17 +227,17 @@ def cache_in_folder(function: Callable[..., Any], say: Callable[[str], None]) ->
 
 
 class _InOurFolder(caching.CompileResultCacheImpl):
-    """Takes no other folder where ours cannot be written."""
+    """Uses no other folder if ours is not writable."""
 
     _locator_classes = caching.CompileResultCacheImpl._locator_classes[:1]
 
 
 class _UniqueNames(caching.IndexDataCacheFile):
-    """Files of one function, none of which another process overwrites.
+    """Files of one function with unique names, so that processes do not overwrite each other's.
 
-    numba numbers them from the index that it has read. Two processes that compile a function for
-    different types at once would choose the same number: the index of the one then names the code
-    of the other. With names of their own, at worst an entry is missing and compiled again.
+    numba numbers them by the index that it has read. Two processes that compile a function for
+    different types at once would choose the same number: the index of one then refers to the code
+    of the other. With unique names, at worst an entry is missing and compiled again.
     """
 
     def _data_name(self, number: int) -> str:
@@ -246,7 +246,7 @@ class _UniqueNames(caching.IndexDataCacheFile):
 
 
 class TolerantCache(caching.FunctionCache):
-    """numba's cache of one function; what it cannot read or write is compiled again.
+    """numba's cache of one function; unreadable or unwritable entries are compiled again.
 
     `say` is called with failures, as text.
     """
@@ -267,21 +267,21 @@ class TolerantCache(caching.FunctionCache):
         key = own._index_key(signature, target_context.codegen())
         try:
             return key in own._cache_file._load_index()
-        except Exception:  # as in `load_overload`, which says so
+        except Exception:  # as in `load_overload`, which reports it
             return False
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Compiled code of a signature, or None."""
         try:
             return _caching.FunctionCache.load_overload(self, sig, target_context)
-        except Exception as error:  # a file that was cut off raises whatever its bytes happen to be
-            self._say(f"compiled code in {self.cache_path} cannot be read ({error}): made again")
+        except Exception as error:  # a truncated file may raise anything
+            self._say(f"compiled code in {self.cache_path} is unreadable ({error}): recompiling")
             with contextlib.suppress(OSError):
                 _caching.FunctionCache.flush(self)
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep compiled code, if there is room."""
+        """Store compiled code, if there is room."""
         try:
             _caching.FunctionCache.save_overload(self, sig, data)
         except OSError as error:

@@ -86,16 +86,16 @@ def _structs(types: Sequence[type]) -> list[type]:
     """Return the given structs and all nested ones."""
     found: list[type] = []
 
-    def look(hint: Any) -> None:
+    def visit(hint: Any) -> None:
         if isinstance(hint, type) and issubclass(hint, msgspec.Struct) and hint not in found:
             found.append(hint)
             for field in msgspec.structs.fields(hint):
-                look(field.type)
+                visit(field.type)
         for part in getattr(hint, "__args__", ()):
-            look(part)
+            visit(part)
 
     for each in types:
-        look(each)
+        visit(each)
     return found
 
 
@@ -119,7 +119,7 @@ def _describe(component: dict[str, Any], struct: type | None) -> None:
 
 
 def field_comments(struct: type) -> dict[str, str]:
-    """Texts of the ``#:`` comments above or behind the fields of a class, by field."""
+    """Texts of the ``#:`` comments above or after the fields of a class, by field."""
     found: dict[str, str] = {}
     above: list[str] = []
     for line in _body(struct):

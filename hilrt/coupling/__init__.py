@@ -5,7 +5,7 @@ In reading order:
 * from samples to inputs: `intervals` (what left before, and over which intervals inputs act),
   `compensate` (and predict late ones), `extrapolate`, `sum_inputs` (and dither), `limit`
   with `ramp`;
-* what is requested beside the connections: `drive_inputs`, `stimulate`, `inject_faults`;
+* what is added to the connections: `drive_inputs`, `stimulate`, `inject_faults`;
 * defects and control: `measure_defects`, `control_order`, `choose_step`;
 * estimated errors: `measure_disturbances`, `estimate_signals`, `closed_loop`;
 * energy: `power_bond`, `mu`;
@@ -14,5 +14,5 @@ In reading order:
 * Jacobians: `jacobian` (from A, B, C, D, or by trying), and identified: `identify`, `regression`,
   `past`, `trust`.
 
-Stages have the arguments ``(plan, state, given)`` and write the state alone.
+Stages have the arguments ``(plan, state, given)`` and write only the state.
 """

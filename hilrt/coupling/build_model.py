@@ -19,11 +19,11 @@ from hilrt.tables.ports import Bools
 from hilrt.tables.record import Table, table
 from hilrt.tables.relation import Relation
 
-#: Coupling variables of a session with Jacobians. The correction of its outputs is one system of
-#: equations: in a ring of 64 subsystems with 8 variables each it took 31 us of each step, and
+#: Maximum number of coupling variables with Jacobians. The correction of the outputs is one system
+#: of equations: in a ring of 64 subsystems with 8 variables each it took 31 us of each step, and
 #: 1.1 ms when the Jacobians changed; with 8 subsystems 3 us and 6 us.
 MAX_VARIABLES = 512
-#: Regressors of an identified subsystem: a sample costs their square several times.
+#: Maximum regressors of an identified subsystem: the cost of a sample grows with their square.
 MAX_REGRESSORS = 512
 
 
@@ -35,19 +35,19 @@ class Identified:
     ----------
     subsystem : int
     given : ndarray, shape (p + 1, outputs, inputs), optional
-        Jacobian from the session file: used from the start, and until the data speak.
+        Jacobian from the session file: used until there is enough data.
     dither : float
         Amplitude of the excitation of its inputs relative to their running scale.
     output_lags, input_lags : int
         Past outputs (at least 1) and past inputs in the regression.
     memory : float, optional
-        Samples after which one has lost most of its weight, ``1/(1 - forgetting)``. Default: three
-        times the number of regressors, at least 60.
+        Number of samples after which a sample has lost most of its weight, ``1/(1 - forgetting)``.
+        Default: three times the number of regressors, at least 60.
     warm_up : int
-        Samples that only measure the signals' means and spreads.
+        Samples used only to measure the signals' means and spreads.
     excitation : float
-        Spread, relative to an input's own, below which independent motion of an input counts as
-        none: there the prior decides on the Jacobian.
+        Spread of an input's independent motion, relative to its own, below which there counts as
+        being none; the prior then determines the Jacobian.
     """
 
     subsystem: int
@@ -66,20 +66,20 @@ class Identified:
 
 @dataclass(frozen=True)
 class Jacobians:
-    """Interface Jacobians that correct outputs, and how.
+    """Interface Jacobians that correct outputs, with their settings.
 
     Attributes
     ----------
     h : float
-        Macro step that they belong to, s.
+        Macro step that they are valid for, s.
     given : mapping of int to ndarray, shape (p + 1, outputs, inputs)
         By subsystem; p is the highest order of a connection (`highest_order`).
     identified : sequence of Identified
     correctable : ndarray of bool, shape (ny,)
         Outputs that given Jacobians may correct.
     alpha : float
-        Share of the accumulated input error that the offset du_c makes up. 0 for subsystems that
-        take one explicit integration step per macro step.
+        Share of the accumulated input error that the offset du_c compensates. 0 for subsystems that
+        make one explicit integration step per macro step.
     """
 
     h: float
@@ -101,7 +101,7 @@ def build_model(
     feedthrough: Feedthrough | None = None,
     limits: Limits | None = None,
 ) -> Model:
-    """Constants and first state of the corrections of a session's outputs.
+    """Constants and initial state of the corrections of a session's outputs.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def build_model(
     jacobians : Jacobians, optional
     feedthrough : Feedthrough, optional
     limits : Limits, optional
-        Of the trust in identified Jacobians.
+        Limits of the trust in identified Jacobians.
 
     Raises
     ------
@@ -215,7 +215,7 @@ def _build_identification(
     if n > MAX_REGRESSORS:
         raise ConfigError(
             f"[subsystems] jacobian.source = 'identify': a subsystem needs {n} regressors, at most "
-            f"{MAX_REGRESSORS} are identified; give fewer lags, or split it"
+            f"{MAX_REGRESSORS} are allowed; use fewer lags, or split it"
         )
     w, g = max(outputs for outputs, _ in sizes), (order + 1) * max(inputs for _, inputs in sizes)
     r, lags = len(identified), max(one.output_lags for one in identified)
@@ -258,8 +258,9 @@ def _start_regression(network: Network, one: Identified, r: int, model: Model) -
     _, own, inputs = _block(network, s)
     plan.outputs["identified"][own] = 1
     plan.inputs["dither"][inputs] = one.dither
-    # The other parameters give way a hundred times sooner than the Jacobian: what both could
-    # explain, they do. A given Jacobian is held to a hundred times more firmly still.
+    # The Jacobian's prior counts a hundred times more than the other parameters': these explain
+    # what
+    # both could. The prior of a given Jacobian counts another hundred times more.
     relative = np.full(n, one.excitation / 100.0)
     relative[n - g :] = one.excitation * (100.0 if given else 1.0)
     memory = one.memory or max(60.0, 3.0 * n)
@@ -274,7 +275,7 @@ def _start_regression(network: Network, one: Identified, r: int, model: Model) -
     learning.regressions["given"][r] = given
     learning.outputs["reason"][own] = USED if given else LEARNING
     learning.factor[r, range(n), range(n)] = 1.0 / np.sqrt(plan.weight[r, :n])
-    learning.prior[r, :ny, :ny] = np.eye(ny)  # persistence: the output stays
+    learning.prior[r, :ny, :ny] = np.eye(ny)  # persistence: the output does not change
     if one.given is not None:
         gamma = _fitting(one.given, network, s, order)
         learning.prior[r, n - g : n, :ny] = gamma.transpose(0, 2, 1).reshape(g, ny)

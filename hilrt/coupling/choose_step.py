@@ -1,8 +1,4 @@
-"""Stage of a variable step: length, and with order control the order, of the step that begins.
-
-The rules are in `hilrt.coupling.choose_step` and `control_order`; this file has their input and the
-consequences of their result.
-"""
+"""Stage of a variable step: length, and with order control the order, of the next step."""
 
 from __future__ import annotations
 
@@ -22,10 +18,10 @@ NS = 1e9
 
 @stage
 def choose_step(plan: Plan, state: State, given: StepInput) -> None:
-    """Length of the macro step that begins; inputs of another order are extrapolated again.
+    """Choose the length of the next macro step; extrapolate again if the order has changed.
 
-    No control acts on a step that was shortened to end at a discontinuity; from there the next
-    step leads back to the grid.
+    No control acts on a step that was shortened to end at a discontinuity; the step after it leads
+    back to the grid.
     """
     session, now = state.session[0], given.session[0]
     session.order_changed = 0
@@ -36,7 +32,7 @@ def choose_step(plan: Plan, state: State, given: StepInput) -> None:
         if plan.session[0].tests_errors:
             estimate_error(plan, state, given)
         elif plan.session[0].step_method == LOCAL:
-            session.error = now.error  # of the states, estimated before the samples were taken
+            session.error = now.error  # of the states, estimated before accepting the samples
         if plan.session[0].controls_order:
             choose_order(plan, state, given)
         control_step(plan, state, given)
@@ -48,13 +44,13 @@ def choose_step(plan: Plan, state: State, given: StepInput) -> None:
 
 @compiled
 def whole_ns(h: float) -> float:
-    """The step rounded to whole nanoseconds, at least one, s."""
+    """The step rounded to whole nanoseconds, at least one, in s."""
     return max(round(h * NS), 1) * 1e-9
 
 
 @stage
 def degree_in_force(plan: Plan, state: State) -> int:
-    """Lowest degree of a connection in what leaves now, as far as samples suffice for it."""
+    """Lowest degree of a connection in the outgoing inputs, as far as there are enough samples."""
     degree: int = plan.session[0].coefficients - 1
     for c in range(len(state.connections)):
         degree = min(degree, state.connections[c].order)
@@ -65,7 +61,7 @@ def degree_in_force(plan: Plan, state: State) -> int:
 
 @stage
 def control_step(plan: Plan, state: State, given: StepInput) -> None:
-    """Step by the session's method."""
+    """Choose the step by the session's method."""
     session, settings = state.session[0], plan.session[0]
     low, high, safety = settings.minimum_step, settings.maximum_step, settings.safety
     growth = settings.growth
@@ -106,7 +102,7 @@ def worst_defect(plan: Plan, state: State) -> float:
 def relative_defect(
     settings: SessionPlan, defect: float, port: InputPlan | OutputPlan, value: float
 ) -> float:
-    """A defect over its tolerance, if there are tolerances; infinite if it is no number."""
+    """A defect relative to its tolerance, if there is one; infinite if not finite."""
     if settings.has_tolerances:
         defect /= tolerance(port, value)
     return math.inf if math.isnan(defect) else defect
@@ -114,10 +110,10 @@ def relative_defect(
 
 @stage
 def scaling_at_new_order(plan: Plan, state: State, h: float, r: float) -> float:
-    """Scaling factor for another step of `h` [s] (eqs. 33 and 34), from that of the error, `r`.
+    """Scaling factor for the next step of `h` [s] (eqs. 33 and 34), from that of the error, `r`.
 
-    After a change of the order it follows from the error that is expected; where other connections
-    keep their order, `r` counts, too. So it does as long as samples do not suffice to expect any.
+    After a change of the order it follows from the expected error. `r` counts too where other
+    connections keep their order, and while there are too few samples for an expectation.
     """
     session, settings = state.session[0], plan.session[0]
     if not session.order_changed or free_degree(plan, state) <= session.order:
@@ -128,7 +124,7 @@ def scaling_at_new_order(plan: Plan, state: State, h: float, r: float) -> float:
 
 @stage
 def expected_error(plan: Plan, state: State, h: float) -> float:
-    """Weighted RMS of the error to expect of the new order at a step `h` [s]."""
+    """Weighted RMS of the error expected of the new order at a step `h` [s]."""
     settings, order, square, count = plan.session[0], state.session[0].order, 0.0, 0
     for i in range(len(plan.inputs)):
         if plan.inputs[i].free:
@@ -145,10 +141,10 @@ def expected_error(plan: Plan, state: State, h: float) -> float:
 
 @compiled
 def expected_difference(out: OutputState, order: int, h: float) -> float:
-    """``P^{k+1} - P^k`` of an output at the end of a step `h` [s] ahead, of k = `order`.
+    """``P^{k+1} - P^k`` of an output at the end of a step `h` [s] ahead, with k = `order`.
 
-    Expected error of extrapolation with degree k, known before the step (Multibody Syst. Dyn. 09817
-    (2022), eq. 31).
+    Expected error of extrapolation with degree k, available before the step (Multibody Syst. Dyn.
+    09817 (2022), eq. 31).
     """
     product = 1.0
     for j in range(order + 1):
@@ -177,13 +173,13 @@ def worst_energy_error(plan: Plan, state: State, given: StepInput) -> float:
 
 
 # Rules of the step size without rejected steps: PI on defects, local error, energy residual.
-#
-# Nothing physical can repeat a step, so a step that was too long only shortens the next one. Every
-# rule is a function of numbers and of the session's record, whose fields it moves on; steps are in
-# seconds.
+# #
+# A physical system cannot repeat a step, so a step that was too long only shortens the next one.
+# The rules are functions of numbers and of the session's record, whose fields they update; steps
+# are in seconds.
 
 EPSILON_FLOOR = 1e-16
-#: A defect beyond this, or no number, counts as this: its logarithm stays finite.
+#: Larger or non-finite defects count as this, so that the logarithm stays finite.
 EPSILON_CEILING = 1e300
 #: Gains of the PI controller on defects (Glumac and Kovačić 2023, eq. 50).
 K_P = 0.13
@@ -210,7 +206,7 @@ def pi_step(
     low: float,
     high: float,
 ) -> None:
-    """Step after one that had `defect`, in the unit of `tolerance`.
+    """Choose the step after one that had `defect`, in the unit of `tolerance`.
 
     Glumac and Kovačić (2023), eq. 39. Where the `growth` limit or the bounds `low`, `high` [s] cut
     the step, the integral follows, so that it does not wind up.
@@ -228,7 +224,7 @@ def pi_step(
 
 @compiled
 def scaling_factor(error: float, order: int, safety: float) -> float:
-    """Factor on the step for which the error is what is tolerated.
+    """Factor on the step at which the error equals its tolerance.
 
     Multibody Syst. Dyn. 09817 (2022), eq. 32.
 
@@ -237,7 +233,7 @@ def scaling_factor(error: float, order: int, safety: float) -> float:
     error : float
         Weighted RMS of the estimated error: 1 is the tolerance.
     order : int
-        Power of the step that the error is proportional to.
+        Power of the step to which the error is proportional.
     safety : float
         Factor SF on the error, 2 to 6.
     """
@@ -262,7 +258,7 @@ def local_step(h: float, r: float, growth: float, low: float, high: float) -> fl
 def mean_power(mean: float, now: float, elapsed: float, t: float, window: float) -> float:
     """Running mean of a power's magnitude [W] after an interval of `elapsed` [s].
 
-    The mean over the session up to `t` [s]; once that is longer than `window` [s], old values fade.
+    The mean over the session up to `t` [s]; once that exceeds `window` [s], old values fade.
     """
     share = min(1.0, elapsed / min(max(t, elapsed), window))
     return mean + share * (abs(now) - mean)
@@ -270,12 +266,11 @@ def mean_power(mean: float, now: float, elapsed: float, t: float, window: float)
 
 @compiled
 def energy_error(residual: float, mean: float, h: float, atol: float, rtol: float) -> float:
-    """Energy created by a bond's power residual [W] in a step of `h` [s], relative to the
-    tolerance.
+    """Energy created by a bond's power residual [W] in a step, relative to its tolerance.
 
-    ``atol + rtol E`` is tolerated, with E the energy [J] that the bond transmits at its `mean`
-    power [W], not the residual's own (Sadjina et al. 2017, step size control). The sign stays:
-    positive where the interface created energy.
+    The tolerance is ``atol + rtol E`` with E the energy [J] that the bond transmits in a step of
+    `h` [s] at its `mean` power [W], not at that of the residual (Sadjina et al. 2017, step size
+    control). The sign is kept: positive where the interface created energy.
     """
     tolerated = atol + rtol * mean * h
     return residual * h / tolerated if tolerated > 0.0 else 0.0
@@ -291,15 +286,15 @@ def ecco_step(
     low: float,
     high: float,
 ) -> None:
-    """Step after one with the relative energy error `error` of the worst bond.
+    """Choose the step after one in which the worst bond had the relative energy error `error`.
 
     Sadjina et al. (2017), step size control.
 
     Parameters
     ----------
     order : int
-        Degree of the inputs' polynomials. The residual is of one order more in the step, so the
-        gains are divided by that: fixed gains oscillate from degree 3 on.
+        Degree of the inputs' polynomials. The residual is one order higher in the step, so the
+        gains are divided by that order: fixed gains oscillate from degree 3 on.
     safety : float
         Factor on the step.
     growth : float
@@ -317,25 +312,24 @@ def ecco_step(
     session.ecco_error = error
 
 
-# Order and length of a step that is repeated, because its error test failed.
-#
-# Multibody Syst. Dyn. 09817 (2022), sections 5.2 and 5.3. The test comes before the samples of a
-# step are taken (`hilrt.exchange.repeated_steps`): the macro step only ever sees the step that
-# passed, and is told with which order that was made.
+# Order and length of a repeated step, after a failed error test.
+# #
+# Multibody Syst. Dyn. 09817 (2022), sections 5.2 and 5.3. The test precedes the acceptance of a
+# step's samples (`hilrt.exchange.repeated_steps`): the macro step only sees the step that passed,
+# and the order that it was made with.
 
-#: Shortest repetition, as a share of the step that failed; from the second one on all are.
+#: Shortest repetition, as a share of the failed step; from the second repetition on always used.
 SHORTEST = 0.25
-#: Share of the length for which the error test is expected to be passed.
+#: Share of the length that is expected to pass the error test.
 CAUTION = 0.9
 
 
 @stage
 def shorten_step(plan: Plan, state: State, given: StepInput) -> None:
-    """Choose order, inputs and length of a step to be repeated after a failed test.
+    """Choose order, inputs and length of the repetition of a step that failed its test.
 
-    `state` is a copy that stands at the beginning of the step; `given` has the length of the step
-    that failed, and the scaling factor that follows from its error (eq. 32); NaN: no corrector has
-    converged.
+    `state` is a copy at the beginning of the step; `given` holds the length of the failed step, and
+    the scaling factor that follows from its error (eq. 32), or NaN if no corrector has converged.
     """
     session, now = state.session[0], given.session[0]
     session.failed, session.order_changed = 1, 0
@@ -355,7 +349,7 @@ def shorten_step(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def take_repetitions(plan: Plan, state: State, given: StepInput) -> None:
-    """Inputs of a finished step, if they differ from those first sent."""
+    """Use the inputs of the finished step if a repetition changed them."""
     session, now = state.session[0], given.session[0]
     if now.repetitions == 0:
         return
@@ -369,7 +363,7 @@ def take_repetitions(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def extrapolate_again(plan: Plan, state: State) -> None:
-    """Inputs sent, had the order in force been in force; what was limited stays as it is."""
+    """Outgoing inputs, extrapolated again with the order in force; limited inputs stay."""
     coefficients = plan.session[0].coefficients
     for c in range(len(state.connections)):
         carried, at = state.connections[c], plan.connections[c]

@@ -1,8 +1,7 @@
 """Response of the coupled system to disturbances of its inputs.
 
-A co-simulation is, up to interpolation, the coupled system with disturbed inputs,
-``u = L y + Δu``. About its initial state that makes the error e of each subsystem's states and
-outputs
+Apart from interpolation, a co-simulation is the coupled system with disturbed inputs, ``u = L y +
+Δu``. About its initial state, the errors e of each subsystem's states and outputs follow
 
     e_x' = A e_x + B e_u,   e_y = C e_x + D e_u,   e_u = L e_y + Δu,
 
@@ -26,11 +25,11 @@ from hilrt.tables.network import Network
 from hilrt.tables.ports import Ints
 from hilrt.tables.relation import Relation
 
-#: Largest number of states of the error: the cost of a step grows with its square.
+#: Maximum number of states of the error: the cost of a step grows with its square.
 MOST_STATES = 64
-#: Direct responses that feed back closer to singular than this are not solved.
+#: Minimum distance from singularity of direct responses in a feedback loop that is solved.
 _REGULAR = 1e-9
-#: A variable step is made up of lengths from 2^-FINER to 2^COARSER times the nominal one.
+#: A variable step is composed of lengths from 2^-FINER to 2^COARSER times the nominal one.
 FINER, COARSER = 10, 6
 LARGEST_FACTOR = 1e100
 
@@ -88,37 +87,38 @@ class Channels(NamedTuple):
 
 
 class Sensitivities(NamedTuple):
-    """Sensitivities of the subsystems, probed before the first tick.
+    """Sensitivities of the subsystems, from trials before the first tick.
 
     Attributes
     ----------
     states : int
-        Of the coupled system's error; 0 if a subsystem in a loop is not known.
+        Number of states of the coupled error; 0 if a subsystem in a loop is unknown.
     paths, answers : list of (int, int, int, float)
         Rows of `hilrt.tables.plan.ErrorPath` and `ERROR_ANSWERS`, with a factor each.
     direct : list of (int, int, float)
         Rows of `hilrt.tables.plan.DirectAnswer`, likewise.
     answers_known : list of int
-        Outputs whose direct responses are known, all of them.
+        Outputs whose direct responses are all known.
     fineness : list of float
-        By input: how finely its subsystem follows it inside a macro step.
+        By input: how finely its subsystem resolves it within a macro step.
     linear : bool
-        They hold for any state.
+        Whether they are valid for any state.
     of_reference : bool
-        A model beside a subsystem was probed in its place.
+        Whether a reference model was probed in place of a subsystem.
     memory : sequence of float
-        By subsystem: longest time constant where it is known and damped, s; else 0.
+        By subsystem: longest time constant if known and damped, s; else 0.
     renewed : bool
-        The factors are to be renewed while the session runs; rows are then there for all of them.
+        Whether the factors are renewed while the session runs; all of them then have rows.
     slope : sequence of float
-        By input: how much of its polynomial's change inside a macro step acts; empty: all.
+        By input: share of its polynomial's change within a macro step that acts; empty: all of it.
     unit : float
-        Length of the step that `paths` belong to, s; 0: the macro step.
+        Length of the step that `paths` are valid for, s; 0: the macro step.
     inside : sequence of int
-        By subsystem: what a trial has seen of its outputs inside a step (`hilrt.link.UNSEEN`, …).
+        By subsystem: how much a trial revealed of its outputs within a step (`hilrt.link.UNSEEN`,
+        …).
     powers : sequence of float
-        Factors of the same paths over 2, 4, 8, … such steps, one after the other; of a variable
-        step, whose lengths these add up to.
+        Factors of the same paths over 2, 4, 8, … such steps, consecutively; used for a variable
+        step, which is composed of these lengths.
     """
 
     states: int
@@ -137,12 +137,12 @@ class Sensitivities(NamedTuple):
     inside: Sequence[int] = ()
 
     def without_loop(self) -> Sensitivities:
-        """Copy without the responses of the coupled system, because these do not hold."""
+        """Copy without the responses of the coupled system, where these are invalid."""
         lost = self._replace(states=0, paths=[], answers=[], unit=0.0, powers=())
         return lost._replace(of_reference=False, renewed=False)
 
     def factors(self) -> Floats:
-        """Rows of `hilrt.tables.state.AnswerState`."""
+        """Factors, as in the rows of `hilrt.tables.state.AnswerState`."""
         single = [row[-1] for row in (*self.paths, *self.answers, *self.direct)]
         return np.array([*single, *self.powers], float)
 
@@ -155,10 +155,11 @@ def sensitivities_of(
     variable: bool = False,
     channels: Channels | None = None,
 ) -> Sensitivities:
-    """Make the tables of the step from the subsystems' models, for a macro step `step` [s].
+    """Sensitivity tables from the subsystems' models, for a macro step of `step` [s].
 
-    Reference models count only where they make the whole loop known. Where the factors will be
-    `renewed`, those that are zero have rows, too. A `variable` step has lengths around `step`.
+    Reference models count only if they complete the knowledge of the whole loop. If the factors are
+    to be `renewed`, those that are zero have rows, too. A `variable` step has lengths around
+    `step`.
     """
     channels = channels or _no_channels(network)
     fineness, slope = np.ones((2, len(network.inputs)))
@@ -225,7 +226,7 @@ def _no_channels(network: Network) -> Channels:
 
 
 def _memory(A: Floats) -> float:
-    """Longest time constant of ``x' = A x``, s; 0 if it has none or does not die out."""
+    """Longest time constant of ``x' = A x``, s; 0 if there is none or it is not damped."""
     slowest = np.linalg.eigvals(A).real.max(initial=-np.inf)
     return float(-1.0 / slowest) if -np.inf < slowest < 0.0 else 0.0
 
@@ -233,7 +234,7 @@ def _memory(A: Floats) -> float:
 def _entries(
     matrix: Floats, of_input: int, needed: Floats, whole: bool
 ) -> list[tuple[int, int, int, float]]:
-    """Rows of the entries that are other than zero in `needed`, or of all."""
+    """Rows of the entries that are non-zero in `needed`, or of all."""
     return [
         (row, column, of_input, float(matrix[row, column]))
         for row, column in np.argwhere((needed != 0.0) | whole).tolist()

@@ -1,7 +1,7 @@
-"""Stage: from what has come to the outputs at the communication point.
+"""Stage: outputs at the communication point, from the samples that have arrived.
 
-A sample valid at the communication point is taken as it is; an older one is carried on by the
-polynomial through the newest samples, degree 0 being hold.
+A sample valid at the communication point is used as it is; an older one is extrapolated by the
+polynomial through the newest samples, where degree 0 means hold.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ from hilrt.tables.state import OutputState, State
 
 @stage
 def compensate(plan: Plan, state: State, given: StepInput) -> None:
-    """Samples into the histories, Newton's form of the polynomials through them, outputs now.
+    """Enter samples into the histories; compute Newton's form of their polynomials, and outputs.
 
-    A sample that is not finite, larger than any quantity (`LARGEST`), or withheld for its declared
-    range does not act: the output counts as not arrived. In place of withheld samples and unknown
-    calculated channels, the previous sample is held: a slope towards a fault has no meaning.
+    A sample that is not finite, larger than any quantity (`LARGEST`), or withheld because of its
+    declared range does not act: the output counts as not arrived. The previous sample is held in
+    place of withheld samples and unknown calculated channels: a slope towards a fault is
+    meaningless.
     """
     samples, now = plan.session[0].samples, given.session[0].t
     for i in range(len(state.outputs)):
         out = state.outputs[i]
-        plausible = abs(out.newest) <= LARGEST  # NaN is not
+        plausible = abs(out.newest) <= LARGEST  # NaN is not plausible
         out.implausible = out.fresh and not plausible
         out.arrived = out.fresh and plausible and not out.withheld
         if out.arrived:
@@ -56,11 +57,11 @@ def compensate(plan: Plan, state: State, given: StepInput) -> None:
 
 @compiled
 def push(out: OutputState, t: float, y: float, spacing: float, samples: int) -> None:
-    """Take a sample into the history of an output's record.
+    """Add a sample to the history of an output.
 
-    A sample no farther than `spacing` [s] from the newest one takes its place: two frames of a
-    bench that arrive back to back would otherwise make any slope. One that is older than the newest
-    is dropped.
+    A sample no farther than `spacing` [s] from the newest one replaces it: two bench frames that
+    arrive back to back would otherwise produce an arbitrary slope. A sample older than the newest
+    one is dropped.
     """
     if not t >= out.t_past[0]:
         return
@@ -75,10 +76,10 @@ def push(out: OutputState, t: float, y: float, spacing: float, samples: int) -> 
 
 @stage
 def forget_before_jumps(plan: Plan, state: State, given: StepInput) -> None:
-    """Leave one sample, the newest, of outputs that have jumped.
+    """Drop all samples but the newest of outputs that have jumped.
 
-    A polynomial through both sides of a discontinuity is that of neither. What depends directly on
-    an output that has jumped shows it one communication point later, and when it has arrived.
+    No polynomial fits both sides of a discontinuity. An output that depends directly on one that
+    has jumped shows the jump one communication point later, when it has arrived.
     """
     for i in range(len(state.outputs)):
         out = state.outputs[i]
@@ -93,15 +94,15 @@ def forget_before_jumps(plan: Plan, state: State, given: StepInput) -> None:
             state.outputs[plan.passes[k].output].jumps = 1
 
 
-# Stage: outputs of late subsystems as their identified models predict them.
-#
+# Stage: outputs of late subsystems, predicted by their identified models.
+# #
 # A model whose Jacobian is not trusted may still predict well. It is used if its predictions have
-# been better than plain extrapolation so far, and if the past that it needs is complete.
+# been better than plain extrapolation so far, and if the past samples that it needs are complete.
 
 
 @stage
 def predict_late(plan: Plan, state: State, given: StepInput) -> None:
-    """Predict late subsystems with the policy "predict"; their polynomials keep their slopes."""
+    """Predict late subsystems whose policy is "predict"; their polynomials keep their slopes."""
     if not plan.model.settings[0].identifies:
         return
     learning, inputs = state.model.learning, state.model.inputs
@@ -127,13 +128,13 @@ def predict_late(plan: Plan, state: State, given: StepInput) -> None:
 
 @compiled
 def is_ready(at: Regression, memory: LearnedRegression, window: int) -> bool:
-    """Whether a window of samples was learned from, and the past is complete."""
+    """Whether the regression has learned a window of samples, and the past is complete."""
     return memory.judged >= window and memory.unbroken >= needed_past(at)
 
 
 @stage
 def use_predictions(at: Regression, learning: Learning, outputs: Table[OutputState]) -> None:
-    """Bridge outputs of the session by their predictions, where these have been better so far."""
+    """Replace outputs by their predictions where these have been better so far."""
     learned_outputs, errors = learning.outputs, learning.errors
     for i in range(at.first_output, at.first_output + at.outputs):
         out, learned = outputs[i], learned_outputs[i]

@@ -17,7 +17,7 @@ from hilrt.tables.given import StepInput
 from hilrt.tables.plan import Plan
 from hilrt.tables.state import SessionStateRow, State
 
-#: So many failed steps in a row bring the order to at most 1, and to 0.
+#: Consecutive failed steps that reduce the order to at most 1, and to 0.
 FAILURES_TO_ONE, FAILURES_TO_ZERO = 3, 5
 #: A step shorter than this share of the previous one counts as reduced.
 REDUCED = 0.95
@@ -27,7 +27,7 @@ REDUCED = 0.95
 def control_order(plan: Plan, state: State, given: StepInput) -> None:
     """Stage of the slack with a fixed step: error test, and the order from the next point on.
 
-    A step that was shortened to end at a discontinuity is not judged.
+    A step that was shortened to end at a discontinuity is not tested.
     """
     state.session[0].order_changed = 0
     if given.session[0].rest > 0.0 or given.session[0].elapsed <= 0.0:
@@ -41,7 +41,7 @@ def control_order(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def choose_order(plan: Plan, state: State, given: StepInput) -> None:
-    """Order of the next step; `order_changed` says whether it is another one."""
+    """Choose the order of the next step; set `order_changed` if it differs."""
     session, settings, elapsed = state.session[0], plan.session[0], given.session[0].elapsed
     now = session.order
     terms = min(now + 2, free_degree(plan, state))
@@ -56,7 +56,7 @@ def choose_order(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def count_order(plan: Plan, state: State, given: StepInput) -> None:
-    """Stage of the slack: count the point under the highest order in force, as the log has it."""
+    """Stage of the slack: count the point under the highest order in force, as logged."""
     highest = 0
     for i in range(len(state.outputs)):
         highest = max(highest, state.outputs[i].order)
@@ -98,7 +98,7 @@ def scaled_derivative_norm(plan: Plan, state: State, j: int, h: float) -> float:
 
 @stage
 def put_order_in_force(plan: Plan, state: State) -> None:
-    """Apply the order to the free connections, and its connections' highest to each output."""
+    """Apply the order to the connections without fixed order, and the highest to each output."""
     for i in range(len(state.outputs)):
         state.outputs[i].order = 0
     for c in range(len(state.connections)):
@@ -112,7 +112,7 @@ def put_order_in_force(plan: Plan, state: State) -> None:
 def next_order(
     session: SessionStateRow, terms: int, reduced: bool, minimum: int, maximum: int
 ) -> None:
-    """Order of the next step, and the steps in a row that failed, or succeeded with it.
+    """Choose the order of the next step; count consecutive failures, and successes with it.
 
     Parameters
     ----------
@@ -120,10 +120,9 @@ def next_order(
         `failed` says whether the step that ended failed its error test, `derivative_norms` has
         ``SDN(1)``, ``SDN(2)`` and so on; `order`, `failures` and `successes` are updated.
     terms : int
-        Number of norms that the samples suffice for; an order is not raised without
-        ``SDN(order + 2)``.
+        Number of norms available from the samples; raising the order requires ``SDN(order + 2)``.
     reduced : bool
-        The step that ended was shorter than the previous one.
+        Whether the step that ended was shorter than the previous one.
     minimum, maximum : int
         Bounds of the order.
     """
@@ -144,7 +143,7 @@ def next_order(
 
 @compiled
 def lowered(k: int, norms: Floats, terms: int) -> int:
-    """`k`, or one less where the terms grow."""
+    """`k`, or one less if the terms grow."""
     if terms < k + 1:
         return k
     if k == 1 and norms[0] <= 0.5 * norms[1]:
@@ -156,7 +155,7 @@ def lowered(k: int, norms: Floats, terms: int) -> int:
 
 @compiled
 def reconsidered(k: int, norms: Floats, new: int) -> int:
-    """Order after more than `k` successful steps: `new`, or one more or less than `k`."""
+    """Order after more than `k` successful steps: `new`, limited to one more or less than `k`."""
     if k == 0:
         return 1 if norms[1] < 0.5 * norms[0] else new
     if norms[k - 1] <= min(norms[k], norms[k + 1]):

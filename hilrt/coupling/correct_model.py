@@ -1,8 +1,8 @@
 """Correction by Jacobians: removes the effect of the inputs' extrapolation error from the outputs.
 
-Haid et al. (2022), eqs. 14 and 22, here for any order, with every connection at its own order, and
-against the inputs *as sent* (limits, dither, energy correction and late policy included), so that
-it stays right when other stages touched them (docs/methods.md, "Model-based correction").
+Haid et al. (2022), eqs. 14 and 22, here for any order, with an order per connection, and relative
+to the inputs *as sent* (including limits, dither, energy correction and late policy), so that it
+remains correct when other stages have changed them (docs/methods.md, "Model-based correction").
 
 With the interface Jacobians G_m, the coupling ``u = L y + offset`` and the polynomial as sent
 ``sum_m a_m s^m`` over the normalised step::
@@ -10,11 +10,11 @@ With the interface Jacobians G_m, the coupling ``u = L y + offset`` and the poly
     y*_{n+1} = y_{n+1} + sum_m G_m (u_m - a_m)       u: degree p through y*_{n+1}, y*_n, ...
     du_c    <- du_c + alpha * mean over s of (u - a)      u: degree p + 1
 
-y*_{n+1} stands on both sides of the first line. Its share goes to the left, and what is left is one
-system of linear equations for each number of past samples at hand. It is factorised when G changes,
-not in the step, which costs the connections, the blocks of G, and two triangular systems. The
-product of all matrices, made in advance, was rejected: it is dense where these are sparse, and
-several times as large.
+y*_{n+1} appears on both sides of the first line. Moving its share to the left leaves one system of
+linear equations for each number of available past samples. It is factorised when G changes, not in
+the step, which only evaluates the connections, the blocks of G, and two triangular systems.
+Multiplying all matrices in advance was rejected: the product is dense where the factors are sparse,
+and several times as large.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def correction_of(plan: Plan, state: State) -> CorrectionTables:
 
 @compiled
 def prepare_correction(parts: CorrectionTables) -> None:
-    """Compute values that only depend on the Jacobians; call it when they change."""
+    """Compute values that depend only on the Jacobians; call it when these change."""
     session, settings = parts.session[0], parts.settings[0]
     triangles, pivots = parts.triangles, parts.pivots
     session.prepared = 1
@@ -75,11 +75,11 @@ def prepare_correction(parts: CorrectionTables) -> None:
 
 @stage
 def allow_offsets(parts: CorrectionTables) -> None:
-    """Mark inputs that may get an offset du_c.
+    """Mark inputs that may have an offset du_c.
 
-    The mean true input is only as good as the outputs it comes from: one of them must be corrected.
-    And where an offset shows in an output at once, the correction must be able to take it out
-    again: all outputs that depend on the input directly must be corrected.
+    The mean true input is only as good as the outputs that it is computed from: at least one of
+    them must be corrected. Where an offset directly affects outputs, all outputs that depend on the
+    input directly must be corrected, so that the effect can be removed again.
     """
     outputs, inputs, connections = parts.outputs, parts.inputs, parts.connections
     subsystems, dependencies = parts.subsystems, parts.dependencies
@@ -102,7 +102,7 @@ def allow_offsets(parts: CorrectionTables) -> None:
 
 @compiled
 def has_jacobian(own: SubsystemPlan, ports: Table[InputPlan], gamma: Floats, i: int) -> bool:
-    """Whether the Jacobian of output `i` of a subsystem is not zero for all connected inputs."""
+    """Whether the Jacobian of output `i` is non-zero for any connected input."""
     for m in range(len(gamma)):
         for u in range(own.first_input, own.first_input + own.inputs):
             if ports[u].connected and gamma[m, i, u] != 0.0:
@@ -112,7 +112,7 @@ def has_jacobian(own: SubsystemPlan, ports: Table[InputPlan], gamma: Floats, i: 
 
 @stage
 def fill_matrix(parts: CorrectionTables, samples: int) -> None:
-    """Matrix whose solution is y*_{n+1}, with that many past samples, by columns."""
+    """Matrix, by columns, whose solution is y*_{n+1}, for a number of past samples."""
     columns, gamma = parts.triangles[samples - 1], parts.gamma
     connections, subsystems, ports = parts.connections, parts.subsystems, parts.ports
     basis = parts.settings[0].basis
@@ -133,7 +133,7 @@ def fill_matrix(parts: CorrectionTables, samples: int) -> None:
 
 @compiled
 def fits(elapsed: float, h: float) -> bool:
-    """Whether a step of that length [s] is the one that the Jacobians belong to, `h` [s]."""
+    """Whether a step of `elapsed` [s] has the length that the Jacobians are valid for, `h` [s]."""
     return abs(elapsed - h) < 0.5e-9
 
 
@@ -163,10 +163,10 @@ def correct_by_jacobians(
     """Compute `corrected` and the offsets du_c from the outputs' `y`.
 
     Where the step had another length, or outputs are missing, nothing is corrected and the past
-    restarts. So it does after values that are not finite: one bad sample must not reach the outputs
+    restarts; likewise after values that are not finite: one bad sample must not reach the outputs
     of other subsystems through the correction. `leaving` are the session's inputs, with the
-    polynomials that left, `drives` what else acted on some of them; `now` is the record of the
-    given session.
+    polynomials that were sent; `drives` are the other sources of some of them; `now` is the record
+    of the given session.
     """
     settings, session = parts.settings[0], parts.session[0]
     outputs, inputs = parts.outputs, parts.inputs
@@ -199,7 +199,7 @@ def correct_by_jacobians(
 
 @compiled
 def corrects(session: ModelSession) -> bool:
-    """Whether there is a past to correct with, and a solution; `session` is the model's."""
+    """Whether there are past samples and a solution to correct with."""
     return session.samples > 0 and session.solvable[session.samples - 1] != 0
 
 
@@ -210,7 +210,7 @@ def start_past(
     session: ModelSession,
     samples: int,
 ) -> None:
-    """Correct nothing; the newest outputs are the first of a new past, or (0 samples) none is."""
+    """Correct nothing; restart the past with the newest outputs, or with none (0 samples)."""
     session.samples = samples
     for i in range(len(outputs)):
         outputs[i].corrected = outputs[i].past[0] = outputs[i].y
@@ -221,7 +221,7 @@ def start_past(
 
 @compiled
 def clear_errors(inputs: Table[CorrectedInput]) -> None:
-    """No input errors are known."""
+    """Clear all input errors: none are known."""
     for u in range(len(inputs)):
         for m in range(len(inputs[u].error)):
             inputs[u].error[m] = 0.0
@@ -242,7 +242,7 @@ def are_finite(outputs: Table[CorrectedOutput], inputs: Table[CorrectedInput], t
 
 @stage
 def solve_outputs(parts: CorrectionTables) -> None:
-    """Corrected outputs: the responses to the known input errors, and the solution."""
+    """Compute corrected outputs: responses to known input errors, then the linear system."""
     subsystems, outputs, inputs = parts.subsystems, parts.outputs, parts.inputs
     x, gamma, samples = parts.solution, parts.gamma, parts.session[0].samples
     for s in range(len(subsystems)):
@@ -268,7 +268,7 @@ def answer(own: SubsystemPlan, inputs: Table[CorrectedInput], gamma: Floats, i: 
 
 @stage
 def move_offsets(parts: CorrectionTables) -> None:
-    """Offsets du_c by the mean input errors; none where nothing is corrected."""
+    """Update offsets du_c by the mean input errors; clear them where nothing is corrected."""
     inputs, moves = parts.inputs, corrects(parts.session[0])
     for u in range(len(inputs)):
         if moves and inputs[u].alpha != 0.0:
@@ -279,7 +279,7 @@ def move_offsets(parts: CorrectionTables) -> None:
 
 @compiled
 def keep_past(outputs: Table[CorrectedOutput], order: int) -> None:
-    """The corrected outputs become part of the past."""
+    """Append the corrected outputs to the past samples."""
     for i in range(len(outputs)):
         past = outputs[i].past
         for j in range(order, 0, -1):
@@ -290,13 +290,13 @@ def keep_past(outputs: Table[CorrectedOutput], order: int) -> None:
 # Gauss elimination with partial pivoting, in place, for matrices of some tens of rows.
 #
 # A matrix is stored by columns, shape (n, n): ``columns[j, i]`` is its element in row i, column j,
-# so that every inner loop goes along memory. Multipliers that are zero cost nothing: the matrices
-# of the corrections are sparse (Golub and Van Loan 2013, section 3.4).
+# so that every inner loop runs along memory. Multipliers that are zero are skipped: the matrices of
+# the corrections are sparse (Golub and Van Loan 2013, section 3.4).
 
 
 @compiled
 def factorise(columns: Floats, pivots: NDArray[np.int64]) -> bool:
-    """Triangular factors into the matrix's place, and the rows exchanged; False if singular."""
+    """Factorise in place, noting exchanged rows in `pivots`; False if singular."""
     n = len(pivots)
     for k in range(n):
         best = k
@@ -321,7 +321,7 @@ def factorise(columns: Floats, pivots: NDArray[np.int64]) -> bool:
 
 @compiled
 def solve(columns: Floats, pivots: NDArray[np.int64], x: Floats) -> None:
-    """Solution of the factorised system for the right side `x`, shape (n,), in its place."""
+    """Solve the factorised system for the right side `x`, shape (n,), in place."""
     n = len(pivots)
     for k in range(n):
         x[k], x[pivots[k]] = x[pivots[k]], x[k]

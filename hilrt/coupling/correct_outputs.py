@@ -1,4 +1,4 @@
-"""Stage: removes the effect of extrapolated inputs from the outputs before these are used.
+"""Stage: removes the effect of extrapolated inputs from outputs before they are used.
 
 The correction by feedthrough comes first, then that by Jacobians, as the session file requests.
 """
@@ -30,7 +30,7 @@ from hilrt.tables.state import CorrectionTables, InputState, OutputState, State
 def correct_outputs(plan: Plan, state: State, given: StepInput) -> None:
     """Correct the outputs, their histories and polynomials, and offset the inputs.
 
-    In shadow the correction is computed but not applied.
+    In shadow mode the correction is computed but not applied.
     """
     settings, now, session = plan.model.settings[0], given.session[0], plan.session[0]
     if not (settings.feedthrough or settings.corrects):
@@ -61,9 +61,9 @@ def correct_outputs(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def acting_share(plan: Plan, state: State) -> float:
-    """Smallest acting share of the bonds that correct outputs.
+    """Smallest share in force of the bonds that correct outputs.
 
-    These corrections are one system of equations, so they all act with the same share.
+    These corrections form one system of equations, so that all of them use the same share.
     """
     share = 1.0
     for b in range(len(plan.bonds)):
@@ -74,7 +74,7 @@ def acting_share(plan: Plan, state: State) -> float:
 
 @compiled
 def apply_correction(out: OutputState, corrected: float, samples: int, now: float) -> None:
-    """Make a corrected output the newest sample, plus the part that a prediction has added."""
+    """Enter a corrected output as the newest sample, plus the addition made by a prediction."""
     out.y_past[0] += corrected - out.y
     newton_form(out, samples, now)
     out.differences[0] += out.bridged
@@ -84,7 +84,7 @@ def apply_correction(out: OutputState, corrected: float, samples: int, now: floa
 
 @compiled
 def apply_offsets(offsets: Table[CorrectedInput], inputs: Table[InputState], share: float) -> None:
-    """Apply the acting share of the model's offsets to the inputs."""
+    """Apply the share in force of the model's offsets to the inputs."""
     for u in range(len(offsets)):
         inputs[u].offset = offsets[u].offset * share
 
@@ -108,9 +108,9 @@ def renew_jacobians(parts: CorrectionTables, rows: Table[ModelOutput], renewed: 
 
 # Correction by feedthrough: an effort computed with an extrapolated input is corrected by D.
 #
-# Where an output depends on inputs directly, it was evaluated with the inputs as sent, ``u_s``, and
-# not with those now known, ``u = L y* + offset``. With ``D = dy/du`` the error is known exactly to
-# first order, and no gain is needed (docs/methods.md, "Feedthrough correction")::
+# An output with direct feedthrough was evaluated with the inputs as sent, ``u_s``, not with those
+# now known, ``u = L y* + offset``. With ``D = dy/du`` the error is known exactly to first order,
+# and no gain is needed (docs/methods.md, "Feedthrough correction")::
 #
 #     y* = y + D (L y* + offset - u_s)    =>    y* = K y + K D (offset - u_s),   K = (I - D L)^-1
 
@@ -129,7 +129,7 @@ def build_feedthrough(D: Floats, L: Floats) -> Feedthrough:
     Parameters
     ----------
     D : ndarray, shape (ny, nu)
-        Rows of outputs that are not to be corrected are zero.
+        Rows of outputs that are not corrected are zero.
     L : ndarray, shape (nu, ny)
         Coupling matrix.
 
@@ -146,7 +146,7 @@ def build_feedthrough(D: Floats, L: Floats) -> Feedthrough:
 
 
 def feedthrough_table(correction: Feedthrough) -> Table[FeedthroughTerm]:
-    """`ModelPlan.feedthrough`: the correction's addition to each output."""
+    """`ModelPlan.feedthrough`: terms added to each output by the correction."""
     corrected = np.atleast_1d(correction.KD.any(axis=1))
     change = np.where(corrected[:, None], correction.K - np.eye(len(correction.K)), 0.0)
     both = np.hstack((change, correction.KD))
@@ -159,7 +159,7 @@ def feedthrough_table(correction: Feedthrough) -> Table[FeedthroughTerm]:
 
 
 def feedthrough_matrices(plan: ModelPlan, ny: int, nu: int) -> Feedthrough | None:
-    """The correction's matrices as they stand in a plan; None if it has none."""
+    """The correction's matrices, reconstructed from a plan; None if it has none."""
     if not plan.settings["feedthrough"][0]:
         return None
     K, KD = np.eye(ny), np.zeros((ny, nu))
@@ -171,7 +171,7 @@ def feedthrough_matrices(plan: ModelPlan, ny: int, nu: int) -> Feedthrough | Non
 
 @stage
 def own_value(plan: Plan, state: State, i: int, now: float) -> float:
-    """Value that is added to the connections of input `i` at `now` [s]."""
+    """Value at `now` [s] that input `i` has in addition to its connections."""
     d = plan.inputs[i].drive
     if d < 0:
         return plan.inputs[i].constant
@@ -183,8 +183,8 @@ def own_value(plan: Plan, state: State, i: int, now: float) -> float:
 def correct_by_feedthrough(plan: Plan, state: State, given: StepInput) -> None:
     """Correct the session's outputs by feedthrough, into `outputs.y` of the model's state.
 
-    The matrices belong to all connections: nothing is corrected while something else drives one of
-    their inputs, or after a parameter of a subsystem has changed.
+    The matrices assume that all connections act: nothing is corrected while something else drives
+    one of their inputs, or after a parameter of a subsystem has changed.
     """
     if state.session[0].reparametrised:
         return

@@ -1,15 +1,14 @@
-"""Stage: source of each input, and contributions beside its connections.
+"""Stage: source of each input, and contributions besides its connections.
 
-One source drives an input at a time: an operator, a sequence, a stimulus that replaces, or the
-connections (without any, the start value), in this order. Stimuli that add do so while the
-connections drive it. ``u = L y + s(t)``: the part in `own` is intended, and not an error of the
-coupling.
+One source drives an input at a time, in this order: an operator, a sequence, a replacing stimulus,
+the connections (without any, the start value). Added stimuli act while the connections drive the
+input. ``u = L y + s(t)``: the part `own` is intended and not an error of the coupling.
 
-Faults change the result, whatever drives the input.
+Faults alter the result, whatever drives the input.
 
 When the source changes, the input starts from its current value: the difference to the new source
-fades at the input's rate limit, or in its blend time. Sources change at communication points of the
-input's own subsystem.
+fades at the input's rate limit, or over its blend time. Sources change at communication points of
+the input's own subsystem.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from hilrt.tables.state import (
 
 @stage
 def drive_inputs(plan: Plan, state: State, given: StepInput) -> None:
-    """Advance the stimuli, choose the sources, and fill contributions beside the connections."""
+    """Advance the stimuli, choose the sources, compute contributions besides connections."""
     state.session[0].turned = 0
     for d in range(len(plan.drives)):
         drive_input(plan, state, given, d)
@@ -56,7 +55,7 @@ def is_cut(plan: Plan, state: State, i: int) -> bool:
 
 @stage
 def drive_input(plan: Plan, state: State, given: StepInput, d: int) -> None:
-    """One input: its stimuli, its source, and its own part from now on."""
+    """Advance one input: its stimuli, its source, and its own part from now on."""
     at, drive = plan.drives[d], state.drives[d]
     port, u, cut = plan.inputs[at.input], state.inputs[at.input], given.session[0]
     s = port.subsystem
@@ -102,7 +101,7 @@ def drive_input(plan: Plan, state: State, given: StepInput, d: int) -> None:
 
 @stage
 def condition_holds(state: State, register: int) -> bool:
-    """Whether a condition is true by the samples of this tick; -1: there is none."""
+    """Whether a condition is true for the samples of this tick; false without one (-1)."""
     return bool(register >= 0 and is_true(state.registers[register].value))
 
 
@@ -151,7 +150,7 @@ def acts_with(plan: Plan, state: State, c: int, source: int) -> bool:
 def stimuli_now(
     at: DrivePlan, rows: Table[StimulusPlan], stimuli: Table[StimulusState], source: int
 ) -> float:
-    """Value now of the stimuli of an input that count while `source` drives it."""
+    """Sum at this point of an input's stimuli that count while `source` drives it."""
     value = 0.0
     for k in range(at.first_stimulus, at.first_stimulus + at.stimuli):
         if is_active(stimuli[k]):
@@ -164,7 +163,7 @@ def stimuli_now(
 
 @stage
 def demanded_now(plan: Plan, state: State, d: int, source: int, now: float) -> float:
-    """Value at `now` [s] of the source that drives an input, and of its faults."""
+    """Value at `now` [s] of the source that drives an input, with its faults."""
     drive, port = state.drives[d], plan.inputs[plan.drives[d].input]
     added = drive.added + drive.added_rate * (now - drive.added_t)
     if source == OPERATOR:
@@ -180,7 +179,7 @@ def demanded_now(plan: Plan, state: State, d: int, source: int, now: float) -> f
 
 @stage
 def constant_part(plan: Plan, state: State, d: int, source: int) -> float:
-    """Offsets of the connections that count, or the start value where there are none."""
+    """Offsets of the connections that count, or the start value without connections."""
     at, port = plan.drives[d], plan.inputs[plan.drives[d].input]
     value = at.start if source == CONNECTION and not port.connected else 0.0
     for c in range(port.first_connection, port.first_connection + port.connections):
@@ -191,9 +190,9 @@ def constant_part(plan: Plan, state: State, d: int, source: int) -> float:
 
 @stage
 def put_in_force(plan: Plan, state: State, d: int, source: int) -> bool:
-    """Activate the connections of a source and its own part; return whether to blend to it.
+    """Activate a source's connections and its own part; return whether the input blends to it.
 
-    The input also blends when an added stimulus has ended, and when one replacing stimulus, or one
+    It also blends when an added stimulus has ended, and when one replacing stimulus, or one
     sequence, takes over from another.
     """
     at, drive = plan.drives[d], state.drives[d]
@@ -229,7 +228,7 @@ def add_stimuli(
     drive: DriveState,
     source: int,
 ) -> None:
-    """Polynomials of the stimuli that count while `source` drives the input."""
+    """Compute the polynomials of the stimuli that count while `source` drives the input."""
     for k in range(at.first_stimulus, at.first_stimulus + at.stimuli):
         counts = source == (STIMULUS if rows[k].replaces else CONNECTION)
         if counts and is_active(stimuli[k]):
@@ -241,7 +240,7 @@ def add_stimuli(
 
 @compiled
 def add_faults(drive: DriveState, degree: int) -> None:
-    """Put in force the share of an input's own part that faults keep, and their addition."""
+    """Apply faults to an input's own part: the share that they keep, and their addition."""
     for m in range(len(drive.own)):
         drive.own[m] *= drive.kept
     drive.own[0] += drive.added
@@ -251,7 +250,7 @@ def add_faults(drive: DriveState, degree: int) -> None:
 
 @compiled
 def go_over(at: DrivePlan, drive: DriveState, difference: float, now: float) -> None:
-    """Begin to blend to another source: the `difference` to it fades from `now` [s] on.
+    """Begin to blend to another source: the `difference` fades from `now` [s] on.
 
     Without a rate limit or a blend time, the input jumps.
     """
@@ -268,7 +267,7 @@ def go_over(at: DrivePlan, drive: DriveState, difference: float, now: float) -> 
 
 @compiled
 def fade(drive: DriveState, now: float, ahead: float, degree: int) -> None:
-    """Add the remaining difference to the previous source."""
+    """Add the remaining difference from the previous source."""
     if drive.difference == 0.0:
         return
     left = abs(drive.difference) - drive.rate * (now - drive.since)
@@ -282,10 +281,10 @@ def fade(drive: DriveState, now: float, ahead: float, degree: int) -> None:
 
 @stage
 def mark_jumps(plan: Plan, state: State, d: int, jumped: bool) -> None:
-    """Restart the extrapolation of outputs that show a jump of the input at once.
+    """Restart the extrapolation of outputs that directly show a jump of the input.
 
-    A polynomial through both sides of a jump fits neither. In a loop of direct dependencies each
-    output restarts once, because the jump is smaller when it comes round again.
+    No polynomial fits both sides of a jump. In a loop of direct dependencies each output restarts
+    only once, because the jump is smaller when it returns.
     """
     at = plan.drives[d]
     for k in range(at.first_stimulus, at.first_stimulus + at.stimuli):

@@ -1,11 +1,11 @@
-"""Stage of the slack: how far the outputs are from those of the coupled system.
+"""Stage of the slack: deviation of the outputs from those of the coupled system.
 
-Where the subsystems in the loops were probed, the disturbances of the inputs are passed on by
-the coupled system's own answers (`hilrt.coupling.closed_loop`): the error accumulates, rings and
-dies out as it would. Elsewhere the disturbances, relative to their inputs, are multiplied by the
-gain that sessions of the calibration had (`hilrt.reliability.calibrated`).
+Where the subsystems in the loops were probed, disturbances of the inputs are propagated by the
+coupled system's own responses (`hilrt.coupling.closed_loop`): the error accumulates, rings and
+decays as it would. Elsewhere the disturbances, relative to their inputs, are multiplied by a gain
+known from the sessions of the calibration (`hilrt.reliability.calibrated`).
 
-Unconnected outputs are estimated too, because tests look at them. Outputs of a subsystem without
+Unconnected outputs are estimated too, because tests evaluate them. Outputs of a subsystem without
 connected inputs have no error.
 """
 
@@ -22,21 +22,21 @@ from hilrt.tables.given import StepInput
 from hilrt.tables.plan import InputPlan, OutputPlan, Plan, SessionPlan
 from hilrt.tables.state import InputState, State
 
-#: Steps of the error for one interval, at most.
+#: Maximum number of error steps for one interval.
 MOST_STEPS = 1000
-#: An estimated error above this multiple of a signal's largest value says no more than that. The
-#: error of a loop that its start makes unstable would grow beyond all numbers otherwise, and so
-#: would a disturbance relative to an input that has been zero so far.
+#: An estimated error above this multiple of a signal's largest value is capped: it says no more.
+#: Otherwise the error of a loop that its start makes unstable would overflow, and so would a
+#: disturbance relative to an input that has been zero so far.
 MOST_SHARE = 10.0
-#: States of the error beyond this, in their units, are scaled down together.
+#: States of the error above this, in their units, are scaled down together.
 LARGEST = 1e30
-#: Keeps ratios of signals that were never other than zero finite.
+#: Keeps ratios of signals that have always been zero finite.
 TINY = 1e-200
 
 
 @stage
 def estimate_signals(plan: Plan, state: State, given: StepInput) -> None:
-    """Half widths of the bands about the outputs at the communication point."""
+    """Compute the half widths of the bands about the outputs at the communication point."""
     elapsed = given.session[0].elapsed
     keep = math.exp(-elapsed / plan.session[0].scale_time)
     if len(state.errors) > 0 and elapsed > 0.0:
@@ -54,7 +54,7 @@ def estimate_signals(plan: Plan, state: State, given: StepInput) -> None:
         if high == 0.0:
             out.estimated_error = 0.0
         elif plan.outputs[i].followed and state.session[0].reparametrised:
-            out.estimated_error = math.nan  # by answers that are no longer those of the system
+            out.estimated_error = math.nan  # the responses are no longer those of the system
         elif not (math.isfinite(share) and math.isfinite(out.error)):
             out.estimated_error = math.nan
         elif plan.outputs[i].followed:
@@ -65,14 +65,14 @@ def estimate_signals(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def pass_on(plan: Plan, state: State, given: StepInput) -> None:
-    """States and outputs of the error after the interval that ended."""
+    """Advance states and outputs of the error over the interval that ended."""
     elapsed = given.session[0].elapsed
     paths, known = len(plan.error_paths), len(plan.error_answers) + len(plan.direct)
     levels = (len(state.answers) - known) // max(paths, 1)
     left = round((state.session[0].error_lag + elapsed) / plan.session[0].error_unit)
     if levels == 1:
         left = min(max(left, 1), MOST_STEPS)
-    else:  # what is shorter than the shortest step waits for the next interval
+    else:  # a rest below the shortest step waits for the next interval
         state.session[0].error_lag += elapsed - left * plan.session[0].error_unit
         left = min(left, MOST_STEPS << (levels - 1))
     level = levels - 1
@@ -102,9 +102,9 @@ def pass_on(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def step_errors(plan: Plan, state: State, given: StepInput, first: int) -> None:
-    """States of the error after a step whose factors begin at row `first` of `State.answers`.
+    """Advance states of the error by a step whose factors begin at row `first` of `State.answers`.
 
-    Where they were renewed at the end of the interval, their means over it count.
+    If they were renewed at the end of the interval, their means over it are used.
     """
     renewed = given.session[0].answers_renewed
     for i in range(len(state.errors)):
@@ -129,21 +129,21 @@ def step_errors(plan: Plan, state: State, given: StepInput, first: int) -> None:
 
 
 # The estimated error of the inputs over its tolerance (ExSLocal), and the weights of its norm.
-#
-# It needs no step to be repeated, so that it can be estimated against a bench, too (Multibody Syst.
-# Dyn. 09817 (2022), eqs. 21, 25 and 27).
+# #
+# It requires no repeated step, so that it is also available with a bench (Multibody Syst. Dyn.
+# 09817 (2022), eqs. 21, 25 and 27).
 
-#: Below this a scale weighs nothing.
+#: A smaller scale has no weight.
 SMALLEST_SCALE = float(np.finfo(np.float64).eps)
 
 
 @stage
 def estimate_error(plan: Plan, state: State, given: StepInput) -> None:
-    """Previous input polynomials at the end of their interval against the extrapolated inputs.
+    """Compare previous input polynomials at the end of their interval with the extrapolated inputs.
 
-    Where the output behind an input has feedthrough, it was evaluated with the very inputs that
-    are in question: the difference is then an indicator, not an estimate (Multibody Syst. Dyn.
-    09817 (2022), section 4.3).
+    An output with feedthrough behind an input was evaluated with the very inputs in question: the
+    difference is then an indicator, not an estimate (Multibody Syst. Dyn. 09817 (2022), section
+    4.3).
     """
     t, settings = given.session[0].t, plan.session[0]
     square, connected = 0.0, 0
@@ -173,7 +173,7 @@ def tolerance(port: InputPlan | OutputPlan, value: float) -> float:
 def order_weight(settings: SessionPlan, port: InputPlan, u: InputState) -> float:
     """Weight of an input whose order is controlled: its tolerance, or else its scale.
 
-    The scale is that of the point before; a signal that has been zero so far weighs nothing.
+    The scale is that of the previous point; a signal that has been zero so far has no weight.
     `settings`, `port`, `u` are records of the plan's session, its inputs, and the state's.
     """
     if settings.has_tolerances:

@@ -1,9 +1,9 @@
-"""Stage: from samples of the outputs to polynomials of the inputs.
+"""Stage: input polynomials from samples of the outputs.
 
-Every output has nodes of its own (the times its samples are valid at), so that multi-rate
-subsystems, variable steps, late samples and bench signals of different age are one case. The
-polynomial is built in Newton's form: the one of degree p uses the first p + 1 divided differences,
-so connections of different order share one table.
+Every output has its own nodes, the times at which its samples are valid; multi-rate subsystems,
+variable steps, late samples and bench signals of different age need no special cases. The
+polynomial is built in Newton's form: degree p uses the first p + 1 divided differences, so that
+connections of different order share one table.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from hilrt.tables.state import ConnectionStateRow, OutputState, State
 
 @stage
 def extrapolate(plan: Plan, state: State, given: StepInput) -> None:
-    """``u~ = L y~``: polynomials through the newest samples, per connection, summed at inputs.
+    """``u~ = L y~``: extrapolate through the newest samples per connection, and sum at the inputs.
 
-    Where something else acts on an input, too, the sum is what the input was to be in the interval
-    that ended: connections and own part of then.
+    Where another source acts on an input, the sum is the intended input in the interval that ended,
+    with the connections and the own part of that interval.
     """
     coefficients = plan.session[0].coefficients
     for c in range(len(plan.connections)):
@@ -63,10 +63,10 @@ def sum_connections(plan: Plan, state: State, i: int, u: Floats) -> None:
 
 @compiled
 def through_samples(connection: ConnectionStateRow, out: OutputState, coefficients: int) -> None:
-    """Taylor coefficients about now of a connection's value, by Horner's scheme.
+    """Taylor coefficients of a connection's value about now, by Horner's scheme.
 
-    ``p <- p (tau - node_j) + difference_j`` on Newton's form, from the innermost on; the order is
-    the connection's, or what the samples of its output suffice for.
+    ``p <- p (tau - node_j) + difference_j`` on Newton's form, from the innermost term on; the order
+    is the connection's, limited by the number of samples of its output.
     """
     p = connection.polynomial
     top = min(connection.order, out.degree, coefficients - 1)
@@ -85,7 +85,7 @@ def through_samples(connection: ConnectionStateRow, out: OutputState, coefficien
 
 @stage
 def take_sample(plan: Plan, state: State, given: StepInput, c: int) -> None:
-    """The newest sample, held."""
+    """Hold the newest sample."""
     p = state.connections[c].polynomial
     for m in range(plan.session[0].coefficients):
         p[m] = 0.0
@@ -94,7 +94,7 @@ def take_sample(plan: Plan, state: State, given: StepInput, c: int) -> None:
 
 @stage
 def take_derivatives(plan: Plan, state: State, given: StepInput, c: int) -> None:
-    """Taylor coefficients from the output's own derivatives, as far as these are known."""
+    """Taylor coefficients from the output's own derivatives, as far as they are known."""
     source, p = plan.connections[c].source, state.connections[c].polynomial
     p[0], known = state.outputs[source].y, not state.outputs[source].withheld
     for m in range(1, plan.session[0].coefficients):
@@ -121,17 +121,17 @@ def newton_form(out: OutputState, samples: int, now: float) -> None:
 
 @compiled
 def newton_value(out: OutputState, degree: int) -> float:
-    """Value now of an output's polynomial of that degree."""
+    """Value at this point of an output's polynomial of that degree."""
     above = 0.0
     for j in range(degree, 0, -1):
         above = (out.differences[j] + above) * -out.nodes[j - 1]
     return float(out.differences[0] + above)
 
 
-# Polynomials as Taylor coefficients about a time of their own.
-#
-# ``u(t) = sum_m c[m] (t - t0)^m / m!``, times in seconds. Functions take the coefficients of one
-# channel, shape (`COEFFICIENTS`,) or more, and the number of them that counts.
+# Polynomials as Taylor coefficients about their own reference time.
+# #
+# ``u(t) = sum_m c[m] (t - t0)^m / m!``, times in seconds. Functions receive the coefficients of one
+# channel, shape (`COEFFICIENTS`,) or more, and the number of those in use.
 
 
 @compiled
@@ -145,7 +145,7 @@ def value_at(c: Floats, count: int, dt: float) -> float:
 
 @compiled
 def shift(c: Floats, count: int, dt: float) -> None:
-    """The same polynomial about ``t0 + dt``, in place."""
+    """Re-expand the polynomial about ``t0 + dt``, in place."""
     if dt == 0.0:
         return
     for k in range(count - 1):
@@ -157,7 +157,7 @@ def shift(c: Floats, count: int, dt: float) -> None:
 
 @compiled
 def copy(source: Floats, count: int, target: Floats) -> None:
-    """Coefficients into another polynomial."""
+    """Copy coefficients into another polynomial."""
     for m in range(count):
         target[m] = source[m]
 

@@ -1,9 +1,9 @@
 """Stage: identify the interface Jacobians of black boxes and benches while the session runs.
 
-Each subsystem has a regression (`regression.py`) and a judgement of it (`trust.py`). What comes out
-is the Jacobian as the correction may use it: zero in the rows that are not trusted, so that there
-plain extrapolation remains. The stage runs in the slack of a step; subsystems learn in turn, one
-per tick where there is time for it, and the others only take note of their samples.
+Each subsystem has a regression (`regression.py`) and an assessment of it (`trust.py`). The result
+is the Jacobian as the correction may use it: rows that are not trusted are zero and leave plain
+extrapolation. The stage runs in the slack of a step. Subsystems learn in turn, one per tick where
+time permits; the others only record their samples.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from hilrt.tables.plan import Plan
 from hilrt.tables.record import Table
 from hilrt.tables.state import OutputState, State
 
-#: A Jacobian in use is replaced when the corrections of the last samples would change by more than
-#: this share, and by more than their uncertainty.
+#: A Jacobian in use is replaced when the recent corrections would change by more than this share,
+#: and by more than their uncertainty.
 _STALE = 2e-3
-#: A sample this close to the communication point, relative to the step, counts as taken at it.
+#: A sample this close to the communication point, relative to the step, counts as valid at it.
 _SAMPLED = 0.1
 
 
 @stage
 def identify(plan: Plan, state: State, given: StepInput, slack: Table[Slack]) -> None:
-    """Take in the step that ended; of the Jacobians, use those that have become new enough."""
+    """Process the step that ended; use the Jacobians that have changed enough."""
     settings, session = plan.model.settings[0], state.model.session[0]
     if not settings.identifies:
         return
@@ -63,14 +63,14 @@ def identify(plan: Plan, state: State, given: StepInput, slack: Table[Slack]) ->
                 changed = True
     if turns:
         session.turn = (session.turn + 1) % len(regressions)
-    tell_reasons(learning.outputs, state.outputs)
+    write_reasons(learning.outputs, state.outputs)
     if changed:
         prepare_correction(correction_of(plan, state))
 
 
 @stage
 def take_step(plan: Plan, state: State, given: StepInput, terms: int) -> None:
-    """Outputs and inputs of the last step, with values realised by benches."""
+    """Record outputs and inputs of the last step, with the values that benches realised."""
     outputs, inputs, learning = state.model.outputs, state.model.inputs, state.model.learning
     learned_outputs, learned_inputs = learning.outputs, learning.inputs
     for i in range(len(outputs)):
@@ -81,8 +81,8 @@ def take_step(plan: Plan, state: State, given: StepInput, terms: int) -> None:
 
 
 @compiled
-def tell_reasons(learned: Table[LearnedOutput], outputs: Table[OutputState]) -> None:
-    """Write the reasons why outputs are not corrected, for the session."""
+def write_reasons(learned: Table[LearnedOutput], outputs: Table[OutputState]) -> None:
+    """Copy the reasons why outputs are not corrected to the session's outputs."""
     for i in range(len(outputs)):
         reason = learned[i].reason
         outputs[i].reason = reason
@@ -99,7 +99,7 @@ def sampled(
 ) -> bool:
     """Whether all outputs of a subsystem have a new sample of the communication point `t` [s].
 
-    One that is not used is none: what stands for it was extrapolated, or held.
+    A withheld sample does not count: its replacement was extrapolated, or held.
     """
     for i in range(at.first_output, at.first_output + at.outputs):
         if not (outputs[i].arrived and abs(given[i].t_valid - t) < tolerance):
@@ -109,9 +109,9 @@ def sampled(
 
 @stage
 def bridge(at: Regression, learning: Learning, r: int) -> None:
-    """Bridge a missing sample in the past of a regression with its prediction, if there is one.
+    """Replace a missing sample in a regression's past by its prediction, if there is one.
 
-    Nothing is predicted of a sample that is not due: it breaks the past.
+    A sample that is not due is not predicted: it interrupts the past.
     """
     memory, outputs = learning.regressions[r], learning.outputs
     for i in range(at.first_output, at.first_output + at.outputs):
@@ -126,7 +126,7 @@ def bridge(at: Regression, learning: Learning, r: int) -> None:
 def pass_noise(
     paths: Table[NoisePath], outputs: Table[LearnedOutput], inputs: Table[LearnedInput]
 ) -> None:
-    """Standard deviation that the outputs' independent noise gives each input."""
+    """Standard deviation of each input due to the independent noise of the outputs."""
     for u in range(len(inputs)):
         inputs[u].noise = 0.0
     for k in range(len(paths)):
@@ -146,7 +146,7 @@ def take_sample(
     weight: Floats,
     learns: int,
 ) -> bool:
-    """Receive a sample of a subsystem; learn from it, and assess the result."""
+    """Process a sample of a subsystem: learn from it, and assess the result."""
     memory, outputs, errors = learning.regressions[r], learning.outputs, learning.errors
     if learns and memory.unbroken >= at.output_lags:
         follow_extrapolation(at, outputs, learning.past_outputs, settings.window)
@@ -172,7 +172,7 @@ def matters(at: Regression, learning: Learning, gamma: Floats, r: int) -> bool:
 
 @compiled
 def row_matters(at: Regression, learning: Learning, gamma: Floats, r: int, i: int) -> bool:
-    """Whether output `i` is trusted otherwise than before, or its last corrections change."""
+    """Whether the trust in output `i`, or its recent corrections, have changed."""
     out, mismatch, in_use = learning.outputs[i], learning.mismatch, False
     trusted = out.reason == USED
     for m in range(at.terms):
@@ -190,13 +190,13 @@ def row_matters(at: Regression, learning: Learning, gamma: Floats, r: int, i: in
                 wanted += mismatch[w, m, u] * new
         moved += change * change
         size += wanted * wanted
-    # what is not a number matters, too
+    # a NaN matters, too
     return not moved <= _STALE * _STALE * size + 0.1 * out.variance
 
 
 @compiled
 def adopt(at: Regression, learning: Learning, gamma: Floats, r: int) -> None:
-    """Use the identified Jacobian in the rows that are trusted; the others are zero."""
+    """Use the identified Jacobian in the trusted rows; set the others to zero."""
     outputs = learning.outputs
     for i in range(at.first_output, at.first_output + at.outputs):
         used = outputs[i].reason == USED

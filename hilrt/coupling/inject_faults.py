@@ -1,10 +1,10 @@
-"""Faults: disturbances that are demanded, of samples, of connections and of inputs.
+"""Faults: intended disturbances of samples, connections and inputs.
 
-A fault changes a value x to ``kept x + added``; several at one place follow one another. Alarms,
-declared ranges, expressions and test sequences see an output as its faults leave it. Histories have
-it as it was sent: what acts on the inputs is a gain in force of their connections and an addition
-to their own part, so that the errors of the coupling are measured against what was demanded.
-Limits of the inputs act afterwards.
+A fault changes a value x to ``kept x + added``; several faults at one location act in sequence.
+Alarms, declared ranges, expressions and test sequences see an output as altered by its faults.
+Histories contain it as it was sent: its effect on the inputs is an effective gain of their
+connections and an addition to their own part, so that coupling errors are measured against the
+intended values. Limits of the inputs act afterwards.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from hilrt.tables.state import DONE, RUNNING, WAITING, State
 
 #: `State.faults.operated`.
 BEGUN, ENDED = 1, 2
-#: Share of an addition by which it may differ from a straight line without being a jump.
+#: Share of an addition by which it may differ from a straight line without counting as a jump.
 ROUNDING = 1e-12
 
 
 @stage
 def move_faults(plan: Plan, state: State, given: StepInput) -> None:
-    """Begin and end faults: at their times, by the conditions of the point before, by commands."""
+    """Begin and end faults by their times, by last point's conditions, and by commands."""
     t = given.session[0].t
     state.session[0].faults_turned = 0
     for f in range(len(plan.faults)):
@@ -64,9 +64,9 @@ def move_faults(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def alter(plan: Plan, state: State, k: int, x: float, t: float, tick: int) -> None:
-    """Apply alteration `k` to the result of the previous ones at its place, from `x` at `t` [s].
+    """Apply alteration `k` to the result of the previous ones at its location, from `x` at `t` [s].
 
-    Its row of the state holds that when this is called, and the outcome afterwards.
+    Its row of the state holds that result on entry, and the outcome on return.
     """
     at, now = plan.alterations[k], state.alterations[k]
     fault = state.faults[at.fault]
@@ -113,11 +113,11 @@ def alter(plan: Plan, state: State, k: int, x: float, t: float, tick: int) -> No
 
 @stage
 def deliver(plan: Plan, state: State, k: int, value: float, t: float, after: float) -> None:
-    """Send `value` at `t` [s] on a way that takes `after` [s]; hold what has come through by `t`.
+    """Send `value` at `t` [s] with a delay of `after` [s]; hold the value delivered by `t`.
 
-    That is the newest value sent, as one that is overtaken is useless. The first one is held until
-    another has come through. Of steps so short that they would not fit into the ring, some values
-    are left out.
+    That is the newest value sent: an overtaken one is useless. The first value is held until
+    another one is delivered. If steps are so short that values would not fit into the ring, some
+    are skipped.
     """
     at, now = plan.alterations[k], state.alterations[k]
     spacing = at.amount / (at.slots - 2)
@@ -137,13 +137,13 @@ def deliver(plan: Plan, state: State, k: int, value: float, t: float, after: flo
 
 @compiled
 def altered(kept: float, added: float, x: float) -> float:
-    """Apply a fault's map to `x`, which need not be a number where it is replaced."""
+    """Apply a fault's map to `x`, which may be NaN where it is replaced."""
     return added if kept == 0.0 else kept * x + added
 
 
 @stage
 def follow(plan: Plan, state: State, k: int, kept: float, added: float, rate: float) -> None:
-    """Begin alteration `k` with the output of the previous one at its place, or of its source."""
+    """Start alteration `k` from the output of the previous one there, or of its source."""
     now = state.alterations[k]
     if plan.alterations[k].first:
         now.kept, now.added, now.added_rate = kept, added, rate
@@ -154,7 +154,7 @@ def follow(plan: Plan, state: State, k: int, kept: float, added: float, rate: fl
 
 @stage
 def take_samples(plan: Plan, state: State, given: StepInput) -> None:
-    """Take the samples that have arrived, as the faults of this point leave them."""
+    """Accept arrived samples, as altered by the faults of this point."""
     for i in range(len(state.outputs)):
         out, arrived = state.outputs[i], given.outputs[i]
         out.fresh = arrived.fresh and not plan.outputs[i].calculated
@@ -166,7 +166,7 @@ def take_samples(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def alter_samples(plan: Plan, state: State, given: StepInput) -> None:
-    """Change new samples of outputs before anything looks at them."""
+    """Alter new samples of outputs before anything else uses them."""
     for k in range(len(plan.alterations)):
         at, now = plan.alterations[k], state.alterations[k]
         if at.output < 0:
@@ -183,7 +183,7 @@ def alter_samples(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def carry_alterations(plan: Plan, state: State) -> None:
-    """Take over, for the outputs, the maps of the faults of the samples that are used."""
+    """Copy the fault maps of the samples in use to the outputs."""
     for k in range(len(plan.alterations)):
         at, now = plan.alterations[k], state.alterations[k]
         if at.output < 0:
@@ -198,7 +198,7 @@ def carry_alterations(plan: Plan, state: State) -> None:
 def alter_input(plan: Plan, state: State, given: StepInput, d: int, now: float) -> None:
     """Effective gains of an input's connections, and the addition by faults at `now` [s].
 
-    Its own part and which connections act are those of the interval to come.
+    Its own part and the active connections are those of the next interval.
     """
     at, drive, cut = plan.drives[d], state.drives[d], given.session[0]
     port, count = plan.inputs[at.input], plan.session[0].coefficients
@@ -209,7 +209,7 @@ def alter_input(plan: Plan, state: State, given: StepInput, d: int, now: float) 
         row, carried = plan.connections[c], state.connections[c]
         value = row.gain * value_at(carried.polynomial, count, port.lead)
         kept, more, slope = 1.0, 0.0, 0.0
-        if not row.raw:  # whose samples are altered already
+        if not row.raw:  # its samples are altered already
             out = state.outputs[row.source]
             kept, slope = out.kept, row.gain * out.added_rate
             more = row.gain * (out.added + out.added_rate * (now - out.added_t))

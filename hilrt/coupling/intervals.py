@@ -1,9 +1,10 @@
 """Stages at both ends of a macro step: previous inputs, and the intervals in which inputs act.
 
-A subsystem that is due gets the interval ``[t, t + H]`` of its own rate. A late solver that has
-just return stands behind the communication point and gets one merged interval up to the same end. A
-bench acts `lead` after it receives an input (its actuation delay), so that what it is sent belongs
-to a time later by that. Polynomials leave about the start of the interval in which they act.
+A subsystem that is due receives the interval ``[t, t + H]`` of its own rate. A late solver that has
+just returned is behind the communication point and receives one merged interval up to the same end.
+A bench acts `lead` after it receives an input (its actuation delay), so that its inputs are
+computed for a time later by `lead`. Polynomials are sent about the start of the interval in which
+they act.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from hilrt.tables.state import State
 
 @stage
 def turn_over(plan: Plan, state: State, given: StepInput) -> None:
-    """Make the inputs sent at the previous point the previous polynomials; set the step's length.
+    """Keep the inputs sent at the previous point as the previous polynomials; set the step's
+    length.
 
-    From a communication point at a discontinuity, a fixed step leads back to the grid.
+    After a communication point at a discontinuity, a fixed step leads back to the grid.
     """
     coefficients, rest = plan.session[0].coefficients, given.session[0].rest
     if rest > 0.0:
@@ -50,9 +52,9 @@ def open_intervals(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def move_to_starts(plan: Plan, state: State, given: StepInput) -> None:
-    """Polynomials about now become such about the time when their interval begins to act.
+    """Re-expand polynomials about the time when their interval begins to act.
 
-    Inputs of subsystems that are not dispatched keep their polynomials, corrections included.
+    Inputs of subsystems that are not dispatched keep their polynomials, including corrections.
     """
     t, coefficients = given.session[0].t, plan.session[0].coefficients
     for i in range(len(state.inputs)):

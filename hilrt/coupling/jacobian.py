@@ -1,4 +1,4 @@
-"""Interface Jacobians Γ_m of linear subsystems: how an output follows the input polynomial.
+"""Interface Jacobians Γ_m of linear subsystems: response of an output to the input polynomial.
 
 Over one macro step an input is written ``u(s) = Σ_m a_m s^m`` in normalised time ``s = (t−t_k)/H``
 (the normalised power basis). A linear subsystem then ends the step with outputs
@@ -20,7 +20,7 @@ import numpy as np
 
 from hilrt.solver import Floats, Solver
 
-#: Terms of the exponential series; with a norm of at most 1/2 the rest is below 1e-24.
+#: Terms of the exponential series; with a norm of at most 1/2 the remainder is below 1e-24.
 _TERMS = 20
 
 
@@ -51,7 +51,7 @@ class LinearSubsystem:
                 raise ValueError(f"{name} has shape {found}; with the other matrices it is {shape}")
 
     def discretize(self, h: float, order: int) -> tuple[Floats, Floats]:
-        """Exact step over `h` [s] under an input polynomial; see `discretize`."""
+        """Exact step over `h` [s] with an input polynomial; see the function `discretize`."""
         return discretize(self.A, self.B, h, order)
 
     def jacobian(self, h: float, order: int) -> Floats:
@@ -80,7 +80,7 @@ def discretize(A: Floats, B: Floats, h: float, order: int) -> tuple[Floats, Floa
         ``(m!/H^m) B_dm`` with ``B_dm = ∫₀^H e^{A(H−τ)} B τ^m/m! dτ``.
     """
     nx, nu = B.shape
-    # The input enters linearly: a large B would only make the series longer.
+    # The input enters linearly: a large B would only lengthen the series.
     scale = max(float(np.abs(B).max(initial=0.0)) * h, 1e-300)
     size = nx + nu * (order + 1)
     augmented = np.zeros((size, size))
@@ -98,8 +98,9 @@ def discretize(A: Floats, B: Floats, h: float, order: int) -> tuple[Floats, Floa
 def expm(M: Floats) -> Floats:
     """Matrix exponential by scaling and squaring of a Taylor series, shape as `M` (n, n).
 
-    The squaring works on ``E = e^M − I`` (``E ← 2E + E²``): relative to E nothing is lost however
-    often it is halved, so badly scaled mechanical systems (stiffness beside 1) need no balancing.
+    The squaring works on ``E = e^M − I`` (``E ← 2E + E²``): relative to E no digits are lost,
+    however often the matrix is halved, so that badly scaled mechanical systems (stiffness beside 1)
+    need no balancing.
     """
     norm = float(np.abs(M).sum(axis=0).max(initial=0.0))
     if not math.isfinite(norm):
@@ -118,12 +119,12 @@ def expm(M: Floats) -> Floats:
 def assemble(
     parts: Sequence[Floats | None], rows: Sequence[int], columns: Sequence[int], order: int
 ) -> Floats:
-    """Stack the subsystems' Jacobians to the block diagonal over all coupling variables.
+    """Stack the subsystems' Jacobians as the block diagonal over all coupling variables.
 
     Parameters
     ----------
     parts : sequence of (ndarray of shape (order + 1, ny_i, nu_i), or None)
-        One entry per subsystem; None (not known) leaves zeros: nothing is corrected there.
+        One entry per subsystem; None (unknown) leaves zeros: nothing is corrected there.
     rows, columns : sequence of int
         Numbers of outputs ny_i and inputs nu_i of every subsystem.
     order : int
@@ -132,7 +133,7 @@ def assemble(
     Returns
     -------
     ndarray, shape (order + 1, ny, nu)
-        Dense: 64 by 64 variables at order 1 are 64 KiB, which the corrector folds into one matrix.
+        Dense: 64 by 64 variables at order 1 are 64 KiB.
     """
     gamma = np.zeros((order + 1, sum(rows), sum(columns)))
     row = column = 0
@@ -158,23 +159,23 @@ def block_diagonal(subsystems: Sequence[LinearSubsystem]) -> LinearSubsystem:
     return LinearSubsystem(stack("A"), stack("B"), stack("C"), stack("D"))
 
 
-# Interface Jacobians by trying: save the state, perturb the inputs, step, restore.
-#
-# For solvers that can go back but know no Jacobian (Haid et al. 2022, eq. 14: the Γ_m are how the
-# outputs at the end of a step answer to the coefficients of the input polynomial).
+# Probed interface Jacobians: save the state, perturb the inputs, step, restore.
+# #
+# For solvers that can go back but provide no Jacobian (Haid et al. 2022, eq. 14: Γ_m is the
+# response of the outputs at the end of a step to coefficient m of the input polynomial).
 
 #: Size of the perturbation relative to the input, or absolute for inputs below 1.
 PERTURBATION = 1e-4
 
-#: A step [s] so short that mechanical and thermal systems only show their direct feedthrough.
+#: A step [s] so short that mechanical and thermal systems show only their direct feedthrough.
 INSTANT_S = 1e-7
 
-#: Trials of a solver for which the same step gives different results: noise, from a generator that
-#: its saved state does not contain.
+#: Trials of a solver whose results differ for the same step: noise from a generator that is not
+#: part of its saved state.
 REPEATS = 5
 
-#: By how much entries may differ between these trials, as a share of each entry and of the largest
-#: change of its output. It is much less than what makes a correction wrong
+#: Permitted difference of entries between these trials, as a share of each entry and of the largest
+#: change of its output. It is far below an error that makes a correction wrong
 #: (`hilrt.coupling.trust`).
 REPEATABLE, NEGLIGIBLE = 0.05, 0.0025
 
@@ -189,21 +190,21 @@ def probe_jacobian(
     Parameters
     ----------
     solver : Solver
-        One that can restore its state; it is left as it was.
+        A solver that can restore its state; the state is left unchanged.
     advance : callable
         ``(t, h, coefficients) -> y``: steps the solver, Taylor coefficients (order + 1, n_inputs).
     t, h : float
         Start and length of the macro step, s.
     u : ndarray, shape (n_inputs,)
-        Inputs held over the step that the perturbations are added to.
+        Inputs held over the step, to which perturbations are added.
     order : int
         Highest coefficient that is perturbed.
 
     Returns
     -------
     ndarray, shape (order + 1, n_outputs, n_inputs), or None
-        Central differences: exact for a linear solver except for rounding. None if the step is an
-        instant, which a solver of constant steps cannot take, and where repeated trials differ. If
+        Central differences: exact for a linear solver except for rounding. None if the solver has a
+        constant step and cannot make an instantaneous one, or if repeated trials differ much. If
         they differ little, their mean is returned.
     """
     if h < INSTANT_S and not solver.any_step:
@@ -214,8 +215,7 @@ def probe_jacobian(
     found = np.array([_probed_once(solver, advance, t, h, u, order) for _ in range(REPEATS)])
     mean, differ = found.mean(axis=0), np.ptp(found, axis=0)
     largest = np.abs(mean).max(axis=-1, keepdims=True, initial=0.0)
-    # If an output does not respond to an input, the entry is only noise, which is small compared
-    # with the output.
+    # If an output does not respond to an input, the entry is mere noise, small against the output.
     beside = np.abs(first)[:, None] / np.maximum(1.0, np.abs(u))
     small = NEGLIGIBLE * np.maximum(largest, beside)
     if not (differ <= REPEATABLE * np.abs(mean) + small).all():

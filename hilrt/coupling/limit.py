@@ -1,4 +1,4 @@
-"""Stage: input polynomials bounded in value, rate and jerk over the interval of their use."""
+"""Stage: input polynomials limited in value, rate and jerk over their interval."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _approach = compiled(approach)
 
 @stage
 def limit(plan: Plan, state: State, given: StepInput) -> None:
-    """Each subsystem's interval, and the polynomials in it within their bounds.
+    """Bound each polynomial within its subsystem's interval.
 
-    A polynomial whose derivative and excursion are within bounds by the sum of their terms (exact
-    up to degree 1) is left as it is; another becomes the straight line, within the rate, from the
-    limited start towards the limited end. A coefficient that is not a finite number never leaves:
-    the input then stays where it was.
+    A polynomial whose derivative and excursion are within the bounds by the sum of their terms
+    (exact up to degree 1) is unchanged; any other is replaced by the straight line, within the
+    rate, from the limited start towards the limited end. A coefficient that is not finite is never
+    sent: the input then keeps its value.
     """
     open_intervals(plan, state, given)
     move_to_starts(plan, state, given)
@@ -46,9 +46,9 @@ def limit(plan: Plan, state: State, given: StepInput) -> None:
 
 @compiled
 def limited_part(u: InputState, asked: float, driven: int) -> int:
-    """Kind of a limit that an input asked to exceed, by the part that was cut off.
+    """Kind of the limit that an input exceeded, by the part that was cut off.
 
-    `DEMAND_LIMITED` where the input is driven, or most of its correction was cut off; else
+    `DEMAND_LIMITED` if the input is driven, or if most of the cut-off part was its correction; else
     `SOURCES_LIMITED`.
     """
     correction, cut = u.correction + u.offset, asked - u.polynomial[0]
@@ -61,7 +61,7 @@ def limited_part(u: InputState, asked: float, driven: int) -> int:
 def limit_rate(
     u: InputState, at: InputPlan, coefficients: int, h: float, elapsed: float, end: float
 ) -> bool:
-    """Limit the polynomial of an input in value and rate over an interval of `h` [s].
+    """Limit the value and the rate of an input's polynomial over an interval of `h` [s].
 
     Parameters
     ----------
@@ -71,8 +71,8 @@ def limit_rate(
     h, elapsed : float
         Length of the interval, and time since the input was sent before, s.
     end : float
-        Where its previous polynomial has come to. A new value may be one `elapsed` of full rate
-        away from it, and from the value sent before.
+        End value of its previous polynomial. A new value may differ from it, and from the value
+        sent before, by `elapsed` at full rate.
 
     Returns
     -------
@@ -107,7 +107,7 @@ def limit_rate(
 
 @compiled
 def limit_jerk(u: InputState, at: InputPlan, coefficients: int, h: float, t: float) -> bool:
-    """Limit the polynomial of an input in value, rate and jerk over an interval of `h` [s].
+    """Limit value, rate and jerk of an input's polynomial over an interval of `h` [s].
 
     Parameters
     ----------
@@ -124,11 +124,12 @@ def limit_jerk(u: InputState, at: InputPlan, coefficients: int, h: float, t: flo
 
     Notes
     -----
-    From one communication point to the next the value comes as near to what is asked as
-    `hilrt.coupling.ramp.approach` allows. On the interval the slope begins within
-    ``jerk (elapsed + h) / 2`` of the rate at which the value came there, which is the change
-    allowed from the middle of the interval before to that of this one; and ``|p''|``, by the sum
-    of its terms, stays within `jerk`. What does not becomes a straight line that does.
+    From one communication point to the next the value approaches the request as closely as
+    `hilrt.coupling.ramp.approach` allows. Within the interval the slope begins within ``jerk
+    (elapsed + h) / 2`` of the rate at which the value arrived there, which is the change allowed
+    from the middle of the previous interval to the middle of this one; and ``|p''|``, by the sum of
+    its terms, stays within `jerk`. A polynomial that violates this is replaced by a straight line
+    that does not.
     """
     c, last, elapsed = u.polynomial, u.last, t - u.last_t
     end = value_at(u.previous, coefficients, t - u.previous_t0 + at.lead)
@@ -150,7 +151,7 @@ def limit_jerk(u: InputState, at: InputPlan, coefficients: int, h: float, t: flo
         start = c[0]
     u.approach_rate, u.approach_t, u.approach_asked = came, middle, asked
     limited = limited or start != before
-    # What is held (order 0) stays so: it has no slope that could be right or wrong.
+    # A held value (order 0) stays so: it has no slope that could be right or wrong.
     moves = False
     for m in range(1, coefficients):
         moves = moves or c[m] != 0.0
@@ -182,31 +183,31 @@ def limit_bend(
 
 @compiled
 def straighten(c: Floats, coefficients: int, slope: float) -> None:
-    """A straight line of that slope from the same start."""
+    """Replace the polynomial by a straight line of that slope from the same start."""
     c[1] = slope
     for m in range(2, coefficients):
         c[m] = 0.0
 
 
 # Allowed values of an input: its limits are part of the session's intent.
-#
-# The coupled system that a session stands for has them, too. What an input differs by from its
-# sources because of them is no error of the exchange, and makes no energy that a correction should
-# take out again.
+# #
+# The coupled system that a session represents has these limits, too. A difference between an input
+# and its sources due to limits is no error of the exchange, and creates no energy that a correction
+# should remove.
 
 
 @compiled
 def allowed(at: InputPlan, value: float) -> float:
-    """A value of an input within its limits; `at` is the input's record in `Plan`.
+    """Value of an input within its limits; `at` is the input's record in `Plan`.
 
-    Not of one that something other than its connections can act on, too.
+    Inputs on which something other than connections can act are not limited here.
     """
     return float(value if at.drive >= 0 else min(max(value, at.low), at.high))
 
 
 @stage
 def energy_of_limits(plan: Plan, state: State, i: int, e: float, f: float) -> float:
-    """Power that the limits of the inputs make at element `i` with that effort and flow, W."""
+    """Power due to limits of the inputs at element `i` with that effort and flow, W."""
     ends = plan.elements[i]
     at_flow, at_effort = state.inputs[ends.effort_input], state.inputs[ends.flow_input]
     more_e = cut_off(plan.inputs[ends.effort_input], at_flow) / ends.effort_gain
@@ -216,5 +217,5 @@ def energy_of_limits(plan: Plan, state: State, i: int, e: float, f: float) -> fl
 
 @compiled
 def cut_off(at: InputPlan, u: InputState) -> float:
-    """Change that the limits make to an input whose sources give `u.extrapolated`."""
+    """Change by its limits of an input whose sources give `u.extrapolated`."""
     return float(allowed(at, u.extrapolated[0]) - u.extrapolated[0])

@@ -1,13 +1,13 @@
 """Stage: connection and output defects of the interval that ended.
 
 The connection defect is the effect of extrapolation and corrections on an input (Glumac and Kovačić
-2023, eq. 17); the output defect says whether the step resolves what the subsystem does inside it
-(eqs. 30 and 32).
+2023, eq. 17); the output defect measures whether the step resolves the motion of the subsystem
+within it (eqs. 30 and 32).
 
-An input can be compared with its sources when these have sent again. Between two points of a slow
-source it keeps the defect of the interval before. While a source is late the defect is unknown: it
-is bounded by earlier errors of such inputs, growing with time like the error of a polynomial of
-that order. The next sample then measures the whole gap.
+An input can be compared with its sources once these have sent again. Between two points of a slow
+source it keeps the defect of the previous interval. While a source is late the defect is unknown;
+its bound follows from earlier errors of such inputs, growing with time like the error of a
+polynomial of that order. The next sample then measures the whole gap.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hilrt.tables.state import InputState, OutputState, State
 
 @stage
 def measure_defects(plan: Plan, state: State, given: StepInput) -> None:
-    """RMS defects of the interval that ended, and their totals over the run."""
+    """Measure RMS defects of the interval that ended; add them to their totals over the session."""
     if given.session[0].elapsed <= 0.0:
         return
     measure_connection_defects(plan, state, given)
@@ -41,7 +41,7 @@ def measure_connection_defects(plan: Plan, state: State, given: StepInput) -> No
     keep = math.exp(-elapsed / plan.session[0].scale_time)
     for i in range(len(state.inputs)):
         u = state.inputs[i]
-        late = look_at_sources(plan, state, given, i)
+        late = check_sources(plan, state, given, i)
         u.unmeasured += elapsed
         u.expected_defect *= keep
         if plan.inputs[i].exact:
@@ -52,7 +52,7 @@ def measure_connection_defects(plan: Plan, state: State, given: StepInput) -> No
         elif late:
             bound = u.expected_defect * growth(plan, state, i)
             u.defect = bound if bound >= 0.0 else math.nan
-    if given.session[0].rest > 0.0:  # an input that jumps at this point was right before it
+    if given.session[0].rest > 0.0:  # an input that jumps at this point was right until then
         for k in range(len(plan.feeds)):
             if given.subsystems[plan.feeds[k].giver].event:
                 state.inputs[plan.feeds[k].input].defect = 0.0
@@ -63,10 +63,10 @@ def measure_connection_defects(plan: Plan, state: State, given: StepInput) -> No
 
 @stage
 def measure_left_behind(plan: Plan, state: State, given: StepInput) -> None:
-    """Errors of a bench's inputs if the tick is missed, so that they stay as they were.
+    """Errors of a bench's inputs if the tick is missed and they are not updated.
 
-    They are the errors at the end of the step, and may last for any part of it. A solver computes a
-    step with the inputs of that step, however late they come; then its answer is late.
+    They are the errors at the end of the step, and may last for any part of it. A solver, however
+    late, computes a step with the inputs of that step; then its answer is late.
     """
     end, coefficients = given.session[0].t + state.session[0].h_next, plan.session[0].coefficients
     for i in range(len(state.inputs)):
@@ -79,8 +79,8 @@ def measure_left_behind(plan: Plan, state: State, given: StepInput) -> None:
 
 
 @stage
-def look_at_sources(plan: Plan, state: State, given: StepInput, i: int) -> bool:
-    """Set whether all sources of input `i` have sent again; returns whether one is late instead."""
+def check_sources(plan: Plan, state: State, given: StepInput, i: int) -> bool:
+    """Set whether all sources of input `i` have sent again; return whether one of them is late."""
     u, at, late = state.inputs[i], plan.inputs[i], False
     u.measured = 1
     for c in range(at.first_connection, at.first_connection + at.connections):
@@ -96,7 +96,7 @@ def look_at_sources(plan: Plan, state: State, given: StepInput, i: int) -> bool:
 
 @stage
 def measure_input(plan: Plan, state: State, given: StepInput, i: int) -> None:
-    """Difference between input `i` as sent and the value that it should have had, as now known.
+    """Difference between input `i` as sent and its value by the outputs now known.
 
     With one source, the polynomial has been the same since the previous sample. With several, or
     one that is calculated, it has changed: the whole gap then counts with the error of its last
@@ -122,7 +122,7 @@ def measure_input(plan: Plan, state: State, given: StepInput, i: int) -> None:
 
 @stage
 def behind(plan: Plan, state: State, given: StepInput, i: int) -> float:
-    """Age of the newest sample of a late source of input `i`, s; or 0."""
+    """Age of the newest sample of a late source of input `i`, s; 0 if none is late."""
     at, age = plan.inputs[i], 0.0
     for c in range(at.first_connection, at.first_connection + at.connections):
         source = plan.connections[c].source
@@ -134,7 +134,7 @@ def behind(plan: Plan, state: State, given: StepInput, i: int) -> float:
 
 @stage
 def growth(plan: Plan, state: State, i: int) -> float:
-    """Factor of an input's error after the time without a measurement, at least 1.
+    """Growth factor of an input's error over the time without a measurement, at least 1.
 
     The error of a polynomial of degree p grows with the power p + 1 of the time since its newest
     sample, in intervals of the slowest source.
@@ -172,9 +172,10 @@ def root_mean_square(c: Floats, count: int, h: float, factor: Floats) -> float:
 
 @stage
 def measure_output_defects(plan: Plan, state: State, given: StepInput) -> None:
-    """Measure the defect of every output; NaN if nothing is known of it inside the interval.
+    """Measure the defect of every output.
 
-    It is also NaN if the newest sample of the output is withheld.
+    It is NaN if nothing is known of the output inside the interval, or if its newest sample is
+    withheld.
     """
     elapsed = given.session[0].elapsed
     for i in range(len(state.outputs)):
@@ -203,7 +204,7 @@ def measure_output_defects(plan: Plan, state: State, given: StepInput) -> None:
 def value_before(out: OutputState, degree: int, before: float) -> float:
     """Value of an output's polynomial of that degree, `before` [s] ahead of the present point.
 
-    Divided differences do not depend on where the polynomial is evaluated; the nodes do.
+    Divided differences do not depend on the point of evaluation; the nodes do.
     """
     above = 0.0
     for j in range(degree, 0, -1):
@@ -233,16 +234,16 @@ def taylor_before(sample: GivenOutput, y: float, degree: int, before: float) -> 
 def output_defect(middle: float, expected: float, order: int) -> float:
     """RMS over the interval of the output defect; NaN if `middle` is.
 
-    The defect is ``D ((t - tau) / (h/2))^(n + 1)`` with D the true minus the polynomial's value in
-    the middle of the interval, so that its RMS is ``|D| 2^(n + 1) / sqrt(2 n + 3)`` (Glumac and
-    Kovačić 2023, eqs. 30 and 32, integrated).
+    The defect is ``D ((t - tau) / (h/2))^(n + 1)`` with D the difference between the true value and
+    the polynomial's in the middle of the interval. Its RMS is ``|D| 2^(n + 1) / sqrt(2 n + 3)``
+    (Glumac and Kovačić 2023, eqs. 30 and 32, integrated).
 
     Parameters
     ----------
     middle : float
         Output in the middle of the interval.
     expected : float
-        Value there of the output's polynomial of degree `order` about the interval's end.
+        Value at that time of the output's polynomial of degree `order` about the interval's end.
     """
     factor = 2.0
     for _ in range(order):
@@ -251,19 +252,19 @@ def output_defect(middle: float, expected: float, order: int) -> float:
 
 
 @compiled
-def mean_defect(told: float, expected: float, order: int) -> float:
-    """RMS over the interval of the same defect, from its mean; NaN if `told` is.
+def mean_defect(reported: float, expected: float, order: int) -> float:
+    """RMS over the interval of the same defect, from its mean; NaN if `reported` is.
 
     The mean of ``D ((t - tau) / (h/2))^(n + 1)`` is ``|D| 2^(n + 1) / (n + 2)``.
 
     Parameters
     ----------
-    told : float
+    reported : float
         Mean of the output over the interval.
     expected : float
         Mean of the output's polynomial of degree `order` about the interval's end.
     """
-    return abs(told - expected) * ((order + 2.0) / math.sqrt(2.0 * order + 3.0))
+    return abs(reported - expected) * ((order + 2.0) / math.sqrt(2.0 * order + 3.0))
 
 
 @compiled

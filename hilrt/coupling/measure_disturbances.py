@@ -1,23 +1,23 @@
-"""Stage of the slack: difference of the last interval's inputs from the outputs they represent.
+"""Stage of the slack: deviation of the last interval's inputs from the outputs they represent.
 
-``Δu = ũ − L y``: the input polynomial as it acted, less the outputs inside the interval. These are
-known at its two ends, where their inputs jump: at its end before, and at its start after the jump,
-by the direct responses that were probed, or as corrected. Between the ends they are what the
-subsystem tells of its middle or its mean (`Sample.y_mid`, `y_mean`), else interpolated, with the
-curvature of the last three ends. So a value that is held is wrong between two communication points
-also where it is right at both.
+``Δu = ũ − L y``: the input polynomial as it acted, less the outputs within the interval. At both
+ends of the interval the outputs are known: at its end before their inputs jump, and at its start
+after the jump, by the probed direct responses, or as corrected. In between they are the mean or the
+middle value that the subsystem reports (`Sample.y_mid`, `y_mean`), or else interpolated with the
+curvature of the last three ends. A held value thus has an error between two communication points
+even if it is right at both.
 
-A subsystem that integrates in few steps of its own sees of this what its inputs are at their
-starts. With `fineness` κ = 1 − 1/n (n steps) the mean of s over these is κ/2, that of s² is
-κ(1 + κ)/6, and for κ = 1 they are those of the whole interval. One that is exact under held inputs,
-and reads them once, follows the interval with what the polynomial was at its start: of the
-polynomial's change inside the interval a share acts, the `slope`.
+A subsystem that integrates in few internal steps samples this at their starts. With `fineness` κ =
+1 − 1/n (n steps) the mean of s over these is κ/2, that of s² is κ(1 + κ)/6; for κ = 1 they are
+those of the whole interval. A subsystem that is exact under held inputs and reads them once follows
+the interval with the polynomial's value at its start: only a share of the polynomial's change
+within the interval acts, the `slope`.
 
-A source with direct feedthrough whose answers are not known is taken to answer with the inputs that
-it had at the interval's beginning: what it moves in an interval is then missing in all of it.
+A source with direct feedthrough and unknown responses is assumed to respond to the inputs at the
+interval's beginning; their change during the interval is then missing in all of it.
 
-A bench reacts to a set-point after a dead time that its model lacks: the input is then wrong by the
-movement of its source in that time.
+A bench reacts to a set-point after a dead time that its model lacks: the input is then wrong by its
+source's movement during that time.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def measure_disturbances(plan: Plan, state: State, given: StepInput) -> None:
         keep = math.exp(-given.session[0].elapsed / plan.session[0].scale_time)
         for i in range(len(state.inputs)):
             d = plan.inputs[i].drive
-            # Between two sources, or gains, nothing is known
+            # Nothing is known across a change of source or gain
             turned = d >= 0 and (state.drives[d].turned != 0 or state.drives[d].regained != 0)
             if turned:
                 state.inputs[i].true_ends = 0
@@ -63,7 +63,7 @@ def measure_disturbances(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def start_outputs(plan: Plan, state: State, given: StepInput) -> None:
-    """Outputs after the jump of their inputs, with which the next interval starts."""
+    """Outputs after the jump of their inputs: start values of the next interval."""
     t, count = given.session[0].t, plan.session[0].coefficients
     for i in range(len(state.outputs)):
         out = state.outputs[i]
@@ -91,8 +91,8 @@ def start_outputs(plan: Plan, state: State, given: StepInput) -> None:
 def source_value(plan: Plan, state: State, i: int, at_end: bool) -> float:
     """Value of input `i` by its sources, at the end of an interval or the next one's start.
 
-    Within the input's limits, which are the session's wish. Contributions beside connections are
-    demands, and are excluded here and from the input.
+    It respects the input's limits, which the session intends. Contributions besides connections are
+    intended too, and are excluded here and from the input.
     """
     at = plan.inputs[i]
     value = at.constant if at.drive < 0 else 0.0
@@ -106,14 +106,15 @@ def source_value(plan: Plan, state: State, i: int, at_end: bool) -> float:
 
 
 @stage
-def told_inside(
+def reported_inside(
     plan: Plan, state: State, given: StepInput, i: int, span: float, expected: float
 ) -> float:
     """Middle of a parabola through the values of the sources of input `i` in the last `span` [s].
 
-    Of one that tells its mean, the parabola has that mean. `expected` where no source tells any.
+    If a source reports its mean, the parabola has that mean. `expected` if no source reports
+    either.
     """
-    at, told = plan.inputs[i], False
+    at, known = plan.inputs[i], False
     value = at.constant if at.drive < 0 else 0.0
     for c in range(at.first_connection, at.first_connection + at.connections):
         if not state.connections[c].acts:
@@ -125,11 +126,11 @@ def told_inside(
         covered = given.subsystems[plan.outputs[o].subsystem].covered
         if abs(covered - span) < EQUAL * span and not out.withheld:
             if math.isfinite(sample.y_mean):
-                inside, told = 1.5 * sample.y_mean - 0.25 * ends, True
+                inside, known = 1.5 * sample.y_mean - 0.25 * ends, True
             elif math.isfinite(sample.y_mid):
-                inside, told = sample.y_mid, True
+                inside, known = sample.y_mid, True
         value += state.connections[c].gain * inside
-    return allowed(at, value) if told else expected
+    return allowed(at, value) if known else expected
 
 
 @stage
@@ -142,7 +143,7 @@ def carried(plan: Plan, state: State, i: int, t: float, before: float) -> float:
 
 @stage
 def measure_disturbance(plan: Plan, state: State, given: StepInput, i: int) -> None:
-    """Disturbance of input `i`, if all of its sources have sent again; otherwise its bound."""
+    """Measure the disturbance of input `i` if all its sources have sent again; else bound it."""
     u, elapsed = state.inputs[i], given.session[0].elapsed
     if plan.inputs[i].exact:
         take_course(u, 0.0, 0.0, 0.0, plan.inputs[i].fineness)
@@ -159,7 +160,7 @@ def measure_disturbance(plan: Plan, state: State, given: StepInput, i: int) -> N
         first = begin - u.true_start
         inside = 0.5 * (u.true_start + end) - 0.125 * bend
         if given.session[0].has_middle:
-            inside = told_inside(plan, state, given, i, span, inside)
+            inside = reported_inside(plan, state, given, i, span, inside)
         middle = begin + slope * (carried(plan, state, i, now, 0.5 * span) - begin) - inside
         last = begin + slope * (carried(plan, state, i, now, 0.0) - begin) - end
         late = plan.inputs[i].dead_time * (end - u.true_start) / span
@@ -176,11 +177,11 @@ def measure_disturbance(plan: Plan, state: State, given: StepInput, i: int) -> N
         u.disturbance_due = u.disturbance_mean
         u.disturbance_due += (span / elapsed - 1.0) * (u.disturbance_mean - before)
         add_disturbance(u, span)
-        # Changes of two intervals: noise has no part in their product.
+        # Changes of two intervals: their product is unaffected by noise.
         u.delay_work -= u.disturbance_mean * u.change_before
         u.change_before = change
         return
-    u.disturbance_due = u.disturbance_mean  # until it is measured, over all of the gap
+    u.disturbance_due = u.disturbance_mean  # until it is measured over the whole gap
     if not math.isfinite(u.defect) or u.defect > u.disturbance:
         u.disturbance = u.defect  # its source is late: a bound, or unknown
     u.disturbance_peak = max(u.disturbance_peak, u.disturbance)
@@ -188,7 +189,7 @@ def measure_disturbance(plan: Plan, state: State, given: StepInput, i: int) -> N
 
 @compiled
 def lagged(disturbance: float, change: float) -> float:
-    """A disturbance by a source that is late by what it changes in the interval."""
+    """A disturbance by a source whose lateness equals `change` over the interval."""
     return disturbance if abs(disturbance) > abs(change) else -change
 
 
@@ -205,8 +206,8 @@ def add_disturbance(u: InputState, span: float) -> None:
 def stands_behind(plan: Plan, state: State, given: StepInput, s: int) -> bool:
     """Whether a solver has not used the inputs sent for the last interval.
 
-    One that stood still makes up for it in one step with the inputs of its return; what was sent
-    meanwhile never acts.
+    A solver that stood still catches up in one step with the inputs of its return; inputs sent in
+    the meantime never act.
     """
     at, cut = plan.subsystems[s], given.subsystems[s]
     if at.physical:
@@ -219,7 +220,7 @@ def stands_behind(plan: Plan, state: State, given: StepInput, s: int) -> bool:
 def curvature(u: InputState, end: float, span: float, elapsed: float, variable: int) -> float:
     """Second difference of the last three ends, `span` [s] apart; 0 until there are three.
 
-    With a fixed step they are of equal distance.
+    With a fixed step they are equidistant.
     """
     regular = abs(span - elapsed) < EQUAL * elapsed
     u.true_ends = u.true_ends + 1 if regular else 1
@@ -259,9 +260,9 @@ def follow_moments(port: OutputState | InputState, value: float, elapsed: float)
 
 @stage
 def integrate_interface(plan: Plan, state: State, given: StepInput, b: int) -> None:
-    """Energy that a bond's interface made in the interval: ``∫ (ẽ f − e f̃) dt``, J.
+    """Energy created by a bond's interface in the interval: ``∫ (ẽ f − e f̃) dt``, J.
 
-    Each side's product is taken where, on average, its subsystem reads its input.
+    Each side's product is evaluated where, on average, its subsystem reads its input.
     """
     t, elapsed = given.session[0].t, given.session[0].elapsed
     bond = plan.bonds[b]
@@ -278,7 +279,7 @@ def integrate_interface(plan: Plan, state: State, given: StepInput, b: int) -> N
         f_read = t - (1.0 - at_effort * of_flow.slope) * elapsed
         e_used = acted(plan, state, i, True, e_read) / ends.effort_gain
         f_used = acted(plan, state, i, False, f_read) / ends.flow_gain
-        # The effect of their limits on the inputs is intended, and part of the coupled system too.
+        # The inputs' limits are intended, and part of the coupled system, too.
         e_used -= beyond_limits(plan, state, ends.effort_input, at_flow) / ends.effort_gain
         f_used -= beyond_limits(plan, state, ends.flow_input, at_effort) / ends.flow_gain
         made = ends.watt * (e_used * flow - effort * f_used)
@@ -288,13 +289,13 @@ def integrate_interface(plan: Plan, state: State, given: StepInput, b: int) -> N
 
 @compiled
 def between(out: OutputState, share: float) -> float:
-    """Output at a share of the interval that ended, on a line between its ends."""
+    """Output at a share of the interval that ended, interpolated linearly between its ends."""
     return float((1.0 - share) * out.start + share * (out.y - out.corrected_by))
 
 
 @stage
 def beyond_limits(plan: Plan, state: State, i: int, share: float) -> float:
-    """Change that the limits make to input `i` inside the interval."""
+    """Change of input `i` by its limits inside the interval."""
     at = plan.inputs[i]
     if at.low == -math.inf and at.high == math.inf:
         return 0.0
@@ -308,7 +309,7 @@ def beyond_limits(plan: Plan, state: State, i: int, share: float) -> float:
 
 @stage
 def acted(plan: Plan, state: State, i: int, at_flow_side: bool, t: float) -> float:
-    """Previous input of element `i` at `t` [s] as far as it is the bond's, corrections included."""
+    """Part of the previous input of element `i` at `t` [s] that is due to the bond, corrected."""
     ends, element, count = plan.elements[i], state.elements[i], plan.session[0].coefficients
     u = state.inputs[ends.effort_input if at_flow_side else ends.flow_input]
     value = value_at(u.previous, count, t - u.previous_t0)

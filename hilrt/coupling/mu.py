@@ -1,10 +1,10 @@
 """μ of the energy correction: the share of the power residual that is spurious energy.
 
-Rodríguez et al. (2022), section 3.3, eqs. 20 and 21. The numbers hold for one bond between two
-linear subsystems that exchange with no others, with the inputs of the direct feedthrough held.
+Rodríguez et al. (2022), section 3.3, eqs. 20 and 21. The values are valid for one bond between two
+linear subsystems that exchange with no others, with held inputs of the direct feedthrough.
 Linearity cannot be detected from outside, and even for linear subsystems the best value depends on
-their parameters, as the ledger shows: a session file may therefore give μ. In all other cases μ is
-unknown, and the correction runs in shadow.
+their parameters, as the ledger shows; a session file may therefore set μ. Otherwise μ is unknown,
+and the correction runs in shadow mode.
 
 With ``R`` the communication step of the side with feedthrough over that of the other:
 
@@ -15,10 +15,10 @@ slower or equal, R >= 1   0.5 (1.5 - 0.5 / R)    0.5; residual as sent: 1
 faster, R < 1             0.5                    0.5 R; residual as sent: R - see below
 ========================  =====================  =========================================
 
-The last entry belongs to an effort that is evaluated with the input of the *last micro step*. One
-that is evaluated with the input at the end of the step, as `hilrt.solver.Solver` asks for, has next
-to no error to correct there (measured: R = 0.1, uncorrected +0.06 %, with 0.5 R -5.5 %), so that
-entry is reported to the user, but not used.
+The last entry is for an effort evaluated with the input of the *last micro step*. An effort
+evaluated with the input at the end of the step, as `hilrt.solver.Solver` requires, has almost no
+error to correct there (measured: R = 0.1, uncorrected +0.06 %, with 0.5 R -5.5 %), so that entry is
+reported to the user, but not used.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ SINGLE_RATE = 0.5
 
 
 class Mu(NamedTuple):
-    """A value, or None if it is not known, and the reason as text."""
+    """A value, or None if unknown, and the reason as text."""
 
     value: float | None
     why: str
 
 
 def table_mu(ratio: float, order: int, residual: Literal["sent", "held"]) -> float:
-    """The table above.
+    """Value of μ from the table above.
 
     Parameters
     ----------
     ratio : float
         R, step of the feedthrough side over that of the other.
     order : int
-        Extrapolation order of the input of the side with the smaller step; of the effort's where
-        the steps are equal.
+        Extrapolation order of the input of the side with the smaller step; for equal steps that of
+        the effort.
     residual : {"sent", "held"}
     """
     sent = 2.0 if residual == "sent" and order > 0 else 1.0
@@ -102,17 +102,17 @@ def derive_mu(
     return Mu(
         None,
         f"{rate}, the faster side has the feedthrough, its input extrapolated: little to correct; "
-        f"mu = {value:g} is for an effort evaluated with the input of the last micro step",
+        f"mu = {value:g} holds for an effort evaluated with the input of the last micro step",
     )
 
 
 def bond_mu(network: Network, b: int, physical: Bools) -> Mu:
-    """μ of bond number `b`: from the session file, or else derived, or not known.
+    """μ of bond number `b`: from the session file, or else derived, or unknown.
 
     Parameters
     ----------
     physical : ndarray of bool, shape (n subsystems,)
-        Benches: their direct dependencies are unknown.
+        Benches, whose direct dependencies are unknown.
     """
     bonds, connections = network.bonds, network.connections
     table = bonds.tables[b].correction
@@ -138,12 +138,12 @@ def bond_mu(network: Network, b: int, physical: Bools) -> Mu:
 
 
 def spurious_share(network: Network, b: int, physical: Bools) -> float:
-    """Share of the residual energy of bond number `b` that is taken for spurious energy.
+    """Share of the residual energy of bond number `b` that counts as spurious.
 
     μ if it is known, otherwise 1; but R where the effort's side communicates more often than the
-    flow's. During the long step it follows the flow's polynomial, so that the difference at the end
-    of that step, which the residual measures, hardly acted (for the hydraulic crane μ = R halves
-    the error).
+    flow's. During the long step the effort's side follows the flow's polynomial, so that the
+    difference at the end of that step, which the residual measures, hardly acted (for the hydraulic
+    crane μ = R halves the error).
     """
     mu = bond_mu(network, b, physical).value
     if mu is not None:
@@ -155,7 +155,7 @@ def spurious_share(network: Network, b: int, physical: Bools) -> float:
 
 
 def _beyond_two_subsystems(network: Network, b: int, sides: Ints) -> str:
-    """Reason why a bond is not the only one between two isolated subsystems; empty if it is."""
+    """Reason why a bond does not join two isolated subsystems alone; empty if it does."""
     if len(network.bonds.tables[b].efforts) > 1:
         return "several efforts add up"
     pair: list[int] = sides.tolist()

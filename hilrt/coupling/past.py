@@ -1,7 +1,7 @@
 """Memory of a regression: past samples of a subsystem's signals, and running statistics.
 
-Regressors stand in this order: past outputs (newest first, each lag's outputs together), past
-inputs (by lag, coefficient, input), 1, and the coefficients of the inputs of the step.
+Regressors have this order: past outputs (newest first, each lag's outputs together), past inputs
+(by lag, coefficient, input), 1, and the coefficients of the step's inputs.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from hilrt.tables.state import OutputState
 
 @compiled
 def needed_past(at: Regression) -> int:
-    """Samples in a row that a regression rests on."""
+    """Number of consecutive samples that a regression needs."""
     return max(at.output_lags, at.input_lags + 1)
 
 
 @compiled
 def fill_regressors(at: Regression, learning: Learning, phi: Floats) -> float:
-    """Scaled regressors of the step under the inputs `acted`, into `phi`; their largest size."""
+    """Fill `phi` with the step's scaled regressors under the inputs `acted`; return the largest."""
     inputs, outputs, k = learning.inputs, learning.outputs, 0
     past_inputs, past_outputs = learning.past_inputs, learning.past_outputs
     for lag in range(at.output_lags):
@@ -54,7 +54,7 @@ def fill_regressors(at: Regression, learning: Learning, phi: Floats) -> float:
 
 @compiled
 def shift_past(at: Regression, learning: Learning) -> None:
-    """Make the newest outputs and the inputs that acted part of the past."""
+    """Shift the newest outputs and the inputs that acted into the past."""
     inputs, outputs = learning.inputs, learning.outputs
     past_inputs, past_outputs = learning.past_inputs, learning.past_outputs
     for i in range(at.first_output, at.first_output + at.outputs):
@@ -83,7 +83,7 @@ def follow_signals(
 
 @compiled
 def follow(signal: LearnedOutput | LearnedInput, value: float, share: float) -> None:
-    """Take a value into the statistics of a signal's record."""
+    """Add a value to the statistics of a signal."""
     d = value - signal.centre
     signal.average += share * (d - signal.average)
     signal.mean_square += share * (d * d - signal.mean_square)
@@ -95,8 +95,8 @@ def follow_extrapolation(
 ) -> None:
     """Error of plain extrapolation for the newest sample, which a prediction must beat.
 
-    From the newest of the `past` outputs, shape (lags, ny), or along the line through the newest
-    two.
+    Extrapolated from the newest of the `past` outputs, shape (lags, ny), or along the line through
+    the newest two.
     """
     along_line, share = at.terms > 1 and at.output_lags > 1, 1.0 / window
     for i in range(at.first_output, at.first_output + at.outputs):
@@ -109,10 +109,10 @@ def follow_extrapolation(
 
 @compiled
 def take_inputs(u: LearnedInput, sent: CorrectedInput, terms: int, realised: float) -> None:
-    """Input of the step that ended as it acted: as sent, or as a bench realised it.
+    """Input of the step that ended as it acted: as sent, or as realised by a bench.
 
-    Where that is measured, on a line between the measurements at its two ends, since what has
-    inertia does not jump with its demand; with order 0 their mean.
+    A realised input is interpolated linearly between its measurements at the step's two ends, since
+    a mass does not jump with its demand; with order 0 it is their mean.
     """
     before = u.realised
     u.realised = realised
@@ -127,14 +127,14 @@ def take_inputs(u: LearnedInput, sent: CorrectedInput, terms: int, realised: flo
         u.acted[0] = 0.5 * (before + realised)
 
 
-# Realised value of an input, where the output that measures it can be used.
+# Realised value of an input, where the output that measures it is usable.
 
 
 @compiled
 def realised_input(at: InputPlan, outputs: Table[OutputState], given: GivenInput) -> float:
-    """Value that a bench realised of the input `at`, in the input's unit; NaN where unknown.
+    """Value that a bench realised of the input `at`, in the input's unit.
 
-    So it is while the sample that measures it is withheld.
+    NaN where it is unknown, as while the sample that measures it is withheld.
     """
     if at.realised_by >= 0 and outputs[at.realised_by].withheld != 0:
         return math.nan

@@ -1,7 +1,7 @@
 """Power bonds: effort, flow and transmitted power of their elements.
 
-The ports of a bond are power variables: the product of effort and flow is a power. What the two
-ends of an extrapolated bond transmit differently is its power residual.
+The ports of a bond are power variables: the product of effort and flow is a power. The difference
+between the powers at the two ends of an extrapolated bond is its power residual.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hilrt.tables.state import BondState, InputState, SessionStateRow, State
 
 @stage
 def effort_of(plan: Plan, state: State, element: int) -> float:
-    """Effort of an element now, in its output's unit: the sum that a junction makes."""
+    """Effort of an element now, in its output's unit: the sum at a junction."""
     e = state.outputs[plan.elements[element].effort].y
     for k in range(len(plan.summands)):
         if plan.summands[k].element == element:
@@ -52,7 +52,7 @@ def flow_as_used(plan: Plan, state: State, t: float, element: int) -> float:
 
 @stage
 def own_part(plan: Plan, u: InputState, others: Floats, t: float) -> float:
-    """Part of the previous input polynomial at `t` [s] that comes from the bond itself."""
+    """Part of the previous input polynomial at `t` [s] that is due to the bond itself."""
     coefficients, age = plan.session[0].coefficients, t - u.previous_t0
     own = value_at(u.previous, coefficients, age) - u.previous_correction
     if plan.session[0].shared_inputs:
@@ -66,7 +66,7 @@ def power_residual(plan: Plan, state: State, t: float, b: int) -> float:
 
     Rodríguez et al. (2022), eqs. 7 and 9.
 
-    Of polynomials as sent, at the end `t` [s] of the interval that they were used in.
+    Computed from polynomials as sent, at the end `t` [s] of the interval that they were used in.
     """
     bond, residual = plan.bonds[b], 0.0
     for i in range(bond.first, bond.first + bond.elements):
@@ -91,8 +91,8 @@ def transmitted_power(plan: Plan, state: State, b: int) -> float:
 def measure_bonds(plan: Plan, state: State, given: StepInput) -> None:
     """Stage of the slack: ledger, transmitted power, and tracking power ``e (f_realised - f~)``.
 
-    Tracking power is lost because the bench deviated from its demand. Elements whose realised flow
-    is not measured (not a finite number) count as perfectly realised.
+    Tracking power is lost because the bench deviated from its demand. Elements without a measured
+    (finite) realised flow count as perfectly realised.
     """
     t, elapsed = given.session[0].t, given.session[0].elapsed
     coefficients = plan.session[0].coefficients
@@ -116,22 +116,22 @@ def measure_bonds(plan: Plan, state: State, given: StepInput) -> None:
         bond.tracking_energy += bond.tracking * elapsed
 
 
-# Stage: changes the effort so that it returns the energy created by the interface.
-#
+# Stage: changes the effort such that it removes the energy created by the interface.
+# #
 # Rodríguez et al. (2022), eqs. 11 to 17. With ``s = mu H dP`` and U the energy not yet corrected::
-#
+# #
 #     e_corr = -(s + nu U) / (f H'),   limited to +-cap |e| and +-cap_abs
-#
-# H' is the interval that the correction acts in, the next one; with a fixed step it is H. For a
+# #
+# H' is the next interval, in which the correction acts; with a fixed step it equals H. For a
 # vector bond the correction points along the flow: ``e_corr = -(s + nu U) f / (f.f H')``.
 
-#: Below this flow (in its own unit) the correction has nothing to push against.
+#: Below this flow (in its own unit) a correction cannot exchange energy.
 FLOW_FLOOR = 1e-12
 
 
 @stage
 def correct_energy(plan: Plan, state: State, given: StepInput) -> None:
-    """Power residual of the interval that ended, and the effort that answers it.
+    """Power residual of the interval that ended, and the effort that corrects it.
 
     Bonds whose slower side does not communicate now keep their correction.
     """
@@ -163,7 +163,7 @@ def correct_energy(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def close_interval(plan: Plan, state: State, given: StepInput, b: int) -> None:
-    """Energy created in the interval, and the work of its correction with the flow now known."""
+    """Energy created in the interval, and the work of its correction by the flow now known."""
     bond, settings, t = state.bonds[b], plan.bonds[b], given.session[0].t
     residual, done = 0.0, 0.0
     for i in range(settings.first, settings.first + settings.elements):
@@ -173,7 +173,7 @@ def close_interval(plan: Plan, state: State, given: StepInput, b: int) -> None:
             e_used, f_used = element.e, element.f
         else:
             e_used, f_used = effort_as_used(plan, state, t, i), flow_as_used(plan, state, t, i)
-        if not element.previous_cut:  # a bond that is cut transmits nothing
+        if not element.previous_cut:  # a cut bond transmits nothing
             residual += watt * (e_used * f - e * f_used)
             residual -= energy_of_limits(plan, state, i, e, f)
         done += watt * element.correction * f
@@ -188,7 +188,7 @@ def close_interval(plan: Plan, state: State, given: StepInput, b: int) -> None:
 
 @stage
 def choose_effort(plan: Plan, state: State, given: StepInput, b: int) -> None:
-    """Energy to take out over the next interval, and the effort along the flow for it."""
+    """Energy to remove over the next interval, and the effort along the flow for it."""
     bond, settings = state.bonds[b], plan.bonds[b]
     square_e, square_f = 0.0, 0.0
     for i in range(settings.first, settings.first + settings.elements):
@@ -210,13 +210,13 @@ def choose_effort(plan: Plan, state: State, given: StepInput, b: int) -> None:
 
 
 # Stage of the slack: additions of corrections to the bonds' efforts, and the right additions.
-#
-# An effort was evaluated with the inputs as sent; with those now known it answers ``D du`` to the
-# difference, at once. Where D was probed, independently of what the correction uses, the effort's
-# error in force is ``added - D du``, and over the interval it makes the energy ``H f (added - D
-# du)`` (docs/reliability.md, "Corrections are verified").
+# #
+# An effort was evaluated with the inputs as sent; to the difference from those now known it
+# responds with ``D du`` at once. Where D was probed, independently of what the correction uses, the
+# effort's error in force is ``added - D du``, and over the interval it creates the energy ``H f
+# (added - D du)`` (docs/reliability.md, "Corrections are verified").
 
-#: Time in which a correction is faded out or in, s.
+#: Time over which a correction is faded out or in, s.
 FADE_S = 0.2
 #: Least change of an adaptive mu.
 MU_STEP = 0.02
@@ -261,7 +261,7 @@ def follow_corrections(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def forget_withdrawn(plan: Plan, state: State, given: StepInput) -> None:
-    """Forget the energies of bonds whose efforts answer otherwise now, or nobody knows how."""
+    """Clear the energies of bonds whose efforts respond differently now, or in an unknown way."""
     now = given.session[0]
     for b in range(len(state.bonds)):
         state.bonds[b].withdrawn = 0
@@ -276,7 +276,7 @@ def forget_withdrawn(plan: Plan, state: State, given: StepInput) -> None:
 
 @compiled
 def remember_energies(settings: SessionPlan, bond: BondState, elapsed: float) -> None:
-    """Add the interval's energies to those of late; `settings` is the plan's session."""
+    """Add the interval's energies to the recent ones; `settings` is the plan's session."""
     keep = math.exp(-elapsed / settings.scale_time)
     bond.lately_made = bond.lately_made * keep + bond.error_energy
     bond.otherwise_made = bond.otherwise_made * keep + bond.error_energy - bond.added_lately
@@ -285,10 +285,10 @@ def remember_energies(settings: SessionPlan, bond: BondState, elapsed: float) ->
 
 @compiled
 def adapt_mu(settings: BondPlan, bond: BondState) -> None:
-    """Set mu to the share of the residual energy that the interface has lately made.
+    """Set mu to the share of the residual energy that the interface has recently created.
 
     For an undamped linear system that is its required share, ``<v2^2> / (2 (<v2^2> - <v1 v2>))``
-    (METHODS section 3). It moves by `MU_STEP` at least, so that each change can be an event.
+    (METHODS section 3). It moves by at least `MU_STEP`, so that each change can be an event.
     """
     if bond.residual_lately == 0.0:
         return
@@ -302,7 +302,7 @@ def adapt_mu(settings: BondPlan, bond: BondState) -> None:
 def judge_harm(
     settings: SessionPlan, session: SessionStateRow, bond: BondState, now: GivenSession
 ) -> None:
-    """Find a correction harmful that has lately made more energy than none would have made.
+    """Mark a correction as harmful if it recently created more energy than none would have.
 
     More by `energy_drift` of the energy that the bond has carried. `settings` and `session` are the
     records of the plan's session and of the state's, `now` that of the given one.
@@ -316,14 +316,14 @@ def judge_harm(
 
 @compiled
 def fade(bond: BondState, elapsed: float) -> None:
-    """Let the share of a correction that acts follow the one that is to act."""
+    """Move the share of a correction in force towards its target."""
     most = elapsed / FADE_S
     bond.acting_share += max(-most, min(bond.share - bond.acting_share, most))
 
 
 @stage
 def by_outputs(state: State, given: StepInput, i: int) -> float:
-    """Change of output `i` by the corrections of outputs; 0 if it has no new sample."""
+    """Change of output `i` by the corrections of outputs; 0 without a new sample."""
     if not state.outputs[i].arrived:
         return 0.0
     return state.outputs[i].y - given.outputs[i].y

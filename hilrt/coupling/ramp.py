@@ -1,6 +1,6 @@
 """One step of a set-point towards its target, limited in value, rate and jerk.
 
-Jerk is here the change of a set-point's rate per time, unit/s². Compiled in the master, plain
+Jerk here means the change of a set-point's rate per time, unit/s². Compiled in the master, plain
 Python in the gateway.
 """
 
@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-#: Share of the jerk that is planned with while catching up with a target that moves. With all of it
-#: none is left for the target's own acceleration: it is overtaken, and a closed loop swings.
+#: Share of the jerk that is planned with while catching up with a moving target. With all of it,
+#: none would be left for the target's own acceleration: the set-point would overshoot, and a closed
+#: loop would oscillate.
 PLANNED = 0.5
 
 
@@ -37,9 +38,9 @@ def approach(
     Parameters
     ----------
     value, rate : float
-        Set-point and the mean rate at which it came there [unit, unit/s].
+        Set-point and the mean rate at which it arrived there [unit, unit/s].
     target, before : float
-        Where it should be, and where it should have been when the step began, within the bounds.
+        Desired value now, and at the beginning of the step, within the bounds.
     elapsed : float
         Time to move over, s.
     between : float
@@ -54,15 +55,15 @@ def approach(
 
     Notes
     -----
-    A set-point on a target whose motion is within the bounds goes with it, exactly: sampled at any
-    times, a curve with ``|x''| <= jerk`` changes its mean rate by ``jerk between`` at most.
-    One that has been left behind goes as the target goes, and faster by what it can brake before it
-    has caught up. So a target at rest is reached in the least time and without overshoot; for one
-    that moves, braking is planned with the share `PLANNED` of the jerk.
+    A set-point on a target that moves within the bounds follows it exactly: sampled at any times, a
+    curve with ``|x''| <= jerk`` changes its mean rate by ``jerk between`` at most. A set-point that
+    has been left behind moves with the target, and faster by as much as it can brake before
+    catching up. A target at rest is thus reached in the least time and without overshoot; for a
+    moving target, braking is planned with the share `PLANNED` of the jerk.
 
     The braking curve is the parabola of constant jerk: with the gap g it allows the mean rate
-    ``sqrt(2 jerk g) - jerk elapsed / 2`` over this step, whatever the length of the next
-    ones. The bounds of the value are approached along it, too.
+    ``sqrt(2 jerk g) - jerk elapsed / 2`` over this step, whatever the length of the next ones. The
+    bounds of the value are approached along it, too.
     """
     low, high, max_rate, max_jerk = bounds
     if elapsed <= 0.0:
@@ -74,7 +75,7 @@ def approach(
         rate = math.copysign(max_rate, gap)
         return min(max(value + rate * elapsed, low), high), rate
 
-    def braking(gap: float, jerk: float) -> float:  # within, for the compiler
+    def braking(gap: float, jerk: float) -> float:  # nested for the compiler
         half = 0.5 * jerk * elapsed
         if gap <= half * elapsed:
             return max(gap, 0.0) / elapsed

@@ -1,17 +1,17 @@
 """Online identification of interface Jacobians by factorised recursive least squares.
 
-Haid et al. (2022), section 2.1, suggest to identify them; with forgetting: Ljung (1999), section
-11.2. Per subsystem, with the inputs that it was actually sent,
+Suggested by Haid et al. (2022), section 2.1; with forgetting: Ljung (1999), section 11.2. For each
+subsystem, with the inputs actually sent to it,
 
     y_{n+1} = sum_i A_i y_{n-i} + sum_m G_m a_m + sum_{j>=1} B_j a_{n-j} + bias
 
-What makes it last for hours at 1 kHz (docs/methods.md, "Model-based correction"):
+For stability over hours at 1 kHz (docs/methods.md, "Model-based correction"):
 
-* all signals are scaled by their own spread (powers of two, so that changing one is exact);
-* the covariance lives as a factor (`square_root.py`), at O(n^2) a sample;
-* forgetting also forgets the prior, and without excitation the covariance would grow for ever.
-  So one parameter after the other is shown its prior again as a weak observation, one per sample:
-  P stays bounded, and what the data do not determine goes back to the prior, G before all else.
+* all signals are scaled by their own spread (by powers of two, so that a change is exact);
+* the covariance is stored as a factor (Potter), at O(n^2) per sample;
+* forgetting also forgets the prior, and without excitation the covariance would grow without bound.
+Therefore the prior of one parameter per sample is presented again as a weak observation: P stays
+bounded, and parameters that the data do not determine return to the prior, G first.
 
 Whether G may be used is judged in `trust.py`.
 """
@@ -28,28 +28,28 @@ from hilrt.solver import Floats
 from hilrt.tables.model import LearnedInput, LearnedOutput, Learning, Regression, Workspace
 from hilrt.tables.record import Table
 
-#: Scaled regressors as large as this are not learned from.
+#: Samples with scaled regressors above this are not learned from.
 _LARGEST = 1e4
-#: By this factor a jump of the parameters widens their standard deviations.
+#: Factor by which a jump of the parameters widens their standard deviations.
 _WIDER = 100.0
 
 # Below, `at` is the record of regression `r` among the constants, and `weight`, shape (n,), the
-# information that the prior of each of its parameters counts for.
+# information content of each parameter's prior.
 
 
 @stage
 def observe(
     at: Regression, learning: Learning, work: Workspace, r: int, weight: Floats, learns: int
 ) -> bool:
-    """Take in the step that ended: outputs as measured, under the inputs that acted.
+    """Process the step that ended: outputs as measured, under the inputs that acted.
 
-    Learn from it, if the regression `learns` in this step, and make it part of the past.
+    Learn from it if the regression `learns` in this step, and append it to the past.
 
     Returns
     -------
     bool
-        Whether anything was learned: not while warming up, after a gap, or if it is not its turn.
-        Only then the outputs' `error` and `work` are those of this sample.
+        Whether anything was learned: not while warming up, after a gap, or out of turn. Only then
+        are the outputs' `error` and `work` those of this sample.
     """
     memory = learning.regressions[r]
     if not is_finite(at, learning.outputs, learning.inputs):
@@ -83,10 +83,10 @@ def is_finite(at: Regression, outputs: Table[LearnedOutput], inputs: Table[Learn
 
 @stage
 def learn(at: Regression, learning: Learning, work: Workspace, r: int, weight: Floats) -> bool:
-    """Learn from a sample; False if its regressors are out of all proportion.
+    """Learn from a sample; False if its regressors are out of range.
 
-    With it one parameter is shown its prior, as an observation of such weight that the prior weighs
-    `weight` in the mean of all turns.
+    Also presents the prior of one parameter as an observation, weighted such that the mean weight
+    of the prior over all turns is `weight`.
     """
     S, theta, error = learning.factor[r], learning.parameters[r], work.error
     outputs, recall = learning.outputs, learning.regressions[r].recall
@@ -108,7 +108,7 @@ def learn(at: Regression, learning: Learning, work: Workspace, r: int, weight: F
 def show_prior(
     at: Regression, learning: Learning, work: Workspace, r: int, i: int, weight: float
 ) -> None:
-    """Take in the observation, of that weight, that parameter `i` is its prior."""
+    """Process the prior of parameter `i` as an observation of that weight."""
     S, theta, prior = learning.factor[r], learning.parameters[r], learning.prior[r]
     f, error, root = work.projected, work.error, math.sqrt(weight)
     for j in range(at.regressors):
@@ -120,7 +120,7 @@ def show_prior(
 
 @compiled
 def predict(at: Regression, learning: Learning, phi: Floats, r: int) -> None:
-    """`outputs.predicted`: the outputs after one more step under the inputs `acted`."""
+    """Set `outputs.predicted`: the outputs after one more step under the inputs `acted`."""
     outputs, theta = learning.outputs, learning.parameters[r]
     fill_regressors(at, learning, phi)
     for y in range(at.outputs):
@@ -132,7 +132,7 @@ def predict(at: Regression, learning: Learning, phi: Floats, r: int) -> None:
 
 @stage
 def assume(at: Regression, learning: Learning, r: int) -> None:
-    """Go on over a missing sample with what was predicted; nothing is learned from it."""
+    """Bridge a missing sample with its prediction; nothing is learned from it."""
     outputs = learning.outputs
     for i in range(at.first_output, at.first_output + at.outputs):
         outputs[i].y = outputs[i].predicted
@@ -143,7 +143,7 @@ def assume(at: Regression, learning: Learning, r: int) -> None:
 
 @stage
 def forget(at: Regression, learning: Learning, work: Workspace, r: int, weight: Floats) -> None:
-    """Widen the covariance: the parameters have jumped, the past counts 10 000 times less.
+    """Widen the covariance after a jump of the parameters: the past counts 10 000 times less.
 
     Samples whose past reaches back beyond the jump are not learned from: they follow neither the
     old parameters nor the new ones.
@@ -176,13 +176,13 @@ def identified_jacobian(at: Regression, learning: Learning, r: int) -> Floats:
 
 # Recursive least squares on a factor of the covariance, P = S S^T.
 #
-# Potter's update keeps P symmetric and positive semidefinite by construction, at O(n^2) a sample
+# Potter's update keeps P symmetric and positive semidefinite by construction, at O(n^2) per sample
 # (Bierman 1977, chapter V).
 
 
 @compiled
 def project(S: Floats, theta: Floats, work: Workspace, n: int, outputs: int) -> None:
-    """``projected = S^T phi``, and `error`, so far the observation, less what phi predicts.
+    """Set ``projected = S^T phi``, and `error`, which holds the observation, less phi's prediction.
 
     `S`, `theta` are at least of shape (n, n) and (n, outputs).
     """
@@ -228,10 +228,10 @@ def update(S: Floats, theta: Floats, forgetting: float, work: Workspace, n: int,
 def weigh_evidence(S: Floats, work: Workspace, n: int, g: int) -> None:
     """Compute innovation and covariance of a sample for the last `g` regressors.
 
-    The part of these that the rest does not predict is, from the covariance alone,
-    ``P_gg^-1 (P phi)_g``. P_gg may span more decades than a double has digits, its factor does not:
-    the rows of S that belong to the Jacobian are made orthogonal one after the other (modified
-    Gram-Schmidt), and ``projected = S^T phi`` with them.
+    The part of these regressors that the others do not predict follows from the covariance alone,
+    ``P_gg^-1 (P phi)_g``. P_gg may span more decades than a double has digits; its factor does not:
+    the rows of S that belong to the Jacobian are orthogonalised (modified Gram-Schmidt), and
+    ``projected = S^T phi`` with them.
     """
     rest, q, r, singular = work.rest, work.q, work.r, False
     f, innovation = work.projected, work.innovation
@@ -275,7 +275,7 @@ def square_triangle(r: Floats, product: Floats, g: int) -> None:
 
 @compiled
 def solve_upwards(r: Floats, x: Floats, singular: bool, g: int) -> None:
-    """Solution of ``r z = x`` of an upper triangular matrix into `x`; zero if it is singular."""
+    """Solve ``r z = x`` for an upper triangular matrix, in place of `x`; zero if singular."""
     for k in range(g - 1, -1, -1):
         for m in range(k + 1, g):
             x[k] -= r[k, m] * x[m]
@@ -285,16 +285,16 @@ def solve_upwards(r: Floats, x: Floats, singular: bool, g: int) -> None:
             x[k] = 0.0
 
 
-# Scales of a regression's signals: powers of two near their spreads, so that changing is exact.
+# Scales of a regression's signals: powers of two near their spreads, so that a change is exact.
 
-#: Samples between looks.
+#: Samples between checks.
 _EVERY = 8
 _ROOT_2 = math.sqrt(2.0)
 
 
 @stage
 def fit_scales(at: Regression, learning: Learning, r: int, weight: Floats) -> None:
-    """Change scales that are off by more than four from their signals' spread."""
+    """Change scales that differ from their signals' spread by more than a factor of four."""
     inputs, outputs = learning.inputs, learning.outputs
     seen = learning.regressions[r].seen
     if seen < at.warm_up or (seen > at.warm_up and seen % _EVERY != 0):
@@ -307,13 +307,13 @@ def fit_scales(at: Regression, learning: Learning, r: int, weight: Floats) -> No
         if seen == at.warm_up:
             move_centre(inputs[i])
         rescale_input(at, learning, r, i, change_of_scale(inputs[i]))
-    if seen == at.warm_up:  # nothing is learned yet: the prior counts the same in every unit
+    if seen == at.warm_up:  # nothing is learned yet: the prior has the same weight in every unit
         start_factor(learning.factor[r], weight, at.regressors)
 
 
 @compiled
 def move_centre(signal: LearnedOutput | LearnedInput) -> None:
-    """The mean so far becomes the centre of a signal's record."""
+    """Move the centre of a signal to its mean so far."""
     signal.centre += signal.average
     signal.mean_square -= signal.average * signal.average
     signal.average = 0.0
@@ -321,7 +321,7 @@ def move_centre(signal: LearnedOutput | LearnedInput) -> None:
 
 @compiled
 def change_of_scale(signal: LearnedOutput | LearnedInput) -> float:
-    """Power of two by which the scale of a signal's record should change; 1 where it fits."""
+    """Power of two by which a signal's scale should change; 1 if it fits."""
     least = 1e-9 * signal.centre
     spread = math.sqrt(max(signal.mean_square, least * least))
     if not (spread > 1e-30 and math.isfinite(spread)):
@@ -338,7 +338,7 @@ def change_of_scale(signal: LearnedOutput | LearnedInput) -> float:
 
 @stage
 def rescale_output(at: Regression, learning: Learning, r: int, i: int, change: float) -> None:
-    """Change the scale of output `i`; the parameters' estimates stay the same."""
+    """Change the scale of output `i`, keeping the estimated parameters."""
     if change == 1.0:
         return
     theta, prior, column = learning.parameters[r], learning.prior[r], i - at.first_output
@@ -352,12 +352,12 @@ def rescale_output(at: Regression, learning: Learning, r: int, i: int, change: f
 
 @stage
 def rescale_input(at: Regression, learning: Learning, r: int, i: int, change: float) -> None:
-    """Change the scale of input `i`; the parameters' estimates stay the same."""
+    """Change the scale of input `i`, keeping the estimated parameters."""
     if change == 1.0:
         return
     theta, prior, S = learning.parameters[r], learning.prior[r], learning.factor[r]
     past = at.input_lags * at.terms
-    for k in range(past + at.terms):  # between past inputs and those of the step stands the bias
+    for k in range(past + at.terms):  # the bias lies between past inputs and those of the step
         row = at.output_lags * at.outputs + k * at.inputs + i - at.first_input
         scale_regressor(theta, prior, S, row + (1 if k >= past else 0), change)
     learning.inputs[i].scale *= change
@@ -365,7 +365,7 @@ def rescale_input(at: Regression, learning: Learning, r: int, i: int, change: fl
 
 @compiled
 def scale_regressor(theta: Floats, prior: Floats, S: Floats, k: int, change: float) -> None:
-    """Rescale regressor `k`, whose unit has grown by a factor."""
+    """Rescale regressor `k` after its unit has grown by a factor."""
     for y in range(theta.shape[1]):
         theta[k, y] *= change
         prior[k, y] *= change
@@ -375,7 +375,7 @@ def scale_regressor(theta: Floats, prior: Floats, S: Floats, k: int, change: flo
 
 @compiled
 def start_factor(S: Floats, weight: Floats, n: int) -> None:
-    """Covariance of the parameters before anything is learned: that of their prior."""
+    """Set the initial covariance of the parameters: that of their prior."""
     for i in range(n):
         for j in range(n):
             S[i, j] = 0.0

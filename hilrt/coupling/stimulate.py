@@ -1,7 +1,7 @@
-"""Stimuli from one communication point to the next: which segment, and its value.
+"""Stimuli between communication points: active segment, and value.
 
-A stimulus waits, runs through its segments, holds its last value if it is to, and is done. It is a
-function of the plan, the state and the tick, so that a replay makes it again.
+A stimulus waits, runs through its segments, holds its last value if configured to, and ends. It
+depends only on the plan, the state and the tick, so that a replay reproduces it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from hilrt.tables.plan import (
 from hilrt.tables.record import Table
 from hilrt.tables.state import DONE, HOLDING, RUNNING, WAITING, StimulusState
 
-#: Segments that may end within one step, or in the time of ticks that were missed: ramps by a rate
-#: may take no time at all.
+#: Segments that may end within one step, or during missed ticks: ramps by a rate may take no time
+#: at all.
 MOST_SEGMENTS = 1000
 
 
@@ -35,16 +35,16 @@ MOST_SEGMENTS = 1000
 def begin_or_end(
     at: StimulusPlan, stimulus: StimulusState, now: float, begins: bool, ends: bool
 ) -> None:
-    """Let a stimulus begin that waits, and end at its time or by its condition.
+    """Begin a waiting stimulus; end it at its time or by its condition.
 
     Parameters
     ----------
     at, stimulus : record
         Of `Plan.stimuli` and `State.stimuli`.
     now : float
-        When the value that leaves now acts, s.
+        When the value sent now acts, s.
     begins, ends : bool
-        Its conditions, where it has any.
+        Values of its conditions, where it has any.
     """
     stimulus.turned = 0
     over = now >= at.end - SAME_TIME or (at.end_when >= 0 and ends)
@@ -63,12 +63,12 @@ def start(at: StimulusPlan, stimulus: StimulusState, t: float) -> None:
     stimulus.phase, stimulus.turned = RUNNING, 1
     stimulus.handed_over = stimulus.handed_over or at.replaces
     stimulus.segment, stimulus.run, stimulus.begun = at.first_segment, 0, t
-    stimulus.begin = math.nan  # the value that its input has is put in by `enter`
+    stimulus.begin = math.nan  # `enter` sets the input's value
 
 
 @compiled
 def finish(stimulus: StimulusState) -> None:
-    """Give the input back."""
+    """Release the input."""
     stimulus.phase, stimulus.turned, stimulus.handed_over = DONE, 1, 1
     for m in range(len(stimulus.polynomial)):
         stimulus.polynomial[m] = 0.0
@@ -100,9 +100,9 @@ def advance(
     value: float,
     tick: int,
 ) -> None:
-    """Leave the segments that have ended by `now` [s] behind.
+    """Skip the segments that have ended by `now` [s].
 
-    `value` is where a stimulus that has just begun starts from.
+    `value` is the start value of a stimulus that has just begun.
     """
     if stimulus.phase == RUNNING and math.isnan(stimulus.begin):
         enter(segments[stimulus.segment], points, stimulus, value, tick)
@@ -160,27 +160,27 @@ def expand(
 
 @compiled
 def is_active(stimulus: StimulusState) -> bool:
-    """Whether it adds to its input, or drives it."""
+    """Whether the stimulus adds to its input, or drives it."""
     return bool(stimulus.phase == RUNNING or stimulus.phase == HOLDING)
 
 
-# Shapes of a stimulus' segments: their values, and the polynomials that they put into inputs.
-#
-# A segment is a record of `Plan.segments`, its time `tau` runs from its beginning, s.
+# Shapes of a stimulus' segments: their values, and their polynomials for the inputs.
+# #
+# A segment is a record of `Plan.segments`; its time `tau` counts from its beginning, s.
 
-#: Two times that differ by less are the same, s: session time is in whole nanoseconds.
+#: Times that differ by less count as equal, s: session time is in whole nanoseconds.
 SAME_TIME = 0.5e-9
 
 
 @compiled
 def whole(number: float) -> int:
-    """The largest whole number that is not above it; 0 for what is not a finite number."""
+    """Largest integer not above `number`; 0 if not finite."""
     return math.floor(number) if abs(number) < 1e15 else 0
 
 
 @compiled
 def first_value(segment: SegmentPlan, before: float) -> float:
-    """Value that a segment begins at or swings about; `before`: where the one before it ended."""
+    """Start value of a segment, or centre of its swing; `before`: end of the previous one."""
     return before if math.isnan(segment.begin) else segment.begin
 
 
@@ -194,7 +194,7 @@ def length(segment: SegmentPlan, begin: float) -> float:
 
 @compiled
 def held_index(segment: SegmentPlan, points: Table[StimulusPoint], tau: float, tick: int) -> int:
-    """Number of the value that is held at `tau`; 0 for shapes that have no such values."""
+    """Number of the value held at `tau`; 0 for shapes without held values."""
     if segment.kind == NOISE and segment.interval == 0.0:
         return tick
     if segment.kind in (NOISE, PRBS):
@@ -206,7 +206,7 @@ def held_index(segment: SegmentPlan, points: Table[StimulusPoint], tau: float, t
 
 @compiled
 def last_point(segment: SegmentPlan, points: Table[StimulusPoint], tau: float) -> int:
-    """Row of the last point at or before `tau`; the first one before that."""
+    """Row of the last point at or before `tau`; the first row before all points."""
     low, high = segment.first_point, segment.first_point + segment.points
     while high - low > 1:
         middle = (low + high) // 2
@@ -221,7 +221,7 @@ def last_point(segment: SegmentPlan, points: Table[StimulusPoint], tau: float) -
 def value_in(
     segment: SegmentPlan, points: Table[StimulusPoint], begin: float, tau: float, tick: int
 ) -> float:
-    """Value of a segment that began at `begin`."""
+    """Value of a segment that began at the value `begin`."""
     shape = segment.kind
     if shape == RAMP:
         end = length(segment, begin)
@@ -244,7 +244,7 @@ def value_in(
 
 @compiled
 def point_value(segment: SegmentPlan, points: Table[StimulusPoint], tau: float) -> float:
-    """Value between points; before the first and after the last one it is that point's."""
+    """Interpolated value; before the first and after the last point that point's value."""
     k = last_point(segment, points, tau + SAME_TIME if segment.held else tau)
     at = points[k]
     if segment.held or tau <= at.t or k == segment.first_point + segment.points - 1:
@@ -255,7 +255,7 @@ def point_value(segment: SegmentPlan, points: Table[StimulusPoint], tau: float) 
 
 @compiled
 def cycles(segment: SegmentPlan, tau: float) -> float:
-    """Phase of a swinging shape, in cycles, of which the whole ones are left out."""
+    """Phase of a swinging shape in cycles, without whole ones."""
     turned = segment.frequency * tau
     if segment.kind == CHIRP and segment.logarithmic:
         turned = segment.frequency * (math.exp(segment.sweep * tau) - 1.0) / segment.sweep
@@ -267,7 +267,7 @@ def cycles(segment: SegmentPlan, tau: float) -> float:
 
 @compiled
 def end_value(segment: SegmentPlan, points: Table[StimulusPoint], begin: float) -> float:
-    """Value that the next segment goes on from."""
+    """Value from which the next segment continues."""
     if segment.kind in (NOISE, PRBS, HOLD):
         return begin
     return value_in(segment, points, begin, length(segment, begin), 0)
@@ -285,9 +285,9 @@ def fill_polynomial(
 ) -> None:
     """Taylor coefficients of a segment at `tau`, up to `degree`, into `stimulus.polynomial`.
 
-    A segment that ends within the next `ahead` [s], and points between which lines are drawn,
-    become the straight line to their value then, so that no slope leads beyond it. `stimulus` is a
-    record of `State.stimuli`.
+    A segment that ends within the next `ahead` [s], or that interpolates between points, becomes
+    the straight line to its value then, so that no slope leads beyond it. `stimulus` is a record of
+    `State.stimuli`.
     """
     c, begin = stimulus.polynomial, stimulus.begin
     for m in range(len(c)):
@@ -341,8 +341,8 @@ def fill_swing(segment: SegmentPlan, stimulus: StimulusState, tau: float, degree
         stimulus.polynomial[n] = segment.amplitude * s[n] * factorial
 
 
-# Random numbers as functions of a counter: the same on every machine, and nothing to carry along.
-#
+# Random numbers as functions of a counter: the same on every machine, without state.
+# #
 # splitmix64 (Steele, Lea and Flood 2014), whose n-th number follows from n alone.
 
 _INCREMENT, _FIRST, _SECOND = (

@@ -1,4 +1,4 @@
-"""Stage: adds contributions beside the extrapolated outputs to the inputs."""
+"""Stage: adds further contributions to the extrapolated inputs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hilrt.tables.state import CONNECTION, State
 
 @stage
 def sum_inputs(plan: Plan, state: State, given: StepInput) -> None:
-    """Corrections and dither added; contributions of other connections, for the bonds."""
+    """Add corrections and dither; for the bonds, sum contributions of other connections."""
     coefficients = plan.session[0].coefficients
     for i in range(len(state.inputs)):
         u, d = state.inputs[i], plan.inputs[i].drive
@@ -37,7 +37,7 @@ def sum_inputs(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def begin_others(plan: Plan, state: State, i: int, others: Floats) -> None:
-    """Begin the sum of input `i` with its constant or stimulus, which belong to no bond."""
+    """Start the sum of input `i` with its constant or stimulus, which belong to no bond."""
     d = plan.inputs[i].drive
     if d < 0:
         others[0] = plan.inputs[i].constant
@@ -48,7 +48,7 @@ def begin_others(plan: Plan, state: State, i: int, others: Floats) -> None:
 
 @stage
 def add_contributions(plan: Plan, state: State, given: StepInput) -> None:
-    """Sum the contributions to the inputs of each bond's elements from outside the bond."""
+    """Sum the contributions to each bond element's inputs from outside the bond."""
     coefficients = plan.session[0].coefficients
     for i in range(len(state.elements)):
         element = state.elements[i]
@@ -70,9 +70,9 @@ def add_contributions(plan: Plan, state: State, given: StepInput) -> None:
 
 
 # Dither: small random polynomials on the inputs, which excite the identification.
-#
+# #
 # The signs come from splitmix64 (Steele, Lea and Flood 2014) of a counter: the same on every
-# machine, and nothing to carry along.
+# machine, without state.
 
 _INCREMENT, _FIRST, _SECOND = (
     np.uint64(0x9E3779B97F4A7C15),
@@ -95,8 +95,8 @@ def random_sign(counter: int) -> float:
 def excite(plan: Plan, state: State, given: StepInput) -> None:
     """Add dither to the inputs about now: a pure function of the tick and the running scales.
 
-    Each coefficient has a random sign of its own, since coefficients that always move together
-    cannot be distinguished; over a step their sum stays within the amplitude.
+    Each coefficient has its own random sign, since coefficients that always change together cannot
+    be distinguished; over a step their sum stays within the amplitude.
     """
     terms, n = plan.model.settings[0].order + 1, len(plan.inputs)
     first = given.session[0].tick * (terms * n) + 1

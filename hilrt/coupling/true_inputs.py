@@ -1,4 +1,4 @@
-"""True inputs of the step that ended: polynomials through the outputs that they come from.
+"""True inputs of the step that ended: polynomials through the outputs behind them.
 
 An input's true course is ``u = L y + offset`` with the outputs on both sides of the step (docs/
 methods.md, "Model-based correction"). Each connection interpolates at its own order, on the nodes
@@ -13,7 +13,7 @@ from hilrt.compilation.compiled import stage
 from hilrt.solver import Floats
 from hilrt.tables.state import CorrectionTables
 
-#: Highest order with Jacobians.
+#: Highest order supported with Jacobians.
 MAX_ORDER = 4
 
 
@@ -65,7 +65,7 @@ def basis_by_degree(order: int, nodes: Floats | None = None) -> tuple[Floats, Fl
 
 @stage
 def start_errors(parts: CorrectionTables) -> None:
-    """True inputs less inputs as sent, as far as past outputs make the true ones.
+    """True inputs less inputs as sent, as far as past outputs determine the true ones.
 
     Inputs without connection are exact: their error stays zero.
     """
@@ -94,7 +94,7 @@ def start_errors(parts: CorrectionTables) -> None:
 
 @stage
 def finish_errors(parts: CorrectionTables) -> None:
-    """The share of the newest outputs, corrected, in the true inputs: the errors are complete."""
+    """Complete the errors by the contribution of the newest, corrected outputs."""
     connections, settings = parts.connections, parts.settings[0]
     outputs, inputs, samples = parts.outputs, parts.inputs, parts.session[0].samples
     for c in range(len(connections)):
@@ -108,7 +108,7 @@ def finish_errors(parts: CorrectionTables) -> None:
 
 @stage
 def mean_error(parts: CorrectionTables, u: int) -> float:
-    """Mean over the step of true input less input as sent, one degree higher than what was sent."""
+    """Mean over the step of true input, one degree higher than the one sent, less the latter."""
     connections, at, settings = parts.connections, parts.ports[u], parts.settings[0]
     outputs, sent, samples = parts.outputs, parts.inputs[u].sent, parts.session[0].samples
     mean = 0.0

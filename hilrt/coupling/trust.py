@@ -1,16 +1,15 @@
-"""Whether identified interface Jacobians may be used, output by output.
+"""Assessment of identified interface Jacobians: which outputs may use them.
 
 A linear loop without outside excitation is not identifiable: a model may predict the next sample to
-nine digits and have a Jacobian of the wrong sign (docs/methods.md, "Model-based correction"). So
-the Jacobian of an output is used only where all of this holds, and given up as soon as it clearly
-does not:
+nine digits and have a Jacobian of the wrong sign (docs/methods.md, "Model-based correction"). The
+Jacobian of an output is therefore used only while all of these conditions hold:
 
-* *excited*: along the input errors that it would correct, it rests on data and not on the prior;
+* *excited*: along the input errors to be corrected, it rests on data and not on the prior;
 * *sure*: the standard deviation of the correction is small against the correction;
-* *proven*: where inputs moved in a way that the rest of the model did not predict, the answer of
-  the output was nearer to the Jacobian times that motion than to nothing, which is what plain
-  extrapolation takes it for;
-* *quiet*: the correction takes out more than the noise of the other outputs puts in.
+* *proven*: where inputs moved in a way that the rest of the model did not predict, the output's
+response was closer to the Jacobian times that motion than to zero, the assumption of plain
+extrapolation;
+* *quiet*: the correction removes more than the noise of the other outputs adds.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from hilrt.tables.record import Table
 
 
 class Reason(enum.IntEnum):
-    """Reasons not to correct an output; `USED` where it is corrected."""
+    """Reasons not to correct an output; `USED` if it is corrected."""
 
     USED = 0
     LEARNING = 1
@@ -62,10 +61,10 @@ _TEXTS = {
     Reason.NOISY: "noise of the coupling variables outweighs the correction",
 }
 
-# Compiled code knows no enumerations.
+# Compiled code does not support enumerations.
 USED, LEARNING, UNEXCITED, UNSURE, UNPROVEN, NOISY = (int(reason) for reason in Reason)
 
-#: Samples whose prediction errors show a jump of the parameters.
+#: Prediction errors that reveal a jump of the parameters, in samples.
 _NEWEST = 4
 
 
@@ -77,11 +76,11 @@ class Limits:
     ----------
     prior_limit, variance_limit, unexplained_limit, noise_limit : float
     loosened : float
-        A Jacobian in use is given up beyond this many times a limit.
+        A Jacobian in use is abandoned when it exceeds a limit by this factor.
     window : int
-        Samples that all means are taken over.
+        Samples over which all means are computed.
     hold : int
-        Samples in a row that must pass before a Jacobian is used.
+        Consecutive samples that must pass before a Jacobian is used.
     """
 
     prior_limit: float = 0.02
@@ -93,21 +92,21 @@ class Limits:
     hold: int = 25
 
 
-# Below, `at` is the record of regression `r` among the constants, `settings` that of all.
+# Below, `at` is the record of regression `r` among the constants; `settings` apply to all.
 
 
 @stage
 def judge(
     settings: ModelSettings, at: Regression, learning: Learning, work: Workspace, r: int
 ) -> bool:
-    """Take in one learned sample, and decide anew which outputs' Jacobians are used.
+    """Process one learned sample, and decide again which outputs' Jacobians are used.
 
-    The input errors are the inputs' `error`, the noise behind them is their `noise`.
+    The input errors are the inputs' `error`, their noise is `noise`.
 
     Returns
     -------
     bool
-        Whether the parameters have jumped: call `regression.forget`.
+        Whether the parameters have jumped; if so, call `regression.forget`.
     """
     memory, inputs, outputs = learning.regressions[r], learning.inputs, learning.outputs
     mismatch, row = learning.mismatch, memory.judged % settings.window
@@ -120,7 +119,7 @@ def judge(
     for i in range(at.first_output, at.first_output + at.outputs):
         note_errors(at, learning, work.innovation, r, i, row)
         objection = first_objection(settings, at, learning, work.products, r, i)
-        if memory.judged < waits:  # the first errors say only that the rest was not there yet
+        if memory.judged < waits:  # the first errors only show that the rest was not learned yet
             objection = USED if memory.given else LEARNING
         settle(outputs[i], objection, settings.hold)
     if memory.judged < waits or not has_jumped(at, outputs, learning.errors, row):
@@ -190,7 +189,7 @@ def first_objection(
     correction = unit * square_of_correction(at, theta, products, y)
     put_in = settings.window * (unit * square_of_noise(at, theta, learning.inputs, y))
     out.variance = square / settings.window * memory.spread
-    # A given Jacobian is only contradicted by errors larger than those due to the prior.
+    # A given Jacobian is contradicted only by errors larger than those due to the prior.
     weight = 0.0 if memory.given else at.weight
     pull = 1e-6 * out.scale if memory.given else 0.0
     explained = 1.0 if memory.given else settings.unexplained_limit
@@ -218,7 +217,7 @@ def square_of_correction(at: Regression, theta: Floats, products: Floats, y: int
 
 @compiled
 def square_of_noise(at: Regression, theta: Floats, inputs: Table[LearnedInput], y: int) -> float:
-    """Square of the scaled noise that the correction of a step puts into the output `y`."""
+    """Square of the scaled noise that a step's correction adds to the output `y`."""
     first, put_in = at.regressors - at.inputs, 0.0
     for j in range(at.inputs):
         u = inputs[at.first_input + j]
@@ -229,7 +228,7 @@ def square_of_noise(at: Regression, theta: Floats, inputs: Table[LearnedInput], 
 
 @compiled
 def settle(out: LearnedOutput, objection: int, hold: int) -> None:
-    """Apply an objection at once, and its end after `hold` samples."""
+    """Apply an objection at once; withdraw it after `hold` samples."""
     out.passed = out.passed + 1 if objection == USED else 0
     if objection != USED or out.reason == USED or out.passed >= hold:
         out.reason = objection
@@ -246,7 +245,7 @@ def root_mean_square(errors: Floats, i: int) -> float:
 
 @compiled
 def has_jumped(at: Regression, outputs: Table[LearnedOutput], errors: Floats, row: int) -> bool:
-    """Whether newest prediction errors of a subsystem are ten times the others of a full window.
+    """Whether the newest prediction errors are ten times the others of a full window.
 
     `row` is that of the newest ones in the ring.
     """
@@ -266,14 +265,13 @@ def has_jumped(at: Regression, outputs: Table[LearnedOutput], errors: Floats, ro
 
 
 # Independent evidence about a bond's correction.
-#
-# A given D, a solver's Jacobian and a μ are statements about a subsystem. Where it can be probed,
-# the effort's answer to the inputs is known independently of them, and with it what the correction
-# should have added at every tick.
+# #
+# A given D, a solver's Jacobian and a μ are statements about a subsystem. If the subsystem can be
+# probed, the effort's response to the inputs is known independently of them, and so is the right
+# correction at every tick.
 
-#: Share of an entry of a Jacobian by which it may differ from the one found independently, and
-#: share of the largest change of its output, by any input, below which a difference is that of
-#: the trial.
+#: Share of an entry of a Jacobian by which it may differ from the independent one; and share of the
+#: largest change of its output, by any input, below which a difference is due to the trial.
 TOLERANCE: Final = 0.2
 SMALL: Final = 0.01
 
@@ -295,14 +293,14 @@ class Verification(NamedTuple):
 
 
 def contradicts(used: Floats, found: Floats, scales: Floats | None = None) -> Bools:
-    """Entries in which a Jacobian in use differs from the one found independently.
+    """Entries in which a Jacobian in use differs from one determined independently.
 
     Parameters
     ----------
     used, found : ndarray, shape (..., ny, nu)
     scales : ndarray, shape (nu,) or (n, nu), optional
         Magnitudes of the inputs, in their units: entries are compared by the change of the output
-        that they cause. Of several possible magnitudes, one that contradicts is enough. Default: 1.
+        that they cause. With several possible magnitudes, one contradiction is enough. Default: 1.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Samples and inputs of all subsystems, as the master handles them.
+"""Exchange of samples and inputs between the master and all subsystems.
 
 Read in this order: `master` (the loop), `exchange` (the cut and the fan-out) with `inbox` and
 `channel_table`, which are compiled; `channel`, `reports`, `peer_times`, `waiter`; the beginning:

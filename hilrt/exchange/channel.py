@@ -1,4 +1,4 @@
-"""The intervals of one subsystem, on their way to its link."""
+"""Sending the intervals of one subsystem to its link."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hilrt.exchange.inbox import Inbox
 from hilrt.link import Link
 from hilrt.solver import Floats, InputPolynomial
 
-#: Times that differ by less are the same, s.
+#: Times that differ by less count as equal, s.
 SAME_TIME: Final = 0.5e-9
 
 
 class Channel:
-    """Moves inputs to one link; its numbers are a row of the `ChannelTable`.
+    """Sends inputs to one link; its numbers are a row of the `ChannelTable`.
 
     Parameters
     ----------
@@ -26,13 +26,13 @@ class Channel:
     link : Link
     table : ChannelTable
     inbox : Inbox
-        Where its samples go.
+        Receives the subsystem's samples.
     inputs : slice
-        Of the session's inputs.
+        Slice of the session's inputs.
     sent : ndarray, shape (order + 1, n_inputs)
         View of the polynomials that leave the master.
     catches_up : bool
-        The subsystem makes up for missed intervals in steps of their own lengths, not in one.
+        The subsystem makes up for missed intervals one by one, each with its own step length.
 
     Attributes
     ----------
@@ -62,13 +62,13 @@ class Channel:
     def add_pending(
         self, tick: int, t: float, h: float, coefficients: Floats, end_ns: int, own_ns: int
     ) -> None:
-        """Enter the interval from `t` to `end_ns`, of length `h` [s], in steps of `own_ns`."""
+        """Append the interval from `t` to `end_ns`, of length `h` [s], in steps of `own_ns`."""
         assert self.pending is not None
         self.pending.add(tick, t, h, coefficients, end_ns, own_ns)
         self._table.pending_end_ns[self.s] = self.pending.end_ns
 
     def send_pending(self) -> None:
-        """Send the next interval of a solver that catches up, if it has answered the last one."""
+        """Send a solver that catches up its next interval if it has answered the previous one."""
         if self.pending is None or not self.pending.waiting or self._table.busy[self.s]:
             return
         interval, settings = self.pending.waiting.popleft(), self.pending.settings
@@ -80,7 +80,7 @@ class Channel:
     def set_parameter(self, t: float, name: str, value: float) -> str:
         """Change a parameter from `t` [s] on; return why it is refused, or an empty text.
 
-        A solver that is behind gets the change after its intervals before `t`.
+        A solver that is behind receives the change after its intervals before `t`.
         """
         if self.pending is None or not self.pending.waiting:
             return self.link.set_parameter(name, value)
@@ -88,9 +88,9 @@ class Channel:
         return ""
 
     def compute_pending(self) -> None:
-        """Have a subsystem in this process make all steps that it is behind; the last one counts.
+        """Compute all steps that an in-process subsystem is behind; only the last result is used.
 
-        It is behind because the master skipped ticks.
+        It falls behind when the master skips ticks.
         """
         while self.pending is not None and self.pending.waiting:
             self.inbox.discard()
@@ -100,7 +100,7 @@ class Channel:
             self.link.receive()
 
     def go_back(self, tick: int, t_ns: int, length_ns: int) -> None:
-        """Have the subsystem end its last step at `t_ns` instead, after `length_ns`."""
+        """Make the subsystem end its last step at `t_ns` instead, after `length_ns`."""
         self.inbox.discard()
         self._owe(t_ns)
         if self.pending is not None:
@@ -109,7 +109,7 @@ class Channel:
         self.link.rewinds.go_back(tick, length_ns / 1e9)
 
     def repeat(self, t_ns: int, h: float, coefficients: Floats) -> None:
-        """Have the subsystem make its last step, of `h` [s] to `t_ns`, with other inputs."""
+        """Repeat the subsystem's last step, of `h` [s] to `t_ns`, with other inputs."""
         self.inbox.discard()
         self._owe(t_ns)
         assert self.link.repeats is not None
@@ -118,11 +118,11 @@ class Channel:
 
     @property
     def has_returned(self) -> bool:
-        """Whether a subsystem that was lost is connected again, and waits for `restart`."""
+        """Whether a lost subsystem has reconnected and waits for `restart`."""
         return self.link.returns is not None and self.link.returns.returned
 
     def restart(self, t0_ns: int, u0: Floats) -> None:
-        """Have a subsystem that returned begin again, at `t0_ns`; it is late until it answers."""
+        """Restart a subsystem that reconnected at `t0_ns`; it counts as late until it answers."""
         assert self.link.returns is not None
         self.link.returns.initialize_again(t0_ns / 1e9, u0)
         self._table.rows["restarting"][self.s] = 1
@@ -150,7 +150,7 @@ class Interval(NamedTuple):
 
 
 class ParameterChange(NamedTuple):
-    """A parameter of a solver that is behind: its value from `t` [s] on."""
+    """A parameter change, from `t` [s] on, of a solver that is behind."""
 
     t: float
     name: str
@@ -158,20 +158,20 @@ class ParameterChange(NamedTuple):
 
 
 class PendingIntervals:
-    """Intervals that a late solver has yet to be sent, for ``late.steps = "catch_up"``.
+    """Intervals not yet sent to a late solver, for ``late.steps = "catch_up"``.
 
-    Every interval keeps its own length and input polynomial, so that the solver makes the same
-    steps, only later. Ticks that the master itself skipped have no polynomial: the current one is
-    used for them, in steps of that length, too.
+    Every interval keeps its own length and input polynomial: the solver makes the same steps, only
+    later. Ticks that the master itself skipped have no polynomial of their own; they use the
+    current one, in steps of the same length.
 
     Attributes
     ----------
     waiting : deque of Interval
-        Not sent yet.
+        Not yet sent.
     settings : deque of ParameterChange
-        Parameters that change between these.
+        Parameter changes between these intervals.
     end_ns : int
-        Where the newest interval, sent or not, ends in session time, ns.
+        End of the newest interval, sent or not, in session time, ns.
     """
 
     def __init__(self) -> None:
@@ -182,9 +182,9 @@ class PendingIntervals:
     def add(
         self, tick: int, t: float, h: float, coefficients: Floats, end_ns: int, own_ns: int
     ) -> None:
-        """Enter the interval from `t` on, of length `h` [s], in steps of `own_ns`.
+        """Append the interval from `t`, of length `h` [s], in steps of `own_ns`.
 
-        `coefficients`, shape (order + 1, n_inputs), are about `t` and stay the caller's.
+        `coefficients`, shape (order + 1, n_inputs), are about `t` and are copied.
         """
         steps = max(1, round((end_ns - self.end_ns) / own_ns))
         if steps == 1:
@@ -200,7 +200,7 @@ class PendingIntervals:
         self.end_ns = end_ns
 
     def restart(self, at_ns: int) -> None:
-        """Forget waiting intervals: the solver restarts at `at_ns`."""
+        """Drop waiting intervals: the solver restarts at `at_ns`."""
         self.waiting.clear()
         self.settings.clear()
         self.end_ns = at_ns

@@ -1,7 +1,7 @@
-"""Numbers of the channels, one record for each, and the compiled functions over all of them.
+"""Channel data, one record per channel, and compiled functions over all of them.
 
-At a communication point a channel's Python object is only used if a message arrived or is sent: for
-four subsystems `look_at_channels` takes 0.1 us, for a thousand 1.6.
+A channel's Python object is only used when a message arrives or is sent: at a communication point
+`update_channels` takes 0.1 us for four subsystems and 1.6 us for a thousand.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from hilrt.tables.state import SubsystemState
 
 
 @compiled
-def look_at_channels(
+def update_channels(
     channels: Table[ChannelRow], cut: Table[GivenSubsystem], tick: int, t_ns: int, elapsed: float
 ) -> tuple[int, int]:
-    """Mark subsystems due, late or lost at the communication point `tick`, and compute all ages.
+    """Mark subsystems as due, late or lost at the communication point `tick`; update all ages.
 
     Parameters
     ----------
     channels, cut : table, n records
-        Of `ChannelRow`, and of the subsystems in `StepInput`.
+        Records of `ChannelRow`, and of the subsystems in `StepInput`.
     tick, t_ns, elapsed : int, int, float
         Number and session time [ns] of the point, and the time since the previous one [s].
 
     Returns
     -------
     regular : int
-        1 if every subsystem is due, has answered and stands at the point.
+        1 if every subsystem is due, has answered and has reached the point.
     lost : int
-        The first one that has missed more due ticks in a row than it may; -1 if none has.
+        First subsystem that exceeded its limit of consecutive missed ticks; -1 if none.
     """
     t = t_ns / 1e9
     regular, lost = 1, -1
     for s in range(len(channels)):
         channel, given = channels[s], cut[s]
-        # Not due: a solver that still computes a step that ends after this point.
+        # A solver still computing a step that ends after this point is not due.
         across = channel.busy != 0 and channel.answer_ns > t_ns
         due = tick % channel.every == 0 and not across
         channel.age = t - channel.newest
@@ -55,7 +55,7 @@ def look_at_channels(
             missing = due and channel.newest != t
             late = missing
         else:
-            if channel.calculated != 0 and channel.newest < t:  # points before it were skipped
+            if channel.calculated != 0 and channel.newest < t:  # earlier points were skipped
                 given.reached, given.covered, channel.newest = t, elapsed, t
                 channel.age = 0.0
             given.busy = channel.busy
@@ -82,7 +82,7 @@ def look_at_channels(
 def note_dispatch(
     channels: Table[ChannelRow], leaving: Table[SubsystemState], t_ns: int, h_ns: int
 ) -> None:
-    """Note that solvers owe an answer for the macro step ``[t_ns, t_ns + h_ns]``."""
+    """Note that solvers have to answer for the macro step ``[t_ns, t_ns + h_ns]``."""
     for s in range(len(channels)):
         channel = channels[s]
         if leaving[s].dispatch != 0 and channel.physical == 0 and channel.catches_up == 0:
@@ -91,7 +91,7 @@ def note_dispatch(
 
 @compiled
 def first_owing(channels: Table[ChannelRow], t_ns: int) -> int:
-    """First solver that has yet to answer for an interval that ends by `t_ns`; -1 if none has."""
+    """First solver without an answer for an interval that ends by `t_ns`; -1 if none."""
     for s in range(len(channels)):
         channel = channels[s]
         if channel.busy != 0 and channel.answered == 0 and channel.answer_ns <= t_ns:
@@ -100,7 +100,7 @@ def first_owing(channels: Table[ChannelRow], t_ns: int) -> int:
 
 
 class ChannelTable:
-    """The table, with its fields as views that are made once.
+    """The table, with views of its fields created once.
 
     Parameters
     ----------
@@ -109,13 +109,13 @@ class ChannelTable:
     step : float
         Base macro step, s.
     leaving : table, n records
-        Of the subsystems in `State`.
+        Subsystem records in `State`.
 
     Attributes
     ----------
     rows : table, n records of `ChannelRow`
     note_dispatch, first_owing : callable
-        The functions of these names, of this table.
+        The functions of these names, bound to this table.
     """
 
     def __init__(

@@ -1,10 +1,10 @@
-"""The exchange: the cut at the tick, and the fan-out of inputs. The only fan-out.
+"""The exchange: the cut at the tick, and the fan-out of inputs.
 
-Connections put samples into their subsystem's inbox whenever they arrive, and one compiled cut per
-tick makes the step input of them (`hilrt.exchange.inbox`). In real time no subsystem is awaited:
-`receive_early` receives what arrives while the master sleeps, and `cut` what has arrived since; a
-`Channel` brings the inputs to one subsystem. As fast as possible, `collect` waits until every
-stepped solver that is due has answered, with a timeout.
+Connections put samples into their subsystem's inbox as they arrive. One compiled cut per tick makes
+the step input from them (`hilrt.exchange.inbox`). In real time the master waits for no subsystem:
+`receive_early` receives messages while the master sleeps, `cut` uses all samples that have arrived,
+and a `Channel` sends the inputs to one subsystem. As fast as possible, `collect` waits, with a
+timeout, until every stepped solver that is due has answered.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hilrt.tables.record import table
 from hilrt.timing.early_reception import LOOK_NS
 from hilrt.timing.monotonic import monotonic_ns
 
-#: Beginning of a wait for solvers, as fast as possible, in which the event loop stands still, s.
+#: Initial part of a wait for solvers, as fast as possible, during which the event loop blocks, s.
 STANDSTILL_S = 0.001
 
 
@@ -43,9 +43,9 @@ class Exchange:
     step : float
         Base macro step, s.
     max_misses : sequence of int
-        Due ticks in a row without a sample after which each subsystem counts as lost.
+        Consecutive due ticks without a sample after which each subsystem counts as lost.
     catch_up : sequence of bool
-        Subsystems that get what they missed in steps of their own length, not merged into one.
+        Subsystems that make up for missed steps one by one, not in one merged step.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Exchange:
         Filled by `cut`, in place.
     channels : table, one record of `CHANNELS` per subsystem
     benches : set of str
-        Subsystems that run by themselves.
+        Subsystems that run on their own.
     remote : bool
         Whether any subsystem is in another process.
     slices : list of (slice, slice)
@@ -61,17 +61,17 @@ class Exchange:
     sent : ndarray, shape (order + 1, nu)
         View of the polynomials that have left; Taylor coefficients.
     reports : Reports
-        What the subsystems report for people.
+        Messages of the subsystems for people.
     times_of : callable
-        What the answers of a remote solver took, by its number.
+        Times of a remote solver's answers, by its number.
     age, compute_us, wire_us : ndarray, shape (n,)
         Fields of `channels`.
     rest_ns : int
         `StepInput.rest` of the next cut, ns.
     ended : dict of str
-        Subsystems whose simulation has ended with the sample in this cut, and why.
+        Subsystems whose simulation has ended with the sample in this cut, with the reason.
     calculated : CalculatedAnswers
-        Once `keep_states` was called.
+        Available after `keep_states`.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Exchange:
         self._goes_back = np.array([link.rewinds is not None for link in links], dtype=bool)
         #: Channels of solvers that returned.
         self._returned: dict[int, Channel] = {}
-        #: Shared by all that have one: one look at its socket serves them all.
+        #: Shared by all links that have one: one poll of its socket serves them all.
         carriers = (link.carrier for link in links if link.carrier is not None)
         self._carrier: Carrier | None = next(carriers, None)
         self.remote = self._carrier is not None
@@ -164,7 +164,7 @@ class Exchange:
         Raises
         ------
         PeerLost
-            If a subsystem is known to be gone or has missed more ticks than its policy allows.
+            If a subsystem is gone or has missed more ticks than its policy allows.
         """
         if self._carrier is not None:
             self._receive(self._carrier.clock() + LOOK_NS)
@@ -183,7 +183,7 @@ class Exchange:
         return self._of_name[name].set_parameter(t, key, value)
 
     def fileno(self) -> int | None:
-        """Descriptor of all remote subsystems; None if there are none."""
+        """Descriptor shared by all remote subsystems; None if there are none."""
         return None if self._carrier is None else self._carrier.fileno()
 
     def receive_early(self, until_ns: int, *, first: bool) -> int:
@@ -194,9 +194,9 @@ class Exchange:
         Parameters
         ----------
         until_ns : int
-            Reading of the monotonic clock by which it ends, ns.
+            Monotonic clock reading at which to stop, ns.
         first : bool
-            The first look since the slack: also ask the subsystems that share no descriptor.
+            First call since the slack: also polls subsystems that do not share the descriptor.
 
         Returns
         -------
@@ -209,12 +209,12 @@ class Exchange:
         return messages
 
     def _receive(self, until_ns: int | None) -> int:
-        """Have the carrier receive until then, or all; the number of messages, where it is known.
+        """Receive from the carrier until `until_ns`, or everything; return the number of messages.
 
         Raises
         ------
         PeerLost
-            If a subsystem is found to be gone.
+            If a subsystem is gone.
         """
         carrier, messages = self._carrier, 0
         if carrier is None:
@@ -263,25 +263,25 @@ class Exchange:
         self._send_pending()
 
     def _send_parameters(self) -> None:
-        """Tell subsystems the values of parameters that stimuli have moved at this point."""
+        """Send subsystems the parameter values that stimuli have changed at this point."""
         state, changes = self.numerics.state, self.numerics.changes
         for p in np.flatnonzero(state.parameters["moved"]).tolist():
             own, value = self.numerics.parameters[p], float(state.parameters["value"][p])
             refused = self._set_parameter(own.subsystem, own.parameter.name, value)
             if refused and refused != self._refused.get(p):
-                text = f"parameter {own.name} = {value:g}, of its stimulus, is refused: {refused}"
+                text = f"parameter {own.name} = {value:g} of its stimulus is refused: {refused}"
                 changes.outcomes.append(("warning", "parameter_refused", own.subsystem, text))
             self._refused[p] = refused
 
     def run_local(self) -> None:
-        """Let in-process subsystems compute now, in the slack, instead of at the next cut."""
+        """Compute the steps of in-process subsystems now, in the slack, not at the next cut."""
         for channel in self._local:
             channel.link.receive()
             if channel.pending is not None:
                 channel.compute_pending()
 
     def upkeep(self) -> None:
-        """Heartbeats, new connections and solvers that returned, in the slack."""
+        """Send heartbeats, accept connections and readmit solvers, in the slack."""
         if self._carrier is not None:
             self._carrier.upkeep(self._carrier.clock() + LOOK_NS)
             self.readmit()
@@ -290,14 +290,13 @@ class Exchange:
 
     @property
     def behind(self) -> bool:
-        """Whether intervals wait for a solver to answer the previous one."""
+        """Whether intervals wait for a solver's answer to the previous one."""
         return any(c.pending is not None and c.pending.waiting for c in self._catching_up)
 
     async def catch_up(self, until_ns: int) -> None:
-        """Send waiting intervals to solvers that are `behind`, as fast as they answer, until
-        `until_ns`.
+        """Send waiting intervals to solvers that are `behind`, as fast as they answer.
 
-        A reading of the monotonic clock; for the time in which the master sleeps.
+        Runs while the master sleeps, until the monotonic clock reads `until_ns`.
         """
 
         def nothing_new() -> bool:
@@ -314,7 +313,7 @@ class Exchange:
             waiter.close()
 
     def send_on(self) -> None:
-        """Accept arrived samples, and send each solver that has answered its next interval."""
+        """Accept samples, and send each solver that has answered its next interval."""
         self._receive(None)
         for channel in self._polled:
             channel.link.receive()
@@ -322,7 +321,7 @@ class Exchange:
         self._send_pending()
 
     def _send_pending(self) -> None:
-        """Send each solver that catches up its next interval, if it has answered the last one."""
+        """Send each solver that catches up its next interval if the previous one is answered."""
         for channel in self._catching_up:
             channel.send_pending()
         if self._catching_up:
@@ -333,9 +332,9 @@ class Exchange:
             self._carrier.flush()
 
     def readmit(self) -> None:
-        """Have solvers that returned initialize at the next communication point; never waits.
+        """Initialize reconnected solvers at the next communication point, without waiting.
 
-        They begin from the inputs that the newest samples predict for it.
+        They start from the inputs predicted from the newest samples.
         """
         while self._returned:
             _, channel = self._returned.popitem()
@@ -349,7 +348,7 @@ class Exchange:
     # --- as fast as possible ------------------------------------------------------------------
 
     def answered(self, t_ns: int) -> bool:
-        """Poll; whether every stepped solver that was to reach `t_ns` or less has answered."""
+        """Poll, and return whether every stepped solver due by `t_ns` has answered."""
         self._receive(None)
         while (s := self._table.first_owing(t_ns)) >= 0:
             channel = self._channels[s]
@@ -361,7 +360,7 @@ class Exchange:
         return True
 
     async def collect(self, t_ns: int, timeout: float, stopping: Callable[[], bool]) -> None:
-        """Wait until `answered` or `stopping`; `PeerLost` after `timeout` [s]."""
+        """Wait until `answered` or `stopping`; raise `PeerLost` after `timeout` [s]."""
         if self._carrier is not None:
             self._inboxes.wait_from(self._carrier.session_time())
         if self.answered(t_ns):
@@ -378,18 +377,18 @@ class Exchange:
             self.readmit()
             await self._waiter.wait(lambda: not self.answered(t_ns))
 
-    def told_event(self) -> float | None:
-        """Session time [s] of the first discontinuity in the answers that wait for the next cut.
+    def reported_event(self) -> float | None:
+        """Session time [s] of the first discontinuity in the answers waiting for the next cut.
 
-        Only of subsystems that can go back to it.
+        Considers only subsystems that can go back to it.
         """
         first = self._inboxes.first_event(self._goes_back)
         return first if np.isfinite(first) else None
 
     def send_back(self, t_ns: int) -> None:
-        """Have all that can go back end the step that has been answered at `t_ns` instead.
+        """Make all subsystems that can go back end the answered step at `t_ns` instead.
 
-        The others' answers wait for the point that they have stepped to.
+        The answers of the others wait for the point that they have stepped to.
         """
         length_ns = t_ns - round(float(self.given.session["t"][0]) * 1e9)
         for s in np.flatnonzero(self._goes_back & (self._table.answered != 0)).tolist():
@@ -398,14 +397,15 @@ class Exchange:
     # --- steps that are repeated -------------------------------------------------------------
 
     def keep_states(self, setting: str, instead: str) -> None:
-        """Have all keep the state before each step; `ConfigError` if one cannot repeat a step.
+        """Make all links keep the state before each step.
 
-        `setting` is what needs it, with its table, `instead` what does not.
+        `setting` is the key that requires it, `instead` a setting that does not. Raises
+        `ConfigError` if a subsystem cannot repeat a step.
         """
         unable = [link.name for link in self.links if link.repeats is None]
         if unable:
             raise ConfigError(
-                f"{setting}: {', '.join(unable)} cannot make a step again with other inputs; take "
+                f"{setting}: {', '.join(unable)} cannot repeat a step with other inputs; use "
                 f"{instead}, or a model in this process that saves and restores its state"
             )
         for link in self.links:
@@ -414,23 +414,23 @@ class Exchange:
         self.calculated = CalculatedAnswers(self.numerics.plan, self.numerics.state)
 
     def answers(self, t: float) -> Floats:
-        """Outputs that wait for the next cut, at `t` [s], calculated channels too, shape (ny,)."""
+        """Outputs waiting for the next cut, at `t` [s], with calculated channels, shape (ny,)."""
         y = self._inboxes.waiting()
         self.calculated.fill(y, t)
         return y
 
     def repeat(self, t_ns: int, h: float, coefficients: Floats) -> None:
-        """Have all make the step of `h` [s] to `t_ns` again, with other inputs.
+        """Repeat the step of `h` [s] to `t_ns` in all subsystems, with other inputs.
 
-        `coefficients` have the shape of `sent`. Only where all links have `repeats`.
+        `coefficients` have the shape of `sent`. All links must have `repeats`.
         """
         for channel in self._channels:
             channel.repeat(t_ns, h, coefficients[:, channel.inputs])
 
     def parts(self, s: int) -> list[tuple[slice, slice]]:
-        """Inputs and outputs of the parts of a subsystem that do not depend on each other.
+        """Inputs and outputs of the independent parts of a subsystem, numbered as in the session.
 
-        Within a step, such as the members of a group; numbered as in the session.
+        Parts do not influence each other within a step: the members of a group, for example.
         """
         repeats = self.links[s].repeats
         assert repeats is not None
@@ -444,7 +444,7 @@ class Exchange:
         ]
 
     def tried(self, s: int, h: float, coefficients: Floats) -> Floats:
-        """Outputs of a subsystem at the end of its step, had it been made with other inputs."""
+        """Outputs of a subsystem at the end of its step if it were made with other inputs."""
         repeats = self.links[s].repeats
         assert repeats is not None
         return repeats.tried(h, coefficients)
@@ -457,6 +457,6 @@ class Exchange:
 
 
 def load_channels() -> None:
-    """Load the compiled functions of all exchanges, or compile them."""
+    """Load or compile the functions of all exchanges."""
     channels = ChannelTable([], [], [], [], 0.0, table(state.SubsystemState, 0))
     Inboxes([], [], channels.rows, empty_input(0, 0, 0))

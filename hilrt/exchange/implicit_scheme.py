@@ -1,11 +1,10 @@
-"""The implicit scheme: predictor and corrector, for subsystems that can all make a step again.
+"""The implicit scheme: predictor and corrector, for subsystems that can all repeat a step.
 
-The explicit step is the predictor. The corrector makes the same step again with inputs that are
+The explicit step is the predictor. The corrector repeats the step with inputs that are
 interpolated: polynomials of degree k through ``(t_{k+1}, u*)`` and the samples before, where u*
 solves the coupling conditions ``u* - L y(t_{k+1}; u*) = 0`` by Newton's method (Multibody Syst.
-Dyn. 09817 (2022), section 3.2, eq. 11). What the step of the master is given are the corrected
-outputs, so that a log is replayed as ever. Outputs with feedthrough have been evaluated with u*
-itself: there is no lag.
+Dyn. 09817 (2022), section 3.2, eq. 11). The macro step receives the corrected outputs, so a log is
+replayed like any other. Outputs with feedthrough are evaluated with u* itself, without lag.
 """
 
 from __future__ import annotations
@@ -29,23 +28,23 @@ from hilrt.timing.grid import CommunicationPoint
 from hilrt.timing.pace import Stopping
 from hilrt.timing.timeline import RepeatedCounts
 
-#: Residual of a coupling condition that is left, relative to the largest value of the input.
-LEFT: Final = 1e-10
-#: Likewise relative to the tolerance of a local error, where that controls the step.
-LEFT_OF_TOLERANCE: Final = 1e-3
-#: Corrector steps; a contraction as slow as that is a sign of too long a step.
-MOST_CORRECTIONS: Final = 12
-#: Perturbation of an input for its differences, relative to its largest value.
+#: Residual of a coupling condition that may remain, relative to the input's largest value.
+RESIDUAL: Final = 1e-10
+#: Likewise, relative to the tolerance of a local error where that controls the step.
+SHARE_OF_TOLERANCE: Final = 1e-3
+#: Maximum number of corrector iterations; slower convergence means that the step is too long.
+MAX_CORRECTIONS: Final = 12
+#: Perturbation of an input for finite differences, relative to its largest value.
 PERTURBATION: Final = 1e-6
-#: A Jacobian of an earlier step that needed more corrections than this is found again.
-MOST_OF_OLD: Final = 3
+#: A Jacobian from an earlier step is computed anew if it needed more iterations than this.
+MAX_WITH_OLD_JACOBIAN: Final = 3
 
 
 def basis(degree: int, times: Floats, h: float) -> Floats:
     """Taylor coefficients about now of the polynomial that is 1 at `h` and 0 at `times`.
 
-    ``L^k(t) = prod_{j<k} (t - T_{N-j}) / (T_{N+1} - T_{N-j})`` (eq. 17): what an interpolation
-    polynomial through another value at the step's end has beside the previous one.
+    ``L^k(t) = prod_{j<k} (t - T_{N-j}) / (T_{N+1} - T_{N-j})`` (eq. 17): the term that an
+    interpolation polynomial through one more value, at the step's end, adds to the previous one.
 
     Parameters
     ----------
@@ -67,7 +66,7 @@ def basis(degree: int, times: Floats, h: float) -> Floats:
 
 
 def integrals(coefficients: Floats, h: float) -> tuple[float, float]:
-    """Integral, and integral of the integral, of such a polynomial over the step.
+    """First and second integral of such a polynomial over the step.
 
     The constants ``H C_vel`` and ``H^2 C_pos`` of eqs. 17 and 20.
     """
@@ -78,9 +77,9 @@ def integrals(coefficients: Floats, h: float) -> tuple[float, float]:
 
 
 def shapes(degree: Ints, times: Floats, h: float, columns: int) -> Floats:
-    """Coefficients that a change of 1 at the step's end adds to inputs, shape (columns, nu).
+    """Coefficients added to inputs by a unit change at the step's end, shape (columns, nu).
 
-    `degree`, shape (nu,), is that of each input; `times` and `h` as for `basis`.
+    `degree`, shape (nu,), is the degree of each input; `times` and `h` as for `basis`.
     """
     found: Floats = np.zeros((columns, len(degree)))
     for k in np.unique(degree).tolist():
@@ -89,8 +88,10 @@ def shapes(degree: Ints, times: Floats, h: float, columns: int) -> Floats:
 
 
 class Attempt(NamedTuple):
-    """A step with other inputs: length and end [s], what it began with, what was sent, and how the
-    inputs, shape (nu,), differ from that at its end, by `changes`, shape (m, nu).
+    """A step with other inputs: its length and end [s], initial state, and inputs as sent.
+
+    The attempt's inputs have coefficients ``sent + changes * shift``, with `changes` of shape
+    (m, nu); at the step's end they differ from `sent` by `shift`, shape (nu,).
     """
 
     h: float
@@ -102,14 +103,14 @@ class Attempt(NamedTuple):
 
 
 class Corrected(NamedTuple):
-    """Outputs of the predictor, shape (ny,); worst input where the corrector did not converge."""
+    """Outputs of the predictor, shape (ny,); the worst input if the corrector did not converge."""
 
     predicted: Floats
     unsettled: str = ""
 
 
 class ImplicitScheme:
-    """Corrects each step before its samples are taken; one of the things to do between two steps.
+    """Corrects each step before its samples are accepted; runs between two steps.
 
     Parameters
     ----------
@@ -118,13 +119,13 @@ class ImplicitScheme:
         Its links keep the state before each step from now on.
     counts : RepeatedCounts
     low_order : bool
-        The interface Jacobian is that of a low-order expansion of the subsystems' linear models
-        about their start (appendix A.2), instead of finite differences (A.1).
+        Approximate the interface Jacobian by a low-order expansion of the subsystems' linear models
+        about their start (appendix A.2) instead of finite differences (A.1).
 
     Raises
     ------
     ConfigError
-        If a subsystem cannot make a step again.
+        If a subsystem cannot repeat a step.
     """
 
     def __init__(
@@ -148,7 +149,7 @@ class ImplicitScheme:
         self._counts = counts
 
     async def __call__(self, point: CommunicationPoint, stopping: Stopping) -> CommunicationPoint:
-        """Correct the step that has led to `point`, which all subsystems have reached."""
+        """Correct the step to `point`, which all subsystems have reached."""
         if not point.elapsed_ns:
             await self.begin()
         else:
@@ -156,15 +157,15 @@ class ImplicitScheme:
             if found.unsettled:
                 raise HilrtError(
                     f"the corrector has not converged at t = {point.t_ns / 1e9:g} s, worst at "
-                    f"{found.unsettled}; take a shorter [master] step"
+                    f"{found.unsettled}; use a shorter [master] step"
                 )
         self.accept(point)
         return point
 
     def _independent(self) -> Iterator[tuple[int, list[tuple[int, slice]]]]:
-        """Subsystems with inputs that may change in one trial, and the outputs that answer.
+        """Inputs that may be perturbed in one trial, by subsystem, with the outputs that respond.
 
-        One of each part: what a member does says nothing of another.
+        One input of each independent part: a member's response does not involve another's.
         """
         coupled = set(self._coupled.tolist())
         for s in range(len(self._exchange.links)):
@@ -176,7 +177,7 @@ class ImplicitScheme:
                 yield s, [one for one in trial if one is not None]
 
     async def begin(self) -> None:
-        """Find the subsystems' linear models about their start, where these are needed."""
+        """Compute the subsystems' linear models about their start, if required."""
         h = float(self._numerics.plan.session["first_step"][0])
         for link, (_, inputs) in zip(self._exchange.links, self._exchange.slices, strict=True):
             if self._low_order:
@@ -184,13 +185,13 @@ class ImplicitScheme:
                 self._models.append(await link.probes.linear_model(h, u))
 
     def accept(self, point: CommunicationPoint) -> None:
-        """The next step begins at `point`."""
+        """Begin the next step at `point`."""
         self._times.appendleft(point.t_ns)
 
     def correct(self, point: CommunicationPoint, state: State, sent: Floats) -> Corrected:
-        """Newton's method on the coupling conditions at `point`.
+        """Solve the coupling conditions at `point` by Newton's method.
 
-        `state` is that of the step's beginning, `sent` what it was made with, shape (m, nu).
+        `state` is the state at the step's beginning, `sent` the inputs used, shape (m, nu).
         """
         h, t = point.elapsed_ns / 1e9, point.t_ns / 1e9
         changes = self._bases(h, state, len(sent))
@@ -202,14 +203,14 @@ class ImplicitScheme:
         first = Corrected(y)
         key, old = (h, changes.tobytes()), self._jacobian
         jacobian = None if old is None or old[0] != key else old[1]
-        for done in range(MOST_CORRECTIONS + 1):
+        for done in range(MAX_CORRECTIONS + 1):
             residual = (u - other - self._sum(state, y[self._source]))[self._coupled]
-            # The predictor itself is never let stand: with degree 0 it has held the old value.
+            # The predictor alone is never accepted: with degree 0 it only holds the old value.
             if not len(residual) or (done and (np.abs(residual) <= self._allowed(u)).all()):
                 return first
-            if done == MOST_CORRECTIONS or not np.isfinite(residual).all():
+            if done == MAX_CORRECTIONS or not np.isfinite(residual).all():
                 break
-            if jacobian is None or (done == MOST_OF_OLD and not self._low_order):
+            if jacobian is None or (done == MAX_WITH_OLD_JACOBIAN and not self._low_order):
                 attempt = Attempt(h, t, state, sent, changes, u - predicted)
                 jacobian = self._find_jacobian(attempt, y)
                 self._jacobian = key, jacobian
@@ -221,19 +222,19 @@ class ImplicitScheme:
         return first._replace(unsettled=self._numerics.network.inputs.names[worst])
 
     def _allowed(self, u: Floats) -> Floats:
-        """Residuals of the coupled inputs that may be left."""
+        """Residuals of the coupled inputs that may remain."""
         inputs, session = self._numerics.plan.inputs[self._coupled], self._numerics.plan.session[0]
         self._largest = np.maximum(self._largest, np.abs(u))
-        least: Floats = LEFT * np.maximum(self._largest[self._coupled], 1e-300)
+        least: Floats = RESIDUAL * np.maximum(self._largest[self._coupled], 1e-300)
         if not session.variable_step or not session.has_tolerances:
             return least
         tolerated = inputs["atol"] + inputs["rtol"] * np.abs(u[self._coupled])
-        return np.maximum(least, LEFT_OF_TOLERANCE * np.asarray(tolerated))
+        return np.maximum(least, SHARE_OF_TOLERANCE * np.asarray(tolerated))
 
     def _bases(self, h: float, state: State, columns: int) -> Floats:
-        """Coefficients of what a change at the step's end adds to each input, shape (m, nu).
+        """Coefficients added to each input by a change at the step's end, shape (m, nu).
 
-        The degree is that of the input's connections, as far as there are points for it.
+        The degree is that of the input's connections, as far as there are enough samples.
         """
         degree = np.zeros(len(self._owner), np.int64)
         np.maximum.at(degree, self._target, state.connections["order"])
@@ -242,14 +243,14 @@ class ImplicitScheme:
         return shapes(degree, times, h, columns)
 
     def _sum(self, state: State, carried: Floats) -> Floats:
-        """Sum at each input of what its connections carry, shape (nu,)."""
+        """Sum of the connections at each input, shape (nu,)."""
         connections = state.connections
         total: Floats = np.zeros(len(self._owner))
         np.add.at(total, self._target, carried * connections["gain"] * connections["acts"])
         return total
 
     def _find_jacobian(self, attempt: Attempt, y: Floats) -> Floats:
-        """Derivative of the residuals by the inputs at the step's end, both of the coupled ones.
+        """Derivative of the residuals with respect to the coupled inputs at the step's end.
 
         Members of a group are perturbed in one trial.
         """

@@ -1,9 +1,9 @@
-"""Inboxes: where connections put samples, and the compiled cut, which alone writes `StepInput`.
+"""Inboxes: where connections put samples, and the compiled cut, the only writer of `StepInput`.
 
-A connection puts decoded samples into the rows of its subsystem whenever they arrive; it decides
-nothing. A solver's answer waits, with the end of its interval in `CHANNELS.answer_ns`, for the cut
-at or after that end. A bench's samples are folded signal by signal: a signal keeps the newest value
-whose validity is known. `cut` decides once per tick what counts.
+A connection puts decoded samples into the rows of its subsystem as they arrive and decides nothing.
+A solver's answer, with the end of its interval in `CHANNELS.answer_ns`, waits for the cut at or
+after that end. A bench's samples are merged signal by signal: each signal keeps the newest value
+whose time of validity is known. Once per tick, `cut` decides which samples count.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hilrt.compilation.compiled import bound, compiled
 from hilrt.errors import SolverError
-from hilrt.exchange.channel_table import look_at_channels
+from hilrt.exchange.channel_table import update_channels
 from hilrt.exchange.peer_times import PeerTimes, count_answer, peer_times
 from hilrt.expressions.evaluate import evaluate
 from hilrt.solver import Floats, Sample
@@ -52,7 +52,7 @@ def cut(
     Returns
     -------
     int
-        The first subsystem that has missed more due ticks in a row than it may; -1 if none has.
+        First subsystem that exceeded its limit of consecutive missed ticks; -1 if none.
     """
     accept(inboxes, given, t_ns)
     inboxes.exchange[0].open = 0
@@ -60,19 +60,19 @@ def cut(
     session.tick, session.t, session.elapsed = tick, t_ns / 1e9, elapsed_ns / 1e9
     session.rest = rest_ns / 1e9
     channels, subsystems = inboxes.channels, given.subsystems
-    regular, lost = look_at_channels(channels, subsystems, tick, t_ns, elapsed_ns / 1e9)
+    regular, lost = update_channels(channels, subsystems, tick, t_ns, elapsed_ns / 1e9)
     session.regular = regular
     return lost
 
 
 @compiled
 def accept(inboxes: InboxTables, given: StepInput, t_ns: int) -> None:
-    """Move waiting samples valid by `t_ns` into the step input; begin it with the first."""
+    """Move waiting samples valid by `t_ns` into the step input; the first one clears it."""
     if inboxes.exchange[0].open == 0:
         _begin(inboxes, given)
     for s in range(len(inboxes.channels)):
         channel, inbox, row = inboxes.channels[s], inboxes.subsystems[s], given.subsystems[s]
-        # The answer to a longer step waits for its time.
+        # The answer to a longer step waits for the step's end.
         if channel.answered == 0 or (channel.physical == 0 and channel.answer_ns > t_ns):
             continue
         end = channel.answer_ns / 1e9
@@ -110,7 +110,7 @@ def accept(inboxes: InboxTables, given: StepInput, t_ns: int) -> None:
 
 @compiled
 def _begin(inboxes: InboxTables, given: StepInput) -> None:
-    """Begin an interval: nothing has arrived in it."""
+    """Begin an interval without samples."""
     inboxes.exchange[0].open, given.session[0].has_middle = 1, 0
     for i in range(len(given.outputs)):
         given.outputs[i].fresh = 0
@@ -120,7 +120,7 @@ def _begin(inboxes: InboxTables, given: StepInput) -> None:
 
 @compiled
 def _note_times(inboxes: InboxTables, row: GivenSubsystem, s: int) -> None:
-    """Count an accepted answer, its times, and whether subsystem `s` has returned with it."""
+    """Count an accepted answer and its times; note whether subsystem `s` has returned with it."""
     channel, inbox, exchange = inboxes.channels[s], inboxes.subsystems[s], inboxes.exchange[0]
     exchange.taken += inbox.samples
     channel.compute_us = inbox.compute_us
@@ -144,7 +144,7 @@ class Inbox:
         Number of the subsystem.
     inboxes : InboxTables
     ending : dict of int to str
-        Of the subsystems whose simulation ends with the sample that waits: number and reason.
+        Number and reason of each subsystem whose simulation ends with the waiting sample.
     """
 
     __slots__ = (
@@ -154,8 +154,8 @@ class Inbox:
 
     def __init__(self, name: str, s: int, inboxes: InboxTables, ending: dict[int, str]) -> None:
         self._name, self._s, self._ending = name, s, ending
-        # Views are filled in half the time that parts of an array are assigned to, and read or
-        # written through a memoryview a number takes a third of it.
+        # Filling a view takes half the time of assigning to part of an array; reading or writing a
+        # number through a memoryview takes a third.
         rows: Any = inboxes.subsystems.view(np.ndarray)
         channels: Any = inboxes.channels
         fields = rows.dtype.names or ()
@@ -191,7 +191,7 @@ class Inbox:
             self._y[...] = y
             self._t_valid.fill(t_arrived if self._physical else math.nan)
             self._fresh.fill(1)
-        else:  # an earlier sample may have what this one has not
+        else:  # an earlier sample may have values that this one lacks
             new = ~np.isnan(t_valid)
             np.copyto(self._y, y, where=new)
             np.copyto(self._t_valid, t_valid, where=new)
@@ -222,7 +222,7 @@ class Inbox:
     def _valid(
         self, t_valid: Floats | None, t_arrived: float, uncertainty: float | None
     ) -> Floats | None:
-        """Times of a bench's sample, none in the future by more than its clock is uncertain."""
+        """Times of validity of a bench's sample, future ones limited by the clock's uncertainty."""
         row, known = self._row, 0.0 if uncertainty is None else uncertainty
         newest, ahead = t_arrived, 0.0
         if t_valid is not None and len(t_valid):
@@ -238,7 +238,7 @@ class Inbox:
         return t_valid
 
     def discard(self) -> None:
-        """Empty it: the step was undone, or the subsystem restarts."""
+        """Empty the inbox: the step was undone, or the subsystem restarts."""
         for field in WAITING:
             self._row[field][0] = 0
         self._fresh.fill(0)
@@ -264,7 +264,7 @@ class Inboxes:
     of : list of Inbox
         By subsystem.
     cut, accept : callable
-        The functions of these names, of these tables.
+        The functions of these names, bound to these tables.
     """
 
     def __init__(
@@ -297,10 +297,10 @@ class Inboxes:
         self.accept: Callable[[int], None] = bound(accept, *tables, numbers=(0,))
 
     def begin(self, samples: Sequence[Sample]) -> None:
-        """Accept the initialized samples, which are of session time 0 s."""
+        """Accept the initialized samples, at session time 0 s."""
         for inbox, sample in zip(self.of, samples, strict=True):
             inbox.put(sample, 0.0)
-        self._tables.subsystems["compute_us"] = 0.0  # none has made a step
+        self._tables.subsystems["compute_us"] = 0.0  # no step has been made
         self._ending.clear()
         self.accept(0)
 
@@ -314,30 +314,30 @@ class Inboxes:
         self._exchange["waits_from"] = t
 
     def times_of(self, s: int) -> PeerTimes:
-        """Times that the answers of subsystem number `s` took."""
+        """Times of the answers of subsystem number `s`."""
         return peer_times(self._tables.counts[s], self._tables.longest_ns[s])
 
     def new_ends(self) -> dict[str, str]:
-        """Subsystems whose last sample has been accepted since the last call, and the reasons."""
-        if not self._ending:  # asked at every tick, and a view of a table's field takes 6 us
+        """Subsystems whose last sample was accepted since the last call, with the reasons."""
+        if not self._ending:  # called at every tick, and a view of a field takes 6 us
             return {}
         found = [s for s in self._ending if not self._tables.channels["answered"][s]]
         return {self._names[s]: self._ending.pop(s) for s in found}
 
     def waiting(self) -> Floats:
-        """Values of all outputs that wait, shape (ny,)."""
+        """Values of all waiting outputs, shape (ny,)."""
         values: Floats = self._tables.outputs["y"].copy()
         return values
 
     def first_event(self, among: NDArray[np.bool_]) -> float:
-        """First discontinuity in waiting samples, session time in s; infinite without any."""
+        """First discontinuity in waiting samples, session time in s; infinite if none."""
         rows = self._tables.subsystems
-        told = (self._tables.channels["answered"] != 0) & (rows["event"] != 0) & among
-        return float(rows["event_t"][told].min(initial=math.inf))
+        reported = (self._tables.channels["answered"] != 0) & (rows["event"] != 0) & among
+        return float(rows["event_t"][reported].min(initial=math.inf))
 
 
 class CalculatedAnswers:
-    """Calculated channels of samples that wait: what the next cut will find, without a trace of it.
+    """Calculated channels of waiting samples, computed as by the next cut but without effect.
 
     Parameters
     ----------
@@ -361,7 +361,7 @@ class CalculatedAnswers:
         )
 
     def fill(self, y: Floats, t: float) -> None:
-        """Set the channels in `y`, shape (ny,), by its other values, which are of `t` [s]."""
+        """Compute the channels in `y`, shape (ny,), from its other values at `t` [s]."""
         if not len(self._outputs):
             return
         registers = self._registers

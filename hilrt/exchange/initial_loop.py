@@ -1,9 +1,9 @@
 """Consistent start values where outputs and inputs form a feedthrough loop.
 
-Only here are subsystems evaluated more than once at one point in time, because before the first
-step nothing has moved. The unknowns are the inputs of the loop; Newton's method with one difference
-per input solves a linear loop in one round, whatever its gain, where plain substitution needs a
-gain below 1.
+Before the first step nothing has moved, so that subsystems can be evaluated more than once at the
+same point in time. The unknowns are the inputs of the loop. Newton's method with one difference per
+input solves a linear loop in one iteration, whatever its gain; plain substitution needs a gain
+below 1.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from hilrt.errors import SessionFault
 from hilrt.solver import Floats
 
 MAX_ROUNDS = 20
-#: Residual at which the loop counts as closed, relative to the inputs or absolute below 1.
+#: Residual at which the loop counts as solved, relative to the inputs or absolute below 1.
 TOLERANCE = 1e-9
 _DIFFERENCE = 1e-6
-#: Condition number above which these differences say nothing.
+#: Condition number above which the differences are useless.
 _SINGULAR = 1e9
 
-#: Map the inputs of the loop to those that the connections then compute, both (n,).
+#: Map the inputs of the loop to the inputs that the connections then compute, both (n,).
 Evaluate = Callable[[Floats], Awaitable[Floats]]
 
 
@@ -32,16 +32,16 @@ async def close_loop(evaluate: Evaluate, u: Floats, names: list[str]) -> Floats:
     Parameters
     ----------
     evaluate : callable
-        Asks the subsystems; the last call is with the result.
+        Evaluates the subsystems; the last call uses the result.
     u : ndarray, shape (n,)
         Initial guess.
     names : list of str
-        Of the inputs, for the message.
+        Names of the inputs, for the message.
 
     Raises
     ------
     SessionFault
-        If there is no solution near.
+        If there is no solution nearby.
     """
     residual = await evaluate(u) - u
     for _ in range(MAX_ROUNDS):

@@ -1,4 +1,4 @@
-"""Sources of the Jacobians for corrections of outputs, before a session starts."""
+"""Jacobians for corrections of outputs: computed before a session starts, and renewed."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from hilrt.tables.network import Network
 from hilrt.timing.grid import CommunicationPoint
 from hilrt.timing.pace import Stopping
 
-#: A step this much shorter than the session's leaves only the direct feedthrough.
+#: A step this much shorter than the session's shows only the direct feedthrough.
 INSTANT = 1e-6
-#: Coupling variables of a session with correction by feedthrough, whose matrices are dense.
+#: Maximum number of coupling variables with correction by feedthrough: its matrices are dense.
 MAX_FEEDTHROUGH = 2048
-#: Why a trial has found no Jacobian.
+#: Reason when probing yields no Jacobian.
 NOT_PROBED = "it cannot restore its state, or responds differently to the same step"
 
 
@@ -41,7 +41,7 @@ def bond_sides(network: Network, method: str) -> tuple[set[int], set[int]]:
 async def find_model(
     network: Network, tables: Session, links: Sequence[Link], u0: Floats, y0: Floats
 ) -> Model | None:
-    """Corrections of the session's outputs; None if no bond asks for one.
+    """Corrections of the session's outputs; None if no bond requests one.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ async def find_model(
     Raises
     ------
     ConfigError
-        If a subsystem's D or Jacobian is neither given nor to be had from it.
+        If a subsystem's D or Jacobian is neither given nor available from the solver.
     """
     feedthrough = await find_feedthrough(network, tables, links, u0)
     jacobians = await find_jacobians(network, tables, links, u0)
@@ -65,12 +65,12 @@ async def find_model(
 async def find_feedthrough(
     network: Network, tables: Session, links: Sequence[Link], u0: Floats
 ) -> Feedthrough | None:
-    """Feedthrough correction of the session's bonds; None if no bond asks for it.
+    """Feedthrough correction of the session's bonds; None if no bond requests it.
 
     Raises
     ------
     ConfigError
-        If a subsystem's D is neither given nor to be had from it.
+        If a subsystem's D is neither given nor available from the solver.
     """
     efforts, _ = bond_sides(network, "feedthrough")
     if not efforts:
@@ -79,7 +79,7 @@ async def find_feedthrough(
     if sum(shape) > MAX_FEEDTHROUGH:
         raise ConfigError(
             f"[[bonds]] method = 'feedthrough': the session has {sum(shape)} coupling variables, "
-            f"this correction at most {MAX_FEEDTHROUGH}; correct the bonds by energy instead"
+            f"this correction allows at most {MAX_FEEDTHROUGH}; correct the bonds by energy instead"
         )
     D = np.zeros(shape)
     for s in sorted(efforts):
@@ -100,7 +100,7 @@ async def _feedthrough_of(
     if options is not None and options.gives and options.D is not None:
         return _matrix(options.D, shape, f"{where} D")
     source = "probe" if options is None or options.source != "solver" else "solver"
-    # Below what solvers know for an instant, however long the session's step is.
+    # Shorter than any time constant of the solvers, however long the session's step is.
     instant = min(INSTANT * tables.master.step, 0.1 * INSTANT_S)
     gamma = await link.probes.jacobian(source, 0.0, instant, 0, u0)
     if gamma is None:
@@ -116,7 +116,7 @@ async def _feedthrough_of(
 async def find_jacobians(
     network: Network, tables: Session, links: Sequence[Link], u0: Floats
 ) -> Jacobians | None:
-    """Jacobians that correct the session's bonds; None if no bond asks for it."""
+    """Jacobians that correct the session's bonds; None if no bond requests it."""
     members = set().union(*bond_sides(network, "model"))
     if not members:
         return None
@@ -169,7 +169,7 @@ def _required(gamma: Floats | None, name: str, reason: str) -> Floats:
 def _given(
     options: JacobianOptions, network: Network, s: int, h: float, order: int
 ) -> Floats | None:
-    """Γ from the session file's matrices or list; None if it has none."""
+    """Γ from the session file's matrices or list; None if it gives none."""
     where = f"[subsystems.{network.subsystems[s]}.jacobian]"
     shape = _shape(network, s)
     if options.gamma is not None:
@@ -214,20 +214,20 @@ def _shape(network: Network, s: int) -> tuple[int, int]:
     return rows.stop - rows.start, columns.stop - columns.start
 
 
-# Jacobians that a session asks for again while it runs, when they no longer predict.
+# Jacobians renewed while a session runs, when they no longer predict.
 
 
 class JacobianRenewal:
-    """Keeps Jacobians while they predict, and asks for new ones when they do not.
+    """Keeps Jacobians while they predict, and renews them when they no longer do.
 
-    One of the things to do between two steps, as fast as possible.
+    Runs between two steps, as fast as possible.
 
-    The test is the one that Haid et al. (2022) suggest in their conclusion, on the subsystem
-    itself: how the outputs answer to a change of the inputs is compared with what Γ says of it.
-    Each input is changed alone, in proportion to its running scale: beside the answer to a stiff
-    input, the one to another input would not be seen. An answer that contradicts is tried again, up
-    to `ANSWERS` times, and counts as far as it is clear of what these differ by: noise of a solver
-    whose saved state does not hold its generator renews nothing.
+    The test is suggested by Haid et al. (2022) in their conclusion and applied to the subsystem
+    itself: the response of the outputs to a change of the inputs is compared with the one that Γ
+    predicts. Each input is changed alone, in proportion to its running scale, because the response
+    to a stiff input would hide the others. A response that contradicts Γ is measured up to
+    `ANSWERS` times and counts only beyond the scatter of these measurements: a noisy solver whose
+    saved state does not contain its random generator triggers no renewal.
 
     Parameters
     ----------
@@ -242,11 +242,11 @@ class JacobianRenewal:
         Comparisons made, and Jacobians replaced.
     """
 
-    #: Times that an answer is tried. Of five, noise alone contradicted one in some thousand.
+    #: Measurements of a response. With five, noise alone contradicted about one in a thousand.
     ANSWERS = 9
-    #: Share of the answer to an input by which the prediction may be off.
+    #: Share of the response to an input by which the prediction may be off.
     TOLERANCE = 0.02
-    #: An answer of that share of the outputs is rounding.
+    #: A response below this share of the outputs is rounding.
     ROUNDING = 1e-9
 
     def __init__(self, numerics: Numerics, tables: Session, links: Sequence[Link]) -> None:
@@ -257,14 +257,14 @@ class JacobianRenewal:
         self._connected = numerics.plan.inputs["connected"] != 0
         self._inputs = numerics.state.inputs["extrapolated"][:, 0]
         self._scales, self._outputs = numerics.state.inputs["scale"], numerics.state.outputs["y"]
-        #: Jacobians in use, and those that the next step is given.
+        #: Jacobians in use, and those for the next step.
         self._known, self._given = numerics.state.model.gamma, numerics.given.gamma
         self._renewed = numerics.given.session["renewed"]
         self.checks = self.refreshed = 0
         self._sources: dict[int, str] = {}
         self._every: dict[int, int] = {}
         self._untested: set[int] = set()
-        # No other subsystem is corrected, or needs to take steps of the session's length.
+        # Other subsystems are not corrected, and need not take steps of the session's length.
         for s in sorted(set().union(*bond_sides(self.network, "model"))):
             option = tables.subsystems[links[s].name].jacobian
             if option is not None and option.refresh and option.source in ("solver", "probe"):
@@ -274,16 +274,16 @@ class JacobianRenewal:
                 self._every[s] = 1 if option.refresh == "always" else option.refresh
 
     def due(self, tick: int) -> list[int]:
-        """Subsystems to look at before the macro step `tick`."""
+        """Subsystems to check before the macro step `tick`."""
         return [s for s, every in self._every.items() if tick and tick % every == 0]
 
     async def __call__(self, point: CommunicationPoint, stopping: Stopping) -> CommunicationPoint:
-        """Compare, and renew where needed, the Jacobians that are due; returns `point`."""
+        """Check the Jacobians that are due, renew them where needed, and return `point`."""
         await self.renew(point.tick, point.t_ns / 1e9)
         return point
 
     async def renew(self, tick: int, t: float) -> None:
-        """Check the subsystems that are due at `t` [s], around the inputs of the step before."""
+        """Check the subsystems due at `t` [s], about the inputs of the previous step."""
         self._renewed[0] = False
         for s in self.due(tick):
             if s not in self._untested:
@@ -303,7 +303,7 @@ class JacobianRenewal:
                 self.refreshed += 1
 
     async def _predicts(self, s: int, tick: int, t: float) -> bool:
-        """Whether the Jacobian of subsystem `s` says how its outputs answer to each input."""
+        """Whether the Jacobian of subsystem `s` predicts the response to each of its inputs."""
         rows, columns = self.network.outputs.slices[s], self.network.inputs.slices[s]
         inputs, scales = self._inputs[columns].copy(), self._scales[columns]
         sizes = PERTURBATION * np.where(scales > 0.0, scales, np.maximum(1.0, np.abs(inputs)))
@@ -318,7 +318,7 @@ class JacobianRenewal:
                 if answer is None:
                     return False
                 answers.append(answer)
-                differ = np.ptp(answers, axis=0)  # noise, where the same trial comes out otherwise
+                differ = np.ptp(answers, axis=0)  # noise: scatter of repeated trials
                 wrong = np.abs(np.mean(answers, axis=0) - predicted) - differ
                 right = wrong <= self.TOLERANCE * np.abs(answer).max() + least
                 if right[self._correctable[rows]].all():

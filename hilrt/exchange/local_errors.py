@@ -1,7 +1,7 @@
 """Local error of a step, by the five estimators of *Multibody Syst. Dyn.* 09817 (2022), section 4.
 
-Those of inputs (ExSLocal, ImSLocal) compare what was sent with what the outputs have answered;
-those of outputs (ExLocal, ExMilne, ImMilne) compare two steps with the same beginning.
+The estimators of inputs (ExSLocal, ImSLocal) compare the inputs as sent with the resulting outputs;
+those of outputs (ExLocal, ExMilne, ImMilne) compare two steps from the same state.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from hilrt.timing.grid import CommunicationPoint
 
 
 class StepError(NamedTuple):
-    """Error of a step over what is tolerated, its scaling factor (eq. 34), and the worst output."""
+    """Error of a step over its tolerance, its scaling factor (eq. 34), and the worst output."""
 
     error: float
     scaling: float
     worst: str
 
 
-#: Where nothing is extrapolated: it decides nothing.
+#: Result where nothing is extrapolated: it has no influence on the step.
 NO_ESTIMATE = StepError(math.nan, math.nan, "")
 
 
 def newton_terms(outputs: Table[OutputState], j: Ints) -> Floats:
     """Taylor coefficients about now of ``y[t_0 ... t_j] (t - t_0) ... (t - t_{j-1})``.
 
-    What the extrapolation polynomial of degree j has beside that of degree j - 1.
+    Terms of the extrapolation polynomial of degree j that are missing in that of degree j - 1.
 
     Parameters
     ----------
@@ -101,9 +101,9 @@ class LocalErrors:
         state : State
             At the beginning of the step.
         sent : ndarray, shape (order + 1, nu)
-            What it was made with, or its predictor.
+            Inputs used for the step, or those of its predictor.
         predicted : ndarray, shape (ny,), or None
-            Outputs of the predictor, where a corrector has made the step anew.
+            Outputs of the predictor, if a corrector has repeated the step.
         """
         h, y = point.elapsed_ns / 1e9, self._exchange.answers(point.t_ns / 1e9)
         degree, known, counts = self._degrees(state, len(sent) - 1)
@@ -117,20 +117,20 @@ class LocalErrors:
             if (known[counts] < state.connections["order"][counts]).any():
                 ratios = np.zeros(
                     2
-                )  # the corrector had one degree more: its difference is the error
+                )  # the corrector has one degree more: the difference is the error
             return self._judge(np.abs(predicted - y), y, lowest, np.abs(1.0 - ratios))
         lowest, inputs, ratios = self.other_inputs(h, state, len(sent) - 1, y)
         return self._judge(self.differences(h, sent, inputs, y), y, lowest, ratios)
 
     def _degrees(self, state: State, highest: int) -> tuple[Ints, Ints, Bools]:
-        """Degree of each connection's polynomial, the samples' own, and whether it counts."""
+        """By connection: polynomial degree, degree allowed by samples, whether it counts."""
         carried, known = state.connections, state.outputs["degree"][self._source]
         counts = (carried["acts"] != 0) & (self._plan.connections["raw"] == 0)
         counts &= state.inputs["limited"][self._target] == 0
         return np.minimum(np.minimum(carried["order"], known), highest), known, counts
 
     def differences(self, h: float, sent: Floats, more: Floats, y: Floats) -> Floats:
-        """Magnitudes of what the outputs would differ by with `more` in the inputs, shape (ny,)."""
+        """Magnitudes of the outputs' changes if `more` is added to the inputs, shape (ny,)."""
         found: Floats = np.zeros(len(y))
         for s, (outputs, part) in enumerate(self._exchange.slices):
             if more[:, part].any():
@@ -148,29 +148,29 @@ class LocalErrors:
     def other_inputs(
         self, h: float, state: State, highest: int, y: Floats
     ) -> tuple[int, Floats, Floats]:
-        """Terms that the inputs of the second step have besides those of the first.
+        """Terms that distinguish the inputs of the second step from those of the first.
 
-        ExLocal (section 4.1): one more term of Newton's form; as long as samples do not suffice for
-        that, one less; in the first step, which has one sample, the line to what the outputs have
-        answered. ExMilne (section 4.2): an interpolation of the same degree through what one more
-        term gives at the end.
+        ExLocal (section 4.1): one more term of Newton's form; one term less while there are too few
+        samples; in the first step, with one sample, the line to the resulting outputs. ExMilne
+        (section 4.2): an interpolation of the same degree through the value that one more term
+        gives at the end.
 
         Parameters
         ----------
         h : float
             Length of the step, s.
         state : State
-            At its beginning.
+            State at its beginning.
         highest : int
-            Highest degree of what was sent.
+            Highest degree of the inputs as sent.
         y : ndarray, shape (ny,)
-            What the outputs have answered.
+            Resulting outputs.
 
         Returns
         -------
         int, ndarray of shape (n, nu), ndarray of shape (2,)
-            Degree whose error shows, Taylor coefficients, and the factors of velocities and
-            positions from the difference of the steps to the error.
+            Degree of the estimated error, Taylor coefficients, and the factors from the difference
+            of the two steps to the error, for velocities and positions.
         """
         outputs = state.outputs[self._source]
         degree, known, counts = self._degrees(state, highest)
@@ -197,7 +197,7 @@ class LocalErrors:
         return lowest, more, ratios
 
     def _of_inputs(self, h: float, state: State, sent: Floats, y: Floats, degree: int) -> StepError:
-        """Inputs as sent against what their sources have answered (eqs. 21 and 24)."""
+        """Error of the inputs as sent against the outputs of their sources (eqs. 21 and 24)."""
         powers = np.array([h**m / math.factorial(m) for m in range(len(sent))])
         connections = state.connections
         missed = connections["polynomial"][:, : len(sent)] @ powers - y[self._source]
@@ -224,7 +224,7 @@ class LocalErrors:
 
 
 def weighted(error: Floats, ports: Table[InputPlan] | Table[OutputPlan], values: Floats) -> Floats:
-    """Errors over ``atol + rtol |value|``; 0 where nothing is tolerated, as nothing is asked."""
+    """Errors over ``atol + rtol |value|``; 0 where there is no tolerance."""
     tolerated = ports["atol"] + ports["rtol"] * np.abs(values)
     ratio: Floats = np.zeros(len(error))
     np.divide(error, tolerated, out=ratio, where=tolerated > 0.0)

@@ -1,8 +1,8 @@
 """The master's loop: wait for a communication point, cut, macro step, dispatch, and the slack.
 
-One turn of the loop is one macro step. What differs between sessions is chosen before the loop
-starts: the `Pace` decides how session time passes, what happens to ticks that have passed, and what
-happens between two steps; `Observer`s record, show and judge what happened.
+One pass of the loop is one macro step. Differences between sessions are chosen before the loop
+starts: the `Pace` controls session time, handling of missed ticks, and work between two steps;
+`Observer`s record, show and judge the steps.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ class End(StrEnum):
 
 
 class Master:
-    """Runs macro steps until the duration is reached or it is asked to stop.
+    """Runs macro steps until the duration is reached or a stop is requested.
 
     Parameters
     ----------
     numerics, exchange
         The tables of the macro step, and the links.
     pace : Pace
-        When communication points come.
+        Timing of the communication points.
     observers : iterable of Observer
         Notified in this order.
 
     Attributes
     ----------
     progress : Progress
-        The pace's.
+        Progress, shared with the pace.
     stop_requested, fault : str
-        Why the loop is to end, and why in a fault after the stop sequence; else empty.
+        Reason why the loop should end, regularly or by a fault after the stop sequence; else empty.
     """
 
     def __init__(
@@ -64,18 +64,18 @@ class Master:
         self.stop_requested = self.stop_requested or reason
 
     def request_end(self, fault: str) -> None:
-        """Let the loop end at the next communication point by a fault that lets benches stop."""
+        """Let the loop end at the next communication point by a fault, after the stop sequence."""
         self.fault = self.fault or fault
 
     def stopping(self) -> bool:
-        """Whether the loop was asked to stop."""
+        """Whether a stop was requested."""
         return bool(self.stop_requested)
 
     async def run(self, duration_ns: int, epoch_ns: int) -> End:
         """Run from session time 0, which is `epoch_ns` on the clock, to `duration_ns` or beyond.
 
-        The run ends at the first communication point at or after its duration. `PeerLost` and
-        whatever else fails is raised to the caller, which brings the benches to safety.
+        The run ends at the first communication point at or after its duration. `PeerLost` and any
+        other error is raised to the caller, which brings the benches to safety.
         """
         self.pace.begin(epoch_ns, duration_ns)
         end: End | None = None
@@ -114,7 +114,7 @@ class Master:
             point = pace.next_point(point, h_ns)
 
     def _finish(self, t_ns: int) -> End:
-        """End regularly, or by `PeerLost` for a subsystem whose own end counts as a fault."""
+        """End regularly, or by `PeerLost` if a subsystem's own end counts as a fault."""
         for name, reason in self.exchange.ended.items():
             self.observers.event(t_ns, "info", "ended", name, reason)
         for link in self.exchange.links:
@@ -140,12 +140,12 @@ class Master:
         self._assess(t_ns + turn.h_ns)
         self.observers.stepped(turn)
         self.report_events()
-        self.exchange.upkeep()  # what it receives belongs to the next point
-        self.exchange.run_local()  # what raises here has its step in the log
+        self.exchange.upkeep()  # samples received here belong to the next point
+        self.exchange.run_local()  # after the row, so that a step that raises is in the log
         self.observers.idle(self.pace.time_left_ns(t_ns + turn.h_ns))
 
     def _assess(self, next_ns: int) -> None:
-        """Assess the step; identification learns if that fits before the next tick."""
+        """Assess the step; identification learns if time permits before the next tick."""
         if not self._identifies:
             self.numerics.assess()
             return

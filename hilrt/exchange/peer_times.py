@@ -1,4 +1,4 @@
-"""Breakdown of the time of a remote solver's answers: computing, transmission, waiting."""
+"""Times of a remote solver's answers: computing, transmission, waiting."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class PeerTimes:
     compute : Distribution
         Time reported by the solver.
     wire : Distribution
-        On the wire: as fast as possible the round trip less the computing. In real time the way to
-        the solver, by its own clock: the master does not look at the moment an answer arrives.
+        Transmission: as fast as possible the round trip less the computing time. In real time the
+        way to the solver, by its own clock, as the master does not observe an answer's arrival.
     wait : Distribution
-        How long the master waited for the answer, as fast as possible; 0 if it was there.
+        Time that the master waited for the answer, as fast as possible; 0 if it was already there.
     """
 
     compute: Distribution
@@ -55,7 +55,7 @@ def count_answer(
     Parameters
     ----------
     compute_us, round_trip_us, way_us : float
-        As `SampleSink.put` is told.
+        As for `SampleSink.put`.
     waited : float
         How long the master had waited when it arrived [s]; NaN in real time, where it never waits.
     counts, longest_ns : ndarray of int, shape (3, BINS), (3,)

@@ -1,9 +1,9 @@
-"""Steps that are repeated, shorter, where their error is too large; as fast as possible.
+"""Repetition of steps whose error is too large, with a shorter length; as fast as possible.
 
-The error is estimated when all subsystems have made the step, before its samples are taken. Where
-it fails its test, the order is chosen again, all go back and make a shorter step (*Multibody Syst.
-Dyn.* 09817 (2022), section 5, Figs. 6 to 8). The macro step is told the estimate, and with which
-order the step was made that passed.
+The error is estimated after all subsystems have made the step and before its samples are accepted.
+If the test fails, the order is chosen again, all subsystems go back and make a shorter step
+(*Multibody Syst. Dyn.* 09817 (2022), section 5, Figs. 6 to 8). The macro step receives the estimate
+and the order of the step that passed.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from hilrt.timing.grid import CommunicationPoint
 from hilrt.timing.pace import Stopping
 from hilrt.timing.timeline import RepeatedCounts
 
-#: Tables of the state that a repetition with another order changes.
+#: Tables of the state that change when a step is repeated with another order.
 CHANGED = ("session", "outputs", "inputs", "connections")
 
 
 class RepeatedSteps:
-    """Lets no step pass whose error is too large; one of the things to do between two steps.
+    """Repeats steps until their error passes the test; runs between two steps.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class RepeatedSteps:
     Raises
     ------
     ConfigError
-        If a subsystem cannot make a step again.
+        If a subsystem cannot repeat a step.
     """
 
     def __init__(
@@ -73,9 +73,9 @@ class RepeatedSteps:
         self._shorten = bound(shorten_step, numerics.plan, self._trial, self._tried)
 
     async def __call__(self, point: CommunicationPoint, stopping: Stopping) -> CommunicationPoint:
-        """Test the step that has led to `point`; return the end of the one that passed.
+        """Test the step to `point`; return the end of the one that passed.
 
-        A step that was shortened to end at a discontinuity is not judged.
+        A step that was shortened to end at a discontinuity is not tested.
         """
         now = self._given.session[0]
         now.repetitions, now.error, now.scaling = 0, math.nan, math.nan
@@ -107,7 +107,7 @@ class RepeatedSteps:
         return point
 
     def _made(self, point: CommunicationPoint, state: State, sent: Floats) -> StepError:
-        """Correct the step to `point`, where that is to be; its error, infinite if it cannot be."""
+        """Correct the step to `point` if required; return its error, infinite on failure."""
         predicted = None
         if self._corrector is not None:
             corrected = self._corrector.correct(point, state, sent)
@@ -117,24 +117,24 @@ class RepeatedSteps:
         return self._errors.estimate(point, state, sent, predicted)
 
     def _prepare(self, point: CommunicationPoint, failed: StepError, *, first: bool) -> State:
-        """The beginning of the step with the order, length and inputs of its repetition.
+        """Restore the step's beginning, with the order, length and inputs of its repetition.
 
         Raises
         ------
         HilrtError
-            If the step is as short as it may be.
+            If the step already has its minimum length.
         """
         if point.elapsed_ns <= self._minimum_ns:
-            said = f"the error is {failed.error:.3g} times what [master.step_control] tolerates"
+            said = f"the error is {failed.error:.3g} times the tolerance of [master.step_control]"
             if math.isinf(failed.error):
                 said = "the corrector has not converged"
             raise HilrtError(
                 f"{said} at t = {point.t_ns / 1e9:.9g} s, worst at {failed.worst}, with a step of "
-                f"{point.elapsed_ns / 1e9:g} s, which is as short as it may be; tolerate more, or "
-                "give a smaller minimum"
+                f"{point.elapsed_ns / 1e9:g} s, which is the minimum; raise the tolerance, or "
+                "lower the minimum"
             )
         for name in CHANGED:
-            if first or name != "session":  # which counts the failures in a row
+            if first or name != "session":  # it counts consecutive failures
                 source, target = getattr(self._state, name), getattr(self._trial, name)
                 as_bytes(target)[...] = as_bytes(source)
         tried = self._tried.session[0]
@@ -146,33 +146,33 @@ class RepeatedSteps:
 
 
 # Event points: a discontinuity inside a step becomes a communication point, as fast as possible.
-#
-# A solver tells of it with the sample of the step that it fell into, when all solvers have made
-# that step. Those that can go back do so, and make the step again, shorter, with the inputs that
-# they had: nothing is iterated, the step has only got another end. From there the next one leads
-# back to the grid. In real time no solver goes back.
+# #
+# When all solvers have made a step, a solver's sample may report a discontinuity within it. Solvers
+# that can go back then repeat the step with the same inputs, but end it at the discontinuity; there
+# is no iteration. The following step leads back to the grid. In real time no solver goes back.
 
-#: Least distance of an event point from its neighbours, as a share of the macro step. A ball that
-#: comes to rest has infinitely many impacts.
+#: Least distance of an event point from its neighbours, as a share of the macro step. A ball
+#: coming to rest has infinitely many impacts.
 LEAST = 0.01
 
 
 class EventPoints:
-    """Moves communication points to discontinuities; one of the things to do between two steps.
+    """Moves communication points to discontinuities; runs between two steps.
 
     Parameters
     ----------
     exchange : Exchange
         Its links that can go back keep the state before each step from now on.
     plan : Plan
-        Of one rate: the steps of other rates are under way at an event and cannot be ended there.
+        Must have a single rate: steps of other rates are under way at an event and cannot end
+        there.
     timeout : float
-        How long a solver may take for a step, s.
+        Time allowed for a solver's step, s.
 
     Attributes
     ----------
     count : int
-        Event points so far.
+        Number of event points so far.
     """
 
     def __init__(self, exchange: Exchange, plan: Plan, timeout: float = 60.0) -> None:
@@ -189,26 +189,27 @@ class EventPoints:
 
     @staticmethod
     def possible(exchange: Exchange, plan: Plan) -> bool:
-        """Whether any subsystem can tell of a discontinuity, and go back to it."""
+        """Whether any subsystem can report a discontinuity and go back to it."""
         tells = any(link.tells_events and link.rewinds is not None for link in exchange.links)
         return tells and bool((plan.subsystems["every"] == 1).all())
 
     async def __call__(self, point: CommunicationPoint, stopping: Stopping) -> CommunicationPoint:
-        """Return the point to continue with: `point`, or one at a discontinuity before it.
+        """Return the next communication point: `point`, or a discontinuity before it.
 
-        All subsystems have answered for `point`; those that can have gone back to the other one.
+        All subsystems have answered for `point`; those that can have gone back to the
+        discontinuity.
         """
         exchange = self._exchange
         exchange.rest_ns = 0
-        told = exchange.told_event()
-        if told is None or not point.elapsed_ns:
+        reported = exchange.reported_event()
+        if reported is None or not point.elapsed_ns:
             return point
         before_ns = point.t_ns - point.elapsed_ns
-        event_ns = max(math.ceil(told * 1e9), before_ns + self._least_ns)
+        event_ns = max(math.ceil(reported * 1e9), before_ns + self._least_ns)
         rest_ns = point.t_ns - event_ns
         if rest_ns < self._least_ns:
             if self._crossing or rest_ns <= 0:
-                return point  # as good as at the end of the step
+                return point  # practically at the end of the step
             rest_ns += self._step_ns
         exchange.send_back(event_ns)
         await exchange.collect(event_ns, self._timeout, stopping)

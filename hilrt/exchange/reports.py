@@ -1,4 +1,4 @@
-"""Reports of subsystems for people, and the errors for those whose samples stay away."""
+"""Messages of subsystems for people, and errors about missing samples."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from hilrt.link import Carrier, Link
 from hilrt.peers.wire import Event
 from hilrt.sequences.bench import STEP
 
-#: Reports taken at once: a subsystem that sends many costs no ticks.
+#: Messages returned per call: a subsystem that sends many costs no ticks.
 REPORTS_AT_ONCE = 20
 
 
 class Reports:
-    """Receives reports of subsystems.
+    """Collects messages of subsystems.
 
     Parameters
     ----------
     carrier : Carrier or None
         Lists those that share it, if any do.
     links : sequence of Link
-        Of these, all others are asked.
+        All links; those that do not share the carrier are polled.
 
     Attributes
     ----------
     any : bool
-        Whether there is anything that may report.
+        Whether any link can send messages.
     """
 
     def __init__(self, carrier: Carrier | None, links: Sequence[Link] = ()) -> None:
@@ -39,11 +39,11 @@ class Reports:
         self._steps: dict[str, str] = {}
 
     def take(self) -> list[tuple[str, Event]]:
-        """Subsystem and report: some of the reports since the last call."""
+        """Up to `MOST` messages since the last call, each with its subsystem."""
         found: list[tuple[str, Event]] = []
         for link in self._local:
             self._take(link.name, link.events or deque(), found)
-        # In an order that does not depend on which process was faster.
+        # The order does not depend on the speed of the processes.
         for remote in sorted(self._reporting, key=lambda link: link.name):
             self._take(remote.name, remote.events, found)
             if not remote.events:
@@ -60,16 +60,16 @@ class Reports:
                 self._last[name] = event.text
 
     def step_of(self, name: str) -> str:
-        """Line and text of the newest step of a sequence, as far as taken; else empty."""
+        """Line and text of a sequence's newest step in the messages returned so far, or empty."""
         return self._steps.get(name, "")
 
     def last_of(self, name: str) -> str:
-        """The newest warning or error of a subsystem, as far as taken; empty if there is none."""
+        """Newest warning or error of a subsystem in the messages returned so far; empty if none."""
         return self._last.get(name, "")
 
 
 class MissedSamples:
-    """Makes the errors that end a session; the numbers are those of the `ChannelTable`.
+    """Builds the errors that end a session, from the data of the `ChannelTable`.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class MissedSamples:
         self._links, self._table, self._reports = links, table, reports
 
     def too_many(self, s: int) -> PeerLost:
-        """Subsystem `s` has missed more ticks in a row than its policy allows."""
+        """Error: subsystem `s` has exceeded its limit of consecutive missed ticks."""
         row, name = self._table.rows[s], self._links[s].name
         self._reports.take()
         last = self._reports.last_of(name)
@@ -94,7 +94,7 @@ class MissedSamples:
         )
 
     def no_answer(self, s: int, t_ns: int, timeout: float) -> PeerLost:
-        """Subsystem `s` has not answered the step to `t_ns` within `timeout` [s]."""
+        """Error: subsystem `s` has not answered the step to `t_ns` within `timeout` [s]."""
         self._links[s].lost += 1
         why = self._absent(s) or f"{self._dropped(s)}; see its log"
         return PeerLost(
@@ -104,12 +104,12 @@ class MissedSamples:
         )
 
     def _absent(self, s: int) -> str:
-        """Reason why a subsystem that may return is away."""
+        """Reason for the absence of a subsystem that may return."""
         absent = self._links[s].absent
         return f"; it has not returned: {absent}" if absent else ""
 
     def _dropped(self, s: int) -> str:
-        """Name the messages of a subsystem that could not be used."""
+        """Mention messages of a subsystem that could not be used."""
         link = self._links[s]
         dropped = "" if link.carrier is None else link.carrier.why_dropped(link.name)
         return f"; {dropped}" if dropped else ""

@@ -1,7 +1,8 @@
-"""The subsystems are probed, for the estimate of the coupling's error.
+"""Probing of the subsystems, for the estimate of the coupling's error.
 
-All of them before the first tick; those that can go back also while the session runs, as fast as
-possible: products, switches and limit cycles have other answers there than about the start.
+All subsystems are probed before the first tick. As fast as possible, those that can go back are
+probed again during the session: after a switch or on a limit cycle they respond differently than
+about the start, and so do products of signals.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from hilrt.tables.plan import Plan
 from hilrt.timing.grid import CommunicationPoint
 from hilrt.timing.pace import Stopping
 
-#: From the number of a subsystem, its macro step [s] and its inputs, shape (nu,), to the answers of
-#: its reference model; None if it has none that can be probed.
+#: Response of a subsystem's reference model, from the subsystem's number, macro step [s] and
+#: inputs, shape (nu,); None without a model that can be probed.
 Reference = Callable[[int, float, Floats], LinearModel | None]
 
 
@@ -50,12 +51,12 @@ async def find_sensitivities(
     u0, y0 : ndarray, shape (nu,), (ny,)
         Inputs and outputs of the initialized subsystems.
     reference : callable
-        Asked for what cannot be probed itself.
+        Called for subsystems that cannot be probed themselves.
     renews : bool
-        The pace is one in which sensitivities can be renewed; they will be if
-        every subsystem that has any can be tried out again.
+        Whether the pace allows renewal; sensitivities are renewed if every subsystem with any can
+        be probed again.
     in_slack : bool
-        That is to be while they make their steps.
+        Whether renewal runs in the slack of the solvers.
     """
     models: list[LinearModel | None] = []
     few = np.count_nonzero(network.L.transposed.in_row) <= MOST_TRIED
@@ -135,16 +136,16 @@ class ErringChannels:
 
 
 def _moving(network: Network, models: Sequence[LinearModel | None]) -> list[int]:
-    """Subsystems with a model whose inputs others drive: of the others errors do not change."""
+    """Subsystems with a model and inputs driven by others: only their errors change."""
     taking = set(network.inputs.owner[network.connected].tolist())
     return [s for s, model in enumerate(models) if model is not None and s in taking]
 
 
 def _without_demands(network: Network, tables: Session) -> Network:
-    """The network through which errors pass: values set by test sequences are demands, without
-    error.
+    """The network through which errors pass.
 
-    Nor do errors of the signals that they read pass through them.
+    Values set by test sequences are demands without error. Errors of the signals that sequences
+    read do not pass through them.
     """
     of_sequence = np.array([tables.subsystems[name].is_sequence for name in network.subsystems])
     inputs, outputs = ~of_sequence[network.inputs.owner], ~of_sequence[network.outputs.owner]
@@ -152,19 +153,19 @@ def _without_demands(network: Network, tables: Session) -> Network:
 
 
 class SensitivityRenewal:
-    """Tries the subsystems out again while the session runs; one of the things between two steps.
+    """Probes the subsystems again while the session runs; runs between two steps.
 
-    First after one step, then at twice the distance each time that nothing has changed, and after
-    half of it where much has; and at once where a coupled output has moved twice as far from the
-    last trial as it had when one found nothing changed: a loop at rest, however long, says nothing
-    of where a jump takes it. But for a few in advance, trials make at most six times as many
-    steps as the session, and a twelfth where nothing changes; they are counted, not timed, so
-    that what is found depends on the session alone, and not on the host.
+    The first trial follows after one step. The distance to the next one doubles whenever nothing
+    has changed and is halved where much has. A trial is made at once when a coupled output has
+    moved twice as far from the last trial as it had when a trial found nothing changed: a loop at
+    rest, however long, does not reveal the response after a jump. Except for a few in advance,
+    trials make at most six times as many steps as the session, and a twelfth where nothing changes.
+    Steps are counted, not timed: the result depends on the session alone, not on the host.
 
-    What it finds arrives with the next step's input, so that it is recorded and replayed. By how
-    much it is other than before is reported of what becomes of the outputs' errors over the time
-    since the last trial, with the states' errors and the inputs' disturbances as they are: units
-    have no part in it. Where nothing can be found it is infinite, and what was known stays.
+    Results arrive with the next step's input, so that they are recorded and replayed. The reported
+    change compares the outputs' errors over the time since the last trial, for the same errors of
+    the states and disturbances of the inputs, and so does not depend on units. If a trial yields
+    nothing, the change is infinite, and the previous sensitivities stay.
 
     Parameters
     ----------
@@ -176,26 +177,27 @@ class SensitivityRenewal:
     Attributes
     ----------
     count : int
-        Trials so far.
+        Number of trials so far.
     """
 
     #: Number of steps that take as long as evaluating a trial.
     OVERHEAD = 20
-    #: Steps of trials per step of the session: at most, and where nothing changes.
+    #: Trial steps per step of the session: at most, and where nothing changes.
     MOST, LEAST = 6.0, 1.0 / 12.0
-    #: The latter where a mu follows the responses: after a change of one it is wrong until a trial.
+    #: The latter where a mu follows the responses: after a change it is wrong until the next trial.
     LEAST_ADAPTING = 1.0
-    #: Trials that may be made in advance, with a fixed and with a variable step: the latter may be
-    #: few and long.
+    #: Trials that may be made in advance, with a fixed and with a variable step: variable steps may
+    #: be few and long.
     ADVANCE = (8.0, 100.0)
-    #: Beyond these changes the next trial comes at once, or after half the distance; below the last
-    #: after twice.
+    #: A change above these makes the next trial follow at once, or after half the distance; below
+    #: the
+    #: last one the distance doubles.
     GREAT, MUCH, LITTLE = 0.5, 0.1, 0.02
-    #: Times the distance of an output at which a trial found no change, and the least such
-    #: distance, as a share of its largest value: what moves farther is probed again at once.
+    #: An output that moves this many times the distance at which a trial found no change is probed
+    #: at once; the least such distance, as a share of its largest value.
     FARTHER, NEAR = 2.0, 0.1
-    #: Errors below that share of a signal's largest value are rounding, and below that one nothing
-    #: that a verdict depends on; nor does it on outputs that nothing takes.
+    #: Errors below this share of a signal's largest value are rounding; below the second one they
+    #: do not affect a verdict. Outputs that drive nothing do not affect it either.
     ROUNDING, MATTERS = 1e-6, 0.01
 
     def __init__(self, numerics: Numerics, tables: Session, links: Sequence[Link]) -> None:
@@ -203,7 +205,8 @@ class SensitivityRenewal:
         self._network = _without_demands(numerics.network, tables)
         self._step = tables.master.step
         self._variable = tables.master.step_control.method != "fixed"
-        #: Steps between two points that all subsystems communicate at: no other is under way then.
+        #: Steps between two points at which all subsystems communicate: no other step is under way
+        #: there.
         self._together = math.lcm(*self._network.every.tolist())
         self._models: list[LinearModel | None] = [None] * len(links)
         self._channels = ErringChannels(self._network, tables)
@@ -214,7 +217,7 @@ class SensitivityRenewal:
         states = int(numerics.plan.session["error_states"][0])
         inputs = sum(part.stop - part.start for part in self._network.inputs.slices)
         steps = 2 * (states + inputs) + 9 * len(self._tried) + self.OVERHEAD
-        #: Steps of the session that a trial takes as long as.
+        #: Steps of the session that take as long as one trial.
         self._cost = steps / len(self._tried)
         adapts = numerics.plan.bonds["adapts"].any()
         self._most = math.ceil(self._cost / (self.LEAST_ADAPTING if adapts else self.LEAST))
@@ -224,8 +227,8 @@ class SensitivityRenewal:
         #: Values of the coupled outputs at the last trial, and how far from such values nothing
         #: was found changed.
         self._seen, self._reach = np.zeros((2, np.count_nonzero(self._coupled)))
-        #: Steps of the session between two looks at them.
-        self._look = math.ceil(self._cost / self.MOST)
+        #: Steps of the session between two checks of these values.
+        self._check_every = math.ceil(self._cost / self.MOST)
         self.count = 0
 
     async def __call__(self, point: CommunicationPoint, stopping: Stopping) -> CommunicationPoint:
@@ -240,8 +243,8 @@ class SensitivityRenewal:
         return point
 
     def _has_moved(self) -> bool:
-        """Whether a coupled output is farther from the last trial than such trials tell of."""
-        if self._variable or self._left % self._look:  # a variable step is short where much moves
+        """Whether a coupled output has left the region covered by the last trial."""
+        if self._variable or self._left % self._check_every:  # such a step is short already
             return False
         outputs = self._numerics.state.outputs
         known = np.maximum(self._reach, self.NEAR * outputs["peak"][self._coupled])
@@ -249,14 +252,14 @@ class SensitivityRenewal:
         return bool((away > self.FARTHER * known).any())
 
     async def _try(self, t: float) -> None:
-        """Update changed responses at `t` [s], and choose the time of the next trial."""
+        """Update changed responses at `t` [s], and schedule the next trial."""
         self._conclude(await self._renew(t), t)
 
     def _conclude(self, change: float, t: float) -> None:
-        """Tell the next step by how much a trial at `t` [s] has changed them."""
+        """Enter the change found by a trial at `t` [s] into the next step's input."""
         plan, state = self._numerics.plan, self._numerics.state
         session = self._numerics.given.session[0]
-        # Of a linear system the first trial, which is the more exact one, holds until it moves.
+        # For a linear system the first trial, which is the more exact one, holds until it moves.
         same = plan.session[0].error_linear and not state.session[0].sensitivities_moved
         session.answers_moved = change > self.LITTLE
         switches = self._numerics.given.subsystems["switches"]
@@ -271,14 +274,14 @@ class SensitivityRenewal:
             self._every = 1 if change > self.GREAT else max(self._every // 2, 1)
             self._reach = np.minimum(self._reach, away / self.FARTHER)
         elif change < self.LITTLE:
-            if self._left < 0:  # an early one says nothing of the whole distance
+            if self._left < 0:  # an early one does not cover the whole distance
                 self._every = min(2 * self._every, self._most)
             self._reach = np.maximum(self._reach, away)
         self._seen = y
         self._since, self._left, self._credit = t, self._every - 1, self._credit - 1.0
 
     async def _renew(self, t: float) -> float:
-        """Fill in the renewed factors; by how much they are others than before."""
+        """Enter the renewed factors; return by how much they have changed."""
         self._begin()
         for s in self._tried:
             if not self._takes(s, await self._links[s].probes.renewed_model(t, *self._about(s, t))):
@@ -299,7 +302,7 @@ class SensitivityRenewal:
         return float(self._network.every[s]) * self._step, u
 
     def _takes(self, s: int, model: LinearModel | None) -> bool:
-        """Take what a trial of subsystem `s` has found; whether that is anything."""
+        """Store the result of a trial of subsystem `s`; return whether there is one."""
         if model is None:
             return False
         self._models[s] = model
@@ -307,9 +310,9 @@ class SensitivityRenewal:
         return True
 
     def _compare(self, t: float, factors: Floats | None = None) -> float:
-        """Fill in the factors of the subsystems' models at `t` [s]; see `_renew`.
+        """Enter the factors of the subsystems' models at `t` [s]; see `_renew`.
 
-        `factors` are those before, if others than those that are in use.
+        `factors` are the previous ones, if different from those in use.
         """
         numerics, network = self._numerics, self._network
         given, inputs = numerics.given, numerics.state.inputs
@@ -326,7 +329,7 @@ class SensitivityRenewal:
         errors = np.append(numerics.state.errors["value"], inputs["disturbance_peak"])
         before, after = (passed_on(numerics.plan, f, errors, steps) for f in (factors, found))
         peaks = np.ascontiguousarray(numerics.state.outputs["peak"])
-        peaks[peaks == 0.0] = np.inf  # nothing is known of what has not moved yet
+        peaks[peaks == 0.0] = np.inf  # signals that have not moved yet are unknown
         judged = np.where(numerics.plan.outputs["coupled"] != 0, peaks, np.inf)
         change = relative_change(before, after, self.MATTERS * judged)
         given.session["answers_change"] = change
@@ -334,7 +337,7 @@ class SensitivityRenewal:
 
 
 def passed_on(plan: Plan, factors: Floats, errors: Floats, steps: int) -> Floats:
-    """Errors of the outputs after steps, from the error of one state or disturbance of one input.
+    """Errors of the outputs after `steps`, per state error or input disturbance.
 
     Parameters
     ----------
@@ -342,13 +345,13 @@ def passed_on(plan: Plan, factors: Floats, errors: Floats, steps: int) -> Floats
     factors : ndarray, shape (len(answers),)
         As `hilrt.tables.state.AnswerState`.
     errors : ndarray, shape (nx + nu,)
-        Of each state at the beginning, and the disturbance of each input, which stays.
+        Initial error of each state, and constant disturbance of each input.
     steps : int
 
     Returns
     -------
     ndarray, shape (ny, nx + nu)
-        Not finite where the error grows beyond all numbers.
+        Not finite where the error overflows.
     """
     nx, nu, ny = int(plan.session["error_states"][0]), len(plan.inputs), len(plan.outputs)
     whole, seen = np.eye(nx + nu), np.zeros((ny, nx + nu))
@@ -364,7 +367,7 @@ def passed_on(plan: Plan, factors: Floats, errors: Floats, steps: int) -> Floats
 
 
 def relative_change(before: Floats, after: Floats, least: Floats) -> float:
-    """Largest difference of a row, relative to its norm in the larger of the two, or to `least`."""
+    """Largest difference of a row relative to the larger of the two norms, or to `least`."""
     with np.errstate(all="ignore"):
         differ = np.linalg.norm(after - before, axis=1)
         size = np.maximum(np.linalg.norm(before, axis=1), np.linalg.norm(after, axis=1))

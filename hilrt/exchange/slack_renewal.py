@@ -1,4 +1,4 @@
-"""Sensitivities are renewed in real time: by the solvers' processes, between their steps."""
+"""Renewal of sensitivities in real time, in the solvers' processes between their steps."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from hilrt.timing.monotonic import monotonic_ns
 
 
 class SlackRenewal(SensitivityRenewal, Observer):
-    """Renewal of sensitivities like `SensitivityRenewal`, by trials for which no tick waits.
+    """Renews sensitivities like `SensitivityRenewal`, by trials that no tick waits for.
 
-    Each solver is probed about the state that it has after one of its next steps, so that those of
-    several are a step or two apart. What they find is evaluated in the slack of the master, if
-    there is enough of it. By then it is some steps old, and will be used for more: as old
-    sensitivities act like a delay, which damps or drives the error, they are carried on along the
-    line through the last two trials, to the middle of the time until the next. Not so across a
-    great change: that was a switch.
+    Each solver is probed about its state after one of its next steps, so that the trials of several
+    solvers are a step or two apart. The results are evaluated in the slack of the master if there
+    is enough of it. By then they are some steps old and stay in use for more. Old sensitivities act
+    like a delay, which damps or drives the error. They are therefore extrapolated along the line
+    through the last two trials, to the middle of the time until the next one, except across a large
+    change: that is a switch.
 
     Parameters
     ----------
     numerics, tables, links
-        As for `SensitivityRenewal`; the links that are tried have `Link.in_slack`.
+        As for `SensitivityRenewal`; links that can be probed have `Link.in_slack`.
     """
 
     name = "sensitivities"
-    #: Session time after which a trial that has not ended has failed, s.
+    #: Session time after which an unfinished trial counts as failed, s.
     PATIENCE_S = 1.0
 
     def __init__(self, numerics: Numerics, tables: Session, links: Sequence[Link]) -> None:
@@ -41,30 +41,30 @@ class SlackRenewal(SensitivityRenewal, Observer):
         self._pending: dict[int, TriesInSlack] = {}
         self._asked_at, self._t, self._failed = math.nan, 0.0, False
         self._budget = SlackBudget()
-        #: What the last trial found, and when it was made, ended and used, s.
+        #: Result of the last trial, and the times when it was made, finished and used, s.
         self._found: Floats | None = None
         self._found_at = self._used_at = 0.0
 
     def stepped(self, turn: Turn) -> None:
-        """Note the time; what was found before has been used."""
+        """Note the time; earlier results have been used."""
         self._t = turn.point.t_ns / 1e9
         self._numerics.given.session[0].answers_renewed = 0
 
     def idle(self, left_ns: float) -> None:
-        """Begin a trial that is due, or use one that has ended."""
+        """Begin a trial that is due, or use a finished one."""
         if math.isnan(self._asked_at):
             self._left -= 1
             if self._left < 0 or self._has_moved():
                 self._ask()
             return
         for s, link in list(self._pending.items()):
-            ended, model = link.take_trial()
+            ended, model = link.trial_result()
             if ended:
                 del self._pending[s]
                 self._failed |= not self._takes(s, model)
         if self._pending and self._t - self._asked_at > self.PATIENCE_S:
             for link in self._pending.values():
-                link.give_up_trial()
+                link.abandon_trial()
             self._pending, self._failed = {}, True
         if self._pending:
             return
@@ -86,7 +86,7 @@ class SlackRenewal(SensitivityRenewal, Observer):
             self._pending[s] = link
 
     def _use(self) -> float:
-        """Give the next step what was found, carried on; by how much it is other than before."""
+        """Extrapolate the results into the next step's input; return by how much they changed."""
         answers, at = self._numerics.given.answers, self._asked_at + self._step
         change = self._compare(self._asked_at, self._found)
         before, since = self._found, at - self._found_at

@@ -1,4 +1,4 @@
-"""Trials that verify corrections: before the first tick, and while the session runs."""
+"""Verification of corrections by trials: before the first tick, and while the session runs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def verify_corrections(
     u0 : ndarray, shape (nu,)
         Inputs of the initialized subsystems.
     model : Model, optional
-        Corrections of outputs as they will run.
+        Corrections of outputs, as the session will use them.
     """
     trial = Trial(network, tables, links, u0)
     found = Verification([], [])
@@ -55,14 +55,14 @@ async def verify_corrections(
                 state = UNVERIFIED
             if bond.correction.mu_range is not None and not known:
                 log.warning(
-                    "bond %r: no trial found what its effort answers, so mu stays", bond.name
+                    "bond %r: no trial found how its effort responds, so mu stays", bond.name
                 )
         found.states.append(state)
     return found
 
 
 class Trial:
-    """Jacobians of the subsystems, found independently of the corrections.
+    """Jacobians of the subsystems, determined independently of the corrections.
 
     Parameters
     ----------
@@ -73,8 +73,8 @@ class Trial:
     t : float
         Session time of their present states, s.
     scales : ndarray, shape (nu,), optional
-        Magnitudes of the inputs so far; 0 if none is known. Default, before the first tick: 1 each,
-        and their values where they are not 0.
+        Largest magnitudes of the inputs so far; 0 where unknown. Default, before the first tick:
+        their values, or 1 where these are 0.
     """
 
     def __init__(
@@ -97,8 +97,8 @@ class Trial:
     async def jacobian(self, s: int, h: float, order: int) -> Floats | None:
         """Γ_0 … Γ_order of subsystem `s` for a step `h` [s]; None if there is no independent one.
 
-        By trying where the subsystem restores its state. Else what an FMU's derivatives say, or a
-        solver whose own word is not what is to be verified.
+        Found by probing if the subsystem restores its state; otherwise from an FMU's derivatives,
+        or from a solver whose own statement is not the one to be verified.
         """
         if (s, h) not in self._found:
             inputs = self.u[self.network.inputs.slices[s]]
@@ -117,7 +117,7 @@ class Trial:
 
 
 def _efforts(network: Network, b: int) -> list[tuple[int, int]]:
-    """Element and output of everything that adds up to the efforts of bond `b`."""
+    """Element and output of all contributions to the efforts of bond `b`."""
     bonds = network.bonds
     elements = bonds.elements(b)
     first = [(i, int(bonds.effort[i])) for i in _span(elements)]
@@ -133,10 +133,10 @@ def sides_of(network: Network, b: int) -> set[int]:
 
 
 async def _find_sensitivities(trial: Trial, b: int, found: Verification) -> bool:
-    """Direct answers of the efforts of bond `b` to their inputs, if all of them can be found.
+    """Direct responses of the efforts of bond `b` to their inputs, if all can be found.
 
-    Not where a side communicates less often than the session: between its points there is no
-    effort to compare with.
+    Not available where a side communicates less often than the session: between its points there is
+    no effort to compare with.
     """
     network = trial.network
     efforts = _efforts(network, b)
@@ -164,7 +164,7 @@ async def _find_sensitivities(trial: Trial, b: int, found: Verification) -> bool
 async def find_contradictions(
     trial: Trial, b: int, bond: Bond, model: Model | None
 ) -> list[str] | None:
-    """Entries of a correction's Jacobians that differ from the probed ones; None without any."""
+    """Entries of a correction's Jacobians that differ from probed ones; None if none are."""
     if model is None or bond.correction.method == "energy":
         return []
     network, owner = trial.network, trial.network.outputs.owner
@@ -183,10 +183,9 @@ async def find_contradictions(
 
 
 def is_stated(options: JacobianOptions | None) -> bool:
-    """Whether a subsystem's Jacobian is one that the session file or the solver states.
+    """Whether a subsystem's Jacobian is stated by the session file or the solver.
 
-    One that is probed is found independently already, and one that is identified acts only behind
-    its own tests.
+    A probed Jacobian is independent already, and an identified one is guarded by its own tests.
     """
     return options is not None and options.source in ("given", "solver")
 
@@ -230,11 +229,11 @@ ALWAYS_EVERY = 100
 
 
 class RecheckCorrections:
-    """Compares statements of the session file or a solver with a trial, every `refresh` steps.
+    """Compares statements of the session file or a solver with trials, every `refresh` steps.
 
-    One of the things to do between two steps, as fast as possible, after Jacobians were renewed.
-    Bonds that were wrong before the first tick stay so. What it finds arrives with the next step's
-    input, so that it is recorded and replayed.
+    Runs between two steps, as fast as possible, after Jacobians were renewed. Bonds found wrong
+    before the first tick stay so. Results arrive with the next step's input, so that they are
+    recorded and replayed.
 
     Parameters
     ----------
@@ -259,7 +258,7 @@ class RecheckCorrections:
         return bool(self._every)
 
     def _steps_between_trials(self, b: int) -> int:
-        """Least `refresh` of the subsystems whose word bond `b` rests on; 0 for never."""
+        """Least `refresh` of the subsystems whose statements bond `b` relies on; 0 for never."""
         found = []
         network = self.numerics.network
         method = network.bonds.tables[b].correction.method
@@ -274,7 +273,7 @@ class RecheckCorrections:
         return min(found, default=0)
 
     async def __call__(self, point: CommunicationPoint, stopping: Stopping) -> CommunicationPoint:
-        """Compare the corrections that are due; returns `point`."""
+        """Verify the corrections that are due; return `point`."""
         due = [b for b, every in self._every.items() if point.tick and point.tick % every == 0]
         if due:
             await self._compare(due, point.t_ns / 1e9)

@@ -1,4 +1,4 @@
-"""Waiting for any of several file descriptors without making a task for every wait."""
+"""Waiting for any of several file descriptors, without a task per wait."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable
 
 from hilrt.timing.monotonic import monotonic_ns
 
-#: Time for which a blocking wait first polls, which keeps the processor awake, ns. Waking one that
-#: has gone to sleep takes longer than a quick solver's step. For solvers with longer steps it is
-#: better that the master sleeps: the system sees that its processor is free. Measured with 4 solver
-#: processes on 2 processors (`tools/benchmarks/bench_exchange.py`, two runs each): an exchange
-#: takes 104 µs instead of 131, and one of a whole session 209 instead of 231.
+#: Time for which a blocking wait first polls, to keep the processor awake, ns. Waking a sleeping
+#: processor takes longer than a quick solver's step. For longer steps the master had better sleep,
+#: so that the system sees its processor as free. Measured with 4 solver processes on 2 processors
+#: (`tools/benchmarks/bench_exchange.py`, two runs each): an exchange takes 104 µs instead of 131,
+#: one of a whole session 209 instead of 231.
 POLLING_NS = 100_000
 
 
@@ -21,7 +21,7 @@ class Waiter:
     """Waits until a descriptor becomes readable; `close` it when the waiting is over.
 
     A ZeroMQ socket's descriptor reports edges, so `wait` also returns after `again_s`, for the
-    caller to look at the sockets themselves.
+    caller to poll the sockets themselves.
 
     Parameters
     ----------
@@ -30,10 +30,10 @@ class Waiter:
     again_s : float
         Longest wait, s.
     block_s : float
-        The beginning of a wait, s, in which the whole event loop stands still: two passes through
-        it cost more than an exchange. Not twice in a row with nothing readable, so that other
-        tasks get their turn.
-        For the first `POLLING_NS` it also gives way to other processes only, and does not sleep.
+        Initial part of a wait, s, during which the whole event loop blocks: two passes through it
+        cost more than an exchange. Never twice in a row without a readable descriptor, so that
+        other tasks run. For the first `POLLING_NS` it only yields to other processes and does not
+        sleep.
     """
 
     def __init__(self, fds: Iterable[int], again_s: float = 0.01, block_s: float = 0.0) -> None:
@@ -48,7 +48,7 @@ class Waiter:
                 self._loop.add_reader(fd, self.wake)
                 if self._poll is not None:
                     self._poll.register(fd, select.POLLIN)
-        except NotImplementedError:  # Windows' default loop: look often instead
+        except NotImplementedError:  # Windows' default loop: poll often instead
             self._fds.clear()
             self._again_s = min(again_s, 0.001)
 
@@ -58,9 +58,9 @@ class Waiter:
             self._waiter.set_result(None)
 
     async def wait(self, nothing_yet: Callable[[], bool]) -> None:
-        """Wait until `wake`, unless `nothing_yet` turns out false after watching began.
+        """Wait until `wake`, unless `nothing_yet` turns false after watching has begun.
 
-        Call it after a look: the start of blocking then sees later messages.
+        Call it after polling, so that the initial blocking wait sees later messages.
         """
         if self._poll is not None and self._blocks(self._poll):
             return
@@ -74,7 +74,7 @@ class Waiter:
             timer.cancel()
 
     def _blocks(self, poll: select.poll) -> bool:
-        """Whether a descriptor becomes readable while the event loop stands still."""
+        """Whether a descriptor becomes readable while the event loop blocks."""
         until_ns = monotonic_ns() + POLLING_NS
         while monotonic_ns() < until_ns:
             if poll.poll(0):

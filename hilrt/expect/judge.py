@@ -111,7 +111,7 @@ class Judge:
     def measured(self, outcome: ResultEntry) -> None:
         """Add an outcome that was determined elsewhere."""
         self._entries.append(outcome)
-        self._tell(outcome)
+        self._notify(outcome)
 
     def take(self, t_ns: int, row: Floats) -> None:
         """Queue a row, shape (n_names,), at a session time, ns; the array may be reused."""
@@ -128,7 +128,7 @@ class Judge:
         """Judge rows, shape (n, n_names), at session times, ns."""
         for turn in self._cases:
             turn.take(t_ns, rows[:, turn.columns])
-            self._look(turn)
+            self._update(turn)
 
     def work(self, time_left_ns: float) -> None:
         """Judge queued rows, as far as there is time."""
@@ -150,7 +150,7 @@ class Judge:
             self._judge_all()
             for turn in self._cases:
                 turn.finish()
-                self._look(turn)
+                self._update(turn)
         return self.outcomes
 
     def abandon(self, reason: str) -> None:
@@ -159,7 +159,7 @@ class Judge:
         self._count = 0
         for turn in self._cases:
             turn.abandon(reason)
-            self._look(turn)
+            self._update(turn)
         self._ended = True
         text = "all expectations are checked"
         self.measured(
@@ -225,17 +225,17 @@ class Judge:
         else:
             self._waiting -= batch[1].nbytes
             turn.take(*batch)
-        self._look(turn)
+        self._update(turn)
 
-    def _look(self, turn: _Turn) -> None:
+    def _update(self, turn: _Turn) -> None:
         """Report an outcome when it is first known; at the end, update it without a report."""
         if turn.outcome is not None and not self._ended:
             return
-        told, turn.outcome = turn.outcome is not None, turn.look()
-        if turn.outcome is not None and not told:
-            self._tell(turn.outcome)
+        known, turn.outcome = turn.outcome is not None, turn.update()
+        if turn.outcome is not None and not known:
+            self._notify(turn.outcome)
 
-    def _tell(self, outcome: ResultEntry) -> None:
+    def _notify(self, outcome: ResultEntry) -> None:
         if self.on_outcome is not None:
             self.on_outcome(outcome)
 
@@ -281,7 +281,7 @@ class _Turn:
         """Finish after the last row; see `Case.finish`."""
         self._try(self.case.finish)
 
-    def look(self) -> ResultEntry | None:
+    def update(self) -> ResultEntry | None:
         """Current outcome; see `Case.outcome`."""
         if self._stands:
             return self.outcome

@@ -36,7 +36,7 @@ class Measured(msgspec.Struct):
     at: list[Coordinate] = []
 
 
-def take_told(
+def judge_event(
     judge: Judge, network: Network, errors: Floats, name: str, cause: str, text: str
 ) -> None:
     """Pass reports of the sequence `name` that concern results to the judge.

@@ -11,5 +11,5 @@ For other rooms::
     Program.from_texts(texts, {"engine.speed": "rad/s"}, step=0.001)
     Evaluator(texts, {"engine.speed": "rad/s"}, step=0.001).step(t, values)
 
-A value that is not known is NaN. Arithmetic passes it on; a comparison with it is false.
+An unknown value is NaN. Arithmetic propagates it; a comparison with it is false.
 """

@@ -1,7 +1,7 @@
-"""Operations without a memory, of numbers that may be unknown (NaN).
+"""Operations without memory on numbers that may be unknown (NaN).
 
-`math` raises errors where compiled code gives infinity or NaN; so what is outside a function's
-domain is answered before it is called, and both give the same bits.
+`math` raises errors where compiled code gives infinity or NaN; arguments outside a function's
+domain are therefore handled before the call, and both give the same bits.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from hilrt.tables.condition import is_true
 from hilrt.tables.program_tables import LookupPoint
 from hilrt.tables.record import Table
 
-#: From here on every number is a whole one.
+#: From this magnitude on, every number is an integer.
 ALL_WHOLE: Final = 2.0**52
-#: The exponential of anything larger is infinite.
+#: The exponential of larger numbers is infinite.
 LARGEST_EXPONENT: Final = 709.782712893384
 
 
@@ -59,7 +59,7 @@ def arithmetic(code: int, a: float, b: float, c: float, p: float, q: float) -> f
 
 @compiled
 def limited(code: int, a: float, b: float, c: float) -> float:
-    """Smallest, largest, clipped value, sign; NaN if any operand is."""
+    """Minimum, maximum, clipped value, or sign; NaN if any operand is."""
     if a != a or b != b or c != c:
         return math.nan
     if code == do.MIN:
@@ -74,7 +74,7 @@ def limited(code: int, a: float, b: float, c: float) -> float:
 
 @compiled
 def function(code: int, a: float, b: float) -> float:
-    """Functions of one or two operands; NaN outside of their domain."""
+    """Functions of one or two operands; NaN outside their domain."""
     if code == do.SQRT:
         return math.sqrt(a) if a >= 0.0 else math.nan
     if code == do.EXP:
@@ -118,7 +118,7 @@ def angle(code: int, a: float, b: float) -> float:
 
 @compiled
 def floor(x: float) -> float:
-    """Largest whole number that is not above `x`."""
+    """Largest integer not above `x`."""
     if not abs(x) < ALL_WHOLE:
         return x
     return float(math.floor(x))
@@ -126,7 +126,7 @@ def floor(x: float) -> float:
 
 @compiled
 def nearest_whole(x: float) -> float:
-    """Nearest whole number, of two that are as near the even one."""
+    """Nearest integer; of two equally near ones the even one."""
     below = floor(x)
     rest = x - below
     if rest > 0.5 or (rest == 0.5 and modulo(below, 2.0) != 0.0):
@@ -136,7 +136,7 @@ def nearest_whole(x: float) -> float:
 
 @compiled
 def modulo(a: float, b: float) -> float:
-    """Rest of a division, with the sign of the divisor."""
+    """Remainder of a division, with the sign of the divisor."""
     if not abs(a) < math.inf or b == 0.0 or b != b:
         return math.nan
     if not abs(b) < math.inf:
@@ -146,7 +146,7 @@ def modulo(a: float, b: float) -> float:
 
 @compiled
 def interpolate(points: Table[LookupPoint], first: int, n: int, x: float) -> float:
-    """Value at `x` of a table of one axis with `n` points; NaN at NaN."""
+    """Interpolate at `x` in a table of one axis with `n` points; NaN at NaN."""
     if x != x:
         return math.nan
     i = interval(points, first, n, x)
@@ -161,7 +161,7 @@ def interpolate(points: Table[LookupPoint], first: int, n: int, x: float) -> flo
 def interpolate_2d(
     points: Table[LookupPoint], first: int, n: int, m: int, x: float, y: float
 ) -> float:
-    """Value at `x`, `y` of a table of `n` rows and `m` columns; NaN at NaN."""
+    """Interpolate at `x`, `y` in a table of `n` rows and `m` columns; NaN at NaN."""
     if x != x or y != y:
         return math.nan
     i, j = interval(points, first, n, x), interval(points, first + n, m, y)
@@ -179,7 +179,7 @@ def interpolate_2d(
 
 @compiled
 def interval(points: Table[LookupPoint], first: int, n: int, x: float) -> int:
-    """Number of the interval of an axis that `x` is in; the outer ones reach beyond the ends."""
+    """Number of the interval of an axis that contains `x`; the outer ones are unbounded."""
     low, high = 0, max(n - 2, 0)
     while low < high:
         middle = (low + high + 1) // 2
@@ -192,7 +192,7 @@ def interval(points: Table[LookupPoint], first: int, n: int, x: float) -> int:
 
 @compiled
 def share(points: Table[LookupPoint], at: int, x: float) -> float:
-    """Fraction of the way of `x` from one point of an axis to the next, from 0 to 1."""
+    """Fraction of the interval between two points of an axis at `x`, from 0 to 1."""
     begin = points[at].value
     w = (x - begin) / (points[at + 1].value - begin)
     return min(max(w, 0.0), 1.0)

@@ -1,4 +1,4 @@
-"""Emits operations from typed trees; the same operation on the same operands only once."""
+"""Emits operations from typed trees; equal operations on equal operands are shared."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from hilrt.expressions.nodes import (
 )
 from hilrt.expressions.parse import KnownSignals, channel_name
 
-#: Unit of a value; None: a number in the text, which takes any.
+#: Unit of a value; None: a number in the text, which fits any unit.
 Unit = str | None
 
 _SAME: Final = {do.MODULO, do.MIN, do.MAX, do.CLIP, do.DEFAULT}
@@ -41,17 +41,17 @@ _UNCHANGED: Final = {
 _ANGLES: Final = {do.SIN, do.COS, do.TAN}
 _INVERSE: Final = {do.ASIN, do.ACOS, do.ATAN, do.ATAN2}
 _PLAIN: Final = {do.EXP, do.LOG, do.LOG10, do.ASIN, do.ACOS, do.ATAN}
-#: They count from zero; where zero is arbitrary, so is the result.
+#: Operations relative to zero; where zero is arbitrary, so is their result.
 _FROM_ZERO: Final = {do.NEGATE, do.ABS, do.SIGN, do.RMS, do.MODULO}
 
 
 def operand_units(code: int, units: Sequence[Unit]) -> list[Unit]:
-    """Units that the operands are to be converted to; None: as they are.
+    """Units to which the operands are converted; None: unchanged.
 
     Raises
     ------
     ConfigError
-        If the operation has no meaning for these units.
+        If the operation is meaningless for these units.
     """
     if code in _FROM_ZERO or code in (do.INTEGRAL, do.POWER, do.SQRT):
         for unit in units[:1]:
@@ -74,7 +74,7 @@ def operand_units(code: int, units: Sequence[Unit]) -> list[Unit]:
 def result_unit(code: int, units: Sequence[Unit], exponent: float | None) -> Unit:
     """Unit of the result of an operation on converted operands.
 
-    `exponent` is that of a power, where it is a number in the text.
+    `exponent` is that of a power, if it is a number in the text.
 
     Raises
     ------
@@ -109,14 +109,14 @@ def result_unit(code: int, units: Sequence[Unit], exponent: float | None) -> Uni
 
 
 def converted(from_unit: Unit, to_unit: Unit) -> tuple[float, float]:
-    """Factor and offset; `ConfigError` with both units where they do not fit."""
+    """Factor and offset; `ConfigError` with both units if they do not fit."""
     if from_unit is None or to_unit is None:
         return 1.0, 0.0
     return conversion(from_unit, to_unit)
 
 
 def _common(units: Sequence[Unit]) -> Unit:
-    """First character that belongs to no number in the text."""
+    """Common unit of several values."""
     return next((unit for unit in units if unit is not None), None)
 
 
@@ -162,7 +162,8 @@ def _refuse_own_zero(unit: Unit) -> None:
         )
 
 
-#: Share of the shortest time between samples that two of them must be apart to give a slope.
+#: Minimum distance of two samples that give a slope, as a share of the shortest time between
+#: samples.
 SPACING_SHARE = 0.5
 
 
@@ -174,14 +175,14 @@ class Value(NamedTuple):
 
 
 class Emitter:
-    """Makes the operations of several trees.
+    """Creates the operations of several trees.
 
     Parameters
     ----------
     signals : KnownSignals
-        Signals that trees may name.
+        Signals that trees may refer to.
     read : sequence of str
-        Signals whose newest samples the first registers hold.
+        Signals whose newest samples are in the first registers.
     step : float
         Shortest time between two samples, s.
 
@@ -224,7 +225,7 @@ class Emitter:
         return self.converted(value, node.unit, node.column)
 
     def converted(self, value: Value, unit: Unit, column: int) -> Value:
-        """A value in another unit; None: as it is."""
+        """A value in another unit; None: unchanged."""
         if unit is None:
             return value
         try:
@@ -236,7 +237,7 @@ class Emitter:
         return Value(self._add(do.SCALE, [value.register], p=factor, q=offset), unit)
 
     def with_times(self, register: int) -> int:
-        """The register; for that of a constant, one that has a new sample at every tick."""
+        """The register; for a constant, one that has a new sample at every tick."""
         constant = self.registers[register][1] == -math.inf
         return self._add(do.AT_TICKS, [register]) if constant else register
 
@@ -313,11 +314,11 @@ class Emitter:
     # --- tables -------------------------------------------------------------------------------
 
     def own_constant(self, value: float) -> int:
-        """Register of a constant that may change: it is shared with no other number."""
+        """Register of an adjustable constant, which is not shared with other numbers."""
         return self._register(value, -math.inf)
 
     def _constant(self, value: float) -> int:
-        key = value.hex()  # 0.0 and -0.0 are two
+        key = value.hex()  # 0.0 and -0.0 differ
         if key not in self._made:
             self._made[key] = self._register(value, -math.inf)
         return self._made[key]
@@ -335,7 +336,7 @@ class Emitter:
         slots: int = 0,
         place: tuple[int, int, int] = (0, 0, 0),
     ) -> int:
-        """An operation, or the one that is there already; the register of its result."""
+        """Add an operation, or find an equal one; return the register of its result."""
         key = (code, *registers, p.hex(), q.hex(), place)
         if key in self._made:
             return self._made[key]

@@ -1,8 +1,8 @@
 """The one loop over the operations of a program.
 
-Every operation reads the registers of its operands and writes its own. A register has the time of
-the newest sample behind its value, so that filters step over the time between samples, and a result
-is known to be new or not. NaN as a time says that a signal has had no sample yet.
+Every operation reads the registers of its operands and writes its own. A register holds the time of
+its newest sample, so that filters step by the time between samples, and results are known to be new
+or not. A NaN time means that a signal has had no sample yet.
 """
 
 from __future__ import annotations
@@ -29,9 +29,7 @@ def evaluate(
     memory: Table[Word],
     t: float,
 ) -> None:
-    """Do all operations at session time `t` [s], with the values in the registers of the
-    signals.
-    """
+    """Perform all operations at session time `t` [s], from the registers of the signals."""
     for k in range(len(operations)):
         op = operations[k]
         code = op.code
@@ -69,10 +67,10 @@ def evaluate(
 
 @compiled
 def not_before(before: float, t: float) -> float:
-    """Later of the times `t` and `before`; the one that is known if the other is NaN.
+    """Later of the times `t` and `before`; the known one if the other is NaN.
 
-    If a result switches to an operand with older samples, its time does not go back. Otherwise the
-    result would count as old until the samples of that operand reach the previous time.
+    If a result switches to an operand with older samples, its time does not decrease. Otherwise the
+    result would count as old until that operand's samples reach the previous time.
     """
     return before if before > t or t != t else t
 
@@ -87,11 +85,11 @@ def newest(t_a: float, t_b: float) -> float:
 
 @stage
 def calculate(plan: Plan, state: State, given: StepInput) -> None:
-    """Evaluate the session's expressions of the samples that have arrived."""
+    """Evaluate the session's expressions for the samples that have arrived."""
     for k in range(len(plan.readings)):
         read(state.outputs[plan.readings[k].output], state.registers[k])
     evaluate(plan.operations, plan.lookup_points, state.registers, state.memory, given.session[0].t)
-    told = 0
+    reported = 0
     for k in range(len(plan.calculated)):
         state.outputs[plan.calculated[k].output].waits = 0
     for k in range(len(plan.channel_sources)):
@@ -100,30 +98,32 @@ def calculate(plan: Plan, state: State, given: StepInput) -> None:
         waits = 2 if cut.late else (0 if cut.due else 1)
         state.outputs[pair.channel].waits = max(state.outputs[pair.channel].waits, waits)
     for s in range(len(given.subsystems)):
-        told |= given.subsystems[s].event
+        reported |= given.subsystems[s].event
     for k in range(len(plan.calculated)):
         channel = plan.calculated[k]
-        calculated_sample(state.registers[channel.register], state.outputs[channel.output], told)
+        calculated_sample(
+            state.registers[channel.register], state.outputs[channel.output], reported
+        )
 
 
 @compiled
 def read(out: OutputState, register: Register) -> None:
-    """Put a new sample into the register of its signal; an invalid measurement is unknown."""
+    """Put a new sample into its signal's register; an invalid measurement is unknown."""
     if out.fresh and not out.t_newest < register.t:
         register.value = out.newest if abs(out.newest) <= LARGEST else math.nan
         register.t = out.t_newest
 
 
 @compiled
-def calculated_sample(register: Register, out: OutputState, told: int) -> None:
-    """The value of a register as a sample of its channel, if there is something new in it.
+def calculated_sample(register: Register, out: OutputState, reported: int) -> None:
+    """Use a register's value as a sample of its channel, if it is new.
 
-    `told`: a subsystem has reported a discontinuity, which the channel may show.
+    `reported`: a subsystem has reported a discontinuity, which the channel may show.
     """
     before = out.t_newest
     unknown = register.value != register.value and out.newest != out.newest
     changed = register.value != out.newest and not unknown
     out.fresh = register.t > before or (register.t == before and changed)
     if out.fresh:
-        out.jumps = told != 0 or before == -math.inf
+        out.jumps = reported != 0 or before == -math.inf
         out.newest, out.t_newest = register.value, register.t

@@ -26,7 +26,7 @@ class Evaluator:
     ----------
     texts : sequence of str or Expression, or Program
     signals : mapping of str, or KnownSignals
-        Signals that they may name, with the units; a `Program` has them already.
+        Signals that they may refer to, with units; a `Program` already contains them.
     step : float
         Shortest time between two samples, s.
 
@@ -34,7 +34,7 @@ class Evaluator:
     ----------
     program : Program
     signals : tuple of str
-        Order of the values that a step is given.
+        Order of the values passed to a step.
     """
 
     def __init__(
@@ -62,17 +62,17 @@ class Evaluator:
         ----------
         t : float
         values : ndarray, shape (signals,)
-            Samples in the order of `signals`; NaN: the value is not known.
+            Samples in the order of `signals`; NaN: unknown.
         times : ndarray, shape (signals,), optional
-            When they are valid, s. NaN: there is no new sample, the last one is held. Without it
-            all are new, of the time `t`.
+            Times of validity, s. NaN: no new sample, the last one is held. By default all are new,
+            at the time `t`.
         """
         valid = None if times is None else np.atleast_2d(times)
         found: Floats = self.run(np.array([t], dtype=np.float64), np.atleast_2d(values), valid)[0]
         return found
 
     def run(self, t: Floats, columns: Floats, times: Floats | None = None) -> Floats:
-        """All rows of a log, shape (rows, texts).
+        """Values for all rows of a log, shape (rows, texts).
 
         Parameters
         ----------
@@ -97,7 +97,7 @@ class Evaluator:
         return bytes(as_bytes(self._registers)) + bytes(as_bytes(self._memory))
 
     def restore(self, state: bytes) -> None:
-        """Restore the state; `RecordError` if it is that of another program."""
+        """Restore the state; `RecordError` if it belongs to another program."""
         registers, memory = as_bytes(self._registers), as_bytes(self._memory)
         if len(state) != len(registers) + len(memory):
             raise RecordError(f"{len(state)} bytes are not a state of these expressions")
@@ -117,7 +117,7 @@ def run_program(
     times: Floats,
     found: Floats,
 ) -> None:
-    """Row by row: samples into the first registers, all operations, and the results of them."""
+    """For each row: put samples into the first registers, run all operations, store results."""
     for k in range(len(t)):
         for i in range(columns.shape[1]):
             if times[k, i] == times[k, i]:

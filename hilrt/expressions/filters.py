@@ -1,8 +1,8 @@
-"""Operations with a memory.
+"""Operations with memory.
 
-A filter steps when its operand has a new sample, over the time since the sample before; between two
-samples an operand is taken as a straight line. A sample that is not finite makes the result
-unknown and leaves the memory as it was. Conditions are never unknown.
+A filter steps when its operand has a new sample, over the time since the previous one; between two
+samples an operand is interpolated linearly. A sample that is not finite makes the result unknown
+and leaves the memory unchanged. Conditions are never unknown.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from hilrt.tables.condition import is_true
 from hilrt.tables.program_tables import OperationRow, Register, Word
 from hilrt.tables.record import Table
 
-#: Words of a window's memory behind the time of its newest sample.
+#: Words of a window's memory after the time of its newest sample.
 FIRST, COUNT, SUMMED, NEW_TIME, NEW_AREA, OPEN_TIME, OPEN_AREA, RING = range(1, 9)
-#: Words of a delay's, likewise.
+#: The same for a delay.
 OLDEST, STORED, SAMPLES = range(1, 4)
-#: A slot is full a little early: times are rounded.
+#: A slot counts as full a little early: times are rounded.
 FULL = 1.0 - 1e-6
 
 
 @compiled
 def window_mean(op: OperationRow, memory: Table[Word], x: float, dt: float) -> float:
-    """Take in a sample that counts for `dt` [s]; the mean over the last `op.p` seconds."""
+    """Add a sample that counts for `dt` [s]; return the mean over the last `op.p` seconds."""
     m, slots = op.first, op.rows + do.SPARE_SLOTS
     memory[m + OPEN_TIME].value += dt
     memory[m + OPEN_AREA].value += x * dt
@@ -48,7 +48,7 @@ def window_mean(op: OperationRow, memory: Table[Word], x: float, dt: float) -> f
     area = memory[m + NEW_AREA].value + memory[m + OPEN_AREA].value
     if int(memory[m + SUMMED].value) > 0:
         area += memory[m + RING + 2 * int(memory[m + FIRST].value) + 1].value
-    if total > op.p:  # the oldest slot is partly too old
+    if total > op.p:  # part of the oldest slot is too old
         excess = (total - op.p) / oldest(m, slots, memory, 0)
         area -= oldest(m, slots, memory, 1) * excess
         total = op.p
@@ -66,7 +66,7 @@ def total_time(m: int, memory: Table[Word]) -> float:
 
 @compiled
 def oldest(m: int, slots: int, memory: Table[Word], word: int) -> float:
-    """Time (word 0) or area (1) of the oldest slot, which is among those that are summed."""
+    """Time (word 0) or area (1) of the oldest slot, one of the summed ones."""
     first = int(memory[m + FIRST].value)
     value = memory[m + RING + 2 * first + word].value
     if int(memory[m + SUMMED].value) > 1:
@@ -76,7 +76,7 @@ def oldest(m: int, slots: int, memory: Table[Word], word: int) -> float:
 
 @compiled
 def close_slot(m: int, slots: int, memory: Table[Word]) -> None:
-    """The open slot is full: it becomes the newest one in the ring."""
+    """Close the full open slot: it becomes the newest one in the ring."""
     count = int(memory[m + COUNT].value)
     at = m + RING + 2 * ((int(memory[m + FIRST].value) + count) % slots)
     memory[at].value = memory[m + OPEN_TIME].value
@@ -89,7 +89,7 @@ def close_slot(m: int, slots: int, memory: Table[Word]) -> None:
 
 @compiled
 def drop_oldest(m: int, slots: int, memory: Table[Word]) -> None:
-    """Leave the oldest slot, which is among those that are summed."""
+    """Drop the oldest slot, one of the summed ones."""
     if int(memory[m + SUMMED].value) == 0:
         sum_slots(m, slots, memory)
     memory[m + FIRST].value = (int(memory[m + FIRST].value) + 1) % slots
@@ -99,7 +99,7 @@ def drop_oldest(m: int, slots: int, memory: Table[Word]) -> None:
 
 @compiled
 def sum_slots(m: int, slots: int, memory: Table[Word]) -> None:
-    """Replace every slot in the ring by the sum over itself and the newer ones."""
+    """Replace every slot in the ring by the sum of itself and all newer ones."""
     first, count = int(memory[m + FIRST].value), int(memory[m + COUNT].value)
     time = area = 0.0
     for i in range(count - 1, -1, -1):
@@ -113,9 +113,9 @@ def sum_slots(m: int, slots: int, memory: Table[Word]) -> None:
 
 @compiled
 def delayed(op: OperationRow, memory: Table[Word], x: float, t: float) -> float:
-    """Take in a sample; the value `op.p` seconds before, on straight lines between samples.
+    """Add a sample; return the value `op.p` seconds ago, interpolated linearly.
 
-    NaN before there is one of that age.
+    NaN until there is one of that age.
     """
     m, slots = op.first, op.rows + do.SPARE_SLOTS
     first, count = int(memory[m + OLDEST].value), int(memory[m + STORED].value)
@@ -141,7 +141,7 @@ def delayed(op: OperationRow, memory: Table[Word], x: float, t: float) -> float:
     return x_0 + (wanted - t_0) / (memory[at].value - t_0) * (memory[at + 1].value - x_0)
 
 
-#: Differences of times that count as none, s.
+#: Smaller differences of times count as zero, s.
 ROUNDING_S: Final = 1e-9
 
 
@@ -167,7 +167,7 @@ def step_filter(
         if a.t > memory[m].value:
             memory[m].value = a.t
             out.value = delayed(op, memory, a.value, a.t)
-            if out.value == out.value or out.t == out.t:  # before that there was none to give
+            if out.value == out.value or out.t == out.t:  # before that there is no result
                 out.t = a.t
     elif a.t > memory[m].value:
         if abs(a.value) < math.inf:
@@ -178,12 +178,12 @@ def step_filter(
 
 @compiled
 def step_signal(op: OperationRow, a: Register, out: Register, memory: Table[Word]) -> None:
-    """A new finite sample into a low pass, a derivative, an integral or a window."""
+    """Process a new finite sample in a low pass, a derivative, an integral or a window."""
     code, m, x = op.code, op.first, a.value
     first = memory[m].value == -math.inf
     dt = 0.0 if first else a.t - memory[m].value
     if code == do.DERIVATIVE:
-        if not first and dt < op.p:  # too close for a slope
+        if not first and dt < op.p:  # too close together for a slope
             return
         out.value = math.nan if first else (x - memory[m + 1].value) / dt
         out.t = math.nan if first else a.t
@@ -207,11 +207,11 @@ def step_signal(op: OperationRow, a: Register, out: Register, memory: Table[Word
 
 @compiled
 def low_pass(y: float, x_before: float, x: float, q: float) -> float:
-    """Exact step of ``T y' = x - y`` for an input on a straight line; `q` is the step over T."""
+    """Exact step of ``T y' = x - y`` for a linearly interpolated input; `q` is the step over T."""
     decay = math.exp(-q)
     mean = 1.0 - q * (0.5 - q * (1.0 / 6.0 - q / 24.0))
     if q > 1e-3:
-        mean = (1.0 - decay) / q  # of a smaller one, the difference would lose digits
+        mean = (1.0 - decay) / q  # for smaller q, the difference would lose digits
     return decay * y + (mean - decay) * x_before + (1.0 - mean) * x
 
 
@@ -219,7 +219,7 @@ def low_pass(y: float, x_before: float, x: float, q: float) -> float:
 def step_condition(
     op: OperationRow, a: Register, b: Register, out: Register, memory: Table[Word]
 ) -> None:
-    """A new sample of a condition into an edge, a counter, a debouncer or a duration."""
+    """Process a new sample of a condition in an edge, a counter, a debouncer or a duration."""
     code, m = op.code, op.first
     if code == do.COUNT and is_true(b.value):
         memory[m + 2].value = out.value = 0.0

@@ -1,4 +1,4 @@
-"""The functions that expressions may call: their parameters and results."""
+"""The functions available in expressions: parameters and results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Function:
     optional : dict of str
         Values of the parameters that may be left out.
     times : bool
-        The constants are times, and must be positive.
+        Whether the constants are times, which must be positive.
     """
 
     code: int
@@ -39,11 +39,11 @@ class Function:
         return self.operands + self.numbers
 
 
-#: Any number of operands from two on, taken together two by two.
+#: Functions of two or more operands, combined pairwise.
 FOLDED: Final = {"min": do.MIN, "max": do.MAX}
-#: Forms with other arguments than expressions and numbers.
+#: Forms with arguments other than expressions and numbers.
 FORMS: Final = ("signal", "lookup", "convert", "unit")
-#: Names that are no signals.
+#: Names that are not signals.
 CONSTANTS: Final = {"pi": math.pi, "inf": math.inf, "nan": math.nan}
 TIME: Final = "time"
 
@@ -82,7 +82,7 @@ FUNCTIONS: Final = {
     "debounce": Function(do.DEBOUNCE, ("condition",), ("time",)),
     "duration": Function(do.DURATION, ("condition",)),
 }
-#: Everything that may be called.
+#: All callable names.
 NAMES: Final = (*FUNCTIONS, *FOLDED, *FORMS)
 #: Names that no calculated channel may have.
 RESERVED: Final = frozenset((*NAMES, *CONSTANTS, TIME))

@@ -1,4 +1,4 @@
-"""The typed tree of an expression. Every node gives one number."""
+"""The typed tree of an expression; every node yields one number."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-#: Shown in messages; longer texts are cut out around the place.
+#: Length of text shown in messages; longer texts are shortened around the location.
 SHOWN = 60
 
 
 @dataclass(frozen=True)
 class Node:
-    """Base of all nodes; `column` is where it stands in the text, counted from 0."""
+    """Base of all nodes; `column` is its position in the text, counted from 0."""
 
     column: int = field(kw_only=True, compare=False)
 
 
 @dataclass(frozen=True)
 class Number(Node):
-    """A number in the text, or made of such."""
+    """A number in the text, or computed from such numbers."""
 
     value: float
 
@@ -34,7 +34,7 @@ class Reading(Node):
 
 @dataclass(frozen=True)
 class Operation(Node):
-    """An operation of `hilrt.expressions.operations` with its operands and its constants."""
+    """An operation of `hilrt.expressions.operations` with its operands and constants."""
 
     code: int
     operands: tuple[Node, ...]
@@ -43,7 +43,7 @@ class Operation(Node):
 
 @dataclass(frozen=True)
 class Lookup(Node):
-    """Linear interpolation in a table: one of the session's, by its name, or one in the text."""
+    """Linear interpolation in a table: a named one of the session, or one in the text."""
 
     table: str | LookupTable
     operands: tuple[Node, ...]
@@ -51,7 +51,7 @@ class Lookup(Node):
 
 @dataclass(frozen=True)
 class Conversion(Node):
-    """`operand` in another unit; `states`: its number is reported to have that unit."""
+    """`operand` in another unit; `states`: its number is declared to have that unit."""
 
     operand: Node
     unit: str
@@ -60,12 +60,12 @@ class Conversion(Node):
 
 @dataclass(frozen=True)
 class LookupTable:
-    """Support points; outside of them the value at the end holds.
+    """Support points; outside of them the end values apply.
 
     Attributes
     ----------
     x, y : tuple of float
-        Rising; `y` is empty for a table of one axis.
+        Ascending; `y` is empty for a table of one axis.
     values : tuple of float
         One per `x`; with two axes row by row, one row per `x`.
     x_unit, y_unit, unit : str or None
@@ -86,12 +86,12 @@ def lookup_table(
     y: Sequence[float] = (),
     **units: str | None,
 ) -> LookupTable:
-    """A table of support points.
+    """Create a table of support points.
 
     Raises
     ------
     ValueError
-        If an axis does not rise, a number is not finite, or sizes do not fit.
+        If an axis is not ascending, a number is not finite, or sizes do not fit.
     """
     for name, axis in (("x", x), ("y", y)):
         if any(not a < b for a, b in pairwise(axis)):
@@ -111,7 +111,7 @@ def lookup_table(
 
 
 def at(text: str, column: int) -> str:
-    """Place in an expression, as text."""
+    """Location in an expression, as text."""
     flat = " ".join(text.split("\n"))
     if len(flat) <= SHOWN:
         return f"expression {flat!r}, column {column + 1}"

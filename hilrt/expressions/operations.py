@@ -1,4 +1,4 @@
-"""Numbers of the operations that programs are made of."""
+"""Codes of the operations of programs."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ from typing import Final
     AND,
     OR,
     NOT,
-    # their results have times of their own
+    # operations whose results have their own times
     SELECT,
     KNOWN,
     DEFAULT,
     TIME,
-    AT_TICKS,  # a constant, as a new sample of every tick
+    AT_TICKS,  # a constant, as a new sample at every tick
     LOOKUP,
     LOOKUP_2D,
-    # they remember
+    # operations with memory
     LOW_PASS,
     DERIVATIVE,
     INTEGRAL,
@@ -64,7 +64,7 @@ from typing import Final
 
 FIRST_WITH_OWN_TIME: Final = SELECT
 FIRST_FILTER: Final = LOW_PASS
-#: Their results are 1 or 0, never unknown.
+#: Operations with results 1 or 0, never unknown.
 CONDITIONS: Final = frozenset(
     (
         *(LESS, LESS_EQUAL, EQUAL, NOT_EQUAL, AND, OR, NOT, KNOWN),
@@ -72,8 +72,8 @@ CONDITIONS: Final = frozenset(
     )
 )
 
-#: Words of memory of each filter, the first of which is the time of the newest sample; windows and
-#: delays have two more per slot.
+#: Words of memory of each filter; the first is the time of the newest sample. Windows and delays
+#: have two more per slot.
 WORDS: Final = {
     LOW_PASS: 3,
     DERIVATIVE: 2,
@@ -88,7 +88,7 @@ WORDS: Final = {
     DEBOUNCE: 3,
     DURATION: 2,
 }
-#: Most slots of a window or a delay: those with more samples take several of them together.
+#: Maximum slots of a window or a delay; with more samples, several share a slot.
 SLOTS: Final = {MEAN: 1000, RMS: 1000, DELAY: 10_000}
-#: Slots beyond those that the time itself needs.
+#: Slots in addition to those required by the time itself.
 SPARE_SLOTS: Final = 3

@@ -1,7 +1,7 @@
-"""Parses an expression to its typed tree, or refuses it and names the place.
+"""Parses an expression into its typed tree, or refuses it and names the location.
 
-The text has the syntax of Python's expressions and is taken apart by Python's own parser; nothing
-of it is ever executed.
+The text has the syntax of Python expressions and is parsed by Python's own parser; it is never
+executed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hilrt.errors import ConfigError
 from hilrt.expressions.nodes import ExpressionRefused, LookupTable, Node, at
 from hilrt.expressions.read_tree import TreeReader
 
-#: Longest text, in characters.
+#: Maximum length of a text, in characters.
 MAX_LENGTH: Final = 4000
 
 #: Patterns of other languages' syntax, and the replacement here.
@@ -40,7 +40,7 @@ _HINTS: Final = (
 
 @dataclass(frozen=True)
 class Expression:
-    """A text that has been read.
+    """A parsed text.
 
     Attributes
     ----------
@@ -48,9 +48,9 @@ class Expression:
     node : Node
         Root of the typed tree.
     signals : tuple of str
-        Names that it reads, as they are written, in the order in which they first appear.
+        Names that it refers to, as written, in the order of their first appearance.
     where : str
-        Table and key that it comes from.
+        Table and key of its origin.
     """
 
     text: str
@@ -59,23 +59,23 @@ class Expression:
     where: str = ""
 
     def refused(self, refusal: ExpressionRefused) -> ConfigError:
-        """Error with the place."""
+        """Error that includes the location."""
         return _refused(self.text, self.where, refusal)
 
 
 def parse(text: str, where: str = "") -> Expression:
-    """Read an expression.
+    """Parse an expression.
 
     Parameters
     ----------
     text : str
     where : str, optional
-        Table and key that it comes from, for messages.
+        Table and key of its origin, for messages.
 
     Raises
     ------
     ConfigError
-        Naming the place in the text, and the remedy.
+        With the location in the text, and the remedy.
     """
     try:
         flat = re.sub(r"[\r\n]", " ", text)
@@ -94,7 +94,7 @@ def _refused(text: str, where: str, refusal: ExpressionRefused) -> ConfigError:
 
 
 def _syntax_tree(source: str, before: int) -> ast.expr:
-    """The tree of Python's parser for a text in one line, which `before` spaces precede."""
+    """Syntax tree of a text on one line, which is preceded by `before` spaces."""
     if not source:
         raise ExpressionRefused(
             "it is empty; write a value, such as engine.speed, or remove the key"
@@ -105,7 +105,7 @@ def _syntax_tree(source: str, before: int) -> ast.expr:
             "channels, and give lookup tables a name"
         )
     try:
-        with warnings.catch_warnings():  # Python warns of spellings that are refused here
+        with warnings.catch_warnings():  # Python warns about spellings that are refused here
             warnings.simplefilter("ignore")
             if "#" in source:
                 _refuse_comments(source, before)
@@ -121,8 +121,8 @@ def _syntax_tree(source: str, before: int) -> ast.expr:
 
 
 def _refuse_comments(source: str, before: int) -> None:
-    """Refuse comments: text behind one would be left out silently."""
-    with contextlib.suppress(tokenize.TokenError):  # the parser says it better
+    """Refuse comments: text after one would be ignored silently."""
+    with contextlib.suppress(tokenize.TokenError):  # the parser has a better message
         for token in tokenize.generate_tokens(io.StringIO(source).readline):
             if token.type == tokenize.COMMENT:
                 column = before + token.start[1]
@@ -130,7 +130,7 @@ def _refuse_comments(source: str, before: int) -> None:
 
 
 def _in_words(source: str, before: int, error: SyntaxError) -> ExpressionRefused:
-    """Translate Python's message about a text that is no expression."""
+    """Translate Python's message about a text that is not an expression."""
     words = re.finditer(r"\.\s*([^\W\d]\w*)", source)
     reserved = next((word for word in words if keyword.iskeyword(word[1])), None)
     if reserved is not None:
@@ -161,16 +161,16 @@ class CalculatedChannel:
 
 @dataclass(frozen=True)
 class KnownSignals:
-    """Signals that expressions may name.
+    """Signals that expressions may refer to.
 
     Attributes
     ----------
     units : mapping of str
-        Unit of every signal, by its name ``subsystem.port``.
+        Unit of every signal, by name ``subsystem.port``.
     channels : mapping of str
-        Calculated channels by their names.
+        Calculated channels by name.
     tables : mapping of str
-        Lookup tables by their names.
+        Lookup tables by name.
     """
 
     units: Mapping[str, str]
@@ -178,18 +178,18 @@ class KnownSignals:
     tables: Mapping[str, LookupTable] = field(default_factory=dict)
 
     def read_by(self, expressions: Iterable[Expression]) -> list[str]:
-        """Signals that expressions and the channels read, each one once."""
+        """Signals that expressions and the channels read, each once."""
         everything = [*(channel.expression for channel in self.channels.values()), *expressions]
         names = dict.fromkeys(name for e in everything for name in e.signals)
         return [name for name in names if name in self.units]
 
     def channels_in_order(self) -> list[str]:
-        """Names of the channels, each one behind those that it reads.
+        """Names of the channels, each after those that it reads.
 
         Raises
         ------
         ConfigError
-            If some need one another.
+            If channels depend on each other.
         """
         needs = {
             name: [n for n in map(channel_name, channel.expression.signals) if n in self.channels]
@@ -206,5 +206,5 @@ class KnownSignals:
 
 
 def channel_name(name: str) -> str:
-    """Name of a calculated channel, which may be written as ``calculated.NAME``."""
+    """Name of a calculated channel, also for the form ``calculated.NAME``."""
     return name.removeprefix(CALCULATED + ".")

@@ -1,7 +1,6 @@
-"""Makes a program of expressions: flat tables of operations, registers and memory.
+"""Programs of expressions: flat tables of operations, registers and memory.
 
-Common parts of expressions are computed once. Calculated channels stand in the order in which they
-need one another.
+Common subexpressions are computed once. Calculated channels are ordered by their dependencies.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from hilrt.expressions.parse import Expression, KnownSignals, parse
 from hilrt.tables.program_tables import LookupPoint, OperationRow, Register, Word
 from hilrt.tables.record import Table, table
 
-#: Most numbers that the filters of a program may remember.
+#: Maximum memory of a program's filters, in numbers.
 MAX_MEMORY = 1_000_000
 
 
@@ -29,13 +28,13 @@ class Program:
     ----------
     operations, points : tables of `hilrt.tables.program_tables`
     registers, memory : tables
-        As they are before the first step.
+        Initial content.
     signals : tuple of str
-        What the first registers hold the newest samples of.
+        Signals whose newest samples are in the first registers.
     results : tuple of int
         Register of each expression.
     units : tuple of str
-        Of each result; `UNSTATED` where it could be any.
+        Unit of each result; `UNSTATED` if any unit fits.
     channels : dict of str
         Register and unit of each calculated channel.
     """
@@ -57,21 +56,22 @@ class Program:
         *,
         step: float,
     ) -> Program:
-        """The program of some expressions.
+        """Create the program of some expressions.
 
         Parameters
         ----------
         texts : sequence of str or Expression
         signals : mapping of str, or KnownSignals
-            Signals that they may name, with the units.
+            Signals that they may refer to, with units.
         step : float
-            Shortest time between two samples of a signal, s. Windows and delays are sized by it.
+            Shortest time between two samples of a signal, s; determines the size of windows and
+            delays.
 
         Raises
         ------
         ConfigError
-            With every problem: what cannot be read, names that there are not, units that do not
-            fit, channels that need one another, windows that are too long.
+            With all problems: invalid texts, unknown names, units that do not fit, channels that
+            depend on each other, windows that are too long.
         """
         known = signals if isinstance(signals, KnownSignals) else KnownSignals(signals)
         problems: list[str] = []
@@ -113,7 +113,7 @@ def _parsed(texts: Sequence[str | Expression], problems: list[str]) -> list[Expr
 def _emitted(
     emitter: Emitter, expression: Expression, problems: list[str], unit: str | None = None
 ) -> Value:
-    """An expression's value; after a problem one of any unit, so that nothing follows from it."""
+    """An expression's value; after a problem a value of any unit, to avoid further errors."""
     try:
         value = emitter.emit(expression.node)
         return emitter.converted(value, unit, expression.node.column)

@@ -1,4 +1,4 @@
-"""Makes the typed tree of Python's syntax tree, by a white list of nodes."""
+"""Converts Python's syntax tree to a typed tree, with a white list of nodes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from hilrt.expressions.nodes import (
     lookup_table,
 )
 
-#: Deepest nesting, and most parts, of one expression.
+#: Maximum nesting, and number of parts, of one expression.
 MAX_DEPTH: Final = 100
 MAX_PARTS: Final = 1000
 
@@ -42,7 +42,7 @@ _ARITHMETIC: Final[dict[type[ast.AST], int]] = {
     ast.Pow: do.POWER,
     ast.Mod: do.MODULO,
 }
-#: Comparisons, and whether their operands change sides.
+#: Comparisons, and whether their operands are swapped.
 _COMPARISONS: Final[dict[type[ast.AST], tuple[int, bool]]] = {
     ast.Lt: (do.LESS, False),
     ast.LtE: (do.LESS_EQUAL, False),
@@ -51,7 +51,7 @@ _COMPARISONS: Final[dict[type[ast.AST], tuple[int, bool]]] = {
     ast.Eq: (do.EQUAL, False),
     ast.NotEq: (do.NOT_EQUAL, False),
 }
-#: Syntax that differs here.
+#: Syntax that differs from Python's.
 _INSTEAD: Final[dict[type[ast.AST], str]] = {
     ast.FloorDiv: "// is unknown; write floor(a / b)",
     ast.BitAnd: "& is unknown; write `and`",
@@ -70,19 +70,19 @@ _INSTEAD: Final[dict[type[ast.AST], str]] = {
 
 
 class TreeReader:
-    """Reads the syntax tree of one text.
+    """Converts the syntax tree of one text.
 
     Parameters
     ----------
     source : str
         The text, in one line.
     before : int
-        Spaces that were left out before it.
+        Number of spaces removed before it.
 
     Attributes
     ----------
     names : dict of str
-        Names that it reads, in the order in which they first appear.
+        Names that it refers to, in the order of their first appearance.
     """
 
     def __init__(self, source: str, before: int = 0) -> None:
@@ -143,7 +143,7 @@ class TreeReader:
             base = base.value
         if not isinstance(base, ast.Name):
             raise self._refusal("only signals have parts after a dot or in brackets", tree)
-        # As it is written: Python's own names are normalised, µ to μ.
+        # As written: Python normalises names, µ to μ.
         name = "".join(self._source(tree).split())
         if isinstance(tree, ast.Name) and name in RESERVED:
             if name in CONSTANTS:
@@ -276,7 +276,7 @@ class TreeReader:
         return Operation(function.code, operands, numbers, column=self._column(tree))
 
     def _number(self, name: str, function: Function, parameter: str, node: Node) -> float:
-        """A parameter that is a constant."""
+        """A constant parameter."""
         if not isinstance(node, Number):
             raise ExpressionRefused(
                 f"{parameter} of {name} must be a number, not an expression", node.column
@@ -289,7 +289,7 @@ class TreeReader:
         return node.value
 
     def _texts(self, name: str, tree: ast.Call, count: int) -> list[str]:
-        """Arguments of which the last one is a text; the others are left empty."""
+        """Arguments whose last one is a string; the others are left empty."""
         last = tree.args[-1] if len(tree.args) == count else None
         if not isinstance(last, ast.Constant) or not isinstance(last.value, str):
             raise self._refusal(f"write {_usage(name)}", tree)

@@ -1,6 +1,6 @@
 """The program of a session: its calculated channels over the outputs of its subsystems.
 
-Conditions that start and end stimuli, and then faults, are its results, in the order of the file.
+Its results are the conditions that start and end stimuli, then faults, in the order of the file.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from hilrt.tables.relation import Relation
 
 
 def session_program(network: Network, tables: Session) -> Program:
-    """The program of a session whose ports are known; `ConfigError` with every problem."""
+    """The program of a session with known ports; `ConfigError` with all problems."""
     outputs = network.outputs
     units = dict(zip(outputs.names, outputs.units, strict=True))
     return program_of(units, tables)
 
 
 def program_of(units: Mapping[str, str], tables: Session) -> Program:
-    """The program of a session file, from the names and units of all outputs.
+    """The program of a session file, from names and units of all outputs.
 
     Raises
     ------
     ConfigError
-        With every problem, each with its entry of the session file.
+        With all problems, each with its entry of the session file.
     """
     problems: list[str] = []
     known = KnownSignals(
@@ -70,7 +70,7 @@ def shortest_step(tables: Session) -> float:
 
 
 def channels_of(entries: Sequence[Calculated], problems: list[str]) -> dict[str, CalculatedChannel]:
-    """Channels of ``[[calculated]]`` by their names; problems are added to `problems`."""
+    """Channels of ``[[calculated]]`` by name; problems are added to `problems`."""
     found: dict[str, CalculatedChannel] = {}
     for i, entry in enumerate(entries):
         where = f"[calculated.{i}]"
@@ -82,7 +82,7 @@ def channels_of(entries: Sequence[Calculated], problems: list[str]) -> dict[str,
             expression = parse(entry.expression, f"{where} expression")
         except ConfigError as error:
             problems += error.problems
-            # Readers of the channel are checked all the same.
+            # Expressions that use the channel are checked nevertheless.
             expression = parse("nan", where)
         found[entry.name] = CalculatedChannel(expression, entry.unit)
     return found
@@ -91,7 +91,7 @@ def channels_of(entries: Sequence[Calculated], problems: list[str]) -> dict[str,
 def made_of(entries: Sequence[Calculated], ports: Iterable[str]) -> set[str]:
     """Ports that carry the values of `ports`: these, and channels calculated from them.
 
-    A port is named without the element of a vector.
+    Ports are named without the element of a vector.
     """
     channels = channels_of(entries, [])
     read = {
@@ -114,7 +114,7 @@ def port_name(signal: str) -> str:
 
 
 def conditional(tables: Session) -> list[tuple[str, int, Stimulus | FaultTable]]:
-    """List the objects that conditions may start and end, with table and position."""
+    """Objects that conditions may start and end, with table and position."""
     stimuli = [("stimuli", i, entry) for i, entry in enumerate(tables.stimuli)]
     return [*stimuli, *(("faults", i, entry) for i, entry in enumerate(tables.faults))]
 
@@ -133,7 +133,7 @@ def _conditions(tables: Session, problems: list[str]) -> list[Expression]:
 
 
 def lookup_tables_of(entries: Sequence[LookupEntry], problems: list[str]) -> dict[str, LookupTable]:
-    """Tables of ``[[lookup_tables]]`` by their names; problems are added to `problems`."""
+    """Tables of ``[[lookup_tables]]`` by name; problems are added to `problems`."""
     found: dict[str, LookupTable] = {}
     for i, entry in enumerate(entries):
         where = f"[lookup_tables.{i}]"
@@ -187,7 +187,7 @@ class ChannelValues:
     Attributes
     ----------
     subsystem : int or None
-        Number of the subsystem of the calculated channels; None without any.
+        Number of the subsystem of calculated channels; None without any.
     needs : list of (int, int)
         That number, and the one of a subsystem that they read.
     outputs, read : ndarray of int, shape (channels,), (read,)
@@ -201,8 +201,7 @@ class ChannelValues:
 
     def __init__(self, network: Network, tables: Session) -> None:
         number = network.outputs.numbers
-        # Stimuli and faults have not begun: the session does not wait for signals in their
-        # conditions.
+        # Stimuli and faults have not begun: signals in their conditions are not awaited.
         without = replace(tables, stimuli=[], faults=[])
         program = self._program = session_program(network, without)
         self.read: Ints = np.array([number[n] for n in program.signals], dtype=np.intp)
@@ -218,7 +217,7 @@ class ChannelValues:
         self._alike = units[:, None] == units
 
     def fill(self, y: Floats) -> None:
-        """Put them into `y`, shape (ny,); 0 if a value is not known yet."""
+        """Put them into `y`, shape (ny,); 0 for a value that is not known yet."""
         known = self.values(y)
         y[self.outputs] = np.where(np.isfinite(known), known, 0.0)
 

@@ -1,7 +1,7 @@
-"""ZIP archives, limited by their unpacked contents, because their directory may lie.
+"""ZIP archives, limited by their unpacked contents: their directory cannot be trusted.
 
-Sizes are counted while members are unpacked. Names that leave the folder, links, and methods of
-compression besides deflate are refused: others reach ratios of thousands to one in a single step.
+Sizes are counted while members are unpacked. Names outside the folder, links, and compression
+methods other than deflate are refused: others reach ratios of thousands to one in a single step.
 """
 
 from __future__ import annotations
@@ -19,40 +19,40 @@ from typing import IO
 
 from hilrt.files.text import open_regular
 
-#: Members of an archive, and bytes of the directory that lists them.
+#: Maximum members of an archive, and bytes of the directory that lists them.
 MAX_MEMBERS, MAX_DIRECTORY = 50_000, 32 << 20
 #: Limit of the unpacked size of all members, bytes.
 MAX_TOTAL = 8 << 30
-#: How much larger than the archive that may be, once it is more than `RATIO_FROM` bytes: deflate
-#: reaches 1,032 with zeros; binaries and tables have ratios of 2 to 20.
+#: Maximum ratio of unpacked to packed size, once above `RATIO_FROM` bytes: deflate reaches 1,032
+#: with zeros; binaries and tables have ratios of 2 to 20.
 MAX_RATIO, RATIO_FROM = 100, 256 << 20
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _PIECE = 1 << 18
-#: Damaged data, an end too early, a password, a version that there is not, wrong places and dates.
+#: Damaged or truncated data, a password, an unknown version, wrong offsets and dates.
 _DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError),
     *(ValueError, OverflowError, LookupError, struct.error),
 )
-#: The record at the end of an archive, with the size of the directory; a comment of up to 64 kB
-#: follows. Over 4 GB another record has that size, and a third, before the end, its place.
+#: Record at the end of an archive, with the size of the directory; a comment of up to 64 kB
+#: follows. Above 4 GB another record has that size; its offset is in a third one, before the end.
 _END = struct.Struct("<4s4H2LH")
 _LARGE_PLACE, _LARGE_END = struct.Struct("<4sLQL"), struct.Struct("<4sQ2H2L4Q")
 
 
 class ArchiveError(Exception):
-    """An archive that cannot be unpacked, or should not be; its text says why."""
+    """An archive that cannot or must not be unpacked; its text is the reason."""
 
 
 @contextmanager
 def open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
-    """An archive to take members from, by `read_member` and `unpack`.
+    """An archive for `read_member` and `unpack`.
 
     Raises
     ------
     zipfile.BadZipFile, ArchiveError
-        If it is none, or has too many members.
+        If the file is no archive, or has too many members.
     OSError
-        If it cannot be read, or is no regular file.
+        If it cannot be read, or is not a regular file.
     """
     with open_regular(path) as file:
         _check_directory(file)
@@ -62,7 +62,7 @@ def open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
         except zipfile.BadZipFile:
             raise
         except _DAMAGE as error:
-            raise ArchiveError(_told(error)) from None
+            raise ArchiveError(_reason(error)) from None
         with archive:
             if len(archive.infolist()) > MAX_MEMBERS:
                 raise ArchiveError(f"it has more than {MAX_MEMBERS:,} members")
@@ -70,7 +70,7 @@ def open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def read_member(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
-    """Content of a member of at most `limit` bytes; `KeyError` if there is none, `ArchiveError`."""
+    """Content of a member of at most `limit` bytes; `KeyError` if missing, or `ArchiveError`."""
     member = archive.getinfo(name)
     _check_method(member)
     with _telling_damage(), archive.open(member) as packed:
@@ -81,7 +81,7 @@ def read_member(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
 
 
 def unpack_member(archive: zipfile.ZipFile, name: str, target: Path, limit: int) -> None:
-    """Unpack a member to a file; errors as those of `read_member`."""
+    """Unpack a member to a file; errors as for `read_member`."""
     member = archive.getinfo(name)
     _check_method(member)
     with _telling_damage(), archive.open(member) as packed, target.open("wb") as file:
@@ -90,12 +90,12 @@ def unpack_member(archive: zipfile.ZipFile, name: str, target: Path, limit: int)
 
 
 def unpack(path: Path, folder: Path) -> None:
-    """All members of an archive, into a folder that is empty and this account's alone.
+    """Unpack all members of an archive into an empty folder that only this account can use.
 
     Raises
     ------
     zipfile.BadZipFile, ArchiveError, OSError
-        As for `open_archive`; before anything outside of the folder is touched.
+        As for `open_archive`; raised before anything outside the folder is touched.
     """
     with open_archive(path) as archive:
         members = [(member, _target(member, folder)) for member in archive.infolist()]
@@ -112,12 +112,12 @@ def unpack(path: Path, folder: Path) -> None:
             if total > allowed:
                 raise ArchiveError(
                     f"it unpacks to more than {allowed:,} bytes, "
-                    "more than the free disk space or any such archive needs"
+                    "above the free disk space or the limit for such archives"
                 )
 
 
 def _copy(packed: IO[bytes], file: IO[bytes], limit: int) -> int:
-    """Copy up to one piece more than `limit` bytes; how many."""
+    """Copy at most one chunk more than `limit` bytes; return the number."""
     copied = 0
     while copied <= limit and (piece := packed.read(_PIECE)):
         copied += len(piece)
@@ -126,12 +126,12 @@ def _copy(packed: IO[bytes], file: IO[bytes], limit: int) -> int:
 
 
 def _target(member: zipfile.ZipInfo, folder: Path) -> Path:
-    """Path that a member is unpacked to; `ArchiveError` for one that is refused."""
+    """Path for unpacking a member; `ArchiveError` if it is refused."""
     name = member.filename
     path = PurePosixPath(name)
     bad = path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name or "\0" in name
     if bad or not (path.parts or name == "./"):  # some list the folder itself
-        raise ArchiveError(f"a member is called {_short(name)}, which is outside of the archive")
+        raise ArchiveError(f"a member is named {_short(name)}, which lies outside the archive")
     if stat.S_ISLNK(member.external_attr >> 16):
         raise ArchiveError(f"{_short(name)} is a symbolic link; pack the file that it points to")
     _check_method(member)
@@ -146,13 +146,13 @@ def _check_method(member: zipfile.ZipInfo) -> None:
 
 
 def _check_directory(file: IO[bytes]) -> None:
-    """Refuse a directory that would fill the memory, before it is read."""
+    """Refuse a directory that would exhaust the memory, before it is read."""
     start = max(0, file.seek(0, os.SEEK_END) - _END.size - 0xFFFF - _LARGE_PLACE.size)
     file.seek(start)
     tail = file.read()
     at = tail.rfind(b"PK\x05\x06")
     if at < 0 or at + _END.size > len(tail):
-        return  # none, as the library says
+        return  # no archive; the library reports that
     size = _END.unpack_from(tail, at)[5]
     if size == 0xFFFFFFFF and at >= _LARGE_PLACE.size:
         file.seek(_LARGE_PLACE.unpack_from(tail, at - _LARGE_PLACE.size)[2])
@@ -167,10 +167,10 @@ def _telling_damage() -> Iterator[None]:
     try:
         yield
     except _DAMAGE as error:
-        raise ArchiveError(_told(error)) from None
+        raise ArchiveError(_reason(error)) from None
 
 
-def _told(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 

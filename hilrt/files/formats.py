@@ -1,4 +1,4 @@
-"""JSON, MessagePack and XML from elsewhere, decoded within limits."""
+"""Decoding of foreign JSON, MessagePack and XML within limits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 
 def json_bytes(value: Any) -> bytes:
-    """The text of a value; null for numbers that are not finite, of which JSON has none."""
+    """JSON text of a value; numbers that are not finite become null."""
     return json.dumps(_finite(value), indent=1, allow_nan=False).encode()
 
 
@@ -23,7 +23,7 @@ def _finite(value: Any) -> Any:
 
 
 def parse_json(data: str | bytes) -> Any:
-    """Parse JSON; `ValueError` for other text."""
+    """Parse JSON; `ValueError` for invalid text."""
     try:
         return json.loads(data)
     except RecursionError:
@@ -31,12 +31,12 @@ def parse_json(data: str | bytes) -> Any:
 
 
 T = TypeVar("T")
-#: Exceptions of msgspec's own decoding.
+#: Exceptions of msgspec's decoders.
 NOT_MSGPACK = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 def decode_by(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T:
-    """Message in the data; `msgspec.MsgspecError` for anything else."""
+    """Decode a message; `msgspec.MsgspecError` for any invalid data."""
     try:
         return decoder.decode(data)
     except (UnicodeDecodeError, RecursionError) as error:
@@ -44,7 +44,7 @@ def decode_by(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T:
 
 
 class XmlError(ValueError):
-    """No XML, or none that is taken; its text says why."""
+    """Invalid or unacceptable XML; its text is the reason."""
 
 
 def parse_xml(data: bytes) -> Any:

@@ -1,4 +1,4 @@
-"""Files of text, read within limits, and files that are written whole or not at all."""
+"""Reading of text files within limits, and atomic writing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
-#: Limit of files read into memory as a whole, bytes: text by people or tools.
+#: Size limit of files read into memory as a whole, bytes: text written by people or tools.
 MAX_TEXT = 256 << 20
 _KINDS = (
     (stat.S_ISDIR, errno.EISDIR, os.strerror(errno.EISDIR)),
@@ -31,8 +31,8 @@ def check_regular(path: Path) -> int:
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """A regular file, opened for reading its bytes; `OSError` for anything else."""
-    # Opening a pipe waits for its writer, without this flag; it does nothing to a file.
+    """Open a regular file for reading bytes; `OSError` for anything else."""
+    # Without this flag, opening a pipe waits for its writer; it has no effect on files.
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY)
     try:
         _size(os.fstat(descriptor), path)
@@ -43,7 +43,7 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def read_regular(path: Path, limit: int = MAX_TEXT) -> bytes:
-    """Content of a regular file; `OSError` for anything else, or more than `limit` bytes."""
+    """Content of a regular file; `OSError` for anything else, or above `limit` bytes."""
     with open_regular(path) as file:
         data = file.read(limit + 1)
     if len(data) > limit:
@@ -62,10 +62,10 @@ def _size(status: os.stat_result, path: Path) -> int:
     return status.st_size
 
 
-#: Characters of a line: tables have up to some thousand columns.
+#: Maximum characters of a line: tables have up to some thousand columns.
 MAX_LINE = 1 << 20
-#: How much a compressed file may unpack to, as `hilrt.files.archive` has it for archives; logs of
-#: frames that repeat reach 50.
+#: Maximum compression ratio, as in `hilrt.files.archive` for archives; repetitive frame logs reach
+#: 50.
 MAX_RATIO, RATIO_FROM = 200, 256 << 20
 
 
@@ -73,22 +73,22 @@ MAX_RATIO, RATIO_FROM = 200, 256 << 20
 def open_lines(
     path: Path, *, newline: str | None = None, longest: int = MAX_LINE
 ) -> Iterator[Iterator[str]]:
-    """Lines with their ends, of UTF-8 text; invalid bytes become U+FFFD.
+    """Lines of UTF-8 text, with their ends; invalid bytes become U+FFFD.
 
     Parameters
     ----------
     path : Path
-        The file; one that ends in ``.gz`` is unpacked.
+        The file; unpacked if its name ends in ``.gz``.
     newline : str, optional
-        As that of `open`.
+        As for `open`.
     longest : int
-        Characters that no line may have.
+        Characters that no line may reach.
 
     Raises
     ------
     OSError
-        If it cannot be read, or is no regular file; from the iterator also for a line that is too
-        long, and for a compressed file that is damaged or unpacks to too much.
+        If it cannot be read, or is not a regular file; from the iterator also if a line is too
+        long, or a compressed file is damaged or unpacks to too much.
     """
     with open_regular(path) as file:
         raw: io.BufferedIOBase | BinaryIO = file
@@ -107,7 +107,7 @@ def _lines(text: TextIO, longest: int) -> Iterator[str]:
 
 
 class _Unpacked(io.RawIOBase):
-    """Bytes of a compressed file, at most so many."""
+    """Bytes of a compressed file, up to a limit."""
 
     def __init__(self, file: BinaryIO, most: int) -> None:
         self._file = gzip.GzipFile(fileobj=file)
@@ -130,21 +130,21 @@ class _Unpacked(io.RawIOBase):
 
 @contextlib.contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Path to write to inside the block; it is renamed to `path` when the block ends well.
+    """Temporary path to write to; renamed to `path` when the block ends without an exception.
 
-    Nothing is left of a block that fails; `OSError` if the disk does not take the file. A path that
-    is not a file, such as ``/dev/stdout``, is written directly.
+    A block that fails leaves nothing behind; `OSError` if writing fails. A path that is not a file,
+    such as ``/dev/stdout``, is written directly.
     """
-    if path.exists() and not path.is_file():  # a device or a pipe is written to as it is
+    if path.exists() and not path.is_file():  # a device or a pipe is written directly
         yield path
         return
-    path = path.resolve()  # a link stays one
-    # The suffix stays: some writers choose the format by it.
+    path = path.resolve()  # a link is preserved
+    # The suffix is kept: some writers choose the format by it.
     part = path.with_name(f".{path.stem}.part{path.suffix}")
     try:
         yield part
         with part.open("rb+") as written:
-            os.fsync(written.fileno())  # else, after a power failure, the name may have no content
+            os.fsync(written.fileno())  # otherwise the file may be empty after a power failure
         part.replace(path)
     finally:
         with contextlib.suppress(OSError):
@@ -152,6 +152,6 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a text file; `OSError` if the disk does not take it."""
+    """Write a text file atomically; `OSError` if that fails."""
     with whole_file(path) as part:
         part.write_text(text, encoding="utf-8")

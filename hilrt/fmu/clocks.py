@@ -1,4 +1,4 @@
-"""Clocks of FMI 3: their entries in the model description, and when they tick."""
+"""Clocks of FMI 3: their entries in the model description, and their ticks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-#: Ticks this close [s] to the end of a step belong to the next one: event points are whole ns.
+#: Ticks closer [s] to the end of a step belong to the next one: event points are whole ns.
 NEAR_S = 2e-9
 _PERIODIC = ("constant", "fixed", "calculated", "tunable")
 _APERIODIC = ("changing", "countdown")
@@ -21,9 +21,9 @@ class FmuClock(NamedTuple):
     reference : int
         Its value reference.
     causality, variability : str
-        Of the clock; the variability is that of its interval.
+        Causality of the clock, and variability of its interval.
     interval, shift : float
-        Time between ticks (NaN if only the FMU knows it), and from the start to the first tick, s.
+        Time between ticks (NaN if known only to the FMU), and from the start to the first tick, s.
     """
 
     name: str
@@ -35,17 +35,17 @@ class FmuClock(NamedTuple):
 
     @property
     def periodic(self) -> bool:
-        """Whether it is an input that ticks in equal intervals."""
+        """Whether it is an input that ticks at equal intervals."""
         return self.causality == "input" and self.variability in _PERIODIC
 
     @property
     def timed(self) -> bool:
-        """Whether it is an input that ticks at known times, periodic or given by the FMU."""
+        """Whether it is an input that ticks at known times, periodic or set by the FMU."""
         return self.periodic or (self.causality == "input" and self.variability in _APERIODIC)
 
     @property
     def triggered(self) -> bool:
-        """Whether it is an input that another subsystem triggers."""
+        """Whether it is an input triggered by another subsystem."""
         return self.causality == "input" and self.variability == "triggered"
 
     @property
@@ -55,7 +55,7 @@ class FmuClock(NamedTuple):
 
 
 def read_clocks(root: Any) -> tuple[FmuClock, ...]:
-    """All clocks in the XML of a model description; FMPy does not read their times."""
+    """All clocks in the XML of a model description, whose times FMPy does not read."""
     return tuple(_clock(element.attrib) for element in root.iterfind("ModelVariables/Clock"))
 
 
@@ -86,17 +86,17 @@ class Schedule:
         self._count: dict[int, int] = {}
 
     def at(self, reference: int, t: float) -> None:
-        """Have a clock tick once, at `t` [s], instead of its next tick."""
+        """Schedule one tick at `t` [s], instead of the clock's next one."""
         self._due[reference] = t
 
     def every(self, reference: int, first: float, interval: float) -> None:
-        """Have a clock tick at `first` [s], and every `interval` [s] from then on."""
+        """Schedule ticks at `first` [s], and every `interval` [s] from then on."""
         self._every[reference] = first, interval
         self._count[reference] = 0
         self._due[reference] = first
 
     def next(self, t: float, end: float) -> tuple[float, list[int]]:
-        """Time [s] of the next tick in ``[t, end)``, and its clocks; without one, `end` and none.
+        """Time [s] of the next tick in ``[t, end)``, with its clocks; otherwise `end` and none.
 
         Ticks within a rounding error of `t`, and missed ones, are due at `t`.
         """
@@ -107,11 +107,11 @@ class Schedule:
         return (t if first <= t + NEAR_S else first), ticking
 
     def ticked(self, references: Sequence[int]) -> None:
-        """Note ticks: a periodic clock has its next one, another has none until `at`."""
+        """Note ticks: a periodic clock advances to its next one, another has none until `at`."""
         for reference in references:
             self._due.pop(reference, None)
             if reference in self._every:
-                # Counted, not added up: the times of a long session stay on their grid.
+                # Counted, not accumulated, so that the times of a long session stay on their grid.
                 self._count[reference] += 1
                 first, interval = self._every[reference]
                 self._due[reference] = first + self._count[reference] * interval

@@ -1,8 +1,8 @@
-"""Drives the clocks of an FMU of FMI 3: their ticks, and the variables set and read at them.
+"""Handling of the clocks of an FMU of FMI 3: their ticks, and their variables.
 
-Variables of a clock may be set and read at its ticks only, in event mode; between ticks, outputs
-are held here. Triggered input clocks, and output clocks, are ports: their value is a count of
-ticks, and an input clock ticks when its count has changed.
+Variables of a clock may be set and read only at its ticks, in event mode; between ticks, outputs
+are held here. Triggered input clocks, and output clocks, are ports whose value counts ticks; an
+input clock ticks when its count has changed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ log = logging.getLogger("hilrt.fmu")
 
 Sized = Sequence[tuple[Any, int]]
 
-#: Qualifiers of an interval that an FMU returns, apart from "not yet known".
+#: Qualifiers of an interval returned by an FMU, apart from "not yet known".
 _UNCHANGED, _CHANGED = 1, 2
 
 
@@ -40,13 +40,13 @@ class ClockState:
     ----------
     schedule : Schedule
     intervals : dict
-        Newest intervals of the clocks with changing ones, s.
+        Newest intervals of clocks whose interval changes, s.
     triggers : ndarray, shape (n triggered input clocks,)
-        Their inputs, as last seen.
+        Their inputs at the last call.
     ticked : Counter
-        How often the FMU's output clocks ticked, by value reference.
+        Number of ticks of the FMU's output clocks, by value reference.
     held : ndarray, shape (n_outputs,)
-        Outputs as last read.
+        Outputs at the last reading.
     """
 
     triggers: Floats
@@ -63,11 +63,11 @@ class Clockwork:
     ----------
     instance : Instance
     part : callable
-        Those of the ports' variables for which a condition holds, to be read and set apart.
+        Selects the ports' variables that fulfil a condition, for separate reading and setting.
     inputs, outputs : sequence of (variable, int)
         The ports' variables with their sizes.
     events : bool
-        Whether event mode is to be used; without it nothing ticks.
+        Whether event mode is used; without it nothing ticks.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Clockwork:
         self._free = part(outputs, is_free)
         n_outputs = sum(size for _, size in outputs)
         self._state = ClockState(np.zeros(len(self._where)), np.zeros(n_outputs))
-        # Those active in this round of the event iteration, and all that were in any of it.
+        # Clocks active in this round of the event iteration, and in any of its rounds.
         self._active: set[int] = set()
         self._were: set[int] = set()
 
@@ -107,7 +107,7 @@ class Clockwork:
     # -- times -------------------------------------------------------------------------------------
 
     def begin(self, start: float) -> None:
-        """Ask the FMU, in initialization mode, for the first ticks; FMU time `start` [s]."""
+        """Query the first ticks in initialization mode; FMU time `start` [s]."""
         for clock in self._timed:
             if not clock.periodic:
                 self._ask([clock], start)
@@ -123,7 +123,7 @@ class Clockwork:
         return self._state.schedule.next(t, end)
 
     def _ask(self, clocks: Sequence[FmuClock], t: float) -> None:
-        """Ask the FMU for the next ticks of `clocks`, counted from `t` [s]."""
+        """Query the next ticks of `clocks`, counted from `t` [s]."""
         for clock, (interval, qualifier) in zip(clocks, self._intervals(clocks), strict=True):
             reference = clock.reference
             if qualifier == _UNCHANGED and clock.variability == "changing":
@@ -151,8 +151,7 @@ class Clockwork:
     def _check(self, clock: FmuClock, interval: float, well: bool) -> None:
         if not (well and math.isfinite(interval)):
             raise FmuError(
-                f"{self._fmu.path.name} says that its clock {clock.name!r} has an interval of "
-                f"{interval:g} s"
+                f"{self._fmu.path.name}: its clock {clock.name!r} has an interval of {interval:g} s"
             )
 
     # -- in event mode -----------------------------------------------------------------------------
@@ -165,7 +164,7 @@ class Clockwork:
         return [r for r, other in zip(self._triggers, changed.tolist(), strict=True) if other]
 
     def tick(self, references: Sequence[int], u: Floats) -> None:
-        """Tick clocks, and set the inputs that belong to them; `u` (n_inputs,) are the inputs."""
+        """Tick clocks, and set their inputs from `u` (n_inputs,)."""
         self._guard(self._fmi.setClock, list(references), [True] * len(references))
         self._state.schedule.ticked(references)
         self._active.update(references)
@@ -174,7 +173,7 @@ class Clockwork:
                 self._ins[reference].write(u)
 
     def take_output_ticks(self, t: float) -> None:
-        """Get the output clocks that tick at `t` [s], and read the outputs that belong to them."""
+        """Query the output clocks that tick at `t` [s], and read their outputs."""
         if self._output_clocks:
             active = self._guard(
                 self._fmi.getClock, [clock.reference for clock in self._output_clocks]
@@ -185,7 +184,7 @@ class Clockwork:
         for reference in self._active & self._outs.keys():
             self._outs[reference].read(self._state.held)
         self._were |= self._active
-        self._active.clear()  # the FMU does so, too, when it updates its discrete states
+        self._active.clear()  # as the FMU does when it updates its discrete states
 
     def _note(self, clock: FmuClock, t: float) -> None:
         ticked = self._state.ticked
@@ -197,9 +196,9 @@ class Clockwork:
         log.log(level, "%s: clock %s ticks at %.9g s", self._fmu.path.name, clock.name, t)
 
     def settled(self, t: float) -> None:
-        """Ask the FMU for the next ticks, after the event iteration at `t` [s]."""
+        """Query the next ticks, after the event iteration at `t` [s]."""
         were, self._were = self._were, set()
-        # A countdown may begin at any event; a changing interval follows a tick.
+        # A countdown may start at any event; a changing interval follows a tick.
         asked = {"countdown": self._timed}
         asked["changing"] = [clock for clock in self._timed if clock.reference in were]
         self._ask([c for kind, some in asked.items() for c in some if c.variability == kind], t)
@@ -212,7 +211,7 @@ class Clockwork:
         return y
 
     def read(self) -> Floats:
-        """Outputs, shape (n_outputs,); those of a clock as they were at its last tick."""
+        """Outputs, shape (n_outputs,); clocked ones as of their clock's last tick."""
         self._free.read(self._state.held)
         return self._state.held.copy()
 
@@ -225,14 +224,14 @@ class Clockwork:
         self._state = copy.deepcopy(state)
 
     def report(self) -> None:
-        """Log how often clocks of the FMU ticked."""
+        """Log the numbers of ticks of the FMU's clocks."""
         for clock in self._output_clocks:
             count = self._state.ticked[clock.reference]
             log.info("%s: clock %s ticked %d times", self._fmu.path.name, clock.name, count)
 
 
 def is_free(variable: Any) -> bool:
-    """Whether a variable belongs to no clock, and is no clock."""
+    """Whether a variable neither belongs to a clock nor is one."""
     return not variable.clocks and variable.type != "Clock"
 
 
@@ -250,7 +249,7 @@ def _references(variables: Sized) -> set[int]:
 
 
 def _places(variables: Sized) -> dict[int, int]:
-    """Value references of the clocks among the ports, and their places."""
+    """Value references of the clocks among the ports, with their places."""
     places, first = {}, 0
     for variable, size in variables:
         if variable.type == "Clock":

@@ -26,14 +26,14 @@ def _is_fmu(target: str) -> bool:
 
 
 def spawned_fmu(argv: Sequence[str], folder: Path) -> FmuSolver:
-    """Solver that a ``spawn`` command would host, for its ports; the binary is not loaded.
+    """Solver hosted by a ``spawn`` command, created for its ports; its binary is not loaded.
 
     Parameters
     ----------
     argv : sequence of str
-        One for which `is_fmu_command` is true.
+        A command for which `is_fmu_command` is true.
     folder : Path
-        The session file's folder, where it is started.
+        The session file's folder, in which it is started.
     """
     given: dict[str, dict[str, str]] = {"--param": {}, "--option": {}}
     rest = list(argv[3:])
@@ -66,7 +66,7 @@ def load_fmu(
     options : mapping
         Keys of ``adapter = "fmu"`` other than `fmu` and `params`.
     folder : Path, optional
-        Where a relative path starts; default: the current folder.
+        Base of a relative path; default: the current folder.
     """
     from hilrt.fmu.fmu_options import FmuOptions
     from hilrt.fmu.fmu_solver import FmuSolver

@@ -18,7 +18,7 @@ Sized = Sequence[tuple[Any, int]]
 def along(instance: Instance, unknowns: Sized, knowns: Sized, change: Floats) -> Floats:
     """First-order change of `unknowns`, shape (n_unknowns,), for a `change` of the `knowns`.
 
-    Variables that are not real neither change nor count as changing.
+    Variables that are not real are treated as constant.
     """
     rows, real_unknowns = _real(unknowns)
     columns, real_knowns = _real(knowns)
@@ -42,7 +42,7 @@ def partial(instance: Instance, unknowns: Sized, knowns: Sized) -> Floats:
 def states_and_rates(instance: Instance, start: Mapping[str, Any]) -> tuple[Sized, Sized] | None:
     """Continuous states and their derivatives; None if the FMU does not expose them.
 
-    Start values of structural parameters, `start`, say how large arrays are.
+    Start values of structural parameters, `start`, determine the sizes of arrays.
     """
     rates = [unknown.variable for unknown in instance.fmu.model.derivatives]
     states = [rate.derivative for rate in rates]
@@ -70,9 +70,9 @@ def linearise(
 
 
 def held_jacobian(linear: LinearSubsystem, h: float, order: int, n: int, seen: float) -> Floats:
-    """Γ_0 … Γ_order over `h` [s] where inputs are held over `n` equal steps.
+    """Γ_0 … Γ_order over `h` [s] with inputs held over `n` equal steps.
 
-    The outputs see the inputs at the share `seen` of the interval.
+    The outputs use the inputs at the share `seen` of the interval.
     """
     A, (B,) = linear.discretize(h / n, 0)
     power = np.arange(order + 1)[:, None, None]

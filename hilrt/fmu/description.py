@@ -23,7 +23,7 @@ from hilrt.fmu.clocks import FmuClock, read_clocks
 from hilrt.fmu.variables import bad_starts, unusable_variables
 
 _DESCRIPTION = "modelDescription.xml"
-#: The largest model description, bytes: its tree takes several times that.
+#: Size limit of a model description, bytes: its tree takes several times that.
 MAX_DESCRIPTION = 128 << 20
 
 
@@ -36,7 +36,7 @@ class Fmu:
     path : Path
         The file.
     model : fmpy.model_description.ModelDescription
-        As FMPy reads it.
+        As read by FMPy.
     major : int
         2 or 3.
     platforms : tuple of str
@@ -48,9 +48,10 @@ class Fmu:
     clocks : tuple of FmuClock
         FMI 3: its clocks.
     notes : list of str
-        Errors of the description that do not keep the FMU from being used.
+        Errors of the description that do not prevent using the FMU.
     unusable, bad_starts : dict of str
-        Variables that cannot be used, and those with a start value that cannot, by name, and why.
+        Variables that are unusable, and those with an invalid start value, by name, with the
+        reason.
     """
 
     path: Path
@@ -86,12 +87,12 @@ class Fmu:
 
     @property
     def event_mode(self) -> bool:
-        """Whether it stops at its events and has them handled from outside (FMI 3)."""
+        """Whether it stops at its events, so that they can be handled from outside (FMI 3)."""
         return self.major == 3 and bool(self.interface.hasEventMode)
 
     @property
     def needs(self) -> list[str]:
-        """Requirements that this machine must meet before it can be instantiated."""
+        """Requirements that this machine must meet before the FMU can be instantiated."""
         needs = []
         if self.interface.needsExecutionTool:
             tool = f" ({self.model.generationTool})" if self.model.generationTool else ""
@@ -107,7 +108,7 @@ class Fmu:
         return [v for v in self.variables.values() if v.causality == causality]
 
     def missing_on_host(self) -> list[str]:
-        """A binary for this host, if there is none: the problem with its remedy."""
+        """The lack of a binary for this host, if so, with its remedy."""
         if self.runs_on_this_host:
             return []
         there = ", ".join(self.platforms) or "none"
@@ -118,14 +119,14 @@ class Fmu:
         ]
 
     def need_binary(self) -> None:
-        """`ConfigError` if there is no binary for this host."""
+        """Raise `ConfigError` if there is no binary for this host."""
         missing = self.missing_on_host()
         if missing:
             raise ConfigError(missing)
 
 
 def read_fmu(path: str | Path) -> Fmu:
-    """Read an FMU's model description; once, while the file is the same.
+    """Read an FMU's model description; cached while the file does not change.
 
     Raises
     ------
@@ -149,7 +150,7 @@ def read_fmu(path: str | Path) -> Fmu:
 
 @functools.lru_cache(maxsize=64)
 def _read_fmu(path: Path, changed_ns: int, size: int) -> Fmu:
-    """Description of the file as it was at `changed_ns`, with `size` bytes."""
+    """Description of the file as of `changed_ns`, with `size` bytes."""
     where = f"fmu = {str(path)!r}"
     try:
         with open_archive(path) as archive:
@@ -182,7 +183,7 @@ def _read_fmu(path: Path, changed_ns: int, size: int) -> Fmu:
     for name, element in _updated_inside(root).items():
         variables[name].intermediateUpdate = element
     flags = root.find("CoSimulation").attrib
-    # FMI 3 put the name into the plural, and FMPy reads neither it nor the flags of variables.
+    # FMI 3 uses the plural, which FMPy does not read, nor the flags of variables.
     directional = any(
         flags.get(f"providesDirectionalDerivative{s}") in ("true", "1") for s in ("", "s")
     )
@@ -230,12 +231,12 @@ def _updated_inside(root: Any) -> dict[str, bool]:
     }
 
 
-#: A description with more takes seconds to read, which is reported.
+#: A larger number of variables takes seconds to read, which is reported.
 _MANY_VARIABLES: Final = 100_000
 
 
 def _model(xml: bytes, where: str) -> tuple[Any, list[str]]:
-    """Model description; many tools write small violations of the schema, which become notes."""
+    """Model description; small violations of the schema, common to many tools, become notes."""
     notes: list[str] = []
     variables = xml.count(b"valueReference=")
     if variables > _MANY_VARIABLES:
@@ -256,7 +257,7 @@ def _model(xml: bytes, where: str) -> tuple[Any, list[str]]:
 
 
 def _by_fmpy(xml: bytes, *, validate: bool) -> Any:
-    """FMPy's description: of the bytes that were read within limits, not of the file again."""
+    """FMPy's description, from the bytes that were read within limits, not from the file again."""
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as packed:
         packed.writestr(_DESCRIPTION, xml)
@@ -283,7 +284,7 @@ def why_not_driven(fmu: Fmu, clock: FmuClock, events: bool) -> str:
     fmu : Fmu
     clock : FmuClock
     events : bool
-        Whether event mode is to be used.
+        Whether event mode is used.
     """
     if not (clock.timed or clock.triggered):
         return f"its intervalVariability is {clock.variability!r}"
@@ -297,7 +298,7 @@ def why_not_driven(fmu: Fmu, clock: FmuClock, events: bool) -> str:
 
 
 def not_driven(fmu: Fmu, events: bool) -> list[str]:
-    """Input clocks that never tick here, and why; `events`: whether event mode is to be used."""
+    """Input clocks that never tick here, with reasons; `events`: whether event mode is used."""
     reasons = [
         (clock, why_not_driven(fmu, clock, events))
         for clock in fmu.clocks

@@ -24,9 +24,9 @@ from hilrt.solver import Floats
 _LAST_SUCCESSFUL_TIME, _TERMINATED = 2, 3
 
 
-# FMPy's proxy, which fills in the variadic arguments of a message, has one logger per process, the
-# one registered last. So one logger is registered once, for good, and finds the instance by its
-# number.
+# FMPy's proxy, which fills in a message's variadic arguments, has one logger per process, the one
+# registered last. Therefore a single logger is registered permanently, and finds the instance by
+# its number.
 _numbers = itertools.count(1)
 _loggers: weakref.WeakValueDictionary[int, Instance2] = weakref.WeakValueDictionary()
 
@@ -55,7 +55,7 @@ def _callbacks() -> fmi2CallbackFunctions:
 
             addLoggerProxy(ctypes.byref(first))
         except OSError:
-            pass  # messages then show their format strings
+            pass  # messages are then shown with their format strings
         _proxied.append(first)
     one = fmi2CallbackFunctions()
     ctypes.memmove(ctypes.byref(one), ctypes.byref(_proxied[0]), ctypes.sizeof(one))
@@ -97,7 +97,7 @@ class Instance2(Instance):
         self._prepare_derivatives()
 
     def _prepare_derivatives(self) -> None:
-        """Buffers for input derivatives up to the highest order that occurs."""
+        """Create buffers for input derivatives up to the highest order that occurs."""
         self._orders: dict[int, tuple[Any, ...]] = {}
         self._where = [place for place, _, _ in self.real_inputs]
 
@@ -137,7 +137,7 @@ class Instance2(Instance):
         return []
 
     def _after_discard(self, t: float, h: float, u: Inputs) -> None:
-        """Continue a discarded step from its last successful time, else in smaller parts."""
+        """Continue a discarded step from its last successful time, or in smaller parts."""
         end, part, status = t + h, h, DISCARD
         for _ in range(MAX_PARTS):
             if status == DISCARD:

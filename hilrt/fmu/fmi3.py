@@ -24,9 +24,9 @@ from hilrt.fmu.values import Values, ValueSubset
 from hilrt.fmu.variables import TYPES, flows
 from hilrt.solver import Floats
 
-#: Events and ticks in one step after which it ends with an error: no progress.
+#: Maximum events and ticks in one step; more count as no progress, and the step fails.
 MAX_EVENTS = 1000
-#: Rounds of an event iteration after which it ends with an error.
+#: Maximum rounds of an event iteration; with more, it fails.
 _MAX_ROUNDS = 100
 
 
@@ -38,9 +38,9 @@ class Instance3(Instance):
     fmu, inputs, outputs, debug
         As for `Instance`.
     events : bool
-        Use event mode and early return where the FMU has them.
+        Use event mode and early return if the FMU supports them.
     intermediate : bool
-        Use intermediate update where the FMU provides it.
+        Use intermediate update if the FMU supports it.
     """
 
     Slave = FMU3Slave
@@ -68,7 +68,7 @@ class Instance3(Instance):
         self._seen: list[tuple[float, Floats]] = []
         self._raised: BaseException | None = None
         super().__init__(fmu, inputs, outputs, debug)
-        self._now = 0.0  # of the FMU, s
+        self._now = 0.0  # FMU time, s
         self._clockwork = (
             Clockwork(self, self.part, inputs, outputs, events) if fmu.clocks else None
         )
@@ -116,7 +116,7 @@ class Instance3(Instance):
         ]
 
     def set_start(self, values: dict[str, Any]) -> None:
-        """See `Instance.set_start`; structural parameters first, they size the others."""
+        """See `Instance.set_start`; structural parameters first, as they determine sizes."""
         structural = {
             name: value
             for name, value in values.items()
@@ -137,7 +137,7 @@ class Instance3(Instance):
             self.guard(self.fmi.setString, [variable.valueReference], _list(value))
             return
         numbers = np.array(_list(value), dtype=TYPES[3][variable.type][2]).astype(np.float64)
-        if not len(numbers):  # an array that a structural parameter has emptied
+        if not len(numbers):  # an array that a structural parameter has made empty
             return
         Values(self.fmi.dll, 3, [(variable, len(numbers))], self.check, self.c).write(numbers)
 
@@ -175,16 +175,16 @@ class Instance3(Instance):
             self._settle()
 
     def _read_apart(self) -> Floats:
-        """Outputs of an FMU with clocks: clocked ones are read at ticks only."""
+        """Outputs of an FMU with clocks: clocked ones are only read at ticks."""
         assert self._clockwork is not None
         if self._initialized:
             return self._clockwork.read()
         return self._clockwork.hold(self._outs.read())
 
     def _write_apart(self, u: Floats) -> None:
-        """Set the inputs of an FMU in step mode, which takes discrete ones in event mode only.
+        """Set the inputs of an FMU in step mode; discrete inputs are set in event mode.
 
-        Triggered clocks tick there, too.
+        Triggered clocks also tick there.
         """
         ticking = [] if self._clockwork is None else self._clockwork.triggered(u)
         switched = u[self._switching]
@@ -206,7 +206,7 @@ class Instance3(Instance):
         self._settle()
 
     def _rates(self, references: Sequence[int], order: int, size: int) -> Any:
-        n = len(references)  # FMPy's own method takes scalars only
+        n = len(references)  # FMPy's own method supports only scalars
         values = (ctypes.c_double * size)()
         self.fmi.fmi3GetOutputDerivatives(
             self.fmi.component,
@@ -219,11 +219,12 @@ class Instance3(Instance):
         return values
 
     def step(self, t: float, h: float, u: Inputs) -> list[float]:
-        """See `Instance.step`; events are handled when the FMU stops at them, ticks at theirs.
+        """See `Instance.step`; events are handled when the FMU stops at them, ticks at their times.
 
-        A tick inside the step is an event, too; one at its beginning has the inputs of that time.
+        A tick inside the step counts as an event; one at its beginning uses the inputs of that
+        time.
         """
-        if self.ended is not None:  # in event mode, when its inputs were set
+        if self.ended is not None:  # in event mode, while its inputs were set
             return []
         self._u = u
         self.inside = self._seen = []
@@ -240,7 +241,7 @@ class Instance3(Instance):
                 if self.ended is not None:
                     return events
                 if found:
-                    continue  # the FMU may have set its clocks again
+                    continue  # the FMU may have rescheduled its clocks
             if not ticking:
                 return events
             self._to_event(u(at), ticking)
@@ -252,7 +253,7 @@ class Instance3(Instance):
         raise FmuError(f"{self.fmu.path.name}: over {MAX_EVENTS} events and ticks in one step")
 
     def _run(self, t: float, end: float, u: Inputs, to_event: bool = False) -> list[float]:
-        """Steps from `t` to `end`, or to the first event, without ticks; times of events, s."""
+        """Step from `t` to `end`, or to the first event, without ticks; return event times, s."""
         events: list[float] = []
         near = 1e-12 * max(abs(end), end - t)
         parts = 0  # parts that ended early without an event
@@ -267,7 +268,7 @@ class Instance3(Instance):
             elif status:
                 self.check("fmi3DoStep", status)
             reached = self._last.value if self._early.value else end
-            if self._ends.value:  # at the last successful time, whether it says early or not
+            if self._ends.value:  # at the last successful time, whether reported as early or not
                 self.ended = self._now = min(max(self._last.value, t), end)
                 return events
             self._now = end if end - reached <= near else reached
@@ -291,7 +292,7 @@ class Instance3(Instance):
                 self.set_at = t
 
     def _settle(self) -> None:
-        """Event iteration, and back to step mode."""
+        """Perform the event iteration, and return to step mode."""
         for _ in range(_MAX_ROUNDS):
             if self._clockwork is not None:
                 self._clockwork.take_output_ticks(self._now)
@@ -307,7 +308,7 @@ class Instance3(Instance):
         raise FmuError(f"{self.fmu.path.name}: its event iteration does not end")
 
     def _guard_event(self, call: Callable[[], Any]) -> Any:
-        """A call about event mode, which a session can do without."""
+        """Make a call of event mode; on failure, mention that a session can run without it."""
         try:
             return self.guard(call)
         except FmuError as error:

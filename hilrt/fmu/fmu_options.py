@@ -48,7 +48,7 @@ class FmuOptions(SubsystemOptions, kw_only=True):
 
 @contextlib.contextmanager
 def together_with(problems: list[str]) -> Iterator[None]:
-    """Raise `problems` together with those that are found inside."""
+    """Raise `problems` together with those found inside."""
     try:
         yield
     except ConfigError as error:
@@ -58,7 +58,7 @@ def together_with(problems: list[str]) -> Iterator[None]:
 
 
 def wrong_times(start: float, stop: float | None) -> list[str]:
-    """Problem of an FMU's start and stop time [s], if there is one."""
+    """Problem with an FMU's start and stop time [s], if there is one."""
     if stop is None or stop > start:
         return []
     return [

@@ -1,4 +1,4 @@
-"""Variables of a model description to ports, parameters and start values."""
+"""Conversion of a model description's variables to ports, parameters and start values."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from hilrt.fmu.variables import (
 )
 from hilrt.solver import Parameter, Port
 
-_MOST_ELEMENTS = 1_000_000  # a larger array is taken as a wrong size, and would fill the memory
-#: Remarks of one kind about one FMU; more are only counted.
+_MOST_ELEMENTS = 1_000_000  # a larger size counts as wrong, and would exhaust the memory
+#: Maximum remarks of one kind about one FMU; more are only counted.
 _MOST_REMARKS = 10
 
 
 class Selection(NamedTuple):
-    """Variables of an FMU that are used, with their ports, and values set before it starts."""
+    """Selected variables of an FMU with their ports, and values set before it starts."""
 
     inputs: list[Any]
     outputs: list[Any]
     input_ports: tuple[Port, ...]
     output_ports: tuple[Port, ...]
     start: dict[str, Any]  #: variable name to value or list of values
-    remarks: list[str]  #: what is worth a warning
+    remarks: list[str]  #: warnings
 
 
 def select(
@@ -45,7 +45,7 @@ def select(
     feedthrough: Mapping[str, Sequence[str]] | None = None,
     events: bool = True,
 ) -> Selection:
-    """Choose the ports of an FMU.
+    """Select the ports of an FMU.
 
     Parameters
     ----------
@@ -55,14 +55,14 @@ def select(
     outputs : sequence of str, optional
         Names or patterns of the variables that become outputs; default: the FMU's outputs.
     feedthrough : mapping, optional
-        Output to the inputs it depends on directly, instead of what the description says.
+        Output to the inputs that it depends on directly, instead of the description's.
     events : bool
-        Whether event mode is to be used, in which clocks can be ports.
+        Whether event mode is used, in which clocks can be ports.
 
     Raises
     ------
     ConfigError
-        With every unknown name, and the nearest known one.
+        With all unknown names, and the nearest known ones.
     """
     problems: list[str] = []
     start = start_values(fmu, params, problems)
@@ -74,7 +74,7 @@ def select(
     outs = _outputs(fmu, able, outputs, problems)
     problems += _too_large([*ins, *outs, *(fmu.variables[key] for key in start)], sizes)
     problems += _unusable(fmu, [*ins, *outs])
-    ins, outs = ([v for v in some if sizes[v.name]] for some in (ins, outs))  # a port has elements
+    ins, outs = ([v for v in some if sizes[v.name]] for some in (ins, outs))  # not empty ones
     depends = _dependencies(fmu, [v.name for v in ins], feedthrough or {}, outs, problems)
     if problems:
         raise ConfigError(problems)
@@ -88,7 +88,7 @@ def select(
 
 
 def unsupported_variables(fmu: Fmu) -> dict[str, str]:
-    """Variables that a port cannot carry, by name, and why."""
+    """Variables that a port cannot represent, by name, with the reason."""
     return {
         name: f"is a {variable.type}, not a number, but ports only carry numbers"
         for name, variable in fmu.variables.items()
@@ -140,7 +140,7 @@ def _too_large(variables: Sequence[Any], sizes: Mapping[str, int]) -> list[str]:
 
 
 def _portable(fmu: Fmu, events: bool) -> dict[str, Any]:
-    """Variables that a port can carry: numbers, and clocks as counts of their ticks."""
+    """Variables that a port can represent: numbers, and clocks as counts of their ticks."""
     clocks = {
         c.name for c in fmu.clocks if fmu.event_mode and events and (c.triggered or c.is_output)
     }
@@ -155,7 +155,7 @@ def _outputs(
     able = {name: v for name, v in able.items() if v.type != "Clock" or v.causality == "output"}
     found: dict[str, Any] = {}
     for name in wanted:
-        # "x[1]" is a name in many FMUs, and would be a pattern for "x1".
+        # "x[1]" is a name in many FMUs, but also a pattern for "x1".
         matches = [name] if name in able else fnmatch.filter(able, name)
         if not matches:
             problems.append(f"outputs = {name!r}: {_why_no_output(fmu, name, able)}")
@@ -164,7 +164,7 @@ def _outputs(
 
 
 def _why_no_output(fmu: Fmu, name: str, able: Mapping[str, Any]) -> str:
-    """Reason why a name or pattern finds no variable that can be an output."""
+    """Reason why a name or pattern matches no variable that can be an output."""
     others = unsupported_variables(fmu)
     found = [name] if name in others else fnmatch.filter(others, name)
     if found:
@@ -185,7 +185,7 @@ def _dependencies(
     outputs: list[Any],
     problems: list[str],
 ) -> dict[str, tuple[str, ...]]:
-    """Output to inputs: as given, as described, or all inputs where nothing is stated."""
+    """Output to inputs: as given, as described, or all inputs if nothing is stated."""
     names = [variable.name for variable in outputs]
     for key, known in given.items():
         if key not in names:
@@ -206,7 +206,7 @@ def _dependencies(
         if name in given:
             depends[name] = tuple(given[name])
         elif variable.type == "Clock":
-            depends[name] = ()  # before the first step nothing ticks
+            depends[name] = ()  # nothing ticks before the first step
         elif name in described:
             of = {variable.name for variable in described[name]}
             depends[name] = tuple(n for n in inputs if n in of)
@@ -233,7 +233,7 @@ def _make_port(
 ) -> Port:
     is_input = variable.causality == "input"
     low, high = bounds_of(fmu.major, variable) if is_input else declared_bounds(variable)
-    if not (is_input or low < high):  # of an output they are only watched
+    if not (is_input or low < high):  # of an output they are only monitored
         low, high = -math.inf, math.inf
     starts = starts_of(variable)
     if is_input and len(set(starts)) > 1:
@@ -256,7 +256,7 @@ def _make_port(
 
 
 def tunable_parameters(fmu: Fmu, start: Mapping[str, Any]) -> tuple[Parameter, ...]:
-    """Numbers that may be set between two steps, with their values in `start`, or their own."""
+    """Parameters that may be set between two steps, with their values in `start`, or defaults."""
     found = []
     for variable in fmu.named("parameter"):
         numeric = variable.type in NUMERIC and variable.type != "Clock"
@@ -278,9 +278,9 @@ _COMMON_UNITS += ["kN", "bar", "kPa", "MPa", "kW", "%"]
 
 
 def unit_of(fmu: Fmu, variable: Any, remarks: list[str] | None = None) -> str:
-    """Unit that `hilrt.config.units` reads; `UNSTATED` where the FMU states none or one unknown.
+    """Unit for `hilrt.config.units`; `UNSTATED` if the FMU states none or an unknown one.
 
-    The latter is added to the `remarks`.
+    An unknown one is added to the `remarks`.
     """
     unit = variable.unit or getattr(variable.declaredType, "unit", None)
     if unit is None:
@@ -288,7 +288,7 @@ def unit_of(fmu: Fmu, variable: Any, remarks: list[str] | None = None) -> str:
     definitions = {definition.name: definition.baseUnit for definition in fmu.model.unitDefinitions}
     base = definitions.get(unit)
     known = _readable(unit)
-    # Some names are ambiguous, as "ton": the definition counts.
+    # Some names are ambiguous, such as "ton": the definition counts.
     if known and (base is None or _agrees(unit, base)):
         return str(unit)
     if base is not None:
@@ -307,7 +307,7 @@ def unit_of(fmu: Fmu, variable: Any, remarks: list[str] | None = None) -> str:
 
 
 def _agrees(unit: str, base: Any) -> bool:
-    """Whether a unit known here is the one that an FMU defines, except for rounded digits."""
+    """Whether a known unit agrees with the FMU's definition, except for rounded digits."""
     exponents = _exponents(base)
     defined, zero = float(base.factor or 1.0), float(base.offset or 0.0)
     offset = 0.0
@@ -315,12 +315,12 @@ def _agrees(unit: str, base: Any) -> bool:
         if exponents == {"K": 1}:
             factor, offset = units.conversion(unit, "K")
         else:
-            # By comparison with the definition, because radians have no exponent.
+            # Compared by definition, because radians have no exponent.
             inverse = _product({name: -n for name, n in exponents.items()})
             factor = units.power_factor(unit, f"W*{inverse}" if inverse else "W")
     except ConfigError:
         return False
-    # Many FMUs define revolutions without a unit: 1/60 s**-1 is the rpm, too.
+    # Many FMUs define revolutions without a unit: 1/60 s**-1 is also the rpm.
     factors = (factor,) if "rad" in exponents else (factor, factor / (2 * math.pi))
     same = any(math.isclose(defined, one, rel_tol=1e-3) for one in factors)
     return same and math.isclose(zero, offset, rel_tol=1e-4)

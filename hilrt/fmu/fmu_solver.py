@@ -1,4 +1,4 @@
-"""An FMU as a `Solver`, in the master's process or in one of its own."""
+"""An FMU as a `Solver`, in the master's process or in a separate one."""
 
 from __future__ import annotations
 
@@ -44,16 +44,15 @@ class FmuSolver(Solver):
     Parameters
     ----------
     options : FmuOptions
-        How it is used. The standards do not allow reading between setting and stepping, as
-        `end_inputs` does, but most FMUs with feedthrough allow it; `half_steps` takes an even
-        number of substeps.
+        Its use. The standards do not allow reading between setting and stepping, as `end_inputs`
+        does, but most FMUs with feedthrough do; `half_steps` requires an even number of substeps.
     folder : Path
-        Where a relative path of the file starts.
+        Base of a relative path of the file.
 
     Raises
     ------
     ConfigError
-        For a file that cannot be used, unknown names, or a missing binary.
+        For an unusable file, unknown names, or a missing binary.
     """
 
     def __init__(self, options: FmuOptions, folder: Path) -> None:
@@ -87,7 +86,7 @@ class FmuSolver(Solver):
             )
         self._variable = self.any_step = self.fmu.variable_step
         self.tells_events = events and self.fmu.event_mode
-        #: Whether an FMI 2 FMU is given input derivatives.
+        #: Whether input derivatives are set in an FMI 2 FMU.
         self._hands_on = options.input_derivatives and bool(self.fmu.interface.canInterpolateInputs)
         self._hands_on &= self.fmu.major == 2
         self._sent_order = 0
@@ -101,7 +100,7 @@ class FmuSolver(Solver):
         self._instance: Instance | None = None
         self._running = False
         self._length: float | None = None
-        self._t0 = self._time = 0.0  # of the start; session time, and the inputs at it, for a probe
+        self._t0 = self._time = 0.0  # start time; present session time, and its inputs, for a probe
         self._last: Inputs = lambda _t: _NONE
 
     def wrong_starts(self, options: Mapping[str, InputOptions]) -> dict[str, str]:
@@ -110,7 +109,7 @@ class FmuSolver(Solver):
         return wrong_starts(self.fmu, {name: options[name].start for name in names})
 
     def unsupported_variables(self) -> dict[str, str]:
-        """Variables that a port cannot carry, by name, and why."""
+        """Variables that a port cannot represent, by name, with the reason."""
         return unsupported_variables(self.fmu)
 
     # -- life --------------------------------------------------------------------------------------
@@ -129,7 +128,7 @@ class FmuSolver(Solver):
         return Sample(self._instance.read())
 
     def _initializing(self, t0: float) -> Instance:
-        """One more instance, in its initialization, which begins at session time `t0` [s]."""
+        """Another instance in initialization mode, which begins at session time `t0` [s]."""
         options = self._options
         instance = load(
             self.fmu,
@@ -145,7 +144,7 @@ class FmuSolver(Solver):
         return instance
 
     def _ready(self) -> Instance:
-        """The instance, out of initialization mode, which ends with the first step."""
+        """The instance after initialization mode, which ends with the first step."""
         if self._instance is None:
             raise SolverError("the FMU is not initialized")
         if not self._running:
@@ -154,7 +153,7 @@ class FmuSolver(Solver):
         return self._instance
 
     def set_parameter(self, name: str, value: float) -> None:
-        """Set a tunable parameter between two steps; `ValueError` where the FMU refuses it."""
+        """Set a tunable parameter between two steps; `ValueError` if the FMU refuses it."""
         instance = self._ready()
         wanted = typed(self.fmu.major, self.fmu.variables[name], value)
         try:
@@ -170,7 +169,7 @@ class FmuSolver(Solver):
     # -- step --------------------------------------------------------------------------------------
 
     def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
-        """Step the FMU over ``[t, t + h]`` [s]; see the class for how inputs are passed on."""
+        """Step the FMU over ``[t, t + h]`` [s]; see the class for the treatment of inputs."""
         instance = self._instance if self._running else self._ready()
         assert instance is not None
         if instance.ended is not None:
@@ -211,7 +210,7 @@ class FmuSolver(Solver):
         return sample
 
     def _hold(self, instance: Instance, t: float, h: float, u: InputPolynomial) -> Sample:
-        """The step of most FMUs with held inputs, on a path of its own: it is the fastest case."""
+        """Step of most FMUs, with held inputs, as a separate path: the fastest case."""
         held = u.coefficients[0]
         instance.write(held)
         events = instance.step(t + self._offset, h, lambda _t: held)
@@ -224,9 +223,9 @@ class FmuSolver(Solver):
         return sample
 
     def _last_sample(self, instance: Instance, t: float, events: Sequence[float] = ()) -> Sample:
-        """Outputs of an FMU that has ended its simulation in a step from `t` [s] on.
+        """Outputs of an FMU that ended its simulation in a step from `t` [s] on.
 
-        Its end is an event like those inside the step before it, `events` [s].
+        Its end counts as an event like the earlier ones inside the step, `events` [s].
         """
         assert instance.ended is not None
         at = instance.ended - self._offset
@@ -239,7 +238,7 @@ class FmuSolver(Solver):
         return sample
 
     def _inputs_at(self, u: InputPolynomial) -> Any:
-        """Inputs as a function of FMU time; those that are not continuous are held."""
+        """Inputs as a function of FMU time; non-continuous ones are held."""
         if len(u.coefficients) == 1:
             held = u.coefficients[0]
             return lambda _t: held
@@ -254,7 +253,7 @@ class FmuSolver(Solver):
 
     def _derivatives_at(self, u: InputPolynomial) -> Any:
         """Input derivatives as a function of FMU time; None for held inputs."""
-        # Derivatives stay set in the FMU: a lower order is sent as zeros.
+        # The FMU keeps derivatives: for a lower order the others are set to zero.
         order = self._sent_order = max(self._sent_order, len(u.coefficients) - 1)
         if order == 0:
             return None
@@ -263,12 +262,12 @@ class FmuSolver(Solver):
         )
 
     def _read(self, instance: Instance, t: float, at: Any) -> Floats:
-        """Outputs at `t`, with the inputs of that time where possible."""
+        """Outputs at `t`, with the inputs of that time if possible."""
         if self._end_inputs:
             instance.write(at(t))
             return instance.read()
         y = instance.read()
-        # An FMU that evaluates the polynomial itself has the inputs of the step's end.
+        # An FMU that evaluates the polynomial itself uses the inputs of the step's end.
         if self._by_derivative and not (self._hands_on or instance.sets_inside):
             change = at(t) - at(instance.set_at)
             if change.any():
@@ -276,26 +275,26 @@ class FmuSolver(Solver):
         return y
 
     def _steps(self, h: float) -> int:
-        """Number of FMU steps in a macro step `h`; an FMU of constant step keeps the first one."""
+        """Number of FMU steps in a macro step `h`; an FMU of constant step keeps its length."""
         if self._length is None:
             self._length = h / self._substeps
         n = round(h / self._length)
         if n < 1 or abs(n * self._length - h) > 1e-6 * self._length:
             raise SolverError(
                 f"{self.fmu.path.name} takes steps of one length only ({self._length:g} s), which "
-                f"do not add up to {h:g} s; take a fixed macro step"
+                f"do not add up to {h:g} s; use a fixed macro step"
             )
         return n
 
     # -- state and derivatives ---------------------------------------------------------------------
 
     def can_restore(self) -> bool:
-        """Whether the FMU can get and set its state, and keeps its results when it does."""
+        """Whether the FMU can save and restore its state without changing its results."""
         return bool(self.fmu.interface.canGetAndSetFMUstate) and not self.trial.steps_final
 
     @functools.cached_property
     def trial(self) -> FmuTrial:
-        """Trial of other instances, made at the first access; empty if none may be made.
+        """Trial with separate instances, at the first access; empty if none may be created.
 
         Only an FMU that can save its state is probed.
         """
@@ -311,24 +310,24 @@ class FmuSolver(Solver):
 
     @property
     def findings(self) -> list[str]:
-        """Causes of the verdict that the trial has found; see `hilrt.link.FINDINGS`."""
+        """Causes for the verdict found by the trial; see `hilrt.link.FINDINGS`."""
         return [name for name, is_so in zip(FINDINGS, self.trial, strict=True) if is_so]
 
     def save_state(self) -> SavedState:
-        """A copy of the FMU's state, with the solver's own."""
+        """A copy of the FMU's state, with the solver's own data."""
         saved = self._ready().save()
         saved.of_solver = self._length, self._time, self._last
         return saved
 
     def restore_state(self, state: SavedState) -> None:
-        """Go back to a saved state."""
+        """Restore a saved state."""
         self._ready().restore(state)
         self._length, self._time, self._last = state.of_solver
 
     def linearised(self) -> LinearSubsystem | None:
-        """About the present state, by directional derivatives; None if they do not suffice.
+        """Linearise about the present state by directional derivatives; None if insufficient.
 
-        Some FMUs are moved by being asked: it is brought back as well as it can be.
+        Some FMUs change their state when queried: it is restored as well as possible.
         """
         saved = self.save_state() if self.can_restore() else None
         linear = linearise(self._ready(), self._ins, self._outs, self._start)
@@ -337,7 +336,7 @@ class FmuSolver(Solver):
         return linear
 
     def _of_another(self) -> LinearSubsystem | None:
-        """Do the same as `linearised` before the first step, with a separate instance."""
+        """The same as `linearised` before the first step, by a separate instance."""
         other = self._initializing(self._time)
         try:
             other.write(self._last(self._time))
@@ -347,10 +346,10 @@ class FmuSolver(Solver):
             other.close()
 
     def linear_model(self, h: float) -> LinearModel | None:
-        """About the present state, for macro steps `h` [s]; None if derivatives do not suffice.
+        """Model about the present state, for macro steps `h` [s]; None without enough derivatives.
 
-        Without directional derivatives there is none: what the FMU saves of its state is opaque. It
-        integrates inside its steps: that it does so with inputs held is the coupling's error.
+        Without directional derivatives there is none: the saved state of an FMU is opaque. The FMU
+        integrates within its steps; holding its inputs counts as the coupling's error.
         """
         if not self.fmu.directional:
             return None
@@ -372,17 +371,17 @@ class FmuSolver(Solver):
         return LinearModel(*matrices, np.ones(len(slope)), linear=False, slope=slope)
 
     def _inner_steps(self, h: float) -> int:
-        """Number of the FMU's own steps in a macro step `h` [s], as far as it is known."""
+        """Number of the FMU's internal steps in a macro step `h` [s], if known."""
         if not self._variable and self._length is not None:
             return max(1, round(h / self._length))
         return self._substeps
 
     def jacobian(self, h: float, order: int) -> Floats | None:
-        """Interface Jacobians from directional derivatives, else from a probe; else None.
+        """Interface Jacobians from directional derivatives, else by probing; else None.
 
-        With state derivatives among the FMU's variables they are those of its linearisation;
-        without, directional derivatives give the feedthrough alone, which is all there is in a
-        step below `INSTANT_S`.
+        With state derivatives among the FMU's variables they follow from its linearisation;
+        otherwise directional derivatives give only the feedthrough, which is all there is in a step
+        below `INSTANT_S`.
         """
         instance = self._ready()
         if self.fmu.directional:
@@ -403,7 +402,7 @@ class FmuSolver(Solver):
         return probe_jacobian(self, step, time, h, u, order)
 
     def _answers(self, instance: Instance, linear: LinearSubsystem, h: float, order: int) -> Floats:
-        """Γ_0 … Γ_order of `linear` with its inputs as this FMU has them inside a step `h` [s]."""
+        """Γ_0 … Γ_order of `linear` with the inputs used by this FMU within a step `h` [s]."""
         if self._hands_on or instance.sets_inside:
             return linear.jacobian(h, order)
         n = self._inner_steps(h)

@@ -14,7 +14,7 @@ from hilrt.fmu.variables import CONTINUOUS, NUMERIC, flows, items_of, size_of
 
 
 class Capability(NamedTuple):
-    """One capability: its name in FMI, whether it is present, and its meaning here."""
+    """One capability: its name in FMI, whether it is present, and its consequence here."""
 
     name: str
     there: bool
@@ -219,7 +219,7 @@ def _use_of(fmu: Fmu, clock: FmuClock) -> str:
 
 
 def _left_out(fmu: Fmu) -> Iterator[str]:
-    """Inputs and outputs that no port can carry."""
+    """Inputs and outputs that no port can represent."""
     some = [*fmu.named("input"), *fmu.named("output")]
     for v in (v for v in some if v.type not in (*NUMERIC, "Clock")):
         yield f"  {v.name} ({v.type} {v.causality}) is not a number, so it is not a port"

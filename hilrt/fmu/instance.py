@@ -1,4 +1,4 @@
-"""One instance of an FMU as the solver drives it, whatever its FMI version."""
+"""Interface of the solver to one instance of an FMU, for all FMI versions."""
 
 from __future__ import annotations
 
@@ -28,12 +28,11 @@ OK, WARNING, DISCARD, ERROR, FATAL = range(5)
 _STATUS = ("ok", "warning", "discard", "error", "fatal", "pending")
 _LEVELS = (logging.INFO, logging.WARNING, logging.WARNING, logging.ERROR, logging.CRITICAL)
 
-#: Number of different warnings of an FMU that are logged, so that an FMU that warns at every step
-#: does not fill the log. The same warning is logged once.
+#: Maximum number of different warnings of an FMU in the log, so that an FMU that warns at every
+#: step does not fill it. Equal warnings are logged once.
 MESSAGES = 100
 
-#: Parts into which an FMU may divide a step, by discarding it or returning early, before the step
-#: ends with an error.
+#: Maximum parts into which an FMU may divide a step, by discarding it or returning early.
 MAX_PARTS = 1024
 
 #: Inputs at an FMU time [s], shape (n_inputs,).
@@ -55,11 +54,11 @@ class Experiment(NamedTuple):
 
 
 class SavedState:
-    """A state stored by the FMU and freed with this object, with the solver's data of that time."""
+    """A state stored by the FMU and freed with this object, with related data of the solver."""
 
     def __init__(self, instance: Instance, handle: Any) -> None:
         self.instance, self.handle = instance, handle
-        self.beside: Any = None  #: of the instance
+        self.beside: Any = None  #: data of the instance
         self.of_solver: Any = None
 
     def __del__(self) -> None:
@@ -67,10 +66,10 @@ class SavedState:
 
 
 class Instance(abc.ABC):
-    """A loaded FMU. Subclasses make the calls of one FMI version.
+    """A loaded FMU; subclasses make the calls of one FMI version.
 
-    Life: made (binary loaded, instantiated) → `set_start` → `enter_initialization` → `write`,
-    `read` as often as needed → `exit_initialization` → `step`, `read` … → `close`.
+    Life cycle: creation (binary loaded, instantiated) → `set_start` → `enter_initialization` →
+    `write`, `read` as often as needed → `exit_initialization` → `step`, `read` … → `close`.
 
     Parameters
     ----------
@@ -78,21 +77,21 @@ class Instance(abc.ABC):
     inputs, outputs : sequence of (variable, int)
         The ports' variables with their sizes.
     debug : bool
-        Ask the FMU for all of its log messages.
+        Request all log messages of the FMU.
     """
 
     #: FMPy's class.
     Slave: ClassVar[Any]
     fmi: Any  #: FMPy's object
-    #: Saved states that still exist. While there are none, steps are made with the promise not to
-    #: go back before them (`noSetFMUStatePriorToCurrentPoint`), which some FMUs need to continue.
+    #: Number of saved states. Without any, steps are made with the promise not to go back before
+    #: them (`noSetFMUStatePriorToCurrentPoint`), which some FMUs need to continue.
     states_kept: int = 0
-    #: FMI 3: whether inputs are set, and outputs read, inside a step; what was read, by time [s].
+    #: FMI 3: whether inputs are set, and outputs read, within a step; values read, by time [s].
     sets_inside: bool = False
     reads_inside: bool = False
     inside: Sequence[tuple[float, Floats]] = ()
-    set_at: float = 0.0  #: when inputs were last set in a step, FMU time, s
-    #: When the FMU ended its simulation by itself, FMU time, s; it can only be read from then on.
+    set_at: float = 0.0  #: time of the last setting of inputs in a step, FMU time, s
+    #: Time at which the FMU ended its simulation, FMU time, s; it can only be read after that.
     ended: float | None = None
 
     def __init__(
@@ -112,7 +111,7 @@ class Instance(abc.ABC):
         self._folder = TemporaryFolder("fmu")
         try:
             unpack(fmu.path, self._folder.path)
-            with contextlib.chdir(os.getcwd()):  # FMPy stays in the FMU's folder when that fails
+            with contextlib.chdir(os.getcwd()):  # FMPy would stay in the FMU's folder if this fails
                 self.fmi = self.Slave(
                     guid=fmu.model.guid,
                     modelIdentifier=fmu.interface.modelIdentifier,
@@ -131,7 +130,7 @@ class Instance(abc.ABC):
                     f"; its model description violates the standard: {n}" for n in fmu.notes[:1]
                 )
             ) from error
-        # A pointer as ctypes passes it fastest.
+        # The form of pointer that ctypes passes fastest.
         self.c = ctypes.c_void_p(self.fmi.component)
         lib = self.fmi.dll
         self._ins = Values(lib, fmu.major, inputs, self.check, self.c)
@@ -172,14 +171,14 @@ class Instance(abc.ABC):
     def step(self, t: float, h: float, u: Inputs) -> list[float]:
         """Step from `t` to ``t + h`` [s] with the inputs set; return times of events, s.
 
-        If the FMU stops inside the step, inputs are set again there, at `set_at`. If it ends its
+        If the FMU stops within the step, inputs are set again there, at `set_at`. If it ends its
         simulation, it remains at that time, `ended`.
         """
 
     # -- common to both ----------------------------------------------------------------------------
 
     def derivatives(self, order: int) -> Floats:
-        """Output derivatives 1 … order, shape (order, n_outputs); 0 for what is not continuous."""
+        """Output derivatives 1 … order, shape (order, n_outputs); 0 if not continuous."""
         dy = np.zeros((order, self._outs.size))
         if self.real_outputs:
             references = [reference for _, reference, _ in self.real_outputs]
@@ -189,18 +188,18 @@ class Instance(abc.ABC):
         return dy
 
     def save(self) -> SavedState:
-        """A copy of the FMU's state, kept by the FMU."""
+        """A copy of the FMU's state, stored by the FMU."""
         saved = SavedState(self, self.guard(self.fmi.getFMUState))
         self.states_kept += 1
         return saved
 
     def restore(self, saved: SavedState) -> None:
-        """Go back to a saved state."""
+        """Restore a saved state."""
         self.guard(self.fmi.setFMUState, saved.handle)
         self.ended = None
 
     def free_state(self, handle: Any) -> None:
-        """Free a state; nothing to do once the instance is gone."""
+        """Free a state; no effect once the instance is gone."""
         self.states_kept -= 1
         if not (self._dead or self._closed):
             self.guard(self.fmi.freeFMUState, handle)
@@ -222,26 +221,26 @@ class Instance(abc.ABC):
         said, self._last_message = self._log_hint(), ""
         if status == WARNING:
             self.warnings += 1
-            if not said:  # otherwise the FMU's message is in the log
+            if not said:  # otherwise the FMU's own message is logged
                 level = logging.WARNING if self.warnings == 1 else logging.DEBUG
                 log.log(level, "%s: %s returned a warning", self.fmu.path.name, function)
             return
         if status >= ERROR:
             self._failed = True  # it may be freed, but no longer terminated
         if status >= FATAL:
-            self._dead = True  # no further call is allowed, not even to free it
+            self._dead = True  # no further call is allowed, not even for freeing it
         word = _STATUS[status] if status < len(_STATUS) else f"the unknown status {status}"
         raise FmuError(f"{self.fmu.path.name}: {function} returned {word}{said}")
 
     def stuck(self, t: float, end: float) -> FmuError:
         """Error for a step to `end` [s] that only reached `t` [s] in `MAX_PARTS` parts."""
         return FmuError(
-            f"{self.fmu.path.name}: got to {t:.9g} s only in {MAX_PARTS} parts of its step to "
+            f"{self.fmu.path.name}: only reached {t:.9g} s in {MAX_PARTS} parts of its step to "
             f"{end:.9g} s{self._log_hint()}; use shorter steps, or check the model there"
         )
 
     def logged(self, status: int, category: bytes | None, message: bytes | None) -> None:
-        """One message of the FMU, to the log of this process."""
+        """Log one message of the FMU in this process."""
         text = (message or b"").decode("utf-8", "replace").strip()
         level = _LEVELS[status] if 0 <= status < len(_LEVELS) else logging.ERROR
         if status != OK:
@@ -281,14 +280,14 @@ class Instance(abc.ABC):
             self.check(error.function, error.status)
 
     def _release(self) -> None:
-        """Terminate where that is allowed, and free the instance."""
+        """Terminate the instance if that is allowed, and free it."""
         if self._initialized and not self._failed:
             self.guard(self.fmi.terminate)
         getattr(self.fmi, f"fmi{self.fmu.major}FreeInstance")(self.fmi.component)
         self._unload()
 
     def _unload(self) -> None:
-        """Unload the binary where its file could not be deleted otherwise.
+        """Unload the binary if its file could not be deleted otherwise.
 
         Elsewhere it stays loaded: FMUs with threads or an interpreter crash when unloaded.
         """
@@ -312,7 +311,7 @@ def _places(variables: Sequence[tuple[Any, int]]) -> list[tuple[int, int, int]]:
 def middle_and_mean(
     t: float, h: float, before: Floats, inside: list[tuple[float, Floats]], y: Floats
 ) -> tuple[Floats, Floats] | tuple[None, None]:
-    """Outputs at ``t + h/2`` and their mean, by lines between intermediate values, or None."""
+    """Outputs at ``t + h/2`` and their mean, interpolated between intermediate values, or None."""
     seen = [(time, values) for time, values in inside if t < time < t + h]
     if not seen:
         return None, None

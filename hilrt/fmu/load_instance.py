@@ -27,11 +27,11 @@ def load(
     inputs, outputs : sequence of (variable, int)
         The ports' variables with their sizes.
     debug : bool
-        Ask for all log messages.
+        Request all log messages.
     events : bool
-        FMI 3: use event mode and early return where the FMU has them.
+        FMI 3: use event mode and early return if the FMU supports them.
     intermediate : bool
-        FMI 3: use intermediate update where the FMU provides it.
+        FMI 3: use intermediate update if the FMU supports it.
     """
     if fmu.major == 2:
         return Instance2(fmu, inputs, outputs, debug)

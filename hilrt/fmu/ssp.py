@@ -30,7 +30,7 @@ _NS = {
 }
 _TYPES = ("Real", "Integer", "Boolean", "String", "Enumeration")
 _DEPTH = 50
-#: Connectors looked at, on all ways from inputs to outputs: ways double where connectors branch.
+#: Maximum connectors visited from inputs back to outputs: paths double where connectors branch.
 _CONNECTORS = 200_000
 
 #: Names of the systems down to an element, and its connector.
@@ -47,7 +47,7 @@ class SspConnection(NamedTuple):
 
 
 class SspValue(NamedTuple):
-    """A parameter's value, with its unit if one is stated; `converts`: to be converted from it."""
+    """A parameter's value, with its unit if stated; `converts`: whether to convert from it."""
 
     value: float | int | bool | str
     unit: str | None = None
@@ -66,7 +66,7 @@ class Component:
 
 
 class Route(NamedTuple):
-    """Path from a component's output to another one's input, with all links between, in order."""
+    """Path from a component's output to another one's input, with all links in order."""
 
     source: Node
     target: Node
@@ -83,12 +83,12 @@ class Structure:
     start_time, stop_time : float, optional
         From the default experiment, s.
     components : dict
-        By their path of names.
+        By their paths of names.
     units : dict
         Unit of each connector that states one.
     routes : list of Route
     notes : list of str
-        Parts of the file that were left out.
+        Omitted parts of the file.
     """
 
     name: str
@@ -106,7 +106,7 @@ def read_ssp(path: Path) -> Structure:
     Raises
     ------
     ConfigError
-        If it is no such archive, or holds components that are no FMUs.
+        If it is no such archive, or contains components that are not FMUs.
     """
     try:
         with open_archive(path) as archive:
@@ -168,11 +168,11 @@ class _Reader:
                 self._system(element, inner)
             elif kind == "Component":
                 self._component(element, inner)
-            else:  # a signal dictionary, whose connectors pass values on
+            else:  # a signal dictionary, whose connectors forward values
                 self._connectors(element, inner)
         for connection in system.iterfind("ssd:Connections/ssd:Connection", _NS):
             self._connection(connection, path)
-        # After the components' own: the bindings of an outer system prevail.
+        # After the components' own bindings: those of an outer system take precedence.
         self._bindings(system, path)
 
     def _connectors(self, element: Any, path: tuple[str, ...]) -> None:
@@ -268,7 +268,7 @@ class _Reader:
             self.found.notes.append(f"parameter {name!r} is not in its mapping and is left out")
 
     def _assign(self, path: tuple[str, ...], name: str, value: SspValue) -> None:
-        """Assign to the component whose path the name begins with; names may contain dots."""
+        """Assign to the component whose path starts the name; names may contain dots."""
         if path in self.found.components:
             self.found.components[path].params[name] = value
             return
@@ -283,7 +283,7 @@ class _Reader:
     # -- connections -------------------------------------------------------------------------------
 
     def _route(self) -> None:
-        """Follow every component input back to the outputs it comes from."""
+        """Trace every component input back to its outputs."""
         for target in list(self.incoming):
             if target[0] in self.found.components:
                 for links in self._upstream(target, 0):

@@ -1,4 +1,4 @@
-"""``hilrt import-ssp``: an SSP archive to a session file with its FMUs beside it."""
+"""``hilrt import-ssp``: converts an SSP archive to a session file with its FMUs beside it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hilrt.fmu.variables import CONTINUOUS, NUMERIC, starts_of
 
 _DURATION_S = 10.0
 _STEP_S = 1e-3
-#: The largest FMU in an archive, bytes.
+#: Size limit of an FMU in an archive, bytes.
 MAX_FMU = 4 << 30
 
 
@@ -37,12 +37,12 @@ def import_ssp(path: Path, out: Path, hosted: bool = False) -> list[str]:
     out : Path
         The session file to write; the FMUs go into a folder beside it.
     hosted : bool
-        Each FMU in a separate process.
+        Host each FMU in a separate process.
 
     Returns
     -------
     list of str
-        Parts of the archive that the session leaves out.
+        Parts of the archive that are missing in the session.
 
     Raises
     ------
@@ -54,7 +54,7 @@ def import_ssp(path: Path, out: Path, hosted: bool = False) -> list[str]:
     structure = read_ssp(path)
     if out.exists():
         raise ConfigError(f"{out}: exists; name another file, or remove it")
-    with tempfile.TemporaryDirectory() as unpacked:  # what cannot be used leaves nothing behind
+    with tempfile.TemporaryDirectory() as unpacked:  # unusable parts leave nothing behind
         fmus = _unpack(path, structure, Path(unpacked))
         text = "\n".join(_Writer(structure, fmus, out, hosted).lines()) + "\n"
         folder = out.with_suffix("")
@@ -67,7 +67,7 @@ def import_ssp(path: Path, out: Path, hosted: bool = False) -> list[str]:
 
 
 def _unpack(path: Path, structure: Structure, folder: Path) -> dict[tuple[str, ...], Fmu]:
-    """Copy every FMU once, and read it; an error names the component and its file."""
+    """Copy every FMU once, and read it; errors name the component and its file."""
     copies: dict[str, Fmu] = {}
     with open_archive(path) as archive:
         for component in structure.components.values():
@@ -95,8 +95,8 @@ def _unpack(path: Path, structure: Structure, folder: Path) -> dict[tuple[str, .
 
 
 def _free_name(source: Path, taken: set[str]) -> str:
-    """Name of a copy; folders of an archive may each hold an FMU of the same name."""
-    lower = {name.lower() for name in taken}  # some file systems do not tell cases apart
+    """Unused name of a copy; folders of an archive may contain FMUs of the same name."""
+    lower = {name.lower() for name in taken}  # some file systems ignore case
     name, n = source.name, 1
     while name.lower() in lower:
         n += 1
@@ -135,20 +135,20 @@ class _Writer:
             yield from self._connection(route)
 
     def _duration(self) -> float:
-        """Session time begins at 0, whatever the FMUs' time is then."""
+        """Duration; session time begins at 0, whatever the FMUs' start time."""
         start, stop = self.structure.start_time, self.structure.stop_time
         if stop is None:
             return _DURATION_S
         if stop <= start:
             self.notes.append(
-                f"stopTime {stop:g} is not after startTime {start:g}; the session takes "
+                f"stopTime {stop:g} is not after startTime {start:g}; the session uses "
                 f"{_DURATION_S:g} s"
             )
             return _DURATION_S
         return _plain(stop - start)
 
     def _step(self) -> float:
-        """The shortest step size among the FMUs' default experiments."""
+        """Shortest step size of the FMUs' default experiments."""
         steps = [
             _positive(fmu.model.defaultExperiment.stepSize)
             for fmu in self.fmus.values()
@@ -161,7 +161,7 @@ class _Writer:
     ) -> Iterator[str]:
         fmu = self.fmus[path]
         params, left_out = self._params(fmu, component)
-        # An input among the params would be no port, and its connection would end nowhere.
+        # An input among the params would be no port and could not be connected.
         chosen = _select(fmu, component, params)
         typed = chosen.start
         starts = {
@@ -170,7 +170,7 @@ class _Writer:
             if (path, name) in connected and fmu.variables[name].type in NUMERIC
         }
         params = {name: value for name, value in params.items() if name not in starts}
-        # A port starts with one value for all of its elements.
+        # A port has one start value for all its elements.
         for variable, port in zip(chosen.inputs, chosen.input_ports, strict=True):
             values = starts_of(variable)
             if (path, port.name) not in connected and len(set(values)) > 1:
@@ -213,7 +213,7 @@ class _Writer:
                 yield f"start = {_toml(port.start)}"
 
     def _params(self, fmu: Fmu, component: Component) -> tuple[dict[str, Any], list[str]]:
-        """The component's parameters, and problems of those left out."""
+        """The component's parameters, and problems of the omitted ones."""
         params: dict[str, Any] = {}
         problems: list[str] = []
         for name, given in component.params.items():
@@ -299,7 +299,7 @@ def _positive(text: str | None) -> float | None:
 
 
 def _plain(number: float) -> float:
-    """Without the last digits that a conversion and its inverse leave."""
+    """A number without the last digits left by a conversion and its inverse."""
     return float(f"{number:.14g}") + 0.0
 
 

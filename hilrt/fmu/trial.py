@@ -1,10 +1,10 @@
-"""Whether an FMU keeps its results when its steps may be repeated, and answers to its inputs.
+"""Trial of an FMU: whether its steps may be repeated, and whether it responds to its inputs.
 
-Some FMUs go wrong in steps that lack the promise not to go back before them
-(`noSetFMUStatePriorToCurrentPoint`): they stand still, or repeat their first step. Some do not
-return to a state that they saved. Neither may have its steps repeated. It is found out with
-instances made for the purpose, before a session begins: one that saves its state steps without the
-promise, goes back, and steps again; another one steps with the promise.
+Some FMUs fail in steps made without the promise not to go back before them
+(`noSetFMUStatePriorToCurrentPoint`): they stand still, or repeat their first step. Others do not
+return to a state that they saved. The steps of neither may be repeated. The trial uses separate
+instances before a session begins: one that saves its state steps without the promise, goes back,
+and steps again; another one steps with the promise.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from hilrt.solver import Floats, Port
 
 log = logging.getLogger("hilrt.fmu")
 
-#: Steps of a trial, and their length where the FMU's description has none, s.
+#: Number of steps of a trial, and their length without one in the FMU's description, s.
 STEPS: Final = 4
 STEP: Final = 1e-3
-#: Steps in which an output may answer to an input, for instance at a controller's next sample.
+#: Steps within which an output may respond to an input, for instance at a controller's next sample.
 MORE_STEPS: Final = 100
-#: An FMU that is slower is left as it describes itself, s.
+#: Time limit of the trial, s; a slower FMU is used as it describes itself.
 PATIENCE: Final = 2.0
-#: How far inputs of real types are moved, relative to them, or absolute below 1.
+#: Change of real inputs, relative to them, or absolute below 1.
 MOVED: Final = 0.1
 #: Differences below this share of an output's movement come from inexact integration.
 ALIKE: Final = 0.05
@@ -46,16 +46,16 @@ class FmuTrial(NamedTuple):
     Attributes
     ----------
     steps_final : str
-        Why its steps must not be repeated; empty if they may be.
+        Reason why its steps must not be repeated; empty if they may be.
     inputs_ignored : bool
-        No output answers to an input.
+        Whether no output responds to any input.
     """
 
     steps_final: str = ""
     inputs_ignored: bool = False
 
     def remarks(self) -> list[str]:
-        """The same as text."""
+        """The result as text."""
         found = [f"{self.steps_final}: its steps are not repeated"] if self.steps_final else []
         ignored = ["its outputs did not respond to its inputs in a trial"]
         return found + ignored if self.inputs_ignored else found
@@ -65,18 +65,18 @@ class _TooSlow(Exception):
     pass
 
 
-#: An instance out of its initialization, whose inputs there were those given.
+#: Creates an instance after initialization with given inputs.
 Make = Callable[[Floats], Instance]
 
 
 class _Stepper:
-    """Steps of instances, all from the same start time [s], and of one length [s]."""
+    """Steps instances, all from the same start time [s], with one step length [s]."""
 
     def __init__(self, start: float, h: float) -> None:
         self.start, self.h, self.end = start, h, time.monotonic() + PATIENCE
 
     def outputs(self, instance: Instance, u: Floats, steps: int = STEPS, first: int = 0) -> Floats:
-        """Outputs after each step under held inputs, shape (steps, n_outputs)."""
+        """Outputs after each step with held inputs, shape (steps, n_outputs)."""
         y = []
         for i in range(first, first + steps):
             if time.monotonic() > self.end:
@@ -94,20 +94,20 @@ def try_out(
     real: NDArray[np.bool_],
     start: float,
 ) -> FmuTrial:
-    """Step instances both ways; after a failure the FMU's own description counts.
+    """Step instances with and without the promise; if that fails, trust the FMU's description.
 
     Parameters
     ----------
     fmu : Fmu
-        Of which nothing is probed if it cannot save its state, or may not be made twice.
+        It is probed only if it can save its state and may be instantiated twice.
     initializing : callable
-        Makes an instance in its initialization.
+        Creates an instance in initialization mode.
     ports : sequence of Port
-        Its inputs.
+        Input ports.
     real : ndarray, shape (n_inputs,)
-        Which of them are of a real type: these are moved.
+        Inputs of a real type, which are changed.
     start : float
-        FMU time at which to begin, s.
+        FMU time of the start, s.
     """
     if not fmu.interface.canGetAndSetFMUstate or fmu.needs:
         return FmuTrial()
@@ -152,10 +152,10 @@ def _try_out(fresh: Make, u: Floats, moved: Floats, stepper: _Stepper) -> FmuTri
     final = stepper.outputs(going_on, moved)
     if _apart(final, repeatable):
         if _apart(final, stepper.outputs(fresh(moved), moved)):
-            return FmuTrial()  # it does not do the same twice
+            return FmuTrial()  # it is not reproducible
         return FmuTrial("its results change if its steps may be repeated")
     further = stepper.outputs(going_on, moved, STEPS, STEPS)
-    if _apart(repeatable, again):  # by a generator of noise, unless it has gone on from there
+    if _apart(repeatable, again):  # due to a noise generator, unless it continued from there
         gone_on = not _apart(further, again)
         return FmuTrial("it does not return to a state that it has saved" if gone_on else "")
     first, ignored = STEPS, not np.array_equal(u, moved) and final.shape[1] > 0
@@ -187,7 +187,7 @@ def _moved(u: Floats, ports: Sequence[Port], real: NDArray[np.bool_]) -> Floats:
 
 @contextlib.contextmanager
 def _unlogged() -> Iterator[None]:
-    """Keep messages of the instances out of the log: the session's instance will repeat them."""
+    """Keep the instances' messages out of the log: the session's instance will repeat them."""
     before, log.disabled = log.disabled, True
     try:
         yield

@@ -1,4 +1,4 @@
-"""Flat vectors of port values to an FMU's typed variables and back, without allocating."""
+"""Conversion of flat vectors of port values to an FMU's typed variables and back."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Check = Callable[[str, int], None]
 
 
 class _Group:
-    """Variables of one C type: one call for all of them."""
+    """Variables of one C type, set or read in one call."""
 
     def __init__(
         self,
@@ -46,13 +46,13 @@ class _Group:
         if np.issubdtype(dtype, np.integer):
             limits = np.iinfo(dtype)
             self.least, self.most = float(limits.min), float(limits.max)
-            if self.most > limits.max:  # 2**63 - 1 is no double: the next one below is
+            if self.most > limits.max:  # 2**63 - 1 is no double: use the next lower one
                 self.most = math.nextafter(self.most, 0.0)
         pointer = self.buffer.ctypes.data_as(ctypes.POINTER(c_type))
         arguments = [instance, self.references, len(references), pointer]
         if major == 3:
             arguments.append(len(positions))
-        # Bound with their arguments once, so that ctypes has little to convert per call.
+        # Arguments are bound once, so that ctypes converts little per call.
         self.get = functools.partial(getattr(lib, self.get_name), *arguments)
         self.set = functools.partial(getattr(lib, self.set_name), *arguments)
 
@@ -60,7 +60,7 @@ class _Group:
     def _places_of_items(
         variables: list[tuple[Any, int, int]],
     ) -> list[tuple[slice, NDArray[Any], Floats]]:
-        """Enumerations in the buffer: their place, their items, and the bounds between these."""
+        """Enumerations in the buffer: place, items, and bounds between the items."""
         found, first = [], 0
         for variable, _, size in variables:
             items = np.array(sorted(set(items_of(variable).values())))
@@ -70,7 +70,7 @@ class _Group:
         return found
 
     def fill(self, values: Floats) -> None:
-        """Put `values`, shape (n,), into the buffer, each as the nearest one of its type."""
+        """Put `values`, shape (n,), into the buffer, rounded to the type."""
         if self.buffer.dtype.kind == "f":
             self.buffer[:] = values
         elif self.is_boolean:
@@ -87,13 +87,13 @@ class Values:
     Parameters
     ----------
     lib : ctypes.CDLL
-        The loaded binary, its functions typed.
+        The loaded binary, with typed functions.
     major : int
         FMI version, 2 or 3.
     variables : sequence of (variable, int)
-        With their numbers of elements; the vector holds them in this order.
+        With their numbers of elements, in the order of the vector.
     check : callable
-        ``check(function, status)`` raises where the FMU refuses.
+        ``check(function, status)`` raises if the FMU refuses.
     instance : ctypes.c_void_p
         The FMU's own pointer to the instance.
     """
@@ -110,8 +110,9 @@ class Values:
         members: dict[str, list[tuple[Any, int, int]]] = {}
         first = 0
         for variable, size in variables:
-            # By C function, so that enumerations of FMI 2 travel with the integers; Booleans of
-            # FMI 2 have a function of their own. Clocks are no values: they stay 0.
+            # Grouped by C function: enumerations of FMI 2 are set with the integers, Booleans of
+            # FMI 2
+            # have their own function. Clocks are no values: they stay 0.
             if variable.type != "Clock" and size:
                 members.setdefault(variable.type, []).append((variable, first, size))
             first += size
@@ -120,7 +121,7 @@ class Values:
         only = self._groups[0] if len(self._groups) == 1 else None
         if only is not None and len(only.buffer) != self.size:
             only = None
-        #: The one group where all are doubles, as they mostly are.
+        #: The only group if all are doubles, the usual case.
         self._doubles = only if only is not None and only.buffer.dtype == np.float64 else None
 
     def read(self) -> Floats:
@@ -140,10 +141,9 @@ class Values:
         return values
 
     def write(self, values: Floats) -> None:
-        """Set all of them.
+        """Set all variables.
 
-        Whole numbers are rounded to, of an enumeration to the nearest item; Booleans are true from
-        0.5 up.
+        Integers are rounded, enumerations to the nearest item; Booleans are true from 0.5 up.
         """
         doubles = self._doubles
         if doubles is not None:
@@ -160,39 +160,39 @@ class Values:
 
 
 class ValueSubset:
-    """Some of the inputs, or of the outputs, in their vector.
+    """Some of the inputs, or of the outputs, as part of their vector.
 
     Attributes
     ----------
     where : ndarray of int
-        Their places.
+        Their positions.
     """
 
     def __init__(self, where: Ints, values: Values) -> None:
         self.where, self._values = where, values
 
     def write(self, u: Floats) -> None:
-        """Set them; `u` (n_inputs,) is of all."""
+        """Set them from `u` (n_inputs,), the vector of all inputs."""
         self._values.write(u[self.where])
 
     def read(self, y: Floats) -> None:
-        """Put their present values into `y` (n_outputs,), which is of all."""
+        """Copy their present values into `y` (n_outputs,), the vector of all outputs."""
         y[self.where] = self._values.read()
 
 
-# Values that a session sets before an FMU starts, in the types of its variables.
+# Values set by a session before an FMU starts, in the types of its variables.
 
 
 def start_values(fmu: Fmu, params: Mapping[str, Any], problems: list[str]) -> dict[str, Any]:
-    """The values in the variables' types, without those that are problems.
+    """The values in the variables' types, without invalid ones.
 
     Parameters
     ----------
     fmu : Fmu
     params : mapping
-        Name to value, or to a list of one for each element.
+        Name to value, or to a list with one value per element.
     problems : list of str
-        Extended with one line per problem.
+        Extended by one line per problem.
     """
     start = {}
     for key, value in params.items():
@@ -204,7 +204,7 @@ def start_values(fmu: Fmu, params: Mapping[str, Any], problems: list[str]) -> di
 
 
 def _value(fmu: Fmu, key: str, value: Any, problems: list[str]) -> Any:
-    """A parameter's value in the variable's type; None if it is a problem."""
+    """A parameter's value in the variable's type; None if it is invalid."""
     variable = fmu.variables.get(key)
     where = f"params.{key} = {value!r}"
     if variable is None:
@@ -235,7 +235,7 @@ def _value(fmu: Fmu, key: str, value: Any, problems: list[str]) -> Any:
 
 
 def wrong_lengths(start: Mapping[str, Any], sizes: Mapping[str, int]) -> list[str]:
-    """Arrays with a wrong number of values: the FMU would read past the last one."""
+    """Arrays with a wrong number of values: the FMU would read past the end."""
     problems = []
     for key, value in start.items():
         given = len(value) if isinstance(value, list) else 1
@@ -248,7 +248,7 @@ def wrong_lengths(start: Mapping[str, Any], sizes: Mapping[str, int]) -> list[st
 
 
 def wrong_starts(fmu: Fmu, starts: Mapping[str, float | None]) -> dict[str, str]:
-    """Start values of inputs that do not fit their variables, by name, and why."""
+    """Start values of inputs that do not fit their variables, by name, with the reason."""
     wrong = {}
     for name, start in starts.items():
         variable = fmu.variables[name]

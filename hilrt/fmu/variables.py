@@ -1,4 +1,4 @@
-"""Types of an FMU's variables, the values that they may have, and faults of their description."""
+"""Types of an FMU's variables, their permitted values, and faults of their description."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from hilrt.config.from_toml import nearest
 
-#: Types that a port can carry, as a number.
+#: Types that a port can represent, as a number.
 _WHOLE = [f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)]
 NUMERIC = frozenset(("Real", "Integer", "Enumeration", "Boolean", "Float32", "Float64", *_WHOLE))
 CONTINUOUS = frozenset(("Real", "Float32", "Float64"))
@@ -55,9 +55,9 @@ def flows(variable: Any) -> bool:
 
 
 def items_of(variable: Any) -> dict[str, int]:
-    """Numbers of an enumeration's items by name; empty for other types, and without a list.
+    """Numbers of an enumeration's items by name; empty for other types, or without a list.
 
-    An item whose value is no integer is none.
+    Items whose value is not an integer are skipped.
     """
     listed = getattr(getattr(variable, "declaredType", None), "items", None) or []
     return {
@@ -66,7 +66,7 @@ def items_of(variable: Any) -> dict[str, int]:
 
 
 def declared_bounds(variable: Any) -> tuple[float, float]:
-    """Bounds that the description states, of the variable or of its type; infinite without."""
+    """Bounds declared for the variable or its type; infinite without any."""
     low, high = (
         next(
             (
@@ -82,7 +82,7 @@ def declared_bounds(variable: Any) -> tuple[float, float]:
 
 
 def bounds_of(major: int, variable: Any) -> tuple[float, float]:
-    """Least and greatest value: as declared, of the items, and of the type."""
+    """Minimum and maximum, by declaration, items, and type."""
     if variable.type == "Clock":
         return -math.inf, math.inf
     if variable.type == "Boolean":
@@ -99,7 +99,7 @@ def bounds_of(major: int, variable: Any) -> tuple[float, float]:
 
 
 def starts_of(variable: Any) -> list[float]:
-    """Start values of the elements; one stands for all of them, 0 if there is none.
+    """Start values of the elements; a single one applies to all, 0 by default.
 
     `ValueError` for a text that is not a value of the type.
     """
@@ -116,20 +116,20 @@ def _boolean(word: str) -> float:
     return value
 
 
-# -- values that a user gives ----------------------------------------------------------------------
+# -- values given by a user ---------------------------------------------------------------------
 
 
 def typed(major: int, variable: Any, value: Any) -> Any:
-    """A value in the variable's type; `ValueError` or `TypeError` says why it is none.
+    """A value in the variable's type; `ValueError` or `TypeError` with the reason if invalid.
 
     Parameters
     ----------
     major : int
         FMI version, 2 or 3.
     variable
-        As FMPy reads it.
+        As read by FMPy.
     value : object
-        As the session file or the command line has it.
+        As given in the session file or on the command line.
     """
     if isinstance(value, (list, tuple)):
         raise ValueError("it is a nested list; give all elements in one list, row by row")
@@ -160,7 +160,7 @@ def typed(major: int, variable: Any, value: Any) -> Any:
 
 
 def _item(variable: Any, value: Any) -> Any:
-    """Number of an enumeration's item; any number where the FMU lists no items."""
+    """Number of an enumeration's item; any number if the FMU lists no items."""
     items = items_of(variable)
     if isinstance(value, str):
         if not items:
@@ -179,12 +179,12 @@ def _item(variable: Any, value: Any) -> Any:
 
 
 def unusable_variables(variables: Sequence[Any]) -> dict[str, str]:
-    """Variables that cannot be used, by name, and why: of one name, or of unreadable bounds.
+    """Variables that cannot be used, by name, with the reason: ambiguous, or invalid bounds.
 
     Parameters
     ----------
     variables : sequence
-        All of a description.
+        All variables of a description.
     """
     faults: dict[str, str] = {}
     for variable in variables:
@@ -197,7 +197,7 @@ def unusable_variables(variables: Sequence[Any]) -> dict[str, str]:
 
 
 def _unreadable(variable: Any) -> str:
-    """List attributes that are no numbers of its type."""
+    """Attributes that are not numbers of the variable's type."""
     for which in ("min", "max"):
         for source in (variable, variable.declaredType):
             text = getattr(source, which, None)
@@ -210,7 +210,7 @@ def _unreadable(variable: Any) -> str:
 
 
 def bad_starts(variables: Sequence[Any]) -> dict[str, str]:
-    """Variables whose own start value is none of their type, by name; another one can be set."""
+    """Variables whose own start value is invalid, by name; another one can be set."""
     return {
         variable.name: f"its start = {variable.start!r} is not a value of the type {variable.type}"
         for variable in variables
@@ -258,7 +258,7 @@ def settable(variable: Any) -> bool:
 
 
 def size_of(variable: Any, start: Mapping[str, Any]) -> int:
-    """Number of elements, with the structural parameters of `start`."""
+    """Number of elements, for the structural parameters in `start`."""
     size = 1
     for dimension in variable.dimensions:
         if dimension.start is not None:

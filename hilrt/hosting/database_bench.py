@@ -1,8 +1,8 @@
-"""A bench in place of a real one, made of a session's table: constants, or a user's solver.
+"""Emulated bench built from a session's table: constants, or a user's solver.
 
-It sends every message that the session measures, as often as the database says, with counters and
-checksums as the table has them, and confirms the enable request. Set-points are followed at their
-largest rate; an output that measures one shows it.
+It sends every message that the session measures at the cycle time of the database, with counters
+and checksums as in the table, and confirms the enable request. Set-points are followed at their
+maximum rate; an output that measures one shows it.
 """
 
 from __future__ import annotations
@@ -39,15 +39,16 @@ if TYPE_CHECKING:
 Place = tuple[str, str]
 #: `emulator` of a bench with constant values.
 CONSTANTS = "database"
-#: Silence of the demands after which the bench disables itself, s; or so many of their cycles.
+#: Silence of the demands after which the bench disables itself, s; or this many of their cycles.
 DEMAND_TIMEOUT_S = 0.5
 DEMAND_CYCLES = 10
-#: Least time between two cycles, s: that of an enumeration, whose rate is infinite, is not zero.
+#: Minimum time between two cycles, s: an enumeration has an infinite rate, which needs a non-zero
+#: one.
 TINY_S = 1e-9
 
 
 class DatabaseBench:
-    """The bench of a session's table.
+    """Emulated bench of a session's table.
 
     Parameters
     ----------
@@ -56,12 +57,12 @@ class DatabaseBench:
     values : mapping of str to float
         Constant values of outputs, in the units of their ports.
     solver : Solver, optional
-        Computes outputs from set-points; its ports are the bench's by name, in units that convert.
+        Computes outputs from set-points; ports are matched by name, with convertible units.
 
     Raises
     ------
     ConfigError
-        If a value is of no output, the solver's ports do not fit, or a message cannot be sent.
+        If a value belongs to no output, the solver's ports do not fit, or a message cannot be sent.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class DatabaseBench:
             raise ConfigError(problems)
         self._hosted = None if solver is None else HostedSolver(solver)
         if solver is not None:
-            self._take_ports(bench, solver)
+            self._map_ports(bench, solver)
         table = bench.options
         self._demands = {
             (ref.message.name, ref.signal.name): i for i, ref in enumerate(bench.inputs.values())
@@ -118,7 +119,7 @@ class DatabaseBench:
             for name, place in zip(bench.outputs, self._outputs, strict=True)
             if name not in computed | realised
             and place != self._state
-            and place[1] in self._signals[place[0]]  # not a multiplexer, which takes turns
+            and place[1] in self._signals[place[0]]  # multiplexers cycle through forms
         }
         self.parameters = [
             *(solver.parameters if solver is not None else ()),
@@ -138,14 +139,14 @@ class DatabaseBench:
         return Parameter(port.name, port.unit, value, low, high, port.description)
 
     def set_parameter(self, name: str, value: float) -> str:
-        """Change a constant output, or a parameter of the solver; why it is refused, or ""."""
+        """Change a constant output, or a solver parameter; return why it is refused, or ""."""
         if name not in self._constant:
             assert self._hosted is not None
             return self._hosted.set_parameter(name, value)
         self.put(self._constant[name], value)
         return ""
 
-    def _take_ports(self, bench: Bench, solver: Solver) -> None:
+    def _map_ports(self, bench: Bench, solver: Solver) -> None:
         """Map the solver's ports to the bench's; `ConfigError` if they do not fit."""
         own = Ports(tuple(solver.inputs), tuple(solver.outputs))
         problems = list(wrong_ports(own, bench.ports, Coupled(set(), set())))
@@ -161,11 +162,11 @@ class DatabaseBench:
 
     @property
     def requested(self) -> bool:
-        """Whether the bench is asked to be enabled; without a handshake it always is."""
+        """Whether enabling is requested; always true without a handshake."""
         return self._asked or self._request is None
 
     def receive(self, message: str, values: Mapping[str, float | None], now: float) -> None:
-        """Take the signals of a message received by `now` [s], before the cycle that ends then."""
+        """Process a message received by `now` [s], before the cycle that ends then."""
         self._heard = now
         for signal, value in values.items():
             if value is None:  # not in this form of the message
@@ -176,7 +177,7 @@ class DatabaseBench:
                 self._wanted[index] = value
 
     def advance(self, now: float) -> None:
-        """One control cycle, ending at `now` [s]."""
+        """Run one control cycle, ending at `now` [s]."""
         fresh = now - self._heard <= self._patience
         wanted = self._asked or self._request is None
         if not wanted:
@@ -209,14 +210,14 @@ class DatabaseBench:
         return u
 
     def _show(self, y: Floats) -> None:
-        """Let the outputs have the solver's values."""
+        """Copy the solver's values to the outputs."""
         same = self._own_outputs
         values = (y[same.to] - same.offset) / same.factor
         for i, value in zip(same.of, values.tolist(), strict=True):
             self.put(self._outputs[i], value)
 
     def put(self, place: Place, value: float) -> None:
-        """Let a signal have a value, as far as its bits can carry it; not one that is unknown."""
+        """Set a signal, limited to its bits' range; an unknown value is ignored."""
         low, high = self._bounds[place]
         if value == value:
             self._signals[place[0]][place[1]] = min(max(float(value), low), high)
@@ -245,7 +246,7 @@ def unsendable(message: Message) -> str:
 
 
 def _constants(message: Message, table: BenchOptions) -> dict[str, float]:
-    """Start values of a message's signals, within their declared ranges; no counter or checksum."""
+    """Start values of a message's signals, within their ranges, without counter and checksum."""
     options = table.messages.get(message.name) or MessageOptions()
     guard = protection_of(options, message)
     header = guard.header if guard else 0
@@ -261,7 +262,7 @@ def _constants(message: Message, table: BenchOptions) -> dict[str, float]:
 
 
 def _followed(bench: Bench, computed: set[str]) -> list[tuple[int, Place, float, float]]:
-    """Inputs that an output shows: index, message and signal of that, factor, offset."""
+    """Inputs shown by an output: index, message and signal of the output, factor, offset."""
     found = []
     ports = {port.name: port.unit for port in bench.ports.outputs}
     for i, port in enumerate(bench.ports.inputs):
@@ -279,7 +280,7 @@ def _followed(bench: Bench, computed: set[str]) -> list[tuple[int, Place, float,
 def bench_maker(
     name: str, table: BenchOptions, emulator: str, folder: Path
 ) -> Callable[[], EmulatedBench] | None:
-    """Return the factory of the bench that `emulator` names; None for a built-in one.
+    """Factory of the bench named by `emulator`; None for a built-in one.
 
     Parameters
     ----------
@@ -289,16 +290,16 @@ def bench_maker(
     emulator : str
         One of `BENCHES`, `CONSTANTS`, or ``module:Class``.
     folder : Path
-        The session file's, where a module is searched for first.
+        Folder of the session file, searched first for a module.
 
     Raises
     ------
     ConfigError
-        If there is no such bench. What it returns raises one for a table that does not suit.
+        If there is no such bench. The factory raises it for an unsuitable table.
     """
     if emulator in BENCHES:
         if table.emulator_params:
-            raise ConfigError(f"emulator_params: {emulator!r} has none; leave them out")
+            raise ConfigError(f"emulator_params: {emulator!r} has no parameters; remove them")
         return None
     if emulator != CONSTANTS and ":" not in emulator:
         raise ConfigError(
@@ -318,7 +319,7 @@ def bench_maker(
 def emulate_session(
     path: str | Path, subsystem: str, given: Emulation, overrides: Sequence[str] = ()
 ) -> int:
-    """Emulate the bench of a session file's ``[subsystems.NAME]`` table; the exit status.
+    """Emulate the bench of a session file's ``[subsystems.NAME]`` table; return the exit status.
 
     Parameters
     ----------
@@ -326,10 +327,10 @@ def emulate_session(
         The session file.
     subsystem : str
     given : Emulation
-        What the command line says: `name`, `duration`, `seed`, `fault`, `scenario`. An empty name
-        is the table's.
+        Options of the command line: `name`, `duration`, `seed`, `fault`, `scenario`. An empty name
+        means that of the table.
     overrides : sequence of str
-        Of the session file.
+        Overrides of the session file.
     """
     label = f"[subsystems.{subsystem}]"
     try:
@@ -346,7 +347,7 @@ def emulate_session(
         name = given.name or options.emulator
         if not name:
             raise ConfigError(
-                f"{session.path.name}: {label} emulator: is missing; "
+                f"{session.path.name}: {label} emulator: missing; "
                 f"name one of {', '.join(sorted([*BENCHES, CONSTANTS]))}, or module:Class"
             )
         make = bench_maker(subsystem, options, name, session.folder)

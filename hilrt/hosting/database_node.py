@@ -1,9 +1,8 @@
-"""A node of a CAN database as an emulated bench: its messages, constants, and a solver behind them.
+"""Emulated node of a CAN database: its messages, with constants and an optional solver.
 
-It sends every message of which the database names it as a sender, at the database's cycle time:
-with start values, with constants and expressions of time that are given, and with what a `Solver`
-computes. Expressions and the solver read the messages that the database names the node as a
-receiver of.
+It sends every message that the database assigns to it, at the database's cycle time, with start
+values, given constants and expressions of time, and results of a `Solver`. Expressions and the
+solver read the messages that the node receives according to the database.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 
 #: Cycle of the emulation, s.
 CYCLE_S = 1e-3
-#: A number, or a name of a signal's values; all else is an expression.
+#: A number, or a named value of a signal; anything else is an expression.
 _PLAIN = re.compile(r"[\w ]*|[-+]?[\d.]+(e[-+]?\d+)?", re.IGNORECASE)
 
 
@@ -48,9 +47,8 @@ class NodeOptions(NamedTuple):
     """A node to emulate.
 
     `node` is its name in the database; `values` are ``MESSAGE.SIGNAL=VALUE`` with a number, a name
-    of the signal's enumeration, or an expression of `time` and of received signals;
-    `protections` are ``MESSAGE=METHOD`` and more keys of `Protection`, with commas; `solver` is
-    made already.
+    of the signal's enumeration, or an expression of `time` and received signals; `protections` are
+    ``MESSAGE=METHOD`` with further comma-separated keys of `Protection`; `solver` is an instance.
     """
 
     node: str
@@ -60,7 +58,7 @@ class NodeOptions(NamedTuple):
 
 
 class DatabaseNode(DatabaseBench):
-    """The emulated bench whose ports are the signals of a node; it is never asked to be enabled.
+    """Emulated bench whose ports are the signals of a node; it needs no enabling.
 
     Parameters
     ----------
@@ -70,14 +68,14 @@ class DatabaseNode(DatabaseBench):
     Attributes
     ----------
     messages : dict of str to MessageOptions
-        Counters of the messages, which are found by their names, and protections.
+        Counters of the messages, identified by name, and protections.
     remarks : list of str
-        What the database does not tell.
+        Information missing in the database.
 
     Raises
     ------
     ConfigError
-        If there is no such node, message, signal or value, or a port of the solver is no signal.
+        If there is no such node, message, signal or value, or a solver port is no signal.
     """
 
     requested = False
@@ -113,14 +111,14 @@ class DatabaseNode(DatabaseBench):
         self._values, self._values_at = np.full((2, len(read)), np.nan)
 
     def receive(self, message: str, values: Mapping[str, float | None], now: float) -> None:
-        """Take the signals of a message that expressions or the solver read."""
+        """Process the signals of a message that expressions or the solver read."""
         for signal, value in values.items():
             if (k := self._read.get((message, signal))) is not None:
                 self._values[k], self._values_at[k] = value, now
         super().receive(message, values, now)
 
     def advance(self, now: float) -> None:
-        """Let expressions and the solver compute up to `now` [s]."""
+        """Evaluate expressions and the solver up to `now` [s]."""
         if self._evaluator is not None:
             found = self._evaluator.step(now, self._values, self._values_at)
             self._values_at[:] = np.nan
@@ -129,7 +127,7 @@ class DatabaseNode(DatabaseBench):
         super().advance(now)
 
     def _bench(self, solver: Solver | None, heard: Sequence[Message]) -> Bench:
-        """The node as a bench's table; ports of the solver have their names, others their place."""
+        """The node as a bench's table; solver ports keep their names, others get new ones."""
         problems: list[str] = []
 
         def find(ports: Sequence[Port], messages: Mapping[str, Message]) -> dict[str, SignalRef]:
@@ -165,13 +163,13 @@ class DatabaseNode(DatabaseBench):
         return Bench(table, inputs, outputs, None, None, ports, limits, (), (), ())
 
     def _is_sent(self, message: Message) -> bool:
-        """Whether its frames can be sent; if not, that is remarked."""
+        """Whether its frames can be sent; if not, a remark is added."""
         if why := unsendable(message):
             self.remarks.append(f"message {message.name} {why}, and is not sent")
         return not why
 
     def _remark_gaps(self) -> None:
-        """Remark the messages without a cycle time, and checksums that nobody computes."""
+        """Add remarks on messages without a cycle time and checksums without a method."""
         for name, message in self._sent.items():
             if not message.cycle_time:
                 self.remarks.append(
@@ -187,7 +185,7 @@ class DatabaseNode(DatabaseBench):
             ]
 
     def _signal(self, name: str, messages: Mapping[str, Message], where: str) -> Place:
-        """Message and signal of ``MESSAGE.SIGNAL``, or of a signal's name that is there once."""
+        """Message and signal of ``MESSAGE.SIGNAL``, or of a unique signal name."""
         message, dot, signal = name.partition(".")
         known = [(m, s.name) for m, one in messages.items() for s in one.signals]
         found = [one for one in known if one == (message, signal) or (not dot and one[1] == name)]
@@ -212,7 +210,7 @@ class DatabaseNode(DatabaseBench):
 
 
 def node_emulation(options: NodeOptions, bus: dict[str, Any], database: Path) -> Emulation:
-    """A node of a database to run; gaps of the database are reported on standard error.
+    """Emulation of a database node; gaps of the database are printed on standard error.
 
     `ConfigError` as for `DatabaseNode`.
     """
@@ -229,7 +227,7 @@ def node_emulation(options: NodeOptions, bus: dict[str, Any], database: Path) ->
 
 
 def _options(message: Message, protection: Protection | None) -> MessageOptions:
-    """Counter of a message, by its name, and its protection."""
+    """Options of a message: its counter, identified by name, and its protection."""
     guard = None if protection is None else guarded(protection, message, "--protect")
     header, own = (guard.header, guard.counter) if guard else (0, None)
     counters = [
@@ -244,7 +242,7 @@ def _options(message: Message, protection: Protection | None) -> MessageOptions:
 
 
 def _protection(text: str, sent: Mapping[str, Message]) -> tuple[str, Protection]:
-    """Message and protection of ``MESSAGE=METHOD,KEY=VALUE``; a checksum is found by its name."""
+    """Message and protection of ``MESSAGE=METHOD,KEY=VALUE``; checksums are identified by name."""
     name, equals, rest = text.partition("=")
     method, *more = rest.split(",")
     if name not in sent or not equals:
@@ -269,7 +267,7 @@ def _receivers(message: Message) -> set[str]:
 
 
 def _number(signal: Signal, text: str, where: str) -> float:
-    """A number, or the value of an enumeration's name, that a signal can carry."""
+    """A number, or a named value of an enumeration, within the signal's range."""
     names = {str(name): raw for raw, name in (signal.choices or {}).items()}
     if text in names:
         raw: Any = signal.raw_to_scaled(names[text], decode_choices=False)

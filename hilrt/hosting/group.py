@@ -1,7 +1,7 @@
 """Many solvers as one: a group's ports are its members' side by side, ``member.port``.
 
 To the master a group is one subsystem: one message with all inputs, one answer with all outputs.
-Nothing passes between two members but through the master, as between any two subsystems.
+Members exchange data only through the master, like any subsystems.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hilrt.solver import Floats, InputPolynomial, Parameter, Port, Sample, Solve
 
 
 class GroupOptions(SubsystemOptions, kw_only=True, dict=True):
-    """``[groups.NAME]``: many solvers of one class, as one subsystem with their ports.
+    """``[groups.NAME]``: many solvers of one class, as one subsystem with all their ports.
 
     Keys of `inputs` and `out_of_range` are ports of every member, or ``"member.port"`` of one.
     """
@@ -66,7 +66,7 @@ class GroupOptions(SubsystemOptions, kw_only=True, dict=True):
         return tuple(self.members)
 
     def problems(self, where: str) -> list[str]:
-        """Errors of the table beyond its types, a line each."""
+        """Errors of the table beyond its types, one line each."""
         names, found = self.member_names, []
         for name in sorted({n for n in names if not n or "." in n or ":" in n}):
             found.append(
@@ -89,7 +89,7 @@ class GroupOptions(SubsystemOptions, kw_only=True, dict=True):
         return self.params | each | self.own.get(self.member_names[i], {})
 
     def make(self, folder: Path) -> Group:
-        """Group with new members; `ConfigError` names the member that cannot be made.
+        """Group with new members; `ConfigError` names a member that cannot be created.
 
         `folder` is the session file's.
         """
@@ -109,7 +109,7 @@ class GroupOptions(SubsystemOptions, kw_only=True, dict=True):
         return make_instance(together, self.together, {"members": made})
 
     def _of_members(self, table: Mapping[str, Any], merged: Any) -> dict[str, Any]:
-        """Entries by ``member.port``; `merged` joins one for all members and one of its own."""
+        """Entries by ``member.port``; `merged` combines a common entry and a member's own."""
         names = self.member_names
         members, found = set(names), dict[str, Any]()
         for key, value in table.items():
@@ -122,7 +122,7 @@ class GroupOptions(SubsystemOptions, kw_only=True, dict=True):
 
 
 def _merged(common: InputOptions, own: InputOptions) -> InputOptions:
-    """One table over another, from which missing keys are taken."""
+    """A member's table over the common one, which provides missing keys."""
     fields = msgspec.structs.fields(InputOptions)
     given = {f.name: getattr(own, f.name) for f in fields}
     changed = {name: value for name, value in given.items() if value != _default(fields, name)}
@@ -134,7 +134,7 @@ def _default(fields: Sequence[msgspec.structs.FieldInfo], name: str) -> Any:
 
 
 class Part(NamedTuple):
-    """A member with the places of its inputs and outputs among the group's."""
+    """A member, with the slices of its inputs and outputs in the group's."""
 
     name: str
     hosted: HostedSolver
@@ -160,7 +160,7 @@ class Group(Solver):
     Attributes
     ----------
     parts : list of Part
-        The members in their order.
+        The members, in order.
     """
 
     def __init__(self, members: Mapping[str, Solver]) -> None:
@@ -192,7 +192,7 @@ class Group(Solver):
 
     @property
     def findings(self) -> list[str]:
-        """Faults that any member tells of itself."""
+        """Faults that any member reports of itself."""
         return sorted({text for part in self.parts for text in part.hosted.findings})
 
     def initialize(self, t0: float, u0: Floats) -> Sample:
@@ -206,7 +206,7 @@ class Group(Solver):
         return self._joined(samples, t0)
 
     def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
-        """See `Solver.advance`; the members one after another."""
+        """See `Solver.advance`; steps the members one after another."""
         coefficients, samples = u.coefficients, []
         for part in self.parts:
             try:
@@ -216,7 +216,7 @@ class Group(Solver):
         return self._joined(samples, t + h)
 
     def save_state(self) -> list[Any]:
-        """States of the members, in their order."""
+        """States of the members, in order."""
         return [part.hosted.solver.save_state() for part in self.parts]
 
     def restore_state(self, state: list[Any]) -> None:
@@ -225,7 +225,7 @@ class Group(Solver):
             part.hosted.solver.restore_state(own)
 
     def can_restore(self) -> bool:
-        """Whether all members can."""
+        """Whether all members can restore their state."""
         return all(part.hosted.solver.can_restore() for part in self.parts)
 
     def jacobian(self, h: float, order: int) -> Floats | None:
@@ -233,7 +233,7 @@ class Group(Solver):
         return self.jacobians("solver", 0.0, h, order, np.zeros(0))
 
     def jacobians(self, source: str, t: float, h: float, order: int, u: Floats) -> Floats | None:
-        """See `HostedSolver.jacobian`; each member is asked by itself, and the others stand."""
+        """See `HostedSolver.jacobian`; each member is probed alone while the others stand still."""
         gamma = np.zeros((order + 1, self._n_outputs, self.parts[-1].inputs.stop))
         if self.can_restore():
             self.bring_members()
@@ -248,7 +248,7 @@ class Group(Solver):
         return gamma
 
     def bring_members(self) -> None:
-        """Bring the members to where the group stands, if it steps them in one call."""
+        """Bring the members to the group's state, if it steps them in one call."""
         if type(self).advance is not Group.advance:
             for part, own in zip(self.parts, self.save_state(), strict=True):
                 part.hosted.solver.restore_state(own)
@@ -261,12 +261,12 @@ class Group(Solver):
             raise ValueError(reason)
 
     def stop(self, reason: str) -> None:
-        """Stop all members, whatever one of them raises."""
+        """Stop all members, even if one of them raises."""
         for part in self.parts:
             part.hosted.stop(reason)
 
     def _joined(self, samples: Sequence[Sample], end: float) -> Sample:
-        """One sample at `end` [s] of the members'."""
+        """Combine the members' samples into one at `end` [s]."""
         joined = Sample(np.concatenate([sample.y for sample in samples]))
         for key in ("y_mid", "y_mean"):
             values = [getattr(sample, key) for sample in samples]

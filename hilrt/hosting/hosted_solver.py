@@ -1,4 +1,4 @@
-"""A user's solver, called safely: results are checked, and failures are named.
+"""Safe calls of a user's solver: results are checked, and failures are named.
 
 Shared by the solver process and the in-process link, so that a solver behaves the same in both.
 """
@@ -22,7 +22,7 @@ from hilrt.hosting.import_module import describe
 from hilrt.solver import Floats, InputPolynomial, Parameter, Sample, Solver
 
 _FLOAT64 = np.dtype(np.float64)
-#: Times are compared to within this, s.
+#: Tolerance of comparisons of times, s.
 _NS = 1e-9
 
 log = logging.getLogger("hilrt.solver")
@@ -30,19 +30,19 @@ log = logging.getLogger("hilrt.solver")
 
 @runtime_checkable
 class HasMembers(Protocol):
-    """A group, whose members are probed one by one: what one does says nothing of another."""
+    """A group, whose members are probed individually: they do not influence each other."""
 
     def jacobians(self, source: str, t: float, h: float, order: int, u: Floats) -> Floats | None:
         """See `HostedSolver.jacobian`."""
 
 
 class HostedSolver:
-    """A solver all of whose failures become a `SolverError` that says what to check.
+    """A solver whose failures all become a `SolverError` that suggests what to check.
 
     Parameters
     ----------
     solver : Solver
-        As made by `load_solver`.
+        As created by `load_solver`.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class HostedSolver:
     keeps : bool
         Whether the state before each step is kept, for `go_back`.
     initialized : bool
-        Whether a session has begun with it.
+        Whether a session has started with it.
     """
 
     def __init__(self, solver: Solver) -> None:
@@ -69,12 +69,12 @@ class HostedSolver:
 
     @property
     def can_go_back(self) -> bool:
-        """Whether a step can be undone and repeated, shorter."""
+        """Whether a step can be undone and repeated with a shorter length."""
         return self.solver.can_restore() and self.solver.any_step
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """The solver's, with the values that their attributes have as defaults."""
+        """The solver's parameters, with its current attributes as defaults."""
         found = []
         for parameter in self.solver.parameters:
             value = getattr(self.solver, parameter.name, parameter.default)
@@ -85,7 +85,7 @@ class HostedSolver:
 
     @property
     def findings(self) -> list[str]:
-        """Known faults of the solver, as far as it tells them: names of `link.FINDINGS`."""
+        """Faults that the solver reports of itself: names of `link.FINDINGS`."""
         return list(getattr(self.solver, "findings", ()))
 
     def initialize(self, t0: float, u0: Floats) -> Sample:
@@ -93,7 +93,7 @@ class HostedSolver:
         self.initialized = True
         try:
             sample = self.solver.initialize(t0, u0)
-        except SolverError as error:  # says all there is to say
+        except SolverError as error:  # complete already
             raise SolverError(f"initialize at t = {t0:g} s: {error}") from error
         except (Exception, SystemExit) as error:
             raise self._failure("initialize", t0, error) from error
@@ -123,9 +123,9 @@ class HostedSolver:
         return sample
 
     def go_back(self, h: float, inputs: Floats | None = None) -> Sample:
-        """Undo the last step, and make it again with the length `h` [s].
+        """Undo the last step, and repeat it with the length `h` [s].
 
-        With other inputs, shape (order + 1, n_inputs), or else with the same.
+        With other inputs, shape (order + 1, n_inputs), or the same by default.
         """
         if self._before is None:
             raise SolverError("go_back without a step whose initial state was kept")
@@ -135,7 +135,7 @@ class HostedSolver:
         return self.advance(t, h, coefficients if inputs is None else inputs)
 
     def tried(self, h: float, inputs: Floats) -> Floats:
-        """Outputs had the last step had these inputs, shape (n_outputs,); nothing is changed."""
+        """Outputs if the last step had had these inputs, shape (n_outputs,); nothing is changed."""
         before = self._before
         with self._named("save_state", self._t):
             after = self.solver.save_state()
@@ -148,7 +148,7 @@ class HostedSolver:
     def jacobian(self, source: str, t: float, h: float, order: int, u: Floats) -> Floats | None:
         """Γ_0 … Γ_order, shape (order + 1, n_outputs, n_inputs); None if there are none.
 
-        Parameters as for `Probes.jacobian`; `t` [s] is where the solver stands.
+        Parameters as for `Probes.jacobian`; `t` [s] is the solver's present time.
         """
         with self._named("jacobian", t):
             if source == "probe":
@@ -161,10 +161,10 @@ class HostedSolver:
                 )
             gamma = self.solver.jacobian(h, order)
         if gamma is not None and np.iscomplexobj(gamma):
-            raise SolverError("jacobian returned complex values; it needs real ones")
+            raise SolverError("jacobian returned complex values; they must be real")
         shape = (order + 1, self.n_outputs, self.n_inputs)
         if gamma is not None and np.shape(gamma) != shape:
-            raise SolverError(f"jacobian returned the shape {np.shape(gamma)}; it needs {shape}")
+            raise SolverError(f"jacobian returned the shape {np.shape(gamma)}; it must be {shape}")
         if gamma is not None and not np.isfinite(gamma).all():
             raise SolverError("jacobian returned values that are not finite")
         return None if gamma is None else _array(gamma)
@@ -181,7 +181,7 @@ class HostedSolver:
         )
 
     def set_parameter(self, name: str, value: float) -> str:
-        """Change a parameter; why the solver refuses it, or an empty text.
+        """Change a parameter; return the solver's reason for a refusal, or an empty text.
 
         `SolverError` for anything but a refusal that it raises.
         """
@@ -199,7 +199,7 @@ class HostedSolver:
         return ""
 
     def stop(self, reason: str) -> None:
-        """Let the solver release its resources, once; exceptions are only logged."""
+        """Release the solver's resources, once; exceptions are only logged."""
         if self._stopped:
             return
         self._stopped = True
@@ -224,7 +224,7 @@ class HostedSolver:
         return SolverError(f"{what} at t = {t:g} s raised {describe(error, type(self.solver))}")
 
     def _checked(self, sample: Sample, what: str, t: float, end: float) -> Sample:
-        """The sample with float64 arrays of the right shapes and finite outputs, none after `end`.
+        """The sample with finite float64 arrays of the right shapes, and no time after `end`.
 
         `t` is where the step began, s.
         """
@@ -271,7 +271,7 @@ class HostedSolver:
         return sample
 
     def _inside(self, given: Any) -> Floats:
-        """Outputs from inside the step; `ValueError` if they are none."""
+        """Outputs inside the step; `ValueError` if they are invalid."""
         values = _array(given)
         if values.shape != self._y_shape:
             raise ValueError(f"has the shape {values.shape}, it needs ({self.n_outputs},)")
@@ -290,13 +290,13 @@ class HostedSolver:
 def _all_finite(values: Floats) -> bool:
     """Whether all values are finite.
 
-    The sum of a few numbers is finite if they are, and found without numpy's machinery.
+    The sum of a few numbers is finite if they are, and cheaper than numpy's test.
     """
     return math.isfinite(sum(values.tolist())) or bool(np.isfinite(values).all())
 
 
 def _array(values: Any) -> Floats:
-    """Float64 array; `TypeError` or `ValueError` if it cannot be one."""
+    """Float64 array; `TypeError` or `ValueError` if not convertible."""
     if type(values) is np.ndarray and values.dtype is _FLOAT64:
         return values
     given = np.asarray(values)

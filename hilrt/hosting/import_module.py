@@ -1,7 +1,7 @@
 """Import a user's module: first a file in a given folder, then an installed one.
 
-A module in the folder is loaded by its file's path, and nothing is put before `sys.path`: files
-beside a session that are named like installed modules (``numpy.py``) are found by no other import.
+A module in the folder is loaded by its file's path, without changing `sys.path`: other imports do
+not find files beside a session that have names of installed modules (``numpy.py``).
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from typing import Any
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError
 
-#: Folders with models, at the end of `sys.path`: for the models' own imports.
+#: Folders with models, appended to `sys.path` for the models' own imports.
 _folders: list[str] = []
-#: Loaded modules by their file, with the file's time and size at that time.
+#: Loaded modules by file, with the file's time and size.
 _loaded: dict[Path, tuple[tuple[int, int], ModuleType]] = {}
 
 
 class _FreshSource(SourceFileLoader):
-    """Compiles the source itself: Python takes stored bytecode for the source's where both have
-    the same size and second.
+    """Compiles the source itself.
+
+    Python would use stale bytecode of a source with the same size and second.
     """
 
     def path_stats(self, path: Any) -> Any:
@@ -38,10 +39,10 @@ class _FreshSource(SourceFileLoader):
 
 
 def import_module(name: str, folders: Sequence[Path] = ()) -> ModuleType:
-    """Module of a file in one of the folders, else the installed one of that name.
+    """Module from a file in one of the folders, else an installed one of that name.
 
-    A file that has changed since it was loaded is loaded again. Modules that it imports from its
-    own folder are found where no installed one has their name.
+    A file that has changed since it was loaded is loaded again. Its own imports find modules in the
+    same folder unless an installed one has that name.
 
     Parameters
     ----------
@@ -78,7 +79,7 @@ def _where(folders: Sequence[Path]) -> str:
 
 
 def _file(name: str, folder: Path) -> Path | None:
-    """File of the module in the folder; our own package is never taken from there."""
+    """File of the module in the folder; never a file that hides our own package."""
     first, *rest = name.split(".")
     spec = None if first in ("hilrt", "__main__") else PathFinder.find_spec(first, [str(folder)])
     for part in rest:
@@ -89,7 +90,7 @@ def _file(name: str, folder: Path) -> Path | None:
 
 
 def _load(name: str, file: Path, folder: Path) -> ModuleType:
-    """Module of the file; executed at the first time, and when it has changed."""
+    """Module of the file; executed the first time, and after changes."""
     if _folders[:1] != [str(folder)]:
         _search_last(folder)
     stat = file.stat()
@@ -98,7 +99,7 @@ def _load(name: str, file: Path, folder: Path) -> ModuleType:
         return _loaded[file][1]
     first, _, rest = name.partition(".")
     found = PathFinder.find_spec(first, [str(folder)])
-    assert found is not None  # it has been found before
+    assert found is not None  # it was found before
     top = first if _is_free(first, found) else f"{first}_{_digest(folder)}"
     full = f"{top}.{rest}" if rest else top
     if file in _loaded:
@@ -133,7 +134,7 @@ def _digest(folder: Path) -> str:
 
 
 def _execute(name: str, found: ModuleSpec) -> None:
-    """Make the module that was found, under a name that may be another."""
+    """Create and execute the module that was found, possibly under another name."""
     inside = found.submodule_search_locations
     spec: ModuleSpec | None
     if found.origin is None:  # a folder without __init__.py
@@ -147,7 +148,7 @@ def _execute(name: str, found: ModuleSpec) -> None:
             loader=_FreshSource(name, found.origin) if source else None,
             submodule_search_locations=None if inside is None else list(inside),
         )
-    assert spec is not None  # Python has found a loader for it before
+    assert spec is not None  # Python found a loader for it before
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     if spec.loader is not None:
         try:
@@ -158,12 +159,12 @@ def _execute(name: str, found: ModuleSpec) -> None:
 
 
 def _search_last(folder: Path) -> None:
-    """Let models of the folder import their neighbours, and not those of another folder."""
+    """Let models of the folder import their neighbours, but not those of another folder."""
     text = str(folder)
     for module in pkgutil.iter_modules([text]):
         there = getattr(sys.modules.get(module.name), "__file__", None)
         if there is not None and str(Path(there).parent) in {*_folders} - {text}:
-            del sys.modules[module.name]  # what uses it continues to do so
+            del sys.modules[module.name]  # existing references stay valid
     sys.path[:] = [place for place in sys.path if place not in _folders]
     if text in _folders:
         _folders.remove(text)
@@ -173,7 +174,7 @@ def _search_last(folder: Path) -> None:
 
 
 def _modules_beside(name: str, folders: Iterable[Path]) -> set[str]:
-    """Modules that could have been meant: of the same package, or in the folders."""
+    """Modules that may have been intended: of the same package, or in the folders."""
     package, dot, _ = name.rpartition(".")
     places: Iterable[str] = [str(folder) for folder in folders]
     if dot:
@@ -184,14 +185,14 @@ def _modules_beside(name: str, folders: Iterable[Path]) -> set[str]:
     return {package + dot + module.name for module in pkgutil.iter_modules(list(places))}
 
 
-# An exception of a user's code in one line, with the place in that code.
+# An exception of a user's code in one line, with its location in that code.
 
-#: Files of this room are no place to look at for a user.
+#: Files of this room are skipped when locating a user's error.
 _HERE = Path(__file__).resolve().parent
 
 
 def describe(error: BaseException, cls: type | None = None) -> str:
-    """``"ValueError: what it says (file.py:12)"``; the line is the deepest one of `cls`'s file."""
+    """``"ValueError: its message (file.py:12)"``; the line is the deepest one in `cls`'s file."""
     frames = traceback.extract_tb(error.__traceback__)
     theirs = [frame for frame in frames if Path(frame.filename).resolve().parent != _HERE]
     if cls is not None:

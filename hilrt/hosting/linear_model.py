@@ -1,7 +1,7 @@
-"""A solver's continuous dynamics about its initial state, from steps that are taken back.
+"""A solver's continuous dynamics about its initial state, probed by steps that are undone.
 
-The step of a solver that saves its state as numbers is a matrix (`linearise`). Of very short steps
-it tells A and B; of the macro step, how finely the solver follows its inputs inside it.
+The step of a solver that saves its state as numbers is a matrix (`linearise`). Very short steps
+give A and B; the macro step shows how finely the solver follows its inputs within it.
 """
 
 from __future__ import annotations
@@ -26,31 +26,33 @@ from hilrt.solver import Floats
 
 #: Length of the short steps relative to the macro step.
 SHORT = 1e-3
-#: Direct answers below that many times the noise of their output are noise.
+#: Direct responses below this multiple of their output's noise are noise.
 CLEAR_OF_NOISE = 5.0
 log = logging.getLogger("hilrt.solver")
 T = TypeVar("T")
-#: Answers to a ramp below this share of the largest say nothing of how finely it is followed.
+#: Responses to a ramp below this share of the largest do not show how finely it is followed.
 _CLEAR = 1e-3
-#: A step is exact where it is off by less than this share of what one explicit Euler step is off
-#: by; and the rounding of what was probed, relative to the largest answer.
+#: A step counts as exact if its error is below this share of that of one explicit Euler step, or
+#: below the rounding of the probed response, relative to the largest one.
 EXACT, _ROUNDING = 0.1, 1e-7
-#: Steps in which a nonlinear solver makes a macro step, to see whether it gains by it.
+#: Number of steps into which a nonlinear solver's macro step is divided, to see whether it
+#: improves.
 PARTS = 3
-#: Shares of a step at which outputs are seen inside it: no switching of a fraction of the step has
-#: the same phase at all of them. After as many whole steps, in which the start dies out.
+#: Shares of a step at which outputs are observed within it: switching at a fraction of the step
+#: cannot have the same phase at all of them. Preceded by as many whole steps, in which the start
+#: decays.
 INSIDE, SETTLES = (0.07, 0.19, 0.36, 0.57, 0.81, 1.0), 2
-#: Distance from a parabola from which an output is not smooth, relative to its largest value.
+#: Deviation from a parabola at which an output is not smooth, relative to its largest value.
 ROUGH = 0.1
 
 
 class CannotGoOn(SolverError):
-    """A trial has left the solver in a state that is not known."""
+    """A trial has left the solver in an unknown state."""
 
 
 @runtime_checkable
 class KnowsItsMatrices(Protocol):
-    """A solver that need not be probed, such as an FMU with directional derivatives."""
+    """A solver that provides its matrices, such as an FMU with directional derivatives."""
 
     def linear_model(self, h: float) -> LinearModel | None:
         """A, B, C, D about the present state, for macro steps `h` [s]; None if unknown.
@@ -60,7 +62,7 @@ class KnowsItsMatrices(Protocol):
 
 
 def may_have_linear_model(hosted: HostedSolver) -> bool:
-    """Whether `find_linear_model` may find anything."""
+    """Whether `find_linear_model` may succeed."""
     return hosted.can_go_back or isinstance(hosted.solver, KnowsItsMatrices)
 
 
@@ -72,18 +74,18 @@ def find_linear_model(
     Parameters
     ----------
     hosted : HostedSolver
-        Initialized, before its first step; it is left as it was.
+        Initialized, before its first step; its state is left unchanged.
     u : ndarray, shape (nu,)
-        Inputs to differentiate about.
+        Inputs about which to differentiate.
     h : float
         Macro step, s.
     within : float
-        No step is begun later than that, s; what is not known by then is not known.
+        No step is begun after this time, s; results missing by then are omitted.
 
     Raises
     ------
     CannotGoOn
-        If the solver cannot be brought back to its state.
+        If the solver's state cannot be restored.
     """
     if isinstance(hosted.solver, Group):
         return _of_members(
@@ -95,33 +97,34 @@ def find_linear_model(
         return probe(hosted, u, h, within)
     except CannotGoOn:
         raise
-    except (Exception, SystemExit) as error:  # a trial for an estimate ends no session
+    except (Exception, SystemExit) as error:  # a failed trial must not end the session
         log.debug("%s was not probed: %s", type(hosted.solver).__name__, error)
         return None
 
 
 def can_be_renewed(hosted: HostedSolver) -> bool:
-    """Whether `renew_linear_model` may find anything.
+    """Whether `renew_linear_model` may succeed.
 
-    FMUs, too, are only asked for their derivatives on the way if they can be brought back: some are
-    moved by the question.
+    FMUs, too, must be able to restore their state for derivatives during a session: some change it
+    when derivatives are requested.
     """
     return hosted.can_go_back
 
 
 def can_be_renewed_in_parts(hosted: HostedSolver) -> bool:
-    """Whether `renewal` may find anything."""
+    """Whether `renewal` may succeed."""
     return can_be_renewed(hosted) and not isinstance(hosted.solver, Group)
 
 
 def renew_linear_model(
     hosted: HostedSolver, t: float, u: Floats, h: float, within: float = math.inf
 ) -> LinearModel | None:
-    """A, B, C, D about the solver's present state at `t` [s]; None if they cannot be had.
+    """A, B, C, D about the solver's present state at `t` [s]; None if not available.
 
-    As `find_linear_model`, in ``2 (nx + nu) + 3`` steps instead of some ten times as many. How
-    finely inputs are followed is not probed, and a solver with noise is not renewed: its trials
-    would take numbers from a generator that is not saved. One that knows its matrices tells them.
+    Like `find_linear_model`, in ``2 (nx + nu) + 3`` steps instead of about ten times as many. How
+    finely inputs are followed is not probed. A noisy solver is not probed again: trials would draw
+    numbers from a generator that is not saved. A solver that provides its matrices is not probed at
+    all.
     """
     if isinstance(hosted.solver, Group):
         return _of_members(
@@ -135,7 +138,7 @@ def renew_linear_model(
     try:
         with unlogged():
             return at_once(renewal(hosted, t, u, h, within))
-    except (Exception, SystemExit) as error:  # a trial for an estimate ends no session
+    except (Exception, SystemExit) as error:  # a failed trial must not end the session
         restore(hosted, saved)
         log.debug("%s was not probed at t = %g s: %s", type(hosted.solver).__name__, t, error)
         return None
@@ -144,14 +147,14 @@ def renew_linear_model(
 def renewal(
     hosted: HostedSolver, t: float, u: Floats, h: float, within: float = math.inf
 ) -> Generator[None, None, LinearModel]:
-    """`renew_linear_model` in parts of a few steps each; whatever fails is raised.
+    """`renew_linear_model` in parts of a few steps each; all failures are raised.
 
-    The solver stands at `t` [s] at the beginning of each part, and again at its end.
+    The solver is in its state at `t` [s] at the beginning and at the end of each part.
     """
     if isinstance(hosted.solver, KnowsItsMatrices):
         known = hosted.solver.linear_model(h)
         if known is None:
-            raise CannotLinearise("it does not tell its matrices")
+            raise CannotLinearise("it does not provide its matrices")
         return known._replace(inside=(yield from _inside_parts(hosted, t, u, h, 0)))
     if len(leaves(hosted.solver.save_state())) > LARGEST_STATE:
         raise CannotLinearise(f"its state has more than {LARGEST_STATE} numbers")
@@ -173,7 +176,7 @@ def renewal(
 
 
 def next_part(parts: Generator[None, None, T]) -> T | None:
-    """Make the next part of a `renewal`; its result after the last one."""
+    """Run the next part of a `renewal`; return its result after the last one."""
     try:
         next(parts)
     except StopIteration as end:
@@ -183,7 +186,7 @@ def next_part(parts: Generator[None, None, T]) -> T | None:
 
 
 def at_once(parts: Generator[None, None, T]) -> T:
-    """Make all parts; their result."""
+    """Run all parts; return their result."""
     while (found := next_part(parts)) is None:
         pass
     return found
@@ -192,7 +195,7 @@ def at_once(parts: Generator[None, None, T]) -> T:
 def _of_members(
     group: Group, within: float, find: Callable[[Part, float], LinearModel | None]
 ) -> LinearModel | None:
-    """Answers of a group by what `find` makes of each member in the time [s] that is left."""
+    """Combined responses of a group; `find` probes each member in the remaining time [s]."""
     if group.can_restore() and group.any_step:
         group.bring_members()
     end = time.monotonic() + within
@@ -200,7 +203,7 @@ def _of_members(
 
 
 def _of_group(group: Group, models: Sequence[LinearModel | None]) -> LinearModel | None:
-    """Answers of a group from those of its members, none of which acts on another."""
+    """Combined responses of a group from those of its members, which do not interact."""
     if all(model is None for model in models):
         return None
     nx = sum(0 if model is None else len(model.A) for model in models)
@@ -256,7 +259,7 @@ def probe(hosted: HostedSolver, u: Floats, h: float, within: float = math.inf) -
 
 
 def restore(hosted: HostedSolver, saved: Any) -> None:
-    """Bring the solver back to a saved state; `CannotGoOn` if it cannot be."""
+    """Restore a saved state; raise `CannotGoOn` if that fails."""
     try:
         hosted.solver.restore_state(saved)
     except (Exception, SystemExit) as error:
@@ -282,15 +285,15 @@ def _differentiated(hosted: HostedSolver, u: Floats, h: float, within: float) ->
         exact = _exact_when_held(model, held, h)
     else:
         exact = _gains_nothing(model, held, found.held_in(PARTS, h)[:nx], h)
-    if exact:  # reading a held input once loses nothing: holding it is the coupling's
+    if exact:  # reading a held input once loses nothing: the coupling holds it
         return model._replace(slope=fineness)
     return model._replace(fineness=fineness)
 
 
 def _seen_inside(hosted: HostedSolver, t: float, u: Floats, h: float, settles: int) -> int:
-    """Whether the outputs are smooth inside a step of `h` [s] from `t` [s] + `settles` such steps.
+    """Whether the outputs are smooth within a step of `h` [s], `settles` such steps after `t` [s].
 
-    A converter that switches in step with the exchange has the same value at every end of a step.
+    A converter that switches in step with the exchange has the same value at every step's end.
     """
     return at_once(_inside_parts(hosted, t, u, h, settles))
 
@@ -319,7 +322,7 @@ def _inside_parts(
 
 
 def _rates(short: Floats, double: Floats, nx: int, h: float) -> tuple[Floats, Floats]:
-    """A and B from a step `h` [s] and one twice as long; what is of first order in h cancels."""
+    """A and B from a step of `h` [s] and one twice as long; terms of first order in h cancel."""
     identity = np.eye(nx, short.shape[1])
     rates = 2.0 * (short[:nx] - identity) / h - (double[:nx] - identity) / (2.0 * h)
     return rates[:, :nx], rates[:, nx:]
@@ -327,23 +330,23 @@ def _rates(short: Floats, double: Floats, nx: int, h: float) -> tuple[Floats, Fl
 
 def _outputs(short: Floats, nx: int) -> tuple[Floats, Floats]:
     """C and D from the outputs at the end of a step, which follow from the state there."""
-    # A step may set a state again, whatever it was: then the least that explains the outputs.
+    # A step may overwrite a state: then the smallest matrices that explain the outputs.
     C = np.linalg.lstsq(short[:nx, :nx].T, short[nx:, :nx].T, rcond=None)[0].T
     D = short[nx:, nx:] - C @ short[:nx, nx:]
     D[np.abs(D) < 1e-6 * np.abs(short[nx:, nx:]).max(initial=0.0)] = 0.0
-    # Less than what goes through the states in so short a step is less than `SHORT` of what does in
-    # a macro step, and no more than what differences miss of it.
+    # A direct response below `SHORT` of the response through the states in a macro step is what
+    # passes through them in so short a step, and within the error of the differences.
     D[np.abs(D) < np.abs(C @ short[:nx, nx:])] = 0.0
     return C.astype(np.float64), D
 
 
 def _exact_when_held(model: LinearModel, step: Floats, h: float) -> bool:
-    """Whether the state follows held inputs exactly over a step of the length `h` [s].
+    """Whether the state follows held inputs exactly over a step of `h` [s].
 
-    Such a solver may read its inputs at the step's beginning alone and integrate exactly all the
-    same, as an exponential does. `step`, shape (nx, nx + nu), is the answer of its state to state
-    and inputs. About a point of a nonlinear solver the answer to the inputs is none of a constant
-    system: see `_gains_nothing`.
+    Such a solver may read its inputs only at the step's beginning and still integrate exactly, as
+    an exponential does. `step`, shape (nx, nx + nu), is the response of its state to state and
+    inputs. About a point of a nonlinear solver, the response to the inputs is not that of a
+    constant system: see `_gains_nothing`.
     """
     A, B = model.A, model.B
     transition, (held, _) = discretize(A, B, h, 1)
@@ -353,11 +356,11 @@ def _exact_when_held(model: LinearModel, step: Floats, h: float) -> bool:
 
 
 def _gains_nothing(model: LinearModel, step: Floats, shorter: Floats, h: float) -> bool:
-    """Whether a nonlinear solver's state is as near the truth in one step of `h` [s] as in several.
+    """Whether a nonlinear solver's state is as accurate in one step of `h` [s] as in several.
 
-    The inputs are held in all of them. `step` and `shorter`, shape (nx, nx + nu), are the answers
-    of its state in one and in several steps. A solver that steps finely inside gains nothing by
-    shorter steps of the session; Euler's method gains as much as it errs by.
+    Inputs are held in all of them. `step` and `shorter`, shape (nx, nx + nu), are the responses of
+    its state in one and in several steps. A solver with fine internal steps gains nothing from
+    shorter steps of the session; Euler's method gains as much as its error.
     """
     nx = len(model.A)
     euler = np.hstack([np.eye(nx) + h * model.A, h * model.B])
@@ -375,9 +378,9 @@ def _agrees(found: Floats, exact: Floats, euler: Floats) -> bool:
 
 
 def _fineness(A: Floats, B: Floats, ramp: Floats, h: float) -> Floats:
-    """Answer of the state to a ramp over the step, relative to that of the continuous system.
+    """Response of the state to a ramp over the step, relative to that of the continuous system.
 
-    `ramp`, shape (nx, nu), is what the solver's own step made of it.
+    `ramp`, shape (nx, nu), is the response of the solver's own step.
     """
     expected = discretize(A, B, h, 1)[1][1]
     found = np.full(B.shape[1], np.nan)

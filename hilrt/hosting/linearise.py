@@ -2,8 +2,8 @@
 
 With the input over the interval written ``u(s) = Σ_m a_m s^m``, s from 0 to 1, the map is a matrix
 from (x, a_0, a_1, …) to (x, y, y', y'', …) at its end. It comes from a linear solver's matrices, or
-from the solver itself: the state it saves is perturbed, and one step is differentiated. So the
-solver's own integration counts, too.
+from the solver itself: its saved state is perturbed, and one step is differentiated, so that the
+solver's own integration is included.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from hilrt.errors import HilrtError
 from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.solver import Floats, Port, Ports
 
-#: Steps from a far and from a near perturbation that agree this well are those of a linear solver.
+#: Relative agreement of steps from a far and a near perturbation that shows a linear solver.
 LINEAR = 1e-6
-#: How far states and inputs are moved to find out, relative to them, or absolute below 1.
+#: Far perturbation of states and inputs, relative to them, or absolute below 1.
 WIDE = (10.0, 1000.0)
-#: Perturbation in place of `PERTURBATION` where a sensor's noise is on the outputs, and the
-#: share of an output's answers that the noise may be.
+#: Perturbation instead of `PERTURBATION` if the outputs carry a sensor's noise, and the permitted
+#: share of noise in an output's response.
 NOISY_PERTURBATION, NOISE_SHARE = 1e-2, 0.01
 
 
@@ -47,7 +47,7 @@ class Dynamics(abc.ABC):
     source : str
         Origin of the matrix, as text.
     linear : bool
-        Whether it holds for any state, except for rounding.
+        Whether it is valid for any state, except for rounding.
     """
 
     states: int = 0
@@ -65,7 +65,7 @@ class Dynamics(abc.ABC):
         rows : int
             Coefficients of the input polynomial.
         derivatives : int
-            Derivatives of the outputs that are requested; zero if they are not known.
+            Requested derivatives of the outputs; these are zero if unknown.
 
         Returns
         -------
@@ -74,7 +74,7 @@ class Dynamics(abc.ABC):
 
 
 class Exact(Dynamics):
-    """A linear system, integrated exactly as `Linear` does."""
+    """A linear system, integrated exactly as by `Linear`."""
 
     def __init__(self, system: LinearSubsystem, source: str) -> None:
         self.system, self.states, self.source = system, len(system.A), source
@@ -89,7 +89,7 @@ class Exact(Dynamics):
 
 
 class Constant(Dynamics):
-    """A subsystem outside every loop, through which no disturbance returns."""
+    """A subsystem outside all loops, through which no disturbance returns."""
 
     def __init__(self, ports: Ports, source: str) -> None:
         self.nu, self.ny = size(ports.inputs), size(ports.outputs)
@@ -108,21 +108,21 @@ class Differentiated(Dynamics):
     hosted : HostedSolver
         Initialized.
     u0 : ndarray, shape (nu,)
-        Inputs that the step is differentiated about.
+        Inputs about which the step is differentiated.
     h : float
-        Interval at which to find out whether the solver is linear, s.
+        Interval over which linearity is tested, s.
     within : float
-        No step is begun later than that, s.
+        No step is begun after this time, s.
     t : float
-        Where the solver stands, s.
+        The solver's present time, s.
     quick : bool
-        Do not find out whether the solver is linear; refuse one with noise, too.
+        Skip the linearity test; refuse noisy solvers, too.
 
     Raises
     ------
     CannotLinearise
-        If the solver cannot go back, or its saved state contains anything but numbers, or does not
-        hold all of it, or the time is over; from `step_map`, too.
+        If the solver cannot go back, if its saved state contains anything but numbers or is
+        incomplete, or if the time is over; also raised by `step_map`.
     """
 
     def __init__(
@@ -166,10 +166,10 @@ class Differentiated(Dynamics):
         self.source = f"its solver's step differentiated ({about})"
 
     def _measure_noise(self, before: Floats, again: Floats, h: float) -> None:
-        """Continue with larger perturbations where all that differs is little noise on the outputs.
+        """Continue with larger perturbations if the only difference is small noise on the outputs.
 
-        Of two trials, the second perturbs in the opposite order: what a state that is not saved
-        counts on from step to step would else be in both alike.
+        The second trial perturbs in the opposite order: otherwise an unsaved state that counts from
+        step to step would have the same effect in both.
         """
         self.perturbation = NOISY_PERTURBATION
         one = self._differentiate(h, 1, 0, near=True)
@@ -190,7 +190,7 @@ class Differentiated(Dynamics):
         return self._differentiate(h, rows, derivatives, near=not self.linear)
 
     def held_in(self, parts: int, h: float) -> Floats:
-        """Answers of state and outputs to state and held inputs over `h` [s], in equal steps.
+        """Responses of state and outputs to state and held inputs over `h` [s], in equal steps.
 
         Parameters
         ----------
@@ -212,11 +212,10 @@ class Differentiated(Dynamics):
     def _holds_widely(
         self, h: float, before: Floats, near: Floats, seen: NDArray[np.bool_]
     ) -> bool:
-        """Whether far to either side of its state, too, the solver answers as close to it.
+        """Whether the solver responds the same far to either side of its state.
 
-        A relay, a valve at its stop, a gap or a contact answer with a constant, or with nothing,
-        until they are left: close to such a state they look linear. Inputs stay within the ranges
-        that their ports declare.
+        A relay, a valve at its stop, a gap or a contact responds with a constant, or not at all,
+        until it is left: near such a state it looks linear. Inputs stay within their ports' ranges.
         """
         point, free = self._point(1), np.full(self.states, np.inf)
         ports = self.hosted.solver.inputs
@@ -241,10 +240,10 @@ class Differentiated(Dynamics):
         return True
 
     def _find_numbers(self, h: float) -> list[int]:
-        """Positions of the real numbers among the leaves: float now, or after a step.
+        """Positions of real numbers among the leaves: float now, or after a step.
 
-        Everything else (a gear, a flag) is a mode that stays as it is; but an initial value may
-        have been written as a whole number.
+        Anything else (a gear, a flag) is a mode and stays unchanged; but an initial value may have
+        been written as an integer.
         """
         solver = self.hosted.solver
         try:
@@ -263,7 +262,7 @@ class Differentiated(Dynamics):
     def _differentiate(
         self, h: float, rows: int, derivatives: int, *, near: bool, up_first: bool = True
     ) -> Floats:
-        """Differences; those from far perturbations are exact if the solver is linear."""
+        """Differences; exact from far perturbations if the solver is linear."""
         point = self._point(rows)
         if not near:
             origin = self._respond(h, rows, derivatives, np.zeros_like(point))
@@ -277,7 +276,7 @@ class Differentiated(Dynamics):
     def columns(
         self, h: float, rows: int, derivatives: int, *, up_first: bool = True
     ) -> Iterator[Floats]:
-        """Columns of `step_map` from near perturbations, one after the other, of two steps each."""
+        """Columns of `step_map` from near perturbations, of two steps each."""
         point = self._point(rows)
         steps = np.diag(self.perturbation * np.maximum(1.0, np.abs(point)))
         for step in steps if up_first else -steps:
@@ -287,7 +286,7 @@ class Differentiated(Dynamics):
     def _respond(
         self, h: float, rows: int, derivatives: int, point: Floats, parts: int = 1
     ) -> Floats:
-        """State, outputs and their derivatives after `h` [s]; the solver is left as it was."""
+        """State, outputs and their derivatives after `h` [s]; the solver's state is restored."""
         if time.monotonic() > self._end:
             raise CannotLinearise("its steps take too long")
         solver, hosted = self.hosted.solver, self.hosted
@@ -319,15 +318,15 @@ class Differentiated(Dynamics):
 
 
 def _agree(near: Floats, far: Floats, seen: NDArray[np.bool_]) -> bool:
-    """Whether two maps are the same in the rows `seen`, except for rounding."""
+    """Whether two maps agree in the rows `seen`, except for rounding."""
     size = np.abs(near).max(axis=1, keepdims=True, initial=0.0)
     return bool((np.abs(near - far) <= LINEAR * size)[seen].all())
 
 
 def seen_outside(step: Floats, states: int) -> NDArray[np.bool_]:
-    """Rows of a step's map from which outputs follow, shape (rows,); the others only keep count.
+    """Rows of a step's map that affect outputs, shape (rows,); the others only accumulate.
 
-    A solver may save accumulated values beside its motion: energy, fuel, distance.
+    A solver may save accumulated values in addition to its motion: energy, fuel, distance.
     """
     seen = np.arange(len(step)) >= states
     for _ in range(states):
@@ -336,7 +335,7 @@ def seen_outside(step: Floats, states: int) -> NDArray[np.bool_]:
 
 
 def leaves(state: Any) -> list[Any]:
-    """Everything in a saved state, in order: of arrays, tuples, lists and dicts the elements."""
+    """All values in a saved state, in order: the elements of arrays, tuples, lists and dicts."""
     if isinstance(state, np.ndarray) and state.dtype.kind in "fiub":
         return list(state.ravel().tolist())
     if isinstance(state, dict):
@@ -353,7 +352,7 @@ def leaves(state: Any) -> list[Any]:
 
 
 def rebuilt(state: Any, values: Iterator[Any]) -> Any:
-    """A saved state of the same form with other `leaves`, taken from `values` in turn."""
+    """A saved state of the same structure with other `leaves`, taken from `values` in order."""
     if isinstance(state, np.ndarray):
         return np.array([next(values) for _ in range(state.size)]).reshape(state.shape)
     if isinstance(state, (tuple, list)):
@@ -367,7 +366,7 @@ def rebuilt(state: Any, values: Iterator[Any]) -> Any:
 
 @contextlib.contextmanager
 def unlogged() -> Iterator[None]:
-    """Silence the solver's log while it is probed: failures are expected there."""
+    """Silence the solver's log while it is probed: failures are expected then."""
     logger = logging.getLogger("hilrt.solver")
     before, logger.disabled = logger.disabled, True
     try:

@@ -1,4 +1,4 @@
-"""Import a user's solver or test sequence and make it; every mistake is named with the remedy."""
+"""Import and create a user's solver or test sequence; errors name the remedy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 def load_solver(target: str, params: Mapping[str, Any], folders: Sequence[Path] = ()) -> Solver:
-    """Import a solver's class and make an instance.
+    """Import a solver's class and create an instance.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def load_solver(target: str, params: Mapping[str, Any], folders: Sequence[Path] 
     params : mapping
         Keyword arguments of the class.
     folders : sequence of Path, optional
-        Searched for the module's file first, in this order.
+        Searched first for the module's file, in this order.
 
     Raises
     ------
@@ -47,14 +47,14 @@ def load_solver(target: str, params: Mapping[str, Any], folders: Sequence[Path] 
 
 
 def make_solver(cls: type[Solver], target: str, params: Mapping[str, Any]) -> Solver:
-    """Make an instance of a solver's class; parameters and errors as for `load_solver`."""
+    """Create an instance of a solver's class; parameters and errors as for `load_solver`."""
     solver = make_instance(cls, target, params)
     _check_ports(solver, target)
     return solver
 
 
 def load_class(target: str, folders: Sequence[Path]) -> type[Solver]:
-    """Import the class of a ``"module:Class"``; parameters and errors as for `load_solver`."""
+    """Import the class ``"module:Class"``; parameters and errors as for `load_solver`."""
     module_name, colon, class_name = target.partition(":")
     if not (module_name and colon and class_name):
         raise ConfigError(f"{target!r} is not a solver; write it as module:Class")
@@ -65,7 +65,7 @@ def load_class(target: str, folders: Sequence[Path]) -> type[Solver]:
 
 
 def make_instance(cls: type[T], target: str, params: Mapping[str, Any]) -> T:
-    """Instance of a user's class; `ConfigError` for parameters that do not fit, or if it raises."""
+    """Instance of a user's class; `ConfigError` if parameters do not fit, or if it raises."""
     problems = wrong_params(cls, target, params)
     if problems:
         raise ConfigError(problems)
@@ -85,7 +85,7 @@ def _solver_class(module: Any, name: str) -> type[Solver]:
     if isinstance(found, Solver):
         raise ConfigError(
             f"{module.__name__}:{name} is an instance; name its class, {type(found).__name__}, and "
-            "give the arguments that it is made with as params"
+            "give its arguments as params"
         )
     if found is None:
         solvers = [
@@ -142,7 +142,7 @@ _NUMBERS = (int, float)
 
 
 def wrong_params(cls: type, target: str, params: Mapping[str, Any]) -> list[str]:
-    """Unknown, missing and unfit parameters, one line each.
+    """Unknown, missing and unsuitable parameters, one line each.
 
     Parameters
     ----------
@@ -175,24 +175,24 @@ def wrong_params(cls: type, target: str, params: Mapping[str, Any]) -> list[str]
     return problems
 
 
-@functools.lru_cache(maxsize=64)  # a group asks for every member
+@functools.lru_cache(maxsize=64)  # a group calls it for every member
 def _parameters(cls: type) -> Mapping[str, inspect.Parameter]:
     return inspect.signature(cls).parameters
 
 
 @functools.lru_cache(maxsize=64)
 def _hints(cls: Any) -> dict[str, Any]:
-    """Annotations of the parameters, as far as they can be evaluated."""
+    """Annotations of the parameters that can be evaluated."""
     try:
         return typing.get_type_hints(cls.__init__, include_extras=True)
-    except Exception:  # a name that is imported for type checkers alone, for example
+    except Exception:  # for example a name imported for type checkers only
         return {}
 
 
 def _misfit(value: Any, hint: Any, default: Any) -> str:
-    """Mismatch of a value and its parameter's type; empty if it fits, or no type is known.
+    """Reason why a value does not fit its parameter's type; empty if it fits or has no type.
 
-    Without an annotation, the type of the default tells numbers, texts and switches apart.
+    Without an annotation, the default value distinguishes numbers, texts and switches.
     """
     if type(value) is type(default) and value == default:
         return ""
@@ -201,7 +201,7 @@ def _misfit(value: Any, hint: Any, default: Any) -> str:
     for kind, word in ((bool, "true or false"), (_NUMBERS, "a number"), (str, "a string")):
         if not isinstance(default, kind):
             continue
-        other = (str, bool, *_NUMBERS)  # a list may be meant for all elements of an array
+        other = (str, bool, *_NUMBERS)  # a list may give all elements of an array
         if isinstance(value, other) and not _is(value, kind):
             return f"is not {word}, as its default {default!r} is"
         return ""
@@ -209,7 +209,7 @@ def _misfit(value: Any, hint: Any, default: Any) -> str:
 
 
 def _is(value: Any, kind: Any) -> bool:
-    """Whether a value is of a kind; true and false are no numbers."""
+    """Whether a value is of a kind; true and false do not count as numbers."""
     return kind is bool if isinstance(value, bool) else isinstance(value, kind)
 
 
@@ -228,7 +228,7 @@ def _against_hint(value: Any, hint: Any) -> str:
         if isinstance(value, float) and math.isfinite(value) and value.is_integer():
             return _against_hint(int(value), hint)  # 2.0 for a whole number
         return wrong_type(error)
-    except Exception:  # a type that msgspec does not know, or cannot take
+    except Exception:  # a type that msgspec does not support
         return ""
     return ""
 
@@ -236,13 +236,13 @@ def _against_hint(value: Any, hint: Any) -> str:
 def load_sequence(
     target: str, params: Mapping[str, Any], setting: Setting | None = None
 ) -> sequences.SequenceStepper:
-    """Make a sequence, ready to be stepped.
+    """Create a sequence, ready to be stepped.
 
     Parameters
     ----------
     target : str
-        ``"tests/tip_in.py:TipIn"``, a file relative to the folder of the `setting`, and a class in
-        it; or ``"module:Class"``, beside it or installed.
+        ``"tests/tip_in.py:TipIn"``, a class in a file relative to the folder of the `setting`; or
+        ``"module:Class"``, in that folder or installed.
     params : mapping
         Keyword arguments of the class.
     setting : Setting, optional
@@ -250,7 +250,7 @@ def load_sequence(
     Raises
     ------
     ConfigError
-        If there is no such file, class or parameter, or the class is no `Sequence`.
+        If there is no such file, class or parameter, or the class is not a `Sequence`.
     """
     setting = setting or Setting(Path.cwd())
     place, colon, name = target.rpartition(":")
@@ -264,7 +264,7 @@ def load_sequence(
 
 
 def sequences_of(place: str, folder: Path) -> dict[str, type[sequences.Sequence]]:
-    """Classes of sequences that a file or module defines, in the order of its lines."""
+    """Sequence classes defined in a file or module, in source order."""
     if place.endswith(".py"):
         file = folder / place
         if not file.is_file():

@@ -1,6 +1,6 @@
-"""Models that are defined in a notebook or a script, ``__main__:Class``, for other processes.
+"""Models defined in a notebook or a script, ``__main__:Class``, for other processes.
 
-Other processes cannot import ``__main__``: cloudpickle, which Dask needs anyway, carries such
+Other processes cannot import ``__main__``: cloudpickle, which Dask requires anyway, transfers such
 classes by value, with the functions and values that they use.
 """
 
@@ -19,12 +19,12 @@ from hilrt.hosting.load_solver import load_class
 MAIN = "__main__"
 #: Attributes of a function with the default values of its parameters.
 DEFAULTS: Final = ("__defaults__", "__kwdefaults__")
-#: Attributes of a class that change with its place in the source, or by chance (Python 3.13).
+#: Attributes of a class that depend on its location in the source, or on chance (Python 3.13).
 OF_SOURCE: Final = ("__firstlineno__", "__static_attributes__")
 
 
 def main_classes(tables: Any) -> dict[str, type]:
-    """Classes of ``__main__`` that the tables of a session name, by their names."""
+    """Classes of ``__main__`` that the tables of a session name, by name."""
     found: dict[str, type] = {}
     for text in _texts(tables):
         module, _, name = text.partition(":")
@@ -34,7 +34,7 @@ def main_classes(tables: Any) -> dict[str, type]:
 
 
 def pack(classes: dict[str, type]) -> bytes:
-    """Classes as bytes for another process; empty without any."""
+    """Classes as bytes for another process; empty without classes."""
     if not classes:
         return b""
     try:
@@ -46,7 +46,7 @@ def pack(classes: dict[str, type]) -> bytes:
 
 
 def unpack(packed: bytes) -> None:
-    """Define classes that another process has packed in this one's ``__main__``."""
+    """Define packed classes of another process in this one's ``__main__``."""
     if packed:
         import cloudpickle
 
@@ -56,7 +56,7 @@ def unpack(packed: bytes) -> None:
 def digest(classes: dict[str, type]) -> bytes:
     """Digest of the classes' functions and plain values, the same in every process.
 
-    Functions, classes and plain values of ``__main__`` that they use are included.
+    Includes functions, classes and plain values of ``__main__`` that they use.
     """
     found = hashlib.sha256()
     waiting: list[tuple[str, Any]] = sorted(classes.items())
@@ -95,14 +95,14 @@ def _content(name: str, value: Any) -> tuple[str, list[tuple[str, Any]]]:
 
 
 def _globals(code: CodeType) -> list[str]:
-    """Names of the global values that a function reads, those inside it included."""
+    """Names of the global values that a function reads, including nested functions."""
     found = {one.argval for one in dis.get_instructions(code) if one.opname == "LOAD_GLOBAL"}
     inner = [name for c in code.co_consts if isinstance(c, CodeType) for name in _globals(c)]
     return sorted(found.union(inner))
 
 
 def _of_code(code: CodeType) -> tuple[Any, ...]:
-    """Content of a function, without its file and line."""
+    """Content of a function, independent of its file and line."""
     constants = [
         _of_code(c)
         if isinstance(c, CodeType)

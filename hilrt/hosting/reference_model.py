@@ -1,8 +1,8 @@
-"""A model that responds about as a subsystem that cannot be probed itself.
+"""Reference model: responds approximately like a subsystem that cannot be probed itself.
 
-It is made in the master's process before the first tick and probed about the subsystem's start
-(`linear_model`), for the estimate of the coupling's error alone: it makes no samples and acts on
-nothing. Its ports are the subsystem's by name, in units of its own.
+It is created in the master's process before the first tick and probed about the subsystem's start
+(`linear_model`), only for the estimate of the coupling's error: it sends no samples and drives
+nothing. Its ports match the subsystem's by name, in its own units.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hilrt.tables.ports import Coupled, wrong_ports
 
 
 class SameChannels(NamedTuple):
-    """Channels of the model and of the subsystem that are the same, and between their units.
+    """Common channels of the model and the subsystem, with unit conversion.
 
     ``model[to] = factor * subsystem[of] + offset``, arrays of shape (n,).
     """
@@ -37,7 +37,7 @@ class SameChannels(NamedTuple):
 
 
 def load_reference(options: SubsystemOptions, folder: Path) -> Solver:
-    """Model that a table names; `ConfigError` describes the problem."""
+    """Model named by a table; `ConfigError` describes the problem."""
     assert options.reference_model is not None
     return load_solver(options.reference_model, options.reference_params, [folder])
 
@@ -59,7 +59,7 @@ def try_reference(
     Raises
     ------
     ConfigError
-        Why it cannot stand for the subsystem, or cannot be probed.
+        If it cannot represent the subsystem, or cannot be probed.
     """
     problems = list(wrong_ports(Ports(tuple(solver.inputs), tuple(solver.outputs)), ports, coupled))
     if problems:
@@ -72,7 +72,7 @@ def try_reference(
     try:
         hosted.initialize(0.0, start)
         found = probe(hosted, start, h)
-    except Exception as error:  # of the user's model: a trial for an estimate ends no session
+    except Exception as error:  # of the user's model: a failed trial must not end the session
         raise ConfigError(f"cannot be probed: {error}") from error
     nu, ny = (sum(port.size for port in side) for side in ports)
     B, D = np.zeros((len(found.A), nu)), np.zeros((ny, nu))
@@ -82,14 +82,14 @@ def try_reference(
     through = found.D[np.ix_(outputs.to, inputs.to)] * inputs.factor / outputs.factor[:, None]
     D[np.ix_(outputs.of, inputs.of)] = through
     lacking = tuple(i for i in range(ny) if i not in outputs.of)
-    # How finely the subsystem follows its inputs is not the model's to tell.
+    # The model does not show how finely the subsystem follows its inputs.
     return LinearModel(
         *(found.A, B, C, D, np.ones(nu)), False, lacking, of_reference=True, inside=found.inside
     )
 
 
 def same_channels(own: Sequence[Port], theirs: Sequence[Port]) -> SameChannels:
-    """Channels that a model's ports and a subsystem's have in common, by their names."""
+    """Common channels of a model's and a subsystem's ports, by name."""
     first, at = {}, 0
     for port in theirs:
         first[port.name], at = (at, port), at + port.size

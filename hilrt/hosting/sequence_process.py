@@ -1,7 +1,7 @@
 """``hilrt sequence FILE.py:CLASS``: the process in which a test sequence runs.
 
-It is a solver's process; beside that, what the sequence tells goes to the master before the outputs
-of the step, and a step that does not return tells its line.
+It is a solver's process; in addition, the sequence's reports are sent to the master before the
+outputs of the step, and a step that does not return reports its line.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ def main(
         Keyword arguments of the class, as written on the command line.
     setting : Setting
     patience : float, optional
-        Time after which a step that does not return tells its line, s.
+        Time after which a step that does not return reports its line, s.
 
     Returns
     -------
     int
-        Exit status, as that of a solver's process.
+        Exit status, as for a solver's process.
     """
     made = []
 
@@ -59,52 +59,52 @@ def main(
 
     def connected(peer: Peer) -> None:
         stepper = made[0]
-        told = EventSender(peer, stepper.bench)
-        stepper.hand_on_to(told.tell)
+        sender = EventSender(peer, stepper.bench)
+        stepper.report_to(sender.send)
 
-        def take(message: PromptAnswer) -> None:
-            stepper.take_answer(message.number, message.answer, message.who)
+        def answer(message: PromptAnswer) -> None:
+            stepper.answer(message.number, message.answer, message.who)
 
-        peer.take_answer = take
+        peer.on_answer = answer
         if patience and threading.current_thread() is threading.main_thread():
-            stepper.on_step = HangAlarm(told, stepper.bench, patience)
+            stepper.on_step = HangAlarm(sender, stepper.bench, patience)
 
     return run_process(make, connect, name, connected)
 
 
 class EventSender:
-    """Sends events to the master, at once."""
+    """Sends events to the master without delay."""
 
     def __init__(self, peer: Peer, bench: SequenceBench) -> None:
         self._peer, self._bench = peer, bench
-        self.is_telling = False
+        self.is_sending = False
 
-    def tell(self, cause: str, text: str) -> bool:
-        """Whether it could be sent."""
-        self.is_telling = True
+    def send(self, cause: str, text: str) -> bool:
+        """Send an event; return whether it could be sent."""
+        self.is_sending = True
         try:
             return self._peer.send(Event(level="info", cause=cause, text=text))
         finally:
-            self.is_telling = False
+            self.is_sending = False
 
 
 class HangAlarm:
-    """Tells at which line the sequence is when a step takes longer than `patience` [s].
+    """Reports the current line of the sequence if a step takes longer than `patience` [s].
 
-    A timer's signal interrupts the very thread that does not return, and sees its frame.
+    A timer's signal interrupts the thread that does not return, and so has access to its frame.
     """
 
-    def __init__(self, told: EventSender, bench: SequenceBench, patience: float) -> None:
-        self._told, self._bench, self._patience = told, bench, patience
+    def __init__(self, sender: EventSender, bench: SequenceBench, patience: float) -> None:
+        self._sender, self._bench, self._patience = sender, bench, patience
         signal.signal(signal.SIGALRM, self._ring)
 
     def __call__(self, busy: bool) -> None:
-        """Begin or end to watch."""
+        """Start or stop watching."""
         signal.setitimer(signal.ITIMER_REAL, self._patience if busy else 0.0)
 
     def _ring(self, number: int, frame: FrameType | None) -> None:
-        if frame is None or self._told.is_telling:
+        if frame is None or self._sender.is_sending:
             return
         where = self._bench.where.of(frame)
         text = f"{where}: {HANGS} {self._patience:g} s; its last step was {self._bench.step_text}"
-        self._told.tell(STEP, text)
+        self._sender.send(STEP, text)

@@ -1,4 +1,4 @@
-"""A solver is probed in real time: in parts, in the time that it has between two steps."""
+"""Probing of a solver in real time, in parts, during idle time between two steps."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ log = logging.getLogger("hilrt.solver")
 
 
 class SlackTrial:
-    """A trial about one state of a solver, between the parts of which the session goes on.
+    """A trial about one state of a solver, interleaved with the steps of the session.
 
-    No part begins unless it will end, by how long parts and steps took before, within half of the
-    shortest time that lately was between an answer and the next step.
+    A part begins only if, judging by earlier durations of parts and steps, it will end within half
+    of the shortest recent time between an answer and the next step.
 
     Parameters
     ----------
@@ -34,17 +34,17 @@ class SlackTrial:
     Attributes
     ----------
     found : LinearModel or None
-        What the last trial has found.
+        Result of the last trial.
     """
 
-    #: Share of the shortest idle time that parts may take, and how many idle times count.
+    #: Share of the shortest idle time that parts may use, and number of idle times considered.
     SHARE: Final = 0.5
     REMEMBERED: Final = 50
-    #: Idle times that are measured before a first part.
+    #: Idle times measured before the first part.
     LEAST: Final = 3
-    #: The first part, of which nothing is known, is taken for as many steps.
+    #: Assumed duration of the first part, in steps.
     FIRST: Final = 4
-    #: Steps without a part after which a trial is given up.
+    #: Steps without a part after which a trial is abandoned.
     PATIENCE: Final = 100
 
     def __init__(
@@ -61,28 +61,28 @@ class SlackTrial:
         self.found: LinearModel | None = None
 
     def begin(self, u: Floats, h: float) -> None:
-        """Try the solver out from its next step on, about inputs `u` (nu,), for steps `h` [s]."""
+        """Probe the solver from its next step on, about inputs `u` (nu,), for steps of `h` [s]."""
         self._asked, self._parts, self._waited = (u, h), None, 0
         self._budget = SlackBudget()
 
     def restart(self) -> None:
-        """Begin again: the solver is another one, by a parameter or a new start."""
+        """Restart: the solver has changed, by a parameter or a new start."""
         self._parts = None
 
     def step_begins(self) -> None:
-        """Note that a step has been asked for."""
+        """Note that a step was requested."""
         self._begun_ns = self._now_ns()
         if self._answered_ns:
             self._idle_ns.append(self._begun_ns - self._answered_ns)
 
     def step_ended(self, t: float) -> None:
-        """Note that the step to `t` [s] has been answered."""
+        """Note that the step to `t` [s] was answered."""
         self._t, self._answered_ns = t, self._now_ns()
 
     def work(self) -> bool:
-        """Make as many parts as there is time for; whether the trial has ended.
+        """Run as many parts as time permits; return whether the trial has ended.
 
-        The solver is left where it was; `CannotGoOn` if it cannot be brought back.
+        The solver's state is restored; `CannotGoOn` if that fails.
         """
         if self._asked is None or len(self._idle_ns) < self.LEAST:
             return False
@@ -102,7 +102,7 @@ class SlackTrial:
                     restore(self._hosted, present)
         except CannotGoOn:
             raise
-        except (Exception, SystemExit) as error:  # a trial for an estimate ends no session
+        except (Exception, SystemExit) as error:  # a failed trial must not end the session
             name = type(self._hosted.solver).__name__
             log.debug("%s was not probed at t = %g s: %s", name, self._t, error)
             return self._end(None)

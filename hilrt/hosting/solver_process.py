@@ -1,11 +1,11 @@
 """``hilrt solver MODULE:CLASS`` or ``MODEL.fmu``: the process that hosts a solver for a master.
 
 One thread: wait for a message, step the solver, answer. ZeroMQ sockets belong to one thread, so
-nothing is sent while the solver computes; the master does not count that as silence, and what the
-master sent meanwhile is read before its own silence is judged.
+nothing is sent while the solver computes. The master does not count that as silence, and its
+messages in the meantime are read before its own silence is assessed.
 
-The process ends when the master says so, when the master is silent or gone, on SIGTERM and when
-its parent ends; Ctrl-C is left to the master. `Solver.stop` is called on every one of these.
+The process ends when the master stops it, when the master is silent or gone, on SIGTERM, and when
+its parent ends; Ctrl-C is left to the master. `Solver.stop` is called in all these cases.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ __all__ = ["load_solver", "main", "serve"]
 
 log = logging.getLogger("hilrt.solver")
 
-#: How long the master may take to answer the hello, s.
+#: Time allowed for the master's answer to the hello, s.
 CONNECT_TIMEOUT_S = 30.0
-#: After that long, a SIGTERM that arrived where nothing can be raised is tried once more, s.
+#: Delay before raising a SIGTERM again that could not be raised where it arrived, s.
 AGAIN_S = 0.01
 
 EXIT_OK = 0
@@ -124,9 +124,9 @@ def run_process(
     name: str,
     on_peer: Callable[[Peer], None] = lambda peer: None,
 ) -> int:
-    """Make a solver and host it in this process until the session ends; the exit status of `main`.
+    """Create and host a solver until the session ends; return the exit status, as `main`.
 
-    `on_peer` is given the connection before it is made.
+    `on_peer` is called with the connection before it is established.
     """
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     if threading.current_thread() is threading.main_thread():
@@ -137,7 +137,7 @@ def run_process(
     try:
         try:
             return _host(HostedSolver(make()), connect, name, on_peer)
-        finally:  # from here on there is nothing left to be ended
+        finally:  # from here on there is nothing to clean up
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGTERM, _pass_over)
     except ConfigError as error:
@@ -157,7 +157,7 @@ def _load(target: str, params: dict[str, Any], options: dict[str, Any]) -> Solve
         solver.fmu.need_binary()
         return solver
     if options:
-        raise ConfigError("--option is for FMUs; parameters of a class are given with --param")
+        raise ConfigError("--option is for FMUs; give parameters of a class with --param")
     return load_solver(target, params, [Path.cwd()])
 
 
@@ -211,7 +211,7 @@ def _host(solver: HostedSolver, connect: str, name: str, on_peer: Callable[[Peer
 
 
 def serve(peer: Peer, solver: HostedSolver, relay: LogRelay | None = None) -> str:
-    """Step the solver as the master says, until it says stop.
+    """Step the solver as requested by the master, until it is stopped.
 
     Parameters
     ----------
@@ -220,18 +220,18 @@ def serve(peer: Peer, solver: HostedSolver, relay: LogRelay | None = None) -> st
     solver : HostedSolver
         Not yet initialized.
     relay : LogRelay, optional
-        Warnings for the session's log: they are sent when no answer is due, once a
-        second, and before the end.
+        Warnings for the session's log: sent when no answer is due, once a second, and before the
+        end.
 
     Returns
     -------
     str
-        The master's reason to stop.
+        The master's reason for stopping.
 
     Raises
     ------
     SolverError
-        If the solver failed; the master has been told.
+        If the solver failed; the master has been notified.
     MasterGone
         If the master is silent for too long or reported an error.
     """
@@ -246,11 +246,11 @@ def serve(peer: Peer, solver: HostedSolver, relay: LogRelay | None = None) -> st
             except ProtocolError as error:
                 peer.malformed(str(error))
             except SolverError as error:
-                relay.tell(peer)
+                relay.send(peer)
                 peer.send(wire.Error(text=str(error)))
                 raise
         if relay.is_due:
-            relay.tell(peer)
+            relay.send(peer)
         if not messages and (lost := peer.master_lost()) is not None:
             raise MasterGone(lost)
 
@@ -272,7 +272,7 @@ def _take(
     elif isinstance(message, wire.Stop):
         # Released before the answer: after it the process may be killed.
         solver.stop(message.reason)
-        relay.tell(peer)
+        relay.send(peer)
         peer.send(wire.Stopped())
     elif isinstance(message, wire.Initialize):
         _initialize(peer, solver, message)
@@ -283,8 +283,8 @@ def _take(
         if refused:
             text = f"parameter {message.name} = {message.value:g} is refused: {refused}"
             peer.send(Event(level="warning", cause="parameter_refused", text=text))
-    elif isinstance(message, wire.PromptAnswer) and peer.take_answer is not None:
-        peer.take_answer(message)
+    elif isinstance(message, wire.PromptAnswer) and peer.on_answer is not None:
+        peer.on_answer(message)
     elif isinstance(message, wire.GoBack):
         peer.send(_advanced(message.tick, solver.go_back(message.h)))
     elif isinstance(message, wire.Probe):
@@ -350,35 +350,35 @@ def _advanced(tick: int, sample: Sample, received_ns: int = 0) -> wire.Advanced:
 
 
 def _on_sigterm(number: int, frame: FrameType | None) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not break the way out
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not interrupt the shutdown
     raise Terminated
 
 
 def _pass_over(number: int, frame: FrameType | None) -> None:
-    """Do nothing: unlike `signal.SIG_IGN`, a process started from here does not inherit it."""
+    """Do nothing: unlike `signal.SIG_IGN`, started processes do not inherit it."""
 
 
 def _on_unraisable(problem: sys.UnraisableHookArgs) -> None:
-    """Raise `Terminated` once more a moment later where Python could not.
+    """Raise `Terminated` again a moment later where Python could not.
 
-    The signal may come while a destructor or a callback of a weak reference runs; what is raised
-    there is printed and forgotten, and the process would be deaf to SIGTERM.
+    The signal may arrive while a destructor or a weak reference's callback runs; an exception
+    raised there is printed and dropped, and SIGTERM would have no effect.
     """
     if not isinstance(problem.exc_value, Terminated):
         sys.__unraisablehook__(problem)
         return
     signal.signal(signal.SIGTERM, _on_sigterm)
-    main_thread = threading.main_thread().ident  # it may be waiting: another one would not wake it
+    main_thread = threading.main_thread().ident  # it may be waiting: only this wakes it
     again = threading.Timer(AGAIN_S, signal.pthread_kill, (main_thread, signal.SIGTERM))
     again.daemon = True
     again.start()
 
 
-# Warnings that a solver process logs, for the session's log.
+# Warnings logged by a solver process, for the session's log.
 
-#: Messages kept until they are sent; all of them are in the process's own log.
+#: Messages kept until they are sent; the process's own log contains all of them.
 KEPT = 64
-#: Time between two tellings, s: a solver that warns at every step must not burden the master.
+#: Time between two transmissions, s: a solver that warns at every step must not burden the master.
 PAUSE_S = 1.0
 
 
@@ -393,20 +393,20 @@ class LogRelay(logging.Handler):
     Attributes
     ----------
     lost : int
-        Messages that found no place, since the last `tell`.
+        Messages dropped for lack of space since the last `send`.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         super().__init__(logging.WARNING)
         self._now = now
         self._kept: deque[Event] = deque()
-        self._told_at = -PAUSE_S
+        self._sent_at = -PAUSE_S
         self.lost = 0
 
     @property
     def is_due(self) -> bool:
-        """Whether there is anything to tell, and the last time was a while ago."""
-        return bool(self._kept) and self._now() - self._told_at >= PAUSE_S
+        """Whether there is anything to send, and the last time was a while ago."""
+        return bool(self._kept) and self._now() - self._sent_at >= PAUSE_S
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep one message."""
@@ -418,12 +418,12 @@ class LogRelay(logging.Handler):
         else:
             self.lost += 1
 
-    def tell(self, peer: Peer) -> None:
+    def send(self, peer: Peer) -> None:
         """Send the buffered messages, and the number discarded."""
-        self._told_at = self._now()
+        self._sent_at = self._now()
         for _ in range(len(self._kept)):
             peer.send(self._kept.popleft())
         lost, self.lost = self.lost, 0
         if lost:
-            text = f"{lost} more messages, which only the log of its process has"
+            text = f"{lost} more messages, only in the log of its process"
             peer.send(Event(level="warning", cause="log", text=text))

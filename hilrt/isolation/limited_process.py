@@ -1,4 +1,4 @@
-"""Child processes: their environment, limits for parsers that may crash, one kept for reuse."""
+"""Child processes: environment, limits for parsers that may crash, reuse of an idle child."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ import threading
 from pathlib import Path
 from typing import IO, BinaryIO, Final, NamedTuple
 
-#: Beginning of the names of variables that are for the process alone that they are given to: tokens
-#: and keys, addresses of sockets. None of them is inherited.
+#: Prefix of variables meant for a single process: tokens, keys, socket addresses. They are not
+#: inherited.
 OWN_VARIABLES: Final = "HILRT_"
 #: Variables that this process has set for itself.
 _set_here: set[str] = set()
 
 
 def set_for_this_process(name: str, value: str) -> None:
-    """Set a variable that no other process inherits."""
+    """Set a variable that no child process inherits."""
     os.environ[name] = value
     _set_here.add(name)
 
 
 def inherited_environment() -> dict[str, str]:
-    """The environment for a process that is started, without variables for this one alone."""
+    """Environment for a child process, without variables meant for this one alone."""
     return {
         name: value
         for name, value in os.environ.items()
@@ -40,19 +40,19 @@ if sys.platform != "win32":
     import resource
 
 _LENGTH = struct.Struct("<I")
-#: How long a child that was told to end may take, s.
+#: Time allowed for a child to end on request, s.
 _END_S = 2.0
-#: Libraries of linear algebra start no threads, and memory is not set aside for each.
+#: Keeps linear algebra libraries from starting threads and reserving memory for each.
 _ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "MALLOC_ARENA_MAX": "2",
     "NUMEXPR_MAX_THREADS": "1",
-    "ARROW_DEFAULT_MEMORY_POOL": "system",  # its own sets 1 GB aside at once
+    "ARROW_DEFAULT_MEMORY_POOL": "system",  # its default reserves 1 GB at once
 }
 
 
 class ProcessLimits(NamedTuple):
-    """Limits of a child: memory [bytes], processor time [s], and time for an answer [s]."""
+    """Limits of a child: memory [bytes], processor time [s], time for an answer [s]."""
 
     memory: int
     processor_s: int
@@ -60,28 +60,28 @@ class ProcessLimits(NamedTuple):
 
     @classmethod
     def for_size(cls, size: int) -> ProcessLimits:
-        """Enough for a file of `size` bytes, as slow as the slowest reader of packed ones."""
+        """Limits sufficient for a packed file of `size` bytes and the slowest reader."""
         return cls((1 << 30) + 8 * size, 60 + size // 50_000, 60.0 + size / 1e6)
 
 
 class ChildDied(Exception):
-    """The child has ended; its text says how, to follow "the reader of it"."""
+    """The child has ended; the text, which follows "the reader of it", describes how."""
 
 
 class LimitedProcess:
-    """A running child, to ask.
+    """A running child process that answers requests.
 
     Parameters
     ----------
     module : str
-        Module to run, as ``python -m``: it takes `own_pipes`, and answers every message with one.
+        Module to run, as ``python -m``; it uses `own_pipes` and answers each message with one.
 
     Attributes
     ----------
     limits : ProcessLimits
-        Its limits, for the texts of its end and the time for an answer.
+        Its limits, for error messages and the time for an answer.
     unanswered : int
-        Messages without an answer so far.
+        Messages not yet answered.
     """
 
     limits: ProcessLimits
@@ -99,11 +99,11 @@ class LimitedProcess:
 
     @property
     def pid(self) -> int:
-        """Number of the child's process."""
+        """Process number of the child."""
         return self._process.pid
 
     def send(self, message: bytes) -> None:
-        """Send a request; `ChildDied` if there is no child any more."""
+        """Send a request; `ChildDied` if the child has ended."""
         assert self._process.stdin is not None
         try:
             write_message(self._process.stdin, message)
@@ -112,7 +112,7 @@ class LimitedProcess:
         self.unanswered += 1
 
     def receive(self) -> bytes:
-        """Next answer; `ChildDied` if the child ends before, or takes too long."""
+        """Next answer; `ChildDied` if the child ends first, or takes too long."""
         assert self._process.stdout is not None
         watch = threading.Timer(self.limits.answer_s, self._end_late)
         watch.daemon = True
@@ -128,11 +128,11 @@ class LimitedProcess:
 
     @property
     def idle(self) -> bool:
-        """Whether it lives, and has answered everything."""
+        """Whether it is alive and has answered everything."""
         return self._process.poll() is None and not self.unanswered
 
     def close(self) -> None:
-        """End the child, if it has not ended."""
+        """End the child, if it is still running."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with contextlib.suppress(OSError):
@@ -162,9 +162,9 @@ class LimitedProcess:
 
 
 def limit_this_process(memory: int, processor_s: int) -> None:
-    """Limit the resources of the calling process from now on, if the platform can.
+    """Limit the resources of the calling process from now on, if the platform supports it.
 
-    Memory is what can be written and is not shared: a large file that is mapped costs nothing.
+    Memory means private writable memory: a large mapped file costs nothing.
     """
     if sys.platform == "win32":
         return
@@ -182,7 +182,7 @@ def limit_this_process(memory: int, processor_s: int) -> None:
 
 
 def _memory_now() -> int:
-    """Memory that RLIMIT_DATA counts, bytes; 0 if the system does not say."""
+    """Memory counted by RLIMIT_DATA, bytes; 0 if the system does not report it."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[5])
     except (OSError, LookupError, ValueError):
@@ -191,7 +191,7 @@ def _memory_now() -> int:
 
 
 def own_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """The child's side of requests and answers; output of libraries goes to standard error."""
+    """The child's pipes for requests and answers; output of libraries goes to standard error."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C: the parent ends, and with it the pipe
     requests = os.fdopen(os.dup(0), "rb")
     answers = os.fdopen(os.dup(1), "wb")
@@ -202,7 +202,7 @@ def own_pipes() -> tuple[BinaryIO, BinaryIO]:
 
 
 def write_message(stream: IO[bytes], message: bytes) -> None:
-    """Write a message with its length."""
+    """Write a message, preceded by its length."""
     stream.write(_LENGTH.pack(len(message)))
     stream.write(message)
     stream.flush()
@@ -218,7 +218,7 @@ def read_message(stream: IO[bytes]) -> bytes | None:
     return message if len(message) == length else None
 
 
-#: How long a child without work is kept, s.
+#: Time for which an idle child is kept, s.
 KEPT_S = 5.0
 
 _lock = threading.Lock()
@@ -227,7 +227,7 @@ _timers: dict[str, threading.Timer] = {}
 
 
 def take_process(module: str) -> LimitedProcess:
-    """A child that runs the module: an idle one, or a new one."""
+    """A child running the module: an idle one, or a new one."""
     process = _pop(module)
     if process is not None and process.idle:
         return process
@@ -237,7 +237,7 @@ def take_process(module: str) -> LimitedProcess:
 
 
 def give_back(module: str, process: LimitedProcess) -> None:
-    """Keep a child for a moment; end it if it has something left to do."""
+    """Keep an idle child for a while; end it if requests are still unanswered."""
     if not process.idle:
         process.close()
         return
@@ -260,7 +260,7 @@ def _pop(module: str) -> LimitedProcess | None:
 
 
 def _end(module: str, process: LimitedProcess) -> None:
-    """End the process after `KEPT_S`, unless it has been in use since."""
+    """End the process after `KEPT_S`, unless it was used again."""
     with _lock:
         if (
             _idle.get(module) is not process

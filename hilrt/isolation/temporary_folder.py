@@ -1,4 +1,4 @@
-"""Folders of this account that go with their process, and sockets in them."""
+"""Private folders that are removed with their process, and sockets in them."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from hilrt.errors import ConfigError
 if sys.platform != "win32":
     import fcntl
 
-#: Beginning of the names of all of them.
+#: Prefix of all their names.
 PREFIX = "hilrt_"
 _LOCK = ".in_use"
 
 
 class TemporaryFolder:
-    """A new folder that only this account can use; those that others abandoned are removed.
+    """A new folder that only this account can use; abandoned ones are removed.
 
     Parameters
     ----------
     purpose : str
-        A part of its name.
+        Part of its name.
     within : str, optional
-        Where it is made; default: the system's folder for such.
+        Parent folder; default: the system's folder for temporary files.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class TemporaryFolder:
     Raises
     ------
     ConfigError
-        If there can be none.
+        If the folder cannot be created.
     """
 
     def __init__(self, purpose: str, within: str | None = None) -> None:
@@ -50,12 +50,12 @@ class TemporaryFolder:
             self._lock = _locked(self.path)
         except OSError as error:
             raise ConfigError(
-                f"no temporary folder can be made ({error.strerror}); "
-                "set TMPDIR to a folder that can be written"
+                f"cannot create a temporary folder ({error.strerror}); "
+                "set TMPDIR to a writable folder"
             ) from None
 
     def remove(self) -> None:
-        """Remove it with all that is in it; once."""
+        """Remove the folder and its content, once."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -63,7 +63,7 @@ class TemporaryFolder:
 
 
 def remove_abandoned_folders(within: str | None = None) -> None:
-    """Remove folders of processes that ended without doing so; others' are left alone."""
+    """Remove folders left behind by processes of this account that have ended."""
     folders: list[Path] = []
     with contextlib.suppress(OSError):  # there may be no temporary folder at all
         folders += Path(within or tempfile.gettempdir()).glob(f"{PREFIX}*")
@@ -73,10 +73,10 @@ def remove_abandoned_folders(within: str | None = None) -> None:
 
 
 def _locked(folder: Path) -> int:
-    """Descriptor of the folder's lock, held; a process that this one starts does not get it."""
-    if sys.platform == "win32":  # there, a file that is open cannot be removed
+    """Descriptor of the folder's lock, which is held; child processes do not inherit it."""
+    if sys.platform == "win32":  # an open file cannot be removed there
         return os.open(folder / _LOCK, os.O_CREAT | os.O_EXCL | os.O_RDWR)
-    # The lock file gets its name once it is locked, so that no process takes the folder as
+    # The lock file gets its name only when locked, so that no process considers the folder
     # abandoned.
     lock, name = tempfile.mkstemp(dir=folder)
     fcntl.flock(lock, fcntl.LOCK_EX)
@@ -99,13 +99,13 @@ def _remove_if_abandoned(folder: Path) -> None:
         os.close(lock)
 
 
-#: Environment variable with the session's key, for the processes that it starts; Windows alone.
+#: Environment variable with the session's key, for its processes; Windows only.
 KEY_VARIABLE = "HILRT_SOCKETS_KEY"
-#: The longest name that a socket gets.
+#: Maximum length of a socket's name.
 MAX_NAME = 16
 UNIX = os.name == "posix"
 _CURVE = "curve+"
-#: Of the sessions that this process runs: secret keys by address.
+#: Secret keys of the sessions run by this process, by address.
 _secrets: dict[str, str] = {}
 
 Socket = zmq.Socket[bytes]
@@ -114,12 +114,12 @@ Socket = zmq.Socket[bytes]
 class LocalAddresses:
     """Addresses for `bind` and `connect`, of one session.
 
-    `ConfigError` if no folder can be made.
+    `ConfigError` if no folder can be created.
 
     Attributes
     ----------
     environment : mapping
-        Environment variables for a process to use them.
+        Environment variables that a process needs to use them.
     """
 
     def __init__(self, unix: bool = UNIX) -> None:
@@ -148,25 +148,25 @@ class LocalAddresses:
 
 
 def bind(bound: Socket, address: str) -> str:
-    """Bind a socket to an address of a session, or to any other; where to connect to it.
+    """Bind a socket to an address of a session, or any other; return the address to connect to.
 
-    An address that is no session's is bound as it stands, whatever the socket was bound to before.
+    An address outside of sessions is bound as it is, whatever the socket was bound to before.
     """
     if address.startswith("ipc:") and sys.platform == "linux":
         bound.setsockopt(zmq.IPC_FILTER_UID, os.geteuid())
     secret = _secret_of(address)
-    if secret:  # peers need its public half, which this session's processes alone have
+    if secret:  # peers need its public half, known only to this session's processes
         bound.curve_secretkey = secret.encode()
         bound.curve_server = True
     bound.bind(address.removeprefix(_CURVE))
     if secret:
-        bound.curve_server = False  # for what it is bound to next
+        bound.curve_server = False  # for the next address
         return address
     return bound.getsockopt_string(zmq.LAST_ENDPOINT)
 
 
 def connect(connecting: Socket, address: str) -> None:
-    """Connect a socket to an address of a session, or to any other."""
+    """Connect a socket to an address of a session, or any other."""
     secret = _secret_of(address)
     if secret:
         connecting.curve_serverkey = zmq.curve_public(secret.encode())
@@ -181,7 +181,7 @@ def _secret_of(address: str) -> str:
 
 
 def _make_folder() -> TemporaryFolder:
-    """A folder whose path is short enough for a Unix socket in it."""
+    """A folder whose path is short enough for a Unix socket."""
     folder = TemporaryFolder("sockets")
     if len(str(folder.path)) + 1 + MAX_NAME <= zmq.IPC_PATH_MAX_LEN:
         return folder

@@ -87,7 +87,7 @@ class BusNumbers:
 #: Frames left out by a format that cannot distinguish missing data from zeros.
 NOT_RECORDED = "frames whose data were not recorded"
 #: Note on frames older than the first one, if times count from that.
-EARLIER = "frames earlier than the first: their times are its"
+EARLIER = "frames earlier than the first: written with its time"
 _TRC_TYPE_OF = {int(flags): name for name, flags in TRC_TYPES.items()}
 _TRC_KIND = FrameFlag.FD | FrameFlag.BIT_RATE_SWITCH | FrameFlag.ERROR_STATE | FrameFlag.REMOTE
 #: Earliest date that BLF can hold (1990), µs since 1970; earlier times are written as they are.

@@ -46,7 +46,7 @@ class Service:
         self._source: Source | None = None
         self._streams: dict[int, Iterator[Any]] = {}
         self._channels: dict[int, tuple[int, LogChannel]] = {}
-        self._told = 0
+        self._notes_sent = 0
 
     def answer(self, request: Request) -> ForeignAnswer:
         """Carry out a request."""
@@ -63,14 +63,14 @@ class Service:
             answer = self._refuse(f"is damaged: {text}")
         source = self._source
         if source is not None:
-            answer.notes = source.notes[self._told :]
-            self._told = len(source.notes)
+            answer.notes = source.notes[self._notes_sent :]
+            self._notes_sent = len(source.notes)
             answer.epoch_ns, answer.kind = source.epoch_ns, source.kind
         return answer
 
     def _close(self) -> None:
         source, self._source = self._source, None
-        self._streams, self._channels, self._told = {}, {}, 0
+        self._streams, self._channels, self._notes_sent = {}, {}, 0
         if source is not None:
             source.close()
 

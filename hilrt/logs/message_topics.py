@@ -50,7 +50,7 @@ class GroupsInLog:
 
 
 #: Most unknown identifiers that a note names.
-TOLD = 5
+MAX_NAMED = 5
 #: Flags of frames without message data.
 NO_DATA = int(FrameFlag.ERROR | FrameFlag.REMOTE)
 _EXTENDED = int(FrameFlag.EXTENDED)  # as int: enumerations cost more than the rest of the line
@@ -223,10 +223,10 @@ class MessageTopics:
         ]
         if 2 * self.unknown > self.frames:
             told = list(self._unknown_ids)
-            more = f" and {len(told) - TOLD:,} more" if len(told) > TOLD else ""
+            more = f" and {len(told) - MAX_NAMED:,} more" if len(told) > MAX_NAMED else ""
             notes.append(
                 f"{self.unknown:,} of {self.frames:,} frames are of messages that the database "
-                f"does not know ({', '.join(told[:TOLD])}{more}): does it belong to this log?"
+                f"does not know ({', '.join(told[:MAX_NAMED])}{more}): does it belong to this log?"
             )
         return notes
 

@@ -126,7 +126,7 @@ class ForeignMcapSource(Source):
     def topics(self) -> list[Topic]:
         """Topics with numbers; the whole file is read to find them."""
         if self._topics is None:
-            self._topics = self._look()
+            self._topics = self._find_topics()
         return self._topics
 
     def blocks(self, wanted: Collection[str] | None = None) -> Iterator[Block]:
@@ -150,7 +150,7 @@ class ForeignMcapSource(Source):
                 yield from _blocks(ready, channels, epoch_ns, wanted)
         yield from _blocks(pending, channels, epoch_ns, wanted)
 
-    def _look(self) -> list[Topic]:
+    def _find_topics(self) -> list[Topic]:
         """Find the numbers in all messages by name, and note the parts left out."""
         names: dict[str, dict[str, None]] = {}
         skipped: Counter[str] = Counter()
@@ -171,9 +171,7 @@ class ForeignMcapSource(Source):
             raise self.fail(
                 f"holds no signals that can be read ({left_out}); it was not written by hilrt; in "
                 "MCAP files of other tools only numbers in JSON can be read: convert it, or "
-                "export it"
-                " as MF4, CSV "
-                "or Parquet"
+                "export it as MF4, CSV or Parquet"
             )
         self.epoch_ns = first_ns
         return found
@@ -196,7 +194,7 @@ class ForeignMcapSource(Source):
                 try:
                     values = dict(_numbers(name, parse_json(message.data)))
                 except ValueError:
-                    skipped[f"topic {name!r}, not JSON although it should be"] += 1
+                    skipped[f"topic {name!r}, declared as JSON, but invalid"] += 1
                     continue
                 yield name, (message.log_time, values)
         except RecordError as error:

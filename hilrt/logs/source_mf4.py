@@ -119,7 +119,7 @@ class Mf4Source(Source):
         super().__init__(path, label)
         try:
             self._mdf: Any = MDF(path)
-        except Exception as error:  # it raises anything
+        except Exception as error:  # asammdf raises various errors
             raise self.fail(f"is not an MDF file: {' '.join(str(error).split())}") from None
         header = self._mdf.header
         exact = getattr(header, "abs_time", None)
@@ -242,7 +242,7 @@ def _is_bus(group: Any) -> bool:
 
 
 def _epoch_ns(exact: int, stamp: float) -> int:
-    """Header time in ns since 1970 (UTC), moved by the quarters of an hour that the stamp shows."""
+    """Header time in ns since 1970 (UTC), shifted to the stamp by whole quarters of an hour."""
     quarter = 900 * 10**9
     return exact + round((stamp * 1e9 - exact) / quarter) * quarter
 

@@ -1,4 +1,4 @@
-"""Sequence control of an emulated bench: enable handshake, watch over the demands, faults."""
+"""Sequence control of an emulated bench: enable handshake, watchdog of the demands, faults."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from enum import IntEnum
 STARTING_S = 0.15
 READY_S = 0.05
 DEMAND_TIMEOUT_S = 0.1
-#: Time between two cycles after which the bench's process counts as having been suspended.
+#: Time between two cycles above which the bench's process counts as suspended.
 ABSENT_S = 0.02
 
-#: Fault causes that every bench has; a bench's own ones follow.
+#: Fault causes common to all benches, followed by a bench's own ones.
 NO_FAULT = 0
 DEMAND_LOST = 1
 
 
 class BenchState(IntEnum):
-    """State of a bench, as its messages report it."""
+    """State of a bench, as reported in its messages."""
 
     OFF = 0
     STARTING = 1
@@ -27,27 +27,27 @@ class BenchState(IntEnum):
 
 
 class Demand:
-    """Watches the counter of a demand message; `moved_at` is the time of its last change, s."""
+    """Watchdog on the counter of a demand message; `moved_at` is the time of its last change, s."""
 
     def __init__(self) -> None:
         self.alive: float | None = None
         self.moved_at = -math.inf
 
     def seen(self, alive: float, now: float) -> None:
-        """Take the counter of a message received by `now` [s]."""
+        """Process the counter of a message received by `now` [s]."""
         if alive != self.alive:
             self.alive = alive
             self.moved_at = now
 
 
 class BenchSequence:
-    """OFF, STARTING, READY, ENABLED while enable is requested; FAULT until it is withdrawn.
+    """OFF, STARTING, READY, ENABLED while enabling is requested; FAULT until it is withdrawn.
 
     Attributes
     ----------
     state : BenchState
     fault : int
-        Why the bench is in FAULT: `NO_FAULT`, `DEMAND_LOST` or one of the bench's own causes.
+        Cause of FAULT: `NO_FAULT`, `DEMAND_LOST` or one of the bench's own causes.
     """
 
     def __init__(self) -> None:
@@ -63,12 +63,12 @@ class BenchSequence:
         return self.state is BenchState.ENABLED
 
     def measure(self) -> dict[str, float]:
-        """Signals of the sequence that every bench measures."""
+        """Signals of the sequence control that every bench measures."""
         signals = {"Enabled": self.enabled, "State": self.state, "FaultCause": self.fault}
         return {name: float(value) for name, value in signals.items()}
 
     def advance(self, now: float, *, requested: bool, demand_age: float, trip: int) -> bool:
-        """One cycle, ending at `now` [s]; True in the cycle in which the bench becomes enabled.
+        """Run one cycle, ending at `now` [s]; True if the bench becomes enabled in it.
 
         Parameters
         ----------
@@ -82,7 +82,8 @@ class BenchSequence:
         state, since = self.state, now - self._entered
         if now - self._now > ABSENT_S:
             # A suspended emulator has missed demands that a real bench would have received: it
-            # waits for new ones before it trips on their age.
+            # waits
+            # for new ones before it trips on their age.
             self._excused_until = now + DEMAND_TIMEOUT_S
         self._now = now
         fresh = demand_age <= DEMAND_TIMEOUT_S

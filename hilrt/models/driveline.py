@@ -20,7 +20,7 @@ from hilrt.models.vehicle_data import VehicleData
 
 @dataclass(slots=True)
 class DrivelineState:
-    """Everything that changes: speeds, gear, shift, clutch, and the gearbox control's memory."""
+    """Complete state: speeds, gear, shift, clutch, and the memory of the gearbox control."""
 
     engine_speed: float = 80.0  # rad/s
     vehicle_speed: float = 0.0  # m/s
@@ -53,7 +53,7 @@ class Driveline:
         self.start(0.0)
 
     def start(self, vehicle_speed: float) -> None:
-        """Begin at a vehicle speed [m/s] in a gear that suits it, the engine at idle or above."""
+        """Start at a vehicle speed [m/s] in a suitable gear, the engine at idle or above."""
         turbine = [n * vehicle_speed for n in self.ratios]
         gear = next((i for i, w in enumerate(turbine, start=1) if w <= self.UP), len(turbine))
         n = self.ratios[gear - 1]
@@ -73,11 +73,11 @@ class Driveline:
         return astuple(self.state)
 
     def restore(self, state: tuple[Any, ...]) -> None:
-        """Go back to a state that `save` returned."""
+        """Restore a state that `save` returned."""
         self.state = DrivelineState(*state)
 
     def step(self, dt: float, torque: tuple[float, float], pedal: float, brake: float) -> None:
-        """One micro step of Heun's method.
+        """Perform one micro step of Heun's method.
 
         Parameters
         ----------
@@ -108,9 +108,7 @@ class Driveline:
         resistance = d.f0 + v * (d.f1 + v * d.f2) + 0.01 * brake * d.brake_force_max
         dv = (drive - resistance) / self.translating_mass
         if v <= 0.0 and dv < 0.0:
-            dv = (
-                0.0  # friction holds what it cannot push backwards: standstill needs no special law
-            )
+            dv = 0.0  # friction cannot reverse the motion: standstill needs no special law
         return (torque - load) / d.input_inertia, dv
 
     def coupling(self, w: float, turbine_speed: float, lock: float) -> tuple[float, float]:
@@ -142,12 +140,12 @@ class Driveline:
         return pump, turbine
 
     def wheel_force(self, turbine: float, n: float) -> float:
-        """Force at the wheels from the turbine's torque [N*m]; losses brake in either direction."""
+        """Force at the wheels from the turbine's torque [N*m]; losses oppose any motion."""
         eta = self.data.gear_efficiency
         return turbine * n * eta if turbine >= 0.0 else turbine * n / eta
 
     def traction(self) -> float:
-        """Force at the wheels per engine torque at the present state, N/(N*m)."""
+        """Wheel force per engine torque at the present state, N/(N*m)."""
         d, s = self.data, self.state
         nu = s.ratio * s.vehicle_speed / s.engine_speed
         gain = 1.0
@@ -158,7 +156,7 @@ class Driveline:
     def speed_for(self, torque: float) -> float:
         """Engine speed at which the open converter takes a torque [N*m], rad/s.
 
-        Solves the pump's law ``k (ω² − ω_t⁴ / ω²) = torque`` for ω; without a clutch's grip only.
+        Solves the pump's law ``k (ω² − ω_t⁴ / ω²) = torque`` for ω; only with an open clutch.
         """
         turbine_speed = self.state.ratio * self.state.vehicle_speed
         k = self.data.converter_capacity
@@ -208,7 +206,7 @@ class Driveline:
         s.lockup = min(s.lockup + ramp, 1.0) if s.lockup_wanted else max(s.lockup - ramp, 0.0)
 
     def choose_gear(self, turbine_speed: float, brake: float) -> int:
-        """Gear by the shift map; the speeds up and down differ by more than a ratio step."""
+        """Gear by the shift map; up and down speeds differ by more than a ratio step."""
         s = self.state
         if s.gear < len(self.ratios):
             calm = s.since_shift > self.UP_PAUSE and brake <= 0.0

@@ -1,4 +1,4 @@
-"""A driver following a drive cycle: feed-forward, PI correction, one foot for two pedals."""
+"""A driver following a drive cycle: feed-forward, PI correction, one foot for both pedals."""
 
 from __future__ import annotations
 
@@ -131,9 +131,9 @@ class DriverState:
 class Driver:
     """Follows a drive cycle with the accelerator and the brake, never with both.
 
-    The demanded traction force is that of the coming acceleration and of the road load, plus a PI
-    correction of the speed error. What the closed accelerator gives by itself (creep at idle,
-    engine braking above) separates accelerating from braking.
+    The demanded traction force is that of the upcoming acceleration and of the road load, plus a PI
+    correction of the speed error. The force with released accelerator (creep at idle, engine
+    braking above) separates accelerating from braking.
     """
 
     PREVIEW = 0.7  # s, the acceleration wanted is the cycle's mean slope over this time
@@ -162,7 +162,7 @@ class Driver:
         return astuple(self.state)
 
     def restore(self, state: tuple[float, ...]) -> None:
-        """Go back to a state that `save` returned."""
+        """Restore a state that `save` returned."""
         self.state = DriverState(*state)
 
     def step(self, dt: float, t: float, driveline: Driveline) -> None:
@@ -175,7 +175,7 @@ class Driver:
         t : float
             Cycle time, s.
         driveline : Driveline
-            What is driven; the driver feels its speeds and its gear.
+            The driven vehicle; the driver senses its speeds and its gear.
         """
         v, engine_speed = driveline.state.vehicle_speed, driveline.state.engine_speed
         s = self.state
@@ -198,13 +198,13 @@ class Driver:
         traction = driveline.traction()
         torque = wanted / traction
         ceiling = self._ceiling(engine_speed)
-        # With an open converter the torque arrives only once the engine has its speed: rev up to
-        # it when setting off, and give way while a shift takes the engine down.
+        # With an open converter the torque arrives only once the engine has reached its speed: rev
+        # up when setting off, and back off while a shift slows the engine.
         rev = (1.0 - driveline.state.lockup) * self.REV_GAIN
         rev *= driveline.speed_for(torque) - engine_speed if torque > 0.0 else 0.0
         pedal = self._pedal_for((torque + rev - closed) / (d.engine_torque_max - closed), driveline)
         brake = 100.0 * ((closed - torque) * traction - self.BRAKE_GAP) / d.brake_force_max
-        # Integrate only where the pedals can answer, or where it leads back there.
+        # Integrate only where the pedals can respond, or back towards there.
         if (pedal < ceiling or error < 0.0) and (brake < 100.0 or error > 0.0):
             limit = self._inertia * self.INTEGRAL_MAX
             integral = s.integral + self._inertia * self.KI * error * dt
@@ -226,12 +226,12 @@ class Driver:
         return 100.0 * share / (1.0 + steeper * (1.0 - min(max(share, 0.0), 1.0)))
 
     def _ceiling(self, engine_speed: float) -> float:
-        """Largest accelerator position, %: the driver lifts as the engine nears its top speed."""
+        """Maximum accelerator position, %: the driver lifts near the engine's top speed."""
         top = self.data.engine_speed_max
         return 100.0 * min(max((0.97 * top - engine_speed) / (0.07 * top), 0.0), 1.0)
 
     def _move(self, dt: float, pedal: float, brake: float) -> None:
-        """Bring the pedals towards their targets at a foot's speed, one at a time."""
+        """Move the pedals towards their targets at a foot's speed, one at a time."""
         s = self.state
         if s.brake > 0.0 or brake > 0.0:
             pedal = 0.0

@@ -1,9 +1,9 @@
 """An emulated dynamometer: a rotor on an elastic shaft, and its drive with two control modes.
 
-Speed-controlled it imposes the shaft's speed and leaves the torque to the machine under test;
-torque-controlled it is the other way round. Either mode takes over from the other without a bump.
-One call of `Dynamometer.advance` is one control cycle of 1 ms, integrated in four micro steps;
-everything is scalar because numpy costs more than it saves on three states.
+Under speed control it imposes the shaft's speed and leaves the torque to the machine under test;
+under torque control vice versa. Mode changes are bumpless. One call of `Dynamometer.advance` is one
+control cycle of 1 ms, integrated in four micro steps; all computations are scalar, as numpy would
+be slower for three states.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ MICRO_STEPS = 4
 MICRO_S = CYCLE_S / MICRO_STEPS
 
 DRIVE_LAG_S = 0.002
-#: A request for the other mode must stand so long.
+#: Time for which a request for the other mode must persist.
 MODE_SWITCH_CYCLES = 20
 
 
 class DynoMode(IntEnum):
-    """Quantity that the drive controls."""
+    """Quantity controlled by the drive."""
 
     SPEED = 0
     TORQUE = 1
@@ -45,7 +45,7 @@ class DynoDemand(Demand):
         self.enable = False
 
     def take(self, values: Mapping[str, float], now: float) -> None:
-        """Take the signals of a message received by `now` [s]."""
+        """Process the signals of a message received by `now` [s]."""
         self.seen(values["Alive"], now)
         self.speed, self.torque = values["Speed"], values["Torque"]
         self.mode = DynoMode(int(values["Mode"]))
@@ -54,7 +54,7 @@ class DynoDemand(Demand):
 
 @dataclass(frozen=True)
 class DynoData:
-    """Numbers of a dynamometer, its shaft and the machine at the other end.
+    """Parameters of a dynamometer, its shaft and the machine at the other end.
 
     Attributes
     ----------
@@ -71,11 +71,11 @@ class DynoData:
     feed_forward : float
         Torque fed forward per acceleration of the reference, kg m².
     slew, brake_slew : float
-        The drive's reference changes at most so fast, enabled and while it brakes, rad/s².
+        Maximum rate of the drive's reference, enabled and while braking, rad/s².
     torque_slew : float
         The same in the torque mode, N m/s.
     standstill : float
-        Below, a drive that brakes lets go, rad/s.
+        Speed below which a braking drive is switched off, rad/s.
     """
 
     machine_inertia: float
@@ -96,8 +96,8 @@ class DynoData:
 class Dynamometer:
     """Shaft, rotor and drive.
 
-    Sign of the shaft torque: positive while the machine drives the dynamometer. It is the torque in
-    the shaft, so it contains the reaction of the machine's own inertia.
+    The shaft torque is positive while the machine drives the dynamometer. It is the torque in the
+    shaft and includes the reaction of the machine's own inertia.
 
     Attributes
     ----------
@@ -108,7 +108,7 @@ class Dynamometer:
     torque : float
         Air-gap torque, positive when it accelerates the shaft, N m.
     mode : DynoMode
-        Controlled quantity of the drive.
+        Quantity controlled by the drive.
     """
 
     def __init__(self, data: DynoData) -> None:
@@ -122,10 +122,10 @@ class Dynamometer:
         self._integral = 0.0
         # A command acts one cycle after it is computed: the control's dead time.
         self._command = 0.0
-        self._asking = 0  # cycles for which the other mode has been requested
+        self._requests = 0  # cycles for which the other mode has been requested
 
     def start(self) -> None:
-        """Take the control over, of the speed at first, without a bump."""
+        """Start control, initially of the speed, without a bump."""
         if not self._driving:
             self._driving = True
             self._enter(DynoMode.SPEED)
@@ -133,14 +133,14 @@ class Dynamometer:
     def advance(
         self, machine_torque: float, *, enabled: bool, speed: float, torque: float, mode: DynoMode
     ) -> None:
-        """One control cycle.
+        """Run one control cycle.
 
         Parameters
         ----------
         machine_torque : float
-            That accelerates the machine's inertia, N m.
+            Torque accelerating the machine's inertia, N m.
         enabled : bool
-            Otherwise the drive brakes to standstill.
+            If false, the drive brakes to standstill.
         speed, torque : float
             Demands, rad/s and N m.
         mode : DynoMode
@@ -150,7 +150,7 @@ class Dynamometer:
         self._command = self._drive(enabled, speed, torque, mode)
 
     def _mechanics(self, machine_torque: float) -> None:
-        """Both inertias over one cycle: symplectic Euler, twist last."""
+        """Integrate both inertias over one cycle: symplectic Euler, twist last."""
         data, command, lag = self.data, self._command, self._lag
         machine, rotor, twist, torque = self.machine_speed, self.speed, self._twist, self.torque
         stiffness, damping, friction = data.stiffness, data.damping, data.friction
@@ -175,31 +175,31 @@ class Dynamometer:
                 self._driving = False
                 return 0.0
             return self._control_speed(0.0, self.data.brake_slew)
-        self._asking = self._asking + 1 if mode is not self.mode else 0
-        if self._asking >= MODE_SWITCH_CYCLES:
+        self._requests = self._requests + 1 if mode is not self.mode else 0
+        if self._requests >= MODE_SWITCH_CYCLES:
             self._enter(mode)
         if self.mode is DynoMode.TORQUE:
             return self._control_torque(torque)
         return self._control_speed(speed, self.data.slew)
 
     def _enter(self, mode: DynoMode) -> None:
-        """Begin to control where the other mode has brought the shaft and the torque."""
+        """Start control from the present speed and torque."""
         self.mode = mode
-        self._asking = 0
+        self._requests = 0
         self._integral = self._command
         self._reference = self.speed if mode is DynoMode.SPEED else self._command
 
     def _control_speed(self, target: float, slew: float) -> float:
         """PI with the reference's slope fed forward."""
         data = self.data
-        # The slope is not filtered: its sum over the cycles is the demanded change of speed
-        # whether the demands come evenly or two in one cycle and none in the next.
+        # The slope is not filtered: its sum over the cycles is the demanded change of speed,
+        # whether demands arrive evenly or two in one cycle and none in the next.
         step = max(-slew * CYCLE_S, min(slew * CYCLE_S, target - self._reference))
         self._reference += step
         error = self._reference - self.speed
         wanted = data.gain * error + self._integral + data.feed_forward * step / CYCLE_S
         command = max(-data.torque_max, min(data.torque_max, wanted))
-        if command == wanted:  # anti-windup: the integral stands while the torque is limited
+        if command == wanted:  # anti-windup: the integral is frozen while the torque is limited
             self._integral += data.gain / data.reset * CYCLE_S * error
         return command
 
@@ -211,9 +211,8 @@ class Dynamometer:
         return self._reference
 
 
-# The common part of emulated benches with a dynamometer: drive, demands, sequence control.
-#
-# The machine at the other end of the shaft is a subclass's, with the messages that belong to it.
+# Common part of emulated benches with a dynamometer: drive, demands, sequence control.
+# A subclass provides the machine at the other end of the shaft, with its messages.
 
 
 class DynoBench(abc.ABC):
@@ -244,12 +243,12 @@ class DynoBench(abc.ABC):
         return self._dyno_demand.enable
 
     def receive(self, message: str, values: Mapping[str, float], now: float) -> None:
-        """Take the signals of a message received by `now` [s], before the cycle that ends then."""
+        """Process signals of a message received by `now` [s], before the cycle that ends then."""
         if message == "DynoDemand":
             self._dyno_demand.take(values, now)
 
     def advance(self, now: float) -> None:
-        """One control cycle, ending at `now` [s]; the clock may jump, the physics does not."""
+        """Run one control cycle, ending at `now` [s]; the clock may jump, the physics does not."""
         demand, age = self._dyno_demand, now - self._demands_moved_at()
         if self.sequence.advance(now, requested=demand.enable, demand_age=age, trip=self._trip()):
             self.dyno.start()
@@ -267,8 +266,8 @@ class DynoBench(abc.ABC):
 
     @abc.abstractmethod
     def _trip(self) -> int:
-        """The bench's own cause for a fault, or 0."""
+        """The bench's own fault cause, or 0."""
 
     @abc.abstractmethod
     def _advance_machine(self) -> float:
-        """The machine over one cycle; returns the torque that accelerates its inertia, N m."""
+        """Integrate the machine over one cycle; return the torque accelerating its inertia, N m."""

@@ -1,7 +1,7 @@
 """An engine on a dynamometer: the engine's physics and the sensors of the emulated bench.
 
 No I/O and no clock: time and demands are arguments, measurements are results; `hilrt.bench.emulate`
-puts it on a CAN bus. One call of `EngineBench.advance` is one control cycle of 1 ms.
+connects it to a CAN bus. One call of `EngineBench.advance` is one control cycle of 1 ms.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ DYNO = DynoData(
     torque_max=DYNO_TORQUE_MAX,
     gain=50.0,
     reset=0.06,
-    # Between the rotor's inertia and that of rotor and engine: more follows ramps closer but rings
-    # at 40 Hz.
+    # Between the rotor's inertia and that of rotor and engine: a higher value follows ramps more
+    # closely but rings at 40 Hz.
     feed_forward=0.3,
     slew=2500.0,
     brake_slew=400.0,
@@ -142,12 +142,12 @@ class EngineBench(DynoBench):
         Of the sensor noise.
     """
 
-    #: Messages it listens to, with the signals it reads.
+    #: Received messages, with the signals used.
     receives: Mapping[str, tuple[str, ...]] = {
         "DynoDemand": DynoDemand.SIGNALS,
         "EngineDemand": ("Pedal", "Alive"),
     }
-    #: Messages it sends, with the number of cycles between two of them.
+    #: Sent messages, with the number of cycles between two of them.
     sends: Mapping[str, int] = {"EngineFast": 1, "EngineSlow": 10}
 
     def __init__(self, seed: int = 0) -> None:
@@ -163,14 +163,14 @@ class EngineBench(DynoBench):
         self._intake = 1.0 - math.exp(-CYCLE_S / INTAKE_LAG_S)
 
     def receive(self, message: str, values: Mapping[str, float], now: float) -> None:
-        """Take the signals of a message received by `now` [s], before the cycle that ends then."""
+        """Process signals of a message received by `now` [s], before the cycle that ends then."""
         super().receive(message, values, now)
         if message == "EngineDemand":
             self._engine_demand.seen(values["Alive"], now)
             self._pedal = values["Pedal"]
 
     def measure(self, message: str) -> dict[str, float]:
-        """Signals of a message as the sensors see them, without the counter."""
+        """Signals of a message as measured by the sensors, without the counter."""
         noise = self._noise
         if message == "EngineFast":
             return {
@@ -191,7 +191,7 @@ class EngineBench(DynoBench):
         }
 
     def _demands_moved_at(self) -> float:
-        # EngineDemand counts from its first frame on: a motored test does without it.
+        # EngineDemand is watched from its first frame on: a motored test needs none.
         if self._engine_demand.alive is None:
             return self._dyno_demand.moved_at
         return min(self._dyno_demand.moved_at, self._engine_demand.moved_at)
@@ -204,7 +204,7 @@ class EngineBench(DynoBench):
         )
 
     def _advance_machine(self) -> float:
-        """Combustion and drag; combustion passes the intake lag, so once per cycle is enough."""
+        """Combustion and drag; due to the intake lag once per cycle is enough."""
         speed = self.dyno.machine_speed
         if self.sequence.enabled and speed > FIRING_SPEED:
             target = indicated_torque(speed, self._pedal)

@@ -16,9 +16,9 @@ from hilrt.models.engine_bench import (
 )
 from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
 
-#: How fast the dynamometer follows the demand, s.
+#: Time constant of the dynamometer's speed control, s.
 FOLLOWS_S = 0.004
-#: Longest step of its own, s.
+#: Longest internal step, s.
 MICRO_STEP_S = 0.001
 
 #: Speeds of dynamometer and engine [rad/s], twist of the shaft [rad], indicated torque [N m].
@@ -26,7 +26,7 @@ State = tuple[float, float, float, float]
 
 
 class EngineOnDyno(Solver):
-    """Engine, shaft and dynamometer without noise and bus; ports as the emulated bench has them."""
+    """Engine, shaft and dynamometer without noise and bus; same ports as the emulated bench."""
 
     inputs = (
         Port("speed_demand", "rad/s", min=0.0, max=650.0, max_rate=800.0),
@@ -38,7 +38,7 @@ class EngineOnDyno(Solver):
         self._state: State = (0.0, 0.0, 0.0, 0.0)
 
     def initialize(self, t0: float, u0: Floats) -> Sample:
-        """Start at the demanded speed, with the torque that belongs to the pedal."""
+        """Start at the demanded speed, with the torque for the pedal position."""
         speed, pedal = u0.tolist()
         indicated = indicated_torque(speed, pedal)
         twist = (indicated - drag_torque(speed)) / SHAFT_STIFFNESS
@@ -46,7 +46,7 @@ class EngineOnDyno(Solver):
         return self._sample()
 
     def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
-        """The classical Runge-Kutta method in steps of a millisecond or less."""
+        """Classical Runge-Kutta method in steps of a millisecond or less."""
         n = max(math.ceil(h / MICRO_STEP_S - 1e-9), 1)
         dt = h / n
         for i in range(n):
@@ -61,7 +61,7 @@ class EngineOnDyno(Solver):
         return self._state
 
     def restore_state(self, state: State) -> None:
-        """Go back to a state that `save_state` returned."""
+        """Restore a state that `save_state` returned."""
         self._state = state
 
     def _sample(self) -> Sample:

@@ -1,12 +1,12 @@
 """A servo-hydraulic axis that loads a specimen: physics, control and sensors of the emulated bench.
 
 A valve meters oil into the two chambers of a cylinder whose piston moves a mass against a specimen,
-a spring with a damper. The axis is controlled in position or in force; either mode takes over from
-the other without a bump. Without enable a bypass joins the chambers, and the specimen pushes the
-piston back to its middle.
+a spring with a damper. The axis is controlled in position or in force; mode changes are bumpless.
+When disabled, a bypass connects the chambers, and the specimen pushes the piston back to its
+middle.
 
 No I/O and no clock: time and demands are arguments, measurements are results; `hilrt.bench.emulate`
-puts it on a CAN bus. One call of `HydraulicAxisBench.advance` is one control cycle of 1 ms.
+connects it to a CAN bus. One call of `HydraulicAxisBench.advance` is one control cycle of 1 ms.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SUPPLY, TANK = 21e6, 0.5e6  # Pa
 VALVE_GAIN = 3.8e-7
 VALVE_LAG_S = 0.003
 LEAKAGE = 6e-12  # m³/s/Pa, between the chambers
-BYPASS = 5e-11  # m³/s/Pa, without enable
+BYPASS = 5e-11  # m³/s/Pa, when disabled
 MASS = 200.0  # kg
 FRICTION = 3000.0  # N s/m
 SPECIMEN_STIFFNESS = 2e5  # N/m
@@ -47,7 +47,7 @@ POSITION_SLEW = 0.5  # m/s
 FORCE_GAIN = 1.5e-4  # m/s/N
 FORCE_RESET_S = 0.15
 FORCE_SLEW = 1e5  # N/s
-#: A request for the other mode must stand so long.
+#: Time for which a request for the other mode must persist.
 MODE_SWITCH_CYCLES = 20
 FORCE_MAX = 30e3  # N: beyond, the bench trips
 POSITION_MAX = 0.095  # m
@@ -60,7 +60,7 @@ PRESSURE_NOISE = 5e3  # Pa
 
 
 class AxisMode(IntEnum):
-    """Quantity that the axis controls."""
+    """Quantity controlled by the axis."""
 
     POSITION = 0
     FORCE = 1
@@ -83,9 +83,9 @@ class HydraulicAxis:
     position, velocity : float
         Of the piston, positive against the specimen, m and m/s.
     force : float
-        On the specimen, as the load cell measures it, N.
+        Force on the specimen, measured by the load cell, N.
     pressure_a, pressure_b : float
-        Of the chamber that pushes and of the other one, Pa.
+        Pressures of the pushing and of the opposite chamber, Pa.
     spool : float
         Opening of the valve, −1 to 1.
     """
@@ -96,7 +96,7 @@ class HydraulicAxis:
         self._lag = 1.0 - math.exp(-MICRO_S / VALVE_LAG_S)
 
     def opening(self, velocity: float) -> float:
-        """Spool that gives a velocity [m/s] at the present pressures, −1 to 1."""
+        """Valve opening for a velocity [m/s] at the present pressures, −1 to 1."""
         forward = velocity >= 0.0
         into, out = (
             (self.pressure_a, self.pressure_b) if forward else (self.pressure_b, self.pressure_a)
@@ -105,14 +105,14 @@ class HydraulicAxis:
         return max(-1.0, min(1.0, AREA * velocity / (VALVE_GAIN * math.sqrt(drop))))
 
     def advance(self, command: float, powered: bool) -> None:
-        """One control cycle in micro steps: symplectic Euler, pressures last.
+        """Run one control cycle in micro steps: symplectic Euler, pressures last.
 
         Parameters
         ----------
         command : float
             Demanded opening of the valve, −1 to 1.
         powered : bool
-            Whether there is supply; otherwise the valve is shut and the bypass open.
+            Whether supply is on; otherwise the valve is shut and the bypass open.
         """
         x, v, a, b = self.position, self.velocity, self.pressure_a, self.pressure_b
         spool, leakage = self.spool, LEAKAGE if powered else BYPASS
@@ -138,12 +138,12 @@ class HydraulicAxis:
 
 
 def _root(drop: float) -> float:
-    """Flow through the open valve [m³/s] at a pressure drop [Pa]; smooth about zero."""
+    """Flow through the open valve [m³/s] at a pressure drop [Pa]; smooth around zero."""
     return VALVE_GAIN * drop / math.sqrt(abs(drop) + 1e4)
 
 
 class AxisControl:
-    """Position or force control with a mode switch; the valve's opening comes out.
+    """Position or force control with a mode switch; returns the valve's opening.
 
     Attributes
     ----------
@@ -156,10 +156,10 @@ class AxisControl:
         self.mode = AxisMode.POSITION
         self._reference = 0.0  # m or N
         self._integral = 0.0  # m/s
-        self._asking = 0
+        self._requests = 0
 
     def start(self) -> None:
-        """Take the position control over where the piston is."""
+        """Start position control at the present position."""
         self._enter(AxisMode.POSITION)
         self._integral = 0.0
 
@@ -173,8 +173,8 @@ class AxisControl:
         mode : AxisMode
             The requested mode.
         """
-        self._asking = self._asking + 1 if mode is not self.mode else 0
-        if self._asking >= MODE_SWITCH_CYCLES:
+        self._requests = self._requests + 1 if mode is not self.mode else 0
+        if self._requests >= MODE_SWITCH_CYCLES:
             self._enter(mode)
         axis = self.axis
         if self.mode is AxisMode.POSITION:
@@ -188,17 +188,17 @@ class AxisControl:
 
     def _enter(self, mode: AxisMode) -> None:
         self.mode = mode
-        self._asking = 0
+        self._requests = 0
         self._reference = self.axis.position if mode is AxisMode.POSITION else self.axis.force
 
     def _approach(self, target: float, most: float) -> float:
-        """Move the reference towards its target by at most `most`; by how much it was."""
+        """Move the reference towards its target by at most `most`; return the movement."""
         step = max(-most, min(most, target - self._reference))
         self._reference += step
         return step
 
     def _open(self, wanted: float, ahead: float, reset: float) -> float:
-        """PI in terms of velocities [m/s], with one that is fed forward."""
+        """PI control in terms of velocities [m/s], with feed-forward."""
         opening = self.axis.opening(wanted + self._integral + ahead)
         if abs(opening) < 1.0:  # anti-windup
             self._integral += CYCLE_S / reset * wanted
@@ -214,11 +214,11 @@ class HydraulicAxisBench:
         Of the sensor noise.
     """
 
-    #: Messages it listens to, with the signals it reads.
+    #: Received messages, with the signals used.
     receives: Mapping[str, tuple[str, ...]] = {
         "AxisDemand": ("Position", "Force", "Mode", "Enable", "Alive"),
     }
-    #: Messages it sends, with the number of cycles between two of them.
+    #: Sent messages, with the number of cycles between two of them.
     sends: Mapping[str, int] = {"AxisFast": 1, "AxisSlow": 10}
 
     def __init__(self, seed: int = 0) -> None:
@@ -237,7 +237,7 @@ class HydraulicAxisBench:
         return self._enable
 
     def receive(self, message: str, values: Mapping[str, float], now: float) -> None:
-        """Take the signals of a message received by `now` [s], before the cycle that ends then."""
+        """Process signals of a message received by `now` [s], before the cycle that ends then."""
         if message == "AxisDemand":
             self._demand.seen(values["Alive"], now)
             self._position_demand = 1e-3 * values["Position"]  # mm
@@ -246,7 +246,7 @@ class HydraulicAxisBench:
             self._enable = values["Enable"] != 0
 
     def advance(self, now: float) -> None:
-        """One control cycle, ending at `now` [s]; the clock may jump, the physics does not."""
+        """Run one control cycle, ending at `now` [s]; the clock may jump, the physics does not."""
         sequence, age = self.sequence, now - self._demand.moved_at
         if sequence.advance(now, requested=self._enable, demand_age=age, trip=self._trip()):
             self.control.start()
@@ -256,7 +256,7 @@ class HydraulicAxisBench:
         self.axis.advance(command, sequence.enabled)
 
     def measure(self, message: str) -> dict[str, float]:
-        """Signals of a message as the sensors see them: mm, kN, mm/s, bar; without the counter."""
+        """Signals as measured by the sensors: mm, kN, mm/s, bar; without the counter."""
         noise, axis = self._noise, self.axis
         if message == "AxisFast":
             return {

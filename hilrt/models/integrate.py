@@ -1,12 +1,12 @@
-"""Integration inside a macro step without an error of its own, so that all error is the coupling's.
+"""Integration within a macro step with negligible error, so that all error is the coupling's.
 
-The benchmark problems integrate by the simple methods with which their papers' numbers were made.
-With ``integrator = "exact"`` the linear ones take the matrix exponential, the others an adaptive
-method of high order with a tight tolerance; the inputs are the whole polynomial either way.
+The benchmark problems use the simple integration methods of their papers. With ``integrator =
+"exact"`` the linear ones use the matrix exponential, the others an adaptive high-order method with
+a tight tolerance; both use the complete input polynomial.
 
-scipy was rejected: `solve_ivp` takes 54 µs for a macro step of 1 ms where this takes 43 (from 10 ms
-on DOP853 is faster), and its import 0.27 s; `scipy.linalg.expm` takes 0.6 ms and loses one to two
-digits where stiffnesses differ widely (`hilrt.coupling.jacobian.expm`: 0.05 ms).
+scipy was rejected: `solve_ivp` takes 54 µs for a macro step of 1 ms, this function 43 (from 10 ms
+on, DOP853 is faster), and its import takes 0.27 s; `scipy.linalg.expm` takes 0.6 ms and loses one
+to two digits if stiffnesses differ widely (`hilrt.coupling.jacobian.expm`: 0.05 ms).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import numpy as np
 from hilrt.coupling.jacobian import discretize
 from hilrt.solver import Floats, InputPolynomial
 
-#: "paper": the method that the model's docstring names.
+#: "paper": the method named in the model's docstring.
 Integrator = Literal["paper", "exact"]
 
 #: Tolerance of the adaptive method, relative to the largest value of the state.
 TOLERANCE = 1e-11
-#: Least value taken for the state, which may be zero.
+#: Lower bound of that value, as the state may be zero.
 TINY = 1e-9
 
 #: The method of Dormand and Prince (1980), order 5(4): stage times, weights of the slopes, and the
@@ -43,7 +43,7 @@ _E = (71 / 57600, 0.0, -71 / 16695, 71 / 1920, -17253 / 339200, 22 / 525, -1 / 4
 
 
 class ExactSteps:
-    """Steps of ``x' = A x + B u`` under input polynomials.
+    """Exact steps of ``x' = A x + B u`` with input polynomials.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class ExactSteps:
     Attributes
     ----------
     discretized : dict
-        Matrices of the steps that were made, by length [s] and order of the input; some of them.
+        Cached matrices, by step length [s] and order of the input.
     """
 
     def __init__(self, A: Floats, B: Floats) -> None:

@@ -1,7 +1,7 @@
 """A linear time-invariant subsystem as a solver, integrated exactly.
 
-For sessions whose subsystems are known as matrices, and as the reference that methods are proven
-against: over a macro step the state follows the input polynomial without any error of its own.
+For sessions whose subsystems are given as matrices, and as the reference for validating methods:
+over a macro step the state follows the input polynomial without integration error.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """An electric motor with its inverter on a dynamometer: physics and sensors of the emulated bench.
 
 No I/O and no clock: time and demands are arguments, measurements are results; `hilrt.bench.emulate`
-puts it on a CAN bus. One call of `MotorBench.advance` is one control cycle of 1 ms.
+connects it to a CAN bus. One call of `MotorBench.advance` is one control cycle of 1 ms.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hilrt.models.dynamometer import CYCLE_S, DynoBench, DynoData, DynoDemand
 
 PEAK_TORQUE = 120.0  # N m
 PEAK_POWER = 48e3  # W: above 400 rad/s the torque falls with the speed
-SPEED_MAX = 1200.0  # rad/s; the inverter gives no torque beyond
+SPEED_MAX = 1200.0  # rad/s; the inverter gives no torque above
 CURRENT_LAG_S = 0.003
 COPPER_LOSS = 0.15  # W/(N m)²
 IRON_LOSS = 0.6  # W s/rad
@@ -82,12 +82,12 @@ class MotorBench(DynoBench):
         Of the sensor noise.
     """
 
-    #: Messages it listens to, with the signals it reads.
+    #: Received messages, with the signals used.
     receives: Mapping[str, tuple[str, ...]] = {
         "DynoDemand": DynoDemand.SIGNALS,
         "MotorDemand": ("Torque", "Alive"),
     }
-    #: Messages it sends, with the number of cycles between two of them.
+    #: Sent messages, with the number of cycles between two of them.
     sends: Mapping[str, int] = {"MotorFast": 1, "MotorSlow": 10}
 
     def __init__(self, seed: int = 0) -> None:
@@ -102,14 +102,14 @@ class MotorBench(DynoBench):
         self._lag = 1.0 - math.exp(-CYCLE_S / CURRENT_LAG_S)
 
     def receive(self, message: str, values: Mapping[str, float], now: float) -> None:
-        """Take the signals of a message received by `now` [s], before the cycle that ends then."""
+        """Process signals of a message received by `now` [s], before the cycle that ends then."""
         super().receive(message, values, now)
         if message == "MotorDemand":
             self._motor_demand.seen(values["Alive"], now)
             self._motor_torque_demand = values["Torque"]
 
     def measure(self, message: str) -> dict[str, float]:
-        """Signals of a message as the sensors see them, without the counter."""
+        """Signals of a message as measured by the sensors, without the counter."""
         noise, dyno = self._noise, self.dyno
         if message == "MotorFast":
             return {
@@ -134,7 +134,7 @@ class MotorBench(DynoBench):
         return MotorFaultCause.OVERHEATED if self.winding > WINDING_MAX else MotorFaultCause.NONE
 
     def _advance_machine(self) -> float:
-        """Torque, losses and temperature over one cycle."""
+        """Update torque, losses and temperature over one cycle."""
         speed = self.dyno.machine_speed
         target = 0.0
         if self.sequence.enabled:

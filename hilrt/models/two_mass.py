@@ -1,9 +1,9 @@
 """Linear two-mass oscillator as two subsystems with a power bond.
 
-Rodríguez et al. (2022), section 3.3. Mass 1 owns the coupling spring and damper and outputs the
-force that acts on mass 2; mass 2 outputs its motion. Both integrate by symplectic Euler, which
-conserves the energy of the undamped oscillator except for a small ripple, so that an energy error
-is the coupling's; or exactly.
+Rodríguez et al. (2022), section 3.3. Mass 1 contains the coupling spring and damper and outputs the
+force on mass 2; mass 2 outputs its motion. Both integrate by symplectic Euler, which conserves the
+energy of the undamped oscillator except for a small ripple, so that any energy error is due to the
+coupling; or exactly.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Mass(Solver):
     micro_step : float
         Longest step of the integrator, s.
     integrator : {"paper", "exact"}
-        Symplectic Euler, or no error at all.
+        Symplectic Euler, or exact integration.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Mass(Solver):
 
 
 class Mass1(Mass):
-    """Mass on a wall spring; owns the coupling to mass 2.
+    """Mass on a wall spring, with the coupling to mass 2.
 
     Parameters
     ----------

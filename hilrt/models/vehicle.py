@@ -1,7 +1,7 @@
-"""Demonstration vehicle with its driver: takes the engine's torque, demands its speed.
+"""Demonstration vehicle with driver: input is the engine's torque, output the engine's speed.
 
-The counterpart of an engine on a dynamometer. The shaft is the power bond: torque (effort) comes
-from the bench, the speed (flow) goes to it; the driver's accelerator goes to the engine.
+Counterpart of an engine on a dynamometer. The shaft is the power bond: torque (effort) comes from
+the bench, speed (flow) goes to it; the driver's accelerator controls the engine.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Vehicle(Solver):
         return self._t0, self.driveline.save(), self.driver.save()
 
     def restore_state(self, state: tuple[Any, ...]) -> None:
-        """Go back to a state that `save_state` returned."""
+        """Restore a state that `save_state` returned."""
         self._t0, driveline, driver = state
         self.driveline.restore(driveline)
         self.driver.restore(driver)
@@ -110,7 +110,7 @@ class Vehicle(Solver):
         return self.cycle_start + (t - self._t0)
 
     def _y(self, t: float) -> Floats:
-        """Outputs, shape (n_outputs,), from the states alone."""
+        """Outputs, shape (n_outputs,), computed from the states alone."""
         s, foot = self.driveline.state, self.driver.state
         w, v = s.engine_speed, s.vehicle_speed
         turbine_speed = s.ratio * v
@@ -134,7 +134,7 @@ class Vehicle(Solver):
 
 
 def _outputs(data: VehicleData) -> tuple[Port, ...]:
-    # Bounds are for plausibility, so they are wider than the driver's intended actions.
+    # Bounds serve for plausibility checks and are wider than the driver's actions.
     return (
         Port(
             "engine_speed",

@@ -25,9 +25,9 @@ class VehicleData:
     wheel_radius : float
         m.
     wheel_inertia : float
-        All wheels and what turns with them, kg*m².
+        All wheels and rotating parts, kg*m².
     gear_ratios : sequence of float
-        First to last gear, falling. A string of numbers separated by commas will do.
+        From first to last gear, descending; or a string of comma-separated numbers.
     final_drive : float
     gear_efficiency : float
         0…1.
@@ -50,11 +50,11 @@ class VehicleData:
     brake_force_max : float
         At 100 % brake, N.
     idle_speed, stall_speed, engine_speed_max : float
-        Engine: idle, the speed below which it does not fall (the starter catches it), top, rad/s.
+        Engine: idle, minimum (where the starter catches it) and top speed, rad/s.
     engine_torque_max, engine_drag : float
-        What the driver expects of the engine: torque at full pedal and drag at top speed, N*m.
+        Values expected by the driver: torque at full pedal and drag at top speed, N*m.
     pedal_steepness : float
-        What the driver expects of the accelerator at low engine speed: 0 for torque in proportion
+        Accelerator response expected by the driver at low engine speed: 0 for torque in proportion
         to the pedal, 1 for twice that at the beginning of its travel.
     """
 
@@ -90,12 +90,12 @@ class VehicleData:
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> VehicleData:
-        """Check and convert parameters as a session file or the command line gives them.
+        """Check and convert parameters from a session file or the command line.
 
         Raises
         ------
         ConfigError
-            One line for each parameter that is unknown or has an impossible value.
+            One line for each unknown parameter or impossible value.
         """
         names = [f.name for f in fields(cls)]
         problems: list[str] = []
@@ -119,7 +119,7 @@ class VehicleData:
         return data
 
     def _contradictions(self) -> list[str]:
-        """Values that are possible one by one, but not together."""
+        """Values that are possible individually, but not together."""
         problems = []
         if not self.stall_speed <= self.idle_speed < self.engine_speed_max:
             problems.append(
@@ -159,7 +159,7 @@ MAY_BE_ZERO = {
 
 
 def _positive(name: str, given: object) -> float:
-    """Convert a parameter to a positive number (zero where that makes sense)."""
+    """Convert a parameter to a positive number (or zero, where meaningful)."""
     remedy = "give a number, zero or more" if name in MAY_BE_ZERO else "give a number above zero"
     try:
         value = float(given)  # type: ignore[arg-type]

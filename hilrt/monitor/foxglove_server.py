@@ -153,7 +153,7 @@ class FoxgloveServer:
         if about:
             advertised["metadata"] = dict(about)
         self.channels[number] = made = FoxgloveChannel(self, number, advertised)
-        self.tell(op="advertise", channels=[advertised])
+        self.send_json(op="advertise", channels=[advertised])
         return made
 
     def forget(self, channel: FoxgloveChannel) -> None:
@@ -161,7 +161,7 @@ class FoxgloveServer:
         self.channels.pop(channel.number, None)
         for client, subscription in list(channel.subscribers):
             client.unsubscribe(subscription)
-        self.tell(op="unadvertise", channelIds=[channel.number])
+        self.send_json(op="unadvertise", channelIds=[channel.number])
 
     def changes(self) -> list[tuple[int, str, int]]:
         """Client, topic and +1 or -1 for each subscription begun or ended since the last call."""
@@ -171,15 +171,15 @@ class FoxgloveServer:
 
     def publish_status(self, text: str, level: int, status: str) -> None:
         """Show a text to all clients; `remove_status` with the same `status` removes it."""
-        self.tell(op="status", level=level, message=text, id=status)
+        self.send_json(op="status", level=level, message=text, id=status)
 
     def remove_status(self, status: str) -> None:
         """Remove the text shown under this name."""
-        self.tell(op="removeStatus", statusIds=[status])
+        self.send_json(op="removeStatus", statusIds=[status])
 
     def greet(self, client: FoxgloveClient) -> None:
         """Send a new client the list of channels."""
-        client.tell(
+        client.send_json(
             op="serverInfo",
             name="hilrt",
             capabilities=[],
@@ -188,12 +188,12 @@ class FoxgloveServer:
         )
         found = [channel.advertised for channel in self.channels.values()]
         if found:
-            client.tell(op="advertise", channels=found)
+            client.send_json(op="advertise", channels=found)
 
-    def tell(self, **message: Any) -> None:
+    def send_json(self, **message: Any) -> None:
         """Send a JSON message to all clients."""
         for client in self.clients:
-            client.tell(**message)
+            client.send_json(**message)
 
     def close(self) -> None:
         """Close the connections and stop the server."""
@@ -292,11 +292,11 @@ class FoxgloveClient(WebSocketHandler):
         self._server.changed.append((self.number, channel.topic, 1))
 
     def _object(self, text: str) -> None:
-        self.tell(op="status", level=ERROR, message=text)
+        self.send_json(op="status", level=ERROR, message=text)
 
     # -- to the client ----------------------------------------------------------------------------
 
-    def tell(self, **message: Any) -> None:
+    def send_json(self, **message: Any) -> None:
         """Send a JSON message; disconnect a client that does not read."""
         if len(self._control) >= BACKLOG:
             self.close()

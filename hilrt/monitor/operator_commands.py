@@ -187,11 +187,11 @@ class CommandPort:
         import asyncio  # the terminal view, which only sends commands, starts without it
 
         self._loop = asyncio.get_running_loop()
-        with contextlib.suppress(NotImplementedError):  # Windows' default loop: `look` instead
-            self._loop.add_reader(self._fd, self.look)
-        self.look()
+        with contextlib.suppress(NotImplementedError):  # Windows' default loop: `poll` instead
+            self._loop.add_reader(self._fd, self.poll)
+        self.poll()
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Answer requests that have arrived, a few per call."""
         for _ in range(COMMANDS_AT_ONCE):
             try:
@@ -202,7 +202,7 @@ class CommandPort:
             with contextlib.suppress(zmq.ZMQError):
                 self._socket.send_multipart([*frames[:-1], reply], zmq.NOBLOCK)
         if self._loop is not None:  # the descriptor reports edges: there may be more
-            self._loop.call_soon(self.look)
+            self._loop.call_soon(self.poll)
 
     def answer(self, frame: bytes) -> Reply:
         """Carry a command out, if its key is right and it arrives in time."""

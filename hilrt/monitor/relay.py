@@ -181,7 +181,7 @@ class Relay:
             self.report_refusals(time.monotonic())
             self._flush()
             for limiter in self._limiters:
-                limiter.look()
+                limiter.poll()
         for limiter in self._limiters:
             limiter.close()
         self._context.destroy(linger=LINGER_MS)

@@ -38,7 +38,7 @@ MIN_WIDTH, MIN_HEIGHT = 80, 16
 #: Fewest columns of a terminal with room for small plots.
 PLOT_WIDTH = 96
 #: Most events at the end of a line if there is no terminal.
-MAX_TOLD = 5
+MAX_SHOWN = 5
 FINAL_STATES = {"STOPPED", "FAULT"}
 #: States of the loop; a session may change between them many times per second.
 LOOP_STATES = {"RUNNING", "IMPAIRED"}
@@ -107,7 +107,7 @@ class Screen:
         self._untold: list[EventStatus] = []  # not yet shown in a line
         self._kinds: set[tuple[str, ...]] = set()  # of events that had a line of their own
         self._state, self._stretches, self._reason = "", 0, ""  # impaired since the last line
-        self._line = self._told = ""
+        self._line = self._shown_line = ""
 
     def turn(self) -> bool:
         """Pass on typed keys; returns whether the display must be redrawn."""
@@ -233,25 +233,25 @@ class Screen:
         """`` | 0.4 s  engine: …; 2 more``: the oldest events, but not the line's own message."""
         said, self._untold = gathered(self._untold), []
         events = [one for one in said if not message or not one.endswith(message)]
-        if len(events) > MAX_TOLD:
-            events[MAX_TOLD:] = [f"{len(events) - MAX_TOLD} more"]
+        if len(events) > MAX_SHOWN:
+            events[MAX_SHOWN:] = [f"{len(events) - MAX_SHOWN} more"]
         return f" | {'; '.join(events)}" if events else ""
 
     def _print_keys(self) -> None:
         if self._moves:
-            if self._line != self._told:
+            if self._line != self._shown_line:
                 self._console.file.write(_CLEAR_LINE + self._line[: self._console.width - 1])
                 self._console.file.flush()
-                self._told = self._line
-        elif self._line != self._told and not (self._keys is not None and self._keys.editing):
+                self._shown_line = self._line
+        elif self._line != self._shown_line and not (self._keys is not None and self._keys.editing):
             self._console.print(self._line, soft_wrap=True, highlight=False, markup=False)
-            self._told = self._line
+            self._shown_line = self._line
 
     def _erase_line(self) -> None:
-        if self._moves and self._told:
+        if self._moves and self._shown_line:
             self._console.file.write(_CLEAR_LINE)
             self._console.file.flush()
-            self._told = ""
+            self._shown_line = ""
 
 
 def added(before: list[EventStatus], now: list[EventStatus]) -> list[EventStatus]:

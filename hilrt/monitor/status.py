@@ -183,7 +183,7 @@ class StatusPublisher:
         if now < self._next_ns and not at_once:
             return
         self._next_ns = now + PERIOD_NS
-        self._newest = self._look(shown, self._rate(shown.progress.steps, now))
+        self._newest = self._build(shown, self._rate(shown.progress.steps, now))
         self.telemetry.publish(self._newest)
 
     def _alarms(self) -> list[AlarmStatus]:
@@ -211,14 +211,14 @@ class StatusPublisher:
         self._looked_ns, self._looked_steps = now_ns, steps
         return 1e9 * done / elapsed_ns if elapsed_ns > 0 else 0.0
 
-    def _look(self, shown: Shown, rate_hz: float) -> Status:
+    def _build(self, shown: Shown, rate_hz: float) -> Status:
         # Imported here because it loads the compiler; by now the session has loaded that already.
         from hilrt.step.source_changes import present_sources
 
         numerics, progress, exchange = shown.numerics, shown.progress, shown.exchange
         state, given, outputs = numerics.state, numerics.given.session[0], numerics.network.outputs
         totals, t = flag_totals(numerics.checks, state), float(given.t)
-        lateness = self._lateness.look(progress.lateness, (0.5, 0.99, 1.0))
+        lateness = self._lateness.update(progress.lateness, (0.5, 0.99, 1.0))
         errors, made = errors_of(numerics.network, numerics.plan, state)
         course = SessionCourse(
             t,

@@ -51,7 +51,7 @@ class Viewer:
     missed : int
         Messages dropped because this viewer did not receive them in time.
     heard_at : float
-        Time of the session's last message, s; what the relay repeats does not count.
+        Time of the session's last message, s; repetitions by the relay do not count.
     run : str
         Identifier of the run; when it changes, everything else is reset.
     wanted : dict of str to int
@@ -142,7 +142,7 @@ class Viewer:
         if isinstance(message, Head):
             self._follow(message.run)
             self.head = message
-            self.client()  # connect now, so that the first key need not wait
+            self.client()  # connect now, so that the first command is not delayed
         elif isinstance(message, Happening):
             self._take_event(message)
         elif isinstance(message, Signals):

@@ -1,4 +1,4 @@
-"""Solvers and gateways in other processes: one protocol, and its transports.
+"""Communication with solvers and gateways in other processes: one protocol, and its transports.
 
 Read in this order. The protocol, without I/O: `wire`, `announced_ports`; the
 master's side `master_protocol`, `remote_peer`, `peer_events`, `clock_offset`; a peer's side

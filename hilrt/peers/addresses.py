@@ -12,12 +12,12 @@ MAX_PORT = 65535
 
 
 def is_port(text: str) -> bool:
-    """Whether it is the number of a port that can be named."""
+    """Whether `text` is a port number that an address may contain."""
     return text.isascii() and text.isdecimal() and 0 < int(text) <= MAX_PORT
 
 
 def is_number(host: str) -> bool:
-    """Whether it is an IP address, and no name."""
+    """Whether `host` is an IP address, not a name."""
     try:
         ipaddress.ip_address(host.strip("[]"))
     except ValueError:
@@ -26,14 +26,14 @@ def is_number(host: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches it."""
+    """Whether only this machine can reach `host`."""
     return host == "localhost" or (
         is_number(host) and ipaddress.ip_address(host.strip("[]")).is_loopback
     )
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """``ADDRESS:PORT``, or ``PORT`` on this machine alone; `ValueError` if it is neither."""
+    """Parse ``ADDRESS:PORT``, or ``PORT`` on this machine only; `ValueError` if it is neither."""
     host, _, port = text.rpartition(":")
     if not is_port(port):
         raise ValueError(f"{text}: write it as ADDRESS:PORT or PORT, PORT from 1 to {MAX_PORT}")
@@ -43,7 +43,7 @@ def parse_address(text: str) -> tuple[str, int]:
 def why_not_bound(address: str) -> OSError | None:
     """Reason why a ``[tcp://]ADDRESS:PORT`` or ``ipc://PATH`` cannot be bound; None if it can.
 
-    A name instead of a number, of an interface for example, is not looked up.
+    Names instead of numbers, of an interface for example, are not resolved.
     """
     if address.startswith("ipc://"):
         return _why_not_at(address.removeprefix("ipc://"))
@@ -60,9 +60,9 @@ def why_not_bound(address: str) -> OSError | None:
 
 
 def _why_not_at(path: str) -> OSError | None:
-    """A socket that is left of a session before is no obstacle."""
+    """Reason for a path; a socket left behind by an earlier session is no obstacle."""
     if not os.access(os.path.dirname(path), os.W_OK | os.X_OK):
-        return OSError(errno.EACCES, "No folder that can be written")
+        return OSError(errno.EACCES, "No writable folder")
     with socket.socket(socket.AF_UNIX) as probe:
         try:
             probe.connect(path)
@@ -74,10 +74,10 @@ def _why_not_at(path: str) -> OSError | None:
 
 
 def bind(family: int, kind: int, where: tuple[object, ...]) -> socket.socket:
-    """A socket bound to an address, which is taken while another one listens there."""
+    """A socket bound to an address; `OSError` while another socket listens there."""
     made = socket.socket(family, kind)
     try:
-        if os.name == "posix":  # after a session before, not beside one
+        if os.name == "posix":  # allows reuse after an earlier session, not beside one
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)

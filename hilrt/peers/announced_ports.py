@@ -1,4 +1,4 @@
-"""Ports and parameters as a peer announces them in its hello, and back."""
+"""Conversion of ports and parameters to and from their announcement in a peer's hello."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from hilrt.peers.wire import (
 )
 from hilrt.solver import Parameter, Port
 
-#: Most scalar inputs, and most scalar outputs, of one peer: an advance of any order stays below
-#: the largest message.
+#: Maximum scalar inputs, and outputs, of a peer: an advance of any order then stays below the
+#: maximum message size.
 MAX_CHANNELS = 10_000
 
 
 def port_to_info(port: Port) -> PortInfo:
-    """A port as it is announced in `Hello`."""
+    """A port as announced in `Hello`."""
     return PortInfo(
         name=port.name,
         unit=port.unit,
@@ -43,7 +43,7 @@ def port_to_info(port: Port) -> PortInfo:
 
 
 def parameter_to_info(parameter: Parameter) -> ParameterInfo:
-    """A parameter as it is announced in `Hello`."""
+    """A parameter as announced in `Hello`."""
     return ParameterInfo(
         name=parameter.name,
         unit=parameter.unit,
@@ -55,7 +55,7 @@ def parameter_to_info(parameter: Parameter) -> ParameterInfo:
 
 
 def parameters_from_infos(infos: Sequence[ParameterInfo]) -> tuple[Parameter, ...]:
-    """Announced parameters, checked; `ProtocolError` describes the problem."""
+    """Announced parameters, checked; raises `ProtocolError`."""
     if len(infos) > MAX_CHANNELS:
         raise ProtocolError(f"more than {MAX_CHANNELS} parameters")
     if len({info.name for info in infos}) < len(infos):
@@ -79,7 +79,7 @@ def parameters_from_infos(infos: Sequence[ParameterInfo]) -> tuple[Parameter, ..
 
 
 def ports_from_infos(infos: Sequence[PortInfo], direction: str) -> tuple[Port, ...]:
-    """Announced ports, checked; `ProtocolError` describes the problem.
+    """Announced ports, checked; raises `ProtocolError`.
 
     Parameters
     ----------
@@ -103,7 +103,9 @@ def ports_from_infos(infos: Sequence[PortInfo], direction: str) -> tuple[Port, .
             raise ProtocolError(f"{where}: announced twice")
         names.add(info.name)
         if ":" in info.name or not all(info.name.split(".")):
-            raise ProtocolError(f"{where}: a port's name has no ':', and '.' only inside")
+            raise ProtocolError(
+                f"{where}: a port's name must not contain ':' or '..', or begin or end with '.'"
+            )
         try:
             ports.append(_port(info))
         except ValueError as error:
@@ -127,14 +129,14 @@ def _port(info: PortInfo) -> Port:
     )
 
 
-# A subsystem's matrices as a message, `Linearised`, and back; invalid ones are refused.
+# Conversion of a subsystem's matrices to the message `Linearised` and back, with checks.
 
 #: Keys of the matrices.
 _MATRICES = ("A", "B", "C", "D")
 
 
 def linear_answer(model: LinearModel | None) -> Linearised:
-    """A solver's answer: no matrices where there are none, or a message cannot hold them."""
+    """A solver's answer; without matrices if there are none, or if they exceed a message."""
     if model is None or model.lacking:
         return Linearised()
     A, B, C, D, fineness = (pack(array) for array in model[:5])
@@ -155,13 +157,13 @@ def linear_answer(model: LinearModel | None) -> Linearised:
 def linear_model(
     answer: Linearised, n_inputs: int, n_outputs: int, members: int = 1
 ) -> LinearModel | None:
-    """The answer as the master uses it; a group has as many `members`.
+    """The answer in the form that the master uses; a group has as many `members`.
 
     Raises
     ------
     ProtocolError
-        If a matrix does not fit the announced ports or the others, is not finite, or there are
-        more states than are followed.
+        If a matrix does not fit the announced ports or the others, is not finite, or there are too
+        many states.
     """
     if answer.A is None:
         return None

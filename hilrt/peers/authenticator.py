@@ -1,9 +1,9 @@
-"""Admission of ZeroMQ connections to the master: by a known key, or by the session's token.
+"""Admission of ZeroMQ connections to the master, by a known key or by the session's token.
 
-ZeroMQ asks before a connection is made (ZAP, RFC 27 of ZeroMQ); what is refused never sends a
-message to the master. The questions are answered when the hub looks for them, a few at a time: a
-flood of them costs the connections that wait, not the ticks. A thread for it would compete for the
-interpreter with the master's.
+ZeroMQ requests authentication before it makes a connection (ZAP, RFC 27 of ZeroMQ); a refused
+connection never delivers a message. The hub answers a few requests per poll, so that a flood delays
+pending connections, not ticks. A separate thread would compete with the master's for the
+interpreter.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from hilrt.peers.keys import MASTER, Socket, read_key, refuse_unsafe
 
 _ZAP: Final = "inproc://zeromq.zap.01"
 _VERSION: Final = b"1.0"
-#: Questions answered at once.
-MAX_PER_LOOK: Final = 5
+#: Requests answered per poll.
+MAX_PER_POLL: Final = 5
 
 
 class Authenticator(ABC):
-    """Answers whether a connection may be made.
+    """Decides whether a connection is admitted.
 
     Attributes
     ----------
     refused, missing : str
-        Kinds under which connections are counted: with a wrong secret, and without one.
+        Kinds under which refused connections are counted: with a wrong secret, and without one.
     texts : dict of str to str
-        What they mean.
+        Descriptions of these kinds.
     direct : bool
-        Whether processes of this account may come in without ZeroMQ.
+        Whether processes of this account may connect without ZeroMQ.
     """
 
     mechanism: ClassVar[bytes]
@@ -59,18 +59,18 @@ class Authenticator(ABC):
 
     @abstractmethod
     def configure(self, socket: Socket) -> None:
-        """Have `socket`, which is not bound yet, ask for the secret."""
+        """Require the secret on `socket`, which is not bound yet."""
 
     @abstractmethod
     def user(self, credentials: list[bytes]) -> str | None:
         """User id of the credentials, as in the connection's messages; None without one."""
 
     def names(self, user: str) -> frozenset[str] | None:
-        """Names of subsystems that a user may take; None: any."""
+        """Names of subsystems that a user may use; None: any."""
         return None
 
     def guard(self, context: zmq.Context[Socket], socket: Socket) -> None:
-        """Let `socket`, which is not bound yet, ask here."""
+        """Handle the authentication requests of `socket`, which is not bound yet."""
         self._questions = context.socket(zmq.ROUTER)
         self._questions.linger = 0
         self._questions.bind(_ZAP)
@@ -78,12 +78,12 @@ class Authenticator(ABC):
         self.configure(socket)
 
     def bound(self, address: str) -> None:
-        """The socket is bound: `address` is its endpoint."""
+        """Handle that the socket is bound: `address` is its endpoint."""
 
-    def look(self) -> int:
-        """Answer the questions that wait, some of them; how many connections were refused."""
+    def poll(self) -> int:
+        """Answer some of the pending requests; return how many connections were refused."""
         refused, questions = 0, self._questions
-        for _ in range(MAX_PER_LOOK):
+        for _ in range(MAX_PER_POLL):
             if questions is None or not zmq_poll(self._readables, 0):
                 break
             route, empty, version, number, _, _, _, mechanism, *credentials = (
@@ -98,25 +98,25 @@ class Authenticator(ABC):
         return refused
 
     def close(self) -> None:
-        """Answer no more; before the context is closed."""
+        """Stop answering; call it before the context is closed."""
         if self._questions is not None:
             self._questions.close(linger=0)
             self._questions = None
 
 
 class KeyAuthenticator(Authenticator):
-    """Lets known CURVE keys in, each under the name of its file alone.
+    """Admits known CURVE keys, each only under the name of its file.
 
     Parameters
     ----------
     folder : Path
-        With ``master.key`` and the ``.pub`` of every peer. A key with several files has their
-        names.
+        Contains ``master.key`` and the ``.pub`` of every peer. A key with several files has all
+        their names.
     """
 
     mechanism = b"CURVE"
     refused, missing = "unknown_key", "no_key"
-    texts: ClassVar = {"unknown_key": "its key is not known", "no_key": "it has no key"}
+    texts: ClassVar = {"unknown_key": "its key is unknown", "no_key": "it has no key"}
     direct = False
 
     def __init__(self, folder: Path) -> None:
@@ -167,21 +167,21 @@ class TokenAuthenticator(Authenticator):
         socket.plain_server = True
 
     def user(self, credentials: list[bytes]) -> str | None:
-        """See `Authenticator.user`; the user's name of the mechanism may be anything."""
+        """See `Authenticator.user`; the mechanism's user name is ignored."""
         given = credentials[1] if len(credentials) == 2 else b""
         return "token" if hmac.compare_digest(given, self.token.text.encode()) else None
 
     def bound(self, address: str) -> None:
-        """See `Authenticator.bound`: peers that are started by hand find the token."""
+        """See `Authenticator.bound`; publishes the token for peers started by hand."""
         self.token.publish(address)
 
     def close(self) -> None:
-        """See `Authenticator.close`; the token's file is removed."""
+        """See `Authenticator.close`; removes the token's file."""
         super().close()
         self.token.remove()
 
 
-#: Has the token, for processes that a session starts.
+#: Environment variable with the token, for processes started by a session.
 TOKEN_VARIABLE: Final = "HILRT_PEER_TOKEN"
 _TOKEN_FOLDER: Final = "peers"
 _TOKEN_BYTES: Final = 24
@@ -190,11 +190,11 @@ log = logging.getLogger("hilrt.peers.hub")
 
 
 class SessionToken:
-    """A new token: it shows on a loopback address that a peer is of the master's account.
+    """A new token: it proves on a loopback address that a peer belongs to the master's account.
 
-    TCP does not tell whose process is at the other end. The token is in the environment of
-    processes that the session starts, and, for those started by hand, in a file that only this
-    account can read, named after the master's address. It ends with the session.
+    TCP does not reveal the process at the other end. The token is in the environment of processes
+    that the session starts and, for those started by hand, in a file that only this account can
+    read, named after the master's address. It is valid until the session ends.
 
     Attributes
     ----------
@@ -206,42 +206,42 @@ class SessionToken:
         self._folder: TemporaryFolder | None = None
 
     def publish(self, address: str) -> None:
-        """Write it for processes of this account that connect to `address`."""
+        """Write the token's file for processes of this account that connect to `address`."""
         try:
             self._folder = TemporaryFolder(_TOKEN_FOLDER)
             path = self._folder.path / _file_name(address)
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
                 file.write(self.text)
         except (ConfigError, OSError) as error:
-            log.warning("solvers that are started by hand cannot connect by TCP: %s", error)
+            log.warning("solvers started by hand cannot connect by TCP: %s", error)
 
     def remove(self) -> None:
-        """Remove the file; may be called twice."""
+        """Remove the file; repeated calls have no effect."""
         if self._folder is not None:
             self._folder.remove()
             self._folder = None
 
 
 class TokenOfPeer(NamedTuple):
-    """A peer's credentials: the token, and its own name, which the mechanism asks for."""
+    """A peer's credentials: the token, and its own name, which the mechanism requires."""
 
     name: str
     text: str
 
     def use(self, socket: Socket) -> None:
-        """Show the token on the connections that `socket` makes from now on."""
+        """Present the token on all later connections of `socket`."""
         socket.plain_username = self.name.encode()
         socket.plain_password = self.text.encode()
 
 
 def find_token(address: str) -> str | None:
-    """Token of the session at `address`, given to this process or to its account; None: neither."""
+    """Token of the session at `address`, from this process' environment or account; else None."""
     if given := os.environ.get(TOKEN_VARIABLE):
         return given
     name = _file_name(address)
-    remove_abandoned_folders()  # with the token of a session that was killed at this address
+    remove_abandoned_folders()  # such as one of a killed session at this address
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}{_TOKEN_FOLDER}_*"):
-        try:  # it may be removed meanwhile
+        try:  # it may be removed at any time
             status = folder.lstat()
             if os.name == "nt" or (status.st_uid == os.geteuid() and not status.st_mode & 0o077):
                 return (folder / name).read_text(encoding="ascii")

@@ -1,9 +1,8 @@
 """Offset and drift of a peer's clock against the master's, from two-way exchanges.
 
-Cristian (1989). The master sends its reading `sent_ns`; the
-peer answers with its own, `peer_ns`; the answer is read at `received_ns`. Whatever the delays were,
-the peer's reading was taken between the two, so the offset peer − master lies within
-``[peer_ns − received_ns, peer_ns − sent_ns]``.
+Cristian (1989). The master sends its reading `sent_ns`; the peer answers with its own, `peer_ns`;
+the answer is read at `received_ns`. Whatever the delays, the peer's reading was taken between the
+two, so the offset peer − master lies within ``[peer_ns − received_ns, peer_ns − sent_ns]``.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ from typing import NamedTuple
 
 from hilrt.peers.wire import Heartbeat
 
-#: Interval of which the quickest exchange is kept for the regression, ns.
+#: Interval from which the quickest exchange is kept for the regression, ns.
 BUCKET_NS = 1_000_000_000
-#: Exchanges that are kept.
+#: Number of exchanges kept.
 KEPT = 64
-#: Largest plausible drift: more is caused by a change of the path.
+#: Largest plausible drift: anything above is due to a change of the path.
 LARGEST_DRIFT = 1e-3
-#: A drift is used once it has moved the offset by this many round trips. The delays of exchanges of
-#: up to twice the least round trip look like a drift of at most three.
+#: A drift is used once it has changed the offset by this many round trips. Delays of exchanges
+#: within twice the least round trip can look like a drift of at most three.
 SIGNIFICANT = 4.0
 
 
@@ -34,18 +33,18 @@ class _Exchange(NamedTuple):
 class ClockOffset:
     """Running estimate of one peer's clock.
 
-    The middle of the interval of the exchange with the least round trip is the offset: its error
-    is at most half that round trip. Drift comes from a regression over the quickest exchanges of
-    the last minute, once it exceeds what their delays could cause. A later exchange only corrects
-    the offset as far as the two contradict each other. Averaging offsets was rejected: an answer
-    waits until the master next reads, so delays are one-sided.
+    The offset is the middle of the interval of the exchange with the least round trip: its error is
+    at most half that round trip. The drift is a regression over the quickest exchanges of the last
+    minute, used once it exceeds what their delays could cause. A later exchange corrects the offset
+    only as far as the two are contradictory. Averaging was rejected: an answer waits until the
+    master next reads, so delays are one-sided.
 
     Attributes
     ----------
     offset_ns : int
         Peer's clock minus master's at the newest exchange, ns; 0 before the first.
     drift : float
-        By how much the offset changes with time, s/s.
+        Rate of change of the offset, s/s.
     round_trip_ns : int or None
         Least round trip so far, ns; half of it bounds the error while the clocks do not drift.
     """
@@ -71,14 +70,14 @@ class ClockOffset:
         Parameters
         ----------
         sent_ns, received_ns : int
-            Master's clock when it asked and when it read the answer, ns.
+            Master's clock when it sent the request and when it read the answer, ns.
         peer_ns : int
             Peer's clock in between, ns.
 
         Returns
         -------
         bool
-            False, without any change, if the times are impossible (an answer before its question).
+            False if the times are impossible (an answer before its request); nothing is changed.
         """
         round_trip = received_ns - sent_ns
         if round_trip < 0:
@@ -97,7 +96,7 @@ class ClockOffset:
         return self.offset_ns + round(self.drift * (master_ns - self._at_ns))
 
     def to_master_ns(self, peer_ns: int) -> int:
-        """Master's clock at the moment of a peer's reading, ns."""
+        """Master's clock at a peer's reading, ns."""
         return peer_ns - self.offset_at(peer_ns - self.offset_ns)
 
     def _keep(self, now: _Exchange) -> None:
@@ -128,48 +127,48 @@ class ClockOffset:
         self.drift = slope if significant and abs(slope) <= LARGEST_DRIFT else 0.0
 
 
-#: Exchanges that measure a peer's clock right after it connected.
+#: Exchanges that measure a peer's clock right after it has connected.
 OFFSET_EXCHANGES = 12
-#: Unanswered questions that are remembered.
+#: Unanswered requests kept.
 QUESTIONS = 16
 
 
 class ClockExchanges:
-    """Questions for one peer's clock, and which heartbeats answer them."""
+    """Requests for one peer's clock, matched with the heartbeats that answer them."""
 
     def __init__(self) -> None:
         self._questions: deque[int] = deque(maxlen=QUESTIONS)
         self._left = OFFSET_EXCHANGES
         self._forgotten = 0
 
-    def take_turn(self) -> bool:
-        """Return whether an exchange beyond the regular heartbeats is due, and count it."""
+    def count_turn(self) -> bool:
+        """Return whether an exchange in addition to regular heartbeats is due, and count it."""
         if self._left == 0:
             return False
         self._left -= 1
         return True
 
-    def begin_again(self) -> None:
-        """Measure the clock a few more times, because the answers so far were read late."""
+    def restart(self) -> None:
+        """Schedule a few more measurements, because answers so far were read late."""
         self._left = OFFSET_EXCHANGES
 
     def question(self, now_ns: int) -> Heartbeat:
-        """The heartbeat that asks for the peer's clock."""
+        """The heartbeat that requests the peer's clock."""
         self._forgotten += len(self._questions) == QUESTIONS
         self._questions.append(now_ns)
         return Heartbeat(sent_ns=now_ns)
 
     def is_answer(self, message: Heartbeat) -> bool:
-        """Whether the message answers an open question; each is answered once."""
+        """Whether the message answers an open request; each is answered once."""
         if message.echo_ns not in self._questions:
             return False
         self._questions.remove(message.echo_ns)
         return True
 
     def is_late_answer(self, message: Heartbeat) -> bool:
-        """Whether the message answers a question that was forgotten; each is answered once.
+        """Whether the message answers a forgotten request; each is answered once.
 
-        A peer that was busy for a long time answers all questions of that time.
+        A peer that was busy for a long time answers all requests of that time.
         """
         late = self._forgotten > 0 and (not self._questions or message.echo_ns < self._questions[0])
         self._forgotten -= late

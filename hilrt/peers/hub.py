@@ -1,13 +1,14 @@
-"""The master's end of the wire: where all remote subsystems of a session connect.
+"""The master's end of the wire, to which all remote subsystems of a session connect.
 
 The `Hub` moves bytes between its transports and the `MasterProtocol`, which interprets them, and
-passes messages and the protocol's events to the remote links. During the session nothing runs by
-itself: `Hub.receive` and `RemoteLink.dispatch` move the messages, in the master's own time. While a
-reply is awaited (open, initialize, arm, stop) the event loop watches the transports' descriptor.
+passes messages and the protocol's events to the remote links. During the session nothing runs in
+the background: `Hub.receive` and `RemoteLink.dispatch` move the messages when the master calls
+them. While a reply is awaited (open, initialize, arm, stop), the event loop watches the transports'
+descriptor.
 
 That descriptor may report *edges* (`hilrt.peers.transport.zeromq_sockets`): everything must have
-been taken before it is waited on (`Hub.drain` does so, up to its flood limit), and the wait must
-end now and then for another look.
+been read before waiting on it (`Hub.drain` does so, up to its flood limit), and the wait must end
+now and then for another poll.
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ from hilrt.solver import Port
 from hilrt.timing.monotonic import monotonic_ns
 
 T = TypeVar("T")
-#: A transport, and the key by which it tells connections apart.
+#: A transport, and its key of a connection.
 Route = tuple[ServerTransport, Hashable]
 
 log = logging.getLogger("hilrt.peers.hub")
 
-#: Most messages taken by one `Hub.drain`: a flooding peer cannot hold the master up.
+#: Maximum messages read by one `Hub.drain`, so that a flooding peer cannot block the master.
 MAX_PER_DRAIN = 1000
-#: Looks in a row that ran out of time before all was read: a peer floods the master.
-FLOODED_LOOKS = 20
-#: How often a waiting event loop looks at the transports unasked, s.
+#: Consecutive polls that ran out of time before all was read: a peer floods the master.
+FLOODED_POLLS = 20
+#: Interval at which a waiting event loop polls the transports, s.
 _LOOK_AGAIN_S = 0.01
 _LINGER_MS = 200
 
@@ -63,26 +64,26 @@ class Attached(Protocol):
 
     @property
     def readmits(self) -> bool:
-        """Whether a peer that is lost while the session runs may take its place again."""
+        """Whether a peer that was lost during the session may reconnect."""
 
     def check_ports(self, inputs: tuple[Port, ...], outputs: tuple[Port, ...]) -> None:
         """Raise `ProtocolError` to reject a peer with these ports."""
 
     def received(self, message: FromPeer, at_ns: int) -> None:
-        """Use a message that was read at `at_ns` [ns]; `ProtocolError` if it cannot be used."""
+        """Handle a message read at `at_ns` [ns]; `ProtocolError` if it is unusable."""
 
     def receive(self) -> None:
-        """Raise `PeerLost` if the peer is known to be gone."""
+        """Raise `PeerLost` if the peer is gone."""
 
     def handle(self, event: PeerEvent) -> None:
-        """Use one event of the peer."""
+        """Handle one event of the peer."""
 
     def process_ended(self, pid: int, text: str) -> None:
-        """Process `pid`, which the session started for the peer, has ended; `text` tells how."""
+        """Handle the end of process `pid`, started by the session; `text` describes it."""
 
 
 class Hub:
-    """The place that every remote subsystem of a session connects to.
+    """Connection point of all remote subsystems of a session.
 
     Use: create it (it binds at once), `add` the session's remote links, start the peers with
     `address`, await the links' methods, set `epoch_ns` when session time starts, `close`.
@@ -90,17 +91,17 @@ class Hub:
     Parameters
     ----------
     session : str
-        The session's name, told to the peers.
+        The session's name, sent to the peers.
     listen : str
         ZeroMQ endpoint to bind; a port ``*`` takes a free one.
     heartbeat_s, connect_timeout : float
-        Longest interval between two messages of a living peer, s; and how long a peer may take to
+        Longest interval between two messages of a live peer, s; and time allowed for a peer to
         connect, and to initialize, s.
     authenticator : Authenticator, optional
-        Accepts only peers with a known key, or with the session's token. Without, any are.
+        Accepts only peers with a known key, or with the session's token. Without it, any peer.
     direct : bool
-        Also accept processes of this machine and account without ZeroMQ, where the system has such
-        a way; not with keys, which are ZeroMQ's.
+        Also accept processes of this machine and account without ZeroMQ, if the system supports it;
+        not possible with keys, which belong to ZeroMQ.
     clock : callable
         Monotonic clock, integer ns.
 
@@ -109,10 +110,10 @@ class Hub:
     address : str
         The endpoint that peers connect to.
     protocol : MasterProtocol
-        What the peers are, and what their messages mean.
+        State of the peers, and meaning of their messages.
     changed, reporting : dict
-        Links, as keys, whose peer was lost or has return since they were removed here; and those
-        with `events` that were not taken.
+        Links, as keys, whose peer was lost or has returned since they were removed here; and those
+        with `events` not yet collected.
     """
 
     def __init__(
@@ -138,7 +139,7 @@ class Hub:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._draining = False
-        self._look_ns = self._unfinished = 0
+        self._poll_ns = self._unfinished = 0
         self._missing = False
         self._ended: list[Connection] = []
         self._watchers = 0
@@ -146,7 +147,7 @@ class Hub:
         router = Router(listen, authenticator)
         self.address = router.address
         self._servers: list[ServerTransport] = [router]
-        #: Those that a peer uses, or may still connect to: looked at in every drain.
+        #: Transports that a peer uses, or may still connect to: polled in every drain.
         self._used: list[ServerTransport] = self._servers
         self._fd = router.fileno()
         self._epoll: select.epoll | None = None
@@ -156,7 +157,7 @@ class Hub:
     # --- the session's side -------------------------------------------------------------------
 
     def add(self, link: Attached) -> None:
-        """Expect a peer under ``link.name``; it is accepted from now on."""
+        """Expect a peer under ``link.name``, from now on."""
         link.hub = link.carrier = self
         link.peer = self.protocol.expect(
             link.name, link.role, check_ports=link.check_ports, readmits=link.readmits
@@ -176,7 +177,7 @@ class Hub:
 
     @property
     def counters(self) -> Counter[tuple[str, str]]:
-        """Messages that were not used, by peer and kind; see `UnusedMessages`."""
+        """Unused messages, by peer and kind; see `UnusedMessages`."""
         return self.protocol.counters
 
     def session_time(self) -> float:
@@ -188,21 +189,21 @@ class Hub:
         return self._fd
 
     def close(self) -> None:
-        """Close the transports; sent messages get a moment to leave. May be called twice."""
+        """Close the transports after a moment for sent messages; repeated calls have no effect."""
         if self.closed:
             return
         self.closed = True
         if self._timer is not None:
             self._timer.cancel()
         self._unwatch()
-        self._see_to_connections()
+        self._poll_connections()
         if self._epoll is not None:
             self._epoll.close()
         for server in self._servers:
             server.close(_LINGER_MS)
 
     def _open_direct(self) -> None:
-        """Accept peers of this machine by the shorter way, too, and watch both ways as one."""
+        """Also accept peers of this machine by the direct transport, and watch both as one."""
         try:
             server = local.LocalServer(self.address)
         except OSError as error:
@@ -225,10 +226,10 @@ class Hub:
         return taken
 
     def _sent(self, taken: bool) -> None:
-        """Tell of messages that were not taken, and watch on."""
+        """Log messages that were not accepted, and watch again."""
         if not taken:
             self._hand_over()
-        if self._watching_fd and self._loop is not None:  # the send may have taken the edge
+        if self._watching_fd and self._loop is not None:  # the send may have consumed the edge
             self._loop.call_soon(self._readable)
 
     def hold(self, link: Attached, step: Message) -> None:
@@ -236,9 +237,9 @@ class Hub:
         self._held.append((link, link.peer.send(step)))
 
     def flush(self) -> None:
-        """Send the steps that are held, and note when.
+        """Send held steps together, and note the time.
 
-        Together: each message would wake the thread that sends it, or the peer, again.
+        Sent one by one, each would wake the sending thread, or the peer, again.
         """
         if not self._held:
             return
@@ -251,41 +252,41 @@ class Hub:
         self._sent(taken)
 
     def lose(self, peer: RemotePeer, reason: str, *, for_good: bool = False) -> None:
-        """See `RemotePeer.lose`; the peer's link is told at once."""
+        """See `RemotePeer.lose`; the peer's link is notified at once."""
         peer.lose(reason, for_good=for_good)
         self._hand_over()
 
     def process_ended(self, name: str, pid: int, text: str) -> bool:
-        """Tell the link of subsystem `name` that its process has ended; False if there is none."""
+        """Notify subsystem `name` that its process has ended; False if there is none."""
         link = self._links.get(name)
         if link is not None:
             link.process_ended(pid, text)
         return link is not None
 
     def why_dropped(self, name: str) -> str:
-        """The newest message from peer `name` that could not be used, and why; else empty."""
+        """Newest unusable message of peer `name`, and the reason; empty if there is none."""
         return self.protocol.unused.why_dropped(name, self.clock())
 
     def count(self, name: str, kind: str, text: str) -> None:
-        """Count a message that was not used, also as the link's."""
+        """Count an unused message, for the link, too."""
         self.protocol.count(name, kind, text, self.clock())
         self._hand_over()
 
     def drain(self) -> None:
-        """Hand all that has come to the links; heartbeats and connections too; never blocks."""
+        """Pass all messages to the links, send heartbeats, accept connections; never blocks."""
         if not self.closed:
             self._drain(self.clock(), None)
 
     def receive(self, until_ns: int) -> int:
-        """Hand what has come to the links, and do nothing else; never blocks.
+        """Pass received messages to the links, and do nothing else; never blocks.
 
-        Connections take turns, and each has at least one; beyond that it ends by `until_ns`, on the
-        hub's clock, or after `MAX_PER_DRAIN` messages. Returns how many messages there were.
+        Connections take turns, and each has at least one; apart from that it stops at `until_ns`,
+        on the hub's clock, or after `MAX_PER_DRAIN` messages. Returns the number of messages.
         """
         if self.closed:
             return 0
         taken = self._take(self._used, until_ns, accept=False)
-        if not taken:  # being asked makes a descriptor that reports edges report the next one
+        if not taken:  # polling makes an edge-reporting descriptor report the next one
             for server in self._servers:
                 server.waiting()
         if self.protocol.has_output:
@@ -293,17 +294,17 @@ class Hub:
         return taken
 
     def upkeep(self, until_ns: int) -> None:
-        """Send heartbeats that are due, and accept connections; ends by `until_ns` as `receive`."""
+        """Send due heartbeats and accept connections, until `until_ns` as in `receive`."""
         now_ns = self.clock()
-        due_ns = min(self.protocol.due_ns, self._look_ns)
+        due_ns = min(self.protocol.due_ns, self._poll_ns)
         if not self.closed and (self._missing or now_ns >= due_ns):
             self._drain(now_ns, until_ns)
 
     def _drain(self, now_ns: int, until_ns: int | None) -> None:
         keeps = now_ns >= self.protocol.due_ns
-        if self._watchers or self._missing or now_ns >= self._look_ns:
-            self._look_ns = now_ns + round(self.protocol.heartbeat_s * 1e9)
-            self._see_to_connections()
+        if self._watchers or self._missing or now_ns >= self._poll_ns:
+            self._poll_ns = now_ns + round(self.protocol.heartbeat_s * 1e9)
+            self._poll_connections()
         self._take(self._servers if keeps or self._watchers else self._used, until_ns, accept=True)
         if keeps:
             self.protocol.keep_alive(now_ns)
@@ -313,7 +314,7 @@ class Hub:
     def _take(
         self, servers: Sequence[ServerTransport], until_ns: int | None, *, accept: bool
     ) -> int:
-        """Pass received messages to the protocol; returns their number."""
+        """Pass received messages to the protocol; return their number."""
         self._draining, unfinished = True, self._unfinished
         taken = sum([self._take_from(server, until_ns, accept) for server in servers])
         self._draining = False
@@ -325,9 +326,9 @@ class Hub:
 
     def _take_from(self, server: ServerTransport, until_ns: int | None, accept: bool) -> int:
         protocol, clock = self.protocol, self.clock
-        turns = 2 * len(self._links)  # an answer and a heartbeat or event of each
+        turns = 2 * len(self._links)  # an answer, and a heartbeat or event, of each
         taken = 0
-        for taken, (key, data) in enumerate(server.take(accept), start=1):
+        for taken, (key, data) in enumerate(server.receive(accept), start=1):
             connection, now_ns, stays = (server, key), clock(), True
             if not isinstance(data, bytes):
                 if not isinstance(data, ProtocolError):
@@ -337,7 +338,7 @@ class Hub:
             elif (peer := protocol.connections.get(connection)) is None:
                 stays = protocol.greet(connection, data, now_ns, server.origin)
             elif (message := peer.receive(data, now_ns)) is not None:
-                if protocol.has_output:  # it may have been accepted a moment ago
+                if protocol.has_output:  # the peer may have just been accepted
                     self._hand_over()
                 try:
                     self._links[peer.name].received(message, now_ns)
@@ -350,8 +351,8 @@ class Hub:
                 return taken
             if until_ns is not None and taken >= turns and clock() >= until_ns:
                 self._unfinished += 1
-                if self._unfinished % FLOODED_LOOKS == 0:
-                    self._flooded("repeatedly more messages than there is time to read")
+                if self._unfinished % FLOODED_POLLS == 0:
+                    self._flooded("repeatedly more messages than can be read in time")
                 return taken
         return taken
 
@@ -370,14 +371,14 @@ class Hub:
                 link.handle(event)
 
     def _transmit(self, connection: Connection, data: bytes) -> bool:
-        """Give a message to the transport of its connection; whether it was taken."""
+        """Pass a message to the transport of its connection; return whether it was accepted."""
         server, key = cast(Route, connection)
         try:
             server.send(key, data)
             return True
         except BlockingIOError:
             self.protocol.send_lost(connection, self.clock())
-        except BrokenPipeError:  # what the peer has said before is still to be read
+        except BrokenPipeError:  # earlier messages of the peer must still be read
             self._ended.append(connection)
             if not self._draining:
                 self.drain()
@@ -386,9 +387,9 @@ class Hub:
         return False
 
     def _find_used(self) -> None:
-        """Find the transports that peers use: others are checked with the heartbeats only.
+        """Find the transports in use; the others are polled with the heartbeats only.
 
-        Each look costs a system call.
+        Each poll costs a system call.
         """
         connections = [peer.connection for peer in self.protocol.peers.values()]
         used = {cast(Route, connection)[0] for connection in connections if connection is not None}
@@ -399,10 +400,10 @@ class Hub:
         for server in self._servers:
             server.expect(self._missing, len(peers))
 
-    def _see_to_connections(self) -> None:
-        """Let the transports take connections in, or refuse them."""
+    def _poll_connections(self) -> None:
+        """Let the transports accept or refuse connections."""
         for server in self._servers:
-            for error in server.look():
+            for error in server.poll():
                 self.protocol.count(STRANGER, error.kind, str(error), self.clock())
 
     # --- waiting in the event loop ------------------------------------------------------------
@@ -421,7 +422,7 @@ class Hub:
         self._loop = asyncio.get_running_loop()
         self._watchers += 1
         if self._watchers == 1:
-            # Windows' default loop cannot watch descriptors: there the timer alone looks.
+            # Windows' default loop cannot watch descriptors: only the timer polls there.
             with contextlib.suppress(NotImplementedError):
                 self._loop.add_reader(self._fd, self._readable)
                 self._watching_fd = True
@@ -451,7 +452,7 @@ class Hub:
             self._loop.call_soon(self._readable)
 
     def _background(self) -> None:
-        """Timer: heartbeats while nothing polls, and a second look at the edges while waiting."""
+        """Timer: heartbeats while nothing polls, and polls for missed edges while waiting."""
         if self.closed or self._loop is None:
             return
         if self._watchers:

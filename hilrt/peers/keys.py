@@ -1,9 +1,9 @@
-"""Peers that may connect: CURVE keys of the master and its peers, in a folder of small text files.
+"""CURVE keys of the master and its peers, in a folder of small text files.
 
-``hilrt keys FOLDER NAME…`` creates a pair for the master and one for each NAME: ``NAME.key`` is the
-secret one and stays on the machine that uses it, ``NAME.pub`` is the public one. The master's
-machine has ``master.key`` and the ``.pub`` of every peer; a peer's machine has its ``.key`` and
-``master.pub``. With keys every message between them is encrypted, and other peers are refused.
+``hilrt keys FOLDER NAME…`` creates a pair for the master and one for each NAME: ``NAME.key`` is
+secret and stays on the machine that uses it, ``NAME.pub`` is public. The master's machine needs
+``master.key`` and the ``.pub`` of every peer; a peer's machine its own ``.key`` and ``master.pub``.
+With keys, all messages between them are encrypted, and other peers are refused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hilrt.files.text import whole_file
 from hilrt.peers.addresses import is_loopback
 
 MASTER = "master"
-#: Folder of the keys for processes that a session starts, and for peers on other machines.
+#: Environment variable: folder of the keys, for processes started by a session and remote peers.
 VARIABLE = "HILRT_KEYS"
 _KEY = re.compile(r"^[0-9a-zA-Z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}$")
 _NAME = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")
@@ -31,10 +31,10 @@ Socket = zmq.Socket[bytes]
 
 
 def make_keys(folder: Path, names: Sequence[str]) -> list[Path]:
-    """Make the pairs that are missing, the master's and one for each name.
+    """Create missing key pairs, the master's and one for each name.
 
-    Existing keys are left alone: to renew one, delete its two files. `ConfigError` if the folder
-    cannot be written or a name is none.
+    Existing keys are left alone: to renew one, delete its two files. `ConfigError` if the folder is
+    not writable or a name is invalid.
     """
     made = []
     try:
@@ -55,12 +55,12 @@ def make_keys(folder: Path, names: Sequence[str]) -> list[Path]:
             _write(public, public_key, PUBLIC_MODE)
             made += [secret, public]
     except OSError as error:
-        raise ConfigError(f"{folder}: keys cannot be written: {error.strerror}") from None
+        raise ConfigError(f"{folder}: cannot write keys: {error.strerror}") from None
     return made
 
 
 def _write(path: Path, key: bytes, mode: int) -> None:
-    """A new file, which has the mode before it has the key: the umask neither adds nor takes."""
+    """Write a new file; its mode is set before the key is written, independently of the umask."""
     with whole_file(path) as part:
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, SECRET_MODE)
         with os.fdopen(descriptor, "wb") as file:
@@ -69,7 +69,7 @@ def _write(path: Path, key: bytes, mode: int) -> None:
 
 
 def read_key(path: Path) -> bytes:
-    """Key in a file; `ConfigError` if there is none, or if `refuse_unsafe` does."""
+    """Key in a file; `ConfigError` if there is none, or from `refuse_unsafe`."""
     try:
         refuse_unsafe(path)
         key = path.read_text(encoding="ascii").strip()
@@ -98,7 +98,7 @@ class PeerKeys(NamedTuple):
 
 
 def peer_keys(name: str) -> PeerKeys | None:
-    """Keys of the peer `name` in the folder that the environment names; None if it names none."""
+    """Keys of the peer `name` from the folder in the environment; None without such a folder."""
     folder = os.environ.get(VARIABLE)
     if not folder:
         return None
@@ -113,31 +113,31 @@ def is_local(endpoint: str) -> bool:
     transport, _, address = endpoint.partition("://")
     if transport != "tcp":
         return transport in ("ipc", "inproc")
-    return is_loopback(address.rpartition(":")[0])  # not so *, an interface, a host's name
+    return is_loopback(address.rpartition(":")[0])  # unlike *, an interface, a host name
 
 
-#: Modes that `hilrt keys` makes, whatever the umask is.
+#: Modes set by `hilrt keys`, whatever the umask.
 FOLDER_MODE, SECRET_MODE, PUBLIC_MODE = 0o700, 0o600, 0o644
 _OTHERS, _OTHERS_WRITE = 0o077, 0o022
 
 
 def refuse_unsafe(path: Path) -> None:
-    """`ConfigError`, with the command that mends it, if other accounts may do what they must not.
+    """Raise `ConfigError`, with a command as remedy, if other accounts have unsafe access.
 
-    Who may write to a folder of keys decides who takes part: a further ``NAME.pub`` admits its
-    owner, and another ``master.pub`` makes peers trust another master. Windows has no such modes;
-    there, the folder's access list is for its owner to keep.
+    Write access to a folder of keys decides who takes part: another ``NAME.pub`` admits its owner,
+    and another ``master.pub`` makes peers trust another master. On Windows, which has no such
+    modes, the folder's access list is the owner's responsibility.
 
     Parameters
     ----------
     path : Path
-        A folder of keys, a ``NAME.key`` or a ``NAME.pub``, which exists.
+        An existing folder of keys, ``NAME.key`` or ``NAME.pub``.
     """
     if os.name != "posix":
         return
     found, account = path.stat(), os.geteuid()
     folder, secret = path.is_dir(), path.suffix == ".key"
-    # Root trusts accounts that it could be anyway, as where a container's files are the host's.
+    # Root can act as any account: in a container, files may belong to accounts of the host.
     if account != 0 and found.st_uid not in (0, account):
         raise ConfigError(
             f"{path}: belongs to another account (number {found.st_uid}), which may change it; "

@@ -1,14 +1,14 @@
 """The master's side of the wire protocol, for all peers of a session: a core without I/O.
 
-Bytes and times go in, bytes and events come out; docs/protocol.md says what is exchanged. The core
-knows connections by keys that its I/O (`hilrt.peers.hub`) chooses, and reads no clock:
+Bytes and times go in, bytes and events come out; docs/protocol.md describes the exchange. The core
+identifies connections by keys that its I/O (`hilrt.peers.hub`) chooses, and reads no clock:
 
-* `greet` takes what came over a new connection, `RemotePeer.receive` what a peer of `connections`
-  has sent, and `connection_lost` notes the end of one;
+* `greet` processes messages of a new connection, `RemotePeer.receive` those of a peer in
+`connections`, and `connection_lost` the end of a connection;
 * `keep_alive` is called when `due_ns` has passed, for heartbeats and silence;
-* after each of these, `events` says what has happened and `data_to_send` what is to be sent.
+* after each of these, `events` returns what has happened and `data_to_send` the data to send.
 
-A `RemotePeer` is one peer; this class is the handshake, and what peers share.
+A `RemotePeer` represents one peer; this class contains the handshake and shared state.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from hilrt.peers.wire import (
 HEARTBEAT_S = 0.2
 #: A peer that is silent for this many heartbeats is lost.
 SILENT_HEARTBEATS = 10
-#: Messages of a connection that are borne without an accepted hello: a solver whose connection
-#: broke sends some before it says hello again.
+#: Messages tolerated from a connection without an accepted hello: a solver whose connection broke
+#: sends some before it repeats its hello.
 MAX_STRANGE = 20
-#: Connections of which they are counted.
+#: Number of connections for which they are counted.
 _REMEMBERED = 1000
 
 
@@ -48,20 +48,20 @@ class MasterProtocol:
     Parameters
     ----------
     session : str
-        The session's name, told to the peers.
+        The session's name, sent to the peers.
     now_ns : int
         Master's monotonic clock, ns.
     heartbeat_s : float
-        Longest interval between two messages of a living peer, s.
+        Longest interval between two messages of a live peer, s.
 
     Attributes
     ----------
     peers : dict of str to RemotePeer
-        Those that are expected, by name.
+        Expected peers, by name.
     connections : dict of Connection to RemotePeer
-        Those that were accepted.
+        Accepted connections.
     due_ns : int
-        When `keep_alive` is to be called next, master's clock, ns.
+        Time of the next call of `keep_alive`, master's clock, ns.
     """
 
     def __init__(self, session: str, now_ns: int, heartbeat_s: float = HEARTBEAT_S) -> None:
@@ -83,7 +83,7 @@ class MasterProtocol:
         check_ports: CheckPorts = lambda inputs, outputs: None,
         readmits: bool = False,
     ) -> RemotePeer:
-        """Accept a peer under this name from now on; parameters as for `RemotePeer`."""
+        """Expect a peer under this name, from now on; parameters as for `RemotePeer`."""
         peer = RemotePeer(name, role, self._shared, check_ports=check_ports, readmits=readmits)
         self.peers[name] = peer
         return peer
@@ -99,7 +99,7 @@ class MasterProtocol:
 
     @property
     def unused(self) -> UnusedMessages:
-        """Messages that were not used."""
+        """Unused messages."""
         return self._shared.unused
 
     @property
@@ -133,10 +133,10 @@ class MasterProtocol:
         now_ns: int,
         origin: Callable[[], Origin] = lambda: UNKNOWN,
     ) -> bool:
-        """Take a message, read at `now_ns`, of a connection that is none of `connections` yet.
+        """Process a message, read at `now_ns`, of a connection that is not in `connections` yet.
 
-        `origin` tells where it came from. False if the connection is to be ended: nothing that is
-        of use comes from it.
+        `origin` returns where it came from. False if the connection should be ended, because
+        nothing useful is expected from it.
         """
         try:
             message = decode_from_peer(data)
@@ -146,23 +146,23 @@ class MasterProtocol:
             return self._greet(connection, message, now_ns, origin())
         text = f"{type(message).__name__} before a hello"
         self.count(STRANGER, "unknown_sender", text, now_ns)
-        return self._bears(connection)
+        return self._tolerates(connection)
 
     def unusable(self, connection: Connection, error: ProtocolError, now_ns: int) -> bool:
         """Count an invalid or unexpected message of a connection.
 
-        False as in `greet`: the connection is none of a peer.
+        False as in `greet`, if the connection belongs to no peer.
         """
         peer = self.connections.get(connection)
         self.count(STRANGER if peer is None else peer.name, error.kind, str(error), now_ns)
         return peer is not None
 
     def count(self, name: str, kind: str, text: str, now_ns: int) -> None:
-        """Count a message from or to a peer that was not used, or a connection that was refused."""
+        """Count an unused message from or to a peer, or a refused connection."""
         self._shared.count(name, kind, text, now_ns)
 
     def send_lost(self, connection: Connection, now_ns: int) -> None:
-        """Count a message that the peer's full queue did not take."""
+        """Count a message that did not fit into the peer's full queue."""
         peer = self.connections.get(connection)
         if peer is not None:
             self.count(
@@ -170,7 +170,7 @@ class MasterProtocol:
             )
 
     def connection_lost(self, connection: Connection, reason: str) -> None:
-        """A connection has ended; nothing happens if the peer has another one by now."""
+        """Handle the end of a connection; no effect if the peer has another one by now."""
         peer = self.connections.get(connection)
         if peer is not None and peer.connection == connection:
             peer.lose(reason)
@@ -200,17 +200,17 @@ class MasterProtocol:
         if peer is not None:
             peer.contested(hello, origin, reason)
         self._send(connection, Reject(reason=reason))
-        return self._bears(connection)
+        return self._tolerates(connection)
 
-    def _bears(self, connection: Connection) -> bool:
-        """Whether one more message of a connection without an accepted hello is borne."""
+    def _tolerates(self, connection: Connection) -> bool:
+        """Whether one more message of a connection without an accepted hello is tolerated."""
         if len(self._strange) >= _REMEMBERED:
             self._strange.clear()
         self._strange[connection] += 1
         return self._strange[connection] <= MAX_STRANGE
 
     def _check(self, peer: RemotePeer | None, hello: Hello, origin: Origin) -> RemotePeer:
-        """Return the peer that says hello; `ProtocolError` if it is not accepted."""
+        """Return the peer that sent the hello; `ProtocolError` if it is not accepted."""
         if origin.names is not None and hello.name not in origin.names:
             own = " and ".join(sorted(origin.names))
             raise ProtocolError(
@@ -240,7 +240,7 @@ class MasterProtocol:
     # --- heartbeats ---------------------------------------------------------------------------
 
     def keep_alive(self, now_ns: int) -> None:
-        """Judge the silence of one peer, and send it a heartbeat, if that is due.
+        """Check the silence of one peer, and send it a heartbeat, if due.
 
         Peers take turns, so that no tick pays for all of them.
         """
@@ -252,18 +252,18 @@ class MasterProtocol:
         if not peers:
             return
         silence_ns = SILENT_HEARTBEATS * self._heartbeat_ns
-        if held_up:  # the master did not read: what the peers sent may still be on its way
+        if held_up:  # the master did not read: messages of peers may still be pending
             for peer in peers:
                 peer.heard_ns = max(peer.heard_ns, now_ns - silence_ns + 2 * self._heartbeat_ns)
         self._turn = (self._turn + 1) % len(peers)
         peers[self._turn].keep_alive(now_ns, silence_ns)
 
     def measure_offsets(self, now_ns: int) -> None:
-        """Ask each new peer for its clock: to be called often while answers are read promptly."""
+        """Request the clock of each new peer; call it often while answers are read promptly."""
         for peer in self.peers.values():
             peer.measure_offset(now_ns)
 
     def compare_clocks_again(self) -> None:
-        """Measure all peers' clocks again: so far the master was busy and read answers late."""
+        """Measure all clocks again: the master was busy and read earlier answers late."""
         for peer in self.peers.values():
-            peer.clock_exchanges.begin_again()
+            peer.clock_exchanges.restart()

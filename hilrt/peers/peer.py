@@ -1,9 +1,9 @@
 """A peer's end of the wire: the connection of a solver or gateway process.
 
 The `Peer` moves bytes between its transport and the `PeerProtocol`, which interprets them. Messages
-are moved only inside `receive` and `wait`, which also answer the master's heartbeats and send own
-ones when nothing else was sent for a while: call one of them at least every `heartbeat_s`. The
-silence of a solver that computes for longer does not count, see docs/protocol.md.
+move only inside `receive` and `wait`, which also answer the master's heartbeats and send heartbeats
+when nothing else was sent for a while: call one of them at least every `heartbeat_s`. Longer
+silence of a solver that is computing does not count, see docs/protocol.md.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from hilrt.solver import Parameter, Port
 from hilrt.timing.monotonic import monotonic_ns
 from hilrt.version import VERSION
 
-#: Messages taken by one `Peer.receive`.
+#: Maximum messages read by one `Peer.receive`.
 MAX_PER_RECEIVE = 1000
 _LINGER_MS = 500
 #: Matrices of a Jacobian: one for each coefficient of the highest order of the inputs.
@@ -54,13 +54,13 @@ class Peer:
     name : str
         The subsystem's name in the session file.
     role : {"solver", "gateway"}
-        What this process is.
+        Kind of this process.
     inputs, outputs : sequence of Port
-        What it offers.
+        Its announced ports.
     capabilities : sequence of str
         Optional abilities.
     parameters : sequence of Parameter
-        Numbers that may change between two steps.
+        Parameters that may change between two steps.
     clock : callable
         Monotonic clock, integer ns.
 
@@ -69,14 +69,14 @@ class Peer:
     transport : ClientTransport
         For a poller; messages go through the methods.
     protocol : PeerProtocol
-        What the master has said of the connection, and what is to be said to it.
-    take_answer : callable or None
-        Given operators' answers; None for a process that asks nothing.
+        State of the connection, and messages to send.
+    on_answer : callable or None
+        Called with operators' answers; None for a process that asks nothing.
 
     Raises
     ------
     ConfigError
-        If the address is not one, or the ports do not fit into a message.
+        If the address is invalid, or the ports do not fit into a message.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Peer:
         self.address = address
         self.name = name
         self.clock = clock
-        self.take_answer: Callable[[PromptAnswer], None] | None = None
+        self.on_answer: Callable[[PromptAnswer], None] | None = None
         hello = Hello(
             version=PROTOCOL_VERSION,
             role=role,
@@ -109,13 +109,13 @@ class Peer:
         _check_size(hello)
         self.protocol = PeerProtocol(hello, clock())
         self._credentials: PeerKeys | TokenOfPeer | None = peer_keys(name)
-        #: Whether the master, once it is there, may ask for a token that cannot be known before.
+        #: Whether the master, once started, may require a token that is not available yet.
         self._too_early = self._credentials is None and is_local(address)
         self._small = _largest(hello) <= local.MAX_BYTES
         self.transport = self._admitted() or Dealer(address, self._credentials)
 
     def _admitted(self) -> ClientTransport | None:
-        """A connection to a master that shows it to be of this account; None if there is none."""
+        """A connection to a master, with proof of the same account; None if there is none."""
         if not self._too_early:
             return None
         if self._small and (transport := local.connect(self.address)) is not None:
@@ -127,8 +127,8 @@ class Peer:
         self._credentials, self._too_early = TokenOfPeer(self.name, token), False
         return Dealer(self.address, self._credentials)
 
-    def _look_for_master(self) -> None:
-        """The master may have started after this process: only now are its requirements known."""
+    def _find_master(self) -> None:
+        """Connect as required by a master that may have started after this process."""
         transport = self._admitted()
         if transport is not None:
             self.transport.close(0)
@@ -147,7 +147,7 @@ class Peer:
 
     @property
     def counters(self) -> Counter[str]:
-        """Numbers of messages that were not used or not sent, by kind; see `PeerProtocol`."""
+        """Numbers of messages that were not used or sent, by kind; see `PeerProtocol`."""
         return self.protocol.counters
 
     def say_hello(self) -> None:
@@ -174,7 +174,7 @@ class Peer:
                         f"the master at {self.address} does not accept {self.name!r}: "
                         f"{message.reason}"
                     )
-            self._look_for_master()
+            self._find_master()
         raise SessionFault(
             f"no answer from a master at {self.address} within {timeout:g} s; "
             f"check the address and that the session is running{self._about_keys()}"
@@ -189,7 +189,7 @@ class Peer:
         return "; the session may not know this peer's key, or may have another key itself"
 
     def send(self, message: Message) -> bool:
-        """Send without waiting; False, and counted, when the queue to the master is full."""
+        """Send without waiting; False, and counted, if the queue to the master is full."""
         return self._transmit(encode(message))
 
     def _transmit(self, data: bytes) -> bool:
@@ -210,10 +210,10 @@ class Peer:
             self._transmit(data)
 
     def receive(self, within_ns: int | None = None) -> list[FromMaster]:
-        """Messages that have arrived, heartbeats (already answered) included; never blocks.
+        """Messages that have arrived, including heartbeats (already answered); never blocks.
 
-        What is not read `within_ns` waits for the next call: a process that has deadlines of its
-        own is not held up by a master that sends too much.
+        Messages not read `within_ns` wait for the next call, so that a process with deadlines is
+        not blocked by a master that sends too much.
         """
         messages: list[FromMaster] = []
         end_ns = None if within_ns is None else self.clock() + within_ns
@@ -228,12 +228,12 @@ class Peer:
         return messages
 
     def wait(self, timeout: float) -> list[FromMaster]:
-        """Wait up to `timeout` [s], rounded up to ms, for one message; empty if there is none."""
+        """Wait up to `timeout` [s], rounded up to ms, for one message; empty without one."""
         data = self.transport.receive(max(1, -int(-timeout * 1e3 // 1)))
         now_ns, protocol = self.clock(), self.protocol
         message = None if data is None else protocol.receive(data, now_ns)
-        # While messages come, a look now and then is enough; an answer is awaited.
-        if data is None or now_ns > protocol.look_ns:
+        # While messages arrive, occasional polls suffice; an answer is awaited.
+        if data is None or now_ns > protocol.poll_ns:
             protocol.keep_alive(now_ns)
         if protocol.to_send:
             self._flush()
@@ -261,16 +261,16 @@ class Peer:
         self.protocol.count("malformed", text)
 
     def unexpected(self, message: Message) -> None:
-        """Count a message that makes no sense now."""
+        """Count a message received at the wrong time."""
         self.protocol.unexpected(message)
 
     def close(self) -> None:
-        """Close the connection; sent messages get a moment to leave. May be called twice."""
+        """Close the connection after a moment for sent messages; repeated calls have no effect."""
         self.transport.close(_LINGER_MS)
 
 
 def _largest(hello: Hello) -> int:
-    """Bytes that no message of this peer exceeds, about: its hello, a Jacobian, or its matrices."""
+    """Approximate upper bound of a message's size: its hello, a Jacobian, or its matrices."""
     n_inputs = sum(port.size for port in hello.inputs)
     n_outputs = sum(port.size for port in hello.outputs)
     jacobian = _MATRICES * (n_inputs + 1) * (n_outputs + 1)
@@ -279,13 +279,13 @@ def _largest(hello: Hello) -> int:
 
 
 def _check_size(hello: Hello) -> None:
-    """Raise `ConfigError` for ports that no master takes, and of which it may not even hear."""
+    """Raise `ConfigError` for ports that no master would accept, or even receive."""
     remedy = "only couple the necessary ports, or split it into several subsystems"
     for direction, ports in (("inputs", hello.inputs), ("outputs", hello.outputs)):
         count = sum(port.size for port in ports)
         if count > MAX_CHANNELS:
-            text = f"{count:,} {direction}, and a subsystem has at most {MAX_CHANNELS:,}"
+            text = f"{count:,} {direction}, and a subsystem may have at most {MAX_CHANNELS:,}"
             raise ConfigError(f"{hello.name}: {text}; {remedy}")
     if (size := len(encode(hello))) > MAX_MESSAGE_BYTES:
-        text = f"its ports take {size:,} bytes to announce, and a message {MAX_MESSAGE_BYTES:,}"
+        text = f"announcing its ports takes {size:,} bytes, a message has {MAX_MESSAGE_BYTES:,}"
         raise ConfigError(f"{hello.name}: {text}; shorten descriptions and names")

@@ -1,4 +1,4 @@
-"""Events that the protocol hands to its I/O: changes of a peer, and messages not used."""
+"""Events that the protocol passes to its I/O: changes of a peer, and unused messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from hilrt.peers.transport.base import Origin
 from hilrt.peers.wire import Hello
 
-#: Names a connection; chosen by the I/O, and never used again for another connection.
+#: Key of a connection; chosen by the I/O, and never reused.
 Connection = Hashable
 
 
@@ -30,7 +30,7 @@ class Left(NamedTuple):
 
 
 class CameBack(NamedTuple):
-    """A peer that had left is connected again and waits for `RemotePeer.initialize_again`."""
+    """A peer that was away is connected again and waits for `RemotePeer.initialize_again`."""
 
     name: str
     hello: Hello
@@ -38,14 +38,14 @@ class CameBack(NamedTuple):
 
 
 class Contested(NamedTuple):
-    """Another connection requested the name of a peer; `text` gives the name and the result."""
+    """Another connection requested the name of a peer; `text` describes both and the result."""
 
     name: str
     text: str
 
 
 class Lost(NamedTuple):
-    """A peer is lost for good."""
+    """A peer is permanently lost."""
 
     name: str
     reason: str
@@ -67,9 +67,9 @@ log = logging.getLogger("hilrt.peers.hub")
 STRANGER = "?"
 #: Kinds that count as a lost message of the link.
 LOST_KINDS = frozenset({"send_lost"})
-#: Kinds that count as a message of the link that arrived and could not be used.
+#: Kinds that count as a received but unusable message of the link.
 DROPPED_KINDS = frozenset({"malformed", "unknown_type", "oversized"})
-#: Kinds that say why a connection without a valid hello was not accepted.
+#: Kinds that explain why a connection without a valid hello was not accepted.
 REFUSED_KINDS = DROPPED_KINDS | {
     "rejected",
     "unknown_sender",
@@ -81,7 +81,7 @@ REFUSED_KINDS = DROPPED_KINDS | {
 
 
 class UnusedMessages:
-    """Counts them, and remembers the newest of each peer and kind. Times are the master's, ns.
+    """Counts unused messages; keeps the newest of each peer and kind; times: master's clock, ns.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class UnusedMessages:
         self._found: dict[tuple[str, str], tuple[int, str]] = {}
 
     def count(self, name: str, kind: str, text: str, now_ns: int) -> None:
-        """Count one; the first of each peer and kind is logged."""
+        """Count one message; the first of each peer and kind is logged."""
         self.counters[name, kind] += 1
         self._found[name, kind] = now_ns, text
         if self.counters[name, kind] == 1:
@@ -104,21 +104,21 @@ class UnusedMessages:
             log.warning("%s: %s: %s; more of these are only counted", sender, kind, text)
 
     def why_dropped(self, name: str, now_ns: int) -> str:
-        """The newest message of a peer that could not be used, and why; empty if there is none."""
+        """Newest unusable message of a peer, and the reason; empty if there is none."""
         # A peer of another version may send types that this one does not need.
         newest = self._newest(name, DROPPED_KINDS - {"unknown_type"}, now_ns)
         newest = newest or self._newest(name, {"unknown_type"}, now_ns)
         return newest and f"its newest dropped message arrived {newest}"
 
     def why_refused(self, name: str, now_ns: int) -> str:
-        """Reason why an awaited peer, or else a connection, was not admitted; empty without one."""
+        """Reason why an expected peer, or any connection, was not admitted; empty without one."""
         if newest := self._newest(name, {"rejected"}, now_ns):
             return f"its hello was rejected {newest}"
         newest = self._newest(STRANGER, REFUSED_KINDS, now_ns)
         return newest and f"a connection was refused {newest}"
 
     def strangers(self) -> dict[str, int]:
-        """Counts of connections that were not admitted, by kind."""
+        """Numbers of connections that were not admitted, by kind."""
         found: Counter[str] = Counter()
         for (name, kind), number in self.counters.items():
             if name == STRANGER or kind == "rejected":

@@ -1,12 +1,13 @@
 """A peer's side of the wire protocol: a core without I/O.
 
-Bytes and times go in, bytes and messages come out; docs/protocol.md says what is exchanged. The
-core reads no clock and no socket, its I/O (`hilrt.peers.peer`) does:
+Bytes and times go in, bytes and messages come out; docs/protocol.md describes the exchange. The
+core reads no clock and no socket; its I/O (`hilrt.peers.peer`) does:
 
-* `connect` says hello;
-* `receive` takes one message from the master and returns what is left for the peer to do;
-* `keep_alive` is called now and then, also while messages come, for heartbeats and repeated hellos;
-* after each of these, `data_to_send` has what is to be sent, and `sent` notes that it left.
+* `connect` sends the hello;
+* `receive` processes one message of the master and returns it if the peer must handle it;
+* `keep_alive` is called now and then, also while messages arrive, for heartbeats and repeated
+hellos;
+* after each of these, `data_to_send` returns the data to send, and `sent` notes its departure.
 """
 
 from __future__ import annotations
@@ -28,24 +29,24 @@ from hilrt.peers.wire import (
 
 log = logging.getLogger("hilrt.peers.peer")
 
-#: The master is lost when it is silent for this long [s], or for this many heartbeats.
+#: The master counts as lost after this much silence [s], or this many heartbeats.
 MASTER_SILENCE_S = 5.0
 MASTER_SILENCE_HEARTBEATS = 10
-#: A solver repeats its hello when it has not heard the master for that many heartbeats: its
-#: connection may be another one since then.
+#: A solver repeats its hello after this many heartbeats of silence: its connection may have been
+#: replaced.
 HELLO_AGAIN_HEARTBEATS = 5
-#: How often per heartbeat `keep_alive` is to be called at least, while messages come.
-LOOKS_PER_HEARTBEAT = 8
+#: Calls of `keep_alive` per heartbeat, at least, while messages arrive.
+POLLS_PER_HEARTBEAT = 8
 #: Without a call of `keep_alive` for this many heartbeats, the process was busy or suspended.
 _AWAY_HEARTBEATS = 4
-#: Remaining silence of the master, in heartbeats: its messages may not be read yet.
+#: Silence credited to the master then, in heartbeats: its messages may not be read yet.
 _SILENCE_AFTER_AWAY = 2
-#: Until the welcome says another, s.
+#: Value until the welcome, s.
 FIRST_HEARTBEAT_S = 0.2
 
 
 class PeerProtocol:
-    """Handshake, heartbeats and the master's silence, as one peer sees them.
+    """Handshake, heartbeats and the master's silence, for one peer.
 
     Parameters
     ----------
@@ -62,10 +63,10 @@ class PeerProtocol:
         Longest interval between two messages, as the master requested, s.
     heard_ns : int
         When the newest message was received, ns.
-    look_ns : int
-        When `keep_alive` is to be called next although messages come, ns.
+    poll_ns : int
+        Time of the next call of `keep_alive`, even while messages arrive, ns.
     to_send : list of bytes
-        Messages to send, in order; `data_to_send` takes them.
+        Messages to send, in order; `data_to_send` empties it.
     counters : Counter of str
         ``malformed``, ``unknown_type``, ``oversized``, ``unexpected``, ``send_lost``.
     """
@@ -77,7 +78,7 @@ class PeerProtocol:
         self._heartbeat_ns = round(FIRST_HEARTBEAT_S * 1e9)
         self.heard_ns = now_ns
         self.counters: Counter[str] = Counter()
-        self.look_ns = self._sent_ns = self._looked_ns = self._hello_ns = now_ns
+        self.poll_ns = self._sent_ns = self._polled_ns = self._hello_ns = now_ns
         self._repeated_hello = False
         self.to_send: list[bytes] = []
 
@@ -89,24 +90,24 @@ class PeerProtocol:
         return data
 
     def sent(self, now_ns: int) -> None:
-        """Any message has left at `now_ns`: no heartbeat is needed for a while."""
+        """Note that a message was sent at `now_ns`: no heartbeat is needed for a while."""
         self._sent_ns = now_ns
 
     # --- in -----------------------------------------------------------------------------------
 
     def connect(self, now_ns: int) -> None:
-        """Say hello."""
+        """Send the hello."""
         self._hello_ns = now_ns
         self._send(self.hello)
 
     def receive(self, data: bytes, now_ns: int) -> FromMaster | None:
-        """Take one message that was received at `now_ns`.
+        """Process one message received at `now_ns`.
 
         Returns
         -------
         FromMaster or None
-            The message, also a heartbeat that is answered already; None if it cannot be used, or
-            is a welcome that changes nothing.
+            The message, even a heartbeat that is already answered; None if it is unusable, or a
+            welcome that changes nothing.
         """
         self.heard_ns = now_ns
         try:
@@ -138,9 +139,9 @@ class PeerProtocol:
     def keep_alive(self, now_ns: int) -> None:
         """Send a heartbeat if nothing else was sent for a while; a solver may repeat its hello."""
         heartbeat_ns = self._heartbeat_ns
-        if now_ns - self._looked_ns > _AWAY_HEARTBEATS * heartbeat_ns:
+        if now_ns - self._polled_ns > _AWAY_HEARTBEATS * heartbeat_ns:
             self.heard_ns = max(self.heard_ns, now_ns - _SILENCE_AFTER_AWAY * heartbeat_ns)
-        self._looked_ns, self.look_ns = now_ns, now_ns + heartbeat_ns // LOOKS_PER_HEARTBEAT
+        self._polled_ns, self.poll_ns = now_ns, now_ns + heartbeat_ns // POLLS_PER_HEARTBEAT
         if self.welcome is None:
             return
         patience_ns = HELLO_AGAIN_HEARTBEATS * heartbeat_ns
@@ -154,8 +155,8 @@ class PeerProtocol:
     def silence(self, now_ns: int) -> float:
         """Time since the last message of the master, s.
 
-        Time that this process spent elsewhere (computing, suspended) does not count in full:
-        messages of the master may not have been read yet.
+        Time that this process spent elsewhere (computing, suspended) does not fully count: messages
+        of the master may not have been read yet.
         """
         return (now_ns - self.heard_ns) * 1e-9
 
@@ -167,11 +168,11 @@ class PeerProtocol:
     # --- counts -------------------------------------------------------------------------------
 
     def unexpected(self, message: Message) -> None:
-        """Count a message that makes no sense now."""
+        """Count a message received at the wrong time."""
         self.count("unexpected", f"{type(message).__name__} at the wrong time")
 
     def count(self, kind: str, text: str) -> None:
-        """Count a message that was not used or not sent; the first of each kind is logged."""
+        """Count a message that was not used or sent; the first of each kind is logged."""
         self.counters[kind] += 1
         if self.counters[kind] == 1:
             log.warning("%s: %s; more of these are only counted", kind, text)

@@ -1,4 +1,4 @@
-"""A subsystem in another process, as the master drives it through the `Hub`."""
+"""Links to subsystems in other processes, by way of the `Hub`."""
 
 from __future__ import annotations
 
@@ -48,33 +48,33 @@ A = TypeVar("A", bound=Message)
 
 log = logging.getLogger("hilrt.peers.hub")
 
-#: Reports that are kept until they are taken.
+#: Maximum messages for people kept until they are collected.
 REPORTS = 1000
 
 
 class RemoteLink(Link):
-    """Base of the links whose subsystem is a process behind the hub.
+    """Base of links whose subsystem is a process connected to the hub.
 
-    A subclass sets `role` and says its `step`, and its `received` puts samples into `inbox`. It may
-    override `commands`, `check_ports`, `accepted`, `stop_timeout`, `arm`, `safe` (with `request`)
-    and `unanswered`.
+    A subclass sets `role`, builds its messages in `step`, and puts samples into `inbox` in
+    `received`. It may override `commands`, `check_ports`, `accepted`, `stop_timeout`, `arm`, `safe`
+    (with `request`) and `unanswered`.
 
     Attributes
     ----------
     hub, peer : Hub, RemotePeer
-        Set by `Hub.add`, before `open`; the peer is the protocol's view of the subsystem.
+        Set by `Hub.add`, before `open`; the peer is the protocol's state of the subsystem.
     events : deque of Event
-        What the peer reported for people; the session takes and logs them.
+        Messages of the peer for people; the session collects and logs them.
     sent_ns : int
         When the outstanding step was sent, on the hub's clock.
     operated : bool
-        Whether an operator can answer what the subsystem asks.
+        Whether an operator can answer the subsystem's prompts.
     """
 
     remote = True
     #: Role that the peer must announce.
     role: ClassVar[Role]
-    #: How long the peer may take to end in order, s.
+    #: Time allowed for the peer to end regularly, s.
     stop_timeout: float = 2.0
 
     events: deque[Event]
@@ -96,11 +96,10 @@ class RemoteLink(Link):
     # --- for subclasses -----------------------------------------------------------------------
 
     def received(self, message: FromPeer, at_ns: int) -> None:
-        """Use a message that was read at `at_ns`, on the hub's clock.
+        """Handle a message read at `at_ns`, on the hub's clock.
 
-        A subclass overrides it for the messages that carry samples, and passes on all others.
-        Called while the hub receives, on the critical path. A `ProtocolError` for a message that
-        cannot be used is counted.
+        A subclass overrides it for messages with samples, and passes on all others. Called while
+        the hub receives, on the critical path. A `ProtocolError` counts the message as unusable.
         """
         if self._pending and self._answer(message):
             return
@@ -113,21 +112,21 @@ class RemoteLink(Link):
 
     @property
     def readmits(self) -> bool:
-        """Whether a peer that is lost while the session runs may take its place again."""
+        """Whether a peer that was lost during the session may reconnect."""
         return self.options.late.rejoin and not self.physical
 
     def check_ports(self, inputs: tuple[Port, ...], outputs: tuple[Port, ...]) -> None:
         """Raise `ProtocolError` to reject a peer with these ports."""
 
     def accepted(self, hello: Hello) -> None:
-        """Copy the description of an accepted peer."""
+        """Store the description of an accepted peer."""
         self.inputs, self.outputs = self.peer.inputs, self.peer.outputs
         self.n_inputs = sum(port.size for port in self.inputs)
         self.n_outputs = sum(port.size for port in self.outputs)
 
     @abc.abstractmethod
     def initialized(self, message: Initialized) -> Sample:
-        """Sample of the answer to `initialize`; `ProtocolError` when it does not fit."""
+        """Sample of the answer to `initialize`; `ProtocolError` if it does not fit."""
 
     async def request(self, message: Message, answer: type[A], timeout: float) -> A:
         """Send `message` and return the peer's `answer`.
@@ -135,29 +134,29 @@ class RemoteLink(Link):
         Raises
         ------
         PeerLost
-            If the peer goes or reports an error first; `NoAnswer` if the answer does not come
-            within `timeout` [s].
+            If the peer is lost or reports an error first; `NoAnswer` if there is no answer within
+            `timeout` [s].
         """
         self.send(message)
         return await self._await_answer(answer, timeout, f"answer to {type(message).__name__}")
 
     def send(self, message: Message) -> bool:
-        """Send a message without waiting; False, and counted, when it could not be sent."""
+        """Send a message without waiting; False, and counted, if it could not be sent."""
         return self.hub.send(self.peer, self.peer.send(message))
 
     def unanswered(self, reason: str) -> None:
-        """Take note that the peer did not answer to `stop`, and why; models: nothing."""
+        """Handle that the peer did not answer to `stop`; models do nothing."""
 
     def gone(self, reason: str, *, for_good: bool = False) -> None:
-        """The peer is no more, for example because its process ended; see `RemotePeer.lose`."""
+        """Handle the loss of the peer, such as the end of its process; see `RemotePeer.lose`."""
         self.hub.lose(self.peer, reason, for_good=for_good)
 
     def process_ended(self, pid: int, text: str) -> None:
-        """The process that the session started for it has ended; `text` tells how.
+        """Handle the end of the process that the session started; `text` describes it.
 
-        That is the end of its connection, but not of one that another process has made since.
+        It ends that process' connection, but not one made by another process since.
         """
-        unknown = not self._group and not self._came_back  # it may be the only one there was
+        unknown = not self._group and not self._came_back  # it may have been the only one
         if self.peer.connection is None or self._group == pid or unknown:
             self.gone(f"its process {text}")
             return
@@ -172,11 +171,11 @@ class RemoteLink(Link):
 
     @property
     def returned(self) -> bool:
-        """Whether a peer that was lost is connected again, and waits for `initialize_again`."""
+        """Whether a lost peer is connected again, and waits for `initialize_again`."""
         return self.peer.state is ConnectionState.RETURNED
 
     def initialize_again(self, t0: float, u0: Floats) -> None:
-        """Have a peer that returned initialize at `t0` [s]; its answer goes to `inbox`.
+        """Initialize a returned peer at `t0` [s]; its answer goes to `inbox`.
 
         Never waits. `u0` has the shape (n_inputs,).
         """
@@ -193,7 +192,7 @@ class RemoteLink(Link):
     # --- Link ---------------------------------------------------------------------------------
 
     def prepare(self, context: SessionContext) -> list[Command]:
-        """Have the hub expect the peer; see `Link.prepare`."""
+        """Register the peer with the hub; see `Link.prepare`."""
         assert isinstance(context.carrier, Hub)  # only a session with processes has remote peers
         context.carrier.add(self)
         self.operated = context.operated
@@ -202,19 +201,19 @@ class RemoteLink(Link):
         return commands
 
     def commands(self, session: SessionFile) -> list[Command]:
-        """The session file's ``spawn`` command, told where to connect and under which name."""
+        """The session file's ``spawn`` command, with the address to connect to and the name."""
         if not self.options.spawn:
             return []
         argv = [*self.options.spawn, "--connect", self.hub.address, "--name", self.name]
         return [Command(self.name, argv)]
 
     async def open(self) -> None:
-        """Wait until the peer has said a valid hello."""
+        """Wait for the peer's valid hello."""
         if self.peer.connection is None:
             await self._await_answer(Hello, self.hub.connect_timeout, "connection")
 
     async def initialize(self, t0: float, u0: Floats) -> Sample:
-        """See `Link.initialize`; the peer may load for long, and its silence does not count."""
+        """See `Link.initialize`; loading may take long, and the silence does not count."""
         message = Initialize(t0=t0, u0=pack(u0))
         answer = await self.request(message, Initialized, self.hub.connect_timeout)
         try:
@@ -223,19 +222,20 @@ class RemoteLink(Link):
             raise PeerLost(self.name, f"its answer to Initialize is invalid: {error}") from None
 
     def dispatch(self, tick: int, t: float, h: float, coefficients: Floats) -> None:
-        """See `Link.dispatch`; the message leaves with `Hub.flush`.
+        """See `Link.dispatch`; `Hub.flush` sends the message.
 
-        One that cannot be queued is counted as ``send_lost``; a peer that is away gets none.
+        A message that cannot be queued is counted as ``send_lost``; a peer that is away receives
+        none.
         """
         if not self.absent:
             self.hub.hold(self, self.step(tick, t, h, pack(coefficients)))
 
     @abc.abstractmethod
     def step(self, tick: int, t: float, h: float, coefficients: bytes) -> Message:
-        """Message that `dispatch` sends."""
+        """Build the message sent by `dispatch`."""
 
     def receive(self) -> None:
-        """See `Link.receive`; the hub, shared by all links, passes on messages for any of them."""
+        """See `Link.receive`; the hub, shared by all links, passes messages to any of them."""
         self.hub.drain()
         if self.peer.lost:
             raise PeerLost(self.name, self.peer.lost)
@@ -245,7 +245,7 @@ class RemoteLink(Link):
         return self.hub.fileno()
 
     async def stop(self, reason: str) -> None:
-        """End the peer in order; whatever fails is logged."""
+        """Stop the peer regularly; failures are logged."""
         peer = self.peer
         if peer.connection is None or peer.lost or peer.stopping or self.hub.closed:
             return
@@ -258,12 +258,12 @@ class RemoteLink(Link):
     # --- for the hub --------------------------------------------------------------------------
 
     def handle(self, event: PeerEvent) -> None:
-        """Use one event of the peer."""
+        """Handle one event of the peer."""
         if isinstance(event, NotUsed):
             self.lost += event.kind in LOST_KINDS
             self.dropped += event.kind in DROPPED_KINDS
         elif isinstance(event, (Accepted, CameBack)):
-            # Of the session's process it is the number, and of the group that it leads.
+            # A process started by the session leads a group with the same number.
             self._group = process_group(event.origin, event.hello.pid)
             if isinstance(event, Accepted):
                 self.accepted(event.hello)
@@ -288,7 +288,7 @@ class RemoteLink(Link):
     # --- inside -------------------------------------------------------------------------------
 
     def _report(self, event: Event) -> None:
-        """Keep messages for the session's log."""
+        """Keep a message for the session's log."""
         self.events.append(event)
         self.hub.reporting[self] = None
 
@@ -317,16 +317,16 @@ class RemoteLink(Link):
             self._pending.pop(answer, None)
 
     def _hint(self, answer: type[Message]) -> str:
-        """Possible reasons for a missing answer, and where to look."""
+        """Possible reasons for a missing answer, and what to check."""
         now_ns = self.hub.clock()
         if answer is not Hello:
-            return self.peer.where_to_look(now_ns)
+            return self.peer.hint(now_ns)
         refused = self.hub.protocol.unused.why_refused(self.name, now_ns)
         start = self._how_to_start() or "see its log"
         return f"{refused}; {start}" if refused else start
 
     def _how_to_start(self) -> str:
-        """Address for a peer that the session does not start, and the command for it."""
+        """Address and command for a peer that the session does not start."""
         if self._started:
             return ""
         address = self.hub.address

@@ -1,4 +1,4 @@
-"""One peer as the master's side of the protocol has it, from its hello to its end. No I/O.
+"""State machine of one peer on the master's side, from its hello to its end. No I/O.
 
     EXPECTED ──hello──► CONNECTED ◄──initialized── RESTARTING
                          │     ▲                       ▲
@@ -7,8 +7,8 @@
            lost, if it   ▼                             │
            may return   AWAY ────────hello────────► RETURNED
 
-A connection that is lost in any state takes the peer to AWAY if it may return. Otherwise the peer
-is `lost`, whatever its state, and remains so.
+Losing the connection in any state takes the peer to AWAY if it may return. Otherwise the peer is
+permanently `lost`, whatever its state.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ from hilrt.solver import Parameter, Port
 
 log = logging.getLogger("hilrt.peers.hub")
 
-#: Connections that requested a peer's place and are notified of; more are only counted.
-CONTESTS_TOLD = 20
+#: Connections requesting a peer's name that are reported; more are only counted.
+CONTESTS_REPORTED = 20
 
-#: Answers to the requests. Such an answer is used only while it is due.
+#: Answers to requests. Such an answer is used only while it is due.
 ANSWERS: dict[type[Message], type[Message]] = {
     Initialize: Initialized,
     Advance: Advanced,
@@ -78,7 +78,7 @@ ANSWERS: dict[type[Message], type[Message]] = {
     Arm: Armed,
     Stop: Stopped,
 }
-#: While one of these is due, a peer of one thread cannot send heartbeats: it computes.
+#: While one of these is due, a single-threaded peer computes and cannot send heartbeats.
 _COMPUTED = frozenset({Initialized, Advanced, Probed, Linearised})
 #: Unsolicited messages of a peer, by role, for its link.
 _UNASKED: dict[Role, frozenset[type[Message]]] = {
@@ -102,16 +102,16 @@ class ConnectionState(Enum):
 
 @dataclass
 class SharedByPeers:
-    """State that all peers of a session share.
+    """State shared by all peers of a session.
 
     Attributes
     ----------
     peers : dict of Connection to RemotePeer
         The accepted connections.
     to_send : list of (Connection, bytes)
-        Messages of the protocol itself that the I/O has yet to send.
+        Messages of the protocol itself that the I/O has to send.
     events : list of PeerEvent
-        What has happened, for the I/O.
+        Events for the I/O.
     unused : UnusedMessages
     running : bool
         Whether session time has begun: only then may a lost peer return.
@@ -124,7 +124,7 @@ class SharedByPeers:
     running: bool = False
 
     def count(self, name: str, kind: str, text: str, now_ns: int) -> None:
-        """Count a message that was not used, and tell the I/O."""
+        """Count an unused message, and notify the I/O."""
         self.unused.count(name, kind, text, now_ns)
         self.events.append(NotUsed(name, kind))
 
@@ -137,13 +137,13 @@ class RemotePeer:
     name : str
         The subsystem's name in the session file.
     role : {"solver", "gateway"}
-        What the peer must say that it is.
+        Role that the peer must announce.
     shared : SharedByPeers
     check_ports : callable
-        Called with the announced inputs and outputs of the first hello; a `ProtocolError` that it
-        raises rejects the peer.
+        Called with the announced inputs and outputs of the first hello; raises `ProtocolError` to
+        reject the peer.
     readmits : bool
-        Whether a peer that is lost while the session runs may take its place again.
+        Whether a peer that was lost during the session may reconnect.
 
     Attributes
     ----------
@@ -153,20 +153,20 @@ class RemotePeer:
     hello : Hello or None
         The peer's description of itself.
     origin : Origin
-        Where its connection comes from, as its transport knows it.
+        Origin of its connection, as reported by the transport.
     inputs, outputs : tuple of Port
         As announced.
     parameters : tuple of Parameter
         As announced.
     clock : ClockOffset
-        Maps the peer's clock readings to the master's.
+        Converts the peer's clock readings to the master's.
     clock_exchanges : ClockExchanges
     heard_ns : int
         When the newest message was read, master's clock, ns.
     lost : str
-        Why the peer cannot continue at all; empty while it can.
+        Reason why the peer is permanently lost; empty if it is not.
     stopping : bool
-        Whether the peer was told to stop: its end is no fault then.
+        Whether the peer was stopped: its end is then no fault.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class RemotePeer:
     # --- handshake ----------------------------------------------------------------------------
 
     def refusal(self) -> str:
-        """Reason why another hello under this name is refused; empty if it is not."""
+        """Reason for refusing another hello under this name; empty if it is not refused."""
         if self.hello is None or (self.may_return and not self.lost):
             return ""
         if self.role == "gateway":
@@ -225,18 +225,18 @@ class RemotePeer:
         return self._readmits and self.role == "solver" and not self.lost
 
     def contested(self, hello: Hello, origin: Origin, refused: str = "") -> None:
-        """Tell that another connection requested this peer's place; why it was refused, if so."""
+        """Report a request for this peer's name by another connection; `refused`: the reason."""
         self._contests += 1
-        if self.hello is None or self._contests > CONTESTS_TOLD:
+        if self.hello is None or self._contests > CONTESTS_REPORTED:
             return
         asked, held = origin.described(hello.pid), self.origin.described(self.hello.pid)
         text = f"{asked} replaces {held}"
         if refused:
             text = f"{asked} requested the name of {held} and was refused: {refused}"
-        self._tell(Contested(self.name, text))
+        self._emit(Contested(self.name, text))
 
     def accept(self, connection: Connection, hello: Hello, origin: Origin, now_ns: int) -> None:
-        """Take a hello that is not refused; `ProtocolError` if its ports do not fit."""
+        """Accept a hello that is not refused; `ProtocolError` if its ports do not fit."""
         inputs = ports_from_infos(hello.inputs, "input")
         outputs = ports_from_infos(hello.outputs, "output")
         parameters = parameters_from_infos(hello.parameters)
@@ -260,7 +260,7 @@ class RemotePeer:
         self.hello, self.origin = hello, origin
         self._shared.peers[connection] = self
         happened = CameBack if returns else Accepted
-        self._tell(happened(self.name, hello, origin))
+        self._emit(happened(self.name, hello, origin))
 
     # --- messages -----------------------------------------------------------------------------
 
@@ -270,7 +270,7 @@ class RemotePeer:
         return not self._due.isdisjoint(_COMPUTED)
 
     def send(self, message: Message) -> bytes:
-        """Bytes of a message to the peer; its answer, if it has one, is due from now on."""
+        """Bytes of a message to the peer; its answer, if there is one, is due from now on."""
         answer = ANSWERS.get(type(message))
         if answer is not None:
             self._due.add(answer)
@@ -281,12 +281,12 @@ class RemotePeer:
         return encode(message)
 
     def give_up(self, answer: type[Message], now_ns: int) -> None:
-        """An answer is not waited for any more; the peer's silence counts from now on."""
+        """Stop waiting for an answer; the peer's silence counts from now on."""
         self._due.discard(answer)
         self.heard_ns = max(self.heard_ns, now_ns)
 
     def receive(self, data: bytes, now_ns: int) -> FromPeer | None:
-        """Take one message, read at `now_ns`, and return it if it is for the peer's link.
+        """Process one message, read at `now_ns`, and return it if the peer's link must handle it.
 
         Invalid or unexpected messages are counted.
         """
@@ -295,7 +295,7 @@ class RemotePeer:
             self.heard_ns = now_ns
             kind = type(message)
             stale = isinstance(message, Advanced) and message.tick != self._due_tick
-            if kind in _HANDLED_HERE:  # one look-up on the way of every sample, not three tests
+            if kind in _HANDLED_HERE:  # one look-up per sample instead of three tests
                 self._handle(message, now_ns)
             elif stale or (kind not in self._due and kind not in _UNASKED[self.role]):
                 self.unexpected(message, now_ns)
@@ -310,7 +310,7 @@ class RemotePeer:
         return None
 
     def unexpected(self, message: Message, now_ns: int) -> None:
-        """Count a message that makes no sense now."""
+        """Count a message received at the wrong time."""
         text = f"{type(message).__name__} at the wrong time"
         self._shared.count(self.name, "unexpected", text, now_ns)
 
@@ -319,7 +319,7 @@ class RemotePeer:
             self._heartbeat(message, now_ns)
         elif isinstance(message, Error):
             self.lose(f"reported an error: {message.text}", for_good=not message.leaving)
-        elif message != self.hello:  # a solver that has not heard the master repeats its hello
+        elif message != self.hello:  # a solver repeats its hello if the master was silent
             self.unexpected(message, now_ns)
 
     # --- heartbeats and clock -----------------------------------------------------------------
@@ -330,17 +330,17 @@ class RemotePeer:
             return
         silent_ns = now_ns - self.heard_ns
         if silent_ns > silence_ns and not self.computing:
-            self.lose(f"silent for {silent_ns * 1e-9:.1f} s; {self.where_to_look(now_ns)}")
+            self.lose(f"silent for {silent_ns * 1e-9:.1f} s; {self.hint(now_ns)}")
         else:
             self._ask(now_ns)
 
     def measure_offset(self, now_ns: int) -> None:
-        """Ask for the peer's clock while answers are read promptly; a few times only."""
-        if self.connection is not None and not self.lost and self.clock_exchanges.take_turn():
+        """Request the peer's clock while answers are read promptly; a few times only."""
+        if self.connection is not None and not self.lost and self.clock_exchanges.count_turn():
             self._ask(now_ns)
 
-    def where_to_look(self, now_ns: int) -> str:
-        """Text for an error: the newest message that could not be used, and where else to look."""
+    def hint(self, now_ns: int) -> str:
+        """Hint for an error message: the newest unusable message, and what to check."""
         dropped = self._shared.unused.why_dropped(self.name, now_ns)
         return f"{dropped}; see its log" if dropped else "see its log"
 
@@ -359,16 +359,17 @@ class RemotePeer:
 
     @property
     def may_return(self) -> bool:
-        """Whether the peer, if it is lost now, may take its place again: a solver, on request.
+        """Whether the peer, if it is lost now, may reconnect: a solver, if configured.
 
-        Never a bench: one that returns must not be armed by itself.
+        Never a bench: a returning one must not be armed automatically.
         """
         return self._readmits and self.role == "solver" and self._shared.running
 
     def lose(self, reason: str, *, for_good: bool = False) -> None:
-        """The peer is no more, for example because its connection closed.
+        """Handle the loss of the peer, for example when its connection closed.
 
-        The first reason is kept. A peer that `may_return` is only away, unless it `for_good`.
+        The first reason is kept. A peer that `may_return` is only away, unless it is lost
+        `for_good`.
         """
         if self.may_return and not for_good and not self.stopping and not self.lost:
             self._leave(reason)
@@ -377,11 +378,11 @@ class RemotePeer:
             self.lost = reason
             if not self.stopping:
                 log.info("subsystem %r is lost: %s", self.name, reason)
-        self._tell(Lost(self.name, reason))
+        self._emit(Lost(self.name, reason))
 
     @contextlib.contextmanager
-    def although_lost(self) -> Iterator[None]:
-        """Treat the connection as usable: a bench with a fault can still be brought to rest."""
+    def despite_loss(self) -> Iterator[None]:
+        """Treat the connection as usable: a faulty bench can still be brought to rest."""
         lost, self.lost = self.lost, ""
         try:
             yield
@@ -389,7 +390,7 @@ class RemotePeer:
             self.lost = lost or self.lost
 
     def initialize_again(self, message: Initialize) -> bytes:
-        """Bytes that have a peer that returned restart; its answer will be an event."""
+        """Bytes that make a returned peer restart; its answer will be an event."""
         self.state = ConnectionState.RESTARTING
         return self.send(message)
 
@@ -399,7 +400,7 @@ class RemotePeer:
         self._shared.peers.pop(self.connection, None)
         self.connection, self.state = None, ConnectionState.AWAY
         self._due.clear()
-        self._tell(Left(self.name, reason))
+        self._emit(Left(self.name, reason))
 
     # --- out ----------------------------------------------------------------------------------
 
@@ -407,5 +408,5 @@ class RemotePeer:
         if self.connection is not None:
             self._shared.to_send.append((self.connection, encode(message)))
 
-    def _tell(self, event: PeerEvent) -> None:
+    def _emit(self, event: PeerEvent) -> None:
         self._shared.events.append(event)

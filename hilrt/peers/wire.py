@@ -20,7 +20,7 @@ from hilrt.errors import ProtocolError
 from hilrt.solver import Floats
 
 PROTOCOL_VERSION = 1
-#: Larger messages are dropped unread: nothing in the protocol comes near it.
+#: Larger messages are dropped unread; no regular message comes close.
 MAX_MESSAGE_BYTES = 1 << 20
 
 M = TypeVar("M")
@@ -66,7 +66,7 @@ class ParameterInfo(msgspec.Struct, omit_defaults=True):
 
 
 class Hello(Message):
-    """Peer → master, first: description of the peer and its abilities."""
+    """Peer → master, first message: description of the peer and its capabilities."""
 
     version: int
     role: Role
@@ -87,7 +87,7 @@ class Welcome(Message):
 
 
 class Reject(Message):
-    """Master → peer: not accepted, and why; the peer ends."""
+    """Master → peer: not accepted, with the reason; the peer ends."""
 
     reason: str
 
@@ -109,7 +109,7 @@ class Initialized(Message):
 class Probe(Message):
     """Master → solver, between steps: interface Jacobians for a macro step `h`.
 
-    `source` is ``solver`` (what the solver knows) or ``probe`` (probed around the inputs `u` from
+    `source` is ``solver`` (provided by the solver) or ``probe`` (probed about the inputs `u` from
     the present state, which is restored). With a `direction`, shape (order + 1, n_inputs), in the
     normalised power basis, only the change of the outputs along it is requested.
     """
@@ -125,20 +125,20 @@ class Probe(Message):
 class Probed(Message):
     """Solver → master: Γ of shape (order + 1, n_outputs, n_inputs), or the change (n_outputs,).
 
-    Left out if there is none.
+    Omitted if there is none.
     """
 
     gamma: bytes | None = None
 
 
 class Linearise(Message):
-    """Master → solver with the capability ``linearise``, before its first step: its matrices.
+    """Master → solver with ``linearise``, before its first step: request its matrices.
 
     About the present state and the inputs `u`, for macro steps `h`; the answer is due after
-    `within` [s], if need be without them. With the capability ``linearise_again`` also between two
-    steps, at session time `t` [s], which is left out before the first one. With the capability
-    ``linearise_in_slack`` also while steps are made: `in_slack`, about a state that the solver
-    chooses, in the time that it has between its answers.
+    `within` [s], if necessary without matrices. With the capability ``linearise_again`` also
+    between two steps, at session time `t` [s], which is omitted before the first one. With the
+    capability ``linearise_in_slack`` also during stepping: `in_slack`, about a state chosen by the
+    solver, in the idle time between its answers.
     """
 
     h: float
@@ -151,9 +151,9 @@ class Linearise(Message):
 class Linearised(Message):
     """Solver → master: ``x' = A x + B u``, ``y = C x + D u``; see `hilrt.link.LinearModel`.
 
-    Without `A` there is no answer. Without `fineness` the inputs are followed continuously, without
-    `slope` their polynomials act as they were sent. `inside` is 1 where the outputs were seen
-    inside a step and are smooth there, 2 where they are not.
+    Without `A` there is no result. Without `fineness` the inputs are followed continuously, without
+    `slope` their polynomials act as sent. `inside` is 1 if the outputs were observed within a step
+    and are smooth there, 2 if they are not.
     """
 
     A: bytes | None = None
@@ -169,7 +169,7 @@ class Linearised(Message):
 class Advance(Message):
     """Master → solver: integrate over ``[t, t + h]`` with the Taylor `coefficients` about `t`.
 
-    With `keep`, the state before is kept for `GoBack`.
+    With `keep`, the previous state is kept for `GoBack`.
     """
 
     tick: int
@@ -180,10 +180,10 @@ class Advance(Message):
 
 
 class GoBack(Message):
-    """Master → solver: undo the last advance and make it again with the length `h`.
+    """Master → solver: undo the last advance and repeat it with the length `h`.
 
-    Only after an advance with `keep`, to a solver with the capability ``go_back``; it is answered
-    like an advance.
+    Only after an advance with `keep`, to a solver with the capability ``go_back``; the answer is
+    that of an advance.
     """
 
     tick: int
@@ -193,9 +193,9 @@ class GoBack(Message):
 class Advanced(Message):
     """Solver → master: outputs at ``t + h`` of the advance with the same `tick`.
 
-    `received_ns` is when the solver took the advance from its socket, on its own monotonic clock;
-    `event_t` is when the first discontinuity inside the step happened; `ended` says why the
-    solver's simulation has ended with this sample, if it has.
+    `received_ns` is when the solver read the advance from its socket, on its own monotonic clock;
+    `event_t` is the time of the first discontinuity within the step; `ended` is the reason if the
+    solver's simulation has ended with this sample.
     """
 
     tick: int
@@ -241,7 +241,7 @@ class Arm(Message):
 
 
 class Armed(Message):
-    """Gateway → master: enabled, and the inputs have arrived."""
+    """Gateway → master: enabled, and the inputs have reached their values."""
 
 
 class Safe(Message):
@@ -258,7 +258,7 @@ class Secured(Message):
 
 
 class SetParameter(Message):
-    """Master → solver, between two steps: a parameter of its hello has another value from now on.
+    """Master → solver, between two steps: a parameter of its hello changes its value.
 
     A solver that refuses it sends an `Event` with the cause ``parameter_refused``.
     """
@@ -268,9 +268,9 @@ class SetParameter(Message):
 
 
 class PromptAnswer(Message):
-    """Master → solver, between two steps: `who`, an operator, answers the prompt `number`.
+    """Master → solver, between two steps: the operator `who` answers the prompt `number`.
 
-    Only to test sequences, which ask.
+    Only for test sequences with prompts.
     """
 
     number: int
@@ -279,7 +279,7 @@ class PromptAnswer(Message):
 
 
 class Stop(Message):
-    """Master → peer: end in order."""
+    """Master → peer: end regularly."""
 
     reason: str
 
@@ -299,9 +299,9 @@ class Heartbeat(Message):
 
 
 class Event(Message):
-    """Peer → master: something a person should know; `cause` is a flag's name or free.
+    """Peer → master: a message for people; `cause` is a flag's name or free.
 
-    `value`, if one has a size: views show of events of one kind the one with the largest.
+    `value` is its size, if it has one: views show the event with the largest value of each kind.
     """
 
     level: Literal["info", "warning", "error"]
@@ -313,7 +313,7 @@ class Event(Message):
 class Error(Message):
     """Either way: the sender cannot continue; the session ends in the safe state.
 
-    `leaving`: a peer was told from outside to end; one that takes its place may continue.
+    `leaving`: a peer was ended from outside; one that replaces it may continue.
     """
 
     text: str
@@ -352,7 +352,7 @@ FromMaster = (
     | Error
 )
 
-#: Of arrays in messages; on little-endian machines numpy's float64 is this very object.
+#: Type of arrays in messages; on little-endian machines numpy's float64 is this very object.
 F8 = np.dtype("<f8")
 _LITTLE_ENDIAN = sys.byteorder == "little"
 _encoder = msgspec.msgpack.Encoder()
@@ -379,9 +379,9 @@ def _decode(decoder: msgspec.msgpack.Decoder[M], data: bytes) -> M:
         raise ProtocolError(f"not a message of the protocol: {text:.300}", kind) from None
 
 
-#: Message that a peer sent to the master, from its bytes; `ProtocolError` if it is none.
+#: Decode a message from a peer to the master; `ProtocolError` if it is invalid.
 decode_from_peer = functools.partial(_decode, _from_peer)
-#: Likewise of a message that the master sent to a peer.
+#: Likewise for a message from the master to a peer.
 decode_from_master = functools.partial(_decode, _from_master)
 
 
@@ -393,8 +393,8 @@ def pack(array: Floats) -> bytes:
 def unpack(data: bytes, *shape: int) -> Floats:
     """Read-only array of the given shape; `ProtocolError` if it does not fit.
 
-    The first dimension may be -1, as many rows as there are. Rows without columns cannot be
-    counted: there is one, then.
+    The first dimension may be -1 for any number of rows. Rows without columns cannot be counted;
+    one row is assumed.
     """
     row, whole = 8 * math.prod(shape[1:]), shape
     if shape[0] < 0:
@@ -414,7 +414,7 @@ def vector(data: bytes) -> Floats:
 def check_arrays(message: FromPeer, n_inputs: int, n_outputs: int) -> None:
     """Raise `ProtocolError` if a sample does not fit the announced numbers of values."""
     if isinstance(message, Advanced):
-        if len(message.y) != 8 * n_outputs:  # before the call: this is asked of every sample
+        if len(message.y) != 8 * n_outputs:  # before the call: this runs for every sample
             _check_size(message, message.y, n_outputs)
         if message.dy is not None:
             _check_size(message, message.dy, n_outputs, whole=False)

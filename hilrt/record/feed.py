@@ -144,7 +144,7 @@ class ProgressSender:
         self._socket.sndhwm = MESSAGES
         connect(self._socket, address)
 
-    def tell(
+    def send(
         self, path: Path, rows: int, missing: int, events: int, cut: Sequence[str] = ()
     ) -> None:
         """Report that the log at `path` has all rows before number `rows`, except for `missing`.
@@ -182,7 +182,7 @@ class ProgressReceiver:
         self.newest = LogProgress(0, 0, 0, 0)
         bind(self._socket, address)
 
-    def look(self) -> bool:
+    def poll(self) -> bool:
         """Receive reports; whether there was one since the last call."""
         heard = False
         with contextlib.suppress(zmq.Again):

@@ -223,7 +223,7 @@ class Recorder:
     def _tell_progress(self, recording: Recording) -> None:
         if self._progress is not None:
             cut = [] if self._logs is None else list(self._logs.left_out)
-            self._progress.tell(*recording.progress, self._events, cut)
+            self._progress.send(*recording.progress, self._events, cut)
 
     def _take_last_frames(self) -> None:
         """Receive messages that gateways sent before they ended, if they arrive soon."""

@@ -2,10 +2,8 @@
 
 In reading order:
 
-* what is watched, and why: `causes`, `checks`, `alarms`;
-* the stages: `guard` (before a sample acts), `measure` and `move_flags` (in the
-  slack);
+* what is monitored, and why: `causes`, `checks`, `alarms`;
+* the stages: `guard` (before a sample acts), `measure` and `move_flags` (in the slack);
 * as text: `flags`, `ranges`, `verdict`; as numbers: `summary_figures`;
-* errors in the signals' units: `estimates`, with the constants of `calibrated`; what would help:
-  `advice`.
+* errors in the signals' units: `estimates`, with the constants of `calibrated`; remedies: `advice`.
 """

@@ -1,12 +1,11 @@
 """Advice for a better verdict: the changes with the greatest expected effect on the error.
 
 The error of a signal is proportional to the disturbances of the inputs, and these to the step to
-the power p + 1 for extrapolation of order p, or to the power that the session was seen to follow
-when it was repeated at shorter steps, if that is less: an observed order above the formal one is an
-accident of the steps (W. L. Oberkampf and C. J. Roy 2010, "Verification and Validation in
-Scientific Computing", chapter 8). At order 0 a disturbance is that of a value held for a
-step, ``Δu = H u'/2``, which tells how fast the input moves; along a line it would be
-``(5/12) H² u''``.
+the power p + 1 for extrapolation of order p. If the session was repeated at shorter steps and
+showed a lower order, that order counts: an observed order above the formal one is an accident of
+the steps (W. L. Oberkampf and C. J. Roy 2010, "Verification and Validation in Scientific
+Computing", chapter 8). At order 0 the disturbance is that of a value held for a step, ``Δu = H
+u'/2``, from which the speed of the input follows; along a line it would be ``(5/12) H² u''``.
 """
 
 from __future__ import annotations
@@ -35,17 +34,18 @@ from hilrt.tables.plan import ECCO, PI, WRONG, Plan
 from hilrt.tables.state import State
 from hilrt.wording import number
 
-#: Changes that are named, at most.
+#: Maximum number of changes that are suggested.
 MOST: Final = 2
-#: By what a step is shortened, the least that suffices.
+#: Factors by which a step may be shortened; the smallest sufficient one is suggested.
 SHORTER: Final = (2, 4, 10)
-#: An error that falls by less is not worth a change.
+#: A change is suggested only if it reduces the error to at most this share.
 WORTHWHILE: Final = 0.7
-#: Beyond this share at order 0 an input moves too fast for the expectation to hold.
+#: Above this share at order 0 an input moves too fast for the expectation to hold.
 SLOW: Final = 0.2
-#: Late samples, missed ticks and limits in this share of the session are named before its settings.
+#: From this share of the session on, late samples, missed ticks and limits are named before
+#: settings.
 OFTEN: Final = 0.05
-#: An estimate above this has left the small errors that are proportional to the disturbances.
+#: An estimate above this is not a small error, proportional to the disturbances, any more.
 LARGE: Final = 1.0
 #: A variable step whose mean is above this share of its `maximum` is held there by it.
 AT_MAXIMUM: Final = 0.5
@@ -54,7 +54,7 @@ STRICTER: Final = 10.0
 
 
 class SendingBench(NamedTuple):
-    """Interval at which a bench sends, and its effect.
+    """Sending interval of a bench, and its effect.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class SendingBench(NamedTuple):
     s : int
         Number of the subsystem.
     longest, shortest : float
-        Time between two values of the output that comes least and most often, s; 0 if not known.
+        Time between two values of its rarest and its most frequent output, s; 0 if unknown.
     late : float
         Share of the communication points at which its samples were late.
     """
@@ -81,7 +81,7 @@ class Improvement(NamedTuple):
     ----------
     text : str
     settings : dict
-        The same as keys of the session file, where it is one: ``table.key`` to a value.
+        The same as keys of the session file, if it is a setting: ``table.key`` to a value.
     expected : float
         Error of the worst signal after it, relative to its variation; NaN if unknown.
     """
@@ -99,7 +99,7 @@ class Improvement(NamedTuple):
         if not math.isfinite(self.expected):
             return self.text
         share = f"{number(100.0 * self.expected, 2)} %"
-        return f"{self.text}: expected error {share} of what the worst signal varies by"
+        return f"{self.text}: expected error {share} of the worst signal's variation"
 
 
 def advice(
@@ -117,12 +117,12 @@ def advice(
     Parameters
     ----------
     network, plan, state
-        At its end.
+        At the end of the session.
     errors : mapping of str to Estimate
     totals : mapping of str to FlagTotal
-        Of the causes.
+        By cause.
     time_s : float
-        How long it was, s.
+        Length of the session, s.
     benches : collection of SendingBench
     steps : int
         Macro steps that it took.
@@ -146,7 +146,7 @@ def advice(
     if worst.how == GAIN_RANGE_LAG:
         found.append(_lag(variable))
     small = SMALL_UP_TO[calibrated_as(worst.how)]
-    if energy:  # it falls with the disturbances, as the errors do
+    if energy:  # it decreases with the disturbances, like the errors
         small = min(small, share * BOND_DEGRADED / energy)
     settings = []
     if variable:
@@ -162,7 +162,7 @@ def advice(
         settings.append(higher)
     settings.sort(key=lambda change: change.expected)
     worthwhile = [change for change in settings if change.expected < WORTHWHILE * share]
-    # In which direction they change it is known, and not by how much.
+    # The direction of their effect is known, its size is not.
     if share > LARGE or worst.how in (GAIN_RANGE_LAG, IRREGULAR):
         worthwhile = [change._replace(expected=math.nan) for change in worthwhile]
     return [*found, *worthwhile][:MOST]
@@ -226,7 +226,7 @@ def _tolerances(plan: Plan) -> dict[str, float]:
 
 
 def _rarer_steps(plan: Plan, benches: Collection[SendingBench]) -> Improvement | None:
-    """Steps as long as a bench's own sending interval, where that alone makes its samples late."""
+    """Step as long as a bench's sending interval, if only that makes its samples late."""
     step = float(plan.session["step"][0])
     for bench in benches:
         own = step * float(plan.subsystems[bench.s].every)
@@ -234,7 +234,7 @@ def _rarer_steps(plan: Plan, benches: Collection[SendingBench]) -> Improvement |
             every = math.ceil(bench.shortest / step - 1e-9)
             return Improvement(
                 f"{bench.name}: every = {every}, or a step of {number(1e3 * bench.shortest, 3)} ms:"
-                " it sends that often, and is late after "
+                " its sending interval; it counts as late after "
                 f"{number(1e3 * BENCH_PATIENCE * own, 3)} ms",
                 {f"subsystems.{bench.name}.every": every},
             )
@@ -242,7 +242,7 @@ def _rarer_steps(plan: Plan, benches: Collection[SendingBench]) -> Improvement |
 
 
 def _corrections(bonds: list[Bond], plan: Plan, state: State) -> list[Improvement]:
-    """Corrections that are wrong or do harm are the first to go."""
+    """Removal of corrections that are wrong or harmful, which comes first."""
     return [
         _correction(bond, bool(plan.bonds[b].verification == WRONG and plan.bonds[b].tried))
         for b, bond in enumerate(bonds)
@@ -251,7 +251,7 @@ def _corrections(bonds: list[Bond], plan: Plan, state: State) -> list[Improvemen
 
 
 def _correction(bond: Bond, refuted: bool) -> Improvement:
-    """The probed D in place of one that it refutes; otherwise no correction."""
+    """Use of the probed D instead of one that the trial refutes; otherwise no correction."""
     if refuted and bond.correction.method == "feedthrough":
         givers = sorted({effort.partition(".")[0] for effort in bond.efforts})
         return Improvement(
@@ -265,10 +265,10 @@ def _correction(bond: Bond, refuted: bool) -> Improvement:
 
 
 def _limit(network: Network, plan: Plan, state: State) -> Improvement | None:
-    """Less demand for the input that is disturbed most, if it has a limit of rate or jerk.
+    """Smaller demands on the input that is disturbed most, if its rate or jerk is limited.
 
-    The effect of such a limit is the same at any step. Where sources lead beyond `min` or `max`,
-    the limit is part of the system, and no disturbance.
+    The effect of such a limit does not depend on the step. A limit of the value, `min` or `max`, is
+    part of the system and no disturbance.
     """
     connected = np.flatnonzero(plan.inputs["connected"])
     shares = np.nan_to_num(disturbed_shares(state.inputs[connected]))
@@ -285,9 +285,9 @@ def _limit(network: Network, plan: Plan, state: State) -> Improvement | None:
 
 
 def _shorter(plan: Plan, worst: Estimate, small: float, slowest: float) -> Improvement | None:
-    """The longest of a few shorter steps with which the error is small.
+    """Longest of a few shorter steps at which the error is small.
 
-    None is shorter than the interval at which a bench sends: between its values nothing is new.
+    Never shorter than the interval at which a bench sends: there is nothing new between its values.
     """
     power = float(plan.connections["order"].min(initial=5)) + 1.0
     power = power if math.isnan(worst.order) else min(worst.order, power)
@@ -306,7 +306,7 @@ def _shorter(plan: Plan, worst: Estimate, small: float, slowest: float) -> Impro
 
 
 def _higher_order(plan: Plan, state: State, share: float) -> Improvement | None:
-    """Order 1 instead of 0, where no bench's noise is extrapolated and no step is too long."""
+    """Order 1 instead of 0, if no bench's noise is extrapolated and no step is too long."""
     sources = plan.outputs["subsystem"][plan.connections["source"]]
     if plan.session["controls_order"][0]:
         return None
@@ -316,6 +316,6 @@ def _higher_order(plan: Plan, state: State, share: float) -> Improvement | None:
     moves = float(disturbed_shares(state.inputs[connected]).max(initial=0.0))
     if not 0.0 < moves < SLOW:
         return None
-    turned = 2.0 * moves  # by this angle an oscillation turns in a step
+    turned = 2.0 * moves  # phase angle of an oscillation per step
     expected = share * (5.0 / 12.0) * turned * turned / moves
     return Improvement("extrapolation of order 1", {"master.extrapolation.order": 1}, expected)

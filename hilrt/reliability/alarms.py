@@ -21,13 +21,13 @@ from hilrt.tables.state import State
 #: Actions of an alarm, mildest first; the highest of the active ones counts.
 ACTIONS: Final = ("log", "degrade", "stop", "safe")
 DEGRADE, STOP, SAFE = (ACTIONS.index(action) for action in ("degrade", "stop", "safe"))
-#: Two samples closer than this share of the step give no rate of change.
+#: Samples closer together than this share of the step give no rate of change.
 SPACING_SHARE = 0.5
 
 
 @dataclass(frozen=True)
 class AlarmNames:
-    """Alarms of a session, one for every channel that is watched.
+    """Alarms of a session, one for every monitored channel.
 
     Attributes
     ----------
@@ -58,9 +58,9 @@ class AlarmNames:
         return [name for name, end in zip(self.names, ends, strict=True) if end]
 
     def outside(self, values: Mapping[int, float]) -> list[str]:
-        """Alarms that end a session, whose limits of value the outputs `values` are outside of.
+        """Session-ending alarms whose value limits the outputs `values` violate.
 
-        For the time before the first tick: benches are not armed while there is one.
+        Used before the first tick: benches are not armed while there is any.
         """
         rows = zip(self.names, self.limits, strict=True)
         return [
@@ -72,31 +72,31 @@ class AlarmNames:
         ]
 
     def without(self, inactive: Bools) -> AlarmNames:
-        """The alarms but those marked, shape (na,)."""
+        """The alarms except those marked in `inactive`, shape (na,)."""
         names = [name for name, out in zip(self.names, inactive, strict=True) if not out]
         return AlarmNames(names, self.limits[~np.asarray(inactive, dtype=bool)])
 
 
 @dataclass
 class AlarmRecord:
-    """One alarm in the course of a session, times in session time, s.
+    """One alarm over the course of a session, times in session time, s.
 
     Attributes
     ----------
     count : int
-        How often it came up.
+        How often it was raised.
     first_t, last_t : float
-        When it first and last came up.
+        When it was first and last raised.
     cleared_t : float or None
-        When it last cleared; None while it is up.
+        When it last cleared; None while it is active.
     active_s : float
-        How long it was up, without the time since `last_t` while it is.
+        How long it was active, without the time since `last_t` while it is.
     acknowledged_by : str
-        Operator who has seen it since it last came up; empty if none has.
+        Operator who acknowledged it since it was last raised; empty if nobody has.
     acknowledged_t : float or None
         When that was.
     seen_by, seen_t : str, float or None
-        The last acknowledgement before it came up again.
+        The last acknowledgement before it was raised again.
     """
 
     count: int = 0
@@ -111,13 +111,13 @@ class AlarmRecord:
 
 
 class AlarmHistory:
-    """History of the alarms that were raised, from the changes of their flags."""
+    """History of raised alarms, from the changes of their flags."""
 
     def __init__(self) -> None:
         self.records: dict[str, AlarmRecord] = {}
 
     def note(self, name: str, t: float, *, raised: bool) -> None:
-        """Enter that the alarm `name` came up or cleared at session time `t` [s]."""
+        """Record that the alarm `name` was raised or cleared at session time `t` [s]."""
         if not raised:
             if (record := self.records.get(name)) is not None and record.cleared_t is None:
                 record.cleared_t = t
@@ -130,7 +130,7 @@ class AlarmHistory:
         record.acknowledged_by, record.acknowledged_t = "", None
 
     def acknowledge(self, name: str, who: str, t: float) -> bool:
-        """Enter that `who` has seen the alarm `name` at session time `t` [s]; False if unknown."""
+        """Record that `who` acknowledged the alarm `name` at `t` [s]; False if it is unknown."""
         record = self.records.get(name)
         if record is not None and not record.acknowledged_by:
             record.acknowledged_by, record.acknowledged_t = who, t
@@ -179,13 +179,13 @@ def _span(part: slice) -> range:
 
 
 def fill_alarms(plan: Plan, alarms: AlarmNames, step: float) -> None:
-    """The table of alarms, and the shortest time between samples that gives a rate, for `step`."""
+    """Fill the table of alarms, and the shortest time between samples that gives a rate."""
     plan.alarms[:] = alarms.limits
     plan.session["sample_spacing"] = SPACING_SHARE * step
 
 
 def describe(alarm: Alarm, channel: str) -> str:
-    """An alarm as text: its name if it has one, the watched signal, and the limits."""
+    """An alarm as text: its name if it has one, the monitored signal, and the limits."""
     limits = []
     if alarm.min is not None:
         limits.append(f"below {alarm.min:g}")
@@ -198,6 +198,6 @@ def describe(alarm: Alarm, channel: str) -> str:
 
 
 def refuse_alarms(alarms: AlarmNames, y: Floats) -> None:
-    """`SessionFault` if a value of `y`, shape (ny,), must keep the session from being armed."""
+    """Raise `SessionFault` if a value of `y`, shape (ny,), forbids arming the session."""
     if reasons := alarms.outside(dict(enumerate(y.tolist()))):
         raise SessionFault(f"alarm before the first tick: {', '.join(reasons)}")

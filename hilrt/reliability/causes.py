@@ -1,31 +1,32 @@
 """Causes of flags: why results are less reliable, and from which share on it affects the verdict.
 
-Consequences decide: the error of an input, an output or a bond. Late samples, missed ticks, capped
-corrections and the shortest step bring these about; they are named beside them, and decide nothing.
-Nor do limits that the signals of the session itself reach: they are part of the system. A cause
-that says what nobody could find out leaves a session `unverified`, never `degraded`.
+Only consequences decide on the verdict: the error of an input, an output or a bond. Late samples,
+missed ticks, capped corrections and the shortest step are reasons for these; they are named in
+addition and decide nothing. Limits that the session's own signals reach do not count either: they
+are part of the system. A cause that stands for missing evidence makes a session `unverified`, never
+`degraded`.
 """
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-#: Share of a signal's RMS that its spread counts as at least.
+#: Lower bound of a signal's spread, as a share of its RMS.
 LEAST_SPREAD: Final = 0.05
 
 
 class Cause(NamedTuple):
-    """A cause as a sentence about ``{}``, and which share of the steps under it makes a verdict."""
+    """A cause as a sentence about ``{}``, with the shares of affected steps for a verdict."""
 
     text: str
-    degraded: float  #: share above which the verdict is "degraded"; 0: if it ever was up
-    unreliable: float  #: and above which it is "unreliable"; of one second alone: "degraded"
-    explains: bool = False  #: no verdict; named beside one from the first share on
-    evidence: str = ""  #: what would give the evidence that is lacking: "unverified" at most
-    places: str = ""  #: what stands in the sentence where the places are not known
+    degraded: float  #: share above which the verdict is "degraded"; 0: at any occurrence
+    unreliable: float  #: above which it is "unreliable"; if only in one second: "degraded"
+    explains: bool = False  #: decides no verdict; named from the first share on
+    evidence: str = ""  #: remedy for missing evidence: "unverified" at most
+    places: str = ""  #: text for {} if the places are unknown
 
 
-#: More than all of a session.
+#: Above the share of a whole session.
 NEVER: Final = 1.1
 _BENCH, _BOND, _INPUT, _OUTPUT = "a bench", "a bond", "an input", "an output"
 _SUBSYSTEM = "a subsystem"
@@ -209,7 +210,7 @@ ERROR_FEEDS_SPREAD: Final = _ROWS.index("error_feeds_spread")
 INSIDE_UNKNOWN: Final = _ROWS.index("inside_unknown")
 SWITCHES_INSIDE: Final = _ROWS.index("switches_inside")
 
-#: Those whose thresholds are relative to a running scale.
+#: Causes whose thresholds are relative to a running scale.
 RELATIVE: Final = (
     CONNECTION_DEFECT,
     OUTPUT_DEFECT,

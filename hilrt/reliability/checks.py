@@ -1,7 +1,7 @@
-"""The checks of a session: one for every subject and cause.
+"""The checks of a session: one for every pair of subject and cause.
 
-A subject is an output, an input, a bond, a subsystem, an alarm or the session. All checks stand in
-one table, grouped by their causes.
+A subject is an output, an input, a bond, a subsystem, an alarm or the session. One table contains
+all checks, grouped by cause.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class CheckNames:
     groups : list of slice
         The checks of each cause.
     where : list of str
-        What each check watches, for people.
+        What each check monitors, for people.
     """
 
     causes: list[str]
@@ -44,7 +44,7 @@ class CheckNames:
         return self.where[self.groups[self.causes.index(cause)]]
 
     def cause_of(self, check: int) -> str:
-        """Cause that a check watches for."""
+        """Cause that a check belongs to."""
         found = (c for c, group in enumerate(self.groups) if group.start <= check < group.stop)
         return self.causes[next(found)]
 
@@ -52,17 +52,17 @@ class CheckNames:
 def check_rows(
     network: Network, master: MasterTable, alarms: Sequence[str], acting: bool = True
 ) -> CheckNames:
-    """All checks that the topology has something to watch for.
+    """All checks that apply to the topology.
 
     Parameters
     ----------
     network : Network
     master : MasterTable
-        Of the session file; it says whether the errors of the inputs are estimated.
+        Determines whether the errors of the inputs are estimated.
     alarms : sequence of str
         Names of the alarms.
     acting : bool
-        Corrections act; otherwise they are only computed.
+        Whether corrections act, or are only computed.
     """
     bonds = [bond.name for bond in network.bonds.tables]
     watched = {
@@ -107,9 +107,9 @@ def check_rows(
 
 
 def _estimates(network: Network, acting: bool) -> list[str]:
-    """Inputs whose error is estimated, with the reliability of the estimate."""
+    """Inputs whose error is estimated, with a mark where the estimate is only an indicator."""
     through = network.feedthrough.in_row.copy()
-    if acting:  # with its feedthrough known, an output is as if evaluated with the true inputs
+    if acting:  # with known feedthrough, an output is as good as evaluated with the true inputs
         through &= ~network.corrected_efforts("feedthrough")
     marked = network.L.where(columns=through).in_row
     return [
@@ -119,7 +119,7 @@ def _estimates(network: Network, acting: bool) -> list[str]:
 
 
 def fill_checks(plan: Plan, names: CheckNames) -> None:
-    """The tables of checks and causes."""
+    """Fill the tables of checks and causes."""
     for c, group in enumerate(names.groups):
         plan.causes["first"][c], plan.causes["checks"][c] = group.start, group.stop - group.start
         plan.checks["cause"][group] = c

@@ -19,17 +19,17 @@ from hilrt.tables.relation import Relation
 from hilrt.tables.state import InputState, OutputState, State
 from hilrt.wording import OF_MODEL
 
-#: How an estimate was made.
+#: Methods of estimation.
 TRIED: Final = "sensitivities"
 TRIED_AT_START: Final = "sensitivities of the start"
-#: Tried out again and again while the session ran, where they are not the same throughout.
+#: Probed repeatedly while the session ran, because they vary.
 TRIED_ALONG: Final = "sensitivities along the way"
-#: Likewise where they changed at once, as at a contact or a relay, for more of the session than
-#: the cause `sensitivities_changed` allows.
+#: Likewise, if they changed abruptly, as at a contact or a relay, for more of the session than the
+#: cause `sensitivities_changed` allows.
 TRIED_CHANGED: Final = "sensitivities along the way, which changed"
 GAIN_RANGE: Final = "gain range"
-#: A subsystem with direct feedthrough answers with what its inputs were at the step's beginning, or
-#: were extrapolated to. Where that was not probed it is taken for a delay of one step.
+#: A subsystem with direct feedthrough responds with its inputs at the beginning of the step, or
+#: with extrapolated ones. Without probing, this counts as a delay of one step.
 GAIN_RANGE_LAG: Final = "gain range, lag of feedthrough as a delay"
 #: No subsystem was probed, because there are more coupled outputs than `MOST_TRIED`.
 GAIN_RANGE_MANY: Final = "gain range, too many outputs to probe"
@@ -38,22 +38,22 @@ GAIN_RANGE_CHANNELS: Final = "gain range, as errors pass through channels that u
 #: The sensitivities of the start do not hold: errors would grow beyond the signals, or nothing
 #: responded to inputs that were disturbed.
 GAIN_RANGE_START: Final = "gain range, as the sensitivities of the start do not hold"
-#: An error above this many times what a signal varies by is none that a session can have: it is
-#: what its output is, less what a truth is that varies by about as much.
+#: An error above this multiple of a signal's variation is impossible in a session: it is the
+#: difference of the output and a true signal of similar variation.
 BEYOND: Final = 2.0
-#: Disturbances of inputs, relative to what these vary by, to which something would answer.
+#: Disturbances of inputs, relative to their variation, to which something would respond.
 NOTICED: Final = 1e-3
-#: Up to this share of what signals vary by, such disturbances count as errors of the signals: they
-#: keep a session from being good, but are no evidence of large errors.
+#: Up to this share of the signals' variation, such disturbances count as errors of the signals: the
+#: session is then not good, but that is no evidence of large errors.
 MOST_DOUBTED: Final = 0.05
-#: The session was repeated at half and a quarter of its step: with a course that is a power of the
-#: step, and without.
+#: The session was repeated at half and a quarter of its step: with a sequence of results that
+#: follows a power of the step, and without.
 REPEATED: Final = "repeated at shorter steps"
 IRREGULAR: Final = "repeated at shorter steps, not in the asymptotic range"
-#: The step was halved until the session's limit was known to 1 % of its error.
+#: The step was halved until the limit of the session's results was known to 1 % of its error.
 REFERENCE: Final = "against a converged reference"
-#: Factors from the estimate to the ends of its interval, by how it was made, and estimates that are
-#: small and large; views, as the calibration tries other constants. Of repeated sessions: P. J.
+#: Factors from the estimate to the ends of its interval, by method, and thresholds of small and
+#: large estimates; views, as the calibration tries other constants. For repeated sessions: P. J.
 #: Roache 1994, "Perspective: a method for uniform reporting of grid refinement studies", safety
 #: factors 1.25 for three grids with an observed order and 3 without one.
 LOW_ENDS: Final = ChainMap(
@@ -65,15 +65,15 @@ _HIGH: Final = {
 HIGH_ENDS: Final = ChainMap(HIGH, _HIGH)
 SMALL_UP_TO: Final = ChainMap(GOOD, {how: 0.05 / high for how, high in _HIGH.items()})
 LARGE_ABOVE: Final = ChainMap(UNRELIABLE, dict.fromkeys(_HIGH, 0.2))
-#: For how many radians a loop that something outside drives is taken to remember an error: that of
-#: a damping ratio of 0.2. The cause of a loop's motion does not reveal its damping.
+#: Number of radians over which a driven loop is assumed to remember an error: that of a damping
+#: ratio of 0.2. Its damping cannot be seen from its motion.
 MOST_RADIANS: Final = 5.0
 LACKING: Final = "unknown: its subsystem's reference model has no such output"
 #: Errors below this share of a signal's largest value are rounding.
 ROUNDING: Final = 1e-9
-#: Likewise where sensitivities were renewed: quick trials are less exact.
+#: Likewise with renewed sensitivities: quick trials are less exact.
 ROUNDING_ALONG: Final = 1e-6
-#: Keeps ratios of signals that were never other than zero finite.
+#: Keeps ratios of signals that have always been zero finite.
 TINY: Final = 1e-200
 
 
@@ -86,13 +86,13 @@ class Estimate(NamedTuple):
     value : float
         Best estimate.
     low, high : float
-        Ends of the interval that holds 95 % of the true errors.
+        Ends of the interval that contains 95 % of the true errors.
     spread : float
-        What the error is relative to: standard deviation, or 5 % of the RMS if that is more.
+        Reference of the relative error: standard deviation, or 5 % of the RMS if that is more.
     how : str
-        Where it comes from, or ``unknown: why``.
+        Method of estimation, or ``unknown: why``.
     order : float
-        Power of the step that it was seen to follow; NaN if no shorter step has shown one.
+        Observed power of the step; NaN without a repetition at shorter steps.
     """
 
     unit: str
@@ -105,7 +105,7 @@ class Estimate(NamedTuple):
 
     @property
     def is_small(self) -> bool:
-        """Whether the sessions with such an estimate were nearly all within 5 %."""
+        """Whether nearly all sessions with such an estimate were within 5 %."""
         return self.how in SMALL_UP_TO and self.value <= SMALL_UP_TO[self.how] * self.spread
 
     @property
@@ -116,7 +116,7 @@ class Estimate(NamedTuple):
 
     @property
     def relative(self) -> float:
-        """Upper end relative to the spread; infinite if a signal without any has an error."""
+        """Upper end relative to the spread; infinite for an error of a signal without spread."""
         if self.spread == 0.0 and self.high > 0.0:
             return math.inf
         return self.high / self.spread if self.high > 0.0 else self.high
@@ -169,7 +169,7 @@ def estimates(network: Network, plan: Plan, state: State) -> dict[str, Estimate]
         value = np.sqrt(outputs["error_square"] / outputs["moment_seconds"])
         if how != TRIED:
             # A signal that does not respond about the start may do so later: a pedal that is not
-            # pressed yet.
+            # pressed yet, for example.
             worst = np.max(value / np.maximum(spread, TINY), initial=0.0)
             least = ROUNDING_ALONG if how in (TRIED_ALONG, TRIED_CHANGED) else ROUNDING
             value = np.where(value <= least * outputs["peak"], worst * spread, value)
@@ -202,11 +202,11 @@ def _changed(state: State) -> bool:
 def _tried_once(
     network: Network, plan: Plan, state: State, value: Floats, how: str
 ) -> tuple[Floats, str]:
-    """Estimates of the coupled outputs where trials tell of the start alone, and how made.
+    """Estimates of the coupled outputs, and their method, if only the start was probed.
 
-    What grows beyond the signals does not hold; neither does it where nothing answered to inputs
-    that were disturbed later (a clutch that was open, a relay that had not switched). Unless all is
-    linear, no signal is taken to be less wrong than the inputs, up to `MOST_DOUBTED`.
+    They are invalid if they exceed the signals, or if nothing responded to inputs that were
+    disturbed later (an open clutch, a relay that has not switched). Unless everything is linear, no
+    signal counts as more accurate than the inputs, up to `MOST_DOUBTED`.
     """
     coupled = _coupled(plan)
     spread = np.maximum(*spreads(state.outputs[coupled]))
@@ -222,7 +222,7 @@ def _tried_once(
 
 
 def _gain_range(network: Network, plan: Plan, state: State, spread: Floats) -> tuple[Floats, str]:
-    """Estimates of the coupled outputs by the disturbances alone, and how they were made."""
+    """Estimates of the coupled outputs from the disturbances alone, and their method."""
     inputs = np.flatnonzero(plan.inputs["connected"])
     coupled = _coupled(plan)
     bonds = [bond.share for bond in bond_errors(network, plan, state).values()]
@@ -243,26 +243,26 @@ def _gain_range(network: Network, plan: Plan, state: State, spread: Floats) -> t
 
 
 def make_estimate(unit: str, value: float, spread: float, how: str) -> Estimate:
-    """Estimate with its interval, by how it was made; NaN and any text where it is unknown."""
+    """Estimate with its interval, for a method; NaN and a reason where it is unknown."""
     way = calibrated_as(how)
     low, high = LOW_ENDS.get(way, math.nan), HIGH_ENDS.get(way, math.nan)
     return Estimate(unit, value, low * value, high * value, spread, how)
 
 
 def calibrated_as(how: str) -> str:
-    """The way of estimating whose constants hold."""
+    """Method whose calibrated constants apply."""
     return GAIN_RANGE if how.startswith(GAIN_RANGE) else how
 
 
 def errors_of(
     network: Network, plan: Plan, state: State
 ) -> tuple[dict[str, Estimate], dict[str, BondError]]:
-    """Both errors that a verdict needs: `estimates` and `bond_errors`."""
+    """Both errors that a verdict requires: `estimates` and `bond_errors`."""
     return estimates(network, plan, state), bond_errors(network, plan, state)
 
 
 def how_estimated(plan: Plan, *, moved: bool = False) -> str:
-    """The way in which a session's errors are estimated; `moved` if its sensitivities have."""
+    """Method of estimation of a session; `moved` if its sensitivities have changed."""
     session = plan.session[0]
     if not session.error_states:
         return GAIN_RANGE
@@ -274,7 +274,7 @@ def how_estimated(plan: Plan, *, moved: bool = False) -> str:
 
 
 def bond_errors(network: Network, plan: Plan, state: State) -> dict[str, BondError]:
-    """Errors of every bond, by its name; as integrated, or else by its residual at the points."""
+    """Errors of all bonds, by name; as integrated, or else by the residual at the points."""
     rows = zip(network.bonds.tables, plan.bonds, state.bonds, strict=True)
     return {
         table.name: BondError(
@@ -285,7 +285,7 @@ def bond_errors(network: Network, plan: Plan, state: State) -> dict[str, BondErr
 
 
 def spreads(ports: Table[OutputState] | Table[InputState]) -> tuple[Floats, Floats]:
-    """Standard deviation of ports over time, and the least that counts as one, shape (n,)."""
+    """Standard deviation of ports over time, and its lower bound, shape (n,)."""
     seconds = np.where(ports["moment_seconds"] > 0.0, ports["moment_seconds"], np.nan)
     mean = ports["moment"] / seconds
     square = np.maximum(ports["square_moment"] / seconds - mean * mean, 0.0)
@@ -313,15 +313,14 @@ def _reparametrised(network: Network, state: State) -> str:
 
 
 def _accumulated(network: Network, plan: Plan, state: State) -> Floats:
-    """Errors that delays add up to in loops, relative to the outputs' spreads, shape (ny,).
+    """Errors that accumulate from delays in loops, relative to the outputs' spreads, shape (ny,).
 
-    A loop that oscillates at the angular frequency w, with all of its delays making tau, has its
-    growth changed by ``w² tau / 2`` (the perturbation of ``m x'' = -k x(t - tau)``), and a motion
-    is then wrong by that share per second since its start. With the disturbance ``-tau u'`` of an
-    input, ``w² tau`` is the mean of ``-du u'`` over the variance of u; of one subsystem's inputs
-    the largest counts, and those of the subsystems in a loop add up. A loop with a member that a
-    trial has shown to be damped forgets by half of that; a motion that lasts longer is driven from
-    within.
+    In a loop that oscillates at the angular frequency w, a total delay of tau changes the growth by
+    ``w² tau / 2`` (the perturbation of ``m x'' = -k x(t - tau)``), and a motion is wrong by that
+    share per second since its start. With the disturbance ``-tau u'`` of an input, ``w² tau`` is
+    the mean of ``-du u'`` over the variance of u; the largest counts among a subsystem's inputs,
+    and those of the subsystems in a loop add up. A loop with a damped member, as shown by a trial,
+    forgets at half of that damping; a motion that lasts longer is driven from within.
     """
     owner, inputs = network.inputs.member, state.inputs
     n, found = len(network.members), np.zeros(len(network.outputs))
@@ -351,7 +350,7 @@ def _accumulated(network: Network, plan: Plan, state: State) -> Floats:
         members = [np.flatnonzero(np.isin(network.outputs.member, s)) for s in loop]
         rate, decay = 0.5 * strongest[loop].sum(), 0.0
         memory = plan.subsystems["memory"][subsystem[loop]]
-        if (memory > 0.0).any():  # half of its damping, where another member has as much energy
+        if (memory > 0.0).any():  # half of its damping, if another member has as much energy
             decay = 0.5 / memory[memory > 0.0].min()
         lasted = max(remembered[mine].max(initial=0.0) for mine in members)
         into = np.concatenate([takes.neighbours(s) for s in loop])
@@ -364,7 +363,7 @@ def _accumulated(network: Network, plan: Plan, state: State) -> Floats:
 
 
 def _remembered(outputs: Table[OutputState]) -> Floats:
-    """RMS of the time since the start, weighed with the square of the outputs' deviations, s."""
+    """RMS of the time since the start, weighted with the square of the outputs' deviations, s."""
     seconds = np.maximum(outputs["moment_seconds"], TINY)
     mean = outputs["moment"] / seconds
     square = outputs["square_moment"] - mean * outputs["moment"]

@@ -29,15 +29,15 @@ class FlagTotal(NamedTuple):
     Attributes
     ----------
     raised : int
-        How often it came up.
+        How often it was raised.
     seconds : float
-        How long any flag of it was up, s.
+        How long any flag of it was active, s.
     affected_s : float
         Length of the steps that it affected, s.
     worst_second : float
-        Largest share of a second (of ten steps that take longer) that these make.
+        Largest share of a second (or of ten steps, if these are longer) made up of such steps.
     places : tuple of str
-        Where it was up, the longest first.
+        Where it was active, longest first.
     """
 
     raised: int
@@ -48,7 +48,7 @@ class FlagTotal(NamedTuple):
 
 
 def flag_changes(names: CheckNames, state: State, t: float) -> list[FlagChange]:
-    """Flags that moved in the assessment of the point at `t` [s]."""
+    """Flags that changed in the assessment of the point at `t` [s]."""
     return [
         FlagChange(t, names.cause_of(i), names.where[i], bool(state.checks["active"][i]))
         for i in np.flatnonzero(state.checks["moved"]).tolist()
@@ -56,7 +56,7 @@ def flag_changes(names: CheckNames, state: State, t: float) -> list[FlagChange]:
 
 
 def active_flags(names: CheckNames, state: State) -> list[tuple[str, str]]:
-    """Flags that are up, as (cause, where)."""
+    """Active flags, as (cause, where)."""
     up = np.flatnonzero(state.checks["active"]).tolist()
     return [(names.cause_of(i), names.where[i]) for i in up]
 
@@ -79,13 +79,13 @@ def _places(names: CheckNames, seconds: Floats, up: Bools, group: slice) -> dict
 
 
 def longest_first(seconds: Mapping[str, float]) -> tuple[str, ...]:
-    """Places by how long a flag was up there [s], among equal ones by name."""
+    """Locations by how long a flag was active there [s], then by name."""
     return tuple(sorted(seconds, key=lambda place: (-round(seconds[place], 3), place)))
 
 
-# Whether a session is impaired: a bench gives no usable samples, or an alarm says so.
+# Impairment of a session: a bench sends no usable samples, or an alarm is active.
 
-#: How long nothing may speak for it before the session is no longer impaired.
+#: Time without a reason after which the session is no longer impaired.
 RECOVER_NS = 1_000_000_000
 
 
@@ -101,7 +101,7 @@ class Impairment:
     Attributes
     ----------
     on_change : callable, optional
-        Told whether the session is impaired from now on, and why.
+        Called when the session becomes impaired or recovers, with the reason.
     """
 
     def __init__(self, benches: Collection[str], alarms: AlarmNames) -> None:
@@ -112,7 +112,7 @@ class Impairment:
         self._calm_since = 0
 
     def note(self, change: FlagChange) -> None:
-        """Take in a flag that was raised or cleared."""
+        """Process a flag that was raised or cleared."""
         if change.cause == "sample_late" and change.where in self._benches:
             reason = f"samples of {change.where} are late"
         elif change.cause == "out_of_range" and change.where.partition(".")[0] in self._benches:
@@ -126,8 +126,8 @@ class Impairment:
         else:
             self._reasons.discard(reason)
 
-    def look(self, t_ns: int) -> None:
-        """Update the state at session time `t_ns`, ns; once per tick."""
+    def update(self, t_ns: int) -> None:
+        """Update the state at session time `t_ns`, ns; call it once per tick."""
         if self._reasons:
             self._calm_since = t_ns
         waiting = self._impaired and t_ns - self._calm_since < RECOVER_NS

@@ -1,9 +1,9 @@
 """Stage: alarms, evaluated on measurements before they can act.
 
-At the tick that brings a value outside its limits nothing more is sent to a bench, if the alarm
-says so. A value that is not a finite number is outside every limit; one that has not arrived again
-keeps its alarm as it was. A solver's value beyond every quantity comes from a loop that diverges,
-and is no input for anything.
+At the tick that brings a value outside its limits nothing more is sent to a bench, if the alarm's
+action requires it. A value that is not finite is outside every limit; a value that has not arrived
+again leaves its alarm unchanged. A solver's value beyond any physical quantity comes from a
+diverging loop, and must not be used.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hilrt.tables.given import LARGEST, StepInput
 from hilrt.tables.plan import RANGE_SAFE, RANGE_USE, AlarmPlan, OutputPlan, Plan
 from hilrt.tables.state import AlarmState, OutputState, State
 
-#: Delays end this share of the shortest spacing of samples early: grid points are rounded.
+#: Delays end early by this share of the shortest sample spacing: grid points are rounded.
 ROUNDING_SHARE = 0.01
 #: Level of a divergence, above those of all alarms.
 DIVERGED = 4
@@ -24,7 +24,7 @@ DIVERGED = 4
 
 @stage
 def guard(plan: Plan, state: State, given: StepInput) -> None:
-    """Check the samples in the cut; afterwards `alarm_level` gives the action."""
+    """Check the samples in the cut; set `alarm_level` to the resulting action."""
     t, spacing = given.session[0].t, plan.session[0].sample_spacing
     gravest = -1
     for a in range(len(plan.alarms)):
@@ -67,16 +67,16 @@ def is_outside(
 
 # Stage: samples against the declared ranges of their ports.
 #
-# A value that is impossible by its database is no measurement: a broken sensor, a signal that is
-# marked as not available, a foreign frame. Alarms are checked before, so that an overspeed beyond
-# the declared range still raises one.
+# A value that is impossible by its database is no measurement but, for example, a broken sensor, a
+# signal marked as not available, or a foreign frame. Alarms are checked first, so that an overspeed
+# beyond the declared range still raises one.
 
 
 @stage
 def judge_ranges(plan: Plan, state: State, given: StepInput) -> None:
-    """Find newest samples outside, those withheld, and whether one ends the session.
+    """Find samples outside their range, and those withheld; end the session if required.
 
-    One that does raises `alarm_level` to that of an alarm with the action "safe".
+    A sample that ends the session raises `alarm_level` to that of the action "safe".
     """
     for i in range(len(state.outputs)):
         at, out = plan.outputs[i], state.outputs[i]
@@ -98,9 +98,7 @@ def judge_ranges(plan: Plan, state: State, given: StepInput) -> None:
 
 @compiled
 def judge_sample(at: OutputPlan, out: OutputState, y: float) -> None:
-    """Compare a fresh sample with the declared range; a value that is not a number is always
-    outside.
-    """
+    """Compare a fresh sample with its declared range; a value that is not finite is outside."""
     declared = at.low > -math.inf or at.high < math.inf
     out.outside = declared and not (at.low <= y <= at.high)
     out.outside_samples += out.outside

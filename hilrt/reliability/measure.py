@@ -1,6 +1,6 @@
-"""Stage: how reliable the step was, as ratios "measure over threshold" of all checks.
+"""Stage: reliability of the step, as ratios "measure over threshold" of all checks.
 
-A measure that is unknown is NaN; it compares as false and raises nothing.
+An unknown measure is NaN; it compares as false and raises nothing.
 """
 
 from __future__ import annotations
@@ -49,28 +49,29 @@ from hilrt.tables.plan import UNVERIFIED, WRONG, OutputPlan, Plan
 from hilrt.tables.record import Table
 from hilrt.tables.state import DEMAND_LIMITED, BondState, CheckState, InputState, OutputState, State
 
-#: Share of the running scale's peak below which the scale does not fall.
+#: Lower bound of a running scale, as a share of its peak.
 SCALE_FLOOR = 0.02
-#: Steps at a bond's highest power that are the least scale of its energy: a motion from rest has
-#: carried none yet.
+#: Lower bound of a bond's energy scale, in steps at its highest power: a motion from rest has not
+#: transmitted any energy yet.
 LEAST_STEPS = 50.0
-#: Silence after which nothing is known of a subsystem any more, s.
+#: Silence after which the state of a subsystem counts as unknown, s.
 SILENCE_S = 0.2
-#: Sensitivities have changed if the errors that they pass on differ by this share between two
+#: Sensitivities have changed if the errors that they propagate differ by this share between two
 #: trials.
 CHANGED = 0.5
-#: Share of a signal's variation, both RMS over the session so far, from which its estimated error
-#: counts as a part of it: relative to what it would vary by without, it is larger by a seventh.
+#: If the estimated error of a signal exceeds this share of the signal's variation (both RMS over
+#: the session so far), the variation may consist of the error itself. At this share, the error is
+#: larger by a seventh relative to the variation without it.
 FED = 0.5
-#: Variation over less time tells little of a signal, s.
+#: Shortest time over which a signal's variation is meaningful, s.
 SPREAD_S = 1.0
-#: Keeps ratios of signals that were never other than zero finite.
+#: Keeps ratios of signals that have always been zero finite.
 TINY = 1e-200
 
 
 @stage
 def measure_reliability(plan: Plan, state: State, given: StepInput, slack: Table[Slack]) -> None:
-    """Ratios of all checks, after the running scales have followed the values."""
+    """Compute the ratios of all checks, after updating the running scales."""
     follow_scales(plan, state, given)
     measure_inputs(plan, state, given, slack)
     measure_outputs(plan, state, given)
@@ -84,7 +85,7 @@ def measure_reliability(plan: Plan, state: State, given: StepInput, slack: Table
 
 @stage
 def follow_scales(plan: Plan, state: State, given: StepInput) -> None:
-    """Running scales of the inputs, the outputs and the bonds' power."""
+    """Update the running scales of inputs, outputs and the bonds' power."""
     keep = math.exp(-given.session[0].elapsed / plan.session[0].scale_time)
     for i in range(len(state.inputs)):
         follow_scale(state.inputs[i], state.inputs[i].extrapolated[0], keep)
@@ -96,7 +97,7 @@ def follow_scales(plan: Plan, state: State, given: StepInput) -> None:
 
 @compiled
 def follow_scale(record: OutputState | InputState | BondState, value: float, keep: float) -> None:
-    """Let a scale decay to the share `keep`, rise with the value, and stay above a floor."""
+    """Let a scale decay by the factor `keep`, rise with the value, and stay above a floor."""
     record.magnitude = abs(value)
     if record.magnitude > record.peak:
         record.peak = record.magnitude
@@ -113,7 +114,8 @@ def measure_inputs(plan: Plan, state: State, given: StepInput, slack: Table[Slac
     threshold, failed = state.session[0].connection_defect, state.session[0].failed
     for i in range(len(state.inputs)):
         u = state.inputs[i]
-        # What a correction added on purpose is no error of the exchange; the log has it all.
+        # A correction's addition is intended, and no error of the exchange. The log has the whole
+        # defect.
         unexplained = max(u.defect - abs(u.previous_correction), 0.0)
         if slack[0].missed:
             unexplained = max(unexplained, u.left_behind)
@@ -128,9 +130,9 @@ def measure_inputs(plan: Plan, state: State, given: StepInput, slack: Table[Slac
 
 @compiled
 def count_gap(check: CheckState, u: InputState, elapsed: float) -> None:
-    """A measured defect covers the time before it that no flag has counted yet.
+    """Extend a measured defect over the preceding time that no flag has counted yet.
 
-    The time since a sample in the past is not measured yet.
+    The time since a late sample is not measured yet.
     """
     check.before = 0.0
     if u.measured:
@@ -154,7 +156,7 @@ def measure_outputs(plan: Plan, state: State, given: StepInput) -> None:
         checks[causes[ERROR_FEEDS_SPREAD].first + i].ratio = fed_share(plan.outputs[i], out) / FED
         sample = given.outputs[i]
         if math.isfinite(sample.y_mid) or math.isfinite(sample.y_mean):
-            state.subsystems[plan.outputs[i].subsystem].told = 1
+            state.subsystems[plan.outputs[i].subsystem].reported = 1
         if given.session[0].has_middle:
             checks[causes[OUTPUT_DEFECT].first + i].ratio = out.defect / (out.scale * threshold)
     for a in range(len(state.alarms)):
@@ -165,8 +167,8 @@ def measure_outputs(plan: Plan, state: State, given: StepInput) -> None:
 def fed_share(port: OutputPlan, out: OutputState) -> float:
     """Estimated error of an output over its spread, both over the session so far.
 
-    The spread is as in `hilrt.reliability.estimates`; 0 where the error is not followed, while the
-    output has been zero, and before it has been followed for `SPREAD_S`.
+    The spread is as in `hilrt.reliability.estimates`. 0 where the error is not estimated, while the
+    output has been zero, and before `SPREAD_S` have been observed.
     """
     seconds = out.moment_seconds
     if not (port.followed and port.coupled and seconds >= SPREAD_S):
@@ -192,11 +194,11 @@ def measure_subsystems(plan: Plan, state: State, given: StepInput) -> None:
         checks[across + s].ratio = 0.0
         checks[causes[STEPS_FINAL].first + s].ratio = plan.subsystems[s].steps_final
         checks[causes[INPUTS_IGNORED].first + s].ratio = plan.subsystems[s].inputs_ignored
-        inside, told = state.subsystems[s].inside, state.subsystems[s].told
-        unseen = inside == UNSEEN and not told and given.session[0].elapsed > 0.0
+        inside, reported = state.subsystems[s].inside, state.subsystems[s].reported
+        unseen = inside == UNSEEN and not reported and given.session[0].elapsed > 0.0
         checks[causes[INSIDE_UNKNOWN].first + s].ratio = unseen
-        checks[causes[SWITCHES_INSIDE].first + s].ratio = inside == SWITCHES and not told
-    # At a point put at a discontinuity, a subsystem that did not stop there is still under way.
+        checks[causes[SWITCHES_INSIDE].first + s].ratio = inside == SWITCHES and not reported
+    # At a discontinuity, a subsystem that did not stop there is still under way.
     on_grid = given.session[0].rest == 0.0
     for k in range(len(plan.receives)):
         s = plan.receives[k].subsystem
@@ -217,19 +219,19 @@ def follow_silence(plan: Plan, state: State, given: StepInput, s: int) -> float:
     subsystem.silent = 0.0 if heard else subsystem.silent + elapsed
     if plan.session[0].variable_step:
         return float(subsystem.silent)
-    return max(float(subsystem.silent), elapsed - plan.session[0].step)  # the master stood still
+    return max(float(subsystem.silent), elapsed - plan.session[0].step)  # the master was suspended
 
 
 @stage
 def measure_session(plan: Plan, state: State, given: StepInput, slack: Table[Slack]) -> None:
-    """Whether the step is the shortest, the tick missed its deadline, sensitivities changed."""
+    """Checks of the session: shortest step, missed deadline, changed sensitivities."""
     checks, causes, settings = state.checks, plan.causes, plan.session[0]
     at_minimum = state.session[0].h_next <= settings.minimum_step
     checks[causes[STEP_MINIMUM].first].ratio = settings.variable_step and at_minimum
     checks[causes[DEADLINE_MISSED].first].ratio = slack[0].missed
     cut, changed = given.session[0], checks[causes[SENSITIVITIES_CHANGED].first]
     changed.ratio = changed.before = 0.0
-    if cut.answers_renewed:  # which of them held since the last trial is not known
+    if cut.answers_renewed:  # it is unknown when they changed since the last trial
         changed.ratio = cut.answers_change / CHANGED
         changed.before = max(cut.t - cut.answers_since - cut.elapsed, 0.0)
 
@@ -264,12 +266,12 @@ def measure_bond(plan: Plan, state: State, given: StepInput, b: int) -> None:
 
 @compiled
 def follow_energy(bond: BondState, stays: float, elapsed: float) -> None:
-    """Add the interval of `elapsed` [s] to a bond's energies, and to the energy carried.
+    """Add the interval of `elapsed` [s] to a bond's energies, and to its transmitted energy.
 
-    `stays` [J] is the energy created in it and not removed by a correction. Its carried energy is
-    the range of the energy transmitted in both directions: for an oscillation about what the system
-    stores, for a drive what it has delivered. The sum of magnitudes was rejected as a scale: in an
-    oscillation it grows without end, and would hide that the energy stored has doubled.
+    `stays` [J] is the energy created in it and not removed by a correction. The carried energy is
+    the range of the energy transmitted in both directions: for an oscillation the energy that the
+    system stores, for a drive the energy delivered. The sum of magnitudes was rejected as a scale:
+    in an oscillation it grows without bound, and would hide that the stored energy has doubled.
     """
     bond.drift += stays
     bond.carried += bond.power * elapsed
@@ -283,8 +285,8 @@ def follow_energy(bond: BondState, stays: float, elapsed: float) -> None:
 def gap_energy(plan: Plan, state: State, given: StepInput, b: int) -> float:
     """Energy created by a bond's interface while an end was late, beyond that of the last step, J.
 
-    Until a sample comes the prediction shows no residual. It is assumed to have risen linearly from
-    zero to its final value. A variable step has no late samples.
+    Until a sample arrives the prediction shows no residual. The residual is assumed to have risen
+    linearly from zero to its final value. A variable step has no late samples.
     """
     bond, at = state.bonds[b], plan.bonds[b]
     bond.unmeasured += given.session[0].elapsed
@@ -303,8 +305,7 @@ def gap_energy(plan: Plan, state: State, given: StepInput, b: int) -> float:
 def staying_share(plan: Plan, state: State, given: StepInput, b: int) -> float:
     """Share of a bond's residual energy that stays in the system.
 
-    None if its effort is corrected by its feedthrough or by a model, unless that correction is
-    inactive.
+    Zero if its effort is corrected by feedthrough or a model, unless that correction is inactive.
     """
     bond = plan.bonds[b]
     share: float = bond.spurious
@@ -318,7 +319,7 @@ def staying_share(plan: Plan, state: State, given: StepInput, b: int) -> float:
 
 @stage
 def clear_relative_measures(plan: Plan, state: State) -> None:
-    """Ignore measures relative to a scale, because a motion from rest has none yet."""
+    """Clear measures relative to a scale, because a motion from rest has no scale yet."""
     for cause in RELATIVE:
         group = plan.causes[cause]
         for i in range(group.first, group.first + group.checks):

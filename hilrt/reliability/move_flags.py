@@ -1,7 +1,7 @@
 """Stage: flags with hysteresis.
 
-A flag is raised as soon as its ratio reaches 1, so that a spike shows; it clears when the ratio has
-stayed below one half for `clear_time`, so that noise does not chatter.
+A flag is raised as soon as its ratio reaches 1, so that a spike is visible; it clears when the
+ratio has stayed below one half for `clear_time`, so that noise does not make it chatter.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hilrt.tables.state import PARTS, SessionStateRow, State
 
 @stage
 def move_flags(plan: Plan, state: State, given: StepInput) -> None:
-    """Raise and clear flags, and count how often and how long each cause was up."""
+    """Raise and clear flags; count occurrences and duration of each cause."""
     t, clear_time = given.session[0].t, plan.session[0].clear_time
     moved = 0
     for c in range(len(plan.causes)):
@@ -38,15 +38,15 @@ def move_flags(plan: Plan, state: State, given: StepInput) -> None:
     state.session[0].moved = moved
 
 
-# Stage: how much of the session each cause has affected, over all of it and in its worst second.
-#
-# A step is affected by a cause while a measure is at its threshold or above, and counts with its
-# own length. How long a flag stays up afterwards, so that it can be seen, does not matter here. A
+# Stage: share of the session affected by each cause, in total and in its worst second.
+# #
+# A step is affected by a cause while a measure is at or above its threshold, and counts with its
+# own length. The time that a flag stays active afterwards, to remain visible, does not count. A
 # measurement after a gap also counts for the gap.
 
-#: The window is this long, or `PARTS` steps where these take longer, s.
+#: Minimum length of the window, s; `PARTS` steps if these take longer.
 WINDOW_S = 1.0
-#: Parts of the window end this share of their length early: sums of steps are rounded.
+#: Parts of the window end early by this share of their length: sums of steps are rounded.
 ROUNDING_SHARE = 1e-6
 
 
@@ -73,7 +73,7 @@ def count_affected(plan: Plan, state: State, given: StepInput) -> None:
 
 @compiled
 def turn_window(session: SessionStateRow, elapsed: float) -> bool:
-    """Add a step of `elapsed` [s] to the window; whether its oldest part was left for that."""
+    """Add a step of `elapsed` [s] to the window; return whether its oldest part was dropped."""
     turned = bool(session.part_seconds[session.part] >= WINDOW_S / PARTS * (1.0 - ROUNDING_SHARE))
     if turned:
         session.part = (session.part + 1) % PARTS

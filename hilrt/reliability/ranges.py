@@ -1,4 +1,4 @@
-"""Declared ranges of a session's outputs as text, and their consequences between the ticks."""
+"""Declared ranges of a session's outputs as text, and their consequences between ticks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REMEDY = 'check the sensor, correct the range, or set out_of_range = "use" for i
 
 @dataclass(frozen=True)
 class Ranges:
-    """Ranges of the outputs, as `hilrt.reliability.guard` has them.
+    """Ranges of the outputs, as used by `hilrt.reliability.guard`.
 
     Attributes
     ----------
@@ -44,14 +44,14 @@ class Ranges:
         return found
 
     def brings_down(self, y: Floats) -> list[str]:
-        """Texts of values that bring the safe profile at once."""
+        """Texts about values that trigger the safe profile at once."""
         at_once = self.outside(y) & (self.plan.outputs["range_policy"] == RANGE_SAFE)
         return [self.text(i, float(y[i])) for i in _rows(at_once)]
 
     def refuse(self, y: Floats) -> None:
-        """`SessionFault` if a value of `y`, shape (ny,), must keep the session from being armed.
+        """Raise `SessionFault` if a value of `y`, shape (ny,), forbids arming the session.
 
-        Before the first tick there is no earlier value that could be held.
+        Before the first tick there is no earlier value to hold.
         """
         if texts := [self.text(i, float(y[i])) for i in _rows(self.withheld(y))]:
             raise SessionFault(f"before the first tick: {'; '.join(texts)}; {REMEDY}")
@@ -72,7 +72,7 @@ class Ranges:
         return found
 
     def text(self, i: int, value: float) -> str:
-        """A value of output `i` as text: its value, and the range required."""
+        """A value of output `i` as text, with its declared range."""
         outputs = self.network.outputs
         ports = outputs.ports.values()
         low, high = next((p.min, p.max) for part, p in ports if part.start <= i < part.stop)

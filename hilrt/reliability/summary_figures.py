@@ -1,7 +1,6 @@
-"""Figures of a session in the layout of `summary.json`: of one that has run, or of a log's rows.
+"""Figures of a session in the layout of `summary.json`: from a session, or from a log's rows.
 
-Both give the same values to these functions, so that a key has one definition; a test compares
-them.
+Both call these functions, so that each key has a single definition; a test compares them.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def session_figures(
 
 
 def flag_figures(totals: Mapping[str, FlagTotal]) -> dict[str, dict[str, float]]:
-    """Causes that were up, with how often and how long."""
+    """Causes with active flags, with their number and duration."""
     return {cause: _flag(total) for cause, total in totals.items() if total.raised}
 
 
@@ -88,7 +87,7 @@ def port_figures(
     output_defect: tuple[float, float] | None = None,
     outside: float | None = None,
 ) -> dict[str, Any]:
-    """Last value, defects and range of a port; None for what is not known.
+    """Last value, defects and range of a port; None where unknown.
 
     Parameters
     ----------
@@ -97,7 +96,7 @@ def port_figures(
     connection_defect, output_defect : pair of float, optional
         RMS and largest value, in its unit.
     outside : float, optional
-        Samples outside the declared range.
+        Number of samples outside the declared range.
     """
     return {
         "connection_defect": connection_defect and defect_figures(*connection_defect),
@@ -108,14 +107,14 @@ def port_figures(
 
 
 def peer_figures(late: float, rejoined: float | None) -> dict[str, int | None]:
-    """Ticks without the sample that was due, and returns after a loss; None if not known."""
+    """Ticks without the sample that was due, and returns after a loss; None where unknown."""
     return {"late": round(late), "rejoined": None if rejoined is None else round(rejoined)}
 
 
 def timing_figures(
     lateness: tuple[Quantiles, tuple[Floats, list[int]]] | None, slowest: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Lateness, its histogram and the slowest ticks; None if no tick is due at a time.
+    """Lateness, its histogram and the slowest ticks; None without a real-time pace.
 
     `lateness` are quantiles, us, and edges, us, with counts of the histogram.
     """
@@ -137,7 +136,7 @@ def bond_figures(energies_j: Mapping[str, float], capped: float, points: float) 
     energies_j : mapping of str to float
         Such as ``"residual"``; see docs/summary.md.
     capped, points : float
-        Numbers of points; NaN for `capped` if it is not known.
+        Numbers of points; NaN for `capped` if unknown.
     """
     found = {f"{kind}_energy_j": float(energy) for kind, energy in energies_j.items()}
     if not math.isnan(capped):

@@ -1,4 +1,4 @@
-"""Verdict on a session: how far its results can be trusted, by its flags and errors."""
+"""Verdict on the reliability of a session's results, from its flags and errors."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ from hilrt.reliability.flags import FlagTotal
 from hilrt.tables.network import MOST_TRIED
 from hilrt.wording import OF_MODEL, number, width
 
-#: Missed ticks per step from which a session is not good, and from which it is unreliable: what was
-#: to act in them acted late, on a bench as on what is shown, and no estimate knows of that.
+#: Missed ticks per step from which a session is not good, and from which it is unreliable: their
+#: inputs acted late, on a bench and on the display, and no estimate accounts for that.
 MISSED_DEGRADED, MISSED_SHARE = 0.05, 0.2
-#: Share of one second from which a cause that decides nothing is named beside the reasons.
+#: Share of one second from which a cause that decides nothing is named with the reasons.
 BAD_SECOND = 0.1
-#: Energy created at a bond's interface relative to the energy carried: counts like 5 % and 20 % of
-#: a signal.
+#: Energy created at a bond's interface relative to the energy transmitted: counts like 5 % and 20 %
+#: of a signal.
 BOND_DEGRADED = 0.1
 BOND_UNRELIABLE = 0.5
 #: If every estimate is below this share, measures do not make a session `unreliable`: of the 24 in
 #: 3,000 sessions that they would have decided, 18 were within 5 %.
 SMALL_ERROR = 0.04
-#: If an estimate by a range of gains is below this share, what was measured is small and only
+#: If an estimate by a range of gains is below this share, the measured error is small and only
 #: evidence is lacking.
 LARGE_ERROR = 0.05
-#: Where sensitivities were renewed, true errors were at most this many times the estimate, even if
-#: they changed on the way: causes that are part of an estimate up to 1 % do not count.
+#: With renewed sensitivities, true errors were at most this many times the estimate, even if the
+#: sensitivities changed: causes that are part of an estimate up to 1 % do not count.
 CHANGING = 5.0
-#: Not so where they changed, or could not be renewed, for more than this share of the session.
+#: Unless they changed, or could not be renewed, for more than this share of the session.
 MOST_CHANGED = 0.5
-#: From the best to the worst; `unverified` where all that was found is a lack of evidence.
+#: From the best to the worst; `unverified` if the only finding is a lack of evidence.
 WORDS = ("good", "unverified", "degraded", "unreliable")
 GOOD, UNVERIFIED, DEGRADED, UNRELIABLE = range(4)
-#: Remedy for the missing evidence of an estimate, by how it was made.
+#: Remedy for missing evidence, by method of estimation.
 EVIDENCE = {
     GAIN_RANGE: "how the subsystems respond is not known: solvers that save and restore their "
     'state, a reference_model of a bench, or repeat = "half" without one would show it',
@@ -69,7 +69,7 @@ STILL = (
     "no coupled signal has moved, so nothing shows how the subsystems respond; drive an "
     "input, for example with a stimulus"
 )
-#: Causes that are measures of what the estimated errors are made of.
+#: Causes that measure components of the estimated errors.
 MEASURED = (
     "connection_defect",
     "output_defect",
@@ -78,40 +78,40 @@ MEASURED = (
     "energy_drift",
 )
 #: The one of these that shows whether the communication points, and so the estimate, resolve the
-#: outputs; with it a session is never good.
+#: outputs; while it is active a session is never good.
 INSIDE = "output_defect"
-#: The cause that nothing shows whether they do.
+#: The cause for which there is no evidence of that.
 UNSEEN_INSIDE = "inside_unknown"
 #: Causes by which a correction does not act: the errors are then those without it.
 NOT_ACTING = ("correction_shadow", "model_untrusted", "model_unexcited")
 
 
 class Verdict(NamedTuple):
-    """``good``, ``unverified``, ``degraded`` or ``unreliable``, and why."""
+    """``good``, ``unverified``, ``degraded`` or ``unreliable``, with reasons."""
 
     word: str
     reasons: list[str]
 
 
 class SessionCourse(NamedTuple):
-    """Course of a session, which a verdict rests on beside the causes.
+    """Course of a session, on which a verdict relies in addition to the causes.
 
     Attributes
     ----------
     time_s : float
         Session time, s.
     fault : str or None
-        Why the session ended early, if it did by a fault.
+        Reason for an early end by a fault, if any.
     missed, steps : int
         Ticks missed, in real time, including skipped ones; and steps made.
     unrecorded : int
-        Steps that are missing in the log: nothing of them can be looked at again.
+        Steps missing in the log, which cannot be examined any more.
     secured : str
-        That benches were brought to their safe profile, and why; empty if they were not.
+        Reason why benches were brought to their safe profile; empty if they were not.
     collapsed : str
-        How step control failed to find a step; empty if it did not.
+        Failure of step control to find a step; empty if there was none.
     errors, bonds : mapping
-        What is estimated of the coupling signals and the bonds' energies, by their names.
+        Estimated errors of the coupling signals and the bonds' energies, by name.
     """
 
     time_s: float
@@ -131,7 +131,7 @@ def verdict(totals: Mapping[str, FlagTotal], course: SessionCourse) -> Verdict:
     Parameters
     ----------
     totals : mapping of str to FlagTotal
-        Of the causes at the end of the session.
+        By cause, at the end of the session.
     course : SessionCourse
     """
     found, explanations = [*_of_the_course(course)], []
@@ -147,7 +147,7 @@ def verdict(totals: Mapping[str, FlagTotal], course: SessionCourse) -> Verdict:
         most = _most(name, share, course)
         if not cause.explains and most != GOOD:
             found.append((min(grade, most), said))
-        elif name != "deadline_missed" or not _often_missed(course):  # then it is there already
+        elif name != "deadline_missed" or not _often_missed(course):  # else it is listed already
             explanations.append(said)
     word = WORDS[max((grade for grade, _ in found), default=GOOD)]
     reasons = [said for _, said in found]
@@ -155,7 +155,7 @@ def verdict(totals: Mapping[str, FlagTotal], course: SessionCourse) -> Verdict:
 
 
 def _of_the_course(course: SessionCourse) -> Iterator[tuple[int, str]]:
-    """Grades that hold whatever was measured, each with its reason."""
+    """Grades that apply whatever was measured, each with its reason."""
     if course.fault:
         yield UNRELIABLE, f"fault: the session ended by a fault: {course.fault}"
     if course.secured:
@@ -174,14 +174,14 @@ def _of_the_course(course: SessionCourse) -> Iterator[tuple[int, str]]:
 
 
 def _most(name: str, share: float, course: SessionCourse) -> int:
-    """Worst grade that a cause with that share of the time can give beside the estimated errors.
+    """Worst grade that a cause with that share of the time can give besides the estimated errors.
 
-    Measures at inputs and bonds are part of these, and so is a correction that does not act. The
-    estimates are certain where the subsystems' responses are known and linear, or the session was
-    repeated at shorter steps; they are likely where the responses are those about the start. Where
-    a range of gains stands for the responses, causes decide as well, but do not turn a small error
-    into a large one. An output that its polynomial does not follow inside the step may be wrong in
-    ways that the estimate cannot see.
+    Measures at inputs and bonds are part of these errors, and so is a correction that does not act.
+    The estimates are certain if the subsystems' responses are known and linear, or if the session
+    was repeated at shorter steps; they are likely if the responses are those about the start. With
+    a range of gains instead of responses, causes decide as well, but do not turn a small error into
+    a large one. An output that deviates from its polynomial within the step may be wrong in ways
+    that the estimate does not include.
     """
     ways = {
         TRIED_ALONG if error.how == TRIED_CHANGED else error.how for error in course.errors.values()
@@ -196,7 +196,7 @@ def _most(name: str, share: float, course: SessionCourse) -> int:
         REFERENCE,
     }
     if name == UNSEEN_INSIDE and bool(ways) and ways <= {REPEATED, IRREGULAR, REFERENCE}:
-        return GOOD  # shorter steps have shown what is inside
+        return GOOD  # shorter steps have resolved it
     if name in NOT_ACTING and tried:
         return GOOD
     renewed = TRIED_ALONG in ways and ways <= {TRIED, TRIED_ALONG}
@@ -213,7 +213,7 @@ def _most(name: str, share: float, course: SessionCourse) -> int:
 
 
 def _of_the_errors(course: SessionCourse) -> Iterator[tuple[int, str]]:
-    """Grades of the estimated errors: of the worst signal, and of every bond's energy."""
+    """Grades of the estimated errors: worst signal, and energy of every bond."""
     if any(error.how == GAIN_RANGE_MANY for error in course.errors.values()):
         many = f"{len(course.errors):,} outputs are coupled, at most {MOST_TRIED} are probed"
         said = f"sensitivities: they were left out, as {many}; the errors may be far smaller"
@@ -241,10 +241,10 @@ def _of_the_errors(course: SessionCourse) -> Iterator[tuple[int, str]]:
 
 
 def _grade_error(error: Estimate) -> int:
-    """`DEGRADED` where the error may be large, `UNRELIABLE` where it is large in all likelihood.
+    """`DEGRADED` if the error may be large, `UNRELIABLE` if it is very likely large.
 
-    A range of gains is wide because nobody knows the answers. Where its estimate itself is small,
-    nothing was found to be wrong: `UNVERIFIED`.
+    A range of gains is wide because the responses are unknown. If its estimate itself is small, no
+    error was found: `UNVERIFIED`.
     """
     if error.is_large:
         return UNRELIABLE
@@ -283,7 +283,7 @@ def _share(total: FlagTotal, time_s: float) -> float:
 
 
 def _grade(cause: Cause, total: FlagTotal, share: float) -> int:
-    """Grade of a cause; a second that alone would be unreliable degrades the session."""
+    """Grade of a cause; a single second that would be unreliable degrades the session."""
     if share > cause.unreliable:
         return UNRELIABLE
     ever = cause.degraded == 0.0 and total.raised > 0

@@ -22,7 +22,7 @@ ELSEWHERE = 1e-9
 #: Most differing signals listed.
 NAMED = 6
 
-#: Signals of the state that a row's timing repeats.
+#: Signals of the state that are repeated in a row's timing.
 REPEATED = {"step": ("session", "h_next"), "order": ("outputs", "order")}
 
 

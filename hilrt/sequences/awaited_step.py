@@ -1,7 +1,7 @@
-"""Awaitables of `run`: a step of the sequence lasts from one communication point to another.
+"""Awaitables of `run`: a step of the sequence lasts from one communication point to a later one.
 
-A step is a generator that yields `PAUSE` wherever it needs the next communication point. The
-stepper resumes the coroutine there, and with it the step; no event loop takes part.
+A step is a generator that yields `PAUSE` wherever it needs the next communication point, where the
+stepper resumes the coroutine. No event loop is involved.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 # Lines of a sequence, in messages.
 
-#: Calls in this package are not shown to users.
+#: Frames of this package are not shown to users.
 _HERE = str(Path(__file__).parent)
 
 
 class Where:
-    """Names lines of a sequence's files.
+    """Names source lines of a sequence.
 
     Parameters
     ----------
     folder : Path
-        Files below it are named relative to it, so that logs do not depend on where it is.
+        Files below it are named relative to it, so that logs do not depend on its location.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -37,20 +37,20 @@ class Where:
         self._names: dict[str, str] = {}
 
     def caller(self) -> str:
-        """``file:line`` of the code that called into this package."""
+        """``file:line`` of the code that called this package."""
         frame: FrameType | None = sys._getframe(1)
         while frame is not None and frame.f_code.co_filename.startswith(_HERE):
             frame = frame.f_back
         return "" if frame is None else self.of(frame)
 
     def of(self, frame: FrameType) -> str:
-        """``file:line`` of a frame, or of the nearest one around it that is a user's."""
+        """``file:line`` of a frame, or of the nearest enclosing one in user code."""
         return f"{self.name(frame.f_code.co_filename)}:{frame.f_lineno}"
 
     def error(self, error: BaseException, cls: type) -> str:
-        """``"ValueError: what it says (file.py:12)"``; the deepest line of the class's own file.
+        """``"ValueError: message (file.py:12)"``; the deepest line of the class's own file.
 
-        If no line of that file is involved, the deepest one outside this package.
+        Without a line of that file, the deepest one outside this package.
         """
         frames = [f for f in traceback.extract_tb(error.__traceback__) if _HERE not in f.filename]
         own = [f for f in frames if f.filename == inspect.getsourcefile(cls)]
@@ -60,7 +60,7 @@ class Where:
         return f"{type(error).__name__}{text}{''.join(f' ({line})' for line in place)}"
 
     def name(self, file: str) -> str:
-        """A file, relative to the folder if it is below it."""
+        """Name of a file, relative to the folder if it is below it."""
         if file not in self._names:
             path = os.path.relpath(os.path.realpath(file), self._folder)
             self._names[file] = file if path.startswith("..") else path
@@ -68,7 +68,7 @@ class Where:
 
 
 T = TypeVar("T")
-#: Times are compared to within this, s.
+#: Tolerance of comparisons of times, s.
 EPS: Final = 1e-9
 
 
@@ -81,11 +81,11 @@ Steps = Generator[Pause, None, T]
 
 
 class StepTimeout(TimeoutError):
-    """A condition did not hold in time."""
+    """A condition was not fulfilled in time."""
 
 
 class SequenceStopped(BaseException):
-    """The session ends; not an `Exception`, so that a sequence's own handlers let it through."""
+    """The session ends; not an `Exception`, so that a sequence's own handlers do not catch it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Waited:
 
 
 class BenchOfSteps(Protocol):
-    """The bench as its steps see it; see `SequenceBench` for the methods."""
+    """The bench for steps; see `SequenceBench` for the methods."""
 
     now: float
     end: float
@@ -117,27 +117,27 @@ class BenchOfSteps(Protocol):
         """Report a step before it acts."""
 
     def driven_value(self, port: str) -> float:
-        """Value that a port is set to."""
+        """Present value of a port."""
         ...
 
     def drive(self, port: str, value: float) -> None:
         """Set an output of the present interval."""
 
     def readings(self, names: Collection[str] = ()) -> str:
-        """Current readings as text; of these signals, or of the first ones."""
+        """Current readings as text: of given signals, or of the first ones."""
         ...
 
 
 class SequenceStep(abc.ABC, Generic[T]):
-    """One step, made by a method of `SequenceBench` and begun by ``await``.
+    """One step, created by a method of `SequenceBench` and started by ``await``.
 
     Parameters
     ----------
     bench : BenchOfSteps
     text : str
-        Its action or condition, reported before it begins.
+        Its action or condition, reported before it starts.
     timeout : float, optional
-        Session time that it may take, s: its end is reported with it.
+        Session time allowed, s; its end is reported as well.
     """
 
     def __init__(self, bench: BenchOfSteps, text: str, timeout: float | None = None) -> None:

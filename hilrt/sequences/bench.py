@@ -27,31 +27,31 @@ BEGIN: Final = "recording_begin"
 END: Final = "recording_end"
 LOG: Final = "sequence_log"
 SET: Final = "sequence_set"
-#: Most characters of a text; a longer one would not fit into a message.
+#: Maximum characters of a text; a longer one would not fit into a message.
 MAX_TEXT: Final = 2000
-#: Readings that the message of a time-out shows.
+#: Readings shown in a time-out message.
 MAX_READINGS: Final = 6
 
-#: Before the name of a fault.
+#: Prefix of a fault's name.
 FAULT: Final = "faults."
-#: Distance of communication points for which filters of conditions are made where it varies, s.
+#: Distance of communication points assumed for filters of conditions if it varies, s.
 LEAST_STEP: Final = 0.001
 
-#: Takes cause and text of an event; False if it could not be handed on.
-Tell = Callable[[str, str], bool]
+#: Called with cause and text of an event; False if it was not accepted.
+Report = Callable[[str, str], bool]
 
 
 class Setting(NamedTuple):
-    """Settings from the session, beside a sequence's parameters.
+    """Settings from the session, in addition to a sequence's parameters.
 
     Attributes
     ----------
     folder : Path
-        Folder that lines are named relative to.
+        Base folder for names of source files.
     answers : mapping of str to str
-        To prompts, by their texts, where no operator answers.
+        Answers to prompts, by their texts, if no operator answers.
     step : float or None
-        Distance of its communication points, s; None if it varies.
+        Distance of its communication points, s; None if variable.
     operated : bool
         Whether an operator can answer prompts.
     adjust : tuple of str
@@ -66,14 +66,14 @@ class Setting(NamedTuple):
 
 
 class RecordedInterval:
-    """``async with bench.recording(name)``: its interval stands in the log by two events."""
+    """``async with bench.recording(name)``: two events mark its interval in the log."""
 
     def __init__(self, bench: SequenceBench, name: str) -> None:
         self._bench, self._name = bench, name
 
     async def __aenter__(self) -> None:
-        """Tell the beginning."""
-        self._bench.tell(BEGIN, self._name)
+        """Report the beginning."""
+        self._bench.report(BEGIN, self._name)
 
     async def __aexit__(
         self,
@@ -81,8 +81,8 @@ class RecordedInterval:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Tell the end, whatever has led to it."""
-        self._bench.tell(END, self._name)
+        """Report the end, even after an exception."""
+        self._bench.report(END, self._name)
 
 
 class SequenceBench:
@@ -97,11 +97,11 @@ class SequenceBench:
     step_text : str
         Line and text of the newest step.
     closing : bool
-        Whether only clean-up is left, for which no session time passes.
+        Whether only clean-up remains, for which no session time passes.
     forgotten : list of str
-        Steps that were made and not awaited.
+        Steps that were created but not awaited.
     prompts : Prompts
-        Questions that wait for an operator.
+        Open questions to an operator.
     """
 
     def __init__(self, ports: Ports, setting: Setting) -> None:
@@ -116,7 +116,7 @@ class SequenceBench:
         self._driven = dict.fromkeys(self._ports, False)
         self._u: list[float] = [math.nan] * len(self._inputs)
         self._measured: set[str] = set()
-        self.hand_on: Tell = lambda cause, text: True
+        self.forward: Report = lambda cause, text: True
         self.now = self.end = 0.0
         self.step_text = "before its first step"
         self.closing = False
@@ -188,7 +188,7 @@ class SequenceBench:
         return Until(self, lambda: _holds(condition()), text, limit, stays)
 
     def _expression(self, text: str) -> tuple[Callable[[], bool], tuple[str, ...]]:
-        """Whether an expression holds with the present samples, and the signals in it.
+        """Evaluate an expression with the present samples; return it with the signals in it.
 
         `ConfigError` for anything else.
         """
@@ -203,7 +203,7 @@ class SequenceBench:
         return holds, tuple(evaluator.signals)
 
     def prepare(self) -> None:
-        """Load the evaluator of conditions in advance; a step in real time has no time for that."""
+        """Load the evaluator of conditions in advance; a step in real time has no time for it."""
         if self._inputs:
             self._expression(f"known({next(iter(self._inputs))})")
 
@@ -248,7 +248,7 @@ class SequenceBench:
         self._driven[port] = False
 
     def set(self, number: str, value: float | None) -> None:
-        """Change a number that the session file lets the sequence adjust, from `end` on.
+        """Change a number that the session file allows the sequence to adjust, from `end` on.
 
         Parameters
         ----------
@@ -266,7 +266,7 @@ class SequenceBench:
             raise ValueError(f"{number} to {value!r}: must be a finite number")
         elif number.startswith(FAULT) and value not in (0.0, 1.0):
             raise ValueError(f"{number} to {value:g}: 1 begins a fault, 0 ends it")
-        self.tell(SET, f"{number} = {float(value)!r}")
+        self.report(SET, f"{number} = {float(value)!r}")
 
     def inject(self, fault: str) -> None:
         """Begin a fault of the session."""
@@ -307,7 +307,7 @@ class SequenceBench:
         facts["t"] = self.now
         if coordinates:
             facts |= {"quantity": quantity, "at": coordinates}
-        self.tell(MEASURE, json.dumps(facts, ensure_ascii=False))
+        self.report(MEASURE, json.dumps(facts, ensure_ascii=False))
         low, high = given.get("min", -math.inf), given.get("max", math.inf)
         return known is not None and low <= known <= high
 
@@ -322,26 +322,26 @@ class SequenceBench:
         build(Expect, {"name": name, **table}, "expect", problems)
         if problems:
             raise ValueError("; ".join(problems))
-        self.tell(EXPECT, json.dumps({"name": name, **table}, ensure_ascii=False))
+        self.report(EXPECT, json.dumps({"name": name, **table}, ensure_ascii=False))
 
     def log(self, text: str) -> None:
-        """Write a line into the session's log."""
-        self.tell(LOG, f"{self.where.caller()}: {text}")
+        """Write a line to the session's log."""
+        self.report(LOG, f"{self.where.caller()}: {text}")
 
     # --- for steps and the stepper ------------------------------------------------------------
 
     def begin_step(self, where: str, text: str) -> None:
-        """Tell a step before it acts."""
+        """Report a step before it acts."""
         if self.closing:
             raise SequenceStopped
         self.step_text = f"{where}: {text}"
-        self.tell(STEP, self.step_text)
+        self.report(STEP, self.step_text)
 
-    def tell(self, cause: str, text: str) -> None:
-        """Hand an event on to the session; `BlockingIOError` if that cannot be done."""
+    def report(self, cause: str, text: str) -> None:
+        """Pass an event to the session; `BlockingIOError` if it does not accept it."""
         if len(text) > MAX_TEXT and cause not in (MEASURE, EXPECT, ASK, SET):
             text = f"{text[:MAX_TEXT]} …"
-        if not self.hand_on(cause, text):
+        if not self.forward(cause, text):
             raise BlockingIOError("the session does not accept reports of the sequence")
 
     def drive(self, port: str, value: float) -> None:
@@ -349,7 +349,7 @@ class SequenceBench:
         self._values[port], self._driven[port] = value, True
 
     def take(self, now: float, end: float, u: Floats) -> None:
-        """New samples, shape (n_inputs,), of the time `now`; driven values act from `end` [s]."""
+        """Store samples, shape (n_inputs,), of the time `now`; driven values act from `end` [s]."""
         self.now, self.end, self._u = now, end, u.tolist()
 
     def outputs(self) -> list[float]:
@@ -371,7 +371,7 @@ class SequenceBench:
             )
 
     def _fitting(self, port: str, value: float) -> float:
-        """A value for the port, within its bounds."""
+        """A value within the port's bounds; `ValueError` otherwise."""
         self._known(port)
         low, high = self._ports[port].min, self._ports[port].max
         if not math.isfinite(value) or not low <= value <= high:
@@ -380,7 +380,7 @@ class SequenceBench:
 
 
 def _coordinates(at: Mapping[str, tuple[float, str]]) -> list[dict[str, Any]]:
-    """Coordinates of a measure, as its event has them."""
+    """Coordinates of a measurement, for its event."""
     found: list[dict[str, Any]] = []
     for name, pair in at.items():
         try:
@@ -398,7 +398,7 @@ def _coordinates(at: Mapping[str, tuple[float, str]]) -> list[dict[str, Any]]:
 
 
 def _limits(low: float | None, high: float | None) -> dict[str, float]:
-    """Given limits of a measurement; an invalid limit would let every value pass, or none."""
+    """Given limits of a measurement; an invalid limit would pass every value, or none."""
     given = {}
     for key, limit in (("min", low), ("max", high)):
         if limit is None:
@@ -414,12 +414,12 @@ def _limits(low: float | None, high: float | None) -> dict[str, float]:
 
 
 def _holds(value: object) -> bool:
-    """Whether a condition's value is true; one that is not known is not."""
+    """Whether a condition's value is true; an unknown one is not."""
     return bool(value) and value == value
 
 
 def _positive(name: str, value: Any) -> float:
-    """A finite number above 0; a time that never ends would leave the bench where it is."""
+    """A finite number above 0: an infinite time would leave the bench in its state forever."""
     if not isinstance(value, (int, float, np.number)) or not 0.0 < value < math.inf:
         raise ValueError(f"{name} = {value!r}: must be a finite number above 0")
     return float(value)

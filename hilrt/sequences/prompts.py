@@ -1,4 +1,4 @@
-"""Questions to the operator: ``await bench.prompt(…)``, and the answers that come to them."""
+"""Questions to the operator, ``await bench.prompt(…)``, and their answers."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from hilrt.sequences.awaited_step import (
     StepTimeout,
 )
 
-#: Causes of events: a question that waits for an operator, and the answer that counts.
+#: Causes of events: an open question, and its final answer.
 ASK: Final = "prompt_asked"
 ANSWER: Final = "prompt"
-#: An answer is one key of the terminal, and one button of the page.
+#: Maximum number of answers: each is one key of the terminal, and one button of the page.
 MAX_ANSWERS: Final = 9
-#: Longest answer and question, in characters: they stand on a button and on a line.
+#: Maximum length of answer and question, in characters: they must fit on a button and a line.
 MAX_ANSWER, MAX_QUESTION = 60, 300
 
 AnswerText = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_ANSWER)]
 
 
 class Question(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """A question that waits for an operator, as its event has it.
+    """An open question, as in its event.
 
     Parameters
     ----------
     number : int
-        Of this sequence's questions.
+        Number among this sequence's questions.
     text : str
     answers : list of str
-        Those that there are.
+        Possible answers.
     declared : str or None
-        What counts from `until` on; without it the sequence fails then.
+        Answer used after `until`; without it the sequence fails then.
     until : float
-        Session time until which it waits, s.
+        Session time until which the question stays open, s.
     """
 
     number: int
@@ -51,12 +51,12 @@ class Question(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class BenchOfPrompts(BenchOfSteps, Protocol):
-    """Interface that prompts need; see `SequenceBench`."""
+    """Interface that prompts require; see `SequenceBench`."""
 
     prompts: Prompts
 
-    def tell(self, cause: str, text: str) -> None:
-        """Hand an event on to the session."""
+    def report(self, cause: str, text: str) -> None:
+        """Pass an event to the session."""
 
 
 class Prompts:
@@ -75,7 +75,7 @@ class Prompts:
         self._given: dict[int, tuple[str, str]] = {}
 
     def open(self, text: str, answers: list[str], declared: str | None, until: float) -> Question:
-        """A question that waits from now on."""
+        """Open a question."""
         self._count += 1
         asked = Question(
             number=self._count, text=text, answers=answers, declared=declared, until=until
@@ -89,7 +89,7 @@ class Prompts:
         self._given.pop(question.number, None)
 
     def take(self, number: int, answer: str, who: str) -> bool:
-        """Take an operator's answer; False if nothing waits for it."""
+        """Accept an operator's answer; False if no question is open for it."""
         question = self._waiting.get(number)
         if question is None or number in self._given or answer not in question.answers:
             return False
@@ -102,9 +102,9 @@ class Prompts:
 
 
 class Prompt(SequenceStep[str]):
-    """A question; over at the communication point after an operator has answered.
+    """A question; completed at the communication point after an operator's answer.
 
-    Where nobody can answer, the declared answer counts at once, and no time passes.
+    If nobody can answer, the declared answer counts at once, and no time passes.
 
     Parameters
     ----------
@@ -113,9 +113,9 @@ class Prompt(SequenceStep[str]):
         The question.
     answers : collection of str
     declared : str or None
-        What counts where nobody answers.
+        Answer used if nobody answers.
     timeout : float
-        How long an operator may take, s.
+        Time allowed for an operator, s.
     """
 
     def __init__(
@@ -134,9 +134,9 @@ class Prompt(SequenceStep[str]):
         self._answers, self._declared, self._timeout = list(answers), declared, timeout
 
     def steps(self, began: float) -> Steps[str]:
-        """`LookupError` where nobody can answer and nothing is declared.
+        """Raise `LookupError` if nobody can answer and no answer is declared.
 
-        `StepTimeout` where nobody has answered in time and nothing is declared.
+        `StepTimeout` if nobody answers in time and no answer is declared.
         """
         bench, text = self._bench, self._question
         if not bench.prompts.operated:
@@ -145,11 +145,11 @@ class Prompt(SequenceStep[str]):
                     f"nobody can answer the prompt {text!r} here, and no answer to it is declared; "
                     f"{_remedy(self._answers)}"
                 )
-            bench.tell(ANSWER, f"{text}: {self._declared}")
+            bench.report(ANSWER, f"{text}: {self._declared}")
             return self._declared
         question = bench.prompts.open(text, self._answers, self._declared, began + self._timeout)
         try:
-            bench.tell(ASK, msgspec.json.encode(question).decode())
+            bench.report(ASK, msgspec.json.encode(question).decode())
             while (given := bench.prompts.given(question)) is None:
                 if bench.now - began >= self._timeout - EPS:
                     return self._not_answered()
@@ -157,7 +157,7 @@ class Prompt(SequenceStep[str]):
         finally:
             bench.prompts.close(question)
         answer, who = given
-        bench.tell(ANSWER, f"{text}: {answer} (by {who})")
+        bench.report(ANSWER, f"{text}: {answer} (by {who})")
         return answer
 
     def _not_answered(self) -> str:
@@ -167,7 +167,7 @@ class Prompt(SequenceStep[str]):
                 f"the prompt {self._question!r}: {nobody}, and no answer to it is declared; "
                 f"{_remedy(self._answers)}"
             )
-        self._bench.tell(ANSWER, f"{self._question}: {self._declared} (declared; {nobody})")
+        self._bench.report(ANSWER, f"{self._question}: {self._declared} (declared; {nobody})")
         return self._declared
 
 
@@ -176,7 +176,7 @@ def _remedy(answers: Collection[str]) -> str:
 
 
 def checked(text: str, answers: Collection[str], declared: str | None) -> list[str]:
-    """The answers to a question; `ValueError` for an invalid question or answer."""
+    """The possible answers; `ValueError` for an invalid question or answer."""
     if not text or len(text) > MAX_QUESTION or not text.isprintable():
         raise ValueError(f"prompt: {text!r}: must be one line of 1 to {MAX_QUESTION} characters")
     found = [] if isinstance(answers, str) else list(answers)

@@ -1,4 +1,4 @@
-"""Base class of users' sequences: signals that it reads, ports that it drives, and `run`.
+"""Base class of users' sequences: signals to read, ports to drive, and `run`.
 
 ::
 
@@ -24,14 +24,14 @@ import numpy as np
 
 from hilrt.errors import ConfigError, SolverError
 from hilrt.sequences.awaited_step import PAUSE, SequenceStopped
-from hilrt.sequences.bench import LOG, SequenceBench, Setting, Tell
+from hilrt.sequences.bench import LOG, Report, SequenceBench, Setting
 from hilrt.sequences.timed_steps import refuse
 from hilrt.solver import Floats, InputPolynomial, Port, Ports, Sample, Solver
 
 if TYPE_CHECKING:
     from hilrt.sequences.bench import SequenceBench
 
-#: Appended to the name of a port: the output that is 1 while the sequence drives the port, else 0.
+#: Suffix of a port's name for the output that is 1 while the sequence drives it, else 0.
 DRIVEN = ".driven"
 
 
@@ -58,7 +58,7 @@ class Sequence:
 
 
 def ports_of(sequence: Sequence) -> Ports:
-    """Inputs, named as what they read, and outputs with their companions; `ConfigError`."""
+    """Inputs, named like the signals read, and outputs with their companions; `ConfigError`."""
     target = type(sequence).__name__
     problems = []
     reads, drives = sequence.reads, sequence.drives
@@ -84,16 +84,16 @@ def ports_of(sequence: Sequence) -> Ports:
     return Ports(inputs, (*drives, *companions))
 
 
-# Drives a sequence's coroutine: a `Solver` that resumes it once in every step.
+# Drives a sequence's coroutine: a `Solver` that resumes it once per step.
 
 log = logging.getLogger("hilrt.sequence")
 
 
 class SequenceStepper(Solver):
-    """A sequence as something that is stepped.
+    """A sequence as a steppable solver.
 
-    In the step from `t` to ``t + h`` the coroutine continues with the samples of `t`; what it sets
-    are the outputs at ``t + h``.
+    In the step from `t` to ``t + h`` the coroutine continues with the samples of `t`; the values it
+    sets are the outputs at ``t + h``.
 
     Parameters
     ----------
@@ -116,30 +116,30 @@ class SequenceStepper(Solver):
         self._sequence, self._step = sequence, setting.step
         self._run: Coroutine[Any, Any, None] | None = None
 
-    def hand_on_to(self, tell: Tell) -> None:
+    def report_to(self, report: Report) -> None:
         """Set the consumer of the sequence's events."""
-        self.bench.hand_on = tell
+        self.bench.forward = report
 
-    def take_answer(self, number: int, answer: str, who: str) -> None:
-        """An operator's answer to a prompt, between two steps; one that is too late is reported."""
+    def answer(self, number: int, answer: str, who: str) -> None:
+        """Pass on an operator's answer to a prompt, between two steps; report a late one."""
         if not self.bench.prompts.take(number, answer, who):
-            self.bench.tell(
-                LOG, f"the answer {answer!r} of {who} arrived when nothing was waiting for it"
+            self.bench.report(
+                LOG, f"the answer {answer!r} of {who} arrived when no question was open for it"
             )
 
     def initialize(self, t0: float, u0: Floats) -> Sample:
-        """Outputs at their start values; the coroutine begins with the first step."""
+        """Outputs at their start values; the coroutine starts with the first step."""
         if self._run is not None:
-            raise SolverError("a sequence cannot begin again")
+            raise SolverError("a sequence cannot restart")
         self.bench.take(t0, t0, u0)
         self.bench.prepare()
         return Sample(np.array(self.bench.outputs()))
 
     def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
-        """Let the coroutine continue until it waits for the next communication point.
+        """Resume the coroutine until it waits for the next communication point.
 
-        After ticks that were late, the interval is longer, and the samples are those of the
-        beginning of its last part.
+        After late ticks the interval is longer, and the samples are those at the beginning of its
+        last part.
         """
         now = t if self._step is None else max(t, t + h - self._step)
         self.bench.take(now, t + h, u(t))
@@ -170,7 +170,7 @@ class SequenceStepper(Solver):
         return run
 
     def _resume(self, run: Coroutine[Any, Any, None]) -> bool:
-        """Whether the coroutine has ended."""
+        """Resume the coroutine; return whether it has ended."""
         try:
             yielded = run.send(None)
             if yielded is not PAUSE:
@@ -180,7 +180,7 @@ class SequenceStepper(Solver):
         return False
 
     def stop(self, reason: str) -> None:
-        """Let a coroutine that has not ended clean up; no session time passes for that."""
+        """Let an unfinished coroutine clean up; no session time passes."""
         run, self._run = self._run, None
         if run is None or inspect.getcoroutinestate(run) == inspect.CORO_CLOSED:
             return

@@ -20,14 +20,14 @@ from hilrt.sequences.awaited_step import (
 
 
 class Ramp(SequenceStep[Waited]):
-    """A port to a value, at a constant rate [unit/s]; over when the value has left."""
+    """Ramp of a port at a constant rate [unit/s]; completed when the value has been sent."""
 
     def __init__(self, bench: BenchOfSteps, port: str, to: float, rate: float) -> None:
         super().__init__(bench, f"ramps {port} to {to:g}, {rate:g} per s")
         self._port, self._to, self._rate = port, to, rate
 
     def steps(self, began: float) -> Steps[Waited]:
-        """Outputs belong to the end of the interval, so that the ramp rises from the beginning."""
+        """Outputs belong to the end of the interval, so the ramp rises from its beginning."""
         bench, start = self.bench, self.bench.driven_value(self._port)
         way = self._to - start
         lasts = abs(way) / self._rate
@@ -41,21 +41,21 @@ class Ramp(SequenceStep[Waited]):
 
 
 class Jump(SequenceStep[Waited]):
-    """A port to a value at once; over at the next communication point, where the value leaves."""
+    """Jump of a port; completed at the next communication point, where the value is sent."""
 
     def __init__(self, bench: BenchOfSteps, port: str, to: float) -> None:
         super().__init__(bench, f"steps {port} to {to:g}")
         self._port, self._to = port, to
 
     def steps(self, began: float) -> Steps[Waited]:
-        """Set the output of this interval, and let it pass."""
+        """Set the output of this interval, and let the interval pass."""
         self.bench.drive(self._port, self._to)
         yield PAUSE
         return self.waited(began)
 
 
 class Wait(SequenceStep[Waited]):
-    """Time that passes; with a port, that is held."""
+    """Waiting time; with a port, the port is held."""
 
     def __init__(self, bench: BenchOfSteps, duration: float, port: str = "") -> None:
         what = f"holds {port} for" if port else "waits"
@@ -72,7 +72,7 @@ class Wait(SequenceStep[Waited]):
 
 
 class Until(SequenceStep[Waited]):
-    """Samples that pass until a condition holds, and has held for as long as it must."""
+    """Wait until a condition has held for the required time."""
 
     def __init__(
         self,
@@ -89,9 +89,9 @@ class Until(SequenceStep[Waited]):
         self._condition, self._reads = text, reads
 
     def steps(self, began: float) -> Steps[Waited]:
-        """`StepTimeout` when the time is over.
+        """Raise `StepTimeout` when the time is over.
 
-        `elapsed` ends with the sample from which on the condition held.
+        `elapsed` ends with the sample from which the condition held.
         """
         bench = self.bench
         since: float | None = None
@@ -114,10 +114,10 @@ Branch = Awaitable[Any]
 
 
 class Together(SequenceStep[list[Any]]):
-    """Branches that continue at the same communication points; over when all are.
+    """Branches that continue at the same communication points; completed when all are.
 
-    At each point the first branch continues until it waits, then the second, and so on. If one
-    raises, the others end, in their order, and the exception is re-raised.
+    At each point the first branch runs until it waits, then the second, and so on. If one raises,
+    the others are ended in order, and the exception is re-raised.
     """
 
     def __init__(self, bench: BenchOfSteps, branches: tuple[Branch, ...]) -> None:
@@ -151,10 +151,10 @@ class Together(SequenceStep[list[Any]]):
         return results
 
     def _end(self, branches: Iterable[Generator[Any, None, Any]]) -> None:
-        """Let branches that have not ended clean up; they have no more time for steps.
+        """Let unfinished branches clean up; they have no more time for steps.
 
-        What one raises there keeps no other from it: it is noted with what has ended the branches,
-        or raised if the session's end has.
+        An exception in one does not keep the others from cleaning up: it is noted on the exception
+        that ended the branches, or raised if the session's end did.
         """
         bench, ended_by = self.bench, sys.exception()
         before, bench.closing = bench.closing, True
@@ -170,7 +170,7 @@ class Together(SequenceStep[list[Any]]):
 
 
 def _close(branch: Generator[Any, None, Any]) -> Exception | SystemExit | None:
-    """Let a branch clean up; returns its exception."""
+    """Let a branch clean up; return its exception."""
     try:
         branch.close()
     except SequenceStopped:
@@ -181,7 +181,7 @@ def _close(branch: Generator[Any, None, Any]) -> Exception | SystemExit | None:
 
 
 def refuse(run: Generator[Any, Any, Any] | Coroutine[Any, Any, Any], yielded: object) -> None:
-    """Raise, at the line of `run` that awaits it, that `yielded` is no step."""
+    """Raise, at the line of `run` that awaits it, that `yielded` is not a step."""
     wrong = not_a_step(yielded)
     with contextlib.suppress(StopIteration):
         run.throw(wrong)
@@ -192,6 +192,6 @@ def not_a_step(yielded: object) -> TypeError:
     """Error for awaiting something other than a step."""
     what = "something from another library" if yielded is None else f"{yielded!r:.80}"
     return TypeError(
-        f"awaits {what}; a sequence has no event loop, await only what bench returns: "
+        f"awaits {what}; a sequence has no event loop, await only results of bench's methods: "
         "bench.wait(…) instead of asyncio.sleep(…)"
     )

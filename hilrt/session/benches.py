@@ -85,12 +85,12 @@ class Benches:
         procedure = self._procedure(assembled)
         self.armed = [link for link in links if link.physical]
         if tables.start:
-            procedure.tell("enabling the benches")
+            procedure.report("enabling the benches")
             await procedure.move(initialized.network.u_start)
             await procedure.run(tables.start, initialized.network.u_start, "start")
         for s, link in enumerate(links):
             if link.physical:
-                procedure.tell(f"arming {link.name}")
+                procedure.report(f"arming {link.name}")
                 await procedure.move(initialized.u0, [s])
         await procedure.match(tables.match)
         self.note_reports(assembled.exchange)
@@ -127,7 +127,7 @@ class Benches:
             await procedure.hold(u)
             await procedure.run(self._tables.stop, u, "stop")
         except CutShort:
-            self._tell("the stop sequence was cut short")
+            self._report("the stop sequence was cut short")
         except HilrtError as error:
             self._events.note("error", "session", f"stop sequence: {error}", "stop_sequence")
             return [f"stop sequence: {error}"]
@@ -136,13 +136,13 @@ class Benches:
         return []
 
     async def secure(self, reason: str) -> None:
-        """Run the safe profile of every armed bench, and tell every subsystem to end."""
+        """Run the safe profile of every armed bench, and stop every subsystem."""
         await asyncio.gather(*(link.stop(reason) for link in self._links))
 
     def not_at_rest(self) -> list[str]:
         """Messages about benches that may not be at rest after `secure`."""
-        told = [(link.name, link.not_at_rest) for link in self.armed]
-        return [f"bench {name} was NOT brought to rest: {why}" for name, why in told if why]
+        moving = [(link.name, link.not_at_rest) for link in self.armed]
+        return [f"bench {name} was NOT brought to rest: {why}" for name, why in moving if why]
 
     def note_reports(self, exchange: Exchange) -> None:
         """Log reports that subsystems sent before the master's loop started."""
@@ -154,14 +154,14 @@ class Benches:
         numerics, timeout = assembled.numerics, self._tables.master.arm_timeout
         ranges = Ranges(numerics.network, numerics.plan)
         y = numerics.state.outputs["y"]
-        procedure = Procedure(self._links, ranges, numerics.alarms, y, timeout, self._tell)
+        procedure = Procedure(self._links, ranges, numerics.alarms, y, timeout, self._report)
         if self._tables.calculated:
             if self._calculated is None:  # kept: the stop sequence must not wait for it
                 self._calculated = ChannelValues(numerics.network, self._tables)
             procedure.calculate = self._calculated.fill
         return procedure
 
-    def _tell(self, text: str) -> None:
+    def _report(self, text: str) -> None:
         self._publisher.announce(str(self._events.state), text)
         self._events.note("info", "session", text)
 
@@ -197,7 +197,7 @@ class Benches:
 # stays active; any failure ends in the safe profile, as everywhere.
 
 #: Interval of checks of measured values, s.
-LOOK_S = 0.01
+POLL_S = 0.01
 
 
 class CutShort(HilrtError):
@@ -218,7 +218,7 @@ class Procedure:
         Last known outputs; those of the benches are kept up to date.
     timeout : float
         Time limit for one move of one bench, s.
-    tell : callable
+    report : callable
         Called with progress messages.
 
     Attributes
@@ -236,11 +236,11 @@ class Procedure:
         alarms: AlarmNames,
         y: Floats,
         timeout: float,
-        tell: Callable[[str], None],
+        report: Callable[[str], None],
     ) -> None:
         self.links, self.ranges, self.alarms = links, ranges, alarms
         self.network = ranges.network
-        self.y, self.timeout, self.tell = y.copy(), timeout, tell
+        self.y, self.timeout, self.report = y.copy(), timeout, report
         self.benches = [s for s, link in enumerate(links) if link.physical]
         self.unwanted: Callable[[], bool] = lambda: False
         self.calculate: Callable[[Floats], None] = lambda y: None
@@ -272,7 +272,7 @@ class Procedure:
     async def hold(self, u: Floats) -> None:
         """Hold all benches at `u`, shape (nu,), after the last tick.
 
-        They are told at the same time: to a gateway that receives ticks, their end looks like a
+        All receive the order at once: to a gateway that receives ticks, their end looks like a
         loss of the master.
         """
         await self._arm(self.benches, u)
@@ -288,7 +288,7 @@ class Procedure:
                 pending = set(arming)
                 while pending:
                     self.measure()
-                    done, pending = await asyncio.wait(pending, timeout=LOOK_S)
+                    done, pending = await asyncio.wait(pending, timeout=POLL_S)
                     for task in done:
                         task.result()  # raises its failure, if any
         except TimeoutError:
@@ -307,7 +307,7 @@ class Procedure:
         """Run a sequence from the set-points `u`, shape (nu,); `kind` is "start" or "stop"."""
         u = u.copy()
         for i, step in enumerate(steps):
-            self.tell(f"{kind} step {i}" + (f": {step.name}" if step.name else ""))
+            self.report(f"{kind} step {i}" + (f": {step.name}" if step.name else ""))
             moved = set()
             for name, value in step.ramp.items():
                 part, _ = self.network.inputs.ports[name]
@@ -329,7 +329,7 @@ class Procedure:
                 _, measured = self.network.outputs.ports[match.signal]
                 factor, offset = conversion(port.unit, measured.unit)
                 target = factor * float(self.y[part.start]) + offset
-            self.tell(f"bringing {match.signal} to {target:g}")
+            self.report(f"bringing {match.signal} to {target:g}")
             low, high = target - match.tolerance, target + match.tolerance
             await self._until("match", match.signal, low, high, match.hold, match.timeout)
 
@@ -354,4 +354,4 @@ class Procedure:
                     f"{where}: {signal} is {value:g}, and was not from {low:g} to {high:g} for "
                     f"{hold:g} s within {timeout:g} s"
                 )
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)

@@ -107,10 +107,10 @@ class Child:
     pid : int
         Also the number of its process group.
     log : Path
-        File with its standard error, and its standard output unless that is `heard`.
+        File with its standard error, and its standard output unless it is read by `on_line`.
     returncode : int or None
         Exit status, the negative of a signal's number; None while it runs.
-    heard : callable
+    on_line : callable
         Called with each line that it writes to the session.
     """
 
@@ -121,7 +121,7 @@ class Child:
         self.process = process
         self.pid = process.pid
         self.returncode: int | None = None
-        self.heard: Callable[[str], None] = lambda line: None
+        self.on_line: Callable[[str], None] = lambda line: None
         self._unread = b""
         self._group_gone = sys.platform == "win32"
 
@@ -158,21 +158,21 @@ class Child:
                 self.process.stdin.close()
         return self.returncode is not None
 
-    def tell(self, line: str) -> None:
+    def send_line(self, line: str) -> None:
         """Write a line to its standard input without waiting, unless the process has ended."""
         pipe = self.process.stdin
         if pipe is not None and not pipe.closed:
             with contextlib.suppress(OSError):
                 os.write(pipe.fileno(), f"{line}\n".encode())
 
-    def hear(self, pipe: int) -> bool:
+    def read_lines(self, pipe: int) -> bool:
         """Pass on the lines that have arrived, without waiting; return whether more may come."""
         read = b"."
         with contextlib.suppress(BlockingIOError):
             read = os.read(pipe, LONGEST_LINE)
             *lines, self._unread = (self._unread + read).split(b"\n")
             for line in lines:
-                self.heard(line.decode("utf-8", "replace"))
+                self.on_line(line.decode("utf-8", "replace"))
             self._unread = self._unread[-LONGEST_LINE:]
         return bool(read)
 

@@ -19,7 +19,7 @@ from hilrt.session.result import RunResult
 from hilrt.session.session_readings import SessionReadings
 
 #: Interval of checks of a condition, s.
-LOOK_S = 0.01
+POLL_S = 0.01
 
 
 def _check(reply: Reply) -> None:
@@ -96,7 +96,7 @@ class LiveSession(SessionReadings):
         while not self._held(condition):
             if deadline is not None and time.monotonic() > deadline:
                 raise TimeoutError(f"the condition did not hold within {timeout:g} s")
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
 
     def stop(self) -> RunResult:
         """End the session as the operator's command does, and wait until benches are at rest."""
@@ -179,7 +179,7 @@ class AsyncLiveSession(SessionReadings):
         while True:
             if self._held(condition):
                 return
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
 
     async def stop(self) -> RunResult:
         """See `LiveSession.stop`."""

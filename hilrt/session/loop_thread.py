@@ -159,7 +159,7 @@ async def in_left_thread(work: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
 
-    def tell(error: BaseException | None) -> None:
+    def report(error: BaseException | None) -> None:
         if done.done():
             return
         if error is None:
@@ -174,7 +174,7 @@ async def in_left_thread(work: Callable[[], None]) -> None:
         except BaseException as raised:
             error = raised
         with contextlib.suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(tell, error)
+            loop.call_soon_threadsafe(report, error)
         atexit.unregister(thread.join)
 
     thread = threading.Thread(target=run, name=NAME, daemon=True)

@@ -19,7 +19,7 @@ from hilrt.exchange.master import Master
 from hilrt.expect.expectation import expectations_of
 from hilrt.expect.judge import Judge
 from hilrt.expect.log_signals import LogSignals
-from hilrt.expect.of_sequences import not_at_its_end, take_told
+from hilrt.expect.of_sequences import judge_event, not_at_its_end
 from hilrt.expect.outcome import ResultEntry, outcome_line
 from hilrt.link import Link
 from hilrt.monitor.status import StatusPublisher
@@ -106,7 +106,7 @@ class FlagObserver(Observer):
     Parameters
     ----------
     numerics, exchange, feed
-        Parts of the session. Emulated benches are told when a fault of theirs begins and ends.
+        Parts of the session. Emulated benches receive the beginning and end of their faults.
     alarms : AlarmHistory
         Notified of alarms that come up or clear.
     on_impaired : callable, optional
@@ -155,7 +155,7 @@ class FlagObserver(Observer):
             for level, cause, where, text in self._outcomes:
                 self._feed.event(t_ns, level, cause, where, text)
             self._outcomes.clear()
-        self._impairment.look(t_ns)
+        self._impairment.update(t_ns)
 
     def closing(self, finished: bool) -> None:
         """End the faults of emulated benches before these are brought to rest."""
@@ -165,7 +165,7 @@ class FlagObserver(Observer):
                 self._switch(fault, False)
 
     def _switch(self, fault: FaultTable, active: bool) -> None:
-        """Tell an emulated bench to begin or end a fault."""
+        """Begin or end a fault of an emulated bench."""
         switch = self._links[fault.emulated].switch_fault if fault.emulated else None
         if switch is not None:
             switch(fault.name, active)
@@ -274,7 +274,7 @@ class ExpectationObserver(Observer):
         value: float | None = None,
     ) -> None:
         """Pass on a sequence's measurement or expectation."""
-        take_told(self._judge, self._network, self._errors, source, cause, text)
+        judge_event(self._judge, self._network, self._errors, source, cause, text)
 
     def idle(self, left_ns: float) -> None:
         """Evaluate as many rows as there is time for."""
@@ -378,13 +378,13 @@ def make_judge(tables: Session, links: Sequence[Link], feed: Feed, events: Event
         expectations_of(tables.expect), signals, list(units), tables.master.step, monotonic_ns
     )
 
-    def tell(outcome: ResultEntry) -> None:
+    def report(outcome: ResultEntry) -> None:
         text = f"{outcome.result}: {outcome_line(outcome)}"
         level: Level = "info" if outcome.result == "passed" else "warning"
         events.note(level, outcome.name, text, cause="expectation")
         events.publisher.add_result(ResultStatus(outcome.name, outcome.result, text))
 
-    judge.on_outcome = tell
+    judge.on_outcome = report
     judge.on_loss = lambda text: events.note("warning", "expectations", text, "expectation_lost")
     return judge
 

@@ -260,7 +260,7 @@ def _report(host: GroupHost, future: Any, logs: Path) -> None:
     try:
         ended = Ended(*future.result())
     except Exception as error:  # from the worker: missing folder, or another version
-        tell(host.name, 0, f"could not be run by its worker: {type(error).__name__}: {error}")
+        report(host.name, 0, f"could not be run by its worker: {type(error).__name__}: {error}")
         return
     log = logs / f"{host.name}.log"
     with log.open("wb") as file:
@@ -268,10 +268,10 @@ def _report(host: GroupHost, future: Any, logs: Path) -> None:
     child = Child(host.name, host.argv, log, ForkedProcess(ended.pid))
     child.returncode = ended.status
     last = child.last_words()
-    tell(host.name, ended.pid, child.describe_exit() + (f": {last}" if last else ""))
+    report(host.name, ended.pid, child.describe_exit() + (f": {last}" if last else ""))
 
 
-def tell(name: str, pid: int, text: str) -> None:
+def report(name: str, pid: int, text: str) -> None:
     """Write a line to the session."""
     print(json.dumps({"name": name, "pid": pid, "text": text}), flush=True)
 
@@ -300,7 +300,7 @@ def main() -> int:
         except ConfigError as error:
             print(error, file=sys.stderr)
             for host in hosts:
-                tell(host.name, 0, f"was not started: {error}")
+                report(host.name, 0, f"was not started: {error}")
         while True:
             signal.pause()
     except _Ends:

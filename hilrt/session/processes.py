@@ -85,7 +85,7 @@ class Processes:
     ----------
     children : Children
     ending : bool
-        Set before they are told to end; from then on no end is reported.
+        Set before the processes are stopped; from then on their ends are not reported.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class Processes:
                 if cluster is not None and "--group" in command.argv:
                     placed.append(GroupHost(command.name, command.argv, env))
                     continue
-                if command.argv[:2] == ["hilrt", "solver"] and not command.told:
+                if command.argv[:2] == ["hilrt", "solver"] and not command.takes_lines:
                     solvers.append(SolverStart(command.name, command.argv, env))
                     continue
                 child = self.children.start(
@@ -135,12 +135,12 @@ class Processes:
                     cwd=file.folder,
                     affinity=cpus,
                     env=env,
-                    inherits=Inherited(lines=command.told),
+                    inherits=Inherited(lines=command.takes_lines),
                 )
-                if command.told:
-                    link.tell = child.tell
-                    if link.hear is not None:
-                        child.heard = link.hear
+                if command.takes_lines:
+                    link.send_line = child.send_line
+                    if link.on_line is not None:
+                        child.on_line = link.on_line
         if cluster is not None:
             self._place(cluster, placed, file.folder.absolute(), cpus)
         await self.children.start_solvers(solvers, cwd=file.folder, affinity=cpus)
@@ -168,7 +168,7 @@ class Processes:
                 nice=5,
                 inherits=Inherited(lines=True, descriptors=(file.fileno(),)),
             )
-        child.heard = self._placed_ended
+        child.on_line = self._placed_ended
 
     def _placed_ended(self, line: str) -> None:
         """Handle the placer's line about the end of a process on the cluster."""

@@ -29,7 +29,7 @@ PACKED = 0.5
 #: A recorder is reported if it writes nothing for this long although rows are waiting, ns.
 STALL_NS = 3_000_000_000
 #: Interval of checks of the recorder's progress, s.
-LOOK_S = 0.5
+CHECK_S = 0.5
 #: Session time after which the log's growth is used to predict its size, s.
 KNOWN_AFTER_S = 10.0
 
@@ -103,23 +103,23 @@ class LogsWatch:
 
     def __init__(self, folder: Path, events: EventLog) -> None:
         self._logs, self._events = CappedLogs(folder), events
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     async def run(self) -> None:
         """Check repeatedly until cancelled."""
         while True:
             await asyncio.sleep(PERIOD_S)
-            self.look()
+            self.check()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Shorten files that are too large."""
         self._logs.check()
-        self.tell(self._logs.left_out)
+        self.report(self._logs.left_out)
 
-    def tell(self, names: Iterable[str]) -> None:
+    def report(self, names: Iterable[str]) -> None:
         """Report logs that were shortened."""
-        for name in sorted(set(names) - self._told):
-            self._told.add(name)
+        for name in sorted(set(names) - self._reported):
+            self._reported.add(name)
             text = (
                 f"logs/{name}.log grew above {megabytes(LARGEST)}, and its middle is left out; "
                 f"let {name} print less"
@@ -157,51 +157,51 @@ class RecordingWatch:
         self._receiver, self._feed, self._events, self._logs = receiver, feed, events, logs
         self._duration, self._end = duration, end
         self._heard_ns = monotonic_ns()
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     async def run(self, now_ns: Callable[[], int]) -> None:
         """Check repeatedly until cancelled; `now_ns` returns the session time, ns."""
         while True:
-            await asyncio.sleep(LOOK_S)
-            self.look(now_ns() * 1e-9, monotonic_ns())
+            await asyncio.sleep(CHECK_S)
+            self.check(now_ns() * 1e-9, monotonic_ns())
 
-    def look(self, t: float, clock_ns: int) -> None:
+    def check(self, t: float, clock_ns: int) -> None:
         """Check the reports up to session time `t` [s]; `clock_ns` is the monotonic clock's."""
         newest = self._receiver.newest
-        if self._receiver.look():
+        if self._receiver.poll():
             self._heard_ns = clock_ns
             newest = self._receiver.newest
             self._feed.unwritten.written(newest.events)
-            self._look_at_disk(t, newest.size, newest.free)
-            self._logs.tell(newest.cut)
+            self._check_disk(t, newest.size, newest.free)
+            self._logs.report(newest.cut)
         waiting = self._feed.rows - newest.rows
         if not self._feed.recorder_runs():  # its end is already reported
-            self._logs.look()
+            self._logs.check()
             return
         if clock_ns - self._heard_ns > STALL_NS and waiting > 0:
-            self._tell(
+            self._report(
                 "stall",
                 f"has written nothing for {(clock_ns - self._heard_ns) * 1e-9:.0f} s, and "
                 f"{waiting} steps wait for it; check disk and load",
                 "recorder_behind",
             )
 
-    def _look_at_disk(self, t: float, size: int, free: int) -> None:
+    def _check_disk(self, t: float, size: int, free: int) -> None:
         if free < ROOM_TO_END:
             self._end(f"the disk of the recording is full: {megabytes(free)} are free")
-            self._tell("full", f"the disk is full: {megabytes(free)} are free", "disk_full")
+            self._report("full", f"the disk is full: {megabytes(free)} are free", "disk_full")
         elif t > KNOWN_AFTER_S:
             left = t * (free - ROOM_TO_END) / max(size, 1)
             if left < self._duration - t:
-                self._tell(
+                self._report(
                     "soon full",
                     f"the disk will be full in {left / 60.0:.0f} min of session time, before the "
                     "session's end; free some space",
                     "disk_full",
                 )
 
-    def _tell(self, what: str, text: str, cause: str) -> None:
-        if what in self._told or self._events.state is SessionState.FAULT:
+    def _report(self, what: str, text: str, cause: str) -> None:
+        if what in self._reported or self._events.state is SessionState.FAULT:
             return
-        self._told.add(what)
+        self._reported.add(what)
         self._events.warn_of_recorder(text, cause)

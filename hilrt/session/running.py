@@ -119,13 +119,13 @@ async def _open_log(
     if opened.recording is None:
         return None
     log = opened.recording.open_log(opened.folder, numerics, initialized, opened.real_time)
-    _look_at_room(opened, initialized.connected.duration, len(log.feed.row))
+    _check_disk_space(opened, initialized.connected.duration, len(log.feed.row))
     opened.publisher.announce(str(opened.events.state), "waiting for the recorder")
     await log.wait_for_recorder(opened.processes.children)
     return log
 
 
-def _look_at_room(opened: Opened, duration: float, signals: int) -> None:
+def _check_disk_space(opened: Opened, duration: float, signals: int) -> None:
     """Refuse a disk without space for the first minute; warn if the whole session will not fit."""
     if opened.tables.record.trigger:
         return  # the amount of data is not known in advance

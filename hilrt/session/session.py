@@ -147,7 +147,7 @@ class SessionRun:
         clocks are compared again afterwards, when the master answers promptly.
         """
 
-        def tell(left: Sequence[str]) -> None:
+        def report(left: Sequence[str]) -> None:
             self.awaited = list(left)
             more = f" and {len(left) - MAX_NAMED} more" if len(left) > MAX_NAMED else ""
             said = f"waiting for {', '.join(left[-MAX_NAMED:])}{more}"
@@ -159,7 +159,7 @@ class SessionRun:
             limited=True,
             duration=opened.options.duration,
             beside={NUMERICS: in_left_thread(lambda: _load_numerics(expects))},
-            on_wait=tell,
+            on_wait=report,
         )
         self.awaited = []
         opened.hub.protocol.compare_clocks_again()

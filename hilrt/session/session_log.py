@@ -146,7 +146,7 @@ class SessionLog:
         return point
 
     async def end(self, summary: dict[str, Any]) -> None:
-        """Tell the recorder to close the file, after it has received everything sent before."""
+        """Make the recorder close the file, after it has received everything sent before."""
         text = json_bytes(summary)
         self._ended_whole = await asyncio.to_thread(self.feed.end, text, END_S)
 
@@ -156,7 +156,7 @@ class SessionLog:
         If the recorder has `failed`, everything is lost that it had not reported as written.
         """
         await asyncio.to_thread(self.feed.close)
-        self.progress.look()
+        self.progress.poll()
         self.progress.close()
         written, unwritten = self.progress.newest, self.feed.unwritten
         unwritten.written(written.events)

@@ -57,8 +57,8 @@ class Inherited(NamedTuple):
     keys : bool
         It reads the keyboard.
     lines : bool
-        It receives lines, see `Child.tell`, and its standard output is passed line by line to
-        `Child.heard`; if the event loop cannot watch pipes, this output goes to the log.
+        It receives lines, see `Child.send_line`, and its standard output is passed line by line to
+        `Child.on_line`; if the event loop cannot watch pipes, this output goes to the log.
     descriptors : tuple of int
         Open files and sockets, under the same numbers; not on Windows.
     """
@@ -310,7 +310,7 @@ class Children:
             loop.add_reader(fd, self._check, child)
 
             def hear() -> None:
-                if pipe is not None and not child.hear(pipe.fileno()):
+                if pipe is not None and not child.read_lines(pipe.fileno()):
                     loop.remove_reader(pipe.fileno())
 
             if pipe is not None:
@@ -322,7 +322,7 @@ class Children:
                 os.close(fd)
                 if pipe is not None:
                     for _ in range(_PIPE_BYTES // LONGEST_LINE):
-                        child.hear(pipe.fileno())
+                        child.read_lines(pipe.fileno())
                     if not loop.is_closed():
                         loop.remove_reader(pipe.fileno())
                     pipe.close()
@@ -399,9 +399,7 @@ def _kill_all(pids: Iterable[int]) -> None:
 
 @contextlib.contextmanager
 def _adopts_orphans() -> Iterator[bool]:
-    """Be the parent of processes whose own ends meanwhile; False where the kernel has no such
-    thing.
-    """
+    """Adopt orphaned descendants of this process; False if the kernel does not support it."""
     libc, before = ctypes.CDLL(None), ctypes.c_int(0)
     libc.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0)
     done = libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0

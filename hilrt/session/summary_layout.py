@@ -341,7 +341,7 @@ class SummaryWithoutSteps(msgspec.Struct, kw_only=True):
 
 
 class SummaryOfSteps(SummaryWithoutSteps, kw_only=True):
-    """Figures of the steps, beside the keys of every session."""
+    """Figures of the steps, in addition to the keys of every session."""
 
     #: [s] Wall-clock time for `time_s`.
     wall_s: float

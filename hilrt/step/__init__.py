@@ -1,4 +1,4 @@
-"""The macro step: the order of the stages, and a session's tables around it.
+"""The macro step: the order of its stages, and a session's tables.
 
 In reading order: `macro_step` (the order, and its only place), `numerics` (a session's tables and
 the two compiled calls), `load_step` with `compile_assess` (how these are loaded, or compiled),

@@ -1,4 +1,4 @@
-"""Stage: changes by operators, of bonds, inputs, faults and parameters; and of sensitivities."""
+"""Stage: operators' changes of bonds, inputs, faults and parameters; renewed sensitivities."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PARAMETER = _FAULTS + len(FAULT_SETTINGS)
 
 @stage
 def apply_changes(plan: Plan, state: State, given: StepInput) -> None:
-    """Write this tick's changes, in their order, and renewed sensitivities into the state."""
+    """Write this tick's changes, in order, and renewed sensitivities into the state."""
     withdrawn = False
     for k in range(given.session[0].changes):
         change = given.changes[k]
@@ -75,7 +75,7 @@ def apply_changes(plan: Plan, state: State, given: StepInput) -> None:
                 state.subsystems[s].inside = SWITCHES if given.subsystems[s].switches else SMOOTH
         if given.session[0].answers_moved:
             state.session[0].sensitivities_moved = 1
-        if not withdrawn:  # else they are of the model before
+        if not withdrawn:  # else they belong to the previous model
             state.session[0].reparametrised = 0
             for s in range(len(state.subsystems)):
                 state.subsystems[s].reparametrised = 0
@@ -83,7 +83,7 @@ def apply_changes(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def stimulate_parameters(plan: Plan, state: State, given: StepInput) -> None:
-    """Set parameters to what their stimuli make of them at this point, within their bounds."""
+    """Set parameters to the values of their stimuli at this point, within their bounds."""
     state.session[0].parameters_moved = state.session[0].parameters_turned = 0
     for p in range(len(plan.parameters)):
         at, own = plan.parameters[p], state.parameters[p]
@@ -99,7 +99,7 @@ def stimulate_parameters(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def stimulated(plan: Plan, state: State, given: StepInput, p: int) -> float:
-    """Value of parameter `p` with its stimuli; the one that it had before them once none acts."""
+    """Value of parameter `p` under its stimuli; its earlier value once no stimulus acts."""
     at, own, cut = plan.parameters[p], state.parameters[p], given.session[0]
     if not own.stimulated:
         own.unstimulated = own.value
@@ -124,7 +124,7 @@ def stimulated(plan: Plan, state: State, given: StepInput, p: int) -> float:
 
 @stage
 def set_parameter(plan: Plan, state: State, row: int, value: float) -> None:
-    """Note the value of a parameter; that of a calculated channel is its register's."""
+    """Set the value of a parameter; for a calculated channel, set its register."""
     state.parameters[row].value = value
     if plan.parameters[row].register >= 0:
         state.registers[plan.parameters[row].register].value = value
@@ -132,9 +132,9 @@ def set_parameter(plan: Plan, state: State, row: int, value: float) -> None:
 
 @stage
 def withdraw(plan: Plan, state: State, s: int) -> None:
-    """Discard the responses of subsystem `s` that were found before a parameter of it changed.
+    """Discard responses of subsystem `s` found before one of its parameters changed.
 
-    Its Jacobian is zero until it is updated, or identified again.
+    Its Jacobian is zero until it is renewed or identified again.
     """
     state.subsystems[s].reparametrised = 1
     state.session[0].reparametrised = 1
@@ -156,7 +156,7 @@ def withdraw(plan: Plan, state: State, s: int) -> None:
 
 @compiled
 def set_share(bond: BondState, share: float) -> None:
-    """Set the share of a bond's correction; whether it does harm is judged anew."""
+    """Set the share of a bond's correction; whether it does harm is assessed anew."""
     bond.share = max(0.0, min(share, 1.0))
     bond.harmful = 0
     bond.lately_made = bond.otherwise_made = 0.0

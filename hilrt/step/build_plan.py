@@ -38,18 +38,19 @@ from hilrt.tables.program_tables import CalculatedOutput, ChannelSource, Reading
 from hilrt.tables.record import COEFFICIENTS, R, Table, table
 from hilrt.tables.relation import Relation
 
-#: Steps by which a bench's set-points act later than its actuation delay says, where a model stands
-#: for it: a value is held for half a step on average; of the dead time nothing is known, so that
-#: three quarters of a step are taken for it.
+#: Steps by which a bench's set-points act later than its actuation delay, where a model stands in
+#: for the bench: a value is held for half a step on average; the unknown dead time counts as three
+#: quarters of a step.
 DEAD_TIME_STEPS = 1.25
 
 
 class Platform(NamedTuple):
     """Facts about the subsystems from their links, arrays of shape (n subsystems,).
 
-    `physical`: benches and what else runs by itself; `lead`: actuation delay, s; `verification`:
-    what was found of the bonds' corrections, if it was searched for; `sensitivities`: how the
-    coupled system answers to disturbances, likewise; `findings`, `parameters`: those of each link.
+    `physical`: benches and others that run on their own; `lead`: actuation delay, s;
+    `verification`: result of checking the bonds' corrections, if it was done; `sensitivities`:
+    responses of the coupled system to disturbances, likewise; `findings`, `parameters`: those of
+    each link.
     """
 
     physical: Bools
@@ -88,7 +89,7 @@ def build_plan(
     columns : sequence of ndarray, shape (n, 2)
         Columns of files that stimuli consist of (`hilrt.step.fill_stimuli`).
     parameters : sequence of OwnParameter
-        That may change.
+        Parameters that may change.
 
     Raises
     ------
@@ -228,7 +229,7 @@ def _sequences(network: Network, tables: Session) -> Bools:
 
 
 def _exact(network: Network, sequences: Bools) -> Bools:
-    """Inputs that test sequences read, or that they alone set, shape (nu,)."""
+    """Inputs of test sequences, and inputs that only these drive, shape (nu,)."""
     of_sequence = sequences[network.outputs.owner]
     others = network.L.where(columns=~of_sequence).in_row
     exact: Bools = (network.L.in_row & ~others) | sequences[network.inputs.owner]
@@ -295,7 +296,7 @@ def _fill_verification(plan: Plan, verification: Verification | None) -> None:
 
 
 def _fill_sensitivities(plan: Plan, known: Sensitivities | None) -> None:
-    """Without a trial every subsystem is taken to follow its inputs inside the step."""
+    """Fill the tables of sensitivities; without a trial, subsystems follow inputs within a step."""
     plan.inputs["slope"] = 1.0
     if known is None:
         plan.inputs["fineness"] = 1.0
@@ -330,15 +331,15 @@ def _fill_sensitivities(plan: Plan, known: Sensitivities | None) -> None:
 def _fill_estimates(plan: Plan, network: Network, tables: Session, sources: Relation) -> None:
     """Method of each output's error estimate, and the factors of its band.
 
-    Values set by test sequences are demands, and have none. Of a calculated channel that nothing
-    takes there is none either: it may be a small difference of large signals.
+    Values set by test sequences are demands and have no error. A calculated channel that drives
+    nothing has no estimate: it may be a small difference of large signals.
     """
     owner, outputs = network.outputs.owner, plan.outputs
     taken, given = np.zeros((2, len(network.subsystems)), np.bool_)
     taken[network.inputs.owner[network.connected]] = True
     given[owner[_taken(network.L, sources)]] = True
     followed = plan.session["error_states"][0] > 0
-    # A subsystem that gives nothing need not be known for the loops.
+    # Loops do not depend on subsystems without outputs to others.
     outputs["followed"] = followed & (given[owner] | (outputs["answers_known"] != 0))
     uncoupled, known = outputs["coupled"] == 0, outputs["answers_known"] != 0
     tried = np.zeros(len(network.subsystems), np.bool_)
@@ -392,7 +393,7 @@ def _sensitivities(verification: Verification | None) -> Table[rows.SensitivityP
 
 
 def _find_renewed(plan: Plan) -> None:
-    """Rows of the answers that renew what was tried out of the bonds, where they are renewed."""
+    """Rows of the renewed answers that replace probed responses of the bonds."""
     if not plan.session["error_renewed"][0]:
         return
     first = len(plan.error_paths) + len(plan.error_answers)
@@ -403,12 +404,12 @@ def _find_renewed(plan: Plan) -> None:
     for part in plan.sensitivities:
         s = plan.inputs[part.input].subsystem
         own = [output for output in efforts[part.element] if plan.outputs[output].subsystem == s]
-        if len(own) == 1:  # else which of them answers is not known any more
+        if len(own) == 1:  # else it is unknown which of them responds
             part.answer = rows_.get((own[0], part.input), -1)
 
 
 def _contributions(network: Network) -> Table[rows.Contribution]:
-    """Contributions of connections to the bonds' inputs that belong to no bond."""
+    """Contributions to the bonds' inputs by connections that belong to no bond."""
     others, ne = network.bonds.others, len(network.bonds.effort)
     found = table(rows.Contribution, len(others))
     found["connection"], found["gain"] = others.row, others.weight

@@ -1,4 +1,4 @@
-"""Numbers of a running session that may change, and the changes that wait to act."""
+"""Adjustable numbers of a running session, and their pending changes."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from hilrt.tables.state import State
 #: Table of the session file whose entries an operator may begin and end.
 FAULTS: Final = "faults"
 _FIRST_OF_FAULTS: Final = len(BOND_SETTINGS) + len(INPUT_SETTINGS)
-#: Likewise that of the subsystems.
+#: Likewise, the table of the subsystems' parameters.
 PARAMETERS: Final = "parameters"
 _PARAMETER: Final = _FIRST_OF_FAULTS + len(FAULT_SETTINGS)
 
 
 class OwnParameter(NamedTuple):
-    """A parameter that may change, with the number and the name of its subsystem.
+    """An adjustable parameter, with the number and the name of its subsystem.
 
     `name` is ``subsystem.parameter``, or ``member.parameter`` of a group.
     """
@@ -45,20 +45,22 @@ class OwnParameter(NamedTuple):
 
     @property
     def number(self) -> str:
-        """``parameters.NAME``, as the session file has it."""
+        """``parameters.NAME``, as in the session file."""
         return f"{PARAMETERS}.{self.name}"
 
 
 class Changes:
-    """Changes of numbers, from when they are requested until they act.
+    """Changes of numbers, from their request until they act.
 
-    An operator's are ``reliability.KEY``, ``bonds.NAME.cap``, ``bonds.NAME.cap_abs``,
-    ``bonds.NAME.share``, and ``inputs.SUBSYSTEM.PORT``: a value takes the input, so that the
-    operator drives it, and NaN releases it; and ``faults.NAME``: 1 begins it, 0 ends it, NaN
-    leaves it to its times and conditions; and ``parameters.SUBSYSTEM.NAME``.
-    ``bonds.NAME.contradicted`` is what a trial of the bond's correction found while the session
-    runs. A change acts at the next cut, as part of what
-    the step is given.
+    Numbers that an operator may change:
+
+    * ``reliability.KEY``, ``bonds.NAME.cap``, ``bonds.NAME.cap_abs``, ``bonds.NAME.share``;
+    * ``inputs.SUBSYSTEM.PORT``: a value overrides the input, NaN releases it;
+    * ``faults.NAME``: 1 begins it, 0 ends it, NaN returns it to its times and conditions;
+    * ``parameters.SUBSYSTEM.NAME``.
+
+    ``bonds.NAME.contradicted`` is the result of a trial of the bond's correction during the
+    session. A change acts at the next cut, as part of the step input.
 
     Parameters
     ----------
@@ -75,8 +77,8 @@ class Changes:
     pending : deque of (str, float)
         Number and its new value, oldest first.
     set_parameter : callable
-        Called with subsystem, name and value of a parameter before its change acts; returns why it
-        is refused, or an empty text.
+        Called with subsystem, name and value of a parameter before its change acts; returns the
+        reason for a refusal, or an empty text.
     outcomes : list of (str, str, str, str)
         Level, cause, source and text of each accepted or refused parameter, for the log.
     """
@@ -99,11 +101,11 @@ class Changes:
         self._acting = False
 
     def add(self, number: str, value: float) -> None:
-        """Let a change wait for the next cut."""
+        """Append a change; it acts at the next cut."""
         self.pending.append((number, value))
 
     def present_number(self, state: State, number: str) -> float:
-        """Value of a number after all waiting changes."""
+        """Value of a number after all pending changes."""
         for waiting, value in reversed(self.pending):
             if waiting == number:
                 return value
@@ -119,7 +121,7 @@ class Changes:
         return float(state.bonds[BOND_SETTINGS[what]][row])
 
     def unit_of(self, number: str) -> str:
-        """Unit of a number that is an input or a parameter; empty if it has none."""
+        """Unit of a number that is an input or a parameter; empty if none."""
         name = number.partition(".")[2]
         if number.startswith(OPERATED):
             return self._units[self._inputs.index(name)]
@@ -127,7 +129,7 @@ class Changes:
         return next(units, "") if number.startswith(f"{PARAMETERS}.") else ""
 
     def put_into(self, given: StepInput) -> None:
-        """Put the changes that act at this cut into `given`: `CHANGES` at most, the oldest."""
+        """Put the changes that act at this cut into `given`: the oldest, `CHANGES` at most."""
         if not self.pending and not self._acting:
             return
         count = 0
@@ -140,7 +142,7 @@ class Changes:
         given.session["changes"], self._acting = count, count > 0
 
     def _is_set(self, row: int, value: float) -> bool:
-        """Whether a parameter was changed; the result is noted."""
+        """Apply a parameter change, note the outcome, and return whether it was accepted."""
         own = self._parameters[row]
         unit = f" {own.parameter.unit}" if own.parameter.unit else ""
         text = f"parameter {own.name} = {value:g}{unit}"
@@ -159,7 +161,7 @@ class Changes:
         return True
 
     def recorded(self, given: StepInput) -> list[tuple[str, float]]:
-        """Changes that act at this cut, as the log has them."""
+        """Changes that act at this cut, as written to the log."""
         count = int(given.session["changes"][0])
         acting = given.changes[:count].tolist()
         return [(self._number(what, row), value) for what, row, value in acting]
@@ -197,16 +199,15 @@ class Changes:
 def own_parameters(
     network: Network, tables: Session, known: Sequence[Sequence[Parameter]]
 ) -> list[OwnParameter]:
-    """Parameters that may change: those of ``[monitor.adjust]``, then those of other tables.
+    """Adjustable parameters: those of ``[monitor.adjust]``, then those of other tables.
 
-    The other tables are those of test sequences (`adjust`) and stimuli.
-
-    `known` has the parameters that each subsystem declares.
+    The other tables are test sequences (`adjust`) and stimuli. `known` lists the parameters that
+    each subsystem declares.
 
     Raises
     ------
     ConfigError
-        If a subsystem has none of that name, or if bounds are beyond its own.
+        If a subsystem lacks such a parameter, or if bounds exceed those of the parameter.
     """
     there = {
         own.name: own

@@ -1,6 +1,6 @@
 """Compile `assess` into the cache, in a separate process: `load_step` starts it at a first start.
 
-It ends at once when its standard input is closed, and so with the process that started it.
+It ends as soon as its standard input is closed, and so ends with its parent process.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ SAMPLES_OF_ORDER, SAMPLES_OF_COMPARISON, SAMPLES_OF_ORDER_CONTROL = 1, 2, 3
 
 
 def fill_controls(plan: Plan, network: Network, master: MasterTable) -> None:
-    """Settings of step and order control, and how many coefficients and samples they need.
+    """Settings of step and order control, with the coefficients and samples that they need.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def fill_controls(plan: Plan, network: Network, master: MasterTable) -> None:
 
 
 def _fill_orders(plan: Plan, network: Network, master: MasterTable, free: Bools) -> None:
-    """Return the controlled orders, their bounds, and the highest one of all."""
+    """Fill in the controlled orders, their bounds, and the highest order of all."""
     order, session, connections = master.order_control, plan.session, network.connections
     controls = bool(free.any())
     session["controls_order"] = controls
@@ -92,7 +92,7 @@ def _tolerances(key: str, master: MasterTable, network: Network) -> tuple[Floats
 
 
 def per_channel(given: float | Mapping[str, float], names: Sequence[str]) -> Floats:
-    """Tolerance of every channel named; keys are port names, ``*`` standing for anything."""
+    """Tolerance of each named channel; keys are port names, ``*`` matching anything."""
     if not isinstance(given, Mapping):
         return np.full(len(names), given)
     values = np.zeros(len(names))
@@ -103,8 +103,8 @@ def per_channel(given: float | Mapping[str, float], names: Sequence[str]) -> Flo
     return values
 
 
-#: Share of a range by which a value may be outside, because computed values reach a bound only up
-#: to rounding errors.
+#: Share of a range by which a value may be outside: computed values reach a bound only up to
+#: rounding errors.
 ROUNDING_SHARE = 1e-6
 
 

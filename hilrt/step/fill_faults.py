@@ -17,20 +17,20 @@ from hilrt.tables.network import Network
 from hilrt.tables.plan import FAULT_KINDS, Plan
 from hilrt.tables.ports import Side
 
-#: Sides of a place, in the order of their rows.
+#: Sides of a faulted location, in the order of their rows.
 OUTPUT, CONNECTION, INPUT = range(3)
-#: Kinds whose values come later.
+#: Kinds that delay values.
 LATE: Final = ("delay", "jitter")
-#: Most steps that a fault may delay a value by.
+#: Maximum number of steps that a fault may delay a value by.
 MAX_UNDERWAY: Final = 10_000
-#: Values of one place that can be on their way, at least: steps may be shorter.
+#: Minimum capacity for delayed values at one location: steps may be shorter.
 FEWEST_SLOTS: Final = 100
-#: Between the ends of a connection.
+#: Separates the ends of a connection.
 ARROW: Final = " -> "
 
 
 class Altered(NamedTuple):
-    """A scalar that a fault alters: the side, its number there, the fault's, and the element's."""
+    """A scalar altered by a fault: side, its number there, fault number, and element."""
 
     side: int
     number: int
@@ -44,7 +44,7 @@ def alteration_rows(network: Network, faults: Sequence[FaultTable]) -> list[Alte
     Raises
     ------
     ConfigError
-        If a fault is at no output, input, connection or subsystem.
+        If a fault has no output, input, connection or subsystem.
     """
     found = [
         Altered(side, number, f, element)
@@ -73,7 +73,7 @@ def _place_of(network: Network, fault: FaultTable) -> tuple[int, list[int]]:
     source, arrow, target = (fault.connection or "").partition(ARROW)
     if not arrow:
         text = 'give an output, an input, a peer, or a connection as "a.output -> b.input"'
-        raise ConfigError(f"{where}: has no place; {text}")
+        raise ConfigError(f"{where}: no location given; {text}")
     sources = _numbers(network.outputs, source.strip(), f"{where} connection")
     targets = _numbers(network.inputs, target.strip(), f"{where} connection")
     connections = network.connections
@@ -109,10 +109,10 @@ def faulted_inputs(network: Network, rows: Sequence[Altered]) -> set[int]:
 
 
 def benches_reached(tables: Session, fault: FaultTable, physical: Container[str]) -> list[str]:
-    """Benches that a fault reaches by a set-point or what they send, and that do not allow it.
+    """Benches that a fault reaches by a set-point or a measurement and that do not allow it.
 
-    Of a vector, every element counts as altered. What calculated channels make of an altered output
-    counts, too.
+    If a fault alters one element of a vector, all elements count as altered; so do calculated
+    channels of an altered output.
 
     Parameters
     ----------
@@ -135,9 +135,9 @@ def benches_reached(tables: Session, fault: FaultTable, physical: Container[str]
 
 
 def _altered_sources(tables: Session, place: str) -> set[str]:
-    """Ports that carry an altered output: its own, and those of channels that are made of it.
+    """Ports that carry an altered output: its own, and those of channels calculated from it.
 
-    `place` is the output's name, or that of a subsystem, all of whose outputs are altered.
+    `place` is the name of an output, or of a subsystem, all of whose outputs are altered.
     """
     signals = [
         signal
@@ -150,7 +150,7 @@ def _altered_sources(tables: Session, place: str) -> set[str]:
 
 
 def steps_underway(fault: FaultTable, tables: Session) -> int:
-    """Steps of ``[master] step`` that a value is on its way at most; 0 if it is not delayed."""
+    """Maximum delay of a value in steps of ``[master] step``; 0 if it is not delayed."""
     late = fault.kind in LATE and not fault.emulated
     return math.ceil((fault.value or 0.0) / tables.master.step) if late else 0
 
@@ -161,7 +161,7 @@ def check_allowed(tables: Session, physical: Container[str]) -> None:
     Raises
     ------
     ConfigError
-        With a line for each fault and bench.
+        With one line per fault and bench.
     """
     problems = [
         f"[faults.{fault.name}] acts on the bench {bench!r}, which does not allow it; "
@@ -180,7 +180,7 @@ def fill_faults(plan: Plan, network: Network, tables: Session, rows: Sequence[Al
     Raises
     ------
     ConfigError
-        If a fault delays values by more steps than can wait.
+        If a fault delays values by more steps than supported.
     """
     faults, first_slot = tables.faults, 0
     for times, fault in zip(plan.faults, faults, strict=True):
@@ -195,12 +195,12 @@ def fill_faults(plan: Plan, network: Network, tables: Session, rows: Sequence[Al
         made.first = k == 0 or places[k - 1] != places[k]
         made.closing = k == len(rows) - 1 or places[k + 1] != places[k]
         made.amount, made.seed = fault.value or 0.0, fault.seed
-        if fault.peer is None:  # whose outputs come in one message
+        if fault.peer is None:  # a peer's outputs come in one message
             made.seed += row.element
         if fault.kind in LATE:
             steps = steps_underway(fault, tables)
             if steps > MAX_UNDERWAY:
-                text = f"delays by {steps:,} steps; give {MAX_UNDERWAY:,} at most"
+                text = f"delays by {steps:,} steps; at most {MAX_UNDERWAY:,} are supported"
                 raise ConfigError(f"[faults.{fault.name}] value = {fault.value}: {text}")
             made.first_slot, made.slots = first_slot, max(steps + 2, FEWEST_SLOTS)
             first_slot += made.slots

@@ -25,7 +25,8 @@ from hilrt.tables.plan import SHAPES, Plan
 from hilrt.tables.record import Table, table
 from hilrt.tables.relation import Relation
 
-#: Going over to another source takes this much less than the rate limit: rounding would limit it.
+#: Blending to another source stays this far below the rate limit, so that rounding does not trip
+#: it.
 BELOW_LIMIT: Final = 1.0 - 1e-9
 #: Taps of maximum length registers, by their length.
 _TAPS: Final = {
@@ -48,7 +49,7 @@ _TAPS: Final = {
 
 
 class StimulusTables(NamedTuple):
-    """The tables of the plan that belong to inputs with more than their connections."""
+    """Tables of the plan for inputs driven by more than their connections."""
 
     drives: Table[rows.DrivePlan]
     stimuli: Table[rows.StimulusPlan]
@@ -63,7 +64,7 @@ def stimulus_tables(
     columns: Sequence[Floats] = (),
     parameter_units: Mapping[str, str] = MappingProxyType({}),
 ) -> StimulusTables:
-    """Rows of the inputs on which something beside connections may act, and of the stimuli.
+    """Rows of the stimuli, and of the inputs on which more than connections may act.
 
     Parameters
     ----------
@@ -123,9 +124,9 @@ def stimulus_tables(
 
 
 def stimulus_order(network: Network, tables: Session) -> list[int]:
-    """Positions in the session file of the stimuli in their table: by their inputs.
+    """Positions of the stimuli in the session file, in the order of their table: by input.
 
-    Those of parameters follow, by the names of these.
+    Stimuli of parameters follow, sorted by parameter name.
     """
     inputs, last = _inputs_of(network, tables), len(network.inputs)
     names = [stimulus.input for stimulus in tables.stimuli]
@@ -135,7 +136,7 @@ def stimulus_order(network: Network, tables: Session) -> list[int]:
 def fill_parameters(
     plan: Plan, network: Network, tables: Session, parameters: Sequence[OwnParameter]
 ) -> None:
-    """Subsystems, bounds and stimuli of the parameters that may change."""
+    """Subsystems, bounds and stimuli of the adjustable parameters."""
     names = [tables.stimuli[k].input for k in stimulus_order(network, tables)]
     for row, own in zip(plan.parameters, parameters, strict=True):
         row.subsystem, row.register = own.s, -1
@@ -145,7 +146,7 @@ def fill_parameters(
 
 
 def fill_conditions(plan: Plan, network: Network, tables: Session, program: Program) -> None:
-    """Registers of the conditions that start and end stimuli and faults: the program's results."""
+    """Set the registers of conditions that start and end stimuli and faults."""
     of_texts = iter(program.results)
     registers = [
         [-1 if text is None else next(of_texts) for text in (entry.start_when, entry.end_when)]
@@ -157,13 +158,12 @@ def fill_conditions(plan: Plan, network: Network, tables: Session, program: Prog
 
 
 def conversion_of(stimulus: Stimulus, unit: str) -> tuple[float, float]:
-    """Factor and offset from a stimulus' values to the input's `unit`; for additions without
-    offset.
+    """Factor and offset from the values of a stimulus to `unit`; an added stimulus has no offset.
 
     Raises
     ------
     ConfigError
-        If its unit does not convert.
+        If the units are not convertible.
     """
     if stimulus.unit is None:
         return 1.0, 0.0
@@ -172,7 +172,7 @@ def conversion_of(stimulus: Stimulus, unit: str) -> tuple[float, float]:
 
 
 def _inputs_of(network: Network, tables: Session) -> dict[int, int]:
-    """Index of the input of each stimulus of one, by the stimulus' position in the file."""
+    """Index of the input of each stimulus that has one, by position in the file."""
     stimuli = enumerate(tables.stimuli)
     return {k: _input_of(network, one) for k, one in stimuli if not one.of_parameter}
 
@@ -216,7 +216,7 @@ def _drives(
         row.start = 0.0 if network.connected[i] else network.u_start[i]
         row.rate = network.max_rate[i] * BELOW_LIMIT
         row.blend = 0.0 if options is None else options.blend
-        # Where nothing is connected: the default, if any connection has polynomials of that degree
+        # Without a connection: the default, if any connection has polynomials of that degree
         row.degree = (
             -1 if network.connected[i] else default if highest < 0 else min(default, highest)
         )
@@ -226,9 +226,9 @@ def _drives(
 
 
 def _jumps_of(network: Network, i: int) -> list[tuple[int, int]]:
-    """Outputs that show a jump of input `i` at once, and after how many points.
+    """Outputs that depend directly on input `i`, each with the points until it shows a jump.
 
-    Each output is in it once, by the shortest path of direct dependencies.
+    Each output is listed once, by the shortest path of direct dependencies.
     """
     found: dict[int, int] = {}
     reached, after = {i}, 0
@@ -260,7 +260,7 @@ def _columns_by_stimulus(tables: Session, columns: Sequence[Floats]) -> list[Ite
 def _points_of(
     segment: StimulusSegment, columns: Iterator[Floats], factor: float, shift: float
 ) -> Floats:
-    """Times and values that a segment needs a table of, shape (n, 2); a column's are the next."""
+    """Tabulated times and values of a segment, shape (n, 2); those of a column are the next."""
     if segment.shape == "points":
         points = np.array(segment.points, dtype=np.float64).reshape(-1, 2)
         return np.column_stack((points[:, 0], points[:, 1] * factor + shift))
@@ -275,7 +275,7 @@ def _points_of(
 def maximum_length_sequence(bits: int, seed: int) -> Floats:
     """Pseudo-random binary sequence of 1 and -1, shape (2^bits - 1,).
 
-    Every pattern of `bits` values but one occurs once in a period; `seed` says which one begins.
+    Every pattern of `bits` values but one occurs once per period; `seed` selects the first.
     """
     period = 2**bits - 1
     register, values = seed % period + 1, np.empty(period)

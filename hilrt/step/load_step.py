@@ -1,4 +1,4 @@
-"""The two compiled functions of a step, bound to tables; compiled at once at a first start."""
+"""The two compiled functions of a step, bound to tables; compiled in parallel at a first start."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hilrt.tables.plan import Plan
 from hilrt.tables.record import Table, table
 from hilrt.tables.state import State
 
-#: Time after which this process compiles code that another has not finished, s.
+#: Time after which this process compiles code that the helper has not finished, s.
 LONGEST_HELP_S: Final = 120.0
 HELPER: Final = "hilrt.step.compile_assess"
 
@@ -36,7 +36,7 @@ def bind_assess(
 
 
 def empty_tables() -> tuple[Plan, State, StepInput, Table[Slack]]:
-    """Tables without rows, of the types that those of every session have."""
+    """Tables without rows, of the types used by every session."""
 
     def empty(kind: type[Any], model: Any) -> Any:
         rows = {name: get_args(hint) for name, hint in get_type_hints(kind).items()}
@@ -54,16 +54,16 @@ def empty_tables() -> tuple[Plan, State, StepInput, Table[Slack]]:
 def load_step() -> None:
     """Load the compiled code, or compile it, before there is a session.
 
-    The types of the tables, and with them the code, are the same for every session. Where nothing
-    is cached yet, another process compiles `assess` meanwhile, and what it has cached is loaded: on
-    two processors that takes as long as the longer of the two, instead of both.
+    The types of the tables, and so the code, are the same for every session. Without a cache,
+    another process compiles `assess` in the meantime, and this one loads the result: on two
+    processors that takes as long as the longer of the two compilations, not as long as both.
     """
     plan, state, given, slack = empty_tables()
     helper = None if is_kept(stages.assess, plan, state, given, slack) else _start_helper()
     if helper is None:
         bind_macro_step(plan, state, given)
     else:
-        with helper:  # which waits, once its input is closed
+        with helper:  # its exit waits once its input is closed
             try:
                 bind_macro_step(plan, state, given)
                 with contextlib.suppress(subprocess.TimeoutExpired):

@@ -1,4 +1,4 @@
-"""The macro step: which stage acts when. The only file that knows this order.
+"""The macro step: the order of the stages, defined only here.
 
 `macro_step` and `assess` are functions of tables alone: no clock, no socket, no await. The same
 input from the same state gives the same decisions, bit for bit, compiled and interpreted. With a

@@ -28,24 +28,24 @@ from hilrt.tables.state import State
 
 
 class Numerics:
-    """Everything that the master steps.
+    """The tables and compiled functions of a session that the master steps.
 
     Attributes
     ----------
     network : Network
         Names and ports of the rows.
     checks, alarms
-        Names of what is watched.
+        Names of the checks and alarms.
     stimuli : list of str
         Names of the stimuli, by their rows.
     faults : sequence of FaultTable
         Of the session file, by their rows.
     parameters : sequence of OwnParameter
-        That may change, by their rows.
+        Adjustable parameters, by their rows.
     columns : list of ndarray, shape (n, 2)
-        Columns of files that stimuli consist of.
+        File columns used by stimuli.
     changes : Changes
-        Of numbers, that wait for the next cut.
+        Pending changes of numbers.
     """
 
     def __init__(
@@ -72,37 +72,37 @@ class Numerics:
         self._assess: Callable[[], None] = self._load_and_assess
 
     def new_changes(self) -> Changes:
-        """Changes of this session's numbers, of which none waits."""
+        """An empty `Changes` for this session's numbers."""
         names = [fault.name for fault in self.faults]
         return Changes(self.network, self.plan.drives["input"].tolist(), names, self.parameters)
 
     @property
     def plan(self) -> Plan:
-        """Constants; not to be replaced, as compiled code has its address."""
+        """Constants; never replaced, because compiled code holds their address."""
         return self._plan
 
     @property
     def state(self) -> State:
-        """The state, at the same address throughout."""
+        """The state; its address never changes."""
         return self._state
 
     @property
     def given(self) -> StepInput:
-        """The input of a step, at the same address throughout."""
+        """The input of a step; its address never changes."""
         return self._given
 
     @property
     def slack(self) -> Table[Slack]:
-        """The input of `assess`, at the same address throughout."""
+        """The input of `assess`; its address never changes."""
         return self._slack
 
     def load(self) -> None:
-        """Load the compiled code, or compile it: before the first tick, which has no time.
+        """Load the compiled code, or compile it, before the first tick, which has no time for it.
 
         Raises
         ------
         TypeError
-            If a table is not contiguous, or has another layout than those of all sessions.
+            If a table is not contiguous, or differs in layout from those of all sessions.
         """
         load_step()
         self._macro_step = bind_macro_step(self._plan, self._state, self._given)
@@ -279,7 +279,7 @@ def _start_ports(plan: Plan, state: State, y0: Floats, u0: Floats) -> None:
 
 
 def _start_drives(plan: Plan, state: State) -> None:
-    """Connections act, but those of sequences that do not drive yet."""
+    """Activate all connections except those of sequences, which do not drive yet."""
     state.connections["acts"] = plan.connections["driven"] < 0
     state.connections["gain"] = plan.connections["gain"]
     state.drives["kept"] = 1.0
@@ -288,7 +288,7 @@ def _start_drives(plan: Plan, state: State) -> None:
 
 
 def _start_orders(plan: Plan, state: State) -> None:
-    """Orders in force: those of the session file, or the first one of the order control."""
+    """Orders in force: those of the session file, or the initial one of the order control."""
     session = plan.session[0]
     first = min(max(session.initial_order, session.minimum_order), session.maximum_order)
     state.session["order"] = first if session.controls_order else 0

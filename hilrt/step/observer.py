@@ -1,4 +1,4 @@
-"""Observers of the loop: their notifications, and the consequences of a bug in one."""
+"""Observers of the loop: their notifications, and the consequences of a defect in one."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ class Observer:
         """Do deferred work; the next point needs the processor in `left_ns` [ns]."""
 
     def closing(self, finished: bool) -> None:
-        """Handle the end of the loop: a regular one, or any other."""
+        """Handle the end of the loop; `finished` if it ended regularly."""
 
     def removed(self, reason: str) -> None:
-        """Handle that it is notified no longer, for a defect of its own."""
+        """Handle the observer's own removal after a defect."""
 
 
 class Observers:
@@ -76,7 +76,7 @@ class Observers:
         self._t_ns = 0
 
     def add(self, observer: Observer) -> None:
-        """Notify one more, after the others."""
+        """Add an observer; it is notified after the others."""
         self.present += (observer,)
 
     def stepped(self, turn: Turn) -> None:

@@ -1,4 +1,4 @@
-"""The sources that drive inputs, as text: their state, and changes at a point."""
+"""The sources that drive inputs, as text: present state, and changes at a point."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PHASES = {
 
 
 def source_changes(numerics: Numerics) -> list[tuple[str, str]]:
-    """Inputs whose source, or one of whose stimuli, changed at this point, each with a text."""
+    """Inputs whose source or stimuli changed at this point, each with a text."""
     plan, state, names = numerics.plan, numerics.state, numerics.network.inputs.names
     found = []
     for parameter, own in zip(plan.parameters, numerics.parameters, strict=True):
@@ -58,9 +58,7 @@ def mu_changes(numerics: Numerics) -> list[tuple[str, str]]:
 
 
 def present_sources(numerics: Numerics) -> dict[str, str]:
-    """Inputs that something other than their connections drives now, or stimuli add to; with the
-    source.
-    """
+    """Inputs now driven by something other than their connections, or with added stimuli."""
     plan, state, names = numerics.plan, numerics.state, numerics.network.inputs.names
     found = {}
     for at, drive in zip(plan.drives, state.drives, strict=True):

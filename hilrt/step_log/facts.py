@@ -1,4 +1,4 @@
-"""Facts in a log beside the session file: data for a replay, the models, the host."""
+"""Facts in a log in addition to the session file: data for a replay, the models, the host."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from hilrt.version import VERSION
 #: Names of the attachments.
 REPLAY, MODELS, HOST = "replay.msgpack", "models.json", "host.json"
 FORMAT = 2
-#: Packages that the last bit of a decision depends on.
+#: Packages that affect the last bit of a decision.
 _NUMERICAL = ("numpy", "numba", "llvmlite")
 #: Rooms whose sources determine a macro step.
 _DECIDING = ("compilation", "coupling", "expressions", "reliability", "step", "tables")
@@ -52,12 +52,12 @@ class SubsystemFacts(msgspec.Struct):
     parameters: list[Parameter] = []
 
     def ports(self) -> Ports:
-        """The ports, as a link has them."""
+        """The ports, as for a link."""
         return Ports(tuple(self.inputs), tuple(self.outputs))
 
 
 class Facts(msgspec.Struct):
-    """Facts that determine plan and first state, beside the session file.
+    """Facts that determine plan and initial state, in addition to the session file.
 
     `layout` is the version of the tables' layout, in hexadecimal digits. `y0` (ny,) and `u0` (nu,)
     are the initialized outputs and inputs; `feedthrough` the two matrices of that correction;
@@ -86,7 +86,7 @@ class Facts(msgspec.Struct):
         return [np.frombuffer(column).reshape(-1, 2) for column in self.columns]
 
     def feedthrough_correction(self) -> Feedthrough | None:
-        """The feedthrough correction as it ran."""
+        """The feedthrough correction, as used in the session."""
         if self.feedthrough is None:
             return None
         K, KD = (np.array(matrix) for matrix in self.feedthrough)
@@ -132,7 +132,7 @@ def collect_facts(
 
 
 def _answers(plan: Plan, factors: Floats) -> Sensitivities:
-    """Probed sensitivities of the subsystems, as plan and state have them before the first tick."""
+    """Probed sensitivities of the subsystems, from plan and state before the first tick."""
     ends = np.cumsum([len(plan.error_paths), len(plan.error_answers), len(plan.direct)])
     paths, answers, direct, powers = (part.tolist() for part in np.split(factors, ends))
     return Sensitivities(
@@ -177,16 +177,16 @@ def numerics_metadata(numerics: Numerics) -> dict[str, str]:
 
 
 def layout_of(numerics: Numerics) -> str:
-    """Version of the layout of everything that a log has of the tables."""
+    """Version of the layout of all recorded tables."""
     given, state = blocks(numerics.given, "given."), blocks(numerics.state, "state.")
     return layout_version([*given, ("slack", numerics.slack), *state]).hex()
 
 
 def read_facts(attachments: dict[str, bytes], where: str) -> Facts:
-    """The facts in a log; `RecordError` if it has none that this version understands."""
+    """Facts from a log; `RecordError` if it has none that this version can read."""
     if REPLAY not in attachments:
         raise RecordError(
-            f"{where}: holds no {REPLAY}: it was recorded by an older version, which did not "
+            f"{where}: contains no {REPLAY}: it was recorded by an older version, which did not "
             "record the data for a replay"
         )
     try:
@@ -215,7 +215,7 @@ def attachments_of(file: SessionFile, links: Sequence[Link], facts: Facts) -> li
 
 
 def build_report() -> dict[str, str]:
-    """Identity of the numerics: two replays are equal to the last bit if code and compiler are."""
+    """Identity of the numerics: replays are equal to the last bit if code and compiler are."""
     report = {
         "hilrt": VERSION,
         "source": source_hash(),
@@ -233,7 +233,7 @@ def build_report() -> dict[str, str]:
 
 @functools.cache
 def source_hash() -> str:
-    """SHA-256 of the package's sources that decisions depend on, at the first call."""
+    """SHA-256 of the package's sources that affect decisions, at the time of the first call."""
     root = Path(__file__).parents[1]
     files = [path for room in _DECIDING for path in root.glob(f"{room}/*.py")]
     digest = hashlib.sha256()
@@ -253,7 +253,7 @@ def _processor() -> str:
 
 
 def model_files(link: Link) -> dict[str, str]:
-    """Files that a subsystem's model consists of, as far as its table names them: SHA-256 each."""
+    """Files of a subsystem's model, as far as its table names them, with their SHA-256."""
     files = {str(path): path for path in link.files}
     for text in _strings(msgspec.to_builtins(link.options)):
         for word in text.split("=")[-1:]:  # also in --param key=FILE
@@ -286,5 +286,5 @@ def _module_file(target: str) -> Path | None:
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except OSError:  # what is no file name at all
+    except OSError:  # not a valid file name
         return False

@@ -1,7 +1,7 @@
-"""A row of the log, gathered from the session's tables by index; and its inverse, for replay.
+"""Gathering a row of the log from the session's tables by index, and its inverse for a replay.
 
-A `Column` says where in the tables a signal stands. All fields have 8 bytes, so that each is one
-word of its table's memory, which is seen as floats and as integers at once.
+A `Column` gives a signal's place in the tables. All fields have 8 bytes: each is one word of its
+table's memory, which is viewed both as floats and as integers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hilrt.record.messages import Signal
 from hilrt.solver import Floats
 from hilrt.tables.record import Table, TableRow, i8, table
 
-#: Tables that the log has signals of. Always all of them, so that the compiled code is the same.
+#: Tables with signals in the log; always all of them, so that the compiled code is the same.
 TABLES: Final = (
     "given.session",
     "given.subsystems",
@@ -65,9 +65,9 @@ class TablePlace(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A signal of the log, and the number that it records.
+    """A signal of the log, and the place of its number.
 
-    `mask` is an i8 word: where it is 0, the number means nothing, and the row has NaN.
+    `mask` is an i8 word: where it is 0, the number is meaningless, and the row contains NaN.
     """
 
     signal: Signal
@@ -83,13 +83,13 @@ class Gather:
     columns : sequence of Column
         In the order of the row.
     tables : mapping of str to table
-        By the names `TABLES`. They stay where they are in memory.
+        Named as in `TABLES`; their memory must not move.
     row : ndarray, shape (columns,)
 
     Attributes
     ----------
     fill : callable
-        Writes every column.
+        Fills all columns.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Scatter:
     ----------
     columns : sequence of Column
     places : sequence of int
-        Where in a row each of them stands.
+        Position of each in a row.
     tables : mapping of str to table
     """
 
@@ -118,20 +118,20 @@ class Scatter:
         self, columns: Sequence[Column], places: Sequence[int], tables: Mapping[str, Table[Any]]
     ) -> None:
         direct = {column.place for column in columns}
-        # A mask that is recorded itself is read from its own column alone.
+        # A mask that has its own column is read only from that.
         columns = [c._replace(mask=None) if c.mask in direct else c for c in columns]
         self._arguments = (index_of(columns, places, tables), *words_of(tables))
         self._scatter = entry_point(scatter, *self._arguments, np.zeros(1))
 
     def put(self, row: Floats) -> None:
-        """Write the columns of a row, which is contiguous."""
+        """Write the columns of a contiguous row into the tables."""
         self._scatter(*self._arguments, row)
 
 
 def index_of(
     columns: Sequence[Column], places: Sequence[int], tables: Mapping[str, Table[Any]]
 ) -> Table[ColumnPlace]:
-    """Columns, which stand at `places` of a row, as numbers."""
+    """Columns at `places` of a row, as numbers."""
     found = table(ColumnPlace, len(columns))
     found["column"] = places
     fields: dict[tuple[str, str], tuple[int, int, int, bool]] = {}
@@ -178,7 +178,7 @@ def gather(columns: Table[ColumnPlace], words: Words, integers: Integers, row: F
 
 @compiled
 def scatter(columns: Table[ColumnPlace], words: Words, integers: Integers, row: Floats) -> None:
-    """Write every column from the row into its table; masks are set where any column is known."""
+    """Write all columns of the row into their tables; set the masks of known values."""
     for k in range(len(columns)):
         c = columns[k]
         if c.mask_table >= 0:

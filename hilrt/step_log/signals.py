@@ -1,7 +1,7 @@
 """Signals that a session records each tick: topics, and places in the tables.
 
-This list of columns is the only one: rows are gathered by it, and a replay restores the step's
-input by it.
+This is the only list of columns: rows are gathered by it, and a replay restores the step's input
+with it.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class TickTiming(TableRow):
     order: f8  # highest of a connection
 
 
-#: Signal, unit and field of a bond; "effort" stands for the unit of the bond's effort. For a vector
-#: bond corrections add up.
+#: Signal, unit and field of a bond; "effort" stands for the unit of the bond's effort. Corrections
+#: of a vector bond are added up.
 BOND_SIGNALS: Final = (
     ("power", "W", "power"),
     ("residual_power", "W", "residual_power"),
@@ -63,7 +63,7 @@ MASTER_SIGNALS: Final = (
     ("lateness", "us", "timing", "lateness"),
     ("compute", "us", "timing", "compute"),
     ("missed", "", "slack", "missed"),
-    *((stage, "us", "timing", stage) for stage in STAGES),  # the slack is that of the tick before
+    *((stage, "us", "timing", stage) for stage in STAGES),  # the slack is that of the previous tick
     ("overdue", "", "timing", "overdue"),
     ("skipped", "", "timing", "skipped"),
     ("longest", "", "timing", "longest"),  # number in `hilrt.timing.timeline.LONGEST`
@@ -79,7 +79,7 @@ PEER_SIGNALS: Final = (
     ("wire", "us", "channels", "wire_us"),
     ("late", "", "given.subsystems", "late"),
 )
-#: The rest of a step's input, so that a replay can repeat every decision.
+#: Remaining input of a step, with which a replay can repeat every decision.
 PEER_CUT_SIGNALS: Final = tuple(
     (name, unit, "given.subsystems", name)
     for name, unit in (
@@ -101,14 +101,14 @@ CUT_SIGNALS: Final = (
     ("learns", "", "slack", "learns"),
     ("rest", "s", "given.session", "rest"),
 )
-#: Only where the error of a step is estimated before its samples are taken.
+#: Only if the error of a step is estimated before its samples are accepted.
 REPETITION_SIGNALS: Final = (
     ("error", "", "given.session", "error"),
     ("scaling", "", "given.session", "scaling"),
     ("repetitions", "", "given.session", "repetitions"),
     ("order", "", "given.session", "order"),
 )
-#: Signals of the topic "timing" that depend on the clock, so they are not decisions of the step.
+#: Signals of the topic "timing" that depend on the clock, and are no decisions of the step.
 CIRCUMSTANCES: Final = (
     *("lateness", "compute", "missed", "overdue", "skipped", "longest", *STAGES),
     *("age", "wire", "late"),
@@ -212,7 +212,7 @@ def _controlled(plan: Plan) -> bool:
 def _ports(
     side: Side, suffix: str, place: TablePlace, m: int = 0, mask: TablePlace | None = None
 ) -> list[Column]:
-    """A field of every port; `m` > 0: it is an m-th derivative with respect to time."""
+    """A field of every port; `m` > 0: its m-th time derivative."""
     ending, per_time = (f"_d{m}", f"/s^{m}") if m else ("", "")
     table_, field, _, element = place
     return [
@@ -230,7 +230,7 @@ _OF_CALCULATED: Final = {"y": "newest", "t_valid": "t_newest"}
 
 
 def _fresh(side: Side, plan: Plan, suffix: str, units: Sequence[str], field: str) -> list[Column]:
-    """A field that is only valid for outputs with a new sample.
+    """A field that is valid only for outputs with a new sample.
 
     Calculated channels are not part of the step's input, because a replay computes them again.
     """
@@ -246,7 +246,7 @@ def _fresh(side: Side, plan: Plan, suffix: str, units: Sequence[str], field: str
 
 
 def _sources(inputs: Side, plan: Plan) -> list[Column]:
-    """Sources of every input on which more than its connections may act, and its stimuli."""
+    """Sources and stimuli of every input on which more than its connections may act."""
     names = plan.drives["input"].tolist()
     return [
         Column(Signal(inputs.names[i] + suffix, unit), TablePlace("state.drives", field, d))
@@ -257,7 +257,7 @@ def _sources(inputs: Side, plan: Plan) -> list[Column]:
 
 
 def _faults(numerics: Numerics) -> dict[str, list[Column]]:
-    """Return active faults, and the new samples of outputs that they may alter, as altered."""
+    """Active faults, and altered new samples of outputs that faults may affect."""
     if not numerics.faults:
         return {}
     outputs, rows = numerics.network.outputs, numerics.plan.alterations["output"]
@@ -279,7 +279,7 @@ def _faults(numerics: Numerics) -> dict[str, list[Column]]:
 
 
 def _parameters(numerics: Numerics) -> dict[str, list[Column]]:
-    """Values of the parameters that may change."""
+    """Values of the adjustable parameters."""
     columns = [
         Column(
             Signal(f"parameter:{own.name}", own.parameter.unit),
@@ -291,7 +291,7 @@ def _parameters(numerics: Numerics) -> dict[str, list[Column]]:
 
 
 def _ranges(outputs: Side, plan: Plan) -> list[Column]:
-    """Signals that say, for outputs with a declared range, whether a new value is outside it."""
+    """Signals that flag new values outside their declared range."""
     limits = plan.outputs
     declared = np.flatnonzero(np.isfinite(limits["low"]) | np.isfinite(limits["high"]))
     fresh = [TablePlace("given.outputs", "fresh", i) for i in declared.tolist()]
@@ -315,7 +315,7 @@ def _of(owners: Sequence[str], signals: Sequence[tuple[str, str, str, str]]) -> 
 
 
 def given_columns(numerics: Numerics) -> list[Column]:
-    """Columns of the step's input, and of further input in the slack."""
+    """Columns of the step's input, and of the further input in the slack."""
     columns = (column for of in build_columns(numerics).values() for column in of)
     return [c for c in columns if c.place.table == "slack" or c.place.table.startswith("given.")]
 
@@ -367,14 +367,14 @@ class RowWriter:
         compute_ns: int,
         tick: Floats | float = 0.0,
     ) -> None:
-        """Write everything about this tick into the row.
+        """Write all data of this tick into the row.
 
         Parameters
         ----------
         step : float
             Macro step that begins, s.
         lateness_ns, compute_ns : int
-            Of the inputs, and from the cut to the dispatch, ns.
+            Lateness of the inputs, and time from the cut to the dispatch, ns.
         tick : ndarray, shape (8,)
             `Timeline.newest`.
         """

@@ -1,4 +1,4 @@
-"""Snapshots of the step's state: the bytes of its tables, after the version of their layout."""
+"""Snapshots of the step's state: the bytes of its tables, preceded by their layout version."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def layout_version(tables: Iterable[tuple[str, NDArray[Any]]]) -> bytes:
 
 
 def other_version(where: str) -> RecordError:
-    """Message about a log, or a part of one, whose tables differ from those here."""
+    """Error about a log, or a part of it, whose tables differ from the present ones."""
     return RecordError(
         f"{where}: recorded by another version: its decisions can be read, but not repeated; use "
         "the "
@@ -40,12 +40,12 @@ def other_version(where: str) -> RecordError:
 
 
 class StateBytes:
-    """The memory of a state, to be stored, restored and compared.
+    """The memory of a state, for storing, restoring and comparing.
 
     Parameters
     ----------
     state : State
-        Its tables stay where they are.
+        Its tables must not move.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class StateBytes:
         self._size = VERSION_BYTES + sum(len(view) for view in self._views)
 
     def encode(self) -> bytes:
-        """A snapshot of the state as it is."""
+        """Snapshot of the present state."""
         return b"".join((self.version, *map(bytes, self._views)))
 
     def restore(self, snapshot: bytes) -> None:
@@ -77,7 +77,7 @@ class StateBytes:
     def differences(self, recorded: bytes, recomputed: bytes) -> list[str]:
         """Names ``table[row].field`` of the differences between two snapshots, bit for bit.
 
-        NaN equals NaN. Values outside tables of records are named as a whole.
+        NaN equals NaN. Arrays that are not tables are named as a whole.
 
         Raises
         ------
@@ -128,7 +128,7 @@ def _apart(a: NDArray[np.void], b: NDArray[np.void]) -> NDArray[np.bool_]:
     return apart
 
 
-# Records for a replay beside the rows: the state once a second, changes, updated Jacobians.
+# Data for a replay in addition to the rows: the state once a second, changes, new Jacobians.
 
 #: Session time between two snapshots, ns.
 EVERY_NS = 1_000_000_000
@@ -153,8 +153,8 @@ class Snapshots:
         self._answered = session["answers_renewed"]
         self._next_ns = EVERY_NS
 
-    def look(self, t_ns: int) -> None:
-        """Look at the step at `t_ns`, before its row is committed."""
+    def record(self, t_ns: int) -> None:
+        """Record what the step at `t_ns` needs for a replay, before its row is committed."""
         row, given = self._feed.rows, self._given
         if self._changed[0]:
             for change in self._changes.recorded(given):

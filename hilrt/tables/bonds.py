@@ -1,7 +1,7 @@
-"""Power bonds as flat index arrays: efforts and flows, and the inputs they are connected to.
+"""Power bonds as flat index arrays: efforts, flows, and the inputs connected to them.
 
-A bond's effort may be the sum that a summing junction makes of several outputs; then one residual
-and one correction belong to the sum (Rodríguez et al. 2022, section 4.1).
+A bond's effort may be the sum of several outputs at a summing junction; one residual and one
+correction then belong to the sum (Rodríguez et al. 2022, section 4.1).
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ class Bonds:
     product of the outputs' units to W; `first` (nb,) is each bond's first element.
     `every` (nb,) is the number of base steps between its communication points (slower side).
 
-    Where one bond's effort is the sum of several outputs, `effort` has the first of them, and
-    `more` the others, with `more_of` the element that each adds to, both of shape (nm,); their flow
-    arrives at all of them as at the first. `others`, shape (nc, 2 ne), has the gains by which
-    connections act on the effort inputs and then the flow inputs without belonging to the bond.
+    If a bond's effort is the sum of several outputs, `effort` contains the first of them, and
+    `more` the others, with `more_of` the element that each adds to, both of shape (nm,); all of
+    them receive the same flow as the first. `others`, shape (nc, 2 ne), contains the gains of
+    connections that act on the effort inputs, then on the flow inputs, without belonging to the
+    bond.
     """
 
     tables: list[Bond]
@@ -71,12 +72,12 @@ class Bonds:
 
     @cached_property
     def shared(self) -> bool:
-        """Whether any bond's input is a junction that takes something else, too."""
+        """Whether any bond's input is a junction with contributions from outside the bond."""
         return len(self.others) > 0
 
 
 def span(part: slice) -> range:
-    """The indices in a slice that has a start and a stop."""
+    """Indices in a slice that has a start and a stop."""
     return range(part.start, part.stop)
 
 
@@ -88,7 +89,7 @@ def build_bonds(
     L: Relation,
     every: Ints,
 ) -> Bonds:
-    """Find every bond's ports and connections; `ConfigError` names the one that does not fit."""
+    """Find every bond's ports and connections; raise `ConfigError` for one that does not fit."""
     columns: dict[str, list[float]] = {
         key: [] for key in ("effort", "flow", "ein", "fin", "eg", "fg", "watt", "bond")
     }
@@ -149,7 +150,7 @@ def _summand(
     L: Relation,
     every: Ints,
 ) -> Sequence[int]:
-    """Elements of a further effort of a bond: must act and be acted on like the first."""
+    """Elements of a further effort of a bond, which must act and be acted on like the first."""
     where = f"[bonds.{table.name}] effort = {name!r}"
     like = f"the first effort {table.efforts[0]!r}"
     (part, port), (lead, lead_port) = outputs.find(name, where), outputs.find(table.efforts[0], "")

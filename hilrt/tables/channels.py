@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from hilrt.tables.given import GivenInput, GivenOutput
 from hilrt.tables.record import Table, TableRow, f8, i8
 
-#: A bench that has not been heard for this many of its steps is late.
+#: A bench that has not sent for this many of its steps is late.
 BENCH_PATIENCE = 2.5
 
 
@@ -19,13 +19,13 @@ class ChannelRow(TableRow):
 
     # constant
     every: i8  # base steps between its communication points
-    physical: i8  # a bench: runs by itself
-    calculated: i8  # the step computes it of what is there
-    catches_up: i8  # gets every interval, one after another
-    patience: f8  # age of a bench's newest sample from which on it is late, s
-    max_misses: i8  # due ticks in a row without a sample until it counts as lost
+    physical: i8  # a bench: runs on its own
+    calculated: i8  # its outputs are calculated by the step
+    catches_up: i8  # receives every interval, one after another
+    patience: f8  # age of its newest sample from which a bench is late, s
+    max_misses: i8  # consecutive due ticks without a sample until it counts as lost
     # outstanding interval
-    busy: i8  # a solver has yet to answer
+    busy: i8  # an answer of the solver is outstanding
     answer_ns: i8  # where the interval ends in session time, ns
     answered: i8  # the answer, or a bench's samples, wait in the inbox
     restarting: i8  # the next answer is the first after it was lost
@@ -33,12 +33,12 @@ class ChannelRow(TableRow):
     # newest sample
     newest: f8  # when it is valid, s
     age: f8  # at the cut, s
-    compute_us: f8  # that the subsystem took for its newest step
+    compute_us: f8  # computing time of the newest step
     wire_us: f8  # on the wire (`PeerTimes.wire`); NaN where unknown
     # counts
-    misses: i8  # due ticks in a row without a sample, up to now
+    misses: i8  # consecutive due ticks without a sample, up to now
     late: i8  # ticks without the sample that was due
-    rejoined: i8  # times that it has come back
+    rejoined: i8  # number of returns after a loss
 
 
 class ExchangeRow(TableRow):
@@ -46,18 +46,18 @@ class ExchangeRow(TableRow):
 
     open: i8  # something was accepted since the last cut
     taken: i8  # samples accepted so far
-    waits_from: f8  # since when the master waits for answers, s; NaN in real time
+    waits_from: f8  # start of the wait for answers, s; NaN in real time
 
 
 class InboxRow(TableRow):
-    """Inbox of a subsystem: its answer or, of a bench, all samples since the last cut, folded."""
+    """Inbox of a subsystem: its answer or, for a bench, all samples since the last cut, merged."""
 
     # constant: its rows
     outputs_begin: i8
     outputs_end: i8
     inputs_begin: i8
     inputs_end: i8
-    # what waits; 0 where nothing does
+    # what waits; 0 if nothing does
     samples: i8
     has_middle: i8  # outputs in the middle of the interval
     derivatives: i8  # of each output
@@ -76,7 +76,7 @@ class InboxRow(TableRow):
 
 
 class InboxTables(NamedTuple):
-    """Further input of the cut beside `StepInput`; `outputs` and `inputs` have the same layout.
+    """Further input of the cut besides `StepInput`; `outputs` and `inputs` have the same layout.
 
     `counts`, shape (n, 3, BINS), and `longest_ns`, shape (n, 3), are of the answers' times.
     """

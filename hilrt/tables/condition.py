@@ -1,4 +1,4 @@
-"""Conditions in tables: numbers, of which NaN is unknown."""
+"""Conditions in tables: numbers, where NaN means unknown."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from hilrt.compilation.compiled import compiled
 
 @compiled
 def is_true(value: float) -> bool:
-    """Whether a value counts as a condition that holds: it is known, and not 0."""
+    """Whether a value counts as a fulfilled condition: it is known, and not 0."""
     return value == value and value != 0.0

@@ -1,4 +1,4 @@
-"""`StepInput`: the input of one macro step's decisions; and further input of the slack."""
+"""`StepInput`: the input of one macro step; and further input of the slack."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from hilrt.solver import Floats
 from hilrt.tables.record import COEFFICIENTS, Table, TableRow, f8, i8, table
 
-#: Kinds of changes, in `Change.what`. All are an operator's but `contradicted`: that is what a
-#: trial found while the session runs.
+#: Kinds of changes, in `Change.what`. All are made by an operator except `contradicted`, the result
+#: of a trial while the session runs.
 THRESHOLDS: Final = (
     "connection_defect",
     "output_defect",
@@ -19,17 +19,17 @@ THRESHOLDS: Final = (
     "tracking",
 )
 BOND_SETTINGS: Final = ("cap", "cap_abs", "share", "contradicted")
-#: Likewise of an input; they are counted on from those of a bond.
+#: Likewise for an input; numbered after those of a bond.
 INPUT_SETTINGS: Final = ("take", "give_back")
-#: Of a fault, counted on from those; `release` leaves it to its times and conditions.
+#: Likewise for a fault; `release` returns it to its times and conditions.
 FAULT_SETTINGS: Final = ("inject", "clear", "release")
-#: Likewise of a subsystem, from those on.
+#: Likewise for a subsystem.
 PARAMETER_SETTINGS: Final = ("parameter",)
-#: Changes of one tick; further ones wait for the next.
+#: Maximum changes of one tick; further ones wait for the next.
 CHANGES: Final = 8
 
-#: A larger sample is no measurement and no result: it is beyond every 64-bit number and every
-#: quantity of a machine in any unit.
+#: Largest plausible magnitude of a sample: beyond every 64-bit number and every physical quantity
+#: of a machine in any unit.
 LARGEST: Final = 1e30
 
 
@@ -39,23 +39,23 @@ class GivenSession(TableRow):
     tick: i8  # number of the grid point
     t: f8  # session time of the communication point, s
     elapsed: f8  # since the previous one, s
-    # Where the point was put at a discontinuity: the macro step that leads back to the grid,
-    # s; 0 at all others.
+    # At a point put at a discontinuity: the macro step that leads back to the grid, s;
+    # 0 at all others.
     rest: f8
-    # Of the step that ended, where its error was estimated before its samples were taken:
-    error: f8  # weighted RMS: 1 is tolerated; NaN: none was estimated
-    scaling: f8  # factor on the step that follows from it; NaN likewise
-    repetitions: i8  # how often it was made again, shorter, for its error
-    order: i8  # controlled order of what was sent for the last of these
-    has_middle: i8  # any output in the middle of its interval, or its mean, is known
-    regular: i8  # every subsystem is due, has answered and stands at t
+    # Of the step that ended, if its error was estimated before accepting its samples:
+    error: f8  # weighted RMS, 1 is the tolerance; NaN: not estimated
+    scaling: f8  # resulting factor on the step; NaN likewise
+    repetitions: i8  # number of repetitions with a shorter step
+    order: i8  # controlled order of the last repetition's inputs
+    has_middle: i8  # a middle or a mean of any output is known
+    regular: i8  # every subsystem is due, has answered and has reached t
     apply: i8  # corrections act; not in shadow, and not before a bench is armed
-    changes: i8  # of numbers, in the table of that name
-    renewed: i8  # Jacobians were renewed: use those given
-    answers_renewed: i8  # sensitivities were renewed: use those given
-    answers_moved: i8  # they are others than those before, not only by rounding
-    # By how much, as a share of the errors that they pass on or of `MATTERS` of the signals;
-    # and since when they may be, s
+    changes: i8  # number of rows used in the table of that name
+    renewed: i8  # Jacobians were renewed: use those in `gamma`
+    answers_renewed: i8  # sensitivities were renewed: use those in `answers`
+    answers_moved: i8  # they differ from the previous ones by more than rounding
+    # By how much, as a share of the errors that they propagate or of `MATTERS` of the signals;
+    # and since when they may have differed, s
     answers_change: f8
     answers_since: f8
 
@@ -66,13 +66,13 @@ class GivenSubsystem(TableRow):
     busy: i8  # still computing
     late: i8  # without the sample that was due
     due: i8  # communicates at this tick
-    reached: f8  # session time it has been advanced to, s
-    covered: f8  # length of the interval that its newest sample ends, s
-    # Bound of the error with which a bench's clock is mapped to the master's, s; 0 for solvers, NaN
-    # if it is not known yet.
+    reached: f8  # session time that it has reached, s
+    covered: f8  # length of the interval before its newest sample, s
+    # Bound of the error of the mapping from a bench's clock to the master's, s; 0 for solvers, NaN
+    # if not known yet.
     clock_error: f8
-    event: i8  # told of a discontinuity in the interval of its newest sample
-    switches: i8  # its outputs were not smooth inside a step when it was probed again
+    event: i8  # reported a discontinuity in the interval of its newest sample
+    switches: i8  # the latest trial found its outputs not smooth within a step
     rejoined: i8  # its newest sample is the first after it was lost
 
 
@@ -82,9 +82,9 @@ class GivenOutput(TableRow):
     y: f8  # newest sample; used where fresh
     t_valid: f8  # when it is valid, s
     fresh: i8  # has arrived since the previous cut
-    y_mid: f8  # in the middle of the interval that the sample ends; NaN where unknown
-    y_mean: f8  # over that interval; NaN where unknown
-    dy: Annotated[Floats, COEFFICIENTS - 1]  # time derivatives; NaN where unknown
+    y_mid: f8  # in the middle of the interval before the sample; NaN if unknown
+    y_mean: f8  # over that interval; NaN if unknown
+    dy: Annotated[Floats, COEFFICIENTS - 1]  # time derivatives; NaN if unknown
 
 
 class GivenInput(TableRow):
@@ -109,7 +109,7 @@ class Slack(TableRow):
 
 
 class StepInput(NamedTuple):
-    """Samples, lateness, and changes; see the comments at the fields of each table.
+    """Samples, lateness, and changes; see the comments of each table's fields.
 
     `gamma`, shape (order + 1, ny, nu), holds the renewed Jacobians; without a model it is empty.
     `answers` holds the renewed factors of `State.answers`.
@@ -131,7 +131,7 @@ def empty_input(
     gamma: tuple[int, int, int] = (0, 0, 0),
     answers: int = 0,
 ) -> StepInput:
-    """A `StepInput` of that many rows, nothing fresh and nothing known."""
+    """A `StepInput` with that many rows, without samples."""
     given = StepInput(
         session=table(GivenSession, 1),
         subsystems=table(GivenSubsystem, subsystems),
@@ -150,7 +150,7 @@ def empty_input(
 
 
 def empty_slack() -> Table[Slack]:
-    """The second input: nothing missed, and time to learn."""
+    """Input of `assess`: nothing missed, and time to learn."""
     slack = table(Slack, 1)
     slack["learns"] = 1
     return slack

@@ -1,9 +1,9 @@
 """Tables of the corrections of outputs: by feedthrough, by Jacobians, and their identification.
 
-Sizes differ from session to session; all arrays are C-contiguous, and empty if nothing is corrected
-or identified. Numbers of rows and columns below: ny outputs, nu inputs, p the order of the
-polynomials that the Jacobians belong to, r identified subsystems; of these the largest numbers of
-outputs w, of regressors n, and of input coefficients g.
+Sizes differ between sessions; all arrays are C-contiguous, and empty if nothing is corrected or
+identified. Numbers of rows and columns below: ny outputs, nu inputs, p the order of the polynomials
+that the Jacobians refer to, r identified subsystems; and over these the maxima of outputs w,
+regressors n, and input coefficients g.
 """
 
 from __future__ import annotations
@@ -24,30 +24,31 @@ class ModelSettings(TableRow):
 
     feedthrough: i8  # bonds are corrected by their feedthrough
     corrects: i8  # outputs are corrected by Jacobians
-    identifies: i8  # some of which are identified online
+    identifies: i8  # some of these are identified online
     dithers: i8  # inputs are excited for identification
-    order: i8  # p: degree of the polynomials that the Jacobians belong to
-    h: f8  # macro step that they belong to, s
-    alpha: f8  # share of the accumulated input error that the offset makes up
+    order: i8  # p: degree of the polynomials that the Jacobians refer to
+    h: f8  # macro step that they are valid for, s
+    alpha: f8  # share of the accumulated input error that the offset compensates
     # By degree, for the newest samples from now backwards: power coefficients of the Lagrange
     # polynomials on their nodes, and the means of these over the step
     basis: Annotated[Floats, (COEFFICIENTS, COEFFICIENTS, COEFFICIENTS)]
     means: Annotated[Floats, (COEFFICIENTS, COEFFICIENTS)]
-    # When an identified Jacobian is trusted; one in use is given up beyond `loosened` times a
+    # Conditions for trusting an identified Jacobian; one in use is abandoned beyond `loosened`
+    # times a
     # limit.
-    prior_limit: f8  # share of the input errors' energy along which the prior decides
+    prior_limit: f8  # share of the input errors' energy that is determined by the prior
     variance_limit: f8  # variance of the correction over its mean square
     unexplained_limit: f8  # mean square error with the Jacobian over that without
     noise_limit: f8  # noise put in over the mean square of the correction
     loosened: f8
-    window: i8  # samples that all means are taken over
-    hold: i8  # samples in a row that must pass before a Jacobian is used
+    window: i8  # samples over which means are computed
+    hold: i8  # consecutive samples that must pass before a Jacobian is used
 
 
 class ModelOutput(TableRow):
     """Constants of an output for the corrections."""
 
-    correctable: i8  # no effort of a bond that is corrected in another way
+    correctable: i8  # not an effort of a bond corrected by another method
     identified: i8  # of a subsystem whose Jacobian is identified
 
 
@@ -69,10 +70,10 @@ class Regression(TableRow):
     output_lags: i8  # past outputs in the regression, at least 1
     input_lags: i8  # past inputs
     regressors: i8
-    coefficients: i8  # of all inputs; the Jacobian belongs to as many regressors
-    forgetting: f8  # factor: what a sample leaves of the past
-    recalled: f8  # 1 - forgetting^regressors: lost until a prior is shown again
-    weight: f8  # information that the prior of a Jacobian counts for
+    coefficients: i8  # of all inputs: the number of regressors of the Jacobian
+    forgetting: f8  # factor on the past's weight per sample
+    recalled: f8  # 1 - forgetting^regressors: loss until a prior is presented again
+    weight: f8  # information content of the prior of a Jacobian
     warm_up: i8  # samples that only measure the signals' means and spreads
 
 
@@ -105,9 +106,9 @@ class NoisePath(TableRow):
 
 
 class ModelPlan(NamedTuple):
-    """Constants; see the comments at the fields of each table.
+    """Constants; see the comments of each table's fields.
 
-    `weight`, shape (r, n): information that the prior of each parameter counts for.
+    `weight`, shape (r, n): information content of each parameter's prior.
     """
 
     settings: Table[ModelSettings]
@@ -126,41 +127,41 @@ class ModelPlan(NamedTuple):
 class ModelSession(TableRow):
     """State of the corrections; one record."""
 
-    samples: i8  # past corrected outputs at hand, at most p + 1; correct_outputs
+    samples: i8  # past corrected outputs available, at most p + 1; correct_outputs
     stepped: i8  # a step of the Jacobians' length has ended here; correct_outputs
-    regular: i8  # and all outputs behind it are samples; correct_outputs
+    regular: i8  # and all its outputs are samples; correct_outputs
     turn: i8  # regression that learns next; identify
-    # The matrices that follow from the Jacobians are those of `gamma`:
+    # The matrices computed from the Jacobians match `gamma`:
     prepared: i8  # apply_changes, stimulate_parameters, correct_outputs, drive_inputs, identify
-    # by number of samples at hand, less 1: the corrected outputs can be solved for
+    # by number of available samples, less 1: the corrected outputs can be solved for
     solvable: Annotated[Integers, COEFFICIENTS]  # correct_outputs, identify
 
 
 class CorrectedOutput(TableRow):
     """State of a corrected output; in the output's unit unless stated."""
 
-    y: f8  # as it goes into the correction by Jacobians; correct_outputs
-    corrected: f8  # as it comes out of the corrections; correct_outputs
+    y: f8  # input of the correction by Jacobians; correct_outputs
+    corrected: f8  # result of the corrections; correct_outputs
     past: Coefficients  # corrected, newest first; correct_outputs
-    has_jacobian: i8  # not zero: it is corrected; correct_outputs, identify
+    has_jacobian: i8  # not all zero: it is corrected; correct_outputs, identify
 
 
 class CorrectedInput(TableRow):
     """State of an input of the corrections; in the input's unit unless stated."""
 
     # over the step that ended, coefficients of powers of (t - start)/h
-    sent: Coefficients  # as it left; predict_late, correct_outputs
-    own: Coefficients  # what acts beside connections, where anything may; correct_outputs
+    sent: Coefficients  # as sent; predict_late, correct_outputs
+    own: Coefficients  # contributions besides connections, if possible; correct_outputs
     error: Coefficients  # true input less input as sent; correct_outputs
-    offset: f8  # delta u_c, whether it is applied or not; correct_outputs
-    alpha: f8  # in force; 0 where no offset may act; correct_outputs, identify
+    offset: f8  # delta u_c, applied or not; correct_outputs
+    alpha: f8  # in force; 0 if no offset may act; correct_outputs, identify
 
 
 class LearnedOutput(TableRow):
     """State of an output in the identification; in the output's unit unless stated."""
 
     y: f8  # as measured; identify
-    predicted: f8  # by the regression of a late subsystem; NaN where there is none; predict_late
+    predicted: f8  # by the regression of a late subsystem; NaN if there is none; predict_late
     extrapolation_error: f8  # mean square of plain extrapolation, one step ahead; identify
     centre: f8  # offset and spread of the signal; the scale is a power of two; identify
     scale: f8  # identify
@@ -169,9 +170,9 @@ class LearnedOutput(TableRow):
     error: f8  # of the newest prediction, in units of the scale; identify
     noise: f8  # root mean square of the prediction errors; identify
     variance: f8  # of the correction, summed over the window; identify
-    # Samples in a row without objection to its Jacobian
-    passed: i8  # or 0; apply_changes, stimulate_parameters, identify
-    # Why its Jacobian is not used; 0: it is
+    # Consecutive samples without objection to its Jacobian
+    passed: i8  # count; apply_changes, stimulate_parameters, identify
+    # Reason why its Jacobian is not used; 0: it is used
     reason: i8  # of `trust.Reason`; apply_changes, stimulate_parameters, identify
 
 
@@ -179,14 +180,14 @@ class LearnedInput(TableRow):
     """State of an input in the identification; in the input's unit unless stated."""
 
     # over the step that ended, coefficients of powers of (t - start)/h
-    acted: Coefficients  # as sent; a bench: as it realised it; predict_late, identify
+    acted: Coefficients  # as sent; for a bench, as realised; predict_late, identify
     error: Coefficients  # true input less input as sent; identify
-    realised: f8  # by a bench at the previous point; NaN where it is not measured; identify
+    realised: f8  # by a bench at the previous point; NaN if not measured; identify
     centre: f8  # identify
     scale: f8  # identify
     average: f8  # identify
     mean_square: f8  # identify
-    noise: f8  # standard deviation that the outputs' noise gives it; identify
+    noise: f8  # standard deviation due to the outputs' noise; identify
 
 
 class LearnedRegression(TableRow):
@@ -194,11 +195,11 @@ class LearnedRegression(TableRow):
 
     known: i8  # samples in the past, without a gap; apply_changes, stimulate_parameters, identify
     seen: i8  # samples since the start; identify
-    recall: i8  # parameter whose prior is shown next; identify
+    recall: i8  # parameter whose prior is presented next; identify
     unbroken: i8  # steps without a gap in the past, predicted ones included; identify
-    # Samples judged since the start or the last jump of the parameters:
+    # Samples assessed since the start or the last jump of the parameters:
     judged: i8  # apply_changes, stimulate_parameters, identify
-    # A Jacobian was given, and nothing has spoken against it yet:
+    # A Jacobian was given, and has not been refuted yet:
     given: i8  # apply_changes, stimulate_parameters, identify
     # of the newest sample that was learned, over the window and in scaled units
     motion: f8  # sum of squares of the input errors; identify
@@ -206,21 +207,21 @@ class LearnedRegression(TableRow):
 
 
 class Learning(NamedTuple):
-    """Memory of the identification; see the comments at the fields of each table.
+    """Memory of the identification; see the comments of each table's fields.
 
     Attributes
     ----------
     factor : ndarray, shape (r, n, n)
         S of the covariance P = S S^T of each regression's parameters.
     parameters, prior : ndarray, shape (r, n, w)
-        Of each regression, and what they are drawn to. Regressors: past outputs (newest first),
-        past inputs, bias, then the inputs' coefficients, to which the Jacobian belongs.
+        Of each regression, and their targets without data. Regressors: past outputs (newest first),
+        past inputs, bias, then the inputs' coefficients, which the Jacobian refers to.
     past_outputs : ndarray, shape (lags, ny)
     past_inputs : ndarray, shape (lags, p + 1, nu)
-        As the regressions know them, newest first.
+        As the regressions use them, newest first.
     errors, errors_without : ndarray, shape (window, ny)
-        Rings of prediction errors, and of those if the answer to unpredicted motion of the inputs
-        is left out; in the outputs' units.
+        Rings of prediction errors, and of those without the response to unpredicted motion of the
+        inputs; in the outputs' units.
     mismatch : ndarray, shape (window, p + 1, nu)
         Ring of input errors.
     """
@@ -246,14 +247,14 @@ class Workspace(NamedTuple):
     solution : ndarray, shape (ny,)
         Right side, then solution of the correction.
     phi, projected, rest : ndarray, shape (n,)
-        Regressors, S^T phi, and what of it is not yet explained.
+        Regressors, S^T phi, and its part that is not yet explained.
     error : ndarray, shape (w,)
         Of a prediction.
     innovation, scaled : ndarray, shape (g,)
         The part of a step's input coefficients that the other regressors did not predict, and
         input errors; both in scaled units.
     covariance, products, r : ndarray, shape (g, g)
-        Of the Jacobian, for noise variance 1; of each two input errors, summed; triangular factor.
+        Of the Jacobian, for noise variance 1; sums of products of input errors; triangular factor.
     q : ndarray, shape (g, n)
         Orthogonal factor.
     """
@@ -272,15 +273,15 @@ class Workspace(NamedTuple):
 
 
 class ModelState(NamedTuple):
-    """Memory of the corrections; see the comments at the fields of each table.
+    """Memory of the corrections; see the comments of each table's fields.
 
     Attributes
     ----------
     gamma : ndarray, shape (p + 1, ny, nu)
-        Jacobians in use; zero where not known or not trusted.
+        Jacobians in use; zero where unknown or not trusted.
     triangles : ndarray, shape (p + 1, ny, ny)
-        By number of samples at hand, less 1: the factorised matrix whose solution is the corrected
-        outputs, stored by columns. It follows from `gamma`.
+        By number of available samples, less 1: the factorised matrix whose solution is the
+        corrected outputs, stored by columns. It follows from `gamma`.
     pivots : ndarray of int, shape (p + 1, ny)
     """
 

@@ -1,9 +1,8 @@
 """Ports, connections and power bonds as flat index arrays.
 
-All coupling variables of a session stand in two flat vectors, the outputs `y` (ny,) and the inputs
-`u` (nu,), stacked over the subsystems in the order of the session file; ``u = L y + offset``
-(Haid et al. 2022, eq. 5). Everything the macro step needs to know of the topology is here, as
-arrays.
+Two flat vectors contain all coupling variables of a session, the outputs `y` (ny,) and the inputs
+`u` (nu,), stacked over the subsystems in the order of the session file; ``u = L y + offset`` (Haid
+et al. 2022, eq. 5). The macro step uses the topology only in this form.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ from hilrt.tables.bonds import Bonds, build_bonds, span
 from hilrt.tables.ports import Bools, Connections, Coupled, Ints, Side
 from hilrt.tables.relation import Relation
 
-#: Coupled outputs of a session whose subsystems are probed before the first tick. A trial costs
-#: steps of every subsystem, and the coupled system's answers a matrix of all ports.
+#: Maximum coupled outputs of a session whose subsystems are probed before the first tick. A trial
+#: costs steps of every subsystem, and the coupled system's response needs a matrix over all ports.
 MOST_TRIED: Final = 256
-#: Before the name of an input in ``[monitor.adjust]``: an operator may take it.
+#: Prefix of an input in ``[monitor.adjust]``: an operator may drive it.
 OPERATED: Final = "inputs."
 
 
@@ -40,8 +39,8 @@ OPERATED: Final = "inputs."
 class Network:
     """The session's topology. `every` (n,): base steps between communication points.
 
-    `members` are the subsystems with the members of groups in the groups' places: who is connected
-    with whom is asked of them, when samples come and steps are made of the subsystems.
+    `members` are the subsystems with groups replaced by their members: connections refer to
+    members, samples and steps to subsystems.
     """
 
     subsystems: list[str]
@@ -64,14 +63,14 @@ class Network:
     def initialization_order(self, needed: Iterable[tuple[int, int]] = ()) -> list[int]:
         """Subsystems ordered so that an output with feedthrough follows its inputs.
 
-        `needed` has further pairs of a subsystem and one that it follows.
+        `needed` contains further pairs of a subsystem and its predecessor.
 
         Members of a feedthrough loop come last, in the order of the session file; they start from
         their ports' start values and are iterated from there (`hilrt.session.assembly`).
         """
         through, of = self._through(), self.outputs.owner
         members = self.outputs.member
-        inside = of[through.row] == of[through.column]  # a group's members follow one another
+        inside = of[through.row] == of[through.column]  # a group's members depend on each other
         inside &= members[through.row] != members[through.column]
         rows, columns = of[through.row[~inside]], of[through.column[~inside]]
         follows = zip(rows.tolist(), columns.tolist(), strict=True)
@@ -79,7 +78,7 @@ class Network:
         for a, b in (*follows, *needed):
             needs[a].add(b)
         sorter, order = TopologicalSorter(needs), list[int]()
-        with suppress(CycleError):  # what is in no loop is sorted all the same
+        with suppress(CycleError):  # subsystems outside loops are sorted anyway
             sorter.prepare()
         while ready := sorter.get_ready():
             order += sorted(ready)
@@ -87,9 +86,10 @@ class Network:
         return order + sorted(needs.keys() - set(order))
 
     def entangled(self) -> list[int]:
-        """Subsystems that follow one another although their outputs may be in no loop.
+        """Subsystems that depend on each other although their outputs may be in no loop.
 
-        That is so where members of a group follow one another: no order is right for the group.
+        This happens if members of a group depend on each other: there is no right order for the
+        group.
         """
         through, of, n = self._through(), self.outputs.owner, len(self.subsystems)
         loops = Relation.of(of[through.row], of[through.column], (n, n)).loops()
@@ -98,15 +98,15 @@ class Network:
         return sorted(s for loop in loops for s in loop if is_group[loop].any())
 
     def loop_members(self) -> list[int]:
-        """Subsystems with outputs that depend on themselves without a state between."""
+        """Subsystems with outputs that depend on themselves without a state in between."""
         outputs = [output for loop in self._through().loops() for output in loop]
         return sorted(set(self.outputs.owner[outputs].tolist()))
 
     @cached_property
     def fed(self) -> Relation:
-        """Inputs that a subsystem gives to another one, shape (nu, n subsystems).
+        """Inputs that a subsystem feeds in another one, shape (nu, n subsystems).
 
-        Members of a group give to one another, too.
+        Members of a group count as subsystems here.
         """
         giver = self.outputs.owner[self.L.column]
         other = self.outputs.member[self.L.column] != self.inputs.member[self.L.row]
@@ -115,13 +115,13 @@ class Network:
 
     @cached_property
     def givers(self) -> Relation:
-        """Members that each takes something from by any connection, shape (n, n)."""
+        """Members that feed each member by any connection, shape (n, n)."""
         takes, n = self.inputs.member[self.connections.targets()], len(self.members)
         return Relation.of(takes, self.outputs.member[self.connections.source], (n, n))
 
     @cached_property
     def bonds_between(self) -> Counter[tuple[int, int]]:
-        """Number of bonds between two members, the smaller number first."""
+        """Number of bonds between two members, smaller number first."""
         of, bonds = self.outputs.member, self.bonds
         ends = np.sort((of[bonds.effort], of[bonds.flow]), axis=0).T.tolist()
         pairs = {(b, a, z) for b, (a, z) in zip(bonds.of_element.tolist(), ends, strict=True)}
@@ -138,7 +138,7 @@ class Network:
         return mask
 
     def _through(self) -> Relation:
-        """Outputs that an output needs directly, shape (ny, ny)."""
+        """Outputs that an output depends on directly, shape (ny, ny)."""
         return self.feedthrough @ self.L.pattern()
 
 
@@ -163,7 +163,7 @@ def build_network(ports: Mapping[str, Ports], tables: Session) -> Network:
     Raises
     ------
     ConfigError
-        Naming the connection or bond that does not fit the ports.
+        If a connection or bond does not fit the ports; it is named.
     """
     ports, tables = connect_reads(ports, tables)
     subsystems = list(ports)
@@ -222,7 +222,7 @@ def _narrowed(
 
 
 def narrow(port: Port, options: InputOptions | None) -> Port:
-    """An input port with the session file's bounds and start value put in."""
+    """An input port with the session file's bounds and start value applied."""
     if options is None:
         return port
     low = port.min if options.min is None else max(port.min, options.min)
@@ -267,13 +267,13 @@ def _side(tables: Session, ports: Mapping[str, tuple[Port, ...]]) -> Side:
 
 
 def members_of(subsystems: Iterable[str], tables: Session) -> list[str]:
-    """The subsystems, with the members of groups in the groups' places."""
+    """The subsystems, with groups replaced by their members."""
     options = tables.subsystems
     return [member for name in subsystems for member in options[name].member_names or (name,)]
 
 
 class ScalarConnection(NamedTuple):
-    """A scalar connection; `held` by order 0, because a test sequence is at one of its ends."""
+    """A scalar connection; `held` by order 0, because one of its ends is a test sequence."""
 
     target: int
     source: int
@@ -315,7 +315,7 @@ def _connections(
         for a, b in zip(span(source), span(target), strict=True):
             free = table.order is None and not held
             rows.append(ScalarConnection(b, a, gain, order, free, held, raw, constant, driven))
-            if driven < 0:  # the others count only while their sequence drives
+            if driven < 0:  # others count only while their sequence drives
                 offset[b] += constant
     always = [row for row in rows if row.driven < 0]
     L = Relation.of(
@@ -354,7 +354,7 @@ def _inputs_with_others(tables: Session) -> set[str]:
 
 
 def _companion(tables: Session, outputs: Side, connection: Connection) -> int:
-    """Output that says whether the source, a port of a sequence, drives now; -1 for others."""
+    """Output that indicates whether a sequence drives over the connection; -1 if none does."""
     subsystem, _ = tables.split(connection.source)
     name = f"{connection.source}.driven"
     if not tables.subsystems[subsystem].is_sequence or name not in outputs.ports:
@@ -376,7 +376,7 @@ def _feedthrough(tables: Session, outputs: Side, inputs: Side) -> Relation:
 
 
 def connect_reads(ports: Mapping[str, Ports], tables: Session) -> tuple[dict[str, Ports], Session]:
-    """Ports with the units of the signals read, and tables with a connection for each.
+    """Ports with the units of the signals they read, and tables with a connection for each.
 
     Names that are not outputs of the known `ports` stay unchanged.
     """

@@ -1,7 +1,7 @@
-"""`Plan`: everything that a session's macro step knows and never changes.
+"""`Plan`: the constants of a session's macro step.
 
 Indices are rows of the other tables. Relations of the whole network (which input depends on which
-output) are lists of neighbours, not dense matrices; only the model corrector has matrices.
+output) are lists of neighbours, not dense matrices; only the model correction has matrices.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ class SessionPlan(TableRow):
     """Constants of the session; one record."""
 
     step: f8  # macro step H, s
-    first_step: f8  # of the first one where the step is variable, s
+    first_step: f8  # initial macro step if the step is variable, s
     variable_step: i8
     shadow: i8  # corrections are computed and not applied
-    coefficients: i8  # of the polynomials that are sent: highest order + 1
+    coefficients: i8  # of the polynomials sent: highest order + 1
     samples: i8  # kept per output
     derivatives: i8  # of outputs that connections of source "taylor" use
-    shared_inputs: i8  # a bond's input takes other connections, too
+    shared_inputs: i8  # a bond's input has other connections, too
     # step control
     step_method: i8  # FIXED, PI, LOCAL or ECCO
     tolerance: f8
@@ -67,7 +67,7 @@ class SessionPlan(TableRow):
     growth: f8  # largest ratio of a step to the one before
     has_tolerances: i8
     tests_errors: i8  # the local error of inputs is estimated and tested at every step
-    judges_before: i8  # the error is estimated before the samples are taken
+    judges_before: i8  # the error is estimated before the samples are accepted
     # order control
     controls_order: i8
     initial_order: i8
@@ -81,11 +81,11 @@ class SessionPlan(TableRow):
     clock_limit: f8  # of a bench's clock error, s per base step between its points
     sample_spacing: f8  # shortest time between samples that gives a rate, s
     # estimated errors
-    error_states: i8  # of the coupled system's error; 0: it is not followed
-    error_unit: f8  # length of the step that `error_paths` belong to, s
-    error_linear: i8  # its answers hold for any state
+    error_states: i8  # of the coupled system's error; 0: it is not estimated
+    error_unit: f8  # length of the step that `error_paths` are valid for, s
+    error_linear: i8  # its responses are valid for any state
     error_renewed: i8  # they are renewed while the session runs
-    error_of_reference: i8  # they are those of a model beside a subsystem
+    error_of_reference: i8  # they are those of a reference model
     # Cholesky factor of the Gram matrix of (t - t0)^m / m! over [-1, 0]
     gram_factor: Annotated[Floats, (COEFFICIENTS, COEFFICIENTS)]
 
@@ -94,16 +94,16 @@ class SubsystemPlan(TableRow):
     """Constants of a subsystem."""
 
     every: i8  # base steps between its communication points
-    physical: i8  # a bench: runs by itself
+    physical: i8  # a bench: runs on its own
     calculated: i8  # its outputs are the calculated channels: it is never late
-    # What was found before the start: its steps must not be repeated; no output of it answers
+    # Found before the start: its steps must not be repeated; none of its outputs responds
     steps_final: i8
     inputs_ignored: i8
-    inside: i8  # what was seen of its outputs inside a step: `hilrt.link.UNSEEN`, …
-    memory: f8  # longest time constant where its trial shows it damped, s; else 0
+    inside: i8  # what is known of its outputs within a step: `hilrt.link.UNSEEN`, …
+    memory: f8  # longest time constant if a trial shows it damped, s; else 0
     holds_when_late: i8  # late policy "hold"
     predicts_when_late: i8  # late policy "predict"
-    max_misses: i8  # due points in a row that an output may be without a usable sample
+    max_misses: i8  # maximum consecutive due points without a usable sample
     first_output: i8
     outputs: i8
     first_input: i8
@@ -121,13 +121,13 @@ class OutputPlan(TableRow):
     atol: f8
     rtol: f8
     uncorrectable: i8  # effort of a bond corrected by its feedthrough or by a model
-    low: f8  # declared range; infinite where there is none
+    low: f8  # declared range; infinite if there is none
     high: f8
     range_policy: i8  # RANGE_USE, RANGE_HOLD or RANGE_SAFE
-    answers_known: i8  # its direct responses to its inputs were tried out: `DirectAnswer`
+    answers_known: i8  # its direct responses to its inputs were probed: `DirectAnswer`
     # estimated error
-    followed: i8  # by the coupled system's own answers, else by the gain range
-    # From an estimate to the half width of its band; 0: no coupling has a part in it; NaN: none
+    followed: i8  # estimated by the coupled system's responses, else by the gain range
+    # Factor from estimate to half width of its band; 0: no coupling affects it; NaN: no estimate
     error_high: f8
 
 
@@ -136,12 +136,12 @@ class InputPlan(TableRow):
 
     subsystem: i8
     connected: i8
-    exact: i8  # read or set by test sequences alone: held by definition, not by lack
+    exact: i8  # read or set by test sequences alone: holding is no approximation
     constant: f8  # connected: sum of the offsets; else the start value
     first_connection: i8  # connections stand in the order of their inputs
     connections: i8
-    lead: f8  # actuation delay, compensated by sending what is wanted then, s
-    dead_time: f8  # how much later than that it is taken to act, s
+    lead: f8  # actuation delay, compensated by sending inputs of a later time, s
+    dead_time: f8  # assumed further delay until it acts, s
     low: f8
     high: f8
     max_rate: f8  # unit/s
@@ -149,12 +149,12 @@ class InputPlan(TableRow):
     free: i8  # has a connection whose order is controlled
     atol: f8
     rtol: f8
-    realised_by: i8  # output of a bench that measures what became of it; -1: none
-    # How finely its subsystem follows it inside a macro step: 1 continuously, 0 only its start
+    realised_by: i8  # output of a bench that measures its realised value; -1: none
+    # Resolution by its subsystem within a macro step: 1 continuous, 0 only the start value
     fineness: f8
-    slope: f8  # how much of its polynomial's change inside a macro step acts, 0 to 1
-    lags: i8  # a source has direct feedthrough whose answers are not known
-    drive: i8  # in the table of that name; -1: only its connections act on it
+    slope: f8  # share of its polynomial's change within a macro step that acts
+    lags: i8  # a source has direct feedthrough with unknown responses
+    drive: i8  # row of `drives`; -1: only its connections act on it
     first_alteration: i8  # of the input itself
     alterations: i8
 
@@ -168,21 +168,21 @@ class ConnectionPlan(TableRow):
     order: i8
     free: i8  # its order is controlled
     taylor: i8  # uses the output's derivatives
-    raw: i8  # takes the newest sample as it came: a test sequence reads it
+    raw: i8  # uses the newest raw sample, for a test sequence
     offset: f8  # in the input's unit
-    # Output that says whether the source, a port of a sequence, drives now; -1: it always does
+    # Output that indicates whether the source, a port of a sequence, drives; -1: it always does
     driven: i8
     first_alteration: i8
     alterations: i8
 
 
 class DrivePlan(TableRow):
-    """Input on which something beside its connections may act."""
+    """Input on which something besides its connections may act."""
 
     input: i8
-    start: f8  # value where nothing is connected
-    rate: f8  # at which it goes over to another source, unit/s; or infinite
-    blend: f8  # time in which it does where the rate is infinite, s
+    start: f8  # value without connections
+    rate: f8  # of blending to another source, unit/s; may be infinite
+    blend: f8  # blending time if the rate is infinite, s
     degree: i8  # of stimuli; -1: that of the connections
     first_stimulus: i8  # stimuli stand in the order of their inputs
     stimuli: i8
@@ -195,39 +195,39 @@ class FaultPlan(TableRow):
     """Times and conditions of a fault."""
 
     start: f8  # s; infinite: it waits for an operator
-    end: f8  # s; infinite where it has none
-    start_when: i8  # register of the condition that it waits for; -1: none
+    end: f8  # s; infinite if it has none
+    start_when: i8  # register of its start condition; -1: none
     end_when: i8
 
 
 class AlterationPlan(TableRow):
     """Effect of a fault on one scalar.
 
-    Rows are ordered by place: outputs, connections, inputs; at one place, as in the file.
+    Rows are ordered by location: outputs, connections, inputs; then as in the file.
     """
 
     fault: i8
     kind: i8  # of `FAULT_KINDS`
     output: i8  # -1: it alters a connection or an input
-    first: i8  # at its place
-    closing: i8  # last one at its place
-    amount: f8  # in the unit of its place
+    first: i8  # at its location
+    closing: i8  # last one at its location
+    amount: f8  # in the unit of its location
     seed: i8
-    first_slot: i8  # of `State.underway`, where values that are late wait
+    first_slot: i8  # of `State.underway`, which holds delayed values
     slots: i8
 
 
 class StimulusPlan(TableRow):
     """Constants of a stimulus."""
 
-    replaces: i8  # it is not added to the input, but drives it
+    replaces: i8  # it drives the input, instead of being added
     first_segment: i8
     segments: i8
-    runs: i8  # times that the segments are gone through
-    holds: i8  # afterwards it goes on with its last value
+    runs: i8  # number of passes through the segments
+    holds: i8  # afterwards it holds its last value
     start: f8  # s
-    end: f8  # s; infinite where it has none
-    start_when: i8  # condition that it waits for, and one that ends it; -1: none
+    end: f8  # s; infinite if it has none
+    start_when: i8  # condition that starts it, and one that ends it; -1: none
     end_when: i8
 
 
@@ -236,7 +236,7 @@ class SegmentPlan(TableRow):
 
     kind: i8  # of shape
     duration: f8  # s; a ramp with a rate: NaN
-    begin: f8  # value that it begins at or swings about; NaN: where the one before ended
+    begin: f8  # start value, or centre of a swing; NaN: end value of the previous one
     target: f8  # of a ramp
     rate: f8  # of a ramp, unit/s; 0: it takes the duration
     amplitude: f8
@@ -244,10 +244,10 @@ class SegmentPlan(TableRow):
     sweep: f8  # of a chirp: Hz/s; logarithmic: 1/s, of the frequency's logarithm
     logarithmic: i8
     phase: f8  # cycles
-    interval: f8  # of values that are held, s; noise: 0 for a value per tick
+    interval: f8  # of held values, s; noise: 0 for a value per tick
     seed: i8
     uniform: i8
-    held: i8  # points stay until the next one, instead of lines between them
+    held: i8  # points are held until the next one, not interpolated
     first_point: i8
     points: i8
 
@@ -260,7 +260,7 @@ class StimulusPoint(TableRow):
 
 
 class JumpPlan(TableRow):
-    """Output in which a jump of an input shows at once, and after how many of its points."""
+    """Output that shows a jump of an input directly, and the number of its points until then."""
 
     output: i8
     after: i8
@@ -285,16 +285,16 @@ class BondPlan(TableRow):
     every: i8  # base steps between its communication points: those of the slower side
     mu: f8
     nu: f8
-    adapts: i8  # mu follows what the trial of the efforts says, between two bounds
+    adapts: i8  # mu follows the efforts' probed responses, between two bounds
     mu_least: f8
     mu_most: f8
     held: i8  # the residual is that of held values, not of polynomials as sent
-    wanted: i8  # the session file asks for the energy correction
-    active: i8  # and it may act; otherwise it runs in shadow
+    wanted: i8  # the session file requests the energy correction
+    active: i8  # and it may act; otherwise it runs in shadow mode
     spurious: f8  # share of the residual energy that counts as spurious energy
-    corrected_elsewhere: i8  # by feedthrough or a model: its residual is no error then
+    corrected_elsewhere: i8  # by feedthrough or a model: its residual is then no error
     verification: i8  # of its correction: UNVERIFIED, VERIFIED or WRONG
-    keeps: i8  # the correction stays, also when it is found harmful
+    keeps: i8  # the correction stays even if found harmful
     tried: i8  # the efforts' direct responses to their inputs are known from a trial
     integrated: i8  # and so is the effort at both ends of an interval
 
@@ -320,9 +320,9 @@ class Summand(TableRow):
 
 
 class SensitivityPlan(TableRow):
-    """Direct answer of an element's effort to an input, per unit, as it was tried out.
+    """Probed direct response of an element's effort to an input, per unit.
 
-    `answer` is the row of `State.answers` that has it renewed, or -1.
+    `answer` is the row of `State.answers` with its renewed value, or -1.
     """
 
     element: i8
@@ -341,35 +341,35 @@ class Contribution(TableRow):
 
 
 class PassPlan(TableRow):
-    """Output that depends directly on an input which `giver`, another subsystem, feeds."""
+    """Output with a direct dependency on an input fed by `giver`, another subsystem."""
 
     output: i8
     giver: i8
 
 
 class FeedPlan(TableRow):
-    """Input that `giver`, another subsystem, feeds."""
+    """Input fed by `giver`, another subsystem."""
 
     input: i8
     giver: i8
 
 
 class ReceiptPlan(TableRow):
-    """Subsystem with an input that `giver`, another subsystem, feeds."""
+    """Subsystem with an input fed by `giver`, another subsystem."""
 
     subsystem: i8
     giver: i8
 
 
 class DirectAnswer(TableRow):
-    """Direct answer of an output to an input, per unit, as it was tried out."""
+    """Probed direct response of an output to an input, per unit."""
 
     output: i8
     input: i8
 
 
 class ErrorPath(TableRow):
-    """Path by which the coupled system passes a disturbance on, over one macro step.
+    """Path by which the coupled system propagates a disturbance, over one macro step.
 
     It leads to a state of the errors, from another one or from the mean of an input's disturbance.
     """
@@ -413,7 +413,7 @@ class AlarmPlan(TableRow):
 
 
 class Plan(NamedTuple):
-    """Constants of a session; see the comments at the fields of each table."""
+    """Constants of a session; see the comments of each table's fields."""
 
     session: Table[SessionPlan]
     subsystems: Table[SubsystemPlan]

@@ -29,7 +29,7 @@ class Side:
     owner : ndarray of int, shape (n,)
         Index of the subsystem that each channel belongs to.
     member : ndarray of int, shape (n,)
-        The same, with the members of a group counted one by one.
+        The same, with the members of a group counted individually.
     slices : list of slice, one per subsystem
     ports : dict
         ``subsystem.port`` to the slice of its channels and the port.
@@ -51,7 +51,7 @@ class Side:
         return {name: i for i, name in enumerate(self.names)}
 
     def find(self, name: str, where: str) -> tuple[slice, Port]:
-        """Slice and port of ``subsystem.port``; `ConfigError` with the nearest names."""
+        """Slice and port of ``subsystem.port``; raise `ConfigError` with the nearest names."""
         if name not in self.ports:
             raise ConfigError(f"{where}: there is no port {name!r}{nearest(name, self.ports)}")
         return self.ports[name]
@@ -63,7 +63,8 @@ class Connections:
 
     `gain` includes the unit conversion. `free` marks those without an order of their own in the
     session file, `raw` those by which a test sequence reads. `offset` is in the input's unit.
-    `driven` is the output that says whether a sequence drives over the connection, -1 if none does.
+    `driven` is the output that indicates whether a sequence drives over the connection, -1 if none
+    does.
     `first` holds the position of the first connection of every connected input (for
     ``np.add.reduceat``), `target` the inputs in the same order.
     """
@@ -85,7 +86,7 @@ class Connections:
         return np.repeat(self.target, counts)
 
     def orders_at(self, inputs: Sequence[int]) -> list[int]:
-        """Orders of all connections that act on some inputs."""
+        """Orders of all connections that act on given inputs."""
         ends = np.append(self.first, len(self.source))
         return [
             order

@@ -1,7 +1,7 @@
 """Tables of a program: the translation of a session's expressions.
 
-Operations stand in the order in which they are done; each one reads registers and writes one of its
-own. Every number is a register: signals first, then constants and results.
+Operations are listed in the order of their execution; each one reads registers and writes one of
+its own. Every number is a register: signals first, then constants and results.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ class OperationRow(TableRow):
 
     code: i8  # of `hilrt.expressions.operations`
     target: i8  # register
-    # registers that are read; what has fewer operands repeats the first
+    # registers that are read; with fewer operands the first is repeated
     a: i8
     b: i8
     c: i8
@@ -32,13 +32,13 @@ class LookupPoint(TableRow):
 
 
 class ReadingRow(TableRow):
-    """Output whose newest sample a register holds; one row for each of the first registers."""
+    """Output whose newest sample is in a register; one row for each of the first registers."""
 
     output: i8
 
 
 class CalculatedOutput(TableRow):
-    """Calculated channel: the output that the value of a register is a sample of."""
+    """Calculated channel: the output for which a register's value is a sample."""
 
     register: i8
     output: i8
@@ -54,8 +54,8 @@ class ChannelSource(TableRow):
 class Register(TableRow):
     """Register of a program; values in SI units."""
 
-    value: f8  # NaN where it is unknown; apply_changes, stimulate_parameters, calculate
-    t: f8  # when the newest sample behind it is valid, s; NaN: there is none yet; calculate
+    value: f8  # NaN if unknown; apply_changes, stimulate_parameters, calculate
+    t: f8  # time of validity of its newest sample, s; NaN: none yet; calculate
 
 
 class Word(TableRow):

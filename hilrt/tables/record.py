@@ -1,8 +1,8 @@
 """Tables: numpy record arrays of fixed layout, which compiled code sees as arrays of structs.
 
-All fields have 8 bytes, so that there is no padding, and sizes that differ from session to session
-are numbers of rows. So the types, and with them the compiled code, are the same for every session;
-a snapshot is the tables' bytes.
+All fields have 8 bytes, so there is no padding, and sizes that differ between sessions are numbers
+of rows. The types, and with them the compiled code, are therefore the same for every session; a
+snapshot is the bytes of the tables.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from hilrt.solver import Floats
 
 #: Coefficients of a polynomial in a table: degree 5 at most.
 COEFFICIENTS = 6
-#: Samples in a history: order control looks at three more than the order that it chooses.
+#: Samples in a history: order control needs three more than the order that it chooses.
 SAMPLES = 8
 
 #: Types of fields: a number; a flag, a count or a row of another table; sub-arrays.
@@ -46,7 +46,7 @@ Tables = Any
 class TableRow:
     """Layout of a table's rows: its annotations are the fields.
 
-    Each field's comment says its unit; of a state, then the stages that write it.
+    Each field's comment states its unit and, in a state, the stages that write it.
     """
 
 
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     class RowTable(np.ndarray[Any, np.dtype[Any]], Generic[R]):
         """A record array: a row by its number, a column by its field's name.
 
-        `tools/column_names.py` has mypy check the names.
+        `tools/column_names.py` makes mypy check the names.
         """
 
         @overload  # type: ignore[override]
@@ -82,8 +82,8 @@ def layout_of(row: type[TableRow]) -> np.dtype[Any]:
     Raises
     ------
     TypeError
-        If a field is no f8 or i8, or a sub-array of these, or if numpy's records have an attribute
-        of its name, which interpreted code would read instead.
+        If a field is neither f8 nor i8, nor a sub-array of these, or if its name is an attribute of
+        numpy's records, which interpreted code would read instead.
     """
     fields = []
     for name, kind in get_type_hints(row, include_extras=True).items():
@@ -101,9 +101,9 @@ def layout_of(row: type[TableRow]) -> np.dtype[Any]:
 
 @functools.cache
 def stages_of(row: type[TableRow]) -> dict[str, list[str]]:
-    """Stages that write each field of a state's row, in their order: the last words of its comment.
+    """Stages that write each field of a state's row, in order: the last words of its comment.
 
-    `tests/tables/test_rows.py` reads the same from the stages.
+    `tests/tables/test_rows.py` derives the same from the stages.
     """
     comments = re.findall(r"^    (\w+): [^#\n]+# (.*)$", inspect.getsource(row), re.M)
     return {name: comment.rpartition("; ")[2].split(", ") for name, comment in comments}
@@ -115,7 +115,7 @@ def table(row: type[R], rows: int) -> Table[R]:
 
 
 def blocks(tables: Tables, prefix: str = "") -> Iterator[tuple[str, NDArray[Any]]]:
-    """Names and arrays of a namedtuple of tables; those of one within are ``outer.inner``."""
+    """Names and arrays of a namedtuple of tables; nested ones are ``outer.inner``."""
     for name, value in zip(tables._fields, tables, strict=True):
         if isinstance(value, tuple):
             yield from blocks(value, f"{prefix}{name}.")
@@ -124,7 +124,7 @@ def blocks(tables: Tables, prefix: str = "") -> Iterator[tuple[str, NDArray[Any]
 
 
 def copy_tables(source: Tables, target: Tables) -> None:
-    """Overwrite every table of `target` by that of `source`, which has the same sizes."""
+    """Overwrite every table of `target` with that of `source`, which has the same sizes."""
     for (_, mine), (_, theirs) in zip(blocks(source), blocks(target), strict=True):
         as_bytes(theirs)[...] = as_bytes(mine)
 

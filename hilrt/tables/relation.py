@@ -1,7 +1,8 @@
-"""Relations between ports or subsystems as lists of neighbours, and not as dense matrices.
+"""Relations between ports or subsystems as lists of neighbours, not as dense matrices.
 
 A matrix between the ports of a session has few entries: an input has one or two sources, however
-many subsystems there are. Everything here costs the number of entries, in time and in memory.
+many subsystems there are. All costs here, time and memory, are proportional to the number of
+entries.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ from hilrt.tables.ports import Bools, Ints
 
 @dataclass(frozen=True, eq=False)
 class Relation:
-    """A sparse matrix: the pairs of a row and a column that are related, each with a weight.
+    """A sparse matrix: pairs of a related row and column, each with a weight.
 
     Attributes
     ----------
     shape : (int, int)
         Numbers of rows and of columns.
     row, column : ndarray of int, shape (pairs,)
-        Sorted by row and then by column; no pair is in it twice.
+        Sorted by row and then by column, without duplicates.
     weight : ndarray, shape (pairs,)
-        Other than zero.
+        Non-zero.
     """
 
     shape: tuple[int, int]
@@ -47,7 +48,7 @@ class Relation:
         row, column : array_like of int, shape (pairs,)
         shape : (int, int)
         weight : array_like, shape (pairs,) or ()
-            Those of equal pairs are added up in the given order; pairs whose sum is zero are left
+            Weights of equal pairs are added in the given order; pairs whose sum is zero are left
             out.
         """
         keys = np.asarray(row, dtype=np.intp) * shape[1] + np.asarray(column, dtype=np.intp)
@@ -78,7 +79,7 @@ class Relation:
         return np.diff(self.first) > 0
 
     def pattern(self) -> Relation:
-        """The same pairs, each of the weight 1."""
+        """The same pairs, each with the weight 1."""
         return Relation(self.shape, self.row, self.column, np.ones(len(self)))
 
     def neighbours(self, row: int) -> Ints:
@@ -98,7 +99,7 @@ class Relation:
         return Relation(shape, self.row[own] - rows.start, self.column[own], self.weight[own])
 
     def where(self, rows: Bools | None = None, columns: Bools | None = None) -> Relation:
-        """The pairs whose row and column are both chosen, by masks (rows,) and (columns,)."""
+        """The pairs whose row and column are both selected, by masks (rows,) and (columns,)."""
         keep = np.ones(len(self), dtype=bool)
         for index, mask in ((self.row, rows), (self.column, columns)):
             if mask is not None:
@@ -114,7 +115,7 @@ class Relation:
     def __matmul__(self, other: Relation | ArrayLike) -> Relation | Floats:
         """Product with a vector, shape (columns,), or with a relation of as many rows.
 
-        Terms are added up in the order of the columns.
+        Terms are added in the order of the columns.
         """
         if not isinstance(other, Relation):
             vector = np.asarray(other, dtype=np.float64)
@@ -137,7 +138,7 @@ class Relation:
         )
 
     def dense(self) -> Floats:
-        """The whole matrix: only where its size is bounded."""
+        """The whole matrix; use it only if its size is bounded."""
         matrix = np.zeros(self.shape)
         matrix[self.row, self.column] = self.weight
         return matrix

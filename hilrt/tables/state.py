@@ -29,7 +29,7 @@ from hilrt.tables.record import (
     i8,
 )
 
-#: Parts of the sliding window of a second in which affected time is counted.
+#: Parts of the sliding window of a second over which affected time is counted.
 PARTS: Final = 10
 
 #: Sources of an input, by their number in `State.drives`.
@@ -45,18 +45,18 @@ class SessionStateRow(TableRow):
     """State of the session; one record."""
 
     h_next: f8  # macro step from this communication point, s; turn_over, choose_step
-    # Of the gravest active alarm's action, or of a divergence; or -1:
+    # Level of the most severe active alarm's action, or of a divergence; or -1:
     alarm_level: i8  # guard, judge_ranges
-    moved: i8  # flags that moved in the last assessment; move_flags
+    moved: i8  # flags that changed in the last assessment; move_flags
     turned: i8  # sources of inputs, and stimuli, that changed at this point; drive_inputs
-    # A subsystem is: what was probed before is withdrawn
-    reparametrised: i8  # since then; apply_changes, stimulate_parameters
+    # A parameter changed: earlier probed responses are withdrawn
+    reparametrised: i8  # of any subsystem; apply_changes, stimulate_parameters
     parameters_moved: i8  # by stimuli, at this point; stimulate_parameters
     parameters_turned: i8  # their stimuli that began or ended; stimulate_parameters
     faults_turned: i8  # faults that began or ended at this point; take_samples
     mus_turned: i8  # bonds whose mu changed in this step; follow_corrections
-    error_lag: f8  # of the coupled system's error behind the point, s; estimate_signals
-    sensitivities_moved: i8  # those renewed were others than those before, once; apply_changes
+    error_lag: f8  # time by which the error's state is behind the point, s; estimate_signals
+    sensitivities_moved: i8  # renewed ones have differed from previous ones; apply_changes
     part: i8  # newest part of the window; count_affected
     part_seconds: Annotated[Floats, PARTS]  # how long each part is, s; count_affected
     # thresholds that an operator may change
@@ -69,20 +69,20 @@ class SessionStateRow(TableRow):
     # The method's own step, before it is rounded:
     controlled_step: f8  # s; take_repetitions, choose_step
     step_integral: f8  # of PI: logarithm of a step; choose_step
-    # What the control acted on; 1 (PI: the tolerance) is tolerated:
+    # Error that the control acted on; 1 (PI: the tolerance) is the limit:
     error: f8  # ratio; choose_step, control_order
     ecco_error: f8  # ratio, of the worst bond, with its sign; choose_step
     failed: i8  # the step that ended failed its error test; choose_step, control_order
     # Length of the step before the one that ended:
     previous_elapsed: f8  # s; choose_step, control_order
-    degree: i8  # lowest degree of a connection in what left before, start-up included; choose_step
+    degree: i8  # lowest degree of the inputs sent before, start-up included; choose_step
     # order control
     order: i8  # take_repetitions, choose_step, control_order
     order_changed: i8  # at this point; choose_step, control_order
-    failures: i8  # in a row; choose_step, control_order
-    # In a row, at no shorter step and the same order:
+    failures: i8  # consecutive; choose_step, control_order
+    # Consecutive, at no shorter step and the same order:
     successes: i8  # take_repetitions, choose_step, control_order
-    # At which it was the highest in force:
+    # Points at which each order was the highest in force:
     points_of_order: Annotated[Integers, COEFFICIENTS]  # count_order
     # SDN(1), SDN(2), ... of the last choice of an order:
     derivative_norms: Samples  # ratio; choose_step, control_order
@@ -91,19 +91,19 @@ class SessionStateRow(TableRow):
 class SubsystemState(TableRow):
     """State of a subsystem."""
 
-    t_start: f8  # of the interval that it is dispatched with, s; limit
+    t_start: f8  # start of its dispatched interval, s; limit
     h: f8  # length of the interval, s; limit
-    dispatch: i8  # gets its inputs at this tick; limit
-    reparametrised: i8  # a parameter of it has changed; apply_changes, stimulate_parameters
-    silent: f8  # how long it has been late without any sample, s; measure_reliability
-    inside: i8  # the plan's, or as it was when it was probed again; apply_changes
-    told: i8  # its samples have told a middle or a mean; measure_reliability
+    dispatch: i8  # receives its inputs at this tick; limit
+    reparametrised: i8  # one of its parameters has changed; apply_changes, stimulate_parameters
+    silent: f8  # time that it has been late without any sample, s; measure_reliability
+    inside: i8  # as in the plan, or by the latest trial; apply_changes
+    reported: i8  # its samples have contained a middle or a mean; measure_reliability
 
 
 class OutputState(TableRow):
     """State of an output; in the output's unit unless stated."""
 
-    # The newest sample: what was given, or what was calculated
+    # The newest sample, given or calculated
     fresh: i8  # it is new in this cut; take_samples, calculate
     newest: f8  # take_samples, calculate
     t_newest: f8  # when it is valid, s; take_samples, calculate
@@ -112,29 +112,29 @@ class OutputState(TableRow):
     # history: newest samples first
     t_past: Samples  # s; compensate
     y_past: Samples  # compensate, correct_outputs
-    count: i8  # samples seen, up to the number that is kept; compensate
-    sample: f8  # the newest that was used, never corrected; compensate
-    faulted: i8  # a fault alters the newest sample; histories have it as it was sent; take_samples
-    # What faults make of the newest that was used: ``kept y + added``, and on at a rate
+    count: i8  # number of samples, up to the number kept; compensate
+    sample: f8  # newest one used, without corrections; compensate
+    faulted: i8  # a fault alters the newest sample; histories contain it as sent; take_samples
+    # Newest sample used, altered by faults: ``kept y + added``, the addition changing at a rate
     kept: f8  # compensate
     added: f8  # compensate
     added_rate: f8  # unit/s; compensate
     added_t: f8  # s; compensate
     # The newest sample, until the next one:
     outside: i8  # it is outside the port's declared range; judge_ranges
-    withheld: i8  # and therefore not used: the last one before is held; judge_ranges
-    unusable: i8  # it is not used, for that or because it is not a finite number; judge_ranges
-    unusable_points: i8  # due points in a row since the last one that was used; judge_ranges
-    outside_samples: i8  # how many were outside, over the run; judge_ranges
+    withheld: i8  # and therefore not used: the previous one is held; judge_ranges
+    unusable: i8  # it is not used, for that reason or because it is not finite; judge_ranges
+    unusable_points: i8  # consecutive due points since the last one used; judge_ranges
+    outside_samples: i8  # number outside, over the session; judge_ranges
     value_fault: i8  # the sample in this cut ends the session; judge_ranges
-    arrived: i8  # has a fresh sample that is used: a finite number, not withheld; compensate
-    implausible: i8  # has a fresh sample that is none; compensate
-    # Points of its own until it shows a discontinuity that it depends on directly; 0: none
+    arrived: i8  # it has a fresh sample that is used: finite, not withheld; compensate
+    implausible: i8  # it has a fresh sample that is not finite or too large; compensate
+    # Its points until it shows a discontinuity that it depends on directly; 0: none
     jumps: i8  # calculate, compensate, drive_inputs
     # Newton's form of the polynomial through the samples
     differences: Samples  # compensate, predict_late, correct_outputs
     nodes: Samples  # relative to the communication point, s; compensate, correct_outputs
-    degree: i8  # that the samples suffice for; compensate
+    degree: i8  # allowed by the number of samples; compensate
     order: i8  # highest of its connections, in force; take_repetitions, choose_step, control_order
     # At the communication point, compensated and corrected:
     y: f8  # compensate, predict_late, correct_outputs
@@ -145,7 +145,7 @@ class OutputState(TableRow):
     defect: f8  # RMS of the interval that ended; NaN where unknown; measure_defects
     defect_square: f8  # integral of its square over the run, unit^2 s; measure_defects
     defect_max: f8  # measure_defects
-    defect_seconds: f8  # how long it was known, s; measure_defects
+    defect_seconds: f8  # time that it was known, s; measure_defects
     magnitude: f8  # measure_reliability
     scale: f8  # decaying peak; measure_reliability
     peak: f8  # highest magnitude so far; measure_reliability
@@ -155,12 +155,12 @@ class OutputState(TableRow):
     error: f8  # propagated through the closed loops, with its sign; estimate_signals
     error_peak: f8  # decaying peak of it; estimate_signals
     estimated_error: f8  # half width of the band about the output; NaN: unknown; estimate_signals
-    error_square: f8  # integral of its square over the run, unit^2 s; estimate_signals
+    error_square: f8  # integral of its square over the session, unit^2 s; estimate_signals
     origin: f8  # first value; moments of the output less it, over time; measure_disturbances
     moment: f8  # unit s; measure_disturbances
     square_moment: f8  # unit^2 s; measure_disturbances
     moment_seconds: f8  # s; measure_disturbances
-    # the same moments, weighed with the square of the time since the start
+    # the same moments, weighted with the square of the time since the start
     late_moment: f8  # unit s^3; measure_disturbances
     late_square_moment: f8  # unit^2 s^3; measure_disturbances
 
@@ -169,9 +169,9 @@ class InputState(TableRow):
     """State of an input; in the input's unit unless stated."""
 
     # Taylor coefficients; each polynomial about its own time
-    # What it was to be in the interval that ended, through the newest samples, about now
+    # Intended input in the interval that ended, through the newest samples, about now
     extrapolated: Coefficients  # extrapolate, choose_step
-    # Current input polynomial: leaves at this tick:
+    # Current input polynomial, sent at this tick:
     polynomial: Coefficients  # take_repetitions, sum_inputs, limit
     t0: f8  # s; limit
     correction: f8  # of the energy, in the polynomial; correct_energy, sum_inputs, limit
@@ -183,9 +183,9 @@ class InputState(TableRow):
     # limits
     last: f8  # start value of the polynomial sent last; limit
     last_t: f8  # when that was, s; limit
-    approach_rate: f8  # with a bound of the jerk: mean rate at which it came there; limit
+    approach_rate: f8  # with limited jerk: mean rate at which it arrived there; limit
     approach_t: f8  # time in the middle of that step, s; limit
-    approach_asked: f8  # what was asked then; limit
+    approach_asked: f8  # requested value at that time; limit
     limited: i8  # 0, `SOURCES_LIMITED` or `DEMAND_LIMITED`; limit
     difference: Coefficients  # previous less extrapolated, scaled by its interval; measure_defects
     defect: f8  # RMS of the interval that ended; a bound while its source is late; measure_defects
@@ -193,32 +193,32 @@ class InputState(TableRow):
     defect_max: f8  # measure_defects
     defect_seconds: f8  # measure_defects
     left_behind: f8  # its error until the next tick, if this one is missed; measure_defects
-    measured: i8  # the defect is measured: all its sources have sent anew; measure_defects
+    measured: i8  # the defect is measured: all its sources have sent again; measure_defects
     unmeasured: f8  # time since it was measured, s; measure_defects
-    uncounted: f8  # of that, what no flag has counted as affected, s; measure_reliability
-    expected_defect: f8  # decaying peak of those measured; below 0: none yet; measure_defects
+    uncounted: f8  # part of that not yet counted as affected by a flag, s; measure_reliability
+    expected_defect: f8  # decaying peak of measured defects; below 0: none yet; measure_defects
     error_ratio: f8  # estimated error over its tolerance; choose_step, control_order
     magnitude: f8  # measure_reliability
     scale: f8  # measure_reliability
     peak: f8  # measure_reliability
-    # disturbance: the input as it acted less what its sources had inside the interval
-    disturbance: f8  # RMS, as far as its subsystem follows it; NaN: unknown; measure_disturbances
+    # disturbance: the input as it acted less its sources within the interval
+    disturbance: f8  # RMS, as resolved by its subsystem; NaN: unknown; measure_disturbances
     disturbance_mean: f8  # with its sign, likewise; measure_disturbances
-    # The same with what a gap turns out to have been more than that:
+    # The same, including a gap's excess over it:
     disturbance_due: f8  # measure_disturbances
     disturbance_end: f8  # with its sign; measure_disturbances
-    disturbance_square: f8  # integral of its square over the run, unit^2 s; measure_disturbances
+    disturbance_square: f8  # integral of its square, unit^2 s; measure_disturbances
     disturbance_max: f8  # measure_disturbances
     disturbance_seconds: f8  # measure_disturbances
     disturbance_peak: f8  # decaying peak; measure_disturbances
-    true_start: f8  # what its sources had when the interval began; measure_disturbances
+    true_start: f8  # value by its sources when the interval began; measure_disturbances
     true_t: f8  # when that was, s; measure_disturbances
-    true_end: f8  # what they had at the end of the one before; measure_disturbances
+    true_end: f8  # value by its sources at the end of the previous one; measure_disturbances
     true_end_before: f8  # measure_disturbances
-    true_ends: i8  # how many are known; a fixed step: of one length; measure_disturbances
-    true_span: f8  # length of the interval before, s; measure_disturbances
-    change_before: f8  # of its sources, over the interval before; measure_disturbances
-    # Integral of -disturbance times its sources' rate over the run, unit^2:
+    true_ends: i8  # number of known ends; with a fixed step, of equal length; measure_disturbances
+    true_span: f8  # length of the previous interval, s; measure_disturbances
+    change_before: f8  # of its sources, over the previous interval; measure_disturbances
+    # Integral of -disturbance times its sources' rate over the session, unit^2:
     delay_work: f8  # measure_disturbances
     origin: f8  # as for outputs; measure_disturbances
     moment: f8  # unit s; measure_disturbances
@@ -229,38 +229,38 @@ class InputState(TableRow):
 class ConnectionStateRow(TableRow):
     """State of a connection; in its source's unit unless stated."""
 
-    # What it carries, before its gain, about now:
+    # Value before the gain, about now:
     polynomial: Coefficients  # take_repetitions, extrapolate, choose_step
     order: i8  # in force; take_repetitions, choose_step, control_order
-    acts: i8  # on its input; 0: another source drives that; drive_inputs
-    gain: f8  # in force: the session's, but for faults; drive_inputs
-    wanted_gain: f8  # likewise, but for faults of the input; drive_inputs
+    acts: i8  # on its input; 0: another source drives it; drive_inputs
+    gain: f8  # in force: the session's, altered by faults; drive_inputs
+    wanted_gain: f8  # likewise, without faults of the input; drive_inputs
 
 
 class DriveState(TableRow):
-    """Sources of an input beside its connections; in the input's unit unless stated."""
+    """Sources of an input besides its connections; in the input's unit unless stated."""
 
-    # Contributions beside connections, including offsets, about its own time
+    # Contributions besides connections, including offsets, about `t0`
     own: Coefficients  # extrapolate, choose_step, drive_inputs, limit
     t0: f8  # s; extrapolate, choose_step, drive_inputs, limit
     past: Coefficients  # likewise in the interval that ended, about its end; drive_inputs
     source: i8  # that drives the input: CONNECTION, STIMULUS, SEQUENCE or OPERATOR; drive_inputs
     turned: i8  # the source changed at this point; drive_inputs
-    stimulus: f8  # what stimuli add or drive it with now; drive_inputs
-    demanded: f8  # value of its source now, which it has once it has gone over to it; drive_inputs
-    # Going over to another source: what is left of the difference at its beginning
+    stimulus: f8  # value now of the stimuli that are added or drive; drive_inputs
+    demanded: f8  # value of its source now, reached after blending; drive_inputs
+    # Blending to another source: the difference that remains at its beginning
     difference: f8  # drive_inputs
     since: f8  # s; drive_inputs
     rate: f8  # at which it fades, unit/s; drive_inputs
-    operated: i8  # an operator has taken it; apply_changes
-    operated_to: f8  # and drives it with that; apply_changes
-    # What faults make of it: gains of connections, `kept` of its own part, and an addition
+    operated: i8  # an operator drives it; apply_changes
+    operated_to: f8  # to this value; apply_changes
+    # Effect of faults: gains of connections, the share `kept` of its own part, and an addition
     kept: f8  # drive_inputs
     added: f8  # drive_inputs
     added_rate: f8  # unit/s; drive_inputs
     added_t: f8  # s; drive_inputs
     altered: i8  # a gain in force is not the session's; drive_inputs
-    regained: i8  # and changed at this point; drive_inputs
+    regained: i8  # and a gain changed at this point; drive_inputs
     leapt: i8  # faults made it jump at this point; drive_inputs
 
 
@@ -268,29 +268,29 @@ class FaultState(TableRow):
     """State of a fault."""
 
     phase: i8  # by its times and conditions: WAITING, RUNNING or DONE; take_samples
-    operated: i8  # 0: these count; 1: an operator has begun it; 2: ended it; apply_changes
+    operated: i8  # 0: these apply; 1: an operator has begun it; 2: ended it; apply_changes
     active: i8  # take_samples
     turned: i8  # at this point; take_samples
     since: f8  # s; take_samples
 
 
 class AlterationState(TableRow):
-    """Faults up to a row, at its place: ``kept x + added``; in the unit of the place."""
+    """Faults up to a row, at its location: ``kept x + added``; in the unit of the location."""
 
     kept: f8  # take_samples, drive_inputs
     added: f8  # take_samples, drive_inputs
     added_rate: f8  # unit/s; take_samples, drive_inputs
-    # Where it got stuck, or the newest value that has come through:
+    # Value at which it got stuck, or newest value delivered:
     held: f8  # take_samples, drive_inputs
     holds: i8  # there is one; take_samples, drive_inputs
-    sent: i8  # values that were put into `underway` since it began; take_samples, drive_inputs
+    sent: i8  # values put into `underway` since it began; take_samples, drive_inputs
     sent_t: f8  # when the newest of them was, s; take_samples, drive_inputs
 
 
 class UnderwayValue(TableRow):
-    """Value that a fault delivers later, in the unit of its place.
+    """Value that a fault delivers later, in the unit of its location.
 
-    Each alteration that does so has a ring of rows.
+    Each delaying alteration has a ring of rows.
     """
 
     arrival: f8  # s; take_samples, drive_inputs
@@ -305,8 +305,8 @@ class StimulusState(TableRow):
     segment: i8  # stimulate_parameters, drive_inputs
     begun: f8  # when the segment began, s; stimulate_parameters, drive_inputs
     begin: f8  # value that it began at; stimulate_parameters, drive_inputs
-    run: i8  # times that all segments have been gone through; stimulate_parameters, drive_inputs
-    # Of the value that is held now, of shapes that jump from value to value:
+    run: i8  # number of passes through all segments; stimulate_parameters, drive_inputs
+    # Number of the held value, for shapes that jump from value to value:
     index: i8  # stimulate_parameters, drive_inputs
     jumped: i8  # since its input was dispatched last; stimulate_parameters, drive_inputs
     handed_over: i8  # it ended since then, or began to replace; stimulate_parameters, drive_inputs
@@ -332,14 +332,14 @@ class BondState(TableRow):
     cap: f8  # of the correction, share of the effort; an operator may change it; apply_changes
     cap_abs: f8  # in the effort's unit; likewise; apply_changes
     # Share of its correction that is to act; 0 once it was found harmful, until an operator
-    # changes it; and the share that acts, which follows it gradually
+    # changes it; and the share in force, which follows it gradually
     share: f8  # apply_changes, follow_corrections
     acting_share: f8  # follow_corrections
     harmful: i8  # apply_changes, follow_corrections
     contradicted: i8  # by a trial while the session runs; apply_changes
     mu: f8  # share, in force; follow_corrections
-    mu_turned: i8  # and changed in this step; follow_corrections
-    withdrawn: i8  # what was tried out of its efforts holds no longer; follow_corrections
+    mu_turned: i8  # and it changed in this step; follow_corrections
+    withdrawn: i8  # probed responses of its efforts are no longer valid; follow_corrections
     t: f8  # previous communication point, s; correct_energy
     due: i8  # communicates now; correct_energy
     power: f8  # transmitted, W; measure_bonds
@@ -349,40 +349,40 @@ class BondState(TableRow):
     capped: i8  # correct_energy
     correction: f8  # sum over the elements, in force; in the effort's unit; correct_energy
     correction_computed: f8  # in the effort's unit; correct_energy
-    budget: f8  # mu H dP of then, J; correct_energy
-    uncorrected: f8  # energy not yet corrected, up to the interval before, J; correct_energy
+    budget: f8  # mu H dP at that point, J; correct_energy
+    uncorrected: f8  # energy not yet corrected, up to the previous interval, J; correct_energy
     # of the interval that ended, J; 0 where it is not due
     made: f8  # H dP, J; correct_energy
     work: f8  # of the correction as computed, J; correct_energy
     applied_work: f8  # J; correct_energy
-    # ledger over the run, J
+    # ledger over the session, J
     residual_energy: f8  # J; measure_bonds
-    shadow_energy: f8  # taken out by the correction as computed, J; measure_bonds
+    shadow_energy: f8  # removed by the correction as computed, J; measure_bonds
     corrected_energy: f8  # and as applied, J; measure_bonds
     tracking_energy: f8  # J; measure_bonds
     capped_steps: i8  # measure_bonds
     steps: i8  # measure_bonds
-    unmeasured: f8  # time since all its outputs had sent anew, s; measure_reliability
+    unmeasured: f8  # time since all its outputs have sent again, s; measure_reliability
     mean_power: f8  # running mean of the magnitude, for ECCO, W; choose_step
     magnitude: f8  # W; measure_reliability
     scale: f8  # W; measure_reliability
     peak: f8  # W; measure_reliability
-    # Energy that the interface has made and no correction took out:
+    # Energy created by the interface and not removed by a correction:
     drift: f8  # J; measure_reliability
-    added_energy: f8  # by corrections of the effort, over the run, J; follow_corrections
+    added_energy: f8  # by corrections of the effort, over the session, J; follow_corrections
     added_lately: f8  # of the interval that ended, J; follow_corrections
-    # Of the interval that ended: by the effort's error as tried out:
+    # Of the interval that ended, due to the effort's error by its probed response:
     error_energy: f8  # J; follow_corrections
-    # Energy that was made lately, and would have been made without the corrections, J
+    # Energy created recently, and energy that would have been created without corrections, J
     lately_made: f8  # J; apply_changes, follow_corrections
     otherwise_made: f8  # J; apply_changes, follow_corrections
     residual_lately: f8  # residual energy of the same time, J; follow_corrections
-    carried: f8  # energy that has gone through, J; measure_reliability
+    carried: f8  # energy transmitted, J; measure_reliability
     least_carried: f8  # J; measure_reliability
     most_carried: f8  # J; measure_reliability
-    # What it has carried: the range of the energy that has gone through:
+    # Range of the transmitted energy:
     through: f8  # J; measure_reliability
-    # Energy that the interface has made, integrated over intervals:
+    # Energy created by the interface, integrated over intervals:
     interface: f8  # J; measure_disturbances
 
 
@@ -391,11 +391,11 @@ class ElementState(TableRow):
 
     e: f8  # effort at the bond's previous communication point; correct_energy
     f: f8  # flow there; correct_energy
-    correction: f8  # effort since then, also when it is not applied; correct_energy
+    correction: f8  # effort since then, applied or not; correct_energy
     effort: f8  # correction to add over the next interval; correct_energy
-    added: f8  # what all corrections add to the effort, in force; follow_corrections
-    error: f8  # effort in force less the true one, by the answers as tried out; follow_corrections
-    cut: i8  # a side of it is driven by something else than the bond, from now on; drive_inputs
+    added: f8  # sum of all corrections of the effort, in force; follow_corrections
+    error: f8  # effort in force less the true one, by the probed responses; follow_corrections
+    cut: i8  # one of its sides is driven from outside the bond, from now on; drive_inputs
     previous_cut: i8  # and in the interval that ended; turn_over
     # contributions of other connections to its inputs, like the inputs' polynomials
     effort_others: Coefficients  # sum_inputs, limit
@@ -411,7 +411,7 @@ class AnswerState(TableRow):
     """
 
     factor: f8  # apply_changes
-    before: f8  # that before it was renewed; apply_changes
+    before: f8  # previous value, before renewal; apply_changes
 
 
 class ErrorState(TableRow):
@@ -425,19 +425,19 @@ class CheckState(TableRow):
     """State of a check."""
 
     ratio: f8  # measure over threshold; measure_reliability
-    before: f8  # time before the step that the measure speaks for, too, s; measure_reliability
-    last_high: f8  # when that was last at or above one half, s; move_flags
+    before: f8  # time before the step that the measure covers as well, s; measure_reliability
+    last_high: f8  # when it was last at or above one half, s; move_flags
     active: i8  # move_flags
     moved: i8  # in the last assessment; move_flags
-    seconds: f8  # how long it was up, s; move_flags
+    seconds: f8  # time that it was active, s; move_flags
 
 
 class CauseState(TableRow):
     """State of a cause of unreliability."""
 
-    active: i8  # any of its flags is up; move_flags
-    count: i8  # how often it came up: from none of its flags to at least one; move_flags
-    seconds: f8  # how long any was up, s; move_flags
+    active: i8  # any of its flags is active; move_flags
+    count: i8  # number of transitions from no active flag to at least one; move_flags
+    seconds: f8  # time that any was active, s; move_flags
     affected: f8  # time of the steps that were affected, s; count_affected
     window: Annotated[Floats, PARTS]  # the same in each part of the window, s; count_affected
     second: f8  # share of the window that was affected; count_affected
@@ -449,12 +449,12 @@ class AlarmState(TableRow):
 
     previous: f8  # newest value; NaN before the first; guard
     previous_t: f8  # s; guard
-    since: f8  # since when the value is outside, s; infinite while it is inside; guard
+    since: f8  # time since which the value is outside, s; infinite while inside; guard
     active: i8  # guard
 
 
 class State(NamedTuple):
-    """Everything that changes in a session; see the comments at the fields of each table."""
+    """Everything that changes in a session; see the comments of each table's fields."""
 
     session: Table[SessionStateRow]
     subsystems: Table[SubsystemState]
@@ -481,10 +481,10 @@ class State(NamedTuple):
 
 
 class CorrectionTables(NamedTuple):
-    """Tables that the correction by Jacobians works on, of a plan and a state.
+    """Tables of a plan and a state that the correction by Jacobians uses.
 
-    `ports` are the inputs of the plan, `carried` the connections of the state; the others have the
-    names that they have there, in the model, and in its workspace.
+    `ports` are the inputs of the plan, `carried` the connections of the state; the others are named
+    as there, in the model, and in its workspace.
     """
 
     settings: Table[ModelSettings]

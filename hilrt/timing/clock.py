@@ -113,7 +113,7 @@ class VirtualClock(Clock):
     ) -> int:
         """Receive samples once, then jump to `target_ns`; never back."""
         if reception is not None and target_ns > self._now:
-            reception.look(target_ns)
+            reception.receive_by(target_ns)
         self._now = max(self._now, target_ns)
         await self._turn()
         return self._now
@@ -194,7 +194,7 @@ class WallClock(Clock):
         if self._longest_spin_ns:
             self._follow(self._last_turn - wake_ns if ahead_ns > 0 else 0)
         if reception is not None and ahead_ns <= 0:
-            reception.look(target_ns)  # no time was left to receive while asleep
+            reception.receive_by(target_ns)  # no time was left to receive while asleep
         while (now_ns := monotonic_ns()) < target_ns:
             if reception is not None:
                 reception.poll(now_ns)
@@ -235,7 +235,7 @@ class WallClock(Clock):
 
         The event loop's own timer cannot be combined with a descriptor: then receive once.
         """
-        reception.look(wake_ns)
+        reception.receive_by(wake_ns)
         while self.timer is not None and reception.watches:
             if self.timer.block_until(wake_ns, reception.fd):
                 return

@@ -100,7 +100,7 @@ class EarlyReception:
         if self._poll.poll(0):
             self.receive()
 
-    def look(self, by_ns: int) -> None:
+    def receive_by(self, by_ns: int) -> None:
         """Receive messages if that usually ends by `by_ns`."""
         if self._now_ns() + self.usual_ns <= by_ns:
             self.receive()

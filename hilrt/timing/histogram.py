@@ -99,7 +99,7 @@ class Recent:
     def __init__(self) -> None:
         self._seen = np.zeros(BINS, dtype=np.int64)
 
-    def look(self, whole: Distribution, quantiles: Sequence[float]) -> list[float] | None:
+    def update(self, whole: Distribution, quantiles: Sequence[float]) -> list[float] | None:
         """Quantiles [µs], to 1.2 % even for the maximum, of new counts; None if there are none."""
         counts = np.cumsum(whole.counts)
         new, self._seen = counts - self._seen, counts

@@ -239,7 +239,9 @@ class OperatorControls:
             value = typed_number(self._typed["value"].text, low, high)
         except ValueError as error:
             self.answered(Reply(False, f"{what} is not changed: {error}"))
-            with contextlib.suppress(ValueError):  # the session refuses a number, and notes that
+            with contextlib.suppress(
+                ValueError
+            ):  # a number is sent all the same: the session logs the refusal
                 value = typed_number(self._typed["value"].text, -math.inf, math.inf)
                 self.ask("adjust", value=value, text=what)
             return
@@ -327,7 +329,7 @@ class TypedText:
 
     def put(self, text: str) -> None:
         """Show another text in the field."""
-        self._field.update(value=text, value_input=text)  # one would leave the other's text
+        self._field.update(value=text, value_input=text)  # setting only one would keep the old text
 
 
 def typed_number(text: str, low: float, high: float) -> float:

@@ -104,9 +104,8 @@ class Page:
         document.on_session_destroyed(lambda context: self._release())
         lost = CustomJS(code="connectionLost()")
         document.js_on_event(ConnectionLost, lost)
-        document.config.notifications = (
-            None  # the page tells itself, in a banner that it would cover
-        )
+        # The page reports a lost connection in its own banner, which Bokeh's would cover.
+        document.config.notifications = None
         document.add_timeout_callback(self._prepare_figures, PREPARE_MS)
         document.on_event(DocumentReady, lambda event: self.draw_figures())
         follow = (FOLDER / "content.js").read_text(encoding="utf-8")
@@ -319,10 +318,10 @@ class Page:
         if self._ready:
             self.figures.children = figures
 
-    def _paint(self, looks: list[Any]) -> None:
+    def _paint(self, styles: list[Any]) -> None:
         """Apply the page's colours and width, reported by the browser, to drawings on a canvas."""
-        colour = INKS.get(str(looks[0]) if looks else "", INKS["light"])
-        self.plots.columns = 1 if "narrow" in looks else 2
+        colour = INKS.get(str(styles[0]) if styles else "", INKS["light"])
+        self.plots.columns = 1 if "narrow" in styles else 2
         self.plots.paint(colour)
         if self.timing is not None:
             ink(self.timing.plot, colour)

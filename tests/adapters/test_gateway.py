@@ -223,7 +223,7 @@ def test_commands_start_the_emulator_and_then_the_gateway(hub: Hub, folder: Path
     tables = make_session({"master": {"step": 1e-3}, "subsystems": {}})
     file = SessionFile(tables=tables, path=path, text="", overrides=("a.b=1",))
     emulator, gateway = link.commands(file)
-    assert not emulator.told
+    assert not emulator.takes_lines
     common = ["--session", str(path), "--subsystem", "engine"]
     assert emulator.argv == ["hilrt", "emulate", "engine", *common, "--set", "a.b=1"]
     assert gateway.name == "engine"  # its end is the link's end
@@ -244,16 +244,16 @@ def test_an_emulator_with_faults_is_told_lines(hub: Hub, folder: Path) -> None:
     fault = {"name": "cut", "kind": "dead", "peer": "engine"}
     tables = make_session({"master": {"step": 1e-3}, "subsystems": {}, "faults": [fault]})
     emulator, _ = link.commands(SessionFile(tables=tables, path=folder / "s.toml", text=""))
-    assert emulator.told
+    assert emulator.takes_lines
     told: list[str] = []
     assert link.set_parameter("oil", 1.0) == "its emulator cannot be reached"
-    link.tell = told.append
+    link.send_line = told.append
     link.switch_fault("cut", True)
     link.switch_fault("cut", False)
     assert link.set_parameter("oil", 85.5) == ""
     assert told == ["fault cut 1", "fault cut 0", "set oil 85.5"]
-    link._hear("what a class prints")
-    link._hear("refused parameter oil = 85.5 is refused: too hot")
+    link._on_line("what a class prints")
+    link._on_line("refused parameter oil = 85.5 is refused: too hot")
     assert [(e.level, e.cause, e.text) for e in link.events] == [
         ("warning", "parameter_refused", "parameter oil = 85.5 is refused: too hot")
     ]

@@ -18,12 +18,12 @@ SECOND = 1_000_000_000
 def test_forged_frames_are_told_apart_from_old_ones(counter, cause, words):
     stats = MessageStats()
     watch = RefusedFrames({"Engine": stats})
-    assert watch.look(0) == []
+    assert watch.poll(0) == []
     setattr(stats, counter, 3)
-    (told,) = watch.look(SECOND)
-    assert told.cause == cause
-    assert told.text.startswith("Engine: 3 frames ")
-    assert words in told.text
+    (reported,) = watch.poll(SECOND)
+    assert reported.cause == cause
+    assert reported.text.startswith("Engine: 3 frames ")
+    assert words in reported.text
 
 
 def test_a_kind_is_told_at_once_and_then_once_a_second():
@@ -34,7 +34,7 @@ def test_a_kind_is_told_at_once_and_then_once_a_second():
         stats.checksum_errors += 10
         if i == 150:
             other.checksum_errors += 1
-        texts += [refusal.text.partition(" with")[0] for refusal in watch.look(i * SECOND // 100)]
+        texts += [refusal.text.partition(" with")[0] for refusal in watch.poll(i * SECOND // 100)]
     assert texts == [
         "Engine: 10 frames",
         "Engine: 1,000 frames",
@@ -45,4 +45,4 @@ def test_a_kind_is_told_at_once_and_then_once_a_second():
 
 def test_frames_with_other_defects_are_no_such_kind():
     stats = MessageStats(decode_errors=1, lost=1, not_available=1, held_up=1)
-    assert RefusedFrames({"Engine": stats}).look(0) == []
+    assert RefusedFrames({"Engine": stats}).poll(0) == []

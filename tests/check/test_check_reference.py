@@ -61,7 +61,7 @@ def test_ports_that_do_not_fit_are_named_with_a_remedy(session: Path) -> None:
     assert [line.partition("OtherPorts': ")[2] for line in lines] == [
         "has no input 'speed_demand' (rad/s), which is connected; did you mean 'speed_demnd'?",
         "has an input 'speed_demnd' that the subsystem lacks; did you mean 'speed_demand'?",
-        "its input 'pedal' has 2 elements, the subsystem's 1; give it as many",
+        "its input 'pedal' has 2 elements, the subsystem's 1; use the same number",
         "its output 'torque': unit 'J' does not convert to 'N*m': a torque is not an energy; "
         "give both ports the intended unit; give the model's port the unit of the subsystem's "
         "port, or a compatible one",

@@ -59,7 +59,7 @@ def test_a_sound_stimulus_has_no_findings():
         ({"mode": "replace", "segments": [{**STEP, "to": 150.0}]}, "limited to 0 to 100"),
         (
             {"segments": [{"shape": "sine", "amplitude": 1.0, "frequency": 900.0}]},
-            "more than one period in two steps",
+            "exceeds half the sampling rate",
         ),
     ],
 )
@@ -106,6 +106,6 @@ def test_names_are_there_once():
 def test_a_condition_may_let_two_drive_at_a_time():
     late = {"mode": "replace", "segments": [STEP], "start_when": "driver.pedal > 5"}
     first, second = {**late, "end": 0.6}, {**late, "start": 0.5}
-    assert "may be when stimulus 's0' drives engine.pedal, too" in findings(first, second)[0]
+    assert "may drive engine.pedal while stimulus 's0' also does" in findings(first, second)[0]
     assert findings(first, {**second, "start": 0.6}) == []
     assert findings(first, {**second, "mode": "add"}) == []

@@ -104,7 +104,7 @@ def test_a_folder_that_can_no_longer_be_written(tmp_path, monkeypatch, caplog):
     (tmp_path / "file").write_text("")
     monkeypatch.setattr("hilrt.compilation.compiled.cache_folder", lambda: str(tmp_path / "file"))
     assert compiled(doubled)(2.0) == 4.0
-    assert "can no longer be written" in caplog.text
+    assert "is no longer writable" in caplog.text
 
 
 def test_code_that_was_cut_off_is_made_anew(tmp_path, monkeypatch, caplog):

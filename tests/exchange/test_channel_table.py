@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hilrt.exchange.channel_table import BENCH_PATIENCE, ChannelTable, look_at_channels
+from hilrt.exchange.channel_table import BENCH_PATIENCE, ChannelTable, update_channels
 from hilrt.tables import given, state
 from hilrt.tables.record import table
 
@@ -27,7 +27,7 @@ def equal(every=1, physical=False, catches_up=False, max_misses=3, n=1):
 
 def look(channels, tick):
     """Whether all is regular, and which one is lost, at a point of the grid."""
-    return look_at_channels(channels.rows, channels.cut, tick, tick * MS, 1e-3)
+    return update_channels(channels.rows, channels.cut, tick, tick * MS, 1e-3)
 
 
 def found(channels, *names):
@@ -159,7 +159,7 @@ def test_the_compiled_look_is_the_python_one_bit_for_bit():
         (rng.random(n) < 0.3).tolist(),
         rng.integers(0, 4, n).tolist(),
     )
-    python = getattr(look_at_channels, "py_func", look_at_channels)
+    python = getattr(update_channels, "py_func", update_channels)
     for tick in range(30):
         channels.busy[:] = rng.random(n) < 0.5
         channels.answer_ns[:] = (tick + rng.integers(-1, 3, n)) * MS

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hilrt.errors import PeerLost
-from hilrt.exchange.channel_table import look_at_channels
+from hilrt.exchange.channel_table import update_channels
 from hilrt.exchange.exchange import Exchange
 from hilrt.link import Link, Ports
 from hilrt.peers.remote_link import RemoteLink
@@ -164,7 +164,7 @@ class Plain:
         self.new_interval = True
         cut, session = self.given.subsystems, self.given.session
         elapsed = elapsed_ns / 1e9
-        regular, lost = look_at_channels(self.channels, cut, tick, t_ns, elapsed)
+        regular, lost = update_channels(self.channels, cut, tick, t_ns, elapsed)
         session["tick"], session["t"], session["elapsed"] = tick, t_ns / 1e9, elapsed
         session["rest"], session["regular"] = rest_ns / 1e9, regular
         return int(lost)
@@ -352,7 +352,7 @@ class Rig:
                 self.upkeep()
         elif kind == "event" and self.every == 1 and self.t_ns - self.before_ns == GRID_NS:
             exchange.answered(self.t_ns)
-            assert exchange.told_event() == plain.first_event()
+            assert exchange.reported_event() == plain.first_event()
             if plain.first_event() is not None:
                 self.t_ns = self.before_ns + MS
                 exchange.send_back(self.t_ns)

@@ -293,7 +293,7 @@ def test_a_step_that_is_made_in_parts_ends_at_its_end(major):
 @pytest.mark.parametrize("major", [2, 3])
 def test_a_step_that_gets_nowhere_ends(major):
     solver = hosted(major, {"fault": CREEPS})
-    message = r"got to 1\.02\d*e-06 s only in 1024 parts of its step to 0\.001 s: it is too stiff"
+    message = r"only reached 1\.02\d*e-06 s in 1024 parts of its step to 0\.001 s: it is too stiff"
     with pytest.raises(SolverError, match=message):
         step(solver)
     solver.stop("failed")

@@ -280,7 +280,7 @@ def test_which_bench_a_name_makes(tmp_path: Path, options: BenchOptions) -> None
     with pytest.raises(ConfigError, match="no such emulated bench; did you mean 'database'"):
         bench_maker("bench", options, "databas", tmp_path)
     options.emulator_params["lag"] = 0.2
-    with pytest.raises(ConfigError, match="'engine' has none; leave them out"):
+    with pytest.raises(ConfigError, match="'engine' has no parameters; remove them"):
         bench_maker("bench", options, "engine", tmp_path)
     make = bench_maker("bench", options, f"{__name__}:Rig", tmp_path)
     assert make is not None
@@ -332,7 +332,7 @@ def test_session_table_gives_the_arguments(monkeypatch: pytest.MonkeyPatch) -> N
         (
             "engine",
             {"adapter": "can", "bus": {}, "database": "b.dbc", "emulator": None},
-            "emulator: is missing; name one of database, engine",
+            "emulator: missing; name one of database, engine",
         ),
     ],
 )

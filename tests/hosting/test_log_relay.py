@@ -38,7 +38,7 @@ def test_warnings_and_errors_are_told_once(relay):
     log.error("singular")
     assert relay.is_due
     for _ in range(2):
-        relay.tell(peer)
+        relay.send(peer)
     assert peer.events == [("warning", "log", "step size is 0.1"), ("error", "log", "singular")]
     assert not relay.is_due
 
@@ -46,7 +46,7 @@ def test_warnings_and_errors_are_told_once(relay):
 def test_it_is_due_once_a_second(relay, clock):
     log, peer = logging.getLogger("hilrt.tested"), Sent()
     log.warning("first")
-    relay.tell(peer)
+    relay.send(peer)
     log.warning("second")
     assert not relay.is_due
     clock[0] += PAUSE_S
@@ -57,8 +57,8 @@ def test_more_than_is_kept_is_counted(relay):
     log, peer = logging.getLogger("hilrt.tested"), Sent()
     for i in range(KEPT + 3):
         log.warning("message %d", i)
-    relay.tell(peer)
+    relay.send(peer)
     assert len(peer.events) == KEPT + 1
     assert peer.events[-1][2].startswith("3 more messages")
-    relay.tell(peer)
+    relay.send(peer)
     assert len(peer.events) == KEPT + 1

@@ -32,7 +32,7 @@ def test_ports_round_trip():
     [
         ({"name": ""}, "name"),
         ({"name": "a:b"}, "a:b"),
-        ({"name": ".b"}, "only inside"),
+        ({"name": ".b"}, "begin or end"),
         ({"name": "a", "size": 0}, "size"),
         ({"name": "a", "size": MAX_CHANNELS + 1}, "values"),
         ({"name": "a", "min": 1.0, "max": 0.0}, "above"),

@@ -419,7 +419,7 @@ def test_a_flooding_peer_keeps_no_other_peer_waiting(hub, clock):
         assert hub.receive(clock.ns) == 4  # two turns for each, although there is no time
         assert [len(link.events) for link in links] == [3, 1]
         assert not hub.counters[STRANGER, "flood"]
-        for _ in range(hub_module.FLOODED_LOOKS):
+        for _ in range(hub_module.FLOODED_POLLS):
             hub.receive(clock.ns)
         assert hub.counters[STRANGER, "flood"] == 1
         assert hub.receive(clock.ns + SECOND) > 100  # with time left, all of them

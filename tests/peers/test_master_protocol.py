@@ -20,7 +20,7 @@ from hilrt.peers.peer_events import (
     Lost,
     NotUsed,
 )
-from hilrt.peers.remote_peer import CONTESTS_TOLD, ConnectionState
+from hilrt.peers.remote_peer import CONTESTS_REPORTED, ConnectionState
 from hilrt.peers.transport.base import UNKNOWN, Origin
 
 SECOND = 1_000_000_000
@@ -556,10 +556,10 @@ def test_a_takeover_is_told_with_both_sides(returnable):
 
 
 def test_takeovers_without_end_are_told_only_so_often(greeted):
-    for number in range(3 * CONTESTS_TOLD):
+    for number in range(3 * CONTESTS_REPORTED):
         greeted.greeted(number)
-    assert len(greeted.told(Contested)) == CONTESTS_TOLD
-    assert greeted.protocol.counters["model", "rejected"] == 3 * CONTESTS_TOLD
+    assert len(greeted.told(Contested)) == CONTESTS_REPORTED
+    assert greeted.protocol.counters["model", "rejected"] == 3 * CONTESTS_REPORTED
 
 
 def test_a_stranger_that_sends_what_is_no_message_is_cut_off_others_later(session):
@@ -648,7 +648,7 @@ def test_a_lost_bench_is_spoken_to_until_it_rests():
     session.sent()
     session.passes(1.0)
     assert not session.sent()
-    with peer.although_lost():
+    with peer.despite_loss():
         session.passes(1.0)
         assert session.sent(wire.Heartbeat)
         session.protocol.connection_lost("first", "its connection closed")

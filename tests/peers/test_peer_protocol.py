@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from hilrt.peers import wire
-from hilrt.peers.peer_protocol import LOOKS_PER_HEARTBEAT, PeerProtocol
+from hilrt.peers.peer_protocol import POLLS_PER_HEARTBEAT, PeerProtocol
 
 SECOND = 1_000_000_000
 
@@ -100,10 +100,10 @@ def test_while_messages_come_a_look_is_due_often_enough(process):
     while len(sent) < 8:
         process.now += SECOND // 100
         process.hears(wire.Safe(reason=""))
-        if process.now > process.protocol.look_ns:
+        if process.now > process.protocol.poll_ns:
             process.protocol.keep_alive(process.now)
         sent += [message.sent_ns for message in process.sent()]
-    late = SECOND // 2 // LOOKS_PER_HEARTBEAT + SECOND // 50
+    late = SECOND // 2 // POLLS_PER_HEARTBEAT + SECOND // 50
     assert all(SECOND // 2 <= b - a <= SECOND // 2 + late for a, b in pairwise(sent))
 
 

@@ -506,7 +506,7 @@ def test_the_master_is_told_how_far_the_log_has_come(opened, local, address, tmp
     feed.close()
     while receiver.newest.events < 2:
         assert receiver._socket.poll(5000)
-        assert receiver.look()
+        assert receiver.poll()
     newest = receiver.newest
     receiver.close()
     assert (newest.rows, newest.missing, newest.events) == (128, 0, 2)

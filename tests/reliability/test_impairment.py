@@ -25,31 +25,31 @@ def note(impairment, cause, where, raised=True):
 
 def test_late_samples_of_a_bench_impair_until_all_has_been_calm_for_a_while(impairment, told):
     note(impairment, "sample_late", "bench")
-    impairment.look(0)
-    impairment.look(10)
+    impairment.update(0)
+    impairment.update(10)
     assert told == [(True, "samples of bench are late")]
     note(impairment, "sample_late", "bench", raised=False)
-    impairment.look(10 + RECOVER_NS - 1)
+    impairment.update(10 + RECOVER_NS - 1)
     assert len(told) == 1
-    impairment.look(10 + RECOVER_NS)
+    impairment.update(10 + RECOVER_NS)
     assert told[1:] == [(False, "everything is back")]
 
 
 def test_so_does_a_value_of_a_bench_outside_its_declared_range(impairment, told):
     note(impairment, "out_of_range", "model.torque")
-    impairment.look(0)
+    impairment.update(0)
     assert told == []
     note(impairment, "out_of_range", "bench.speed")
-    impairment.look(10)
+    impairment.update(10)
     assert told == [(True, "bench.speed is outside its declared range")]
 
 
 def test_a_second_reason_is_no_news_and_holds_it_up(impairment, told):
     note(impairment, "alarm", "oil")
-    impairment.look(0)
+    impairment.update(0)
     note(impairment, "sample_late", "bench")
     note(impairment, "alarm", "oil", raised=False)
-    impairment.look(2 * RECOVER_NS)
+    impairment.update(2 * RECOVER_NS)
     assert told == [(True, "alarm oil")]
 
 
@@ -59,5 +59,5 @@ def test_a_second_reason_is_no_news_and_holds_it_up(impairment, told):
 )
 def test_other_flags_do_not(impairment, told, cause, where):
     note(impairment, cause, where)
-    impairment.look(0)
+    impairment.update(0)
     assert not told

@@ -47,11 +47,11 @@ class HostedElsewhere(InProcessLink):
     def begin_trial(self, h: float, u: Floats) -> None:
         self.trial.begin(u, h)
 
-    def take_trial(self) -> tuple[bool, LinearModel | None]:
+    def trial_result(self) -> tuple[bool, LinearModel | None]:
         ended, self.ended = self.ended, False
         return ended, self.trial.found
 
-    def give_up_trial(self) -> None:
+    def abandon_trial(self) -> None:
         pytest.fail("a trial was given up")
 
     def receive(self) -> None:

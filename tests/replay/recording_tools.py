@@ -230,7 +230,7 @@ def record_erratic(
         exchange.dispatch(t_ns, h_ns)
         numerics.assess()
         row.fill(h_ns / 1e9, 0, 0)
-        snapshots.look(t_ns)
+        snapshots.record(t_ns)
         feed.commit(t_ns)
         t_ns, elapsed_ns = t_ns + h_ns, h_ns
     return feed.finish()

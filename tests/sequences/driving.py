@@ -41,7 +41,7 @@ class Driven:
         self.stepper = SequenceStepper(sequence, setting)
         self.bench = self.stepper.bench
         self.events: list[tuple[float, str, str]] = []
-        self.stepper.hand_on_to(self._tell)
+        self.stepper.report_to(self._tell)
         self._signals = [(signals or {})[port.name] for port in self.stepper.inputs]
         self.h, self.tick, self.ended = h, 0, ""
         first = self.stepper.initialize(0.0, self._read(0.0))

@@ -38,7 +38,7 @@ def test_an_operators_answer_counts_from_the_next_communication_point_on():
     assert driven.told("sequence_step")[0].endswith(
         "asks 'warm?' (yes, no), at most 5 s, until 5.0 s"
     )
-    driven.stepper.take_answer(1, "no", "Ada")
+    driven.stepper.answer(1, "no", "Ada")
     driven.step()
     assert said == [("no", pytest.approx(0.4))]
     assert driven.told("prompt") == ["warm?: no (by Ada)"]
@@ -50,9 +50,9 @@ def test_without_an_answer_in_time_the_declared_one_counts_or_the_sequence_fails
     driven = Driven(asking(said, "warm?", "cold?"), {}, {"warm?": "no"}, operated=True).step(4)
     assert said == [("no", pytest.approx(0.3))]
     assert driven.told("prompt") == ["warm?: no (declared; nobody answered within 0.3 s)"]
-    driven.stepper.take_answer(1, "yes", "Ada")
+    driven.stepper.answer(1, "yes", "Ada")
     assert driven.told("sequence_log") == [
-        "the answer 'yes' of Ada arrived when nothing was waiting for it"
+        "the answer 'yes' of Ada arrived when no question was open for it"
     ]
     with pytest.raises(SolverError, match=r"'cold\?': nobody answered within 0.3 s.*test_prompts"):
         driven.step(5)
@@ -71,9 +71,9 @@ def test_an_answer_to_nothing_is_told_and_counts_for_nothing(answer):
     said = []
     driven = Driven(asking(said, "warm?", timeout=5.0), operated=True).step()
     number, text = answer
-    driven.stepper.take_answer(number, text, "Ada")
-    driven.stepper.take_answer(1, "yes", "Eve")
-    driven.stepper.take_answer(1, "no", "Ada")  # a second one, before the first has counted
+    driven.stepper.answer(number, text, "Ada")
+    driven.stepper.answer(1, "yes", "Eve")
+    driven.stepper.answer(1, "no", "Ada")  # a second one, before the first has counted
     driven.step()
     assert said == [("yes", pytest.approx(0.1))]
     assert len(driven.told("sequence_log")) == 2
@@ -87,8 +87,8 @@ def test_branches_may_ask_at_the_same_time():
 
     both = type("Both", (Sequence,), {"drives": (Port("pedal"),), "run": run})()
     driven = Driven(both, operated=True).step()
-    driven.stepper.take_answer(2, "2", "Ada")
-    driven.stepper.take_answer(1, "no", "Ada")
+    driven.stepper.answer(2, "2", "Ada")
+    driven.stepper.answer(1, "no", "Ada")
     driven.step()
     assert said == ["no", "2"]
 

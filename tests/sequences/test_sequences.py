@@ -134,8 +134,8 @@ def test_every_step_tells_its_line_before_it_acts():
         await bench.wait(0.1)
 
     driven = Driven(sequence(run))
-    tell = driven.stepper.bench.hand_on
-    driven.stepper.hand_on_to(
+    tell = driven.stepper.bench.forward
+    driven.stepper.report_to(
         lambda cause, text: seen.append(driven.bench.driven_value("pedal")) or tell(cause, text)
     )
     driven.step(3)

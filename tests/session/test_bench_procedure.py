@@ -61,7 +61,7 @@ class Model:
 
 @pytest.fixture
 def made(monkeypatch):
-    monkeypatch.setattr(module, "LOOK_S", 0.0)
+    monkeypatch.setattr(module, "POLL_S", 0.0)
 
     def make(bench, *alarms, speed=1000.0, ports=None):
         numerics = make_numerics(PORTS if ports is None else ports, physical=("bench",))

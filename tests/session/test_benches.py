@@ -80,7 +80,7 @@ class Ended(SimpleNamespace):
 @pytest.fixture
 def ending(monkeypatch, tmp_path):
     """A session whose loop has ended, made of fake benches: function that brings it down."""
-    monkeypatch.setattr(benches, "LOOK_S", 0.0)
+    monkeypatch.setattr(benches, "POLL_S", 0.0)
 
     def make(*benches, steps=(), alarms=(), sent=(40.0,)):
         numerics = make_numerics({bench.name: BENCH for bench in benches}, alarms=list(alarms))

@@ -163,7 +163,7 @@ def test_a_unix_socket_of_another_session_is_refused_and_one_left_behind_is_not(
             made.listen()
     made.listen()
     local.close()
-    with pytest.raises(ConfigError, match="no folder that can be written"):
+    with pytest.raises(ConfigError, match="no writable folder"):
         made.listen()
 
 

@@ -28,7 +28,7 @@ class Told:
     def tell(self, *progress):
         self.newest, self.fresh = LogProgress(*progress), True
 
-    def look(self):
+    def poll(self):
         fresh, self.fresh = self.fresh, False
         return fresh
 
@@ -43,7 +43,7 @@ def watch(monkeypatch, tmp_path):
     watch = RecordingWatch(
         progress, feed, events, logs, 3600.0, lambda reason: watch.ends.append(reason)
     )
-    watch.ends, watch.feed, watch.told = [], feed, progress.tell
+    watch.ends, watch.feed, watch.told = [], feed, progress.send
     texts = []
     events.open(SimpleNamespace(event=lambda *note: texts.append(note[-1])), lambda: 0)
     watch.texts = lambda: texts
@@ -53,12 +53,12 @@ def watch(monkeypatch, tmp_path):
 def test_a_recorder_that_stands_still_is_told_of_once(watch):
     watch.feed.rows = 1000
     watch.told(900, 0, 10_000, 10 * GB)
-    watch.look(1.0, S)
-    watch.look(3.9, 3 * S + 9 * S // 10)
+    watch.check(1.0, S)
+    watch.check(3.9, 3 * S + 9 * S // 10)
     assert watch.texts() == []
     watch.feed.rows = 4000
     for second in (5, 6):
-        watch.look(float(second), second * S)
+        watch.check(float(second), second * S)
     (text,) = watch.texts()
     assert text.startswith("has written nothing for 4 s, and 3100 steps wait for it")
     assert watch.ends == []  # it may still write them
@@ -67,8 +67,8 @@ def test_a_recorder_that_stands_still_is_told_of_once(watch):
 def test_a_recorder_with_nothing_to_write_does_not_stand_still(watch):
     watch.feed.rows = 900
     watch.told(900, 0, 10_000, 10 * GB)
-    watch.look(1.0, S)
-    watch.look(60.0, 60 * S)
+    watch.check(1.0, S)
+    watch.check(60.0, 60 * S)
     assert watch.texts() == []
 
 
@@ -76,13 +76,13 @@ def test_events_that_the_recorder_tells_of_as_written_are_not_kept(watch):
     for k in range(3):
         watch.feed.unwritten.send(RecordEvent(k * S, "info", "c", "s", "t"))
     watch.told(0, 0, 10_000, 10 * GB, 2)
-    watch.look(1.0, S)
+    watch.check(1.0, S)
     assert [event["t"] for event in watch.feed.unwritten.lost(failed=True)] == [2.0]
 
 
 def test_a_disk_that_is_full_ends_the_session_while_its_log_can_be_closed(watch):
     watch.told(900, 0, 10_000, 15 << 20)
-    watch.look(1.0, S)
+    watch.check(1.0, S)
     assert watch.ends == ["the disk of the recording is full: 16 MB are free"]
     assert watch.texts() == ["the disk is full: 16 MB are free"]
 
@@ -90,7 +90,7 @@ def test_a_disk_that_is_full_ends_the_session_while_its_log_can_be_closed(watch)
 @pytest.mark.parametrize(("free", "told"), [(GB, 1), (100 * GB, 0)])
 def test_a_disk_that_will_be_full_before_the_end_is_told_of(watch, free, told):
     watch.told(100_000, 0, GB // 10, free)  # 100 MB in 100 s: 3.5 GB to go
-    watch.look(100.0, 100 * S)
+    watch.check(100.0, 100 * S)
     assert [text[:31] for text in watch.texts()] == ["the disk will be full in 16 min"] * told
     assert watch.ends == []
 
@@ -98,7 +98,7 @@ def test_a_disk_that_will_be_full_before_the_end_is_told_of(watch, free, told):
 def test_a_process_whose_log_is_cut_is_named_once(watch):
     for second in (1, 2):
         watch.told(0, 0, 10_000, 10 * GB, 0, ["plant"])
-        watch.look(float(second), second * S)
+        watch.check(float(second), second * S)
     (text,) = watch.texts()
     assert text.startswith("logs/plant.log grew above 16 MB")
 
@@ -109,11 +109,11 @@ def test_logs_are_bounded_where_no_recorder_does_it(watch, tmp_path, monkeypatch
     chatty = tmp_path / "plant.log"
     chatty.write_bytes(b"x" * 5000)
     watch.told(1, 0, 10_000, 10 * GB)
-    watch.look(1.0, S)
+    watch.check(1.0, S)
     assert chatty.stat().st_size == 5000  # the recorder's task
     watch.feed.recorder_runs = lambda: False
-    watch.look(2.0, 2 * S)
-    watch.look(3.0, 3 * S)
+    watch.check(2.0, 2 * S)
+    watch.check(3.0, 3 * S)
     assert chatty.stat().st_size < 1000
     (text,) = watch.texts()
     assert text.startswith("logs/plant.log grew above 16 MB")

@@ -70,10 +70,10 @@ async def test_a_child_that_is_told_lines_answers_by_lines(children):
     code += "print('last')"
     heard = []
     child = children.start("plant", python(code), inherits=Inherited(lines=True))
-    child.heard = heard.append
-    child.tell("live")
+    child.on_line = heard.append
+    child.send_line("live")
     await until(lambda: heard)
-    child.tell("stressed")
+    child.send_line("stressed")
     child.process.stdin.close()
     await until(lambda: children.exits)
     assert heard == ["evil", "desserts", "last"]
@@ -84,7 +84,7 @@ async def test_a_child_that_is_told_lines_answers_by_lines(children):
 async def test_a_child_that_has_ended_is_heard_to_its_last_line(children):
     heard = []
     child = children.start("plant", python(LINES), inherits=Inherited(lines=True))
-    child.heard = heard.append
+    child.on_line = heard.append
     child.process.wait(20)  # the event loop sees the end and the lines together
     await until(lambda: children.exits)
     assert heard == [str(i) for i in range(4000)]

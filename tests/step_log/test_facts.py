@@ -43,7 +43,7 @@ def test_host_and_build_are_in_the_log(log):
 
 
 def test_what_cannot_be_read_is_an_error_in_words(log):
-    with pytest.raises(RecordError, match=r"here: holds no replay\.msgpack"):
+    with pytest.raises(RecordError, match=r"here: contains no replay\.msgpack"):
         read_facts({}, "here")
     with pytest.raises(RecordError, match="damaged"):
         read_facts({"replay.msgpack": log.attachments["replay.msgpack"][:-9]}, "here")

@@ -75,14 +75,14 @@ def test_histogram_counts_what_lies_between_its_edges(times):
 
 def test_recent_quantiles_know_nothing_of_what_was_before():
     whole, recent = filled([80_000_000]), Recent()
-    assert recent.look(whole, (1.0,)) == pytest.approx([80_000.0])
-    assert recent.look(whole, (0.5, 1.0)) is None
+    assert recent.update(whole, (1.0,)) == pytest.approx([80_000.0])
+    assert recent.update(whole, (0.5, 1.0)) is None
     times = [1_000 * (i + 1) for i in range(100)]
     for ns in times:
         whole.add(ns)
-    assert recent.look(whole, (0.5, 0.99, 1.0)) == pytest.approx([50.0, 99.0, 100.0], rel=0.0125)
+    assert recent.update(whole, (0.5, 0.99, 1.0)) == pytest.approx([50.0, 99.0, 100.0], rel=0.0125)
     whole.add(5 * 10**9)  # beyond the scale
-    assert recent.look(whole, (1.0,)) == pytest.approx([5e6])
+    assert recent.update(whole, (1.0,)) == pytest.approx([5e6])
 
 
 def test_many_times_at_once_are_counted_as_one_by_one():

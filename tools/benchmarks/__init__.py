@@ -1,1 +1,1 @@
-"""Benchmarks: what a step, an exchange, a session or a start costs; see docs/benchmarks.md."""
+"""Benchmarks of steps, exchanges, sessions and start-up; see docs/benchmarks.md."""

@@ -2,10 +2,10 @@
 
     python -m tools.benchmarks.bench_calculated [--json] [--channels 50] [--steps 20000] [--by-kind]
 
-The channels are what benches have: powers, low passes, derivatives, efficiencies, means over half a
-second, debounced conditions, counters and lookup tables in turn, over ten signals that all have a
-new sample at every tick of 1 ms. The figure is the median over runs of a call of `evaluate`, as the
-stage `calculate` makes it; ``--by-kind`` has each kind by itself.
+The channels are typical of benches: powers, low passes, derivatives, efficiencies, means over half
+a second, debounced conditions, counters and lookup tables in turn, over ten signals that all have a
+new sample at every tick of 1 ms. The figure is the median over runs of one call of `evaluate`, as
+made by the stage `calculate`; ``--by-kind`` measures each kind separately.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RUNS = 9
 
 
 def channels(kinds: list[str], count: int) -> list[str]:
-    """Expressions of those kinds in turn; each is another one."""
+    """Different expressions of those kinds in turn."""
     names = list(SIGNALS)
     return [
         KINDS[kinds[i % len(kinds)]].format(

@@ -1,21 +1,21 @@
-"""A full 1 Mbit/s bus beside the demonstration session: what is lost, and what the session notices.
+"""Losses and late ticks of the demonstration session beside a fully loaded 1 Mbit/s bus.
 
     python -m tools.benchmarks.bench_can_load [--json] [--duration 60] [--set KEY=VALUE …]
 
-Runs the demonstration session three times on ``udp_multicast``: alone; with 7,000 frames/s of
-other nodes (twenty messages with cycle times from 1 to 100 ms) on its own bus; and with these on a
-second bus, from which another process takes them all as a gateway does: file descriptor, drain,
-decode, counters. Reported are
+Runs the demonstration session three times on ``udp_multicast``: alone; with 7,000 frames/s of other
+nodes (twenty messages with cycle times from 1 to 100 ms) on its own bus; and with the same frames
+on a second bus, where another process receives all of them like a gateway: file descriptor, drain,
+decode, counters. The figures are
 
-    lost        of its own bus: frames of the bench that the gateway did not get, by their counters.
-                Of the second bus: frames that were sent and did not come; those that the kernel
-                dropped because we read too late are shown apart, and are ours too
-    not taken   frames that came but did not count as fresh, by the reason
-    processor   share of one processor that sending, and receiving from the second bus, took
-    missed      ticks that the session's master missed
+    lost        on its own bus: frames of the bench that the gateway did not receive, by their
+                counters. On the second bus: frames that were sent but not received; the number
+                that the kernel dropped because they were read too late is also shown separately
+    not taken   frames that were received but did not count as fresh, by reason
+    processor   share of one processor used for sending, and for receiving from the second bus
+    missed      ticks missed by the session's master
 
-Both processes keep off the master's processor. The sender stands for other machines: its frames are
-made beforehand, but for the counters.
+Both processes run on other processors than the master. The sender represents other machines: its
+frames are prepared in advance, except for the counters.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ from tools.audience import leave_master_alone
 from tools.benchmarks.bench_session import SESSION, run
 
 CHANNEL = "239.74.163.30"
-#: python-can's, where a bus names none.
+#: Default of python-can.
 PORT = 43113
 #: Identifier of the first message; those of the session's bus are lower.
 FIRST_ID = 0x300
-#: The bench's counter stands in the last byte of all its messages.
+#: Position of the bench's counter: the last byte of all its messages.
 COUNTER = 7
-#: Cycle time [ms] and number of messages that have it: 7,000 frames/s.
+#: Cycle time [ms] and number of messages with it: 7,000 frames/s.
 MIX = {1: 5, 2: 2, 5: 3, 10: 3, 20: 1, 50: 2, 100: 1}
 CYCLES = [cycle for cycle, count in MIX.items() for _ in range(count)]
-#: The receiver goes on for so long after the sender, s.
+#: Time for which the receiver continues after the sender, s.
 LINGER_S = 1.0
 START_TIMEOUT_S = 60.0
 
@@ -92,12 +92,12 @@ def bus(port: int, messages: Any = ()) -> CanBus:
 
 
 def due(millisecond: int) -> Iterator[int]:
-    """Messages that are due; those of one cycle time are spread over it."""
+    """Messages that are due; those of one cycle time are distributed over it."""
     return (i for i, cycle in enumerate(CYCLES) if (millisecond + 3 * i) % cycle == 0)
 
 
 def datagrams() -> list[tuple[bytes, bytes]]:
-    """Each message as python-can puts it on this interface, before and behind its counter."""
+    """Each message as encoded by python-can: the parts before and after its counter."""
     made = []
     for i, message in enumerate(database().messages):
         data = codec(message, ["Value", "Other", "Alive"]).encode([0.001 * i, 0.01 * i, 0xABCD])
@@ -109,7 +109,7 @@ def datagrams() -> list[tuple[bytes, bytes]]:
 
 
 def send(address: tuple[str, int], ready: Event, flowing: Event, stop: Event, results: Any) -> None:
-    """The bus's other nodes: every frame on its grid of 1 ms, what is late at once."""
+    """Send all frames of the other nodes on a grid of 1 ms; overdue ones at once."""
     leave_master_alone()
     made = datagrams()
     counts = [0] * len(made)
@@ -137,7 +137,7 @@ def send(address: tuple[str, int], ready: Event, flowing: Event, stop: Event, re
 
 
 def receive(port: int, ready: Event, stop: Event, results: Any) -> None:
-    """Work of a gateway on the frames."""
+    """Process the frames like a gateway."""
     leave_master_alone()
     loaded = database()
     refs = {m.name: find_signal(loaded, f"{m.name}.Value", "outputs") for m in loaded.messages}
@@ -169,7 +169,7 @@ def _share(cpu: float, wall: float) -> dict[str, float]:
 
 
 def kernel_drops(fd: int) -> int | None:
-    """Datagrams that found the socket's buffer full; None where the system does not tell."""
+    """Datagrams dropped because the socket's buffer was full; None if not counted."""
     inode = str(os.fstat(fd).st_ino)
     table = Path("/proc/net/udp")
     for line in table.read_text().splitlines()[1:] if table.exists() else ():
@@ -180,7 +180,7 @@ def kernel_drops(fd: int) -> int | None:
 
 
 def session(out: Path, duration: float, overrides: list[str]) -> dict[str, Any]:
-    """One run of the demonstration; what its master missed, and its gateway."""
+    """Run the demonstration session once; return figures of its master and its gateway."""
     folder = run(out, duration, overrides)
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     step = load_session(SESSION, overrides).tables.master.step
@@ -195,7 +195,7 @@ def session(out: Path, duration: float, overrides: list[str]) -> dict[str, Any]:
 
 
 def bench_frames(folder: Path) -> dict[str, int]:
-    """Frames of the bench in the log, and those that are missing there by their counters."""
+    """Frames of the bench in the log, and frames missing according to their counters."""
     newest: dict[int, int] = {}
     frames = lost = 0
     for frame in LogFile(folder / "session.mcap").frames():
@@ -224,7 +224,7 @@ def unused_port() -> int:
 def loaded_session(
     out: Path, duration: float, overrides: list[str], address: tuple[str, int], take: bool
 ) -> dict[str, Any]:
-    """The session while frames go to `address`; whether a process of ours takes them from there."""
+    """Run the session while frames are sent to `address`; `take`: a process receives them."""
     context = multiprocessing.get_context("spawn")
     ready, flowing, stop = context.Event(), context.Event(), context.Event()
     sent, received = context.Queue(), context.Queue()
@@ -251,7 +251,7 @@ def loaded_session(
 
 
 def show(name: str, one: dict[str, Any]) -> None:
-    """A run's figures."""
+    """Print the figures of a run."""
     print(
         f"{name}: {one['missed']} of {one['ticks']} ticks missed, late {one['late']}, "
         f"{one['verdict']}; of the bench {one['bench_frames']} frames, {one['bench_lost']} lost",

@@ -1,8 +1,8 @@
-"""Coding a frame: the compiled codec beside plain cantools, in processor time.
+"""Processor time for coding a frame: the compiled codec compared with cantools.
 
     python -m tools.benchmarks.bench_codec [DATABASE.dbc ...]
 
-All signals of each message, random payloads; the results of the two are compared, too.
+All signals of each message with random payloads; the results of both are also compared.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _pair(figures: list[float]) -> str:
 
 
 def _overlap(message: Message) -> bool:
-    """Whether signals share bits: what is then encoded depends on their order."""
+    """Whether signals share bits: the result of encoding then depends on their order."""
     ones = [codec(message, [s.name]).encode([_all_ones(s)]) for s in message.signals]
     words = [int.from_bytes(data, "little") for data in ones]
     return sum(words) != reduce(or_, words)

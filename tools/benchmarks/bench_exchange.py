@@ -1,27 +1,26 @@
 """Time of one exchange with solver processes: send all inputs, receive all outputs.
 
-Compares, in alternating blocks of one run, because the machine's mood changes the times more than
-the code does:
+Compares, in alternating blocks of one run, because the load of the machine changes the times more
+than the code does:
 
 * ``floor_us``: blocking pyzmq sockets and processes that only echo messages of the same size;
 * ``exchange_us``: the hub and its links, and real solver processes;
-* ``exchange_tcp_us``: the same with solver processes that are connected by TCP, as ones on other
-  machines are.
+* ``exchange_tcp_us``: the same with solver processes connected by TCP, as on other machines.
 
-After each round of these, in processes of their own:
+After each round of these, in separate processes:
 
-* ``full_us``: a session with every stage, recording and telemetry on (`bench_full.py`), from tick
-  to all replies in and the slack done;
+* ``full_us``: a session with every stage, recording and telemetry on (`bench_full.py`), from the
+  tick until all replies have arrived and the slack is completed;
 * ``helics_zmq_us``, ``helics_ipc_us``, ``mosaik_us``: the same exchange with HELICS and mosaik
-  (`other_masters.py`; ``pip install hilrt[benchmarks]``, null where that is missing).
+  (`other_masters.py`; ``pip install hilrt[benchmarks]``, null if not installed).
 
     python -m tools.benchmarks.bench_exchange [--peers 4] [--exchanges 4000] [--rounds 8] \\
         [--scaling] [--json]
 
-Prints medians and p99, µs, and their ratios: ``exchange``, ``exchange_tcp`` and ``full`` over the
-floor, the others over the exchange. All processes start anew in each round: where their pages come
-to lie makes the same process a third faster or slower for as long as it runs. ``--scaling`` does so
-for 1, 2, 4 … 32 solvers.
+Prints medians and p99, µs, and their ratios: ``exchange``, ``exchange_tcp`` and ``full`` relative
+to the floor, the others relative to the exchange. All processes start anew in each round: the
+placement of its pages makes the same process up to a third faster or slower for its whole life.
+``--scaling`` measures 1, 2, 4 … 32 solvers.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ SCALING = (1, 2, 4, 8, 16, 32)
 
 
 class Null(Solver):
-    """Returns its inputs: only the exchange costs anything."""
+    """Returns its inputs, so that only the exchange is measured."""
 
     inputs = tuple(Port(f"u{i}") for i in range(PORTS))
     outputs = tuple(Port(f"y{i}") for i in range(PORTS))
@@ -123,7 +122,7 @@ class Floor:
 
 
 class Through:
-    """The hub and its links, waiting as the master does that runs as fast as possible."""
+    """The hub and its links, waiting like a master that runs as fast as possible."""
 
     def __init__(self, peers: int, direct: bool) -> None:
         self.hub = Hub("bench", connect_timeout=CONNECT_TIMEOUT_S, direct=direct)
@@ -218,7 +217,7 @@ async def measure_hub(peers: int, exchanges: int) -> dict[str, list[float]]:
 
 
 def measure(peers: int, exchanges: int, rounds: int) -> dict[str, Any]:
-    """Everything, with one number of solvers."""
+    """Measure everything with one number of solvers."""
     each = max(BLOCK, exchanges // rounds)
     names = ("floor", "exchange", "exchange_tcp", "full", *other_masters.EXCHANGES)
     times: dict[str, list[float]] = {name: [] for name in names}

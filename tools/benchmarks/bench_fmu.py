@@ -2,22 +2,21 @@
 
     python -m tools.benchmarks.bench_fmu [--steps 5000] [--repeat 3] [--cpu] [--json]
 
-In alternating blocks of one run, and compared within each round, because the machine's mood changes
-the times more than the code:
+In alternating blocks of one run, and compared within each round, because the load of the machine
+changes the times more than the code does:
 
 * ``fmpy``: FMPy's own loop over coupled FMUs, `simulate_ssp`, which keeps the results in memory;
 * ``fmpy calls``: a loop over FMPy's bare calls, written for this one system: set, step, get;
 * ``libcosim``: libcosimpy's fixed-step algorithm, if it is installed;
-* ``hilrt solver``: the same hand-written loop over `FmuSolver`: what wrapping the calls costs;
-* ``hilrt session``: a session with ``adapter = "fmu"``, pace "asap", log and all;
-* ``hilrt hosted``: the same with both FMUs in processes of their own;
+* ``hilrt solver``: the same hand-written loop over `FmuSolver`: the cost of wrapping the calls;
+* ``hilrt session``: a session with ``adapter = "fmu"``, pace "asap", with its log;
+* ``hilrt hosted``: the same with both FMUs in separate processes;
 * ``hosted floor``: the same with two Python solvers of the same ports that compute nothing.
 
-Sessions and ``fmpy`` run twice, short and long, and count the difference: starting up is not
-stepping. Processes take so much longer to start, now and then, that hosted sessions count what
-their summary says of the steps alone. ``--cpu`` counts the processor time of this process instead,
-for a machine that is not idle. The cases with processes of their own say nothing then, and are left
-out.
+Sessions and ``fmpy`` run twice, short and long, and the difference counts, without the start-up.
+The start of processes occasionally takes much longer, so that for hosted sessions the steps' time
+in the summary counts. ``--cpu`` counts the processor time of this process instead, for a busy
+machine; cases with separate processes are then omitted.
 """
 
 from __future__ import annotations
@@ -50,9 +49,9 @@ from hilrt.fmu.fmu_solver import FmuSolver  # noqa: E402
 from hilrt.solver import Floats  # noqa: E402
 from tests.fmu.build import REALS, mass  # noqa: E402
 
-#: Cases with processes of their own.
+#: Cases with separate processes.
 HOSTED = ("hilrt hosted", "hosted floor")
-#: The clock that counts, s.
+#: Clock used for the figures, s.
 now = time.perf_counter
 STEP = 1e-3
 PARAMS = {
@@ -85,7 +84,7 @@ class Idle2(Idle1):
 
 
 def write_ssp(path: Path, fmu: Path) -> None:
-    """The system as FMPy's loop reads it."""
+    """Write the system in the form that FMPy's loop reads."""
     components = "".join(
         f'<Component name="{name}" source="resources/mass.fmu"><Connectors>'
         + "".join(f'<Connector name="{port}" kind="{kind}"/>' for kind, port in sorted(ports))
@@ -213,7 +212,7 @@ def libcosim_loop(path: Path, steps: int) -> float:
 
 
 def session(tables: dict[str, str], steps: int, loop_only: bool = False) -> float:
-    """Seconds, without what starting up and ending takes; of the steps alone with `loop_only`."""
+    """Seconds without start-up and end; of the steps alone with `loop_only`."""
     wires = "".join(f'[[connections]]\nfrom = "{a}"\nto = "{b}"\n' for a, b in WIRES)
     subsystems = "".join(f"[subsystems.{name}]\n{table}\n" for name, table in tables.items())
     with tempfile.TemporaryDirectory() as folder:
@@ -239,7 +238,7 @@ def toml(params: dict[str, float]) -> str:
 
 
 def cases(path: Path) -> dict[str, Callable[[int], float]]:
-    """Name to a function from a number of steps to seconds."""
+    """Map each case to a function from a number of steps to seconds."""
     inside = {
         name: f'adapter = "fmu"\nfmu = "{path}"\nparams = {toml(params)}'
         for name, params in PARAMS.items()

@@ -1,10 +1,10 @@
 """The exchange of `bench_exchange.py` in a whole session: every stage, recording and telemetry on.
 
-A session in a separate process, as fast as possible: a ring of solver processes with 4 inputs and
-4 outputs each, first order, limits, an alarm, power bonds with energy correction and one with a
-learned model. The master has a processor of its own (`pacing.affinity`), the solvers share what is
-left. The first solver returns the monotonic clock beside its outputs, so the log tells how long
-each step took, from one advance to the next: all replies in, and the slack done.
+A session in a separate process, as fast as possible: a ring of solver processes with 4 inputs and 4
+outputs each, first order, limits, an alarm, power bonds with energy correction and one with an
+identified model. The master has its own processor (`pacing.affinity`), the solvers share the
+others. The first solver also returns the monotonic clock, so that the log contains the duration of
+each step, from one advance to the next: until all replies have arrived and the slack is completed.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from hilrt.solver import Floats
 from hilrt.timing.host import available_cpus
 
 PORTS = 4
-#: Steps of a period.
+#: Steps per period.
 WAVE = 314
 UNITS = ("N", "N", "m/s", "m/s")
-#: Steps that do not count: for its first half second a session is slower, until all its processes
-#: run and the identification has settled.
+#: Steps not counted: for the first half second a session is slower, until all its processes run and
+#: the identification has settled.
 WARM_UP = 1500
 STEP_S = 1e-3
 TIME_LIMIT_S = 120.0
 
 
 class Part(Solver):
-    """Lively enough for the corrections to have something to do, and as cheap as that can be."""
+    """Enough motion for the corrections to act, at the lowest possible cost."""
 
     inputs = tuple(Port(f"u{i}", UNITS[i], min=-1e3, max=1e3) for i in range(PORTS))
     outputs = (*(Port(f"y{i}", UNITS[i]) for i in range(PORTS)), Port("clock", "s"))
@@ -80,7 +80,7 @@ def session(peers: int) -> str:
             a, b = (i, other) if k < 2 else (other, i)  # efforts one way, flows the other
             parts.append(f'[[connections]]\nfrom = "s{a}.y{k}"\nto = "s{b}.u{k}"\n')
         if other == i:
-            continue  # alone, it is its own neighbour: no bond
+            continue  # a single part is its own neighbour: no bond
         method = '"model"' if i == 0 else '"energy", mu = 0.5, cap = 0.1'
         parts.append(f'[[bonds]]\nname = "b{i}"\neffort = "s{i}.y0"\nflow = "s{other}.y2"\n')
         parts.append(f"correction = {{ method = {method} }}\n")

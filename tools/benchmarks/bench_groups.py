@@ -1,19 +1,20 @@
-"""Groups in host processes: what a subsystem costs the master per tick, and two hosts beside one.
+"""Groups in host processes: cost of a subsystem for the master per tick, and of two hosts or one.
 
     python -m tools.benchmarks.bench_groups [--json] [--sizes 10,50,191,1000,2399] [--steps 200]
 
 A ring of masses between springs, each a member, first order, as fast as possible, in two groups
-that `hilrt solver --group` hosts and that step their members in one call. The master's processor
-time per subsystem and tick:
+hosted by `hilrt solver --group` that step all their members in one call. Processor time of the
+master per subsystem and tick:
 
-* ``receive_us``, ``cut_us``, ``step_us``, ``dispatch_us``: answers decoded into the inbox, the cut,
-  the macro step, and the fan-out with encoding; ``sum_us`` is the four together;
-* ``tick_us``: from one tick to the next, wall clock, with members that cost next to nothing;
+* ``receive_us``, ``cut_us``, ``step_us``, ``dispatch_us``: decoding answers into the inbox, the
+  cut, the macro step, and encoding and sending; ``sum_us`` is the sum of the four;
+* ``tick_us``: from one tick to the next, wall clock, with members of negligible cost;
 * ``whole_us``: the same masses integrated as one system, without a session, wall clock;
 * ``assess_us``: assessment in the slack; ``record_us``: the row of the log;
 * ``bytes``: inputs and outputs on the wire, per subsystem and tick.
 
-``two_over_one`` is the time per tick of one host over that of two, with members of 15 us each.
+``two_over_one`` is the time per tick of one host divided by that of two, with members of 15 us
+each.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from tools.benchmarks.timed import Cell
 
 STEP_S = 1e-3
 COST_S = 15e-6
-#: Steps that warm up.
+#: Steps of the warm-up.
 WARM_UP = 20
 
 
@@ -102,7 +103,7 @@ def whole(n: int, steps: int = 1000) -> float:
 
 
 def noted(costs: dict[str, list[float]], name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-    """The call, whose processor time is noted under `name`, us."""
+    """Wrap a call so that its processor time is recorded under `name`, us."""
 
     def timed(*arguments: Any, **more: Any) -> Any:
         begun = time.thread_time_ns()

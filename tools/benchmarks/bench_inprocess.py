@@ -2,19 +2,19 @@
 
     python -m tools.benchmarks.bench_inprocess [--json] [--steps 3000] [--repeat 8]
 
-The two-mass oscillator, in alternating blocks of one run; the median from one step to the next of
-each way's fastest block, us, because a shared processor is now and then half as fast for a while:
+The two-mass oscillator, in alternating blocks of one run. Each figure is the median time from one
+step to the next in the fastest block, us, because a shared processor is temporarily half as fast:
 
-* ``nothing``: a session with every method off, without log;
+* ``nothing``: a session with every method off, without a log;
 * ``everything``: first order, limits, an alarm, a bond with energy correction, one subsystem's
   Jacobian identified, log and telemetry on;
 * ``mosaik``: the same Python masses as simulators in mosaik's own process;
 * ``libcosim``, ``nothing_fmu``: the masses as FMUs (C, FMI 2.0), with libcosimpy's fixed-step
-  algorithm, and as a session with every method off: libcosim takes nothing but FMUs. Of libcosim
-  it is the mean and not the median of a block, because it makes all steps in one call; the session
-  has a third subsystem that only looks at the clock.
+  algorithm (which supports only FMUs), and as a session with every method off. The figure of
+  libcosim is the mean of a block instead of its median, because one call makes all steps; the
+  session has a third subsystem that only reads the clock.
 
-What is not installed is null; ``pip install hilrt[benchmarks,fmu]``.
+Null if not installed; ``pip install hilrt[benchmarks,fmu]``.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def python_masses(*, everything: bool) -> str:
 
 
 def fmu_cases() -> dict[str, Callable[[int], float]]:
-    """The cases with FMUs, as far as what they need is there."""
+    """The cases with FMUs whose requirements are installed."""
     if importlib.util.find_spec("fmpy") is None or shutil.which("cc") is None:
         return {}
     bench_fmu: Any = importlib.import_module("tools.benchmarks.bench_fmu")  # needs FMPy
@@ -110,7 +110,7 @@ def fmu_cases() -> dict[str, Callable[[int], float]]:
 
 
 def cases() -> dict[str, Callable[[int], float]]:
-    """Name to a function from a number of steps to the time per step, us."""
+    """Map each case to a function from a number of steps to the time per step, us."""
     nothing, everything = python_masses(everything=False), python_masses(everything=True)
     found: dict[str, Callable[[int], float]] = {
         "nothing": lambda n: session(nothing, n),

@@ -1,11 +1,10 @@
-"""Compensation of a bench that is far away: tip-in and tip-out in simulated time.
+"""Compensation of the latency of a remote bench: tip-in and tip-out in simulated time.
 
     python -m tools.benchmarks.bench_latency [--json] [--jitter 0.0005] [--loss 0.02] [--seeds 3]
 
-For 2, 5 and 10 ms of latency, with sensors without and with noise: RMS error of engine speed and
-shaft torque against the same run without latency and loss, without compensation and with it, and
-the ratio of the two. The runs are those of `tests/tip_in.py`; worst of the
-seeds of jitter and loss.
+For 2, 5 and 10 ms of latency, without and with sensor noise: RMS error of engine speed and shaft
+torque relative to the same run without latency and loss, without and with compensation, and the
+ratio of the two. The runs are those of `tests/tip_in.py`; the worst seed of jitter and loss counts.
 """
 
 from __future__ import annotations

@@ -3,13 +3,13 @@
     python -m tools.benchmarks.bench_many_solvers [--solvers 60] [--rounds 3] [--tree CLONE ...] \\
         [--json]
 
-A ring of masses between springs, first order, as fast as possible, each mass in a process of its
-own that the session starts (``spawn = ["hilrt", "solver", …]``). With several clones, versions of
-the package alternate in each round.
+A ring of masses between springs, first order, as fast as possible, each mass in a separate process
+started by the session (``spawn = ["hilrt", "solver", …]``). With several clones, versions of the
+package alternate in each round.
 
 * ``start_s``: from the start of `hilrt run` to the first tick, wall clock;
 * ``processor_s``: processor time of all processes;
-* ``ratio``: start over that of the first clone in the same round, median.
+* ``ratio``: start relative to that of the first clone in the same round, median.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ sys.exit(result.fault or 0)
 
 
 def run(n: int, tree: Path) -> dict[str, float]:
-    """Costs of one session."""
+    """Measure the costs of one session."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "ring.toml").write_text(ring(n, 20, SPAWNED), encoding="utf-8")
         (Path(folder) / "run.py").write_text(RUN, encoding="utf-8")
@@ -75,7 +75,7 @@ def main() -> None:
     chosen = parser.parse_args()
     trees = [tree.resolve() for tree in chosen.tree]
     for tree in trees:
-        run(1, tree)  # compiled code and files are then cached
+        run(1, tree)  # compiled code and files are cached from now on
     rounds = [[run(chosen.solvers, tree) for tree in trees] for _ in range(chosen.rounds)]
     table = {}
     for i, tree in enumerate(trees):

@@ -1,24 +1,25 @@
-"""Cost of watching to the master, delay of a flag on the page, and time until the page is there.
+"""Cost of monitoring for the master, delay of a flag on the page, and load time of the page.
 
     python -m tools.benchmarks.bench_monitor [--json] [--pairs 5] [--duration 40] [--channels 200]
                                   [--faults 5] [--loads 5] [--set KEY=VALUE …]
 
-*Cost*: two solver processes with 200 outputs together at 1 kHz, alternately without any monitor
-and watched: relay, web page, three clients of the page (WebSocket, niced, echoing as a browser
-does) and a subscriber to everything that is frozen after its first message, all of them on the
-processors that are not the master's, as if they were elsewhere. Both record. Compared are the
-median lateness and the missed ticks after the first `--settle` seconds, when the clients are there.
-Goal: a median of at most 1.1 times that without, and no more missed ticks than runs differ anyway.
+*Cost*: two solver processes with 200 outputs in total at 1 kHz, alternately without any monitor and
+watched by the relay, the web page, three clients of the page (WebSocket, niced, echoing like a
+browser) and a subscriber to everything that is frozen after its first message. All of these run on
+other processors than the master, as if on another machine. Both runs record. Median lateness and
+missed ticks are compared after the first `--settle` seconds, when the clients are connected. Goal:
+a median of at most 1.1 times that without, and missed ticks within the variation between runs.
 
-*Flag*: the page in a headless Chromium; a solver is stopped for half a second again and again. The
-time of the raised flag is the log's, that of the lamp the browser's, in the frame in which it is
-drawn; one machine, one wall clock. Goal: 0.5 s. Faults while the flag is up already do not count.
+*Flag*: the page in a headless Chromium, while a solver is repeatedly stopped for half a second. The
+time of the raised flag is taken from the log, that of the lamp from the browser, in the frame in
+which it is drawn; both use the same wall clock. Goal: 0.5 s. Faults during a raised flag do not
+count.
 
-*Start*: the page is loaded again and again while the session runs. The times are the browser's,
-from the start of the navigation until the lamp has been drawn with a state, and until the last
-figure has; the first load has nothing in the browser's cache. Goal: the lamp within 2 s.
+*Start*: the page is loaded repeatedly while the session runs. The times are the browser's, from the
+start of the navigation until the lamp shows a state, and until the last figure is drawn; at the
+first load the browser's cache is empty. Goal: the lamp within 2 s.
 
-Times depend on what else the machine does; the pairs alternate, so that ratios mean something.
+Times depend on the load of the machine; the pairs alternate, so that ratios are meaningful.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ from tools.audience import Audience
 from tools.watched_session import Run, browser, until
 
 TIME_OVER_DURATION_S = 300.0
-#: How long a solver stands still, and how long it then runs, s.
+#: Duration of a solver's stop, and of its run after that, s.
 FAULT_S, PAUSE_S = 0.5, 3.0
-#: A step that no solver misses on a busy machine: a flag that is up already shows nothing.
+#: Step that no solver misses on a busy machine: a flag already raised would hide the fault.
 FLAG_STEP = "master.step=0.01"
 WATCH_LAMP = """
   window.lamps = [];
@@ -52,8 +53,8 @@ WATCH_LAMP = """
   lamp.properties.text.change.connect(() =>
     requestAnimationFrame(() => window.lamps.push([Date.now() / 1e3, lamp.text])));
 """
-#: `lampAt` and `plotsAt` become the times since the navigation's start [ms] after the frame with
-#: the first state and after that with all figures.
+#: `lampAt` and `plotsAt` become the times from the start of the navigation [ms] to the frame with
+#: the first state and to the frame with all figures.
 WATCH_START = """
   const look = () => {
     const lamp = window.Bokeh?.documents[0]?.get_model_by_name("lamp");
@@ -91,7 +92,7 @@ def running(*arguments: Any) -> Iterator[Run]:
 
 
 def one_run(folder: Path, watched: bool, options: argparse.Namespace) -> dict[str, Any]:
-    """One run; its lateness and missed ticks after the settling time."""
+    """Run once; return lateness and missed ticks after the settling time."""
     load = os.getloadavg()[0]
     given = folder, options.channels, options.duration, watched, *options.overrides
     with running(*given) as run:
@@ -125,7 +126,7 @@ def one_run(folder: Path, watched: bool, options: argparse.Namespace) -> dict[st
 
 
 def cost(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """Pairs of runs in alternating order, and what follows from them."""
+    """Run pairs in alternating order; return them with their statistics."""
     pairs = []
     for i in range(options.pairs):
         order = (False, True) if i % 2 == 0 else (True, False)
@@ -150,7 +151,7 @@ def cost(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def show_pair(pair: dict[str, dict[str, Any]]) -> None:
-    """One line per pair."""
+    """Print one line per pair."""
     alone, watched = pair["alone"], pair["watched"]
     late = [run["lateness_us"]["p50"] for run in (alone, watched)]
     print(
@@ -203,7 +204,7 @@ def delays(
     for fault in stopped_at:
         up_before = [up for t, up in lamps if t < fault][-1:] == [True]
         lamp = next((t for t, up in lamps if up and t >= fault), math.inf)
-        # None in between: what is shown was raised before the fault, by something else.
+        # None in between: the flag shown was raised before the fault, for another reason.
         flag = next((t for t in raised if fault <= t <= lamp < math.inf), None)
         if flag is not None and not up_before:
             to_flag.append(flag - fault)
@@ -220,7 +221,7 @@ def delays(
 
 
 def load_times(folder: Path, options: argparse.Namespace) -> list[tuple[float, float]]:
-    """Load the page `loads` times; from each navigation's start to lamp and figures, s."""
+    """Load the page `loads` times; times from each navigation's start to lamp and figures, s."""
     duration = 60.0 + options.loads * 60.0
     given = folder, options.channels, duration, True, FLAG_STEP, *options.overrides
     times: list[tuple[float, float]] = []

@@ -1,21 +1,20 @@
-"""Lateness of the master's clock beside a bare timer loop and a bare spin loop of the same run.
+"""Lateness of the master's clock compared with a bare timer loop and a bare spin loop.
 
     python -m tools.benchmarks.bench_pacing [--json] [--seconds 5] [--priority 0] [--cpu N]
 
 For 100 Hz, 1 kHz and 2 kHz, with the host as it is and with a busy process on another processor.
-The loops take turns in short blocks, so that what else happens on the host meets all of them:
+The loops alternate in short blocks, so that the load of the host affects all of them:
 
     timerfd        blocking read of a timerfd, nothing else: the floor of a timer
     clock          `WallClock` without spin: the same timer, on an event loop
-    spin           wake early by a blocking timerfd, busy-wait the rest: the floor with spin
+    spin           wake early by a blocking timerfd, busy-wait for the rest: the floor with spin
     clock_spin     `WallClock` with the same spin
 
-Both bare loops run a second time, as a loop of their own. Figures are us; `ratio` is the clock over
-its floor, and `itself` the bare loop over its own second figure, the larger one over the smaller:
-what the host does to a ratio. p50 and p99 are means of the blocks' own, without the quarter of the
-blocks that is worst: of all blocks together p99 would tell which loop the host happened to hold up,
-as p99.9 and max do. Fractions of a microsecond are limited by reading the clock: their ratios say
-little.
+Both bare loops also run a second time, as separate loops. Figures are us; `ratio` is the clock's
+figure over that of its floor; `itself` is the ratio of a bare loop's two runs, at least 1: the
+uncertainty due to the host. p50 and p99 are means over the blocks, without the worst quarter of
+them: over all blocks, p99 would show only which loop the host interrupted, as p99.9 and max do.
+Fractions of a microsecond are limited by reading the clock: their ratios mean little.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from hilrt.timing.realtime import set_priority
 
 RATES_HZ = (100, 1000, 2000)
 BLOCK_S = 0.25
-#: Share of the blocks, the calmest, that count for p50 and p99.
+#: Share of the calmest blocks, which count for p50 and p99.
 CALM = 0.75
 BUSY = "while True: pass"
 Loop = Callable[[int, int, int], list[int]]
@@ -62,14 +61,14 @@ def bare_loop(count: int, step_ns: int, spin_ns: int) -> list[int]:
             pass
         lateness.append(now - target)
         target += step_ns
-        if target < now:  # as the master: on the grid, never late one by one
+        if target < now:  # like the master: skip to the next grid point
             target += -(-(now - target) // step_ns) * step_ns
     os.close(fd)
     return lateness
 
 
 def clock_loop(count: int, step_ns: int, spin_ns: int) -> list[int]:
-    """The same by `WallClock` on an event loop."""
+    """Likewise with `WallClock` on an event loop."""
 
     async def run() -> list[int]:
         clock = WallClock(spin_ns)
@@ -88,7 +87,7 @@ def clock_loop(count: int, step_ns: int, spin_ns: int) -> list[int]:
 
 
 def measure(rate_hz: int, seconds: float, spin_ns: int) -> dict[str, Any]:
-    """All four loops at one rate, in turns."""
+    """Run all four loops alternately at one rate."""
     step_ns = 1_000_000_000 // rate_hz
     loops: dict[str, tuple[Loop, int]] = {
         "timerfd": (bare_loop, 0),

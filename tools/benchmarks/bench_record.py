@@ -1,12 +1,11 @@
-"""Recording a long session: does the recorder follow, and how fast are report and replay.
+"""Recording of a long session: load of the recorder, and speed of report and replay.
 
     python -m tools.benchmarks.bench_record [--json] [--duration 600] [--channels 200] [--log FILE]
 
-Two rigs with as many ports as it takes to record that many signals at every tick run in real time
-at 1 kHz on two processors, and the recorder's process is watched. Then `hilrt report` and
-`hilrt replay` go over the log, each as a command of its own from start to end; their speed is
-session time over the time they took, startup included. With --log, only the two are measured, on a
-log that is there.
+Two rigs, with enough ports for the requested number of signals at every tick, run in real time at 1
+kHz on two processors while the recorder's process is observed. Then `hilrt report` and `hilrt
+replay` process the log, each as a separate command; their speed is session time over their run
+time, including start-up. With --log, only these two are measured, on an existing log.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
 PROCESSORS = 2
 RECORDER = b"hilrt.cli.recorder_process"
 SAMPLE_S = 0.5
-#: How long a command may take beyond the session's duration, s.
+#: Time that a command may take beyond the session's duration, s.
 TIME_OVER_DURATION_S = 120.0
 TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 NOISE = 0.01
@@ -42,7 +41,7 @@ STEP_S = 0.001
 
 
 class Rig(Solver):
-    """Noisy sine waves, which pack as badly as measured values do; inputs are taken and ignored.
+    """Noisy sine waves, which compress as badly as measured values; inputs are ignored.
 
     Parameters
     ----------
@@ -70,7 +69,7 @@ class Rig(Solver):
 
 
 def session_file(ports: int, duration: float, priority: int) -> str:
-    """Two rigs that are connected port by port, with a corrected bond between them."""
+    """Two rigs connected port by port, with a corrected bond between them."""
     lines = ["[session]", 'name = "bench-record"', f"duration = {duration}"]
     lines += ["[master]", f"step = {STEP_S}", "extrapolation = { order = 1 }"]
     lines += [f"pacing = {{ priority = {priority} }}"]
@@ -91,7 +90,7 @@ def session_file(ports: int, duration: float, priority: int) -> str:
 def run_session(
     folder: Path, ports: int, duration: float, *, pace: str = "asap", priority: int = 0
 ) -> tuple[Path, Any]:
-    """Run it; the log, and what was seen of the recorder's process."""
+    """Run a session; return its log and the figures of the recorder's process."""
     file = folder / f"rigs{ports}.toml"
     file.write_text(session_file(ports, duration, priority), encoding="utf-8")
     out = folder / f"runs{ports}_{pace}"
@@ -158,13 +157,13 @@ def count_signals(log: Path) -> int:
 
 
 def ports_for(folder: Path, channels: int) -> int:
-    """Ports of each rig for at least that many signals: every one adds the same number."""
+    """Ports of each rig for at least that many signals; each port adds the same number."""
     few, more = (count_signals(run_session(folder, n, 0.01)[0]) for n in (2, 3))
     return max(2, 2 + math.ceil((channels - few) / (more - few)))
 
 
 def measure(log: Path) -> dict[str, Any]:
-    """Contents of the log, and the speed of report and replay."""
+    """Contents of the log, and speed of report and replay."""
     stream = LogStream(log)
     rows: dict[str, int] = {}
     last_ns = 0
@@ -205,13 +204,13 @@ def measure(log: Path) -> dict[str, Any]:
 
 
 def children_s() -> float:
-    """Processor time of the commands that have ended, s: what a busy host does not lengthen."""
+    """Processor time of the commands that have ended, s; independent of the host's load."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def show(found: dict[str, Any]) -> None:
-    """The figures as a table."""
+    """Print the figures as a table."""
     rows = [
         ("signals at every tick", f"{found['signals']}"),
         ("rows", f"{found['rows']:,} of {found['session_s'] / STEP_S + 1:,.0f} ticks"),

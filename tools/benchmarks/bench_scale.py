@@ -1,16 +1,16 @@
-"""Set-up, steps and memory of sessions of many in-process subsystems.
+"""Set-up, steps and memory of sessions with many in-process subsystems.
 
     python -m tools.benchmarks.bench_scale [--json] [--sizes 200,1000,5000] [--steps 20]
 
-A ring of masses between springs, each a subsystem, first order, without log. Each size runs in a
-process of its own, after a session of three subsystems that has loaded the compiled code:
+A ring of masses between springs, each a subsystem, first order, without a log. Each size runs in a
+separate process, after a session of three subsystems that loads the compiled code:
 
 * ``setup_s``: processor time from the session file to the first advance of a subsystem;
 * ``step_us``: processor time per subsystem and macro step, median;
-* ``memory_mb``: by how much the process has grown.
+* ``memory_mb``: growth of the process.
 
-``setup_over``, ``step_over`` and ``memory_over`` are these per subsystem, over those of the
-smallest size: 1 where the cost grows linearly.
+``setup_over``, ``step_over`` and ``memory_over`` are these figures per subsystem, relative to the
+smallest size: 1 if the cost grows linearly.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ params = {{ x = {x}, first = {first} }}
 
 
 def ring(n: int, steps: int, subsystem: str = IN_PROCESS) -> str:
-    """Session file of `n` masses in a ring, each with these keys."""
+    """Session file of `n` masses in a ring; `subsystem` is the table of each."""
     text = [
         f'[session]\nname = "ring"\nduration = {steps * STEP_S}\npace = "asap"\n'
         f"[master]\nstep = {STEP_S}\nextrapolation = {{ order = 1 }}\n"
@@ -53,7 +53,7 @@ def ring(n: int, steps: int, subsystem: str = IN_PROCESS) -> str:
 
 
 def simulate(n: int, steps: int) -> dict[str, float]:
-    """Costs of one session."""
+    """Measure the costs of one session."""
     timed.begun_ns.clear()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "ring.toml"

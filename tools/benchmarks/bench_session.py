@@ -1,21 +1,21 @@
-"""The demonstration session several times: share of ticks not missed, and why the others were.
+"""Share of ticks that the demonstration session does not miss, and causes of the missed ones.
 
     python -m tools.benchmarks.bench_session [--json] [--runs 5] [--duration 20] [--set KEY=VALUE …]
 
-Runs `bench_configs/engine_in_the_loop.toml` in processes of their own and reads the logs. For each
-missed tick the log tells how late the loop woke (lateness less computing time) and how long it
-computed, each compared with the dispatch deadline:
+Runs `bench_configs/engine_in_the_loop.toml` in separate processes and reads the logs. For each
+missed tick, the wake-up lateness (lateness minus computing time) and the computing time are
+compared with the dispatch deadline:
 
-    wake-up     the master was woken after the deadline: another process, or the host, had the
+    wake-up     the master was woken after the deadline: another process, or the host, used the
                 processor
-    computing   the tick's own work took longer than the deadline alone
-    both        neither alone, but the two together
-    skipped     whole ticks that passed while the master did not run
+    computing   the tick's computing time alone exceeded the deadline
+    both        only the sum of the two exceeded it
+    skipped     whole ticks passed while the master did not run
 
-Beside them stands how much of the master's time the host of a virtual machine took for others, and
-how many ticks a bare loop does not miss that does nothing but wait for each tick, with the master's
-priority and on its processor, and compute for as long as the master. It runs after each session,
-when nothing else does: more than that no master can have on this machine.
+For comparison: the share of the master's time that the host of a virtual machine used for other
+purposes, and the share of ticks not missed by a bare loop, which only waits for each tick and
+computes for as long as the master, with its priority and on its processor. The bare loop runs after
+each session, when the machine is idle; it is the upper bound for a master on this machine.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from hilrt.timing.realtime import granted_priority, set_priority
 ROOT = Path(__file__).parents[2]
 SESSION = ROOT / "bench_configs/engine_in_the_loop.toml"
 TIME_OVER_DURATION_S = 90.0
-#: The bare loop runs for this share of a session's time …
+#: Duration of the bare loop, as a share of a session's time …
 BARE_SHARE = 0.5
-#: … and waits busily for so long before a tick.
+#: … and its busy wait before each tick.
 BARE_SPIN_NS = 60_000
 
 
 def run(out: Path, duration: float, overrides: list[str]) -> Path:
-    """One run; its folder."""
+    """Run the session once; return its folder."""
     command = [sys.executable, "-m", "hilrt", "run", str(SESSION), "--out", str(out), "--quiet"]
     command += ["--duration", str(duration)]
     command += [word for item in overrides for word in ("--set", item)]

@@ -1,12 +1,12 @@
-"""Start-up of a command, beside the floor: Python that calls one empty compiled function.
+"""Start-up time of commands, compared with a floor: Python calling one empty compiled function.
 
     python -m tools.benchmarks.bench_startup [--rounds 7] [--tree CLONE ...] [--only COMMAND ...]
 
-The floor imports numba and calls a function that numba takes from its cache: no process that makes
-a macro step can cost less. Every command runs once unmeasured (files and kernels are then cached),
-and once per round between two floors. Processor time is that of the command with the processes
-that it started; the wall clock and the time to the first character on the terminal stand beside
-it. With several clones, versions of the package are compared in the same rounds.
+The floor imports numba and calls a function from numba's cache: the minimum cost of a process that
+makes a macro step. Every command runs once unmeasured (to cache files and kernels), and once per
+round between two floors. Processor time includes the processes started by the command; wall-clock
+time and the time to the first character on the terminal are also listed. With several clones,
+versions of the package are compared in the same rounds.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Cost(NamedTuple):
 
 
 def cost(argv: list[str], folder: Path, tree: Path) -> Cost:
-    """Run a command on a terminal of its own to its end; `RuntimeError` if it fails."""
+    """Run a command to its end on its own terminal; `RuntimeError` if it fails."""
     master, terminal = pty.openpty()
     begun = time.perf_counter()
     process = subprocess.Popen(
@@ -81,7 +81,7 @@ def cost(argv: list[str], folder: Path, tree: Path) -> Cost:
 
 
 def commands(log: str) -> dict[str, list[str]]:
-    """The commands that are measured; `log` is a session's log."""
+    """The measured commands; `log` is a session's log."""
     return {
         "--version": ["--version"],
         "schema": ["schema"],
@@ -93,7 +93,7 @@ def commands(log: str) -> dict[str, list[str]]:
 
 
 def environment(tree: Path) -> dict[str, str]:
-    """Environment of a user who works in the clone `tree`: compiled sources may be kept."""
+    """Environment of a user who works in the clone `tree`: compiled code may be cached."""
     paths = os.pathsep.join((str(tree), str(tree / "adapters")))
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {**kept, "PYTHONPATH": paths}
@@ -120,7 +120,7 @@ def main() -> None:
 def measure(
     folder: Path, trees: list[Path], rounds: int, only: list[str] | None
 ) -> dict[Path, dict[str, list[tuple[float, ...]]]]:
-    """Costs of each command, and its processor time over that of the floor, for every round."""
+    """Costs of each command, and its processor time relative to the floor, for every round."""
     floor = [sys.executable, "floor.py"]
     cases: list[tuple[Path, str, list[str]]] = []
     for tree in trees:

@@ -5,13 +5,14 @@
 Each size is a ring of subsystems with 8 coupling variables each (half of them efforts and flows of
 power bonds), first order, limits, energy correction on half of the bonds, and feedthrough and model
 correction on the others. `critical` is `macro_step`, `slack` is `assess`; `plain` is without any
-correction; in `identified` the Jacobians of all subsystems are learned, one subsystem per step, and
-dithered. Times are medians of this run. The second row is a reference measured in it, one addition
-of two arrays of that size, and ratios are to that, so that figures of different machines compare.
+correction; in `identified` the Jacobians of all subsystems are identified, one subsystem per step,
+with dither. Times are medians of this run. The second row is a reference from the same run, one
+addition of two arrays of that size; ratios are relative to it, so that figures from different
+machines can be compared.
 
-``--stages`` times every stage by itself, called again and again with the state of the end of the
-run with corrections (`identify`: of the one that learns). The first time they are compiled, which
-takes a minute. What is compiled into one function costs less together than one by one.
+``--stages`` times every stage separately, called repeatedly with the final state of the run with
+corrections (`identify`: of the run with identification). Their first compilation takes a minute.
+Compiled into one function, the stages cost less than the sum.
 """
 
 from __future__ import annotations
@@ -132,7 +133,7 @@ def run(numerics: Numerics, steps: int) -> dict[str, float]:
 
 
 def stages() -> dict[str, Callable[..., None]]:
-    """All that `macro_step` and `assess` call."""
+    """All stages that `macro_step` and `assess` call."""
     own = {"macro_step", "assess"}
     return {
         name: function
@@ -142,7 +143,7 @@ def stages() -> dict[str, Callable[..., None]]:
 
 
 def time_stage(numerics: Numerics, stage: Callable[..., None], calls: int) -> float:
-    """Median time of a stage from the state that `numerics` is in, us; it stays in that state."""
+    """Median time of a stage, us; the state of `numerics` is preserved."""
     arguments = [numerics.plan, numerics.state, numerics.given, numerics.slack]
     arguments = arguments[: len(inspect.signature(stage).parameters)]
     code, before, times = entry_point(stage, *arguments), cloned(numerics.state), []
@@ -166,7 +167,7 @@ def reference(size: int) -> float:
 
 
 def measure(size: int, steps: int, with_stages: bool) -> dict[str, float]:
-    """Figures for about that many coupling variables, by name."""
+    """Figures for about `size` coupling variables, by name."""
     n = max(2, size // VARIABLES)
     row: dict[str, float] = {"variables": n * VARIABLES, "add_us": reference(n * VARIABLES)}
     plain, corrected = prepare(n, False, False), prepare(n, True, False)

@@ -1,15 +1,15 @@
-"""Sweeps of the two-mass session of 1 s: share of the processors' time in steps, and speed-up.
+"""Sweeps of the two-mass session of 1 s: share of processor time spent in steps, and speed-up.
 
     python -m tools.benchmarks.bench_sweep [--json] [--cases 2000] [--workers 1 2] [--mosaik 20]
 
-Cases differ in μ alone. For each number of workers, of the call of `hilrt.sweep` as a whole, with
-the start and the end of the workers: its time, the time that cases took in steps as a share of all
-workers' time, and of the cases' own time; then the speed-up from the first number to the last.
+Cases differ only in μ. The figures are, for each number of workers and the whole call of
+`hilrt.sweep` (with start and end of the workers): its time, the time spent in steps as a share of
+all workers' time and of the cases' own time; then the speed-up from the first number to the last.
 
-With ``--mosaik`` so many cases are run by mosaik, too, one after the other in one process, with the
-same masses. It couples them with held inputs and has no corrections, so that its cases differ in
-nothing; every other setting of ours has no counterpart there. FMPy simulates a single FMU and has
-no master for two, so it can make none of these cases.
+With ``--mosaik``, the same number of cases is also run by mosaik, one after the other in one
+process, with the same masses. It couples them with held inputs and has no corrections or other
+counterparts of our settings, so its cases are identical. FMPy simulates a single FMU and cannot
+couple two, so it can run none of these cases.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MU = "bonds.spring.correction.mu"
 
 
 def measure(cases: int, workers: int) -> dict[str, float]:
-    """Time of a sweep, s, and shares of it in steps."""
+    """Time of a sweep, s, and the shares of it spent in steps."""
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
         done = hilrt.sweep(

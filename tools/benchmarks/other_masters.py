@@ -3,17 +3,17 @@
     python -m tools.benchmarks.other_masters {helics_zmq,helics_ipc,mosaik,mosaik_inprocess} \\
         [--exchanges 500]
 
-A hub and solver processes: each exchange, the hub sends every solver the coefficients of its inputs
-(8 numbers) and has the outputs of all (4 numbers each) before the next one. Prints the times of the
-exchanges, us, as JSON, or nothing but a reason on standard error where the package is missing.
+A hub and solver processes: in each exchange, the hub sends every solver the coefficients of its
+inputs (8 numbers) and receives the outputs of all (4 numbers each) before the next one. Prints the
+times of the exchanges, us, as JSON, or only a reason on standard error if the package is missing.
 
-* HELICS: one core and federate per process and a broker in the hub's. Solvers are granted half a
-  step after the hub, so that one step is one exchange, inputs out and outputs back, and not two
-  steps with the values of the step before.
-* mosaik: solvers are processes (`cmd`), the hub lives in mosaik's own process, and the outputs
-  reach it time-shifted. A vector is one attribute, so that mosaik carries it at once.
-* mosaik_inprocess: the two-mass oscillator of `bench_inprocess.py`, no process but mosaik's own;
-  both masses make the step with the other one's outputs from before it, as the sessions do.
+* HELICS: one core and federate per process and a broker in the hub's process. Solvers are granted
+  half a step after the hub, so that one step is one complete exchange, instead of two steps with
+  the previous step's values.
+* mosaik: solvers are processes (`cmd`), the hub runs in mosaik's own process and receives the
+  outputs time-shifted. A vector is one attribute, so that mosaik transfers it at once.
+* mosaik_inprocess: the two-mass oscillator of `bench_inprocess.py` in mosaik's own process; both
+  masses use the other's outputs from before the step, as in the sessions.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NEEDS = {name: name.partition("_")[0] for name in (*EXCHANGES, "mosaik_inprocess
 
 
 def missing(name: str) -> str:
-    """Packages to install before `measure` can use this master; empty if they are there."""
+    """Packages to install before `measure` can use this master; empty if none are missing."""
     package = NEEDS[name]
     if importlib.util.find_spec(package) is not None:
         return ""
@@ -82,7 +82,7 @@ def helics_hub(core: str, peers: int, exchanges: int) -> list[float]:
     h: Any = importlib.import_module("helics")
 
     if core == "zmq":
-        # It takes several in a row: below those that the system gives away, unlike at every run.
+        # HELICS needs several successive ports: below the ephemeral ones, different in each run.
         port = 20_000 + 20 * (os.getpid() % 500)
         address, broker_key = f"--port={port}", f"--brokerport={port}"
     else:
@@ -135,7 +135,7 @@ def helics_solver(core: str, broker_key: str, number: int, exchanges: int) -> No
 
 
 def mosaik_simulators() -> tuple[type, type]:
-    """Hub and solver; made on demand, as their base class is mosaik's."""
+    """Hub and solver; defined on demand, as their base class is mosaik's."""
     api: Any = importlib.import_module("mosaik_api_v3")
 
     class Part(api.Simulator):  # type: ignore[misc]
@@ -159,7 +159,7 @@ def mosaik_simulators() -> tuple[type, type]:
             return {eid: dict.fromkeys(attrs, self.value) for eid, attrs in outputs.items()}
 
     class Hub(Part):
-        begun_ns: list[int] = []  # noqa: RUF012  (of the one instance that there is)
+        begun_ns: list[int] = []  # noqa: RUF012  (of the only instance)
 
         def step(self, time_: int, inputs: dict[str, Any], max_advance: int) -> int:
             self.begun_ns.append(time.perf_counter_ns())
@@ -204,7 +204,7 @@ def mosaik_solver(address: str) -> None:
 
 
 def mosaik_masses() -> type:
-    """Simulator of one of the two masses; made on demand, as its base class is mosaik's."""
+    """Simulator of one of the two masses; defined on demand, as its base class is mosaik's."""
     import numpy as np
 
     from hilrt import InputPolynomial

@@ -1,12 +1,12 @@
-"""Ticks missed by the demonstration at two commits, in pairs: both see the machine of one minute.
+"""Paired comparison of the ticks that the demonstration misses at two commits.
 
     python -m tools.benchmarks.pair_ticks OLD_TREE [--rounds 10] [--duration 15] [--busy]
 
 `OLD_TREE` is a checkout of the other commit with its own `.venv` (`../shared/tools/pair.sh` makes
-one). Sessions alternate, and which of the two goes first does, too. Printed are the share of the
-ticks that each missed, the medians of the parts of a tick, the master's share of a processor, and
-the mean of the paired differences with its upper 95 % bound (Student's t). With ``--busy`` a
-process computes on the second processor all the time.
+one). Sessions of the two commits alternate in pairs, with alternating order, so that both run under
+the same load. Prints the share of ticks that each missed, the medians of the parts of a tick, the
+master's share of a processor, and the mean of the paired differences with its upper 95 % bound
+(Student's t). With ``--busy``, a process keeps the second processor busy.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def missed_share(summary: dict[str, Any]) -> float:
 
 
 def described(summary: dict[str, Any]) -> str:
-    """One line about one session."""
+    """Describe one session in one line."""
     parts = summary["timeline_us"]
     medians = ", ".join(f"{part} {parts[part]['p50']:.3g}" for part in PARTS)
     return (

@@ -1,4 +1,4 @@
-"""Solvers that note when they are advanced, for sessions in the process of a benchmark."""
+"""Solvers that record the times of their advances, for sessions in the process of a benchmark."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from hilrt import InputPolynomial, Port, Sample, Solver
 from hilrt.models.two_mass import Mass1
 from hilrt.solver import Floats
 
-#: When any of them was advanced, ns.
+#: Times of all advances, ns.
 begun_ns: list[int] = []
 
 
 def intervals_us(warm_up: int) -> list[float]:
-    """Times from one advance to the next, us, without the first ones; forgets them."""
+    """Times from one advance to the next, us, without the first ones; clears the record."""
     found: list[float] = (np.diff(begun_ns[warm_up:]) * 1e-3).tolist()
     begun_ns.clear()
     return found
@@ -30,7 +30,7 @@ class TimedMass1(Mass1):
 
 
 class Witness(Solver):
-    """Observer that does nothing else, beside subsystems that are not ours."""
+    """Observer that only records its advances, for subsystems that do not."""
 
     outputs = (Port("nothing"),)
 
@@ -43,14 +43,14 @@ class Witness(Solver):
 
 
 class Cell(Solver):
-    """A mass between two springs, one step of symplectic Euler per macro step; notes its advances.
+    """A mass between two springs, one step of symplectic Euler per macro step.
 
     Parameters
     ----------
     x : float
         Displacement at the start.
     first : bool
-        Only the first of a chain notes when it is advanced.
+        Only the first of a chain records its advances.
     """
 
     inputs = (Port("left"), Port("right"))

@@ -2,11 +2,11 @@
 
     python -m tools.calibration.advise_unseen --sessions 60 --out advised.jsonl
 
-Each session is advised for a target of its own, log-uniform in 0.3 … 10 %, from runs of its parts:
-ideal ones, and ones with its measurements, delays and stalls from other random numbers than the
-run that is judged. Called again with the same file, it goes on with what is missing. With
-``--physics`` the sessions have physics that the law leaves out, see `groups.PHYSICS`. Searches are
-limited in processor time, so that a busy host finds the same.
+Each session is advised for its own target, log-uniform in 0.3 … 10 %, from runs of its parts: ideal
+ones, and ones with its measurements, delays and stalls from other random numbers than the judged
+run. A repeated call with the same file continues with the missing sessions. With ``--physics`` the
+sessions have physics that the law excludes, see `groups.PHYSICS`. Searches are limited in processor
+time, so that a busy host gets the same result.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from tools.calibration.scripted_links import Measurement
 from tools.calibration.sessions import Made, make_session, tables_of
 from tools.calibration.systems import Channels
 
-#: Of sessions that neither the calibration nor its tests have drawn.
+#: Seed of sessions that are used neither by the calibration nor by its tests.
 SEED = 34_034
 TARGETS = 0.003, 0.1
-#: Random settings that the advised cost is held against; their steps are around the session's.
+#: Range of the macro steps of random settings compared with the advised cost, over the session's.
 RANDOM_STEPS = 1.0 / 32.0, 32.0
 MOST_STEPS = 20_000
 
 
 def with_settings(drawn: Draw, settings: Settings, ideal: bool, stream: int) -> Draw:
-    """The session at other settings; its delays and noise from another stream."""
+    """Return the session with other settings; its delays and noise come from another stream."""
     changed = replace(drawn, tables=copy.deepcopy(drawn.tables), step=settings[STEP])
     changed.random = np.random.default_rng([drawn.number, SEED, stream])
     apply(changed, settings)
@@ -103,7 +103,7 @@ def true_error(drawn: Draw, settings: Settings, stream: int) -> float:
 
 
 def judge(number: int, randoms: int = 0, physics: bool = False) -> dict[str, Any]:
-    """The line of a session."""
+    """Judge the advice for one session; return its line."""
     drawn = draw(number, SEED, PHYSICS if physics else GROUPS)
     random = np.random.default_rng([SEED, number, 1])
     target = float(np.exp(random.uniform(*np.log(TARGETS))))
@@ -129,7 +129,7 @@ def judge(number: int, randoms: int = 0, physics: bool = False) -> dict[str, Any
 def _cheapest_random(
     drawn: Draw, random: np.random.Generator, count: int, target: float, most: float
 ) -> float | None:
-    """Steps per second of the cheapest of random settings that meet the target; at most `most`."""
+    """Steps per second of the cheapest random settings that meet the target; at most `most`."""
     options, drawings = alternatives(tables_of(drawn)), []
     for _ in range(count):
         option = options[int(random.integers(len(options)))]
@@ -148,12 +148,12 @@ def _cheapest_random(
 def _attempt(job: tuple[int, int, bool]) -> dict[str, Any]:
     try:
         return judge(*job)
-    except Exception as error:  # one session must not end the others
+    except Exception as error:  # a failed session does not end the others
         return {"number": job[0], "failed": f"{type(error).__name__}: {error}"}
 
 
 def figures(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Shares of the sessions that were advised."""
+    """Statistics of the advised sessions."""
     advised = [line for line in lines if "error" in line]
     if not advised:
         return {"sessions": len(lines), "advised": 0}

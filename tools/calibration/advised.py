@@ -1,4 +1,4 @@
-"""Whether advice helps: sessions that were not good, made again with the first change named."""
+"""Benefit of advice: sessions that were not good, run again with the first suggested change."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from tools.calibration.compare import compare
 from tools.calibration.law import Draw, draw
 from tools.calibration.sessions import make_session
 
-#: Sessions that would take more steps after the change are left out.
+#: Sessions that would take more steps than this after the change are omitted.
 MOST_STEPS = 12_000
 
 
 def advised(number: int, seed: int = 0) -> dict[str, Any]:
-    """True error before and after the change; without one where none is named."""
+    """True error before and after the change; only before if none is suggested."""
     drawn = draw(number, seed)
     made = make_session(drawn)
     line: dict[str, Any] = {"number": number, "seed": seed, "group": drawn.group}
@@ -36,7 +36,7 @@ def advised(number: int, seed: int = 0) -> dict[str, Any]:
 
 
 def apply(drawn: Draw, settings: dict[str, Any]) -> None:
-    """Set keys of the session file, ``table.key``; bonds by their name."""
+    """Set keys of the session file, ``table.key``; bonds are selected by name."""
     for path, value in settings.items():
         *tables, key = path.split(".")
         place: Any = drawn.tables

@@ -1,4 +1,4 @@
-"""Random sessions whose truth is known: what the verdict and the estimated errors are worth.
+"""Random sessions with known true errors, to calibrate the verdict and the error estimates.
 
     python -m tools.calibration.calibrate_verdict --sessions 3000 --out calibration.jsonl
     python -m tools.calibration.calibrate_verdict --session 17          one session again, in words
@@ -13,8 +13,8 @@
         --write docs/calibration.md
     python -m tools.calibration.calibrate_verdict --advice --sessions 300 --out advice.jsonl
 
-A session is named by its number; `calibration/law.py` says what is drawn. Sessions that the file
-has are not made again, so that an interrupted run goes on.
+A session is identified by its number; `calibration/law.py` defines how it is drawn. Sessions
+already in the file are not repeated, so that an interrupted run can be continued.
 """
 
 from __future__ import annotations

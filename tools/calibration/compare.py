@@ -1,4 +1,4 @@
-"""True error of a session: its outputs beside the truth's, and the energy that its bonds made."""
+"""True error of a session: its outputs compared with the truth, and the energy of its bonds."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from tools.calibration.law import Draw
 from tools.calibration.sessions import Made
 from tools.calibration.truth import scales
 
-#: True errors, and the classes between.
+#: Limits of the true error, and the classes between them.
 CLASSES = ("< 1 %", "1-5 %", "5-20 %", "> 20 %")
 EDGES = (0.01, 0.05, 0.2)
-#: A bond whose energy is wrong by more than the first counts as the second at least.
+#: Energy errors of a bond above the first limit count as at least the second error.
 ENERGY = ((0.5, 0.2), (0.1, 0.05))
 
 
 def error_class(error: float) -> int:
-    """Number of the class."""
+    """Number of the class of a true error."""
     return int(np.searchsorted(EDGES, error, side="right"))
 
 
 def compare(draw: Draw, made: Made) -> dict[str, Any]:
-    """The truth's part of a session's line."""
+    """Part of a session's line that describes its true error."""
     signals, worst, span = {}, 0.0, 0.0
     channels = draw.truth.channels
     coupled = set(channels.coupled())
@@ -76,9 +76,9 @@ def _seen(made: Made, name: str, duration: float) -> tuple[list[float], Floats]:
 
 
 def _bonds(draw: Draw, made: Made) -> dict[str, Any]:
-    """Energy that each bond has made beyond the truth's [J], and the range of what that carried.
+    """Energy created by each bond in addition to the truth's [J], and the range of carried energy.
 
-    Limits of inputs make energy at a bond in the truth, too.
+    In the truth, limits of inputs also create energy at a bond.
     """
     if not draw.system.bonds:
         return {}
@@ -110,7 +110,7 @@ def _bonds(draw: Draw, made: Made) -> dict[str, Any]:
 
 
 def _input_of(draw: Draw, output: str, part: str) -> str:
-    """Input of a part that the output is connected to."""
+    """Input of a part that is connected to the output."""
     targets = [b for a, b in draw.system.connections if a == output]
     return next(target for target in targets if target.split(".")[0] == part)
 
@@ -121,5 +121,5 @@ def _integral(times: Floats, power: Floats) -> Floats:
 
 
 def _finite(value: float) -> float:
-    """No larger than a number that JSON can hold."""
+    """Limit a value to numbers that JSON can represent."""
     return min(float(value), 1e300) if math.isfinite(value) else 1e300

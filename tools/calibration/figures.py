@@ -1,4 +1,4 @@
-"""Figures of a calibration: verdicts against the true errors, coverage, and the goals."""
+"""Statistics of a calibration: verdicts against true errors, coverage, and the goals."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from tools.calibration.compare import CLASSES
 
 Line = dict[str, Any]
 WORDS = ("good", "unverified", "degraded", "unreliable")
-#: Of the words, in tables that have little room.
+#: Short forms of the words, for narrow tables.
 LETTERS = ("g", "v", "d", "u")
 
 
 def usable(lines: Iterable[Line]) -> list[Line]:
-    """Sessions that could be made."""
+    """Sessions that ran to a result."""
     return [line for line in lines if "error" not in line]
 
 
 def matrix(lines: list[Line]) -> list[list[int]]:
-    """Sessions by class of their true error and by verdict, shape (4, 4)."""
+    """Number of sessions by class of true error and by verdict, shape (4, 4)."""
     counts = [[0] * len(WORDS) for _ in CLASSES]
     for line in lines:
         counts[line["truth"]["class"]][WORDS.index(line["said"]["verdict"])] += 1
@@ -30,7 +30,7 @@ def matrix(lines: list[Line]) -> list[list[int]]:
 
 
 class Goal(NamedTuple):
-    """A share that a goal is about: of the sessions `of`, those that `hold`; both get weights."""
+    """Required share: among the sessions `of`, those that `hold`; both can be weighted."""
 
     name: str
     least: float | None
@@ -51,7 +51,7 @@ def _error(line: Line) -> float:
 
 
 def verified(line: Line) -> bool:
-    """Whether all estimated errors rest on sensitivities that were probed."""
+    """Whether all estimated errors are based on probed sensitivities."""
     estimates = line["said"].get("estimated_error") or {}
     return bool(estimates) and all(
         str(e.get("how")).startswith("sensitivities") for e in estimates.values()
@@ -73,13 +73,13 @@ GOALS = (
 
 
 def weights(lines: list[Line]) -> list[float]:
-    """Weights with which every class of true error counts the same."""
+    """Weights that give every class of true error the same total."""
     counts = np.bincount([line["truth"]["class"] for line in lines], minlength=len(CLASSES))
     return [len(lines) / len(CLASSES) / counts[line["truth"]["class"]] for line in lines]
 
 
 def share(goal: Goal, lines: list[Line], weight: list[float] | None = None) -> float:
-    """Share of a goal; NaN where it is about no session."""
+    """Share for a goal; NaN if no session belongs to it."""
     counted = weight or [1.0] * len(lines)
     among = [(w, goal.hold(line)) for w, line in zip(counted, lines, strict=True) if goal.of(line)]
     whole = sum(w for w, _ in among)
@@ -87,7 +87,7 @@ def share(goal: Goal, lines: list[Line], weight: list[float] | None = None) -> f
 
 
 def met(goal: Goal, value: float) -> bool:
-    """Whether the share is what it is to be."""
+    """Whether the share meets the goal."""
     if math.isnan(value):
         return True
     if goal.least is not None:
@@ -96,7 +96,7 @@ def met(goal: Goal, value: float) -> bool:
 
 
 class Interval(NamedTuple):
-    """An estimated error beside the true one, of a signal; relative to the signal's scale."""
+    """Estimated and true error of a signal, relative to the signal's scale."""
 
     group: str
     how: str
@@ -108,17 +108,17 @@ class Interval(NamedTuple):
 
     @property
     def covers(self) -> bool:
-        """Whether the true error lies within."""
+        """Whether the true error lies within the interval."""
         return self.low <= self.true <= self.high
 
     @property
     def width(self) -> float:
-        """Width over the true error or the resolution, whichever is greater."""
+        """Width relative to the true error or the resolution, whichever is greater."""
         return (self.high - self.low) / max(self.true, self.resolution, 1e-300)
 
 
 def intervals(lines: list[Line]) -> list[Interval]:
-    """Select signals with a known estimate, in sessions that were made to their end."""
+    """Select signals with a known estimate, in sessions that reached their end."""
     found = []
     for line in lines:
         if line["truth"]["ended"]:
@@ -137,12 +137,12 @@ def intervals(lines: list[Line]) -> list[Interval]:
     return found
 
 
-#: Nothing is known better than this share of a signal's scale.
+#: Resolution: the lower limit of errors, relative to a signal's scale.
 LEAST_RESOLUTION = 1e-4
 
 
 def coverage(found: list[Interval]) -> tuple[float, float]:
-    """Share of the intervals that cover, and their median width."""
+    """Share of the intervals that cover the true error, and their median width."""
     if not found:
         return math.nan, math.nan
     return (

@@ -1,14 +1,16 @@
 """Constants of the error estimate, from random sessions, by how an estimate was made.
 
-* `LOW`, `HIGH`: factors from an estimate to the ends of the shortest interval that has 95 % of the
-  true errors over the estimate, of every signal, every physical group counting the same.
-* `GOOD`: the largest estimate, relative to what the signal varies by, up to which the sessions
-  (by their worst signal) were within 5 % often enough.
-* `UNRELIABLE`: the estimate above which nine of ten sessions beyond 20 % lie, but not so low that
-  more than a few within 5 % lie above it, and 20 % at most: there the estimate itself says so.
+* `LOW`, `HIGH`: factors from an estimate to the ends of the shortest interval that contains 95 % of
+  the ratios of true to estimated error, over all signals, with equal weight for every physical
+  group.
+* `GOOD`: the largest estimate, relative to the signal's variation, up to which the true error was
+  below 5 % often enough, by the sessions' worst signals.
+* `UNRELIABLE`: the estimate exceeded by nine of ten sessions with errors above 20 %, but high
+  enough that only a few sessions within 5 % exceed it, and at most 20 %, from which the estimate
+  itself justifies the verdict.
 
-To judge them, each group gets the constants of the others (`left_out`): split conformal
-prediction, by groups.
+To validate them, each group is judged with the constants fitted to the others (`left_out`): split
+conformal prediction, by groups.
 """
 
 from __future__ import annotations
@@ -25,18 +27,18 @@ from tools.calibration.figures import Line, usable
 from tools.calibration.judge import Constants, spread_of
 from tools.calibration.runs import read_lines
 
-#: Share of the true errors that an interval has.
+#: Share of the true errors that an interval must contain.
 COVERED = 0.95
-#: Share of the sessions with an estimate up to `GOOD` that are to be within 5 %, and most that may
-#: be beyond 20 %.
+#: Minimum share of sessions within 5 % among those with an estimate up to `GOOD`, and maximum share
+#: beyond 20 %.
 WITHIN, BEYOND = 0.96, 0.01
-#: No estimate above this share is called good, however few of its kind were wrong.
+#: Upper limit of `GOOD`, even if no session of a kind was wrong.
 MOST_GOOD = 0.04
-#: Share of the sessions beyond 20 % that are to have an estimate above `UNRELIABLE`, most of those
-#: within 5 % that may have one, and the largest that it can be.
+#: Share of the sessions beyond 20 % that must have an estimate above `UNRELIABLE`, maximum share of
+#: those within 5 % that may have one, and upper limit of `UNRELIABLE`.
 CAUGHT, ALARMED = 0.9, 0.015
 MOST_UNRELIABLE = 0.2
-#: Fewest signals, and sessions, that a way of estimating needs for constants of its own.
+#: Minimum numbers of signals and of sessions for separate constants of one kind of estimate.
 FEWEST = 30
 CONSTANTS = Path(__file__).parents[2] / "hilrt" / "reliability" / "calibrated.py"
 
@@ -78,7 +80,7 @@ class Ratio(NamedTuple):
 
 
 class Worst(NamedTuple):
-    """Largest estimate of a session, relative to what the signal varies by, and the true error."""
+    """Largest estimate of a session, relative to the signal's variation, and the true error."""
 
     group: str
     how: str
@@ -87,7 +89,7 @@ class Worst(NamedTuple):
 
 
 def ratios(lines: Iterable[Line]) -> list[Ratio]:
-    """Select signals with a known estimate, in sessions that were made to their end."""
+    """Select signals with a known estimate, in sessions that reached their end."""
     found = []
     for line in lines:
         if line["truth"]["ended"]:
@@ -102,7 +104,7 @@ def ratios(lines: Iterable[Line]) -> list[Ratio]:
 
 
 def worst_estimates(lines: Iterable[Line]) -> list[Worst]:
-    """Select the sessions that were made to their end."""
+    """Select the sessions that reached their end."""
     found = []
     for line in lines:
         if line["truth"]["ended"]:
@@ -118,10 +120,10 @@ def worst_estimates(lines: Iterable[Line]) -> list[Worst]:
 
 
 def constants(lines: list[Line]) -> Constants:
-    """Fitted to the lines; the product's where there are too few of a kind.
+    """Fit the constants to the lines; kinds with too few lines keep the product's.
 
-    What subsystems err by themselves is no error of the coupling: it is left out here, though it
-    counts in the results.
+    Errors of the subsystems' own integration are not errors of the coupling: they are excluded
+    here, but count in the results.
     """
     lines = [line for line in lines if line["settings"]["integrator"] == "exact"]
     low, high, good, unreliable = (
@@ -141,7 +143,7 @@ def constants(lines: list[Line]) -> Constants:
 
 
 def fitted_ways(lines: Iterable[Line]) -> list[str]:
-    """Ways of estimating that such sessions tell of: with reference models that alone."""
+    """Kinds of estimates that these sessions can fit: with reference models, only that kind."""
     errors = (e for line in lines for e in (line["said"].get("estimated_error") or {}).values())
     if any(error["how"] == OF_MODEL for error in errors):
         return [OF_MODEL]
@@ -149,18 +151,18 @@ def fitted_ways(lines: Iterable[Line]) -> list[str]:
 
 
 def left_out(lines: list[Line]) -> dict[str, Constants]:
-    """Constants of every group from all others."""
+    """Constants for every group, fitted to all others."""
     groups = {line["group"] for line in lines}
     return {g: constants([line for line in lines if line["group"] != g]) for g in groups}
 
 
 def _weights(groups: list[str]) -> np.ndarray:
-    """Weights with which every group counts the same."""
+    """Weights that give every group the same total."""
     return np.array([1.0 / groups.count(g) for g in groups])
 
 
 def shortest_interval(of: list[Ratio]) -> tuple[float, float]:
-    """Ends of the shortest interval that has `COVERED` of the ratios."""
+    """Ends of the shortest interval that contains `COVERED` of the ratios."""
     values, weight = np.array([r.value for r in of]), _weights([r.group for r in of])
     order = np.argsort(values)
     values, weight = values[order], weight[order]
@@ -173,7 +175,7 @@ def shortest_interval(of: list[Ratio]) -> tuple[float, float]:
 
 
 def _largest_good(of: list[Worst]) -> float:
-    """Largest estimate up to which enough of the sessions were good."""
+    """Largest estimate up to which enough sessions were good."""
     of = sorted(of, key=lambda w: w.estimate)
     weight = _weights([w.group for w in of])
     true = np.array([w.true for w in of])
@@ -185,14 +187,14 @@ def _largest_good(of: list[Worst]) -> float:
 
 
 def unreliable_above(of: list[Worst]) -> float:
-    """Estimate above which a session is unreliable."""
+    """Estimate above which a session counts as unreliable."""
     caught = _quantile([w for w in of if w.true > 0.2], 1.0 - CAUGHT, MOST_UNRELIABLE)
     alarmed = _quantile([w for w in of if w.true < 0.05], 1.0 - ALARMED, 0.0)
     return min(max(caught, alarmed), MOST_UNRELIABLE)
 
 
 def _quantile(of: list[Worst], share: float, none: float) -> float:
-    """Estimate up to which this share of the sessions lies; `none` where there are too few."""
+    """Estimate not exceeded by this share of the sessions; `none` if there are too few."""
     if len(of) < FEWEST:
         return none
     of = sorted(of, key=lambda w: w.estimate)
@@ -201,7 +203,7 @@ def _quantile(of: list[Worst], share: float, none: float) -> float:
 
 
 def fit(path: Path) -> str:
-    """Write the product's constants; what they are, in words."""
+    """Write the product's constants; return a description of them."""
     lines = usable(read_lines(path))
     found = constants(lines)
 

@@ -1,4 +1,4 @@
-"""The physical groups that systems are drawn from."""
+"""The physical groups from which systems are drawn."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tools.calibration.systems import CoupledSystem, Random
 
 Build = Callable[[Random], CoupledSystem]
 
-#: One draw of a system each.
+#: One draw of a system for each group.
 GROUPS: Mapping[str, Build] = {
     "translation and rotation": linear_systems.translation_or_rotation,
     "nonlinear": nonlinear_systems.nonlinear,
@@ -22,7 +22,7 @@ GROUPS: Mapping[str, Build] = {
 
 
 def _one_of(*names: str) -> Build:
-    """One of some kinds, every one as often."""
+    """Draw one of several kinds, all with the same probability."""
 
     def build(random: Random) -> CoupledSystem:
         return FIRST[names[int(random.integers(len(names)))]](random)
@@ -30,7 +30,7 @@ def _one_of(*names: str) -> Build:
     return build
 
 
-#: Families of other physics, each with its kinds; the calibration is judged by leaving one out.
+#: Families of other physics with their kinds; the calibration is judged by omitting one at a time.
 PHYSICS: Mapping[str, Build] = {
     "circuits": _one_of("resonant circuit", "rectifier", "chopper", "battery"),
     "controlled drives": _one_of(
@@ -44,5 +44,5 @@ PHYSICS: Mapping[str, Build] = {
     "reactions": _one_of("stirred reactor", "autocatalysis"),
     "populations": _one_of("prey and predator", "food chain", "epidemic"),
 }
-#: With the kinds of physics that are held against a calibration.
+#: Including the kinds of physics used to validate a calibration.
 EVERY: Mapping[str, Build] = {**GROUPS, **PHYSICS, **FIRST, **SECOND, **THIRD}

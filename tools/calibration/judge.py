@@ -1,4 +1,4 @@
-"""The product's verdict on a recorded line, with constants other than the product's."""
+"""Verdict on a recorded line with other constants than the product's."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tools.calibration.figures import Line
 
 
 class Constants(NamedTuple):
-    """Figures of `hilrt.reliability.calibrated`, by how an estimate was made.
+    """Figures of `hilrt.reliability.calibrated`, by kind of estimate.
 
     Attributes
     ----------
     low, high : dict of str to float
         Factors from an estimate to the ends of its interval.
     good : dict of str to float
-        Estimates relative to what a signal varies by, up to which a session may be good.
+        Estimates, relative to a signal's variation, up to which a session may be good.
     unreliable : dict of str to float
-        Those above which it is unreliable.
+        Estimates above which it is unreliable.
     """
 
     low: Mapping[str, float]
@@ -35,7 +35,7 @@ class Constants(NamedTuple):
 
 @contextmanager
 def in_force(constants: Constants) -> Iterator[None]:
-    """The product has these constants meanwhile."""
+    """Use these constants in the product within the context."""
     places = calibrated.LOW, calibrated.HIGH, calibrated.GOOD, calibrated.UNRELIABLE
     before = [dict(place) for place in places]
     try:
@@ -49,13 +49,13 @@ def in_force(constants: Constants) -> Iterator[None]:
 
 
 def spread_of(line: Line, name: str) -> float:
-    """Variation of a signal seen by the session."""
+    """Variation of a signal as seen by the session."""
     spread = line["said"]["ports"][name].get("spread") or {}
     return max(spread.get("std") or 0.0, 0.05 * (spread.get("rms") or 0.0))
 
 
 def judged(line: Line, constants: Constants) -> Line:
-    """The line with intervals and verdict by other constants."""
+    """Return the line with intervals and verdict from other constants."""
     said, told = line["said"], {}
     errors: dict[str, Estimate] = {}
     with in_force(constants):

@@ -1,19 +1,20 @@
-"""The sampling law: what a session's number stands for. Fixed before anything was fitted.
+"""The sampling law: the session for each number. Fixed before anything was fitted.
 
 A session is drawn by a generator seeded with (seed, number). Its group is ``number mod 6``.
 
-* *System*: by its group, see the files of the groups: frequencies, masses, dampings and
-  amplitudes log-uniform over one to three decades; excitation by none to four sines of -1.2 to
-  +0.1 decades of the fastest motion ω, in 3 of 10 with noise of the process, and by what was there
-  at the start. All truths of linear systems are stable.
+* *System*: by its group, see the modules of the groups: frequencies, masses, dampings and
+  amplitudes log-uniform over one to three decades; excitation by zero to four sines at -1.2 to +0.1
+  decades of the fastest motion ω, in 3 of 10 with process noise, and by the initial state. All
+  truths of linear systems are stable.
 * *Step*: H ω log-uniform in 0.004 … 0.8 (1.6 to 0.008 thousand steps per period).
-  *Length*: 200 to 5000 macro steps, log-uniform, at least one period and at most 60 of the fastest
-  motion if that is more than 200 steps, and no longer than until a perturbation of 1e-4 of the
-  truth has grown to 1 %. Systems where that is before the 60th step are drawn anew.
-* *Integrators*: exact 85 %; one step per macro step of Euler's, Heun's or the classical
-  Runge-Kutta method 15 % (both parts alike). Those error by themselves, and it counts.
-* *Can go back* (so that its answers can be probed): each part but a bench 65 %.
-* *Extrapolation*: order 0, 1, 2, 3 in 35, 40, 15, 10 %; samples with outputs in the middle 30 %.
+  *Length*: 200 to 5000 macro steps, log-uniform, at least one period and at most 60 periods of the
+  fastest motion if those are more than 200 steps, and at most until a perturbation of 1e-4 of the
+  truth has grown to 1 %. Systems in which this happens before the 60th step are redrawn.
+* *Integrators*: exact 85 %; one step per macro step of Euler's, Heun's or the classical Runge-Kutta
+  method 15 % (the same for both parts). Their own errors count.
+* *Restorable* (so that responses can be probed): each part except a bench 65 %.
+* *Extrapolation*: order 0, 1, 2, 3 in 35, 40, 15, 10 %; samples with outputs at the middle of the
+  step 30 %.
 * *Rates*: in 15 % one part communicates every 2nd to 5th macro step.
 * *Correction* of each bond: none 40 %, energy 30 % (μ derived 30 %, 0.5 40 %, log-uniform in
   0.03 … 1 30 %; ν 0 or up to 0.4; cap 0.1, 0.3 or 1; residual sent or held), feedthrough 15 %
@@ -24,15 +25,15 @@ A session is drawn by a generator seeded with (seed, number). Its group is ``num
 * *Limits*: in 10 % every input is bounded at 0.6 to 1.3 times its greatest deviation.
 * *Measurement*: noise in 35 %, resolution in 25 %, each 1e-5 to 0.05 of the signal's standard
   deviation, log-uniform.
-* *Pace*: 45 % as fast as possible, 55 % by a virtual clock. By the clock a part that may be a bench
-  is one in 45 %: a cycle of H, H/2 or H/4, latency log-uniform in 0.02 … 2 H, jitter up to as much,
-  lost samples in half of them (share 1e-4 … 0.1), late ones in 30 %, set-points that act after up
-  to one H, time stamps in 70 %. Other parts answer after up to 0.9 H; of them 35 % now and then
-  late by up to 4 H (share 1e-4 … 0.2), 10 % always by more than one H, 15 % with stalls of 5 to 40
-  H (share 1e-4 … 5e-3). Late policy extrapolate 60, hold 20, predict 20 %. In 15 % the master
-  itself stalls for up to 5 H (share 1e-4 … 0.02).
+* *Pace*: 45 % as fast as possible, 55 % by a virtual clock. With the clock, 45 % of the parts that
+  may be a bench are one: a cycle of H, H/2 or H/4, latency log-uniform in 0.02 … 2 H, jitter up to
+  the same, lost samples in half of them (share 1e-4 … 0.1), late ones in 30 %, set-points that act
+  after up to one H, time stamps in 70 %. Other parts answer after up to 0.9 H; of them 35 % are
+  occasionally late by up to 4 H (share 1e-4 … 0.2), 10 % always by more than one H, 15 % have
+  stalls of 5 to 40 H (share 1e-4 … 5e-3). Late policy extrapolate 60, hold 20, predict 20 %. In 15
+  % the master itself stalls for up to 5 H (share 1e-4 … 0.02).
 
-Solvers that catch up, limits of rate and jerk, Taylor polynomials and repaired peers are left out.
+Solvers that catch up, limits of rate and jerk, Taylor polynomials and repaired peers are excluded.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ from tools.calibration.systems import CoupledSystem, Random, log_uniform
 from tools.calibration.truth import Limits, NoTruth, Truth
 
 STEPS = 200, 5000
-#: Fewest steps before a perturbation has grown too large.
+#: Minimum number of steps before a perturbation has grown too large.
 FEWEST = 60
 H_OMEGA = 0.004, 0.8
 MOST_PERIODS = 60.0
@@ -59,18 +60,18 @@ MOST_PERIODS = 60.0
 
 @dataclass
 class Draw:
-    """A session that was drawn, with its truth.
+    """A drawn session with its truth.
 
     Attributes
     ----------
     tables : dict
         Of the session file, without ``[session]``.
     scripts : dict of str to Script
-        Parts that answer by a script; empty as fast as possible.
+        Parts whose answers are scripted; empty as fast as possible.
     stalls : (float, float)
-        Share of the master's sleeps that end late, and by how much at most, s.
+        Share of the master's sleeps that end late, and their maximum delay, s.
     settings : dict
-        What was drawn, for people and the report.
+        Drawn values, for people and the report.
     """
 
     number: int
@@ -89,12 +90,12 @@ class Draw:
     stalls: tuple[float, float]
     random: Random
     settings: dict[str, Any] = field(default_factory=dict)
-    #: State of the generator from which the system was built.
+    #: State of the generator before the system was drawn.
     seedling: Any = None
 
 
 def draw(number: int, seed: int = 0, groups: Mapping[str, Build] = GROUPS) -> Draw:
-    """The session of a number, of these groups in turn."""
+    """Draw the session with a number; the groups take turns."""
     random = np.random.default_rng([seed, number])
     names = list(groups)
     group = names[number % len(names)]
@@ -150,7 +151,7 @@ def _draw_once(number: int, group: str, build: Build, random: Random) -> Draw | 
 
 
 def free_limits(system: CoupledSystem) -> Limits:
-    """Limits of no input."""
+    """Limits that bound no input."""
     nu = sum(part.sizes[0] for part in system.parts)
     return Limits(np.full(nu, -math.inf), np.full(nu, math.inf))
 
@@ -164,7 +165,7 @@ def _draw_limits(truth: Truth, random: Random) -> Limits:
     u = truth.inputs(np.linspace(0.0, truth.duration, 400))
     share = float(random.uniform(0.6, 1.3))
     middle, reach = u.mean(axis=0), np.abs(u - u.mean(axis=0)).max(axis=0)
-    reach = np.maximum(reach, np.abs(u[0] - middle) / share)  # the start lies within
+    reach = np.maximum(reach, np.abs(u[0] - middle) / share)  # include the start
     return Limits(middle - share * reach, middle + share * reach)
 
 
@@ -229,7 +230,7 @@ def _draw_tables(
     every = 1
     if random.random() < 0.15:
         slow = str(random.choice([p.name for p in system.parts[:2]]))
-        slow = slow if len(system.parts) == 2 else "two"  # the efforts of a sum go together
+        slow = slow if len(system.parts) == 2 else "two"  # the efforts of a sum have the same rate
         if slow != bench:
             every = subsystems[slow]["every"] = int(random.integers(2, 6))
     policy = str(random.choice(["extrapolate", "hold", "predict"], p=[0.6, 0.2, 0.2]))

@@ -15,7 +15,7 @@ from tools.calibration.systems import (
     log_uniform,
 )
 
-#: Damping ratios; one system in ten has none.
+#: Damping ratios; one system in ten is undamped.
 LEAST_DAMPING, MOST_DAMPING = 2e-3, 0.4
 
 
@@ -61,7 +61,7 @@ def translation_or_rotation(random: Random) -> CoupledSystem:
 
 
 def _fastest(system: CoupledSystem) -> float:
-    """Fastest oscillation of the coupled system, rad/s; an overdamped motion counts by its root."""
+    """Fastest oscillation of the coupled system, rad/s; overdamped: by the eigenvalue."""
     values = coupled_eigenvalues(system)
     oscillating = np.abs(values[np.abs(values.imag) > 1e-3 * np.abs(values)])
     return float(oscillating.max(initial=1e-3))
@@ -76,7 +76,7 @@ def _owner(
     random: Random,
     speed: bool,
 ) -> Part:
-    """Mass on a wall spring that owns the coupling; `speed`: with its deflection as a state."""
+    """Mass on a wall spring that computes the coupling force; `speed`: deflection is a state."""
     force, length, rate = units
     k, c = coupling
     wall = m * (omega * log_uniform(random, 0.02, 1.0)) ** 2
@@ -118,7 +118,7 @@ def _driven(name: str, units: tuple[str, str, str], m: float, omega: float, rand
 
 
 def _drive(name: str, units: tuple[str, str, str], omega: float, random: Random) -> Part:
-    """Speed-controlled drive: its speed follows a reference, and gives way a little to the load."""
+    """Speed-controlled drive: it follows a reference speed and yields slightly to the load."""
     lag = omega * log_uniform(random, 0.5, 5.0)
     stiffness = lag * log_uniform(random, 0.5, 5.0)
     inertia = log_uniform(random, 0.05, 200.0)
@@ -134,7 +134,7 @@ def _drive(name: str, units: tuple[str, str, str], omega: float, random: Random)
 
 
 def random_linear(random: Random) -> CoupledSystem:
-    """Two random linear parts, until their coupling is stable."""
+    """Two random linear parts, redrawn until their coupling is stable."""
     omega = 2.0 * np.pi * log_uniform(random, 0.3, 50.0)
     through = str(random.choice(["none", "one", "both"], p=[0.4, 0.4, 0.2]))
     while True:

@@ -1,4 +1,4 @@
-"""Draws of machines: hydraulic cylinders under loads; engines before drivelines."""
+"""Draws of machines: hydraulic cylinders with loads; engines with drivelines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ def hydraulic(random: Random) -> CoupledSystem:
     omega = 2.0 * math.pi * log_uniform(random, 2.0, 30.0)
     load = stiffness / omega**2
     damping = 2.0 * log_uniform(random, 0.02, 0.6) * math.sqrt(stiffness * load)
-    share = float(random.uniform(0.0, 0.8))  # of the damping is in the cylinder: feedthrough
+    share = float(
+        random.uniform(0.0, 0.8)
+    )  # of the damping that is in the cylinder, as feedthrough
     inside, drag = share * damping, (1.0 - share) * damping
     speed = log_uniform(random, 0.02, 0.3)
     flow = area * speed / math.sqrt(supply)  # per full opening and root of pressure
@@ -72,9 +74,9 @@ def hydraulic(random: Random) -> CoupledSystem:
 
 @dataclass
 class Engine:
-    """Torque with a lag, an inertia, and a shaft with stiffness `k` and damping `c` behind it.
+    """Torque with a lag, an inertia, and a shaft of stiffness `k` and damping `c`.
 
-    `peak` is the largest torque [N m]; `firing` the share of it that pulsates at `pulse` [rad/s].
+    `peak` is the largest torque [N m]; `firing` its share that pulsates at `pulse` [rad/s].
     """
 
     inertia: float
@@ -102,7 +104,7 @@ class Engine:
 
 @dataclass
 class Driveline:
-    """A converter of `capacity` [N m s²/rad²] with the inertia `pump`, and a vehicle behind it."""
+    """A converter of `capacity` [N m s²/rad²] with the inertia `pump`, and a vehicle."""
 
     pump: float
     capacity: float
@@ -120,7 +122,7 @@ class Driveline:
 
 @dataclass
 class SpeedControl:
-    """A dynamometer of the inertia `pump` whose control follows a speed; `tuned` to that, 1/s."""
+    """A dynamometer of the inertia `pump` under speed control with the bandwidth `tuned` [1/s]."""
 
     pump: float
     tuned: float
@@ -136,7 +138,7 @@ class SpeedControl:
 
 
 def engine_and_driveline(random: Random) -> CoupledSystem:
-    """An engine with its shaft, and a converter with a vehicle; or a dynamometer before it."""
+    """An engine with its shaft, and a converter with a vehicle or a dynamometer."""
     inertia = log_uniform(random, 0.05, 1.0)
     pump = inertia * log_uniform(random, 0.3, 3.0)
     omega = 2.0 * math.pi * log_uniform(random, 3.0, 40.0)

@@ -18,7 +18,7 @@ def draw_methods(
     random: Random,
     settings: dict[str, Any],
 ) -> None:
-    """Fill in ``[[bonds]]``, ``jacobian`` and ``[master]``'s control."""
+    """Add ``[[bonds]]``, ``jacobian`` and the step and order control of ``[master]``."""
     tables["bonds"], method = [], "none"
     if system.bonds:
         method = str(
@@ -128,7 +128,7 @@ def _draw_jacobian(part: Part, restorable: bool, random: Random, paced: bool) ->
 
 
 def _draw_factor(random: Random) -> float:
-    """Factor on the response that a correction assumes: 1 is right."""
+    """Factor on the response assumed by a correction: 1 is right."""
     if random.random() < 0.55:
         return 1.0
     choice = int(random.integers(4))

@@ -1,12 +1,11 @@
-"""Reference models for the subsystems of drawn sessions that cannot be probed: wrong ones.
+"""Wrong reference models for the subsystems of drawn sessions that cannot be probed.
 
-The law, fixed before anything was fitted to such sessions: the system is built again by the very
-draws that it came from, but every number that is drawn (a mass, a frequency, a damping ratio, a
-length, a lag, a pressure) is wrong by a factor of its own, lognormal with a standard deviation of
-`SIZE`, from a random stream of its own. A stiffness, which follows from a mass and a frequency, is
-then wrong by half. Linear pairs that were drawn as matrices are wrong in their modes instead:
-frequency, damping, and how each mode takes part in input and output, and in D. What a bench adds (a
-cycle of its own, latencies, noise) no model has.
+The law, fixed before anything was fitted to such sessions: the system is built again from the same
+draws, but every drawn number (a mass, a frequency, a damping ratio, a length, a lag, a pressure) is
+wrong by its own factor, lognormal with a standard deviation of `SIZE`, from a separate random
+stream. A stiffness, which follows from a mass and a frequency, is then wrong by half. Linear pairs
+drawn as matrices have wrong modes instead: frequency, damping, and the modes' participation in
+input, output and D. The effects of a bench (its own cycle, latencies, noise) are in no model.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from tools.calibration.law import Draw
 from tools.calibration.parts import Part, RestorableSolver
 from tools.calibration.systems import MistakenRandom, Random
 
-#: Standard deviation of the logarithm of a factor.
+#: Standard deviation of a factor's logarithm.
 SIZE = 0.2
 #: Group of the systems that are drawn as matrices.
 AS_MATRICES = "random linear"
-#: Keeps the stream of the factors apart from that of the sessions.
+#: Separates the factors' random numbers from those of the sessions.
 STREAM = 24
-#: Parts of the session that is about to be made, by name.
+#: Parts of the next session, by name.
 _parts: dict[str, Part] = {}
 
 
@@ -40,7 +39,7 @@ class Mistaken(RestorableSolver):
 
 
 def add_references(draw: Draw, seed: int) -> bool:
-    """Give each part that cannot be probed a reference model; whether there is one."""
+    """Add reference models of all parts that cannot be probed; return whether there is one."""
     opaque = [p for p in draw.system.parts if not draw.restorable[p.name]]
     mistakes = np.random.default_rng([seed, draw.number, STREAM])
     _parts.clear()
@@ -58,10 +57,10 @@ def add_references(draw: Draw, seed: int) -> bool:
 
 
 def _other_modes(part: Part, mistakes: Random) -> Part:
-    """The part with modes that are wrong, without its excitation, which no input changes."""
+    """The part with wrong modes, without its excitation, which no input affects."""
     assert part.linear is not None
     A, B, C, D = (getattr(part.linear, key) for key in "ABCD")
-    n = int(np.flatnonzero(B.any(axis=1))[-1]) + 1  # sines follow behind the part's own states
+    n = int(np.flatnonzero(B.any(axis=1))[-1]) + 1  # the states of the sines follow the part's own
     right, modes = np.linalg.eig(A[:n, :n])
     values = right.astype(complex)
     into = np.linalg.solve(modes, B[:n].astype(complex))

@@ -26,7 +26,7 @@ def excitation(sines: list[tuple[float, float, float]]) -> Callable[[float], flo
 
 
 def _draw_spring(random: Random, size: float) -> tuple[str, Law, float]:
-    """Deflection to force over stiffness, and the greatest slope at deflections of `size`."""
+    """Force over stiffness by deflection, and the greatest slope at deflections of `size`."""
     kind = str(random.choice(["cubic", "saturating", "clearance"]))
     if kind == "cubic":
         b = log_uniform(random, 0.1, 3.0) / size**2
@@ -44,7 +44,7 @@ def _draw_spring(random: Random, size: float) -> tuple[str, Law, float]:
 
 
 def _draw_damper(random: Random, size: float) -> tuple[str, Law, float]:
-    """Rate to force over damping, and the greatest slope at rates of `size`."""
+    """Force relative to damping by rate, and the greatest slope at rates of `size`."""
     kind = str(random.choice(["linear", "quadratic", "dry"]))
     if kind == "linear":
         return kind, lambda v: v, 1.0
@@ -55,7 +55,7 @@ def _draw_damper(random: Random, size: float) -> tuple[str, Law, float]:
 
 
 def nonlinear(random: Random) -> CoupledSystem:
-    """Two masses with nonlinear coupling and walls; the force is exchanged, or motions alone."""
+    """Two masses with nonlinear coupling and walls; coupled by force and motion, or motion only."""
     omega = 2.0 * np.pi * log_uniform(random, 0.3, 50.0)
     size = log_uniform(random, 1e-3, 10.0)
     m1 = log_uniform(random, 0.05, 200.0)
@@ -92,7 +92,7 @@ def nonlinear(random: Random) -> CoupledSystem:
 
 
 class Motion(NamedTuple):
-    """Shared by both masses: frequency [rad/s], deflection [m], fastest motion [rad/s], spring."""
+    """Common to both masses: frequency [rad/s], deflection [m], fastest motion [rad/s], spring."""
 
     omega: float
     size: float
@@ -109,7 +109,7 @@ def _mass(
     outputs: tuple[str, ...],
     through: np.ndarray,
 ) -> Part:
-    """A mass on a wall spring of the same law; it owns the coupling, or a force drives it."""
+    """A mass on a wall spring of the same law, with the coupling force or under it."""
     omega, size, fastest, spring = motion
     wall = m * (omega * log_uniform(random, 0.05, 0.7)) ** 2
     drag = 2.0 * draw_damping(random) * math.sqrt(wall * m)
@@ -145,7 +145,7 @@ def _mass(
 class TwoPendula:
     """Two pendula in a plane, a spring and a damper between their tips.
 
-    `natural` is the spring's length without force, m; `push` an angular acceleration of the first.
+    `natural` is the spring's unloaded length, m; `push` an angular acceleration of the first.
     """
 
     length: tuple[float, float]
@@ -176,12 +176,12 @@ class TwoPendula:
         return [x[1], pushed + extra - self.drag[i] * x[1]]
 
     def first_rates(self, t: float, x: Values, u: Values) -> list[float]:
-        """Derivatives of the first one, which owns the coupling."""
+        """Derivatives of the first pendulum, which computes the coupling force."""
         fx, fy = self.force(x, u)
         return self.swing(0, x, -fx, -fy, self.push(t))
 
     def second_rates(self, t: float, x: Values, u: Values) -> list[float]:
-        """Derivatives of the other one, which the force drives."""
+        """Derivatives of the second pendulum under the coupling force."""
         return self.swing(1, x, u[0], u[1], 0.0)
 
     def second_output(self, t: float, x: Values, u: Values) -> list[float]:

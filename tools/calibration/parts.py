@@ -1,9 +1,9 @@
-"""A part of a coupled system: equations that the truth couples and a session steps.
+"""Parts of a coupled system: equations used by the truth and stepped by a session.
 
     x' = rates(t, x, u),        y = outputs(t, x, u)
 
-Linear parts are matrices; what excites them is in their state (sines are oscillators of their
-own), so that session and truth integrate exactly. The others are functions of plain lists.
+Linear parts are matrices; their excitation is part of their state (each sine is an oscillator), so
+that session and truth integrate exactly. The others are functions of plain lists.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
 Values = Sequence[float]
 Equation = Callable[[float, Values, Values], list[float]]
 
-#: The classical Runge-Kutta method steps at most this share of the fastest motion's 1/ω.
+#: Maximum step of the classical Runge-Kutta method, relative to 1/ω of the fastest motion.
 MICRO_SHARE = 0.08
 
 
 @dataclass
 class Part:
-    """One side of a coupled system.
+    """One part of a coupled system.
 
     Attributes
     ----------
@@ -36,14 +36,14 @@ class Part:
     inputs, outputs : tuple of Port
     x0 : list of float
     rates, outputs_of : callable
-        See the module; not for linear parts.
+        See the module; not used for linear parts.
     fastest : float
         Fastest motion with the inputs held, rad/s.
     linear : LinearSubsystem, optional
     feedthrough : ndarray, shape (ny, nu)
         Direct feedthrough at the start.
     realises : dict of int to int
-        Input to the state in which a drive realises it.
+        Maps an input to the state in which a drive realises it.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Part:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Scalar inputs and outputs."""
+        """Numbers of scalar inputs and outputs."""
         return sum(p.size for p in self.inputs), sum(p.size for p in self.outputs)
 
     def rate(self, t: float, x: Values, u: Values) -> list[float]:
@@ -84,7 +84,7 @@ def linear_part(
     matrices: LinearSubsystem,
     x0: Values,
 ) -> Part:
-    """A part given by its matrices; feedthrough is marked at its ports."""
+    """Create a part from its matrices; feedthrough is marked at its ports."""
     names = [c for port in inputs for c in [port.name] * port.size]
     marked, row = [], 0
     for port in outputs:
@@ -101,7 +101,7 @@ def linear_part(
 def excite(
     matrices: LinearSubsystem, x0: Values, into: Floats, sines: Sequence[tuple[float, float, float]]
 ) -> tuple[LinearSubsystem, list[float]]:
-    """Matrices with sines, as (amplitude, ω, phase), that act as ``into`` (nx,) times their sum."""
+    """Add sines (amplitude, ω, phase) to the state; ``into`` (nx,) times their sum acts on it."""
     nx, n = len(matrices.A), 2 * len(sines)
     A = np.zeros((nx + n, nx + n))
     A[:nx, :nx] = matrices.A
@@ -117,24 +117,24 @@ def excite(
 
 
 class PartSolver(Solver):
-    """A part as the master steps it; keeps what it put out, and the energy through its bonds.
+    """A part as stepped by the master; records its outputs and the energy of its bonds.
 
     Parameters
     ----------
     part : Part
     integrator : {"exact", "euler", "heun", "runge-kutta"}
-        Without an error of its own, or one explicit step per macro step.
+        "exact": without an integration error; the others make one explicit step per macro step.
     bonds : sequence of (outputs, inputs)
-        Numbers of scalar outputs and inputs whose products are a bond's power.
+        Indices of scalar outputs and inputs whose products are a bond's power.
     middle : bool
-        Whether samples have the outputs in the middle of the step.
+        Whether samples contain the outputs at the middle of the step.
 
     Attributes
     ----------
     seen : list of (float, list of float)
-        Times [s] and outputs there.
+        Times [s] and outputs.
     energy : ndarray
-        Through each bond, J.
+        Energy transferred by each bond, J.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class PartSolver(Solver):
         return realised
 
     def _exactly(self, t: float, half: float, u: InputPolynomial) -> list[float]:
-        """Go on by two times `half` without an error; the state in the middle."""
+        """Advance exactly by two times `half`; return the state in the middle."""
         if self._exact is not None:
             x = np.array(self.x)
             middle: list[float] = self._exact.step(x, half, u).tolist()
@@ -198,7 +198,7 @@ class PartSolver(Solver):
 
 
 class RestorableSolver(PartSolver):
-    """A `PartSolver` that can go back, so that its responses can be probed."""
+    """A restorable `PartSolver`, whose responses can be probed."""
 
     def save_state(self) -> Any:
         return self.x, self.energy, len(self.seen)

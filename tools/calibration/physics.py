@@ -1,4 +1,4 @@
-"""The calibration on families of other physics, judged by leaving a family out.
+"""Calibration on families of other physics, judged by omitting one family at a time.
 
     python -m tools.calibration.physics --sessions 450 --seed 7 --out physics.jsonl    resumable
     python -m tools.calibration.physics --sessions 450 --seed 7 --reference-models \\
@@ -38,7 +38,7 @@ from tools.calibration.runs import (
     run_many,
 )
 
-#: Of those that a verdict of all sessions has, and how many truly good ones are called so.
+#: Shares computed for a verdict of all sessions, and the share of truly good ones called `good`.
 SHARES = (
     *GOALS[:4],
     Goal("< 1 %: called `good`", None, None, lambda s: s["truth"]["error"] < 0.01,
@@ -47,7 +47,7 @@ SHARES = (
 
 
 def evidence(line: Line) -> str:
-    """Evidence that the estimate of a session could rest on."""
+    """Best evidence available to the estimate of a session."""
     estimates = (line["said"].get("estimated_error") or {}).values()
     if "reference" in line:
         return REFERENCE
@@ -57,7 +57,7 @@ def evidence(line: Line) -> str:
 
 
 def lines_of(paths: Sequence[Path]) -> list[Line]:
-    """Sessions of some files; those of a run with reference models are marked."""
+    """Sessions of several files; those run with reference models are marked."""
     found = []
     for path in paths:
         lines = usable(read_lines(path))
@@ -67,7 +67,7 @@ def lines_of(paths: Sequence[Path]) -> list[Line]:
 
 
 def report(paths: Sequence[Path]) -> str:
-    """The results, as Markdown."""
+    """Return the results as Markdown."""
     told = lines_of(paths)
     fitted = []
     for of in ([s for s in told if "reference" in s], [s for s in told if "reference" not in s]):
@@ -110,7 +110,7 @@ def _families(lines: list[Line]) -> str:
 
 
 def write(page: Path, paths: Sequence[Path]) -> None:
-    """Results of the page's section anew, from ``### Shares`` to the next heading of its rank."""
+    """Rewrite the results of the page's section, up to the next heading of its level."""
     before, found, rest = page.read_text(encoding="utf-8").partition("### Shares\n")
     _, _, after = rest.partition("\n## ")
     if not found or not after:

@@ -1,4 +1,4 @@
-"""The table of a calibration, as Markdown."""
+"""Report of a calibration, as Markdown."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from tools.calibration.fit import fitted_ways, left_out
 from tools.calibration.judge import judged
 from tools.calibration.runs import read_lines
 
-#: Sessions named as the worst.
+#: Number of sessions listed as the worst.
 WORST = 12
 
 
 def report(path: Path) -> str:
-    """Everything that is said of the sessions of a file."""
+    """Return the report on the sessions of a file."""
     told = usable(read_lines(path))
     if told and "settings" not in told[0]:
         return _advice(told)
@@ -55,7 +55,7 @@ def report(path: Path) -> str:
 
 
 def write_references(page: Path, path: Path) -> None:
-    """Results of a page's section on reference models anew, up to the next heading of its rank."""
+    """Rewrite the page's section on reference models, up to the next heading of its level."""
     head = "### Results with reference models\n"
     before, found, rest = page.read_text(encoding="utf-8").partition(head)
     _, _, after = rest.partition("\n## ")
@@ -66,9 +66,9 @@ def write_references(page: Path, path: Path) -> None:
 
 
 def write_page(page: Path, path: Path, advised: Path | None) -> None:
-    """Results of a page anew, from its heading "Results" to the next one of the same rank.
+    """Rewrite the section "Results" of a page, up to the next heading of its level.
 
-    Without `advised`, sessions of a run with ``--advice``, what the page says of advice stays.
+    `advised`: sessions of a run with ``--advice``; without it, the page's text on advice stays.
     """
     before, found, rest = page.read_text(encoding="utf-8").partition("## Results\n")
     old, _, after = rest.partition("\n## ")
@@ -82,14 +82,14 @@ def write_page(page: Path, path: Path, advised: Path | None) -> None:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Table of Markdown."""
+    """Return a Markdown table."""
     lines = [" | ".join(head), " | ".join("---" for _ in head)]
     lines += [" | ".join(str(cell) for cell in row) for row in rows]
     return "\n".join(f"| {line} |" for line in lines)
 
 
 def percent(value: float) -> str:
-    """A share in words."""
+    """Format a share as a percentage."""
     return "-" if math.isnan(value) else f"{100.0 * value:.1f} %"
 
 
@@ -131,7 +131,7 @@ def _groups(lines: list[Line]) -> str:
 
 
 def _benches(lines: list[Line]) -> str:
-    """Sessions with a bench beside those of which only solvers cannot be probed."""
+    """Compare sessions with a bench to those in which only solvers cannot be probed."""
     rows = []
     for name, wanted in (("a bench", True), ("solvers alone", False)):
         of = [line for line in lines if bool(line["settings"].get("bench")) == wanted]
@@ -191,7 +191,7 @@ def _described(settings: Line) -> str:
 
 
 def _advice(lines: list[Line]) -> str:
-    """Text on a run with ``--advice``."""
+    """Return the text on a run with ``--advice``."""
     named = [line for line in lines if "change" in line]
     helped = [line for line in named if line["after"] < line["before"]]
     kinds = sorted({key for line in named for key in line["change"]["settings"]})

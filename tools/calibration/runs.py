@@ -1,4 +1,4 @@
-"""Many sessions, on all processors, resumable: a line of JSON per session."""
+"""Many sessions on all processors, resumable: one line of JSON per session."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tools.calibration.law import Draw
 
-#: Kept of a summary.
+#: Keys copied from a summary.
 KEPT = ("verdict", "reasons", "steps", "time_s", "missed_ticks", "flags", "ports", "bonds")
 OPTIONAL = ("estimated_error", "advice")
 ADVICE, REFERENCES, PHYSICS_ALONE = "advice", "reference models", "other physics"
 PHYSICS_WITH_REFERENCES = f"{PHYSICS_ALONE}, {REFERENCES}"
 
 
-#: What a session without such a subsystem is no use for, see `one_session`.
+#: Reason why a session without such a subsystem is not used, see `one_session`.
 ALL_TRIED = "every subsystem can be probed"
 
 
 def one_session(
     number: int, seed: int = 0, *, references: bool = False, physics: bool = False
 ) -> dict[str, Any]:
-    """The line of a session; with `physics`, of one of the families of other physics.
+    """Run one session; return its line. `physics`: from one of the families of other physics.
 
-    With `references` every subsystem that cannot be probed has a mistaken reference model.
+    With `references`, every subsystem that cannot be probed gets a wrong reference model.
     """
     from tools.calibration.groups import GROUPS, PHYSICS
     from tools.calibration.law import draw
@@ -52,7 +52,7 @@ def one_session(
 
 
 def outcome(drawn: Draw) -> dict[str, Any]:
-    """Run a session: what it says of itself, beside how wrong it was."""
+    """Run a session; return its own verdict and its true error."""
     from tools.calibration.compare import compare
     from tools.calibration.sessions import make_session
 
@@ -78,16 +78,16 @@ def _attempt(job: tuple[int, int, str]) -> dict[str, Any]:
             references=mode.endswith(REFERENCES),
             physics=mode.startswith(PHYSICS_ALONE),
         )
-    except Exception as error:  # one session must not end the others
+    except Exception as error:  # a failed session does not end the others
         return {"number": number, "seed": seed, "error": f"{type(error).__name__}: {error}"}
 
 
 def run_many(
     numbers: Sequence[int], seed: int, out: Path, workers: int, *, mode: str = ""
 ) -> Iterator[int]:
-    """Make the sessions that `out` does not have yet; how many are done.
+    """Run the sessions missing in `out`; yields the number completed.
 
-    In the mode `ADVICE` those that were not good are made again with the change that was named;
+    In the mode `ADVICE`, sessions that were not good are run again with the suggested change;
     `REFERENCES`: see `one_session`.
     """
     known = {line["number"] for line in read_lines(out)} if out.exists() else set()
@@ -102,12 +102,12 @@ def run_many(
 
 
 def plain(value: Any) -> Any:
-    """Numbers and arrays of numpy as JSON."""
+    """Convert numbers and arrays of numpy for JSON."""
     return value.tolist()
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Sessions of a file; a line that was cut off is left out."""
+    """Sessions of a file; an incomplete line is omitted."""
     found = []
     for text in path.read_text().splitlines():
         try:

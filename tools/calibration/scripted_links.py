@@ -1,4 +1,4 @@
-"""Links whose samples arrive by a script, on a virtual clock; and a clock that stalls by one."""
+"""Links with scripted arrival times of samples on a virtual clock, and a clock with stalls."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Measurement:
     step: Floats
 
     def of(self, y: Floats, random: np.random.Generator) -> Floats:
-        """The value as it is sent."""
+        """Return the value as sent."""
         measured: Floats = y + self.noise * random.normal(size=len(y))
         coarse = self.step > 0.0
         measured[coarse] = np.round(measured[coarse] / self.step[coarse]) * self.step[coarse]
@@ -32,26 +32,28 @@ class Measurement:
 
     @property
     def exact(self) -> bool:
-        """Whether nothing is between."""
+        """Whether values are sent unchanged."""
         return not (self.noise.any() or self.step.any())
 
 
 @dataclass
 class Script:
-    """Times at which samples arrive, s.
+    """Delays of samples and stalls, s.
 
     Attributes
     ----------
     latency, jitter : float
-        From a sample's time, or the dispatch of a step, to its arrival: at least and on top.
+        Minimum delay of a sample after its time or after the dispatch of a step, and its maximum
+        addition.
     late_share, late_by : float
-        Share of the samples that take longer, and by how much at most.
+        Share of the samples with an additional delay, and its maximum.
     stall_share, stall : float
-        Share of the steps that take very long, and how long.
+        Share of the steps with a stall, and its duration.
     lost_share : float
-        Of a bench's samples, that never arrive.
+        Share of a bench's samples that never arrive.
     command_latency, cycle, stamped
-        Of a bench: until a set-point acts, its own step, and whether samples tell their time.
+        For a bench: delay until a set-point acts, control cycle, and whether samples have time
+        stamps.
     """
 
     latency: float = 0.0
@@ -76,12 +78,12 @@ class Script:
 
 
 class StallingClock(VirtualClock):
-    """A virtual clock whose sleeper now and then wakes late: the host took its time away.
+    """A virtual clock whose sleeper occasionally wakes late, as on a busy host.
 
     Parameters
     ----------
     share, longest : float, int
-        Share of the sleeps that end late, and by how much at most, ns.
+        Share of the sleeps that end late, and maximum delay, ns.
     """
 
     def __init__(self, share: float, longest: int, random: np.random.Generator) -> None:
@@ -102,7 +104,7 @@ class StallingClock(VirtualClock):
 
 
 class MeasuredLink(InProcessLink):
-    """A solver in this process, the samples of which are measured; it answers at once."""
+    """A solver in this process whose samples are measured; it answers immediately."""
 
     def __init__(
         self, name: str, solver: Solver, measurement: Measurement, random: np.random.Generator
@@ -112,14 +114,14 @@ class MeasuredLink(InProcessLink):
         self.host(solver)
 
     async def open(self) -> None:
-        """The solver is there."""
+        """Do nothing: the solver already exists."""
 
     def step(self) -> tuple[Sample, float]:
         sample, t = super().step()
         return self.measured(sample), t
 
     def measured(self, sample: Sample) -> Sample:
-        """The sample with values as they are sent."""
+        """Return the sample with its values as sent."""
         if not self.measurement.exact:
             sample.y = self.measurement.of(sample.y, self.random)
             if sample.y_mid is not None:
@@ -128,7 +130,7 @@ class MeasuredLink(InProcessLink):
 
 
 class SteppedLink(MeasuredLink):
-    """A solver in another process: its answers are on the way for a while."""
+    """A solver in another process: its answers arrive after a delay."""
 
     clock: VirtualClock
     script: Script
@@ -147,14 +149,14 @@ class SteppedLink(MeasuredLink):
 
 
 class BenchLink(MeasuredLink):
-    """A part that runs by itself, in its own cycle, and holds the newest set-point."""
+    """A part that runs by itself in its own cycle and holds the newest set-point."""
 
     physical = True
     clock: VirtualClock
     script: Script
 
     def begin(self, u0: Floats) -> None:
-        """Take the first set-points."""
+        """Set the first set-points."""
         self._cycles, self._u = 0, u0.copy()
         self._demands: deque[tuple[float, Floats]] = deque()
         self._way: deque[tuple[float, Sample]] = deque()
@@ -177,7 +179,7 @@ class BenchLink(MeasuredLink):
             self.inbox.put(sample, t_arrived)
 
     def _turn(self, t: float, cycle: float) -> None:
-        """One cycle of the bench, and its sample on the way."""
+        """Run one cycle of the bench and send its sample."""
         while self._demands and self._demands[0][0] <= t + 1e-9:
             _, self._u = self._demands.popleft()
         sample = self._hosted.advance(t, cycle, self._u[None])

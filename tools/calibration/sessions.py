@@ -1,4 +1,4 @@
-"""One session by the master: in this process, as fast as possible or on a virtual clock."""
+"""One session run by the master: in this process, as fast as possible or on a virtual clock."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def make_session(draw: Draw) -> Made:
 
 
 def tables_of(draw: Draw) -> Session:
-    """Typed tables of the session."""
+    """Validated tables of the session."""
     problems: list[str] = []
     pace = "realtime" if draw.scripts else "asap"
     head = {"name": f"session-{draw.number}", "duration": draw.duration, "pace": pace}

@@ -1,4 +1,4 @@
-"""Coupled systems: parts, connections and bonds, as the draws of a group make them."""
+"""Coupled systems drawn by the groups: parts, connections and bonds."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ class CoupledSystem:
     bonds : list of (str, str)
         Effort and flow, output ports.
     omega : float
-        Fastest motion of the coupled system that counts, rad/s: the macro step is drawn in it.
+        Fastest relevant motion of the coupled system, rad/s; the macro step is drawn relative to
+        it.
     bench : str
         Part that can be a physical bench; empty if none can.
     settings : dict
-        What was drawn, for people.
+        Drawn values, for people.
     """
 
     parts: list[Part]
@@ -43,12 +44,12 @@ class CoupledSystem:
 
     @property
     def linear(self) -> bool:
-        """Whether all parts are."""
+        """Whether all parts are linear."""
         return all(part.linear is not None for part in self.parts)
 
 
 class Channels:
-    """Numbers of the scalar outputs and inputs of a system, part after part."""
+    """Indices of the scalar outputs and inputs of a system, in the order of its parts."""
 
     def __init__(self, system: CoupledSystem) -> None:
         self.outputs: dict[str, list[int]] = {}
@@ -77,21 +78,21 @@ class Channels:
         ]
 
     def coupled(self) -> list[int]:
-        """Outputs that go somewhere."""
+        """Connected outputs."""
         return np.flatnonzero(np.any(self.L != 0.0, axis=0)).tolist()
 
 
 class MistakenRandom:
-    """Draws as a generator does, each number of a system wrong by a factor of its own.
+    """Draws like a generator, but makes each number of a system wrong by its own factor.
 
     Parameters
     ----------
     state : dict
-        Of the generator that the right numbers came from.
+        State of the generator for the right numbers.
     mistakes : Generator
-        What the factors are drawn from, lognormal.
+        Generator of the factors, lognormal.
     size : float
-        Standard deviation of their logarithm.
+        Standard deviation of the factors' logarithm.
     """
 
     def __init__(self, state: dict[str, Any], mistakes: Random, size: float) -> None:
@@ -103,20 +104,20 @@ class MistakenRandom:
         return getattr(self._right, name)
 
     def factor(self) -> float:
-        """Error of the next number."""
+        """Factor of the next number."""
         return math.exp(self._size * float(self._mistakes.normal()))
 
     def uniform(self, low: float, high: float) -> float:
-        """A wrong number, within the range of right ones."""
+        """A wrong number within the original range."""
         return min(max(float(self._right.uniform(low, high)) * self.factor(), low), high)
 
     def log_uniform(self, low: float, high: float) -> float:
-        """Draw like `log_uniform`, wrong."""
+        """A wrong number drawn like `log_uniform`."""
         return log_uniform(self._right, low, high) * self.factor()
 
 
 def log_uniform(random: Random | MistakenRandom, low: float, high: float) -> float:
-    """A number between, its logarithm evenly distributed."""
+    """A number between `low` and `high` with uniformly distributed logarithm."""
     if isinstance(random, MistakenRandom):
         return random.log_uniform(low, high)
     return float(np.exp(random.uniform(np.log(low), np.log(high))))
@@ -125,7 +126,7 @@ def log_uniform(random: Random | MistakenRandom, low: float, high: float) -> flo
 def draw_sines(
     random: Random, amplitude: float, omega: float, fewest: int = 1
 ) -> list[tuple[float, float, float]]:
-    """One to four sines around `omega` [rad/s] and below, and noise of the process in 3 of 10.
+    """One to four sines around `omega` [rad/s] and below, and process noise in 3 of 10.
 
     Their amplitudes add up to `amplitude` at most.
     """

@@ -1,7 +1,7 @@
-"""The truth: the same parts coupled continuously, integrated tightly.
+"""The truth: the same parts coupled continuously and integrated with tight tolerances.
 
-Linear systems by the matrix exponential, from one wanted time to the next; others, and linear ones
-with limits that act, by DOP853 with tolerances of 1e-8.
+Linear systems use the matrix exponential from one requested time to the next; others, and linear
+systems with active limits, use DOP853 with tolerances of 1e-8.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from hilrt.solver import Floats
 from tools.calibration.systems import Channels, CoupledSystem, coupled_matrices
 
 Times = Sequence[float] | Floats
-#: From a time and the state to all inputs and outputs.
+#: Function from a time and the state to all inputs and outputs.
 Coupling = Callable[[float, list[float]], tuple[list[float], list[float]]]
 
 TOLERANCE = 1e-8
-#: Perturbation of the truth, and where it has grown too large, relative to the signals' scales.
+#: Size of the perturbation of the truth, and its maximum growth, relative to the signals' scales.
 PERTURBED, GROWN = 1e-4, 1e-2
-#: Times at which the growth is looked at, and scales are taken.
-LOOKS = 600
-#: How often outputs are evaluated where two parts have feedthrough; their loop's gain is 0.8.
+#: Number of times at which growth and scales are evaluated.
+POINTS = 600
+#: Iterations of the outputs if two parts have feedthrough; the gain of their loop is 0.8.
 LOOP_TURNS = 60
-#: No truth may take more evaluations.
+#: Maximum number of evaluations of a truth.
 MOST_EVALUATIONS = 400_000
 
 
 class NoTruth(Exception):
-    """The system cannot be integrated in a reasonable time, or diverges by itself."""
+    """The system cannot be integrated in reasonable time, or diverges by itself."""
 
 
 @dataclass
@@ -45,12 +45,12 @@ class Limits:
 
     @property
     def act(self) -> bool:
-        """Whether there are any."""
+        """Whether any input is bounded."""
         return bool(np.isfinite(self.low).any() or np.isfinite(self.high).any())
 
 
 class Truth:
-    """The coupled system from its start to `duration` [s], integrated to a relative tolerance.
+    """Solution of the coupled system from its start to `duration` [s], to a relative tolerance.
 
     Raises
     ------
@@ -76,16 +76,16 @@ class Truth:
         )
 
     def outputs(self, times: Times) -> Floats:
-        """All outputs at rising times [s], shape (n, ny)."""
+        """All outputs at ascending times [s], shape (n, ny)."""
         if self._matrices is not None:
             return self._linear(np.asarray(times), self.x0) @ self._matrices[1].T
         return self._outputs_of(self._solution, times)
 
     def growth(self, random: np.random.Generator, scales: Floats) -> float:
-        """Session time [s] at which a perturbation has grown too large; the duration if never."""
+        """Session time [s] at which a perturbation has grown too large, or the duration."""
         if self._matrices is not None:  # stable and linear
             return self.duration
-        times = np.linspace(0.0, self.duration, LOOKS)
+        times = np.linspace(0.0, self.duration, POINTS)
         calm = self._outputs_of(self._solution, times)
         x = self._solution(times).T
         size = np.maximum(x.std(axis=0), 0.05 * np.sqrt((x**2).mean(axis=0)))
@@ -98,10 +98,10 @@ class Truth:
 
     def scales(self, resolution: Floats) -> tuple[Floats, Floats]:
         """Scale of every output, and its standard deviation, over the whole truth."""
-        return scales(self.outputs(np.linspace(0.0, self.duration, LOOKS)), resolution)
+        return scales(self.outputs(np.linspace(0.0, self.duration, POINTS)), resolution)
 
     def inputs(self, times: Times) -> Floats:
-        """All inputs at rising times [s], shape (n, nu), without limits."""
+        """All inputs at ascending times [s], shape (n, nu), without limits."""
         coupled: Floats = self.outputs(times) @ self.channels.L.T
         return coupled
 
@@ -148,7 +148,7 @@ class Truth:
         return found.sol
 
     def _sizes(self) -> Floats:
-        """Rough sizes of the states, for tolerances: those of a part are alike."""
+        """Approximate sizes of the states, for tolerances; equal within a part."""
         sizes = [max(*map(abs, part.x0), 1e-6) for part in self.system.parts]
         return 1e-2 * np.repeat(sizes, np.diff(self._firsts))
 
@@ -160,7 +160,7 @@ class Truth:
 def coupling(system: CoupledSystem, channels: Channels, limits: Limits) -> Coupling:
     """Function from a time and the state to the inputs and outputs of all parts.
 
-    Parts with feedthrough come last; where there are several, what they exchange converges.
+    Parts with feedthrough come last; with several, their algebraic loop is iterated.
     """
     wires = [np.flatnonzero(row).tolist() for row in channels.L]  # all gains are 1
     low, high = limits.low.tolist(), limits.high.tolist()
@@ -194,7 +194,7 @@ def coupling(system: CoupledSystem, channels: Channels, limits: Limits) -> Coupl
 
 
 def _plain_coupling(sides: list[Any], wires: list[list[int]], ny: int) -> Coupling:
-    """Coupling of inputs that are one output each, without limits: three times as fast."""
+    """Coupling for inputs that each equal one output, without limits: three times as fast."""
     sources = [wire[0] for wire in wires]
     plain = [
         (output, first, last, rows, sources[columns] if direct else None)

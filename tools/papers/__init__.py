@@ -1,1 +1,1 @@
-"""The key figures of the papers, redrawn from runs of this package."""
+"""Key figures of the papers, reproduced with this package."""

@@ -41,13 +41,13 @@ def global_error(
     Parameters
     ----------
     subsystems, L, h, scheme, x0, duration
-        As for `coupling_errors` in `linear_scheme`, whose second result this is; small values are
-        lost here below about 1e-6, where sums of squares cancel.
+        As for `coupling_errors` in `linear_scheme`, whose second result this is; values below about
+        1e-6 are lost to cancellation in the sums of squares.
 
     Returns
     -------
     float
-        Infinite where the coupled run leaves the range of numbers.
+        Infinite if the coupled run overflows.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         A_d, C = reference_matrix(subsystems, L, h)
@@ -76,7 +76,7 @@ def sums(matrix: Floats, z: Floats, n: int) -> tuple[Floats, Floats]:
         squares = squares + power @ squares @ power.T
         total = total + power @ total
         power = power @ power
-        if digit == "1":  # one term more in front; the others are one step later
+        if digit == "1":  # add a term in front; the others move by one step
             squares = np.outer(z, z) + matrix @ squares @ matrix.T
             total = z + matrix @ total
             power = power @ matrix
@@ -103,13 +103,13 @@ def accuracy_limits(
     steps : (float, float)
         Range of the macro step, s.
     points : int
-        Logarithmic grid that is searched.
+        Number of points of the logarithmic search grid.
     limit : float
 
     Returns
     -------
     list of (float, bool)
-        Macro step [s] and whether longer ones are too inaccurate, in rising order.
+        Macro steps [s] in ascending order, and whether longer ones are too inaccurate.
     """
 
     def share(h: float) -> float:

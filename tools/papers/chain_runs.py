@@ -1,6 +1,6 @@
-"""Runs of the reduced long chain; those that have finished are lines of a file.
+"""Runs of the reduced long chain; finished runs are stored as lines of a file.
 
-So an interrupted study goes on where it stopped.
+An interrupted study therefore continues where it stopped.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 def chain_parser(
     description: str, out: str, segments: int, masses: int, duration: float
 ) -> argparse.ArgumentParser:
-    """Options of a study, with its file and the size of its chain (duration in s)."""
+    """Options of a study: its file and the size of its chain (duration in s)."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--out", type=Path, default=Path(out))
     parser.add_argument("--segments", type=int, default=segments)
@@ -25,7 +25,7 @@ def chain_parser(
 
 
 class ChainRuns:
-    """Runs of a study, by the options of `chain_parser`."""
+    """Runs of a study with the options of `chain_parser`."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._out: Path = options.out
@@ -35,7 +35,7 @@ class ChainRuns:
         self._done: list[dict[str, Any]] = [json.loads(line) for line in lines]
 
     def get(self, run: Callable[..., dict[str, Any]], **case: Any) -> Mapping[str, Any]:
-        """Result of a case and the chain's size: from the file, or run now and written there."""
+        """Result of a case with the chain's size: from the file, or run now and stored in it."""
         case |= self._size
         for one in self._done:
             if case.items() <= one.items():

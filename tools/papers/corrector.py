@@ -20,10 +20,10 @@ from .plotting import BLUE, GREY, ORDERS, legend, line, make
 X0 = np.array([1.0, 0.0, 0.6, 0.0])
 DURATION = 0.3
 HOLDS = ("ZOH", "FOH", "SOH")
-#: Macro steps of the maps, s, from the longest; the darker the longer.
+#: Macro steps of the maps, s, in descending order; longer steps are darker.
 STEPS = 10.0 ** -np.arange(2.5, 6.1, 0.5)
 SHADES = ("#0d2a4a", "#174a7e", "#2f6fb3", "#4e8fcb", "#76addb", "#a0c6e6", "#bfd9ee", "#d9e8f4")
-#: Grids of the maps, powers of ten of stiffness [N/m] and damping [N s/m].
+#: Grids of the maps: powers of ten of stiffness [N/m] and damping [N s/m].
 CK, DK = np.linspace(0.0, 10.0, 21), np.linspace(0.0, 7.0, 15)
 SETTING = (
     "Two-mass oscillator m = 10 kg, c1 = 1e6, c2 = 1e7 N/m, d1 = 1, d2 = 2 N s/m, subsystems "
@@ -46,7 +46,7 @@ def maps() -> dict[tuple[int, bool], tuple[Floats, Floats]]:
                     for i, h in enumerate(STEPS):
                         matrix = propagation_matrix(chain, L, h, scheme)
                         radius[i, d, c] = spectral_radius(matrix)
-                        # an unstable run is inaccurate, but for one too short to show it
+                        # unstable runs are inaccurate, unless too short
                         error[i, d, c] = (
                             global_error(chain, L, h, scheme, X0, DURATION)
                             if radius[i, d, c] < 1.05
@@ -104,7 +104,7 @@ def key() -> object:
 def stability_map() -> Entry:
     """Fig. 4."""
     radii = {method: radius for method, (radius, _) in maps().items()}
-    # bent, so that straight lines between the grid's points find the crossing of 1
+    # Nonlinear, so that linear interpolation on the grid finds the crossing of 1.
     bent = {m: np.sign(r - 1.0) * np.abs(r - 1.0) ** 0.2 for m, r in radii.items()}
     share = {m: (r <= 1.0 + 1e-9).mean(axis=(1, 2)) for m, r in radii.items()}
     stiff = np.s_[:, :5, 12:]  # damping up to 1e2, stiffness from 1e6

@@ -1,4 +1,4 @@
-"""Rodríguez et al. (2022): the crane's power residual marks what cannot be trusted."""
+"""Rodríguez et al. (2022): the crane's power residual marks untrustworthy results."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from .entry import Entry
 from .plotting import BLUE, DARK, GREEN, ORANGE, legend, line, make
 from .runs import run
 
-#: The warm-up of the flags' scales, s.
+#: Warm-up time of the flags' scales, s.
 WARM_UP = 0.2
 
 
 def crane(h: float, *more: str, micro: float = 1.0) -> Log:
-    """The session with mechanics that communicate every `h` [s] and integrate in `micro` [s].
+    """Run the session with a communication step `h` [s] and integration steps `micro` [s].
 
-    The hydraulics integrate in their own steps of a quarter of a millisecond whatever they
-    communicate; twice per step of the mechanics saves communication points.
+    Both are those of the mechanics. The hydraulics always integrate in steps of a quarter of a
+    millisecond; communicating only twice per step of the mechanics saves communication points.
     """
     return run(
         "hydraulic_crane",
@@ -37,7 +37,7 @@ def residual(log: Log) -> tuple[Floats, Floats]:
 
 
 def flagged(log: Log) -> list[tuple[float, float]]:
-    """Times when the flag of the power residual was up, s."""
+    """Times at which the flag of the power residual was up, s."""
     up = log["flag:power_residual"] > 0.5
     edges = np.flatnonzero(np.diff(np.concatenate([[False], up, [False]]).astype(int)))
     last = len(log.t) - 1

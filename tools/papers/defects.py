@@ -1,4 +1,4 @@
-"""Glumac and Kovačić (2023): defects of the rotational oscillator, and steps that bound them."""
+"""Glumac and Kovačić (2023): defects of the rotational oscillator, and step control by defects."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PORTS = {
 
 
 def exact_omega(t: Floats) -> Floats:
-    """Speed of inertia 2 in the solution of the whole, rad/s."""
+    """Speed of inertia 2 in the monolithic solution, rad/s."""
     A = np.array([[0, 10, 0, 0], [-2, -3, 1, 2], [0, 0, 0, 10], [1, 2, -2, -4]]) / 10.0
     values, vectors = np.linalg.eig(A)
     weights = np.linalg.solve(vectors, np.array([0.1, 0.1, 0.2, 0.1], dtype=complex))
@@ -31,7 +31,7 @@ def exact_omega(t: Floats) -> Floats:
 
 
 def controlled(tolerance: float) -> str:
-    """Override that switches the step control on."""
+    """Override that enables the step control."""
     return f'master.step_control={{method="pi", tolerance={tolerance}, initial=1e-4}}'
 
 
@@ -112,7 +112,7 @@ def steps() -> Entry:
 
 
 def largest_defect(log: Log) -> Floats:
-    """Over all ports with both defects, per tick."""
+    """Largest defect over all ports with both kinds, per tick."""
     names = [f"{port}:{kind}" for port, kind, _ in PORTS.values()]
     found: Floats = np.nanmax(np.nan_to_num([log[name] for name in names]), axis=0)
     return found

@@ -1,4 +1,4 @@
-"""Rodríguez et al. (2022): energy that the exchange creates, and corrections that remove it."""
+"""Rodríguez et al. (2022): energy created by the exchange, and its correction."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .entry import Entry
 from .plotting import BLUE, DARK, GREEN, GREY, ORANGE, PURPLE, legend, line, make
 from .runs import run
 
-#: m1, m2, k1, kc, k2 in kg and N/m; the first is case 1 of the paper.
+#: m1, m2, k1, kc, k2 in kg and N/m; the first set is case 1 of the paper.
 CASE = (1.0, 1.0, 10.0, 100.0, 1000.0)
 SETS = {
     "case 1": CASE,
@@ -26,7 +26,7 @@ SETS = {
     "k = 1000/100/10": (1.0, 1.0, 1000.0, 100.0, 10.0),
 }
 HELD = "bonds.spring.correction.residual=held"
-#: What the papers show is also what a correction does where it does harm.
+#: Keep harmful corrections, whose effect the papers also show.
 KEEP = "bonds.spring.correction.when_harmful=keep"
 SETTING = "bench_configs/two_mass.toml: undamped, 1 ms, symplectic Euler"
 
@@ -56,7 +56,7 @@ def last_second(log: Log, case: tuple[float, ...] = CASE) -> float:
 
 
 def exact_x2(t: Floats) -> Floats:
-    """Displacement of mass 2 in the solution of the whole, m."""
+    """Displacement of mass 2 in the monolithic solution, m."""
     _, _, k1, kc, k2 = CASE
     squares, modes = np.linalg.eigh(np.array([[k1 + kc, -kc], [-kc, k2 + kc]]))
     w = np.sqrt(squares)
@@ -66,7 +66,7 @@ def exact_x2(t: Floats) -> Floats:
 
 
 def delay(log: Log) -> float:
-    """Delay of mass 2's displacement in the last second, s: the best fit of a shift."""
+    """Delay of mass 2's displacement in the last second, s: the best-fitting time shift."""
     last = log.t >= log.t[-1] - 1.0
     shifts = np.arange(-10, 31) * 2e-4
     x = log["mass2.x:corrected"][last]
@@ -148,7 +148,7 @@ def caps() -> Entry:
 
 
 def parameters() -> Entry:
-    """Other parameters than the paper's, and the correction that needs no μ."""
+    """Results with other parameters than the paper's, and of the correction without μ."""
     methods = {
         "not corrected": ("bonds.spring.correction.method=none",),
         "energy, μ = 0.5": (HELD,),
@@ -164,7 +164,7 @@ def parameters() -> Entry:
         ]
         for name, method in methods.items():
             found[name].append(last_second(run("two_mass", *sets, *method, KEEP), case))
-    # unlike the deviation, the ratio of energies can be read on one logarithmic axis
+    # A ratio of energies, unlike the deviation, can be plotted on one logarithmic axis.
     shown = {name: [max(1.0 + v / 100.0, 1e-3) for v in values] for name, values in found.items()}
     plot = make(
         "Energy in the last second over that at the start; 1 is right",
@@ -208,7 +208,7 @@ def parameters() -> Entry:
 
 
 def residual_signs() -> Entry:
-    """The residual kept at order 1: held or as sent."""
+    """Residual at order 1: from held values or from the inputs as sent."""
     first = "master.extrapolation.order=1"
     cases = {
         "not corrected": (run("two_mass", first, shadow=True), GREY),

@@ -1,4 +1,4 @@
-"""One entry of the gallery: a claim, our runs, our pictures, and whether the claim holds."""
+"""One entry of the gallery: a claim, own runs, plots, and whether the claim holds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 Verdict = Literal["holds", "in part", "does not hold"]
 
-#: Subjects of the articles; the list with titles is in docs/methods.md, "Literature".
+#: Subjects of the articles; their titles are in docs/methods.md, "Literature".
 PAPERS = {
     "Multibody Syst. Dyn. 09817 (2022)": "Variable step and order",
     "Rodríguez et al. (2022)": "Power residual and energy correction",
@@ -19,21 +19,21 @@ PAPERS = {
 
 @dataclass
 class Entry:
-    """The figures of a claim, and the text beside them.
+    """Plots for a claim, and their text.
 
     Attributes
     ----------
     paper : str
         Key of `PAPERS`.
     figures : str
-        Figures of the paper that are redrawn.
+        Figures of the paper that are reproduced.
     title, claim, seen : str
         Heading; the paper's claim, paraphrased; the result of the runs.
     verdict : str
     plots : list
         Bokeh models, below each other.
     setting : str
-        What was run.
+        Settings of the runs.
     """
 
     paper: str
@@ -46,5 +46,5 @@ class Entry:
     plots: list[Any] = field(default_factory=list)
 
 
-#: Draws an entry anew.
+#: Function that makes an entry.
 Drawer = Callable[[], Entry]

@@ -1,4 +1,4 @@
-"""Linear subsystems under a coupling scheme, by Haid et al. (2022), sections 3.2 and 4.
+"""Linear subsystems with a coupling scheme, by Haid et al. (2022), sections 3.2 and 4.
 
 One macro step of linear subsystems, solved exactly, coupled by extrapolation and corrector is a
 linear map ``z_{n+1} = Φ z_n`` of ``z = (x, ȳ_n, ȳ_{n−1}, …, δu_c)``: the reference for
@@ -26,9 +26,9 @@ class LinearScheme:
     order : int
         Degree of the extrapolation, 0 (hold) to 4.
     corrected : bool
-        Whether the model-based corrector acts.
+        Whether the model-based corrector is used.
     alpha : float
-        Its share of δu_c.
+        Share of δu_c that is applied.
     """
 
     order: int = 0
@@ -114,7 +114,7 @@ def coupling_errors(
     subsystems, L, h, scheme
         As for `propagation_matrix`.
     x0 : ndarray, shape (nx,)
-        Initial states; the past outputs are those of the exact solution backwards.
+        Initial states; the past outputs are those of the exact solution, continued backwards.
     duration : float
         Simulated time, s.
 

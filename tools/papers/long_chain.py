@@ -1,11 +1,11 @@
-"""Runs the long chain of masses at full size beside its monolithic solution, piece by piece.
+"""Runs the long chain of masses at full size with its monolithic solution, in segments of time.
 
     python -m tools.papers.long_chain [--case d=1e4:explicit d=5e5:implicit] [--until 0.5]
 
-Multibody Syst. Dyn. 09817 (2022), section 6.2, Figs 17 to 21. A piece of session time ends with the
-states of both in ``OUT/CASE.npz``, so that an interrupted run goes on from there; each piece of the
-coupled run begins with degree 0. Prints steps, processor time and the error of the coupling bodies
-(eq. 36) after every piece.
+Multibody Syst. Dyn. 09817 (2022), section 6.2, Figs 17 to 21. Each segment stores the final states
+of both runs in ``OUT/CASE.npz``, so that an interrupted study continues from there; the coupled run
+begins each segment with degree 0. Prints steps, processor time and the error of the coupling bodies
+(eq. 36) after every segment.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.integrate import solve_ivp
 
-import tools.papers.long_chain as here  # when this runs, it is another module
+import tools.papers.long_chain as here  # differs from the module run as `__main__`
 from bench_configs.long_chain import (
     ELEMENT,
     FIRST,
@@ -44,7 +44,7 @@ CONFIGS = Path(__file__).parents[2] / "bench_configs"
 
 
 class Resumed(Segments):
-    """A chain that begins where `start` says, s and shape (2, n), and leaves its end there.
+    """A chain that begins at `start` (s and shape (2, n)) and stores its end there.
 
     Attributes
     ----------
@@ -61,12 +61,12 @@ class Resumed(Segments):
             self.state, self.now = self.state.copy(), self.begin
 
     def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
-        """Integrate, from the piece's beginning on."""
+        """Integrate, from the beginning of the segment."""
         self.now = self.begin + t + h
         return super().advance(self.begin + t, h, InputPolynomial(self.begin + t, u.coefficients))
 
     def stop(self, reason: str) -> None:
-        """Leave the state."""
+        """Store the state."""
         type(self).start = self.now, self.state
         super().stop(reason)
 
@@ -86,7 +86,7 @@ def rates(t: float, y: Floats, table: Floats) -> Floats:
 def run_piece(
     saved: dict[str, Any], damping: float, scheme: str, segments: int, masses: int, piece: float
 ) -> dict[str, Any]:
-    """Both runs a piece further; `saved` is what the previous piece returned, or empty."""
+    """Continue both runs by one segment; `saved` is the previous segment's result, or empty."""
     here.Resumed.start = (float(saved["t"]), saved["state"]) if saved else None
     file = session(segments, masses, duration=piece, d=damping).build(CONFIGS)
     changes = {"master.scheme": scheme, "groups.chain.together": f"{here.__name__}:Resumed"}
@@ -131,7 +131,7 @@ def run_piece(
 
 
 def line(case: str, saved: Mapping[str, Any]) -> str:
-    """Text for people."""
+    """Format the result for people."""
     off, z, square = saved["sums"]
     spread = np.maximum(square - z**2 / saved["points"], 1e-300)
     error = float(np.sqrt(np.sum(off / spread)))

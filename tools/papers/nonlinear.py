@@ -17,14 +17,14 @@ from .runs import run
 
 SWEEP = (1.0, 1.1, 1.25, 1.4, 1.5, 1.75, 2.0)
 HOLDS = ("ZOH", "FOH", "SOH")
-#: A run is drawn as unstable from this error on.
+#: Error from which a run is drawn as unstable.
 UNSTABLE = 10.0
 OUTPUTS = ("mass1.s", "mass1.v", "mass2.force")
 
 
 @functools.cache
 def coupled(nonlinearity: float, order: int, corrected: bool) -> Log:
-    """Log of the session."""
+    """Log of the session with these settings."""
     plain = [] if corrected else ["bonds.coupling.correction.method=none"]
     return run(
         "nonlinear_coupling",
@@ -36,7 +36,7 @@ def coupled(nonlinearity: float, order: int, corrected: bool) -> Log:
 
 @functools.cache
 def reference(nonlinearity: float) -> Floats:
-    """s1, v1 and the coupling force every millisecond of 0.3 s, the whole solved as one."""
+    """s1, v1 and the coupling force every millisecond of 0.3 s, from the monolithic solution."""
     second = NonlinearCoupling(nonlinearity)
 
     def rate(z: Floats) -> Floats:

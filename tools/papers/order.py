@@ -9,7 +9,7 @@ from .entry import Entry
 from .plotting import BLUE, ORANGE, ORDERS, dots, legend, line, make
 from .runs import run, summarise
 
-#: Of the impulses in the session file, s.
+#: Times of the impulses in the session file, s.
 FIRST, PERIOD, LENGTH, RISE = 0.1, 0.4, 0.05, 0.005
 
 

@@ -1,10 +1,10 @@
-"""Compares order control with fixed orders on the long chain, by all five estimators.
+"""Comparison of order control and fixed orders on the long chain, with all five estimators.
 
     python -m tools.papers.orders [--estimator ExMilne ...] [--rtol 1e-4 ...]
 
 Multibody Syst. Dyn. 09817 (2022), section 6.3, Figs 24 to 28, with its tolerances. The chain is
-reduced by default; finished runs are kept in ``OUT``. Prints the steps that were accepted for every
-order, those that were refused, and the error of the coupling bodies (eq. 36).
+reduced by default; finished runs are stored in ``OUT``. Prints accepted steps by order, rejected
+steps, and the error of the coupling bodies (eq. 36).
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ ESTIMATORS = {
     "ImMilne": ("implicit", "milne", 5e5),
     "ImSLocal": ("implicit", "inputs", 5e5),
 }
-#: Degrees that are compared; None is order control. Estimators of inputs leave out 0: held forces
-#: jump, and the first 0.06 ms of the chain of the tests take 18 to 51 times the steps of degree 1.
+#: Compared degrees; None is order control. Estimators of inputs skip degree 0: held forces jump,
+#: and the first 0.06 ms of the chain in the tests take 18 to 51 times the steps of degree 1.
 ORDERS = (0, 1, 2, 3, 4, None)
 
 
 def settings(estimator: str, rtol: float, order: int | None) -> dict[str, Any]:
-    """Changes of the chain's session: section 6.3."""
+    """Changes to the chain's session for section 6.3."""
     scheme, kind, _ = ESTIMATORS[estimator]
     control = {
         "method": "local",
@@ -73,7 +73,7 @@ def monolithic(whole: Segments, times: Floats) -> Floats:
 def run(
     estimator: str, rtol: float, order: int | None, segments: int, masses: int, duration: float
 ) -> dict[str, Any]:
-    """Steps, refused steps and error of one run; `fault` where it did not reach its end."""
+    """Steps, rejected steps and error of one run; `fault` if it did not reach its end."""
     damping = ESTIMATORS[estimator][2]
     file = session(segments, masses, duration=duration, d=damping).build(CONFIGS)
     result = simulate(file, settings(estimator, rtol, order))
@@ -101,7 +101,7 @@ def run(
 
 
 def line(found: Mapping[str, Any]) -> str:
-    """Text for people."""
+    """Format the result for people."""
     order = "controlled" if found["order"] is None else f"order {found['order']}"
     said = f"{found['estimator']}, rtol {found['rtol']:g}, {order}: {found['steps']:,} steps"
     said += f", {found['refused']:,} refused"

@@ -14,7 +14,7 @@ WIDTH = 620
 
 
 def make(title: str, x: str, y: str, *, height: int = 270, width: int = WIDTH, **more: Any) -> Any:
-    """An empty figure with the page's look."""
+    """An empty figure in the page's style."""
     plot: Any = figure(
         title=title,
         x_axis_label=x,
@@ -25,7 +25,7 @@ def make(title: str, x: str, y: str, *, height: int = 270, width: int = WIDTH, *
         **more,
     )
     plot.toolbar.logo = None
-    plot.min_border_left, plot.min_border_right = 76, 12  # time axes stand below each other
+    plot.min_border_left, plot.min_border_right = 76, 12  # aligns the time axes
     plot.toolbar.autohide = True
     plot.title.text_font_size = "13px"
     plot.title.text_font_style = "normal"
@@ -40,7 +40,7 @@ def make(title: str, x: str, y: str, *, height: int = 270, width: int = WIDTH, *
 
 
 def line(plot: Any, x: Any, y: Any, label: str, colour: str, **more: Any) -> Any:
-    """A curve; its label goes beside the figure with `legend`."""
+    """A curve; `legend` shows its label beside the figure."""
     more = {"line_width": 1.8, **more}
     drawn = plot.line(x, y, color=colour, **more)
     plot.tags.append((label, [drawn]))
@@ -56,7 +56,7 @@ def dots(plot: Any, x: Any, y: Any, label: str, colour: str, *, dash: str = "sol
 
 
 def legend(plot: Any, place: str = "right", columns: int = 1) -> Any:
-    """Labels of everything that `line` and `dots` drew, outside the axes; returns the figure."""
+    """Labels of all curves of `line` and `dots`, outside the axes; returns the figure."""
     box: Any = Legend(items=list(plot.tags), ncols=columns)
     plot.tags = []
     box.border_line_color = None

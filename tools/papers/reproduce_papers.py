@@ -1,10 +1,10 @@
-"""Redraws the papers' key figures from runs of this package, with the claim beside each picture.
+"""Reproduces the papers' key figures with this package, each with the paper's claim.
 
     python -m tools.papers.reproduce_papers [--out runs/papers] [--only NAME ...] [--list]
 
-Writes one page, ``index.html``, that needs no network. Every number on it is computed while it is
-written: sessions from ``bench_configs`` are run, propagation matrices are built. All of it takes
-some minutes; what the pictures show is described in docs/paper_claims.md.
+Writes one page, ``index.html``, that needs no network. Every number on it is computed when it is
+written: sessions from ``bench_configs`` are run, propagation matrices are built. This takes some
+minutes; docs/paper_claims.md describes the figures.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def page(entries: dict[str, Entry], left_out: dict[str, str]) -> str:
-    """The page of the entries so far, and of those that could not be drawn."""
+    """The page with all entries so far and the names of those that could not be drawn."""
     plots = [plot for entry in entries.values() for plot in entry.plots]
     script, divs = components(plots)
     drawn = iter(divs)

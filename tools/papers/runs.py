@@ -16,7 +16,7 @@ CONFIGS = Path(__file__).parents[2] / "bench_configs"
 
 
 def run(session: str, *overrides: str, shadow: bool = False) -> Log:
-    """Log of a run to its end.
+    """Run a session to its end and return its log.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def run(session: str, *overrides: str, shadow: bool = False) -> Log:
     overrides : str
         ``key=value``, as for ``hilrt run --set``.
     shadow : bool
-        Compute corrections and apply none.
+        Compute corrections without applying them.
     """
     with tempfile.TemporaryDirectory() as folder:
         result = _run(session, overrides, RunOptions(out=Path(folder), shadow=shadow))
@@ -33,7 +33,7 @@ def run(session: str, *overrides: str, shadow: bool = False) -> Log:
 
 
 def summarise(session: str, *overrides: str) -> RunResult:
-    """Result with its summary, without a log: quicker."""
+    """Result with its summary, without a log: faster."""
     with tempfile.TemporaryDirectory() as folder:
         return _run(session, overrides, RunOptions(out=Path(folder), record=False))
 

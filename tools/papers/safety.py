@@ -1,4 +1,4 @@
-"""Steps that are accepted and repeated on the driven chain, over the safety factor.
+"""Accepted and repeated steps on the driven chain, over the safety factor.
 
     python -m tools.papers.safety [--safety 1 2 4 6 8] [--segments 4 --masses 40]
 
@@ -18,7 +18,7 @@ from tools.papers.long_chain import CONFIGS
 
 
 def run(scheme: str, safety: float, segments: int, masses: int, duration: float) -> dict[str, Any]:
-    """Steps, repetitions and corrections of one run, and all steps that were computed."""
+    """Steps, repetitions and corrections of one run, and the total number of computed steps."""
     params: dict[str, Any] = {"driven": True, **DRIVEN_PROPERTIES}
     file = session(segments, masses, duration=duration, **params).build(CONFIGS)
     changes = {
@@ -52,7 +52,7 @@ def run(scheme: str, safety: float, segments: int, masses: int, duration: float)
 
 
 def line(found: Mapping[str, Any]) -> str:
-    """Text for people."""
+    """Format the result for people."""
     return (
         f"{found['scheme']}, SF = {found['safety']:g}: {found['steps']:,} steps, "
         f"{found['refused']:,} repeated, {found['effort']:,} computed"

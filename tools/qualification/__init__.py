@@ -1,1 +1,1 @@
-"""Sessions and readers under attack, faults and long runs; see docs/qualification.md."""
+"""Sessions and readers under attacks, faults and long runs; see docs/qualification.md."""

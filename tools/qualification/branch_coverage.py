@@ -1,10 +1,10 @@
-"""Branch coverage of the rooms that are compiled or exchange data, by an interpreted run.
+"""Branch coverage of the rooms that are compiled or exchange data, in interpreted runs.
 
     python -m tools.qualification.branch_coverage [--rooms tables coupling …] [--limit 1800]
 
-The tests of each room run with ``NUMBA_DISABLE_JIT=1``, room after room, and all of the rooms
-are measured in each run; sessions in real time are left out. Needs coverage (``pip install
-coverage``). Prints the rows of the table in CONTRIBUTING.md, with what failed or was cut off.
+The tests of each room run with ``NUMBA_DISABLE_JIT=1``, one room after the other, and every run
+measures all of the rooms; real-time sessions are excluded. Needs coverage (``pip install
+coverage``). Prints the rows of the table in CONTRIBUTING.md, with failed or truncated runs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROOMS = ("tables", "coupling", "reliability", "step", "exchange", "peers", "benc
 
 
 def measure(room: str, data: Path, limit: float) -> str:
-    """Run the tests of a room; empty, or what is wrong."""
+    """Run the tests of a room; return the problem, or an empty text."""
     source = ",".join(f"hilrt.{name}" for name in ROOMS)
     command = [sys.executable, "-m", "coverage", "run", "--branch", f"--source={source}"]
     command += ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not real_time"]
@@ -45,7 +45,7 @@ def measure(room: str, data: Path, limit: float) -> str:
 
 
 def by_room(report: dict[str, Any]) -> dict[str, tuple[float, float]]:
-    """Share of statements and of branches of each room that was run, by coverage's JSON report."""
+    """Share of statements and of branches of each room, by coverage's JSON report."""
     sums: dict[str, Counter[str]] = {room: Counter() for room in ROOMS}
     for name, file in report["files"].items():
         room = Path(name).parts[1]

@@ -1,11 +1,11 @@
-"""Starts browsers on the processors of a session with an emulated bench, which must survive.
+"""Starts browsers on the processors of a session with an emulated bench, which must continue.
 
     python -m tools.qualification.browser_starts [--starts 20] [--set KEY=VALUE …]
 
 `hilrt new` writes the session, with the default timeouts of an emulated bench. While it runs, a
-headless Chromium starts, loads the session's page until it is drawn, and ends, again and again. No
-processor is reserved for anything. The promise is broken if the session ends before the last start,
-or ends in a fault. Printed are also the longest pauses of the gateway that it noticed itself.
+headless Chromium repeatedly starts, loads the session's page until it is drawn, and ends. No
+processor is reserved. The test fails if the session ends before the last start, or in a fault. The
+longest pauses of the gateway, as reported by itself, are also printed.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ import hilrt
 from tools.watched_session import READ_TOKEN, browser, free_port, until
 
 DATABASE = Path(__file__).parents[2] / "docs" / "examples" / "drive.dbc"
-#: Until the session runs, or has ended, s.
+#: Time limit for the start and for the end of the session, s.
 START_S, END_S = 900.0, 60.0
-#: Between the end of a browser and the next start, s.
+#: Time between the end of a browser and the next start, s.
 REST_S = 1.0
 HILRT = [sys.executable, "-m", "hilrt"]
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the session and the browsers; 1 if the promise is broken."""
+    """Run the session and the browsers; 1 if the session did not continue."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--starts", type=int, default=20)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")

@@ -1,19 +1,19 @@
-"""Kills, stops and disturbs processes of real sessions at random, and checks what is promised.
+"""Kills, stops and disturbs processes of real sessions at random, and checks guaranteed behaviour.
 
     python -m tools.qualification.chaos [--rounds 200] [--seed 1] [--round K] [--at-once 1] \\
         [--keep FOLDER]
 
-Each round is a session of its own: a bench on a CAN bus, two solvers in real time, or as fast as
-possible. At a random moment something is done to it. Afterwards is checked, from outside:
+Each round is a separate session: a bench on a CAN bus, two solvers in real time, or as fast as
+possible. At a random time a fault is injected. The following is then checked from outside:
 
-* the bus, by a listener that is a process of its own: every demand within its limits and rates, and
-  the inputs at their safe values within the times that the session file sets;
+* the bus, by a separate listener process: every demand within its limits and rates, and the inputs
+  at their safe values within the times set in the session file;
 * that no process of the session is left;
-* the log: readable, and whole but for a second at most where the process died that had it;
-* `summary.json`, the exit status, and that no process wrote a traceback.
+* the log: readable, and complete except for at most a second if the process that wrote it died;
+* `summary.json`, the exit status, and that no process printed a traceback.
 
 Prints a table and every finding with the command that repeats its round; status 1 with findings.
-Linux; as root, the run's folder is a small file system of its own that fills up.
+Linux; as root, the run's folder is a separate small file system that fills up.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ NAMESPACE = "CHAOS_NAMESPACE"
 
 
 def run_round(one: Round, folder: Path, keep: bool, disks: bool) -> Verdict:
-    """Play and check one round, and say how it went."""
+    """Run and check one round, and print its result."""
     own, begun = folder / str(one.number), time.monotonic()
     with contextlib.ExitStack() as stack:
         if disks and one.what == "disk full":
@@ -60,7 +60,7 @@ def run_round(one: Round, folder: Path, keep: bool, disks: bool) -> Verdict:
 
 
 def own_namespace() -> bool:
-    """Whether file systems can be mounted for this process alone; begins it anew for that."""
+    """Whether file systems can be mounted for this process only; restarts in a namespace for it."""
     if os.environ.get(NAMESPACE):
         return True
     if os.geteuid() != 0 or shutil.which("unshare") is None:
@@ -75,7 +75,7 @@ def own_namespace() -> bool:
 def table(results: list[tuple[Round, Verdict]]) -> str:
     """Table of the faults: rounds, how many passed, longest time to safe values, largest loss.
 
-    "void" are rounds without a finding whose session had ended before anything was done to it.
+    "void" counts rounds without a finding whose session had ended before the fault.
     """
     groups: dict[tuple[str, str], list[Verdict]] = collections.defaultdict(list)
     for one, verdict in results:
@@ -100,11 +100,11 @@ def main() -> int:
     parser.add_argument("--at-once", type=int, default=1, help="rounds side by side")
     parser.add_argument("--keep", type=Path, help="folder for what rounds with findings leave")
     arguments = parser.parse_args()
-    logging.disable()  # what is wrong with a log is said by the round
+    logging.disable()  # the round reports problems of a log
     disks = own_namespace()
     numbers = range(arguments.rounds) if arguments.only is None else [arguments.only]
     rounds = [draw(arguments.seed, number) for number in numbers]
-    subprocess.run([sys.executable, "-c", COMPILE], check=True)  # else the first one waits for it
+    subprocess.run([sys.executable, "-c", COMPILE], check=True)  # the first round would wait for it
     with tempfile.TemporaryDirectory() as scratch:
         folder = arguments.keep or Path(scratch)
         with ThreadPoolExecutor(arguments.at_once) as pool:

@@ -1,4 +1,4 @@
-"""Checks after a round that hold whatever was done to the session."""
+"""Checks after a round that apply to every fault."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from hilrt.record.reader import Log, load_log  # noqa: E402
 from tests.scenarios.sessions import MAX_RATE, Frame, assert_ramped  # noqa: E402
 
 MESSAGES: Any = cantools.database.load_file(ROOT / "bench_configs" / "engine_bench.dbc")
-#: The demands, and what they may be.
+#: The demands, and their limits.
 DEMANDS = {"DynoDemand": ("Speed", 650.0), "EngineDemand": ("Pedal", 100.0)}
-#: How often the recorder writes, and then finds the disk full, s.
+#: Period at which the recorder writes, and notices a full disk, s.
 FLUSH_S = 0.5
-#: With these the gateway is stopped: what it promises, it promises from its continuation on.
+#: Faults that stop the gateway: its guarantees then apply from its continuation.
 CONTINUED = ("gateway", "all")
-#: From the fault to the first set-point on its way to its safe value at the latest, s: what the
-#: session file sets.
+#: Maximum time from the fault to the first set-point on its way to its safe value, s, by the
+#: settings of the session file.
 REACTION_S = {
     "master": MASTER_TIMEOUT,
     "others": MASTER_TIMEOUT,
@@ -46,16 +46,16 @@ REACTION_S = {
     **dict.fromkeys(("full", "limit"), MAX_GAP + FLUSH_S),
     "emulator": max(5.0 * BENCH_TIMEOUT, MAX_MISSES * STEP),
 }
-#: A frame that is under way, and the cycle of the gateway, s.
+#: Time of a frame on its way plus one cycle of the gateway, s.
 SPREAD_S = 0.1
-#: `safe_profile.step_timeout` of both inputs: until then the enable request is withdrawn, s.
+#: `safe_profile.step_timeout` of both inputs: limit for withdrawing the enable request, s.
 WITHDRAWN_S = 4.0
-#: Before the first tick the master's other timeouts count, s.
+#: Before the first tick, other timeouts of the master apply, s.
 BEFORE_RUNNING_S = IDLE_TIMEOUT
-#: The bench's own watchdog: demands that do not come for 0.1 s; its slow message comes 100 times
+#: The bench's own watchdog: it acts after 0.1 s without demands; its slow message is sent 100 times
 #: a second, s.
 WATCHDOG_S = 0.15
-#: What a log may lack where a process died that had it, s.
+#: Maximum loss of a log if the process that wrote it died, s.
 LOSS_S = 1.0
 
 
@@ -66,11 +66,11 @@ class Verdict:
     Attributes
     ----------
     safe_s : float
-        From the fault, or the session's last tick, to safe values on the bus.
+        Time from the fault, or from the session's last tick, to safe values on the bus.
     loss_s : float
-        What the log lacks.
+        Time missing in the log.
     void : bool
-        The session had ended before anything was done to it: the round shows nothing of the fault.
+        The session had ended before the fault: the round shows nothing about it.
     """
 
     findings: list[str] = field(default_factory=list)
@@ -80,14 +80,14 @@ class Verdict:
 
 
 def check(one: Round, seen: Seen) -> Verdict:
-    """Everything that is promised."""
+    """Check all guarantees."""
     verdict = Verdict()
     said = verdict.findings
     summary = _summary(seen)
     log = _check_log(one, seen, summary, verdict)
     ended = _ended(one, seen, log, summary) if log is not None and summary else None
     expected = documented(one)
-    if ended is not None and ended < seen.struck.t:  # nothing was left to be disturbed
+    if ended is not None and ended < seen.struck.t:  # nothing was left to disturb
         verdict.void = ended < seen.struck.t - SPREAD_S
         expected = expected | {FINISHED}
     if one.fault == "interrupt" and seen.folder is None:  # before Python had loaded the program
@@ -105,7 +105,7 @@ def check(one: Round, seen: Seen) -> Verdict:
 
 
 def _last(seen: Seen) -> str:
-    """The last line that the master has written."""
+    """The last line written by the master."""
     return (seen.stderr.strip().splitlines() or ["nothing on stderr"])[-1]
 
 
@@ -113,7 +113,7 @@ def _last(seen: Seen) -> str:
 
 
 def _check_log(one: Round, seen: Seen, summary: dict[str, Any], verdict: Verdict) -> Log | None:
-    """The log, if there is one that can be read."""
+    """Return the log if it exists and is readable."""
     file = None if seen.folder is None else seen.folder / "session.mcap"
     if file is None or not file.exists():
         if seen.struck.running:
@@ -141,19 +141,19 @@ def _check_log(one: Round, seen: Seen, summary: dict[str, Any], verdict: Verdict
 
 
 def _check_loss(one: Round, seen: Seen, log: Log, verdict: Verdict) -> None:
-    """Measure the time before a fault that is not in the log, where a process with rows died."""
+    """Measure the time before a fault that is missing in the log if a process with rows died."""
     if not len(log.t) or seen.status in (FINISHED, INTERRUPTED) or one.session == "fast":
-        return  # as fast as possible, session time says nothing of the clock
+        return  # as fast as possible, session time is unrelated to the clock
     verdict.loss_s = max(0.0, seen.struck.t - _ended(one, seen, log, {}))
     if verdict.loss_s > LOSS_S:
         verdict.findings.append(f"the log lacks {verdict.loss_s:.2f} s")
 
 
 def check_rows(log: Log, said: list[str]) -> None:
-    """Every tick has a row, but those that the master says it left out."""
+    """Check that every tick has a row, except those the master reports as omitted."""
     if "master:skipped" not in log or len(log.t) < 2:
         return
-    # The last tick may stand at the duration, and not on the grid.
+    # The last tick may be at the duration instead of on the grid.
     left_out = np.floor(np.diff(log.t) / STEP + 0.1) - 1.0 - log["master:skipped"][1:]
     if left_out.any():
         at = log.t[1:][left_out != 0.0][0]
@@ -161,17 +161,17 @@ def check_rows(log: Log, said: list[str]) -> None:
 
 
 def _ended(one: Round, seen: Seen, log: Log, summary: dict[str, Any]) -> float:
-    """Time of the last tick by the summary, else of the last row, s since 1970."""
+    """Time of the last tick by the summary, otherwise of the last row, s since 1970."""
     t = summary["time_s"] if summary else (float(log.t[-1]) if len(log.t) else 0.0)
     epoch = int(log.metadata["epoch_ns"]) * 1e-9
     told = any(event.cause == "clock_step" for event in log.events)
     if one.fault == "clock" and not told and not seen.struck.running:
-        epoch -= one.amount  # it had been set before the epoch was read
+        epoch -= one.amount  # the clock was set before the epoch was read
     return epoch + float(t)
 
 
 def _summary(seen: Seen) -> dict[str, Any]:
-    """The run's summary; empty if there is none, or it is not whole."""
+    """The run's summary; empty if missing or incomplete."""
     try:
         file = seen.folder and (seen.folder / "summary.json").read_bytes()
         return dict(json.loads(file or b"{}"))
@@ -194,7 +194,7 @@ def _check_texts(seen: Seen, said: list[str]) -> None:
 
 
 def check_bus(one: Round, seen: Seen, ended: float | None, verdict: Verdict) -> None:
-    """Limits and rates, and whether the bench was brought down; the session `ended` then, s."""
+    """Check limits, rates and shut-down of the bench; the session ended at `ended`, s."""
     frames = {name: _frames(seen.heard, name) for name in DEMANDS}
     for name, (port, maximum) in DEMANDS.items():
         outside = [f[port] for f in frames[name] if not 0.0 <= f[port] <= maximum]
@@ -205,7 +205,7 @@ def check_bus(one: Round, seen: Seen, ended: float | None, verdict: Verdict) -> 
         except AssertionError as error:
             verdict.findings.append(f"{port} is not ramped: {str(error).splitlines()[0]}")
     if not frames["DynoDemand"]:
-        return  # no demand has ever been made
+        return  # there was no demand
     stopped = one.fault == "stop" and one.length > WATCHDOG_S + SPREAD_S
     if one.target == "gateway" and (one.fault == "kill" or stopped):
         _check_watchdog(one, seen, verdict)
@@ -216,7 +216,7 @@ def check_bus(one: Round, seen: Seen, ended: float | None, verdict: Verdict) -> 
 def _check_safe(
     one: Round, seen: Seen, ended: float | None, frames: dict[str, list[Frame]], verdict: Verdict
 ) -> None:
-    """Both inputs at their safe values and the enable withdrawn, for good and in time."""
+    """Check that both inputs reach safe values in time and stay, and the enable is withdrawn."""
     since, reaction = _reference(one, seen, ended)
     limit, reached = reaction + SPREAD_S + _stalls(seen.heard, since), since
     for name, (port, _) in DEMANDS.items():
@@ -239,7 +239,7 @@ def _check_safe(
 
 
 def _reference(one: Round, seen: Seen, ended: float | None) -> tuple[float, float]:
-    """Time from which the bench must be brought down, and how soon that begins, s."""
+    """Time from which the bench must be shut down, and the limit until this begins, s."""
     struck = seen.struck
     if (
         one.fault in ("kill", "stop", "disk")
@@ -248,14 +248,14 @@ def _reference(one: Round, seen: Seen, ended: float | None) -> tuple[float, floa
     ):
         reaction = REACTION_S[one.target] if struck.running else BEFORE_RUNNING_S
         return struck.over if one.target in CONTINUED else struck.t, reaction
-    if ended is None:  # where nothing says when the session ended, there is no promise either
+    if ended is None:  # without a known end of the session there is no limit
         return struck.t, math.inf if struck.running else BEFORE_RUNNING_S
-    # A master that is slow to end its session is no other than one that has died.
+    # A master that is slow to end its session counts like one that died.
     return ended, MASTER_TIMEOUT
 
 
 def _check_watchdog(one: Round, seen: Seen, verdict: Verdict) -> None:
-    """Without a gateway the bench has only its own watchdog left."""
+    """Check the bench's own watchdog, its only protection without a gateway."""
     bench = _frames(seen.heard, "EngineSlow")
     until = seen.struck.over if one.fault == "stop" else math.inf
     enabled = [f.t for f in bench if f["Enabled"] == 1 and seen.struck.t < f.t < until]
@@ -274,5 +274,5 @@ def _frames(heard: list[Heard], name: str) -> list[Frame]:
 
 
 def _stalls(heard: list[Heard], since: float) -> float:
-    """Times for which the listener, which has nothing else to do, did not run, s."""
+    """Times in which the otherwise idle listener did not run, s."""
     return sum(stall_s(one) for one in heard if one.can_id == STALL and one.t >= since)

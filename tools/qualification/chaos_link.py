@@ -1,11 +1,11 @@
-"""A bad line between a solver and its master: messages are lost or held back, connections cut.
+"""Disturbed line between a solver and its master: messages are lost or delayed, connections cut.
 
     spawn = [PYTHON, "tools/qualification/chaos_link.py", CONTROL, SEED, COMMAND …]
 
-The process becomes the solver, COMMAND, which connects to a child of it instead of to the master;
-the child passes on what ZeroMQ sends over TCP (ZMTP 3, RFC 23), whole messages at a time. The file
-CONTROL says how: a JSON object with `loss`, share of the messages, `delay`, in s, `cut`, whether
-there is no connection. TCP itself loses nothing; a loss stands for a defect of what is between.
+The process becomes the solver, COMMAND, which connects to a child process instead of the master;
+the child forwards the ZeroMQ messages on TCP (ZMTP 3, RFC 23), whole messages at a time. The file
+CONTROL sets the disturbance: a JSON object with `loss`, share of the messages, `delay`, in s, and
+`cut`, whether connections are cut. TCP itself loses nothing; a loss represents a defect in between.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from typing import Any
 GREETING_BYTES = 64
 MORE, LONG, COMMAND = 1, 2, 4
 POLL_S = 0.01
-#: What the solver sent before its end may be under way for that long, s.
+#: Time for which messages sent before the solver's end may still be on their way, s.
 END_S = 1.0
 
 
 class Line:
-    """Disturbance of the line now."""
+    """Current disturbance of the line."""
 
     def __init__(self, control: Path, seed: int) -> None:
         self.loss, self.delay, self.cut = 0.0, 0.0, False
@@ -48,25 +48,25 @@ class Line:
             await asyncio.sleep(POLL_S)
 
     async def drained(self) -> None:
-        """Wait until the solver's last messages have passed and its connections are closed."""
+        """Wait until the solver's last messages have been sent and its connections are closed."""
         if self._carrying:
             await asyncio.wait(self._carrying, timeout=END_S)
-        os._exit(0)  # what still waits for a message is not told
+        os._exit(0)  # tasks that still wait for a message are abandoned
 
     def join(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-        """Begin to `carry`."""
+        """Start the task `carry`."""
         task = asyncio.create_task(self.carry(source, target))
         self._carrying.add(task)
         task.add_done_callback(self._carrying.discard)
 
     async def carry(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-        """Pass messages on in their order until either end closes."""
+        """Forward messages in their order until either end closes."""
         loop = asyncio.get_running_loop()
         waiting: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
         sending = loop.create_task(_send(waiting, target))
         self._open.add(target)
         try:
-            left = GREETING_BYTES  # in parts: each end waits for the beginning of the other's
+            left = GREETING_BYTES  # in parts: both ends wait for each other's first bytes
             while left and (part := await source.read(left)):
                 target.write(part)
                 left -= len(part)
@@ -82,7 +82,7 @@ class Line:
 
 
 async def read_message(source: asyncio.StreamReader) -> tuple[bool, bytes]:
-    """Read all frames of the next message as they came, and whether it is a command."""
+    """Read all frames of the next message unchanged; also return whether it is a command."""
     data, more, flags = b"", True, 0
     while more:
         head = await source.readexactly(1)
@@ -94,7 +94,7 @@ async def read_message(source: asyncio.StreamReader) -> tuple[bool, bytes]:
 
 
 async def _send(waiting: asyncio.Queue[tuple[float, bytes]], target: asyncio.StreamWriter) -> None:
-    """Send each when it is due, to the end: an empty one."""
+    """Send each message when it is due, until an empty one."""
     loop = asyncio.get_running_loop()
     while (given := await waiting.get())[1]:
         await asyncio.sleep(max(0.0, given[0] - loop.time()))
@@ -102,7 +102,7 @@ async def _send(waiting: asyncio.Queue[tuple[float, bytes]], target: asyncio.Str
 
 
 async def serve(listener: socket.socket, master: tuple[str, int], line: Line, parent: int) -> None:
-    """Connect the solver's connections to the master until the solver has ended."""
+    """Forward the solver's connections to the master until the solver has ended."""
 
     async def joined(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if line.cut:

@@ -1,9 +1,9 @@
-"""Writes down every frame of a UDP multicast bus: an independent node, in a separate process.
+"""Records every frame of a UDP multicast bus: an independent node, in a separate process.
 
     python -m tools.qualification.chaos_listener CHANNEL PORT FILE
 
-Nothing here is of the package: frames are taken by python-can. The process also notes when it was
-itself not let run, because then the machine stood still, or was too busy, for everything on it.
+Nothing of the package is used: python-can receives the frames. The process also records when it did
+not run itself, because the machine was then paused or too busy.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from typing import NamedTuple
 
 #: Time of reception, s since 1970; identifier; length; data.
 RECORD = struct.Struct("<dIB8s")
-#: In place of an identifier: the record is a stall, its time the end, its data the length in s.
+#: Special identifier: the record is a stall, with its time, and its length [s] as data.
 STALL = 0xFFFFFFFF
 WAIT_S = 0.005
-#: Longer than that without a pass of the loop is a stall, s.
+#: Minimum time between two passes of the loop that counts as a stall, s.
 STALL_S = 0.02
 
 
 class Heard(NamedTuple):
-    """One frame, or one stall."""
+    """A frame or a stall."""
 
     t: float
     can_id: int
@@ -36,7 +36,7 @@ class Heard(NamedTuple):
 
 
 def read(file: Path) -> Iterator[Heard]:
-    """Read the lines that a listener has written so far."""
+    """Read the records written by a listener so far."""
     data = file.read_bytes() if file.exists() else b""
     for t, can_id, n, payload in RECORD.iter_unpack(data[: len(data) // RECORD.size * RECORD.size]):
         yield Heard(t, can_id, payload[:n])
@@ -54,7 +54,7 @@ def main() -> None:
     channel, port, file = sys.argv[1:]
     ended: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: ended.append(number))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tool, which then ends this
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the tool handles Ctrl-C, and then ends this
     bus = can.Bus(
         interface="udp_multicast", channel=channel, port=int(port), hop_limit=0, ignore_config=True
     )

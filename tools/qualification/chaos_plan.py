@@ -1,4 +1,4 @@
-"""Plan of the rounds: each strike is drawn from the seed and the round's number alone."""
+"""Plan of the rounds: each fault is drawn from the seed and the round's number only."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import random
 import signal
 from typing import NamedTuple
 
-#: A session is disturbed that long after its first tick at the latest, and then goes on for …
+#: Latest time of a fault after the first tick, and time from there …
 RUNNING_S = 1.2
-#: … that long before it is ended, if it does not end by itself; longer where rows are lost, s.
+#: … until the session is ended, if it does not end by itself; longer if rows are lost, s.
 AFTER_S = 0.8
 AFTER_LOSS_S = 4.0
-#: Some rounds strike before the first tick: that long after the process is there at the latest, s.
+#: Some rounds begin before the first tick: latest time of the fault after the process's start, s.
 STARTING_S = 1.0
 EARLY_SHARE, EARLY = 0.2, ("kill", "stop", "clock", "interrupt")
-#: Shortest and longest time for which a process is stopped, or messages are lost or held back, s.
+#: Shortest and longest stop of a process, or loss or delay of messages, s.
 LENGTH_S = (0.02, 1.5)
-#: By how much the wall clock is set, s.
+#: Step of the wall clock, s.
 CLOCK_STEPS_S = (-86_400.0, -3600.0, -1.5, 0.7, 3600.0, 31_536_000.0)
-#: Shares of messages that are lost, and by how much they are held back, s.
+#: Shares of lost messages, and their delays, s.
 LOSS, DELAY_S = (0.05, 0.9), (0.005, 0.3)
 
 FINISHED, INPUT, FAULT, LESS, INTERRUPTED = 0, 2, 3, 5, 130
 KILLED = -int(signal.SIGKILL)
 
-#: Session, what happens, and to what.
+#: Session, kind of fault, and its target.
 CASES = (
-    *(("engine", "kill", "master"),) * 4,  # what this product promises most about
+    *(("engine", "kill", "master"),) * 4,  # the most important guarantees
     *(("engine", "kill", name) for name in ("recorder", "gateway", "solver", "emulator", "view")),
     *(
         ("engine", "stop", name)
@@ -60,15 +60,15 @@ class Round(NamedTuple):
         "engine": a bench on a bus; "masses": two solvers in real time; "fast": the same as fast
         as possible.
     fault, target : str
-        What happens, and to which process; with "disk", "clock", "bus" and "link" its kind.
+        Kind of fault and affected process; for "disk", "clock", "bus" and "link" its variant.
     early : bool
-        Whether it happens before the first tick.
+        Whether it is injected before the first tick.
     moment : float
-        When: after the first tick, or after the target is there, s.
+        Time of the fault after the first tick, or after the start of the target, s.
     length : float
-        How long it lasts, s; 0 where it is not taken back.
+        Duration of the fault, s; 0 if it is permanent.
     amount : float
-        Of the fault's own: share of messages that are lost, delay in s, step of the clock in s.
+        Further value of the fault: share of lost messages, delay in s, step of the clock in s.
     """
 
     number: int
@@ -83,17 +83,17 @@ class Round(NamedTuple):
 
     @property
     def what(self) -> str:
-        """The row of the table that it belongs to."""
+        """Row of the table for this round."""
         return f"{self.fault} {self.target}"
 
     @property
     def loses_rows(self) -> bool:
-        """Whether the process with the log dies, or cannot write."""
+        """Whether the process with the log dies or cannot write."""
         return self.fault == "disk" or self.what in ("kill recorder", "kill others")
 
     @property
     def kills_master(self) -> bool:
-        """Whether the master has no time to end."""
+        """Whether the master ends without shutting down."""
         return self.what in ("kill master", "kill others")
 
     @property
@@ -103,7 +103,7 @@ class Round(NamedTuple):
 
 
 def draw(seed: int, number: int) -> Round:
-    """The round of that number; every case comes once in `len(CASES)` rounds."""
+    """Draw the round of that number; every case occurs once in `len(CASES)` rounds."""
     turn, place = divmod(number, len(CASES))
     cases = list(CASES)
     random.Random(f"{seed} turn {turn}").shuffle(cases)
@@ -123,15 +123,15 @@ def draw(seed: int, number: int) -> Round:
 
 
 def documented(one: Round) -> set[int]:
-    """Exit statuses that docs/session_life.md gives for what is done in a round."""
-    # Without a duration to reach, the session that is as fast as possible is ended by Ctrl-C.
+    """Exit statuses that docs/session_life.md specifies for the fault of a round."""
+    # Without a duration to reach, the session that runs as fast as possible is ended by Ctrl-C.
     undisturbed = INTERRUPTED if one.session == "fast" else FINISHED
     if one.kills_master:
         return {KILLED}
     if one.fault == "interrupt":
         return {INTERRUPTED}
     if one.loses_rows:
-        # Before the first tick, a recorder that is gone has not started.
+        # Before the first tick, a missing recorder counts as not started.
         return {LESS, INTERRUPTED} if one.session == "fast" and not one.early else {FAULT}
     if one.fault == "kill" and one.target not in ("view", "relay"):
         return {FAULT}

@@ -1,4 +1,4 @@
-"""The sessions that are disturbed, and one round: a session, what is done to it, what was seen."""
+"""The disturbed sessions, and one round: session, fault, and observations."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from tests.scenarios.sessions import Run, driving, engine_session, free_port, se
 from tests.two_masses import CONNECTIONS  # noqa: E402
 
 CHANNEL = "239.74.163.15"
-#: Until the first tick, and from the fault to the end of the master, s.
+#: Time limits for the first tick, and from the fault to the end of the master, s.
 START_S, END_S = 60.0, 30.0
-#: From the end of the master to that of all its processes: the gateway's safe profile, and what
-#: a process may take that finds its connections gone, s.
+#: Time limit from the end of the master to that of all its processes: the gateway's safe profile,
+#: and the end of a process whose connections are lost, s.
 REST_S = 8.0
-#: Of the sessions, s: what the gateway promises, and when the master gives up.
+#: Timeouts of the sessions, s: of the gateway, and of the master.
 STEP, MAX_MISSES, STEP_TIMEOUT = 0.01, 30, 2.0
 MASTER_TIMEOUT, IDLE_TIMEOUT, BENCH_TIMEOUT = 0.3, 2.0, 0.1
-#: What a recording may lack before the session ends, s.
+#: Maximum loss of a recording before the session ends, s.
 MAX_GAP = 1.0
 SETTINGS = (
     f"master.step={STEP}",
@@ -45,7 +45,7 @@ BENCH = (
     f"subsystems.engine.idle_timeout={IDLE_TIMEOUT}",
     f"subsystems.engine.bench_timeout={BENCH_TIMEOUT}",
 )
-#: Heavy masses: the session is about processes, and takes any delay.
+#: Heavy masses: the session is insensitive to delays, as it is about processes.
 MASSES = """
 [session]
 name = "masses"
@@ -65,19 +65,19 @@ adapter = "zeromq"
 spawn = ["hilrt", "solver", "hilrt.models.two_mass:Mass2", "--param", "m=100.0"]
 late = {{ max_misses = {misses} }}
 """
-#: What happens on the bus begins that long after the bench's start, s: near the first tick.
+#: Time from the bench's start to the beginning of faults on the bus, s: near the first tick.
 BENCH_START_S = 2.0
 
 
 @dataclass
 class Seen:
-    """A round seen from outside; times in s since 1970.
+    """External observations of a round; times in s since 1970.
 
     Attributes
     ----------
     struck : Struck
     status : int
-        Exit status; None where the master did not end.
+        Exit status; None if the master did not end.
     left : list of str
         Commands of processes that outlived the session.
     """
@@ -92,7 +92,7 @@ class Seen:
 
 
 class Bus:
-    """A bus of the round's own, and the process that listens to it."""
+    """The round's own bus, and the process that listens to it."""
 
     def __init__(self, folder: Path) -> None:
         self.port, self._file = free_port(), folder / "frames"
@@ -102,14 +102,14 @@ class Bus:
         self._process = subprocess.Popen([*command, str(self._file)])
 
     def close(self) -> list[Heard]:
-        """End the listener; everything that it has heard."""
+        """End the listener; return everything it recorded."""
         self._process.terminate()
         self._process.wait(END_S)
         return list(read(self._file))
 
 
 def play(one: Round, folder: Path) -> Seen:
-    """One round in a folder of its own."""
+    """Run one round in its own folder."""
     folder.mkdir(parents=True, exist_ok=True)
     seen = Seen()
     with contextlib.ExitStack() as stack:
@@ -135,7 +135,7 @@ def play(one: Round, folder: Path) -> Seen:
 
 @contextlib.contextmanager
 def _started(one: Round, folder: Path, bus: Bus | None) -> Iterator[Run]:
-    """The session of a round, which ends by itself a little after the fault."""
+    """Start the session of a round, which ends by itself shortly after the fault."""
     overrides, environment = list(SETTINGS), {}
     if bus is not None:
         session = engine_session(folder / "configs")
@@ -164,7 +164,7 @@ def _started(one: Round, folder: Path, bus: Bus | None) -> Iterator[Run]:
 
 
 def _vehicle(one: Round, folder: Path) -> str:
-    """The vehicle on its way; behind a bad line if that is what happens."""
+    """Table of the vehicle; with a disturbed line if that is the fault."""
     setting = driving()
     if one.fault == "link":
         setting = setting.replace('["hilrt"', f'{_link(one, folder)}, "-m", "hilrt"')
@@ -172,13 +172,13 @@ def _vehicle(one: Round, folder: Path) -> str:
 
 
 def _link(one: Round, folder: Path) -> str:
-    """Beginning of a command that has a bad line."""
+    """Beginning of a command with a disturbed line."""
     words = [sys.executable, TOOLS / "chaos_link.py", folder / "link", one.number, sys.executable]
     return "[" + ", ".join(f'"{word}"' for word in words)
 
 
 def _masses(one: Round, folder: Path) -> str:
-    """Two solvers, and a relay that shows them."""
+    """Two solvers, and a relay."""
     command = '["hilrt", "solver", "hilrt.models.two_mass:Mass1", "--param", "m=100.0"]'
     if one.fault == "link":
         command = command.replace('["hilrt"', f'{_link(one, folder)}, "-m", "hilrt"')

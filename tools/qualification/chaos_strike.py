@@ -1,4 +1,4 @@
-"""A strike at a running session: made at the round's moment, and taken back after its length."""
+"""Fault in a running session: injected at the round's time, and undone after its duration."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tests.scenarios.sessions import Run
 from tools.qualification.chaos_plan import Round
 
 CLOCK_VARIABLE = "CHAOS_CLOCK"
-#: Until the first tick, or until the process that is meant is there, s.
+#: Time limit for the first tick, or for the start of the target process, s.
 START_S = 60.0
-#: Processes by the word of their command that names them.
+#: Processes by the word of their command that identifies them.
 PROCESSES = {
     "recorder": "hilrt.cli.recorder_process",
     "gateway": "gateway",
@@ -28,13 +28,13 @@ PROCESSES = {
     "view": "hilrt.monitor.terminal",
     "relay": "hilrt.monitor.relay",
 }
-#: Size of the file system that fills up, MB: enough for what a session asks for at its start.
+#: Size of the file system that fills up, MB: enough for the start of a session.
 DISK_MB = 64
 
 
 @dataclass
 class Struck:
-    """Times at which a fault began and was taken back, s since 1970; 0: it never was.
+    """Times at which a fault began and was undone, s since 1970; 0: never.
 
     `running` says whether the log had begun.
     """
@@ -45,7 +45,7 @@ class Struck:
 
 
 def strike(one: Round, run: Run, folder: Path) -> Struck:
-    """Do to the session what the round says, when it says so, and for how long."""
+    """Inject the round's fault into the session, at its time and for its duration."""
 
     def begun() -> list[Path]:
         return list(run.out.glob("*/session.mcap"))
@@ -61,7 +61,7 @@ def strike(one: Round, run: Run, folder: Path) -> Struck:
     struck.t = time.time()
     with undo:
         _do(one, run, folder, undo)
-        if one.fault == "disk":  # to fill it takes its time
+        if one.fault == "disk":  # filling it takes time
             struck.t = time.time()
         if one.length:
             time.sleep(one.length)
@@ -101,7 +101,7 @@ def _do(one: Round, run: Run, folder: Path, undo: contextlib.ExitStack) -> None:
 
 
 def processes(run: Run, target: str) -> list[int]:
-    """The processes that are meant by a target."""
+    """Processes of a target."""
     if target == "all":
         return [pid for pid, _ in run.alive()]
     if target == "others":
@@ -111,7 +111,7 @@ def processes(run: Run, target: str) -> list[int]:
 
 
 def process(run: Run, target: str) -> int:
-    """The process of that name; 0 if there is none."""
+    """Process of that name; 0 if there is none."""
     if target == "master":
         return 0 if run.ended() else run.pid
     word = PROCESSES[target]
@@ -124,7 +124,7 @@ def _signal(pid: int, number: int) -> None:
 
 
 def _say(file: Path, data: bytes) -> None:
-    """Replace a file in one step."""
+    """Replace a file atomically."""
     new = file.with_suffix(".new")
     new.write_bytes(data)
     new.replace(file)
@@ -132,7 +132,7 @@ def _say(file: Path, data: bytes) -> None:
 
 @contextlib.contextmanager
 def small_disk(folder: Path) -> Iterator[None]:
-    """A file system of its own at a folder; the tool must have a mount namespace of its own."""
+    """Mount a separate file system at a folder; needs a mount namespace of this process."""
     folder.mkdir(parents=True)
     size = f"size={DISK_MB}m"
     subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(folder)], check=True)

@@ -1,11 +1,11 @@
-"""The generated codec beside cantools: every message of every database in some folders.
+"""Comparison of the generated codec with cantools for every message of the databases in folders.
 
     python -m tools.qualification.codec_against_cantools FOLDER ... [--frames 200]
 
 Such a folder is that of cantools' own test suite, `tests/files` of its source distribution. Frames
-are random ones, and all zeros and all ones; what a frame decodes to must be equal to the last bit,
-and so must the bytes that these values are encoded to. Every difference is counted by its kind and
-shown by its first frame; docs/can.md lists those that are meant. Exit status 1 if there are others.
+are random, all zeros and all ones; decoded values must be identical to the last bit, and so must
+the bytes to which these values are encoded. Every difference is counted by its kind and shown by
+its first frame; docs/can.md lists the intended ones. Exit status 1 if there are others.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from hilrt.can.tools.session_draft import fault, reason
 from hilrt.errors import ConfigError
 
 SUFFIXES = (".dbc", ".kcd", ".sym", ".arxml")
-#: Integers up to here are float64 values, as which they come to be encoded.
+#: Limit of integers that float64, the type of encoded values, represents exactly.
 EXACT = 1 << 53
-#: Differences that are meant, as docs/can.md says them.
+#: Intended differences, as listed in docs/can.md.
 MEANT = ("multiplexer not marked", "signal beyond the message", "overlapping signals")
 
 
 def main() -> int:
-    """Compare; the exit status."""
+    """Compare; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--frames", type=int, default=200, help="random frames of each message")
     given = parser.parse_args()
-    logging.disable()  # cantools names doubtful databases
+    logging.disable()  # cantools reports doubtful databases
     compared = Comparison(given.frames)
     for folder in given.folders:
         for path in sorted(folder.rglob("*")):
@@ -56,7 +56,7 @@ def main() -> int:
 
 
 class Comparison:
-    """Counts of what was compared, and the first example of every kind of difference."""
+    """Counts of the comparisons, and the first example of every kind of difference."""
 
     def __init__(self, frames: int) -> None:
         self._frames = frames
@@ -66,11 +66,11 @@ class Comparison:
 
     @property
     def not_meant(self) -> int:
-        """Differences that nothing explains."""
+        """Number of unexpected differences."""
         return sum(n for kind, n in self._differences.items() if kind not in MEANT)
 
     def lines(self) -> Iterator[str]:
-        """Summary in lines."""
+        """Summary, line by line."""
         for what, count in self._counts.items():
             yield f"{count:9,} {what}"
         for kind, count in self._differences.items():
@@ -82,7 +82,7 @@ class Comparison:
         try:
             encoding = encoding_of(path.read_bytes(), path.suffix)
             plain: Any = cantools.database.load_file(path, encoding=encoding, strict=False)
-        except Exception:  # the parsers raise all kinds
+        except Exception:  # the parsers raise various errors
             self._counts["files that cantools refuses"] += 1
             return
         try:
@@ -107,7 +107,7 @@ class Comparison:
             return
         try:
             ours = codec(mine, names)
-        except Exception as error:  # what is wrong with a database is said by `fault`
+        except Exception as error:  # `reason` explains errors of the database
             self._differ("no codec", f"{place}: {reason(mine, error)}")
             return
         noise = random.Random(place)
@@ -131,17 +131,17 @@ class Comparison:
         self, place: str, plain: Message, mine: Message, payloads: Sequence[bytes]
     ) -> None:
         """Compare values of recorded frames that are too short."""
-        if is_j1939(mine):  # what it marks as not available has no value with us
+        if is_j1939(mine):  # values marked as not available are omitted by hilrt
             return
         decoder = FrameDecoder(mine)
         for k, data in enumerate(payloads):
             short = data[: k % plain.length] if plain.length else data
             expected = _by_cantools(plain, short, allow_truncated=True)
-            if expected is None:  # a multiplexer value without a form: we keep the rest
+            if expected is None:  # unknown multiplexer value: hilrt keeps the other signals
                 continue
             self._counts["short frames"] += 1
             values = decoder.decode(short) or []
-            expected = {name: float(v) for name, v in expected.items() if v == v}  # as a log has it
+            expected = {name: float(v) for name, v in expected.items() if v == v}  # as in a log
             found = {n: v for n, v in zip(decoder.names, values, strict=False) if v == v}
             if not _equal(expected, found):
                 kind = _kind(plain, mine, expected, found)
@@ -149,9 +149,9 @@ class Comparison:
                 self._differ(kind, f"{place} [{short.hex()}]: {_shown(expected, found)}")
 
     def _encoded(self, place: str, plain: Message, mine: Message, values: dict[str, Any]) -> None:
-        """Compare the frames that both encode from the values of a decoded one."""
+        """Compare the frames to which both encode the values of a decoded frame."""
         if any(math.isnan(v) or math.isinf(v) for v in values.values()):
-            return  # cantools takes no such value for an integer
+            return  # cantools rejects such values of integers
         if any(abs(v) > EXACT for v in values.values()):
             self._counts["frames with numbers that no float64 is, not encoded"] += 1
             return
@@ -181,7 +181,7 @@ class Comparison:
 
 
 def _formed(message: Message, payloads: Sequence[bytes]) -> list[bytes]:
-    """The payloads with multiplexer values that the database knows."""
+    """The payloads with multiplexer values of the database."""
     found = []
     switches = sorted(multiplexers(message), key=lambda s: len(selectors(message, s)))
     for k, data in enumerate(payloads if switches else ()):
@@ -199,7 +199,7 @@ def _by_cantools(
 ) -> dict[str, Any] | None:
     try:
         found: Any = message.decode(data, decode_choices=False, allow_truncated=allow_truncated)
-    except Exception:  # also of signals that a database describes wrongly
+    except Exception:  # also for wrongly described signals
         return None
     return dict(found)
 
@@ -207,7 +207,7 @@ def _by_cantools(
 def _by_us(ours: Any, names: Sequence[str], data: bytes) -> dict[str, Any] | None:
     try:
         found = ours.decode(data)
-    except Exception:  # a defect is a difference
+    except Exception:  # a defect counts as a difference
         return None
     return {name: v for name, v in zip(names, found, strict=True) if v is not None}
 
@@ -252,7 +252,7 @@ def _shown(expected: dict[str, Any] | None, found: dict[str, Any] | None) -> str
 
 
 def _overlap(message: Message) -> bool:
-    """Whether signals share bits: what is then encoded depends on their order."""
+    """Whether signals share bits: the result of encoding then depends on their order."""
     return any(
         bits(message, a) & bits(message, b)
         for i, a in enumerate(message.signals)

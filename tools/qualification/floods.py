@@ -1,24 +1,24 @@
-"""Cost of strangers' floods to a running session: missed ticks with and without, in one run.
+"""Effect of floods by strangers on a running session: missed ticks with and without, in one run.
 
     python -m tools.qualification.floods [--step 0.01] [--seconds 2] [--rounds 3] [--json] \\
         [--only NAME]
 
-Two solvers at a fixed step, in real time, in four sessions after one another: on the loopback as by
-default; on the loopback with a solver that may come back, so that connections stay expected; with
+Two solvers at a fixed step, in real time, in four successive sessions: on the loopback with the
+defaults; on the loopback with a solver that may rejoin, so that connections remain expected; with
 keys; and open to all (``insecure``), for comparison. In each, blocks without and with a flood
 alternate:
 
-    messages     ZeroMQ connections without a secret that send 1 MB again and again
-    raw          a ZeroMQ greeting and then bytes without end, over plain TCP
-    handshakes   a wrong token or key, on one new connection after the other
-    connections  520 connections that say nothing, and more as these are ended
-    local        connections to the Unix socket, of another account if the tool runs as root
-    takeovers    hellos under the name of a solver: with another's key where there are keys
+    messages     ZeroMQ connections without a secret that repeatedly send 1 MB
+    raw          a ZeroMQ greeting followed by endless bytes, over plain TCP
+    handshakes   a wrong token or key, on successive new connections
+    connections  520 silent connections, and further ones as these are ended
+    local        connections to the Unix socket, from another account if the tool runs as root
+    takeovers    hellos with the name of a solver: with another solver's key if there are keys
 
-Prints the share of ticks that were missed in the blocks of each kind, and of a processor that the
-master took, which says more on a busy machine: floods compete for processors, too. Then the exit
-status, what it counted of strangers, and how many takeovers were told. Linux. Exit status 1 if a
-session did not end in order, or a takeover succeeded.
+Prints, for the blocks of each kind, the share of missed ticks and the master's share of a
+processor, which is more meaningful on a busy machine, as floods also compete for processors. Then
+prints the exit status, the counts of strangers, and the number of reported takeovers. Linux. Exit
+status 1 if a session did not end normally, or a takeover succeeded.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def local(address: str, folder: str) -> None:
 
 def takeovers(address: str, folder: str) -> None:
     keys = Path(folder) / "keys"
-    if keys.exists():  # the key of mass2 says that it is mass1
+    if keys.exists():  # with the key of mass2, under the name of mass1
         wrong = Path(folder) / "wrong"
         make_keys(wrong, [])
         for source, target in (("mass2.key", "mass1.key"), ("master.pub", "master.pub")):
@@ -201,9 +201,9 @@ FLOODS: dict[str, Callable[[str, str], None]] = {
 
 
 class Block(NamedTuple):
-    """A stretch of the session, by the wall clock, ns; without a name, nothing disturbed it.
+    """Interval of the session by the wall clock, ns; without a name, it is undisturbed.
 
-    `processor` is the master's share of one processor in it, with ZeroMQ's thread.
+    `processor` is the master's share of one processor, including ZeroMQ's thread.
     """
 
     name: str
@@ -213,7 +213,7 @@ class Block(NamedTuple):
 
 
 def run(setup: Setup, step: float, seconds: float, rounds: int) -> dict[str, Any]:
-    """One session with all floods; its figures."""
+    """Run one session with all floods; return its figures."""
     with tempfile.TemporaryDirectory(prefix="floods-") as name:
         folder = Path(name)
         address = f"tcp://127.0.0.1:{free_port()}"
@@ -254,7 +254,7 @@ def flooded(master: int, address: str, folder: str, seconds: float, rounds: int)
             blocks.append(block(master, "", None, seconds))
             process = get_context("spawn").Process(target=work, args=(address, folder), daemon=True)
             process.start()
-            time.sleep(1.0)  # until its interpreter is there
+            time.sleep(1.0)  # until its interpreter has started
             blocks.append(block(master, name, process, seconds))
             time.sleep(0.5)
     return blocks
@@ -271,7 +271,7 @@ def block(master: int, name: str, process: BaseProcess | None, seconds: float) -
 
 
 def processor_s(pid: int) -> float:
-    """Processor time that a process has had, with all its threads, s."""
+    """Processor time used by a process with all its threads, s."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

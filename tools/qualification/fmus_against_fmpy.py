@@ -1,15 +1,15 @@
-"""Every FMU of a folder, alone, in a session of this package and in FMPy's own simulation.
+"""Comparison of every FMU of a folder, alone in a session, with FMPy's own simulation.
 
     python -m tools.qualification.fmus_against_fmpy FOLDER [--steps 100] [--step 0.001953125]
 
-Inputs are held at their start values; those of real types 0.1 above them where their bounds allow
-it. Steps are of 2^-9 s, so that no time is rounded. The first sample is compared apart: a session
-asks for it before the initialization ends, FMPy after. Both runs have processes of their own, so
-that an FMU may crash or hang in either. Prints a table: the largest difference of an output,
-relative to the largest value that it has; or why an FMU was not run. Files with the same contents
-count once. Ends with exit status 1 if an FMU runs in FMPy and not here, or differs.
+Inputs are held at their start values, those of real types 0.1 above if their bounds allow. Steps
+are 2^-9 s, so that times are exact. The first sample is compared separately: a session reads it
+before the end of the initialization, FMPy after it. Both runs use separate processes, so that an
+FMU may crash or hang in either. Prints a table with the largest difference of an output, relative
+to its largest value, or the reason why an FMU was not run. Files with the same contents count once.
+Exit status 1 if an FMU runs in FMPy but not here, or differs.
 
-The FMUs' code is run: take folders that you trust.
+The FMUs' code is executed: use only trusted folders.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from hilrt.fmu.fmu_solver import FmuSolver
 from hilrt.fmu.variables import CONTINUOUS
 from hilrt.solver import Floats
 
-#: What an input of a real type is moved by.
+#: Offset of inputs of a real type.
 MOVED = 0.1
-#: Differences up to this count as equal.
+#: Maximum difference that counts as equal.
 EQUAL = 1e-9
 HERE = "tools.qualification.fmus_against_fmpy"
 
@@ -48,13 +48,13 @@ class Row(NamedTuple):
     Attributes
     ----------
     name, version : str
-        Its path in the folder, and of which FMI version it is.
+        Its path in the folder, and its FMI version.
     ports : str
         Numbers of inputs and outputs.
     result : str
-        The largest relative difference, or why there is none.
+        The largest relative difference, or the reason why there is none.
     agrees : bool
-        It does not differ, and runs here if it runs in FMPy.
+        Whether it does not differ, and runs here if it runs in FMPy.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Setup(NamedTuple):
 
 
 def setup_of(fmu: Fmu, solver: FmuSolver) -> Setup:
-    """Inputs and outputs that are scalar and have numbers."""
+    """Scalar inputs and outputs with numeric values."""
     inputs = {}
     for port in solver.inputs:
         variable = fmu.variables[port.name]
@@ -94,7 +94,7 @@ def setup_of(fmu: Fmu, solver: FmuSolver) -> Setup:
 
 
 def solver_of(path: Path) -> FmuSolver:
-    """Solver of an FMU of which nothing is run yet; `ConfigError` where it cannot be."""
+    """Solver of an FMU before any of its code is run; `ConfigError` if not possible."""
     solver = FmuSolver(FmuOptions(adapter="fmu", fmu=str(path)), Path())
     solver.fmu.need_binary()
     return solver
@@ -138,13 +138,13 @@ def by_hilrt(path: Path, steps: int, step: float) -> Floats:
 
 
 def by_fmpy(path: Path, steps: int, step: float) -> Floats:
-    """The same by FMPy's simulation of a single FMU."""
+    """Likewise by FMPy's simulation of a single FMU."""
     import fmpy
 
     solver = solver_of(path)
     fmu, setup = solver.fmu, setup_of(solver.fmu, solver)
     signals, end = None, steps * step
-    if setup.inputs:  # of later times: before the first, nothing is interpolated and rounded
+    if setup.inputs:  # at later times: before the first, values are not interpolated
         columns = [("time", float), *((name, float) for name in setup.inputs)]
         held = tuple(setup.inputs.values())
         signals = np.array([(2.0 * end, *held), (3.0 * end, *held)], dtype=columns)
@@ -166,7 +166,7 @@ def by_fmpy(path: Path, steps: int, step: float) -> Floats:
 
 
 def at_points(t: Floats, values: Floats, steps: int, step: float) -> Floats:
-    """The last of the rows at each communication point; NaN where there is none."""
+    """The last row at each communication point; NaN if there is none."""
     found = np.full((steps + 1, values.shape[1]), np.nan)
     for at, row in zip(t, values, strict=True):
         k = round(float(at) / step)
@@ -176,7 +176,7 @@ def at_points(t: Floats, values: Floats, steps: int, step: float) -> Floats:
 
 
 def difference(here: Floats, there: Floats) -> float:
-    """Largest difference of an output over its largest value; infinite where one is missing."""
+    """Largest difference of an output over its largest value; infinite if one is missing."""
     both = np.isnan(here) & np.isnan(there)
     apart = np.where(both, 0.0, np.abs(here - there))
     most = np.nanmax(np.abs(there), axis=0, initial=0.0)
@@ -185,7 +185,7 @@ def difference(here: Floats, there: Floats) -> float:
 
 
 def half(name: str, path: Path, steps: int, step: float, limit: float) -> Floats | str:
-    """Outputs of one of the two runs, in a separate process; or why there are none."""
+    """Outputs of one of the two runs, in a separate process, or the reason why there are none."""
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "outputs.npy"
         command = [sys.executable, "-m", HERE, str(path.absolute()), "--half", name]
@@ -254,7 +254,7 @@ def distinct(folder: Path) -> Iterator[Path]:
 
 
 def run_half(options: argparse.Namespace) -> int:
-    """One of the two runs; its outputs go to a file."""
+    """Run one of the two; its outputs are written to a file."""
     runs = {"hilrt": by_hilrt, "fmpy": by_fmpy}
     try:
         outputs = runs[options.half](options.folder, options.steps, options.step)

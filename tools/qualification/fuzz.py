@@ -1,27 +1,27 @@
-"""Mutated files and messages for every reader of what comes from elsewhere, until one errs.
+"""Mutated files and messages for every reader of external data, until a reader fails.
 
     python -m tools.qualification.fuzz                            all readers, ten minutes
     python -m tools.qualification.fuzz --minutes 60 --readers mf4,blf
-    python -m tools.qualification.fuzz --first 1000000  other cases than those of other folders
+    python -m tools.qualification.fuzz --first 1000000  other cases than in other folders
     python -m tools.qualification.fuzz --readers dbc --case 1234  one case again, in this process
     python -m tools.qualification.fuzz --readers dbc --file FILE  a file, likewise
     python -m tools.qualification.fuzz --guided --readers session by coverage, with atheris
 
-Every case is a seed of its reader: valid samples are changed by it, always in the same way. A
-finding is whatever a reader must not do: raise something else than the errors for users, die, take
-too long or too much memory, or accept what a reference reads otherwise. The file of a finding is
-kept below ``--folder``, with its text beside it, a few times if its text is the same. There,
-``state.json`` has the next seed of each reader, and the next call goes on where this one ended.
-A reader's own child that dies of a file, as that of MF4 files may, is no finding but *contained*,
-if the file is refused by name.
+Every case is a seed of its reader, which determines the changes to valid samples. A finding is any
+forbidden behaviour of a reader: errors other than those for users, a crash, too much time or
+memory, or accepting a file that a reference reads differently. The file of a finding is stored
+below ``--folder`` with its text, at most a few files per text. There, ``state.json`` has the next
+seed of each reader, from which the next call continues. If a reader's own child process crashes on
+a file, as that for MF4 files may, this counts as *contained* instead of a finding, provided that
+the error names the file.
 
-Mutations are blind, which is quick and needs no more than the project does. With ``--guided`` those
-of readers of text and messages are guided by the coverage of this package (atheris 3, which is to
-be installed beside it: ``pip install atheris``): up to ten times fewer cases, which go deeper. It
-is libFuzzer that owns such a process, with one limit for all its cases and a corpus instead of
-seeds; the binary formats, whose readers start children, stay with blind ones. HypoFuzz was no help:
-it runs property tests of hypothesis, whose strategies generate values, where these are changes of
-valid files.
+By default mutations are blind, which is fast and needs no further packages. With ``--guided``,
+those for readers of text and messages are guided by the coverage of this package (atheris 3, to be
+installed separately: ``pip install atheris``): up to ten times fewer cases, which reach deeper.
+libFuzzer then controls the process, with one limit for all its cases and a corpus instead of seeds;
+the binary formats, whose readers start child processes, keep blind mutations. HypoFuzz is not
+suitable: it runs property tests of hypothesis, whose strategies generate values, whereas these
+cases are changes of valid files.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from tools.qualification.fuzzing.guided import GUIDED, fuzz_guided
 from tools.qualification.fuzzing.readers import Reader, all_readers, load_libraries, samples_of
 from tools.qualification.fuzzing.worker import Outcome, run_cases
 
-#: A reader's turn, s; shorter if all readers would not have one.
+#: Maximum duration of a reader's turn, s; shorter if otherwise not all readers would get one.
 TURN_S = 15.0
-#: Findings of the same text that are kept.
+#: Maximum number of stored findings with the same text.
 SAME = 3
 
 
@@ -76,7 +76,7 @@ class Figures:
 
 
 class Campaign:
-    """Cases of several readers in turn, and the folder that keeps what was found."""
+    """Cases of several readers in turn, and the folder for the findings."""
 
     def __init__(self, folder: Path, readers: list[Reader], first: int = 0) -> None:
         self.folder, self.readers, self._first = folder, readers, first
@@ -89,7 +89,7 @@ class Campaign:
             self.next = json.loads(self._state.read_text())
 
     def turn(self, reader: Reader, until: float, cases: int = 1 << 60) -> None:
-        """Cases of one reader up to a reading of the monotonic clock, or that many."""
+        """Run cases of one reader until a time of the monotonic clock, or a number of cases."""
         first = self.next.get(reader.name, self._first)
         for outcome in run_cases(reader.case, first, first + cases, until):
             self.figures[reader.name].add(outcome)
@@ -110,7 +110,7 @@ class Campaign:
         print(f"{reader.name} {outcome.seed}: {outcome.kind}: {last}", flush=True)
 
     def table(self) -> str:
-        """Figures by reader."""
+        """Statistics by reader."""
         head = f"{'reader':10} {'cases':>9} {'accepted':>9} {'refused':>9} {'contained':>9}"
         lines = [f"{head} {'findings':>9}  slowest", "-" * 80]
         for name, f in self.figures.items():
@@ -124,7 +124,7 @@ class Campaign:
 
 
 def guided(readers: list[Reader], options: argparse.Namespace) -> int:
-    """Turns by coverage; exit status 1 after findings."""
+    """Run turns guided by coverage; exit status 1 if there are findings."""
     found = 0
     for reader in readers:
         files = fuzz_guided(reader.name, options.folder, 60.0 * options.minutes / len(readers))
@@ -134,7 +134,7 @@ def guided(readers: list[Reader], options: argparse.Namespace) -> int:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Entry point: exit status 1 after findings."""
+    """Run the tool; exit status 1 if there are findings."""
     known = {reader.name: reader for reader in all_readers()}
     parser = argparse.ArgumentParser(description="Mutated files for all readers.")
     parser.add_argument("--minutes", type=float, default=10.0)

@@ -1,10 +1,10 @@
-"""Kills a sweep with -9 at five random moments and its workers at five others; compares the rows.
+"""Kills a sweep five times and its workers five times with SIGKILL, then compares the rows.
 
     python -m tools.qualification.killed_sweep [--cases 4000] [--kills 5] [--seed 0]
 
-Cases of the two-mass session differ in μ. In each round a worker is killed once a random number of
-cases has been finished, and the whole sweep later; the last round ends by itself. Every case must
-then have one row, with the figures of a sweep that nobody disturbed, but for times. Linux.
+Cases of the two-mass session differ in μ. In each round, a worker is killed after a random number
+of finished cases, and the whole sweep later; the last round ends by itself. Then every case must
+have exactly one row, with the same figures as in an undisturbed sweep, except for times. Linux.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ import hilrt
 TWO_MASS = Path(__file__).parents[2] / "bench_configs" / "two_mass.toml"
 MU = "bonds.spring.correction.mu"
 TIMES = ("wall_s", "case_s", "cost")
-#: A round that makes no progress for so long is a failure, s.
+#: Maximum time of a round without progress, s.
 STUCK_S = 300.0
 
 
 def start(folder: Path, cases: int) -> subprocess.Popen[bytes]:
-    """Begin or continue the sweep."""
+    """Start or continue the sweep."""
     command = [sys.executable, "-m", "hilrt", "sweep", str(TWO_MASS), "--quiet", "--out"]
     command += [str(folder), "--vary", f"{MU}=0:1:{cases}", "--set", "session.duration=0.2"]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def parts(folder: Path) -> list[Path]:
-    """Parts that were written whole."""
+    """Completely written parts."""
     return list(folder.glob("parts/[!.]*.parquet"))
 
 
 def wait_for(folder: Path, more: int, sweep: subprocess.Popen[bytes]) -> None:
-    """Wait until so many further parts are there, or the sweep has ended."""
+    """Wait for a number of further parts, or the end of the sweep."""
     wanted, deadline = len(parts(folder)) + more, time.monotonic() + STUCK_S
     while len(parts(folder)) < wanted and sweep.poll() is None:
         if time.monotonic() > deadline:
@@ -53,7 +53,7 @@ def wait_for(folder: Path, more: int, sweep: subprocess.Popen[bytes]) -> None:
 
 
 def kill_worker(sweep: subprocess.Popen[bytes], chance: random.Random) -> bool:
-    """Kill a worker of the sweep with -9."""
+    """Kill a worker of the sweep with SIGKILL."""
     try:
         lists = Path(f"/proc/{sweep.pid}/task").glob("*/children")  # each thread has its own
         children = [pid for file in lists for pid in file.read_text().split()]
@@ -66,7 +66,7 @@ def kill_worker(sweep: subprocess.Popen[bytes], chance: random.Random) -> bool:
 
 
 def disturb(folder: Path, cases: int, kills: int, chance: random.Random) -> tuple[int, int]:
-    """Run the sweep to its end; how often it and one of its workers were killed."""
+    """Run the sweep to its end; return how often it and its workers were killed."""
     sweeps = workers = 0
     for _ in range(kills):
         sweep = start(folder, cases)
@@ -83,7 +83,7 @@ def disturb(folder: Path, cases: int, kills: int, chance: random.Random) -> tupl
 
 
 def finish(folder: Path, cases: int) -> None:
-    """Begin or continue the sweep, and wait for its end."""
+    """Start or continue the sweep, and wait for its end."""
     sweep = start(folder, cases)
     while sweep.poll() is None:
         wait_for(folder, 1, sweep)
@@ -92,7 +92,7 @@ def finish(folder: Path, cases: int) -> None:
 
 
 def problems(found: pd.DataFrame, undisturbed: pd.DataFrame, cases: int) -> list[str]:
-    """List cases that are lost, there twice, or other than without disturbance."""
+    """Describe cases that are missing, duplicate, or differ from the undisturbed ones."""
     said = []
     if len(found) != cases or not found["case"].is_unique:
         said.append(f"{len(found)} rows, {found['case'].nunique()} cases of {cases}")
@@ -109,7 +109,7 @@ def problems(found: pd.DataFrame, undisturbed: pd.DataFrame, cases: int) -> list
 
 
 def main() -> None:
-    """Disturb a sweep, compare, print; status 1 with problems."""
+    """Disturb a sweep, compare, print; status 1 if there are problems."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--cases", type=int, default=4000)
     parser.add_argument("--kills", type=int, default=5)

@@ -1,12 +1,12 @@
-"""Stops each other process of a session in turn, and measures the longest pause of the loop.
+"""Stops each process of a session except the master, and measures the longest pause of the loop.
 
     python -m tools.qualification.loop_pauses [--stop 1.5] [--limit 50]
 
 A real session at 100 Hz: an emulated engine bench on a CAN bus, its gateway, a solver, a hosted
 FMU, the recorder, the relay, the page and the terminal view. Each of them gets SIGSTOP for `--stop`
-seconds, then SIGCONT. The log's own times say when the master had dispatched each tick; a table
-shows the longest time from one tick to the next, over that in a quiet session. Status 1 if one is
-longer than `--limit` [ms] beyond the quiet one: the loop has waited for that process. Linux, with a
+seconds, then SIGCONT. The times of the master's dispatches are read from the log; a table shows the
+longest time from one tick to the next, and that of an undisturbed interval. Status 1 if one exceeds
+the undisturbed one by more than `--limit` [ms]: the loop has waited for that process. Linux, with a
 C compiler for the FMU.
 """
 
@@ -27,8 +27,8 @@ import hilrt
 from tests.fmu.build import mass
 from tests.scenarios.sessions import Listener, Run, engine_run, free_port, until
 
-#: Words of the command of each process that is stopped. The gateway is the last one: its bench
-#: ends the session when it is silent.
+#: Words in the command of each stopped process. The gateway is last, as its silent bench ends the
+#: session.
 PROCESSES = {
     "recorder": "hilrt.cli.recorder_process",
     "relay": "hilrt.monitor.relay",
@@ -50,7 +50,7 @@ SETTINGS = (
 
 
 def hosted_fmu() -> str:
-    """The table of a mass that is connected to nothing, in a separate process."""
+    """Table of an unconnected mass in a separate process."""
     argv = ["hilrt", "solver", str(mass(3)), "--param", "x2=0.0", "--param", "v2=0.0"]
     spawn = json.dumps([*argv, "--param", "F=0.0"])
     table = f'adapter = "zeromq", late = {{max_misses = 100000}}, spawn = {spawn}'
@@ -58,7 +58,7 @@ def hosted_fmu() -> str:
 
 
 def stop_each(run: Run, stop_s: float) -> dict[str, tuple[float, float]]:
-    """Beginning and end of each stop, s since 1970."""
+    """Stop each process; return beginning and end of each stop, s since 1970."""
     windows = {QUIET: (time.time(), time.time() + stop_s)}
     time.sleep(stop_s)
     for name, word in PROCESSES.items():
@@ -90,7 +90,7 @@ def pauses(folder: Path, windows: dict[str, tuple[float, float]]) -> dict[str, f
 
 
 def main() -> int:
-    """Entry point."""
+    """Run the tool."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--stop", type=float, default=1.5, help="how long each is stopped, s")
     parser.add_argument("--limit", type=float, default=50.0, help="pause beyond the quiet one, ms")

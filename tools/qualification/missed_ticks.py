@@ -1,13 +1,13 @@
-"""Missed ticks as `hilrt advise` predicts them, held against those of runs in real time.
+"""Comparison of the missed ticks predicted by `hilrt advise` with those of runs in real time.
 
     python -m tools.qualification.missed_ticks [--loads 0 1 2] [--steps 1 2 5] [--repeat 3]
         [--seconds 10] [--set KEY=VALUE]
 
-For each number of busy processes beside it: the two-mass session's delays are measured as by
-`hilrt doctor --measure`, then the session runs at each step [ms]. A line for each run has the share
-of late ticks in the measurement with the upper end of its 95 % interval, which is what the advice
-predicts, and the share that the run has missed. Ends with status 1 if more than a tenth of the runs
-missed more ticks than predicted, beyond what the length of the run explains (5 % by chance).
+For each number of busy processes in parallel: the two-mass session's delays are measured as by
+`hilrt doctor --measure`, then the session runs at each step [ms]. One line for each run has the
+share of late ticks in the measurement with the upper end of its 95 % interval, which is the
+advice's prediction, and the share missed in the run. Status 1 if more than a tenth of the runs
+missed more ticks than predicted, beyond the uncertainty from the run's length (5 % by chance).
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from hilrt.session.session import run_session
 from hilrt.studies.measured_delays import measure_session, missed_share
 
 TWO_MASS = Path(__file__).parents[2] / "bench_configs" / "two_mass.toml"
-#: Longest measurement, s.
+#: Maximum duration of the measurement, s.
 MEASURED_S = 5.0
-#: Share of the runs that may miss more than predicted.
+#: Share of the runs that may miss more ticks than predicted.
 MOST_ABOVE = 0.1
 
 
 @contextlib.contextmanager
 def load(count: int) -> Iterator[None]:
-    """So many processes that compute without a pause."""
+    """Run `count` processes that compute without pause."""
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
     try:
         yield
@@ -55,7 +55,7 @@ def lowest(missed: int, ticks: int) -> float:
 
 
 def compare(file: SessionFile, steps: Sequence[float], seconds: float) -> Iterator[dict[str, Any]]:
-    """Prediction and run at each step, s, after one measurement."""
+    """Prediction and result at each step, s, after one measurement."""
     delays = measure_session(file, MEASURED_S)
     late = 1e-6 * np.array(delays.lateness_us)
     for step in steps:
@@ -76,7 +76,7 @@ def compare(file: SessionFile, steps: Sequence[float], seconds: float) -> Iterat
 
 
 def main() -> None:
-    """Compare, and print a line of JSON for each run."""
+    """Compare, and print one line of JSON for each run."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--loads", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--steps", type=float, nargs="+", default=[1.0, 2.0, 5.0], help="ms")

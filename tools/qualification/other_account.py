@@ -3,16 +3,16 @@
     python -m tools.qualification.other_account [--session FILE] [--account 65534] [--json]
 
 Starts a session with its page, bridge and commands, on the loopback and without keys, finds every
-socket at which its processes listen (/proc), and tries all of them from a process of another
-account: ZeroMQ sockets of every kind, a subsystem's hello, rows and commands of its own making,
-HTTP and WebSocket requests without a token, Unix sockets by path and by abstract name. It also
-tries to read and write the run's folder, temporary folders and what the processes have open, to
-signal the processes, and looks for secrets on their command lines and in their environments. Then
-the session is stopped, and must have lost nothing.
+socket on which its processes listen (/proc), and attacks all of them from a process of another
+account: with ZeroMQ sockets of every kind, a subsystem's hello, forged rows and commands, HTTP and
+WebSocket requests without a token, and Unix sockets by path and by abstract name. It also tries to
+read and write the run's folder, temporary folders and files opened by the processes, to send
+signals to the processes, and to find secrets on their command lines and in their environments. Then
+the session is stopped; its log must be complete.
 
-Frames on a CAN bus are left out: every account may read and send them. Needs Linux and root, which
-alone can become another account; otherwise it says so and ends with status 0. Status 1: something
-could be read, taken, sent or stopped.
+Frames on a CAN bus are excluded: every account may read and send them. Needs Linux and root, to
+change to another account; otherwise prints the reason and ends with status 0. Status 1: something
+could be read, received, sent or stopped.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tools.watched_session import children, command_of, free_port, until
 ROOT = Path(__file__).resolve().parents[2]
 SESSION = ROOT / "bench_configs" / "engine_in_the_loop.toml"
 NOBODY = 65534
-#: A session that waits for a solver to be started by hand.
+#: A session that waits for a manually started solver.
 WAITING = """
 [session]
 name = "waiting"
@@ -60,7 +60,7 @@ to = "mass2.force"
 
 
 class Session:
-    """The session that is attacked, in a folder of its own."""
+    """The attacked session, in a separate folder."""
 
     def __init__(self, folder: Path, file: Path) -> None:
         self.out = folder / "runs"
@@ -92,7 +92,7 @@ class Session:
             )
 
     def until_running(self) -> None:
-        """Wait until the first tick, and until page and bridge answer."""
+        """Wait for the first tick, and for answers of page and bridge."""
 
         def runs() -> bool:
             if self.process.poll() is not None:
@@ -104,7 +104,7 @@ class Session:
         until(runs, "first tick, page and bridge")
 
     def processes(self) -> dict[int, str]:
-        """The names of the session's processes by their numbers."""
+        """Names of the session's processes by process identifier."""
         found = {self.process.pid: "master"}
         for pid in children(self.process.pid):
             words = [word for word in command_of(pid) if word]
@@ -116,7 +116,7 @@ class Session:
         return found
 
     def end(self) -> Outcome:
-        """Stop it; whether it still ran, and its log is whole."""
+        """Stop the session; return whether it was still running, and its log is complete."""
         ran = self.process.poll() is None
         self.process.send_signal(signal.SIGINT)
         status = self.process.wait(60.0)
@@ -130,7 +130,7 @@ class Session:
         return Outcome("master", "", "to the end", told, ran and status == 130 and whole)
 
     def close(self) -> None:
-        """End it, if it still runs."""
+        """End the session if it is still running."""
         if self.process.poll() is None:
             self.process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -142,7 +142,7 @@ class Session:
 
 
 def show(outcomes: list[Outcome]) -> None:
-    """A table."""
+    """Print the outcomes as a table."""
     table = Table("process", "where", "tried", "result", "", title="as another account")
     for one in outcomes:
         table.add_row(*one[:4], "ok" if one.well else "✕ OPEN")
@@ -166,7 +166,7 @@ def while_it_waits(folder: Path, account: int) -> list[Outcome]:
 
 
 def why_not() -> str:
-    """Reason why nothing can be tried here; empty if it can."""
+    """Reason why no attack is possible here; empty if it is."""
     if sys.platform != "linux":
         return "only Linux shows which process listens where"
     if os.geteuid() != 0:
@@ -175,7 +175,7 @@ def why_not() -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Status 0: another account can do nothing."""
+    """Run the attacks; status 0 if all of them failed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--session", type=Path, default=SESSION)
     parser.add_argument("--account", type=int, default=NOBODY, help="number of the other account")
@@ -185,7 +185,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"skipped: {reason}")
         return 0
     with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o755)  # the session is to protect what is in it
+        os.chmod(folder, 0o755)  # the session must protect its content
         session = Session(Path(folder), options.session.resolve())
         try:
             session.until_running()

@@ -1,20 +1,20 @@
-"""A test sequence on the emulated bench that fails in each way, again and again.
+"""Failures of a test sequence on the emulated bench, each repeated.
 
     python -m tools.qualification.sequence_faults [--tries 20] [--seed 1] [--fault kill] \\
         [--keep FOLDER]
 
-In turn by `hilrt run` and `hilrt test`, in real time: the sequence's process is killed with -9, it
-raises, its condition times out, it hangs, the session gets Ctrl-C. What comes from outside comes at
-a random moment. In each try is checked, from outside:
+In turn by `hilrt run` and `hilrt test`, in real time: the sequence's process is killed with
+SIGKILL, it raises an exception, its condition times out, it hangs, the session gets Ctrl-C.
+External faults occur at a random time. Each try checks, from outside:
 
-* the bus, by a node of its own: both inputs ramped to their safe values, in the order of the safe
-  profile, and the enable request withdrawn, for good;
-* the exit status, 3, and 130 of Ctrl-C; no traceback of the master; no process is left;
-* the log: whole, and it tells the very line that the sequence has noted in a file of its own.
+* the bus, by a separate node: both inputs are ramped to their safe values, in the order of the safe
+  profile, and the enable request is withdrawn and stays so;
+* the exit status, 3, or 130 after Ctrl-C; no traceback of the master; no remaining process;
+* the log: complete, with the line of the sequence that the sequence also stored in a file.
 
 Prints a table, and every finding with the command that repeats its try; status 1 with findings.
-"safe after" is the longest time from the fault to the last frame that is not at safe values. It has
-the time-out (0.3 s) and the hang (`late.max_misses`, 0.5 s) in it, then the ramps. Linux.
+"safe after" is the longest time from the fault to the last frame outside the safe values. It
+includes the time-out (0.3 s) and the hang (`late.max_misses`, 0.5 s), then the ramps. Linux.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tests.scenarios.failing_sequences import (  # noqa: E402
 from tests.scenarios.sessions import Listener  # noqa: E402
 
 COMPILE = "from hilrt.session.running import load_numerics; load_numerics()"
-#: From the first pedal on, until something is done from outside, at most, s.
+#: Maximum time from the first pedal value to an external fault, s.
 LATEST_S = 1.5
 FROM_OUTSIDE = ("kill", "interrupt")
 
@@ -55,7 +55,7 @@ class Outcome(NamedTuple):
 
 
 def try_once(folder: Path, fault: str, seed: int, number: int) -> Outcome:
-    """One session with one fault."""
+    """Run one session with one fault."""
     moment = random.Random(f"{seed} {fault} {number}").uniform(0.0, LATEST_S)
     as_test = number % 2 == 1
     with Listener() as listener, failing_run(folder, listener, fault, as_test=as_test) as run:
@@ -71,12 +71,12 @@ def try_once(folder: Path, fault: str, seed: int, number: int) -> Outcome:
             if fault not in FROM_OUTSIDE and at is not None:
                 struck = at.t
             return Outcome("", safe_after(listener, struck))
-        except Exception as error:  # a check that failed, or a session that cannot be looked at
+        except Exception as error:  # a failed check, or an unreadable result
             return Outcome(f"{type(error).__name__}: {error}"[:2000], 0.0)
 
 
 def run_tries(folder: Path, fault: str, numbers: range, seed: int, keep: bool) -> list[Outcome]:
-    """All tries with one fault; folders of those with findings stay if they are to be kept."""
+    """Run all tries with one fault; with `keep`, folders of those with findings remain."""
     outcomes = []
     for number in numbers:
         own, begun = folder / f"{fault}-{number}", time.monotonic()
@@ -93,7 +93,7 @@ def run_tries(folder: Path, fault: str, numbers: range, seed: int, keep: bool) -
 
 
 def table(results: dict[str, list[Outcome]]) -> str:
-    """Table of the faults: tries, how many passed, longest time to safe values."""
+    """Table of the faults: tries, passed tries, longest time to safe values."""
     lines = [f"{'fault':12}{'tries':>7}{'passed':>8}{'safe after':>12}"]
     for fault, outcomes in results.items():
         passed = [outcome.safe_s for outcome in outcomes if not outcome.finding]
@@ -113,7 +113,7 @@ def main() -> int:
     faults = [arguments.fault] if arguments.fault else list(SAID)
     only = arguments.only
     numbers = range(arguments.tries) if only is None else range(only, only + 1)
-    subprocess.run([sys.executable, "-c", COMPILE], check=True)  # else the first one waits for it
+    subprocess.run([sys.executable, "-c", COMPILE], check=True)  # the first try would wait for it
     with tempfile.TemporaryDirectory() as scratch:
         folder, keep = arguments.keep or Path(scratch), arguments.keep is not None
         results = {

@@ -1,11 +1,10 @@
-"""Run the identification of one subsystem for very long, and check that its factor stays sound.
+"""Long run of the identification of one subsystem, with checks of its covariance factor.
 
     python -m tools.qualification.soak_identify [--steps 10000000] [--seed 0]
 
-The input alternates between excitation, quiet (a slow oscillation, or nothing at all), steps of
-a factor of a million in amplitude, gaps and jumps of the parameters. Every 5000 steps the
-covariance must be finite, positive definite and bounded; where the input was excited for long
-enough, Γ must be right.
+The input alternates between excitation, quiet (a slow oscillation, or zero), steps of a factor of a
+million in amplitude, gaps and jumps of the parameters. Every 5000 steps the covariance must be
+finite, positive definite and bounded; if the input was excited for long enough, Γ must be right.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ class Regression:
         self._observe(*self._tables, True)
 
     def forget(self) -> None:
-        """The parameters have jumped."""
+        """Handle a jump of the parameters."""
         self._forget(*self._tables)
 
     def jacobian(self) -> Floats:
@@ -70,7 +69,7 @@ class Regression:
 
 
 def soak(steps: int, seed: int, *, report: bool = False) -> list[str]:
-    """Run; the problems found, one line each."""
+    """Run; return the problems found, one line each."""
     rng = np.random.default_rng(seed)
     model = Regression()
     A = np.array([[0.9, 0.2], [-0.2, 0.9]])
@@ -118,13 +117,13 @@ def check(model: Regression, gamma: Floats, kind: int, worst: list[float]) -> li
         problems.append(f"the covariance has grown to {singular[0] ** 2:.3g}")
     if kind < 2:
         error = np.abs(model.jacobian() - gamma).max()
-        if error > 2e-2:  # the scales need time to follow a signal down by many decades
+        if error > 2e-2:  # the scales need time to adapt to a signal that is decades smaller
             problems.append(f"the Jacobian is off by {error:.3g} under excitation")
     return problems
 
 
 def main() -> int:
-    """Command line."""
+    """Run the tool."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=10_000_000)
     parser.add_argument("--seed", type=int, default=0)

@@ -1,18 +1,18 @@
-"""Memory of the page and of its server over an hour of streaming, which must stay flat.
+"""Memory of the page and of its server over an hour of streaming, which must not grow.
 
     python -m tools.qualification.soak_monitor [--json] [--duration 3600] [--every 10] \\
         [--channels 200]
                                  [--set KEY=VALUE …]
 
-A session with 200 outputs at 1 kHz and its web page, open in a headless Chromium. Sampled are the
-resident memory of the page's server, of the relay and of the browser's renderers (from /proc), and
-after a garbage collection (DevTools) what is alive of the page: its JavaScript heap, the browser's
-objects behind it (styles, layout, canvases), its array buffers, and the number of DOM nodes. A line
-is fitted after the first fifth of the run, because plots, caches and histories fill at first; with
-the slope goes its standard error, and a slope of less than two of these is nothing.
+A session with 200 outputs at 1 kHz and its web page, open in a headless Chromium. The samples
+contain the resident memory of the page's server, of the relay and of the browser's renderers (from
+/proc), and, after a garbage collection (DevTools), the live memory of the page: its JavaScript
+heap, the browser's related objects (styles, layout, canvases), its array buffers, and the number of
+DOM nodes. A line is fitted after the first fifth of the run, because plots, caches and histories
+fill at first; a slope below two standard errors is not significant.
 
-A browser keeps pages of its heaps that hold nothing any more. So the renderers are also measured
-after a notice that memory runs short, after the first fifth and at the end.
+A browser keeps unused pages of its heaps. Therefore the renderers are also measured after a
+simulated low-memory notification, after the first fifth and at the end.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ import numpy as np
 
 from tools.watched_session import Run, browser, children, command_of, rss_mb
 
-#: What the start may take besides the time that is sampled, s.
+#: Time allowed for the start besides the sampled time, s.
 START_ALLOWANCE_S = 60.0
 WARM_UP_SHARE = 0.2
-#: The browser gets so long to give memory back, s.
+#: Time for the browser to release memory, s.
 SQUEEZE_S = 5.0
 SERVERS = ("page", "relay")
 
@@ -59,7 +59,7 @@ def renderers_mb(driver: Any) -> float:
 
 
 def squeezed_mb(driver: Any) -> float:
-    """Resident memory of the renderers when the browser believes that memory runs short, MB."""
+    """Resident memory of the renderers after a simulated low-memory notification, MB."""
     driver.execute_cdp_cmd("Memory.simulatePressureNotification", {"level": "critical"})
     driver.execute_cdp_cmd("HeapProfiler.collectGarbage", {})
     time.sleep(SQUEEZE_S)
@@ -67,7 +67,7 @@ def squeezed_mb(driver: Any) -> float:
 
 
 def sample(run: Run, driver: Any, servers: dict[str, int]) -> dict[str, float]:
-    """One look at everything."""
+    """Take one sample of all quantities."""
     row = {f"{name}_rss_mb": rss_mb(pid) for name, pid in servers.items()}
     row["browser_rss_mb"] = renderers_mb(driver)
     row |= heap(driver)
@@ -94,7 +94,7 @@ def slope_per_hour(t: list[float], values: list[float]) -> dict[str, float]:
 def watch(
     run: Run, driver: Any, duration: float, every: float, show: bool
 ) -> tuple[list[float], list[dict[str, float]], list[float]]:
-    """Times [s] of the samples, these, and the squeezed renderers [MB] after warm-up and at end."""
+    """Times [s] of the samples, the samples, and the renderers' memory [MB] when it is low."""
     times: list[float] = []
     rows: list[dict[str, float]] = []
     squeezed: list[float] = []

@@ -1,13 +1,13 @@
-"""One hour at 1 kHz on the wall clock: does the grid drift, does memory grow, what is missed.
+"""One hour at 1 kHz in real time: drift of the grid, growth of memory, missed ticks.
 
     python -m tools.qualification.soak_session [--json] [--duration 3600] [--set KEY=VALUE …]
 
 Runs `bench_configs/two_mass.toml` in real time, in a separate process, with the recorder on and
-without spin, and a witness beside it: a solver without inputs that returns the monotonic clock. By
-how much its readings are behind session time, at the least, is compared from the first minute to
-the last: the drift, seen from outside the master's own grid. The resident memory of every process
-of the session is sampled from /proc (Linux); its slope is fitted after the first tenth of the run,
-because caches fill and compiled code loads at first.
+without spin, and with an observer: a solver without inputs that returns the monotonic clock. The
+least delay of its readings against session time is compared between the first and the last minute:
+the drift, measured independently of the master's grid. The resident memory of every process of the
+session is sampled from /proc (Linux); its slope is fitted after the first tenth of the run, because
+caches fill and compiled code is loaded at first.
 
 Ends with status 1 if the grid drifted by a tick or a process grew by more than 2 MB/h.
 """
@@ -32,7 +32,7 @@ from hilrt.solver import Floats, InputPolynomial
 
 SESSION = Path(__file__).parents[2] / "bench_configs/two_mass.toml"
 STEP_S = 0.001
-TIME_OVER_DURATION_S = 600.0  # the report of an hour takes its time
+TIME_OVER_DURATION_S = 600.0  # the report of an hour takes long
 GROWTH_MB_PER_H = 2.0
 WITNESS = """
 [subsystems.witness]
@@ -55,7 +55,7 @@ class Witness(Solver):
 
 
 def children(pid: int) -> list[int]:
-    """The process and everything that it started."""
+    """Identifiers of the process and of all its descendants."""
     found = [pid]
     for parent in found:
         try:
@@ -76,7 +76,7 @@ def resident_mb(pid: int) -> float | None:
 
 
 def name_of(pid: int) -> str:
-    """The last module or program in the command line, which names the process's purpose."""
+    """The last module or program in the command line, which identifies the process."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
     except OSError:
@@ -94,7 +94,7 @@ class Memory:
         self.names: dict[int, str] = {}
         self.samples: dict[int, list[tuple[float, float]]] = {}
 
-    def look(self, pid: int, t: float) -> None:
+    def sample(self, pid: int, t: float) -> None:
         for one in children(pid):
             mb = resident_mb(one)
             if mb:
@@ -102,7 +102,7 @@ class Memory:
                 self.samples.setdefault(one, []).append((t, mb))
 
     def result(self, duration: float) -> list[dict[str, Any]]:
-        """Growth of the processes that were there most of the time."""
+        """Growth of the processes that existed most of the time."""
         rows = []
         for pid, samples in self.samples.items():
             t, mb = np.array(samples).T
@@ -122,7 +122,7 @@ class Memory:
 
 
 def run(session: Path, out: Path, arguments: argparse.Namespace) -> tuple[Path, Memory]:
-    """One run; its folder, and what memory it took."""
+    """Run once; return the run's folder and memory."""
     overrides = ["session.pace=realtime", "master.pacing.spin=0", *arguments.overrides]
     command = [sys.executable, "-m", "hilrt", "run", str(session), "--out", str(out), "--quiet"]
     command += ["--duration", str(arguments.duration)]
@@ -132,7 +132,7 @@ def run(session: Path, out: Path, arguments: argparse.Namespace) -> tuple[Path, 
     with subprocess.Popen(command) as process:
         while process.poll() is None:
             t = time.monotonic() - begun
-            memory.look(process.pid, t)
+            memory.sample(process.pid, t)
             if t > arguments.duration + TIME_OVER_DURATION_S:
                 process.terminate()
                 sys.exit("the session did not end in time")
@@ -145,8 +145,8 @@ def run(session: Path, out: Path, arguments: argparse.Namespace) -> tuple[Path, 
 def drift_ticks(folder: Path, duration: float) -> float:
     """Drift of the grid against the monotonic clock, from the first minute to the last.
 
-    Minutes of an hour, that is: sixtieths of the run. A sample was taken after the tick before its
-    own, however many were skipped between them; the one at t = 0 is older than the grid.
+    For other durations, a minute is a sixtieth of the run. A sample was taken after the tick before
+    its own, however many were skipped between them; the sample at t = 0 is older than the grid.
     """
     least: dict[int, float] = {}
     for block in LogStream(folder / "session.mcap").blocks():
@@ -156,7 +156,7 @@ def drift_ticks(folder: Path, duration: float) -> float:
         t = block.times_ns[:-1] * 1e-9
         behind = block.values[1:, names.index("witness.clock")] - t
         part = np.minimum(t / duration * 60, 59).astype(int)
-        known = np.isfinite(behind) & (t > 0.0)  # late ones are not there
+        known = np.isfinite(behind) & (t > 0.0)  # late ones are missing
         for one in np.unique(part[known]):
             smallest = float(behind[known & (part == one)].min())
             least[one] = min(smallest, least.get(one, np.inf))

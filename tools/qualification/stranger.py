@@ -1,9 +1,9 @@
-"""Finds every socket at which processes listen, and tries them from another account."""
+"""Finds every socket on which processes listen, and attacks them from another account."""
 
 from __future__ import annotations
 
 import contextlib
-import encodings.idna  # noqa: F401  # which another account may not be able to load later
+import encodings.idna  # noqa: F401  # another account may be unable to load it later
 import http.client
 import json
 import os
@@ -26,11 +26,11 @@ from hilrt.record.messages import RecordEnd
 from hilrt.record.messages import encode as encode_row
 from tools.watched_session import command_of
 
-#: How long a socket is listened to, s.
+#: Time for which a socket is read, s.
 LISTEN_S = 1.5
-#: Who may know these: not another account.
+#: Secrets, which another account must not get.
 SECRETS = {"HILRT_TOKEN": "operators-token", "HILRT_READ_TOKEN": "readers-token"}
-#: Whose places a stranger tries to take.
+#: Subsystems that a stranger tries to impersonate.
 SUBSYSTEMS: dict[str, Role] = {
     "vehicle": "solver",
     "engine": "gateway",
@@ -48,7 +48,7 @@ LISTENS = "0A"
 
 
 class Place(NamedTuple):
-    """A socket at which a process of the session listens: ``tcp``, ``unix`` or ``udp``."""
+    """A socket on which a process of the session listens: ``tcp``, ``unix`` or ``udp``."""
 
     process: str
     kind: str
@@ -56,7 +56,7 @@ class Place(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """An attempt at a place, its result, and whether that is well."""
+    """An attack on a place, its result, and whether the result is acceptable."""
 
     process: str
     place: str
@@ -69,7 +69,7 @@ class Outcome(NamedTuple):
 
 
 def places(processes: dict[int, str]) -> list[Place]:
-    """Every socket at which one of the processes listens."""
+    """Every socket on which one of the processes listens."""
     owners: dict[str, str] = {}
     for pid, name in processes.items():
         for link in Path(f"/proc/{pid}/fd").glob("*"):
@@ -101,7 +101,7 @@ def _rows(table: str) -> Iterator[list[str]]:
 
 
 def as_account(account: int, work: Callable[[], list[Outcome]]) -> list[Outcome]:
-    """Findings of a process of that account."""
+    """Outcomes of attacks by a process of that account."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -126,7 +126,7 @@ def as_account(account: int, work: Callable[[], list[Outcome]]) -> list[Outcome]
 def attack(
     found: list[Place], processes: dict[int, str], files: Sequence[Path] = ()
 ) -> list[Outcome]:
-    """Everything that is tried."""
+    """Make all attacks."""
     outcomes = [against_file(path) for path in files]
     for place in found:
         if place.kind == "tcp":
@@ -163,7 +163,7 @@ def over_tcp(place: Place) -> list[Outcome]:
 
 
 def http_status(host: str, port: int, path: str, headers: dict[str, str]) -> int | str:
-    """Status of an answer; in words, where there is none."""
+    """Status of a response, or the reason why there is none."""
     connection = http.client.HTTPConnection(host, port, timeout=LISTEN_S)
     try:
         connection.request("GET", path, headers=headers)
@@ -175,12 +175,12 @@ def http_status(host: str, port: int, path: str, headers: dict[str, str]) -> int
 
 
 def read_http(said: int | str) -> tuple[str, bool]:
-    """Result as text, and whether it is as it should be."""
+    """Result as text, and whether it is acceptable."""
     return f"{said}", said not in (101, 200, 206, 301, 302)
 
 
 def zeromq(place: Place) -> Outcome:
-    """Rows taken, status read, hellos and commands sent."""
+    """Try to receive rows, read the status, and send hellos and commands."""
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     pull, sub, push = (context.socket(kind) for kind in (zmq.PULL, zmq.SUB, zmq.PUSH))
     sub.subscribe(b"")
@@ -211,7 +211,7 @@ def zeromq(place: Place) -> Outcome:
 
 
 def judge(frames: list[bytes], taken: bool) -> tuple[str, bool]:
-    """Name a message, and say whether a stranger may have it."""
+    """Describe a message, and judge whether a stranger may receive it."""
     if taken:
         return "a message taken", False
     try:
@@ -225,7 +225,7 @@ def judge(frames: list[bytes], taken: bool) -> tuple[str, bool]:
 
 
 def over_unix(place: Place) -> Outcome:
-    """A connection to a path, or to an abstract name, a hello, and what comes back."""
+    """Connect to a path or an abstract name, send a hello, and read the response."""
     kind = socket.SOCK_SEQPACKET if "seqpacket" in place.kind else socket.SOCK_STREAM
     name: bytes | str = place.name
     if place.name.startswith("@"):
@@ -267,7 +267,7 @@ def against_file(path: Path) -> Outcome:
 
 
 def against_process(pid: int, name: str) -> Iterator[Outcome]:
-    """A signal, the environment, and secrets on the command line."""
+    """Try to send a signal, and to read the environment and secrets on the command line."""
     try:
         os.kill(pid, signal.SIGTERM)
         yield Outcome(name, f"process {pid}", "SIGTERM", "sent", False)

@@ -1,13 +1,13 @@
-"""Corrections tuned on logs of the emulated engine bench: do they hold when they are run.
+"""Corrections tuned on logs of the emulated engine bench: comparison of prediction and run.
 
     python -m tools.qualification.tuned_bench --out DIR [--seeds 5] [--seconds 30] [--set KEY=VALUE]
 
 For each seed of the bench's noise: the demonstration's session runs in real time with its
-correction in shadow, `hilrt tune` chooses μ, ν and cap from that log alone, and the session runs
-again with them. Held against each other is the exchange energy of the bond's ledger (what is not
-corrected, as a share of what is carried; tracking energy apart): recorded, predicted and run.
-Ends with status 1 if in more than one of five seeds a prediction of less energy did not hold, or
-none was made. A run that is there already is not made again.
+correction in shadow, `hilrt tune` chooses μ, ν and cap from that log only, and the session runs
+again with them. The exchange energy of the bond's ledger (the uncorrected share of the carried
+energy; tracking energy separately) is compared: recorded, predicted and run. Status 1 if in more
+than one of five seeds a predicted reduction did not occur, or none was predicted. Existing runs are
+not repeated.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from hilrt.studies.tune import tune
 CONFIGS = Path(__file__).parents[2] / "bench_configs"
 SESSION = CONFIGS / "engine_in_the_loop.toml"
 BOND = "shaft"
-#: The values that are tuned.
+#: The tuned values.
 VARY = {
     f"bonds.{BOND}.correction.mu": "0:1",
     f"bonds.{BOND}.correction.nu": "0:0.5",
     f"bonds.{BOND}.correction.cap": "0.02:0.3:log",
 }
 TRIALS = 30
-#: Share of the seeds in which a prediction must hold.
+#: Minimum share of the seeds in which the prediction must hold.
 MOST_FAIL = 0.2
 
 
 def run(folder: Path, seed: int, sets: Sequence[str], *, shadow: bool) -> dict[str, Any]:
-    """Run the session against a bench of that seed in a folder; its summary."""
+    """Run the session in a folder against a bench with that seed; return its summary."""
     summary = folder / "summary.json"
     if not summary.exists():
-        # The bench is a process of its own: the session file has no key for a seed.
+        # The bench is a separate process: the session file has no key for a seed.
         text = SESSION.read_text("utf-8").replace('emulator = "engine"', "")
         session = SESSION.with_name(f".tuned_bench_{folder.name}.toml")
         channel = f"239.74.163.{100 + seed}"
@@ -65,7 +65,7 @@ def run(folder: Path, seed: int, sets: Sequence[str], *, shadow: bool) -> dict[s
 
 
 def share(summary: Mapping[str, Any]) -> float:
-    """Exchange energy that is left uncorrected, as a share of the energy that is carried."""
+    """Uncorrected exchange energy, as a share of the carried energy."""
     bond = summary["bonds"][BOND]
     return abs(float(bond["interface_energy_j"])) / float(bond["carried_energy_j"])
 
@@ -84,13 +84,13 @@ def judge(folder: Path, seed: int, sets: Sequence[str]) -> dict[str, Any]:
 
 
 def holds(line: Mapping[str, Any]) -> bool | None:
-    """Whether less exchange energy was made, as predicted; None if nothing was predicted."""
+    """Whether the exchange energy decreased as predicted; None if nothing was predicted."""
     settings: Settings = line["settings"]
     return line["tuned"] < line["shadow"] if settings else None
 
 
 def main() -> None:
-    """Judge all seeds, and print a line of JSON for each."""
+    """Judge all seeds, and print one line of JSON for each."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=30.0)

@@ -1,4 +1,4 @@
-"""Table of a bus' frames: a row per identifier, decoded where there is a database. No I/O."""
+"""Table of a bus' frames: a row per identifier, decoded if there is a database. No I/O."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from hilrt.can.j1939_transport import GroupAssembler
 from hilrt.can.message_stats import MessageStats
 from hilrt.can.tools.session_draft import fault, reason
 
-#: Bits of a classic frame beside data, identifier included; stuffing adds up to a fifth.
+#: Bits of a classic frame besides data, identifier included; stuffing adds up to a fifth.
 _OVERHEAD_BITS = 47
 _OVERHEAD_BITS_EXTENDED = 67
 _STUFFING = 1.1
-#: A signal of J1939 that says of itself that it is not available, or an error.
+#: Value of a J1939 signal marked as not available, or as an error.
 NOT_AVAILABLE = "n/a"
 
 
@@ -32,17 +32,17 @@ class Row:
     Attributes
     ----------
     frame : Frame
-        The newest.
+        The newest frame.
     stats : MessageStats
-        Cycle times, and losses where the message has the counter.
+        Cycle times, and losses if the message has the counter.
     values : dict of str to str
-        Signals of the newest frame, with units; empty if the database does not know it.
+        Signals of the newest frame, with units; empty if unknown to the database.
     undecodable : bool
-        The newest frame is not what the database says of it.
+        Whether the newest frame contradicts the database.
     bad_values : int
-        Values so far that are not finite, or of a signal that the database describes wrongly.
+        Number of values that are not finite, or of an incorrectly described signal.
     bits : float
-        On the wire so far, about.
+        Approximate number of bits on the wire so far.
     """
 
     name: str
@@ -56,12 +56,12 @@ class Row:
 
 
 class _Decoder:
-    """A message's signals as text.
+    """Converts a message's signals to text.
 
     Attributes
     ----------
     problem : str
-        Why nothing of the message can be decoded; else empty.
+        Reason why the message cannot be decoded; else empty.
     """
 
     def __init__(self, message: Message, alive: str) -> None:
@@ -75,20 +75,20 @@ class _Decoder:
         try:
             if names:
                 self.decode = codec(message, names, marked=self.marked, strict=False).decode
-        except Exception as error:  # what a database's mistakes lead to is of all kinds
+        except Exception as error:  # errors in a database may raise any exception
             self.problem = reason(message, error)
         counted = alive in names and self.sound[names.index(alive)]
         self.alive = names.index(alive) if counted else None
         self.modulus = 1 << message.get_signal_by_name(alive).length if counted else 1
 
     def read(self, data: bytes) -> tuple[dict[str, str], int, int | None]:
-        """Signals of a frame as text, how many of them are bad, and the counter."""
+        """Signals of a frame as text, number of bad ones, and the counter."""
         values = self.decode(data)
         texts, bad = self.texts(values)
         return texts, bad, self.count(values)
 
     def texts(self, values: Iterable[float | None]) -> tuple[dict[str, str], int]:
-        """Values with their units, and how many of them are bad."""
+        """Values with their units, and number of bad ones."""
         found, bad = {}, 0
         for signal, sound, value in zip(self.signals, self.sound, values, strict=True):
             if not sound:
@@ -122,7 +122,7 @@ def _text(signal: Signal, value: float) -> str:
 
 
 class _ContainerDecoder:
-    """The messages in a container as text, their signals as ``Message.Signal``."""
+    """Converts the messages in a container to text, their signals as ``Message.Signal``."""
 
     def __init__(self, container: Message, alive: str) -> None:
         self.name = container.name
@@ -147,23 +147,23 @@ class _ContainerDecoder:
 
 
 class BusWatcher:
-    """Rows of everything that has been seen.
+    """Rows of all frames received.
 
     Parameters
     ----------
     messages : iterable of Message
-        Of a database; empty: frames are shown as bytes.
+        Messages of a database; empty: frames are shown as bytes.
     alive : str
         Name of the counter signal, for losses.
 
     Attributes
     ----------
     rows : dict of int to Row
-        By `Frame.can_id`, in the order of the identifiers' first appearance.
+        By `Frame.can_id`, in the order of first appearance.
     frames, error_frames, undecodable : int
-        Frames are those on the wire: a J1939 group of several frames is no further one.
+        Frames on the wire: a J1939 group of several frames is not counted in addition.
     problems : list of str
-        A line for each message of the database that cannot be decoded; its frames are shown as
+        One line for each message of the database that cannot be decoded; its frames are shown as
         bytes.
     """
 
@@ -184,12 +184,12 @@ class BusWatcher:
         self._groups = GroupAssembler()
 
     def take(self, frames: Iterable[Frame], now_ns: int) -> list[Frame]:
-        """Add frames; those without a time of their own count as received at `now_ns`.
+        """Add frames; those without their own time count as received at `now_ns`.
 
         Returns
         -------
         list of Frame
-            The same, and each J1939 group that arrived in several frames, behind the last of them.
+            The same frames, with each J1939 group of several frames after its last one.
         """
         seen: list[Frame] = []
         for frame in frames:
@@ -214,7 +214,7 @@ class BusWatcher:
         decoder = self._table.find(frame.can_id)
         row = self.rows.get(frame.can_id)
         if row is None:
-            # Of several messages that it may be, none is shown: the values would be a guess.
+            # An ambiguous frame is not decoded: the values would be a guess.
             name = " or ".join(m.name for m in self._table.candidates(frame.can_id))
             row = self.rows[frame.can_id] = Row(name, frame)
         row.frame = frame
@@ -224,10 +224,10 @@ class BusWatcher:
         return row
 
     def _decode(self, row: Row, decoder: _Decoder | _ContainerDecoder, frame: Frame) -> None:
-        row.values = {}  # not those of an older frame beside this one's bytes
+        row.values = {}  # no values of an older frame beside the new bytes
         try:
             row.values, bad, count = decoder.read(frame.data)
-        except Exception:  # one frame, whatever is wrong with it, must not end the view
+        except Exception:  # a single bad frame must not end the view
             self.undecodable += 1
             row.stats.decode_errors += 1
             row.undecodable = True
@@ -243,7 +243,7 @@ class BusWatcher:
         row.counter = count
 
     def load(self, seconds: float, bit_rate: float) -> float:
-        """Share of the bus's time that is taken, about."""
+        """Approximate share of the bus' time that is used."""
         return (
             sum(row.bits for row in self.rows.values()) / (seconds * bit_rate) if seconds else 0.0
         )
@@ -253,7 +253,7 @@ class BusWatcher:
         return [self.rows[can_id] for can_id in sorted(self.rows)]
 
 
-#: Bytes of a frame that the table shows: a J1939 group may have 1785.
+#: Maximum bytes of a frame shown in the table: a J1939 group may have 1785.
 _SHOWN = 64
 
 

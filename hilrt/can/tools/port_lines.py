@@ -1,4 +1,4 @@
-"""Lines of a session file about the messages of a CAN database and their signals."""
+"""Lines of a session file for the messages of a CAN database and their signals."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from hilrt.can.id_table import can_id_of, indistinct, is_j1939, with_contained
 from hilrt.config.from_toml import TO_CHOOSE
 from hilrt.errors import ConfigError
 
-#: Stands where a person has to decide; `hilrt check` names every one that is left.
+#: Mark of a choice to be made by a person; `hilrt check` names every one that is left.
 CHOOSE = f'"{TO_CHOOSE}"'
-#: The counter that the gateway looks for by itself.
+#: The counter that the gateway looks for by default.
 ALIVE = "Alive"
-#: Number of meanings of an enumeration, or values of a multiplexer, that are listed.
-MAX_TOLD = 8
+#: Maximum meanings of an enumeration, or values of a multiplexer, that are listed.
+MAX_LISTED = 8
 
 
-#: For a rehearsal: silence of a message without a cycle time, s; method of checksums.
+#: For a rehearsal: timeout of a message without a cycle time, s; method of checksums.
 SILENCE_S = 0.5
 METHOD = "crc8_j1850"
 
 
 class WrittenInput(NamedTuple):
-    """An input as its table has it: limits and value at rest; no quantity is an enumeration."""
+    """An input as in its table: limits and value at rest; an enumeration is no quantity."""
 
     name: str
     unit: str
@@ -44,19 +44,19 @@ class WrittenInput(NamedTuple):
 
 
 class PortLines:
-    """Lines about messages and their signals, each port with a name of its own.
+    """Lines for messages and their signals, with unique names of ports.
 
     Parameters
     ----------
     base : Database
     guess : bool
-        Write a value, marked as a guess, where a person has to decide: for an emulated bench, which
-        keeps to the same table.
+        Write guesses, marked as such, instead of choices: for an emulated bench, which uses the
+        same table.
 
     Attributes
     ----------
     written : list of WrittenInput
-        Inputs whose tables were written so far.
+        Inputs whose tables have been written.
     """
 
     def __init__(self, base: Database, guess: bool = False) -> None:
@@ -79,7 +79,7 @@ class PortLines:
         }
 
     def outputs(self, message: Message) -> list[Signal]:
-        """Signals that can be measured, without those that only protect the message."""
+        """Measurable signals, except those that only protect the message."""
         return [
             signal
             for signal in message.signals
@@ -87,7 +87,7 @@ class PortLines:
         ]
 
     def inputs(self, message: Message) -> list[Signal]:
-        """Signals that can be set-points; the enable request is among them."""
+        """Signals that can be set-points, including the enable request."""
         return [
             signal
             for signal in message.signals
@@ -97,14 +97,14 @@ class PortLines:
         ]
 
     def enable(self, sent: Iterable[Message], measured: Iterable[Message]) -> list[str]:
-        """Request and state of the handshake by their names; missing ones are omitted."""
+        """Request and state of the handshake, by their names; missing ones are omitted."""
         requests = [(m, s) for m in sent for s in self.inputs(m) if _enables(s)]
         states = [(m, s) for m in measured for s in self.outputs(m) if _enables(s)]
         if not requests:
             return []
         message, request = requests[0]
         found = [f"{message.name}.{request.name}"]
-        if states:  # several: the one that is called most like the request
+        if states:  # if several: the one named most like the request
             like = SequenceMatcher(b=request.name.lower())
 
             def likeness(state: tuple[Message, Signal]) -> float:
@@ -116,7 +116,7 @@ class PortLines:
         return found
 
     def measured(self, message: Message, why: str = "") -> list[str]:
-        """A message of the bench; `why` tells the reason not to listen to it: all is a comment."""
+        """A message of the bench; with `why`, the reason not to receive it, as comments only."""
         box = self._boxes.get(message)
         called = title(message) if box is None else f"{message.name} in {title(box)}"
         lines = ["", remark(called + (f": {why}" if why else ""))]
@@ -150,7 +150,7 @@ class PortLines:
         return lines
 
     def sent(self, message: Message, enable: Sequence[str]) -> list[str]:
-        """Options of a message that is sent; its inputs have tables of their own."""
+        """Options of a sent message; its inputs have their own tables."""
         table = f"messages.{toml_key(message.name)}"
         lines = ["", remark(title(message))]
         if message.cycle_time:
@@ -211,11 +211,11 @@ class PortLines:
         ]
 
     def _choose(self, guess: object) -> str:
-        """Value for a person to choose, or a guess."""
+        """Mark of a choice, or a guess."""
         return toml_string(guess) if self._guess else CHOOSE
 
     def _realised(self, name: str, signal: Signal) -> str:
-        """The output that measures the realised value of an input, guessed by name and unit."""
+        """Output that measures the realised value of an input, guessed by name and unit."""
         words = set(name.split("_"))
 
         def likeness(found: tuple[str, Signal]) -> int:
@@ -234,8 +234,8 @@ class PortLines:
     def _checks(self, signal: Signal, table: str, off: str) -> list[str]:
         """Checks of the bench's messages that the signal permits.
 
-        Comments, unless guesses are requested: a signal that is no counter, in spite of its name,
-        would look like a frozen sender.
+        They are comments unless guesses are requested: a signal that is no counter, in spite of its
+        name, would look like a frozen sender.
         """
         if signal.name == ALIVE:
             why = "is not in every frame" if signal.multiplexer_signal else "has one bit"
@@ -254,13 +254,13 @@ class PortLines:
         return []
 
     def _reference(self, message: Message) -> str:
-        """A message as ports name it: with its container where the name alone is not enough."""
+        """A message as named in ports, with its container if the name alone is ambiguous."""
         box = self._boxes.get(message)
         one = box is None or self._names[message.name] == 1
         return message.name if one or box is None else f"{box.name}.{message.name}"
 
     def _name(self, message: Message, signal: Signal, kind: str) -> str:
-        """A port's name: the signal's, with the message's where that is taken, and a number."""
+        """A port's name: the signal's, with the message's name or a number if already used."""
         taken = self._taken[kind]
         name = _snake(signal.name)
         if name in taken:
@@ -277,9 +277,9 @@ class PortLines:
 
 
 def _rivals(messages: Sequence[Message]) -> Iterator[tuple[Message, Database]]:
-    """Every message in a database with those alone that could be taken for it.
+    """Every message in a database with only those that could be confused with it.
 
-    Looking at all messages for every signal takes minutes with the database of a whole vehicle.
+    Checking all messages for every signal takes minutes with the database of a whole vehicle.
     """
     like: dict[object, list[Message]] = defaultdict(list)
     for message in messages:
@@ -291,7 +291,7 @@ def _rivals(messages: Sequence[Message]) -> Iterator[tuple[Message, Database]]:
 
 
 def _contained(boxes: Mapping[Message, Message]) -> Iterator[tuple[Message, Database]]:
-    """Every message in a container, in a database with that alone."""
+    """Every message in a container, in a database of its own."""
     for message, box in boxes.items():
         yield message, Database([box], strict=False)
 
@@ -308,13 +308,13 @@ def _defect(rivals: Database, message: Message, signal: Signal) -> str:
 
 
 def guard_of(signal: Signal) -> str:
-    """``"counter"`` or ``"checksum"`` where the name says that it only protects the message."""
+    """``"counter"`` or ``"checksum"`` if the name shows that it only protects the message."""
     name = signal.name.lower()
     if signal.unit or signal.is_float:
         return ""
     if signal.length >= 4 and any(word in name for word in ("checksum", "chksum", "crc")):
         return "checksum"
-    # Longer ones count something of the bench, such as an encoder's increments.
+    # Longer ones count something on the bench, such as an encoder's increments.
     if signal.name == ALIVE or (
         2 <= signal.length <= 8
         and any(word in name for word in ("alive", "counter", "cntr", "rolling"))
@@ -330,7 +330,7 @@ def _why_no_output(signal: Signal) -> str:
 
 
 def _form(signal: Signal) -> str:
-    """Name the frames that carry a multiplexed signal; empty if all do."""
+    """Frames that contain a multiplexed signal, as text; empty if all do."""
     if not signal.multiplexer_signal:
         return ""
     values = _some(str(value) for value in sorted(signal.multiplexer_ids or ()))
@@ -342,7 +342,7 @@ def _enables(signal: Signal) -> bool:
 
 
 def _is_byte(signal: Signal) -> bool:
-    """Whether a signal fills one byte, as the plain checksums need it."""
+    """Whether a signal fills one byte, as required by the plain checksums."""
     return signal.length == 8 and start_bit(signal) % 8 == 0
 
 
@@ -354,8 +354,8 @@ def _meanings(signal: Signal) -> str:
 def _enumeration(signal: Signal) -> list[float]:
     """Values of a signal that is an enumeration; empty if it is a quantity.
 
-    Value tables of quantities name single values such as "not available". An enumeration's names
-    at least half of the values that it can have, or begins at 0 or 1 where no range is declared.
+    Value tables of quantities name single values such as "not available". Those of an enumeration
+    name at least half of its possible values, or start at 0 or 1 if no range is declared.
     """
     if signal.unit or signal.is_float or len(signal.choices or ()) < 2:
         return []
@@ -391,13 +391,13 @@ def _plain(text: str) -> str:
 
 
 def _some(texts: Iterable[str]) -> str:
-    """The first of a list that may be long."""
-    told = list(texts)
-    return ", ".join(told[:MAX_TOLD]) + (", …" if len(told) > MAX_TOLD else "")
+    """The first items of a possibly long list."""
+    listed = list(texts)
+    return ", ".join(listed[:MAX_LISTED]) + (", …" if len(listed) > MAX_LISTED else "")
 
 
 def remark(text: str) -> str:
-    """A line of comment, whatever characters the database has in its names."""
+    """A comment line, whatever characters the database's names contain."""
     return f"# {_plain(text)}"
 
 
@@ -417,7 +417,7 @@ def toml_key(name: str) -> str:
 
 
 def _snake(name: str) -> str:
-    """A signal's name in small letters, digits and underscores."""
+    """A signal's name in lower-case letters, digits and underscores."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", plain)
     return re.sub(r"[^a-z0-9]+", "_", words.lower()).strip("_") or "signal"

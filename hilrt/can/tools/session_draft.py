@@ -1,4 +1,4 @@
-"""A starting session file from a CAN database: everything known is written, choices are marked."""
+"""Draft of a session file from a CAN database: known values are written, choices are marked."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from hilrt.errors import ConfigError
 
 
 def fault(message: Message, signal: Signal) -> str:
-    """Reason why no frame can carry a signal; empty if one can."""
+    """Reason why no frame can contain a signal; empty if one can."""
     if not signal.scale:
         return f"signal {signal.name} has the scale 0"
     if start_bit(signal) + signal.length > 8 * message.length:
@@ -50,7 +50,7 @@ __all__ = ["CHOOSE", "choices", "generate"]
 #: For a rehearsal, in which all processes share this machine.
 SHARED = f"{'dispatch_deadline = 0.5':36} # share of the step; 0.2 if nothing else runs"
 
-#: Inputs that the page may move, at most.
+#: Maximum inputs that the page may move.
 MOST_ADJUSTED = 20
 #: Words in the name of a node that drives a bench.
 _GATEWAYS = ("gateway", "hil", "tester", "master", "automation", "host")
@@ -72,13 +72,13 @@ def generate(
     ----------
     database : Path
     node, bench, send
-        Which node is which: see `_assign`.
+        Roles of the nodes: see `_assign`.
     bus : dict
         Arguments of python-can's `Bus`.
     folder : Path
-        Where the file will be; the database is named relative to it.
+        Folder of the file; the database is named relative to it.
     emulator : str, optional
-        Replaces the bench. Then nothing is left to choose, because guesses suffice for an emulator.
+        Replaces the bench. No choices are then left, because guesses suffice for an emulator.
     """
     base = load_database(database, "--database")
     roles = _assign(base.messages, node, bench, send, database.name)
@@ -111,7 +111,7 @@ def generate(
 
 
 def choices(text: str) -> int:
-    """Number of choices that a generated file leaves to the user."""
+    """Number of choices left to the user in a generated file."""
     lines = (line for line in text.splitlines() if not line.startswith("#"))
     return sum(line.partition("  #")[0].count(f"= {CHOOSE}") for line in lines)
 
@@ -120,7 +120,7 @@ def choices(text: str) -> int:
 
 
 def _step(measured: Sequence[Message]) -> str:
-    """Line with the macro step: as the bench sends, between 1 and 100 ms."""
+    """Line with the macro step: the bench's cycle time, between 1 and 100 ms."""
     step = min(max(min(_cycles(measured)), 1), 100) / 1e3
     known = ", as the bench sends"
     if not any(message.cycle_time for message in measured):
@@ -129,7 +129,7 @@ def _step(measured: Sequence[Message]) -> str:
 
 
 def _cycles(measured: Sequence[Message]) -> list[float]:
-    """Cycle times of the messages that have one, ms; that of an emulated bench if none has."""
+    """Cycle times of the messages that have one, ms; else that of an emulated bench."""
     return [message.cycle_time for message in measured if message.cycle_time] or [UNTOLD_MS]
 
 
@@ -190,7 +190,7 @@ def _emulation(emulator: str | None) -> list[str]:
 
 
 def _timeouts(measured: Sequence[Message], emulator: str | None) -> list[str]:
-    """A bench counts as silent after some of the cycles of its fastest message."""
+    """Lines with timeouts: some cycles of the bench's fastest message."""
     fastest = 1e-3 * min(_cycles(measured))
     seconds = max(0.02, 5 * fastest)
     off, end = ("", "") if emulator is None else ("# ", ", on the real bench")
@@ -214,7 +214,7 @@ def _enable(enable: Sequence[str]) -> list[str]:
 def _candidates(
     roles: _Roles, measured: Sequence[Message], timed: bool, ports: PortLines
 ) -> Iterable[str]:
-    """Signals that could be measured, too, with the reason why they are left out."""
+    """Further measurable signals, with the reason why they are left out."""
     left = [message for message in roles.received if message not in measured]
     if left or roles.foreign:
         yield from ("", "# ---- not measured: uncomment what you want ----")
@@ -231,7 +231,7 @@ def _candidates(
 def _sent(
     roles: _Roles, sent: Sequence[Message], ports: PortLines, enable: Sequence[str]
 ) -> Iterable[str]:
-    """Tables of the messages of hilrt's own node, then of their inputs."""
+    """Tables of the messages sent by hilrt's node, then of their inputs."""
     yield from ("", "# ---- sent ----")
     for message in sent:
         yield from ports.sent(message, enable)
@@ -250,7 +250,7 @@ def _sent(
 
 
 def _rehearsal(inputs: Sequence[WrittenInput]) -> Iterable[str]:
-    """A first stimulus, and the limits of what the page may move: for an emulated bench."""
+    """A first stimulus, and limits for changes from the page: for an emulated bench."""
     moves = next((one for one in inputs if one.quantity), None)
     if moves is not None:
         room = moves.high - moves.rest
@@ -293,7 +293,7 @@ def _unfit(message: Message, sent: bool = False) -> str:
     if not message.signals:
         return "it has no signals"
     if message.header_id is not None:
-        return ""  # it lies in a container, which has a frame for it
+        return ""  # it is sent in a container's frame
     if message.length > CLASSIC_BYTES and is_j1939(message):
         if sent:
             return "it needs several frames of a transport protocol, which can only be received"
@@ -309,7 +309,7 @@ def _unfit(message: Message, sent: bool = False) -> str:
 def _left_out(message: Message, timed: bool) -> str:
     """Reason why a message of the bench is not received; empty if it is.
 
-    The gateway waits at the start for every message that it listens to. If a database has cycle
+    The gateway waits at the start for every message that it receives. If a database has cycle
     times, but none for this message, the message is probably sent on events.
     """
     rare = timed and not message.cycle_time
@@ -325,21 +325,21 @@ def _session_name(text: str) -> str:
 
 
 class _Roles(NamedTuple):
-    """The messages of a database by their use in a session.
+    """The messages of a database by their role in a session.
 
     Parameters
     ----------
     node : str or None
-        The node that hilrt replaces; None if it replaces none.
+        The node replaced by hilrt, if any.
     bench, others : tuple of str
-        Nodes that are measured, and those that are neither. `bench` is empty if the database tells
-        no nodes apart: then everything that hilrt does not send is measured.
+        Nodes that are measured, and the remaining ones. `bench` is empty if the database does not
+        distinguish nodes: then everything that hilrt does not send is measured.
     sent, received : list of Message
         Set-points, and measurements.
     unsent : list of Message
-        Of hilrt's own node, but not chosen as set-points.
+        Messages of hilrt's node that were not chosen as set-points.
     foreign : list of Message
-        Of other nodes, or of none.
+        Messages of other nodes, or of none.
     """
 
     node: str | None
@@ -358,15 +358,15 @@ def _assign(
     send: Sequence[str],
     file: str,
 ) -> _Roles:
-    """Give every message its role.
+    """Assign a role to every message.
 
     Parameters
     ----------
     messages : sequence of Message
     node : str or None
-        ``--node``; None: the only one that is called like a gateway.
+        ``--node``; None: the only one named like a gateway.
     bench : sequence of str
-        ``--bench``; empty: the nodes that receive what `node` sends, or the only other one.
+        ``--bench``; empty: the nodes that receive messages of `node`, or the only other one.
     send : sequence of str
         ``--send``, messages; empty: all of `node`.
     file : str
@@ -375,7 +375,7 @@ def _assign(
     Raises
     ------
     ConfigError
-        If names are wrong, or the roles have to be chosen.
+        If names are wrong, or roles must be chosen.
     """
     if not messages:
         raise ConfigError(f"--database: {file} has no messages; give the one of the bench")
@@ -390,7 +390,7 @@ def _assign(
     of_node = [message for message in messages if node in message.senders]
     sent = [message for message in messages if message.name in send] if send else of_node
     rest = [message for message in messages if message not in sent]
-    if len(nodes) <= 1 and not bench:  # it does not tell which node sends what
+    if len(nodes) <= 1 and not bench:  # the senders are unknown
         received = rest
     else:
         own = {node} if node else set(_senders(sent))
@@ -425,7 +425,7 @@ def _known(option: str, given: Sequence[str], known: Sequence[str], lack: str) -
 
 
 def _guess(nodes: Sequence[str], bench: Sequence[str], file: str) -> str | None:
-    """The node that hilrt replaces; None if it only listens."""
+    """The node replaced by hilrt; None if it only listens."""
     free = [name for name in nodes if name not in bench]
     found = [name for name in free if any(word in name.lower() for word in _GATEWAYS)]
     if len(found) == 1:
@@ -439,7 +439,7 @@ def _guess(nodes: Sequence[str], bench: Sequence[str], file: str) -> str | None:
 
 
 def _driven(sent: Sequence[Message], nodes: Sequence[str], file: str) -> list[str]:
-    """The bench that the set-points are for."""
+    """The bench addressed by the set-points."""
     receivers = {name for message in sent for s in message.signals for name in s.receivers}
     found = [name for name in nodes if name in receivers]
     if found or len(nodes) == 1:

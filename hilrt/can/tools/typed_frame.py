@@ -1,4 +1,4 @@
-"""A frame to send, from the words of a command line. No I/O beside reading the database."""
+"""A frame to send, from the words of a command line. No I/O except for reading the database."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from hilrt.can.tools.session_draft import fault, reason
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError
 
-#: Lengths that CAN FD has beyond the eight bytes of a classic frame.
+#: Lengths of CAN FD beyond the eight bytes of a classic frame.
 _FD_LENGTHS = (12, 16, 20, 24, 32, 48, 64)
-#: Largest number of an IEEE float, its relative resolution and its smallest step, by its bits.
+#: Largest value of an IEEE float, its relative resolution and its smallest step, by number of bits.
 _FLOATS = {
     16: (65504.0, 2.0**-10, 2.0**-24),
     32: ((2.0 - 2.0**-23) * 2.0**127, 2.0**-23, 2.0**-149),
@@ -28,12 +28,12 @@ _FLOATS = {
 
 
 def frame_of(words: Sequence[str], database: Path | None) -> Frame:
-    """Frame of ``123#11223344``, or of ``Message Signal=value …``.
+    """Frame for ``123#11223344``, or for ``Message Signal=value …``.
 
     Raises
     ------
     ConfigError
-        If a frame cannot carry exactly these words, with the reason and a remedy.
+        If a frame cannot represent exactly these words, with the reason and a remedy.
     """
     if "#" in words[0]:
         return _raw_frame(words)
@@ -97,7 +97,7 @@ def _physical(signal: Signal, raw: float) -> float:
 
 
 def _raw(signal: Signal, value: float) -> float:
-    # Without a scale whole numbers stay whole, and exact beyond 53 bits.
+    # Without a scale integers stay integers, exact beyond 53 bits.
     scaled = value - signal.offset
     return scaled if signal.scale == 1 else scaled / signal.scale
 
@@ -150,9 +150,9 @@ def _raw_limits(signal: Signal) -> tuple[float, float]:
 
 
 def _selected(message: Message, values: dict[str, float]) -> dict[str, int]:
-    """Raw values of the multiplexers of the one frame that carries all given signals.
+    """Raw values of the multiplexers of the one frame that contains all given signals.
 
-    A multiplexer is never guessed: with its start value a frame could mean another signal.
+    A multiplexer is never guessed: with its start value the frame could have another meaning.
     """
     possible: dict[str, set[int]] = {}
     for given in values:
@@ -184,7 +184,7 @@ def _choice(
     known: set[int],
     possible: set[int] | None,
 ) -> int:
-    """Raw value of one multiplexer: the `given` one, or the only one that is possible."""
+    """Raw value of a multiplexer: the `given` one, or the only possible one."""
     place = f"{message.name}: its multiplexer {switch.name}"
     if given is not None and given not in known:
         value = _shown(_physical(switch, given))
@@ -230,12 +230,12 @@ def _values(message: Message, switch: Signal, ids: Iterable[int]) -> str:
 
 
 def _encoded(message: Message, values: dict[str, float], fixed: dict[str, int]) -> bytes:
-    """Round-trip check of a number's bytes."""
+    """Encode the values, and check them by decoding."""
     try:
         coder = codec(message, list(values), fixed)
         data = coder.encode(list(values.values()))
         found = coder.decode(data)
-    except Exception as error:  # what a database's mistakes lead to is of all kinds
+    except Exception as error:  # errors in a database may raise any exception
         raise ConfigError(
             f"{message.name}: cannot be encoded: {reason(message, error)}; correct the database, "
             "or send the frame raw"
@@ -252,7 +252,7 @@ def _encoded(message: Message, values: dict[str, float], fixed: dict[str, int]) 
 
 
 def _resolution(signal: Signal, value: float) -> float:
-    """Largest difference of a value by coding."""
+    """Maximum change of a value by coding."""
     if signal.is_float:
         _, relative, smallest = _FLOATS[signal.length]
         step = max(abs(_raw(signal, value)) * relative, smallest)

@@ -1,4 +1,4 @@
-"""Interfaces of transports: the hub's end, a peer's end, and the process behind a message."""
+"""Interfaces of transports: the hub's end, a peer's end, and the origin of a message."""
 
 from __future__ import annotations
 
@@ -9,54 +9,54 @@ from typing import Any, NamedTuple
 
 from hilrt.errors import ProtocolError
 
-#: Messages queued per connection in each direction before more are refused.
+#: Maximum messages queued per connection and direction; more are refused.
 QUEUE_MESSAGES = 1000
-#: Connections that each transport holds beside those of the session's peers; where a connection is
-#: unknown until its first message, also the number accepted within a second.
+#: Connections that each transport permits beyond the session's peers; also the number accepted
+#: within a second if a connection is unknown until its first message.
 SPARE_CONNECTIONS = 64
 
 
 class ServerTransport(abc.ABC):
     """Server side of a transport: accepts peers and receives their messages; never blocks.
 
-    A connection is known by a key of the transport's choice, which is never used again for another.
+    A connection is identified by a key of the transport's choice, which is never reused.
     """
 
     @abc.abstractmethod
     def fileno(self) -> int:
-        """Descriptor to watch; it may be readable, once, although there is nothing to take."""
+        """Descriptor to watch; it may become readable once although there is nothing to read."""
 
     @abc.abstractmethod
     def waiting(self) -> bool:
-        """Whether there is something to take. It must be asked before the descriptor is watched."""
+        """Whether there is something to read; call it before watching the descriptor."""
 
     @abc.abstractmethod
-    def take(self, accept: bool = True) -> Iterator[tuple[Hashable, bytes | Exception]]:
+    def receive(self, accept: bool = True) -> Iterator[tuple[Hashable, bytes | Exception]]:
         """Yield received messages, with their connections' keys, until there are no more.
 
-        Connections take turns. Without `accept`, new ones stay where they are.
+        Connections take turns. Without `accept`, new connections stay pending.
 
-        In place of a message there may be a `ProtocolError` (it was invalid) or a
-        `BrokenPipeError` (the connection is closed; all it had sent has been taken).
+        Instead of a message there may be a `ProtocolError` (it was invalid) or a `BrokenPipeError`
+        (the connection is closed, and all its messages have been read).
         """
 
     @abc.abstractmethod
     def origin(self) -> Origin:
-        """Origin of the last message taken."""
+        """Origin of the last message received."""
 
     @abc.abstractmethod
     def end(self, key: Any) -> None:
-        """End the connection from which a message was just taken; it is not reported as closed."""
+        """End the connection of the last message; it is not reported as closed."""
 
     @abc.abstractmethod
     def expect(self, expected: bool, peers: int) -> None:
-        """Say whether a peer is missing, and how many the session has: both limit connections."""
+        """Set whether a peer is missing, and how many the session has: both limit connections."""
 
     @abc.abstractmethod
-    def look(self) -> list[ProtocolError]:
+    def poll(self) -> list[ProtocolError]:
         """Accept pending connections, a few at a time; return those refused.
 
-        To be called now and then, not at every tick.
+        Call it occasionally, not at every tick.
         """
 
     @abc.abstractmethod
@@ -68,14 +68,14 @@ class ServerTransport(abc.ABC):
         BlockingIOError
             If the peer does not read, and its queue is full.
         BrokenPipeError
-            If the connection is closed. What it had sent before may still be there to take.
+            If the connection is closed. Messages that it sent before may still be pending.
         OSError
             If it cannot be sent for another reason.
         """
 
     @abc.abstractmethod
     def close(self, linger_ms: int) -> None:
-        """Close all connections; sent messages get a moment to leave."""
+        """Close all connections after a moment for sent messages."""
 
 
 class ClientTransport(abc.ABC):
@@ -86,8 +86,8 @@ class ClientTransport(abc.ABC):
     pollable : object
         For `zmq.Poller` and `zmq_poll`: a socket or a descriptor.
     broken : bool
-        Set when the master's end is closed and everything it had sent was received. Nothing will
-        come any more, and `pollable` is readable for ever.
+        Set when the master's end is closed and all its messages were received. Nothing more will
+        arrive, and `pollable` stays readable.
     """
 
     pollable: Any
@@ -95,7 +95,7 @@ class ClientTransport(abc.ABC):
 
     @abc.abstractmethod
     def receive(self, timeout_ms: int) -> bytes | None:
-        """The next message; None when none comes in time. Does not block with 0."""
+        """The next message; None if none arrives in time. Does not block with 0."""
 
     @abc.abstractmethod
     def send(self, data: bytes) -> None:
@@ -113,7 +113,7 @@ class ClientTransport(abc.ABC):
 
     @abc.abstractmethod
     def close(self, linger_ms: int) -> None:
-        """Close; sent messages get a moment to leave. May be called twice."""
+        """Close after a moment for sent messages; repeated calls have no effect."""
 
 
 class Origin(NamedTuple):
@@ -124,11 +124,11 @@ class Origin(NamedTuple):
     where : str
         For people: process and account, or address and key.
     names : frozenset of str, optional
-        Subsystems that its key admits; None: its transport admits it under any name.
+        Subsystems that its key admits; None: any name.
     local : bool
-        Whether it is on this machine, so that process numbers mean something here.
+        Whether it is on this machine, where process numbers are meaningful.
     pid : int
-        Its process, told by the kernel; 0 if the transport does not know it.
+        Its process, from the kernel; 0 if unknown to the transport.
     """
 
     where: str
@@ -137,7 +137,7 @@ class Origin(NamedTuple):
     pid: int = 0
 
     def described(self, said_pid: int) -> str:
-        """Text on where a message came from, with the process that it claims (0: none)."""
+        """Description of the origin, with the process number that the message claims (0: none)."""
         claims = said_pid and not self.pid
         return self.where + (f" (according to itself, process {said_pid})" if claims else "")
 
@@ -146,9 +146,9 @@ UNKNOWN = Origin("an unknown address")
 
 
 def process_group(origin: Origin, said_pid: int) -> int | None:
-    """Number of its process group; 0 on another machine, None if it cannot be told.
+    """Number of its process group; 0 on another machine, None if unknown.
 
-    `said_pid` is what the other side says of itself, which counts where the kernel says nothing.
+    `said_pid` is the number stated by the peer itself, used where the kernel gives none.
     """
     if not origin.local:
         return 0

@@ -1,10 +1,10 @@
-"""The connections of a bound ZeroMQ socket: how many there are, and whether more are accepted.
+"""Limit on the number of connections of a bound ZeroMQ socket.
 
-ZeroMQ accepts every connection: thousands of strangers' would take all descriptors of the process,
-and their handshakes a processor. `zmq_unbind` ends the connections that were accepted, too.
-Therefore, on Linux, the kernel drops what asks the listening socket for a connection while none is
-expected, or too many come; connections that stand have sockets of their own. The other side asks
-again after a second or more. Elsewhere connections are only counted.
+ZeroMQ accepts every connection: thousands of strangers would use up all descriptors of the process,
+and their handshakes a processor. `zmq_unbind` ends existing connections, too. Therefore, on Linux,
+the kernel drops connection requests to the listening socket while none is expected, or too many
+arrive; existing connections have their own sockets. The other side retries after a second or more.
+Elsewhere connections are only counted.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ Socket = zmq.Socket[bytes]
 
 #: ZeroMQ's event for a connection with a wrong secret.
 REFUSED: Final = int(zmq.EVENT_HANDSHAKE_FAILED_AUTH)
-#: For one with another mechanism: the second where the other side was quicker to end it.
+#: The same for another mechanism; the second event occurs if the other side ended it sooner.
 _MISSING: Final = int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
 _UNFINISHED: Final = int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL)
 _ACCEPTED: Final = int(zmq.EVENT_ACCEPTED)
 _ENDED: Final = int(zmq.EVENT_DISCONNECTED)
 _LISTENING: Final = int(zmq.EVENT_LISTENING)
 _EVENTS: Final = _LISTENING | _ACCEPTED | _ENDED | REFUSED | _MISSING | _UNFINISHED
-#: Events taken at once: more are a flood, and wait.
-MAX_PER_LOOK: Final = 20
-#: How long no connection is accepted after a flood.
+#: Events read per poll: more are a flood, and wait.
+MAX_PER_POLL: Final = 20
+#: Time after a flood during which no connection is accepted.
 PAUSE_NS: Final = 1_000_000_000
 
 _LINUX = sys.platform == "linux"
@@ -49,7 +49,7 @@ _number = itertools.count()
 
 
 class ConnectionLimiter:
-    """Watches a socket, which is bound after this.
+    """Limits the connections of a socket, which must not be bound yet.
 
     Parameters
     ----------
@@ -60,9 +60,9 @@ class ConnectionLimiter:
     Attributes
     ----------
     limit : int
-        Most connections at once, and most new ones in a second.
+        Maximum connections at once, and maximum new ones within a second.
     open : int
-        Those that stand, or are being made.
+        Connections established, or being established.
     accepting : bool
         Whether a new one would be accepted.
     """
@@ -85,13 +85,13 @@ class ConnectionLimiter:
         address = f"inproc://connections-{next(_number)}"
         watched.monitor(address, _EVENTS)
         self._monitor = context.socket(zmq.PAIR)
-        # Without a bound: ZeroMQ's thread would wait for room, and carry no message meanwhile.
+        # Unbounded: otherwise ZeroMQ's thread would block on a full queue, and carry no messages.
         self._monitor.rcvhwm = 0
         self._monitor.connect(address)
         self._readables = [(self._monitor, int(zmq.POLLIN))]
 
     def bound(self) -> None:
-        """The socket is bound: from now on connections can be refused."""
+        """Handle that the socket is bound: from now on connections can be refused."""
         while zmq_poll(self._readables, 0):
             event, value = self._next()
             if event == _LISTENING and _LINUX:
@@ -99,17 +99,17 @@ class ConnectionLimiter:
                     self._listener = socket.socket(fileno=os.dup(value))
 
     def expect(self, expected: bool) -> None:
-        """Say whether any connection is expected."""
+        """Set whether any connection is expected."""
         self._expected = expected
         self._decide()
 
-    def look(self) -> list[int]:
-        """Take note of what has happened; the events of connections that were refused."""
+    def poll(self) -> list[int]:
+        """Process pending events; return those of refused connections."""
         refused = []
         now = self._clock()
         if now >= self._second_ends:
             self._second_ends, self._new = now + PAUSE_NS, 0
-        for _ in range(MAX_PER_LOOK):
+        for _ in range(MAX_PER_POLL):
             if not zmq_poll(self._readables, 0):
                 break
             event, _ = self._next()
@@ -128,10 +128,10 @@ class ConnectionLimiter:
         return refused
 
     def close(self) -> None:
-        """End the watch; before the context is closed."""
+        """Stop watching; call it before the context is closed."""
         with contextlib.suppress(zmq.ZMQError):
             self._watched.disable_monitor()
-        self._monitor.close(linger=0)  # or the context would wait for it
+        self._monitor.close(linger=0)  # otherwise the context would wait for it
         if self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -143,7 +143,7 @@ class ConnectionLimiter:
 
     def _pause(self, now: int) -> None:
         self._pause_until = now + PAUSE_NS
-        if self._listener is None:  # the events of a flood must not pile up, either
+        if self._listener is None:  # the events of a flood must not pile up either
             with contextlib.suppress(zmq.ZMQError):
                 self._watched.disable_monitor()
 

@@ -1,13 +1,13 @@
 """The transport within a machine (Linux): Unix sockets with message boundaries (SOCK_SEQPACKET).
 
-A ZeroMQ socket has its own thread for input and output, so a message wakes three threads one after
-the other; here it only wakes the one that waits for it. With fewer processors than processes,
-waking threads takes most of the time of an exchange: measured with 4 solver processes on 2
-processors, 103 µs instead of 244 µs over TCP (`tools/benchmarks/bench_exchange.py`).
+A ZeroMQ socket has its own I/O thread, so that a message wakes three threads in turn; here it only
+wakes the one that waits for it. With fewer processors than processes, waking threads dominates the
+time of an exchange: measured with 4 solver processes on 2 processors, 103 µs instead of 244 µs over
+TCP (`tools/benchmarks/bench_exchange.py`).
 
 A hub listens at its endpoint and also under the same name in the abstract namespace, which has the
 same reach as the loopback interface. A peer of the same user tries the abstract name first, and
-uses the endpoint if no hub listens there. So nothing has to be configured.
+uses the endpoint if no hub listens there. Nothing has to be configured.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from hilrt.peers.wire import MAX_MESSAGE_BYTES
 
 #: Requested buffer of each connection and direction, bytes; the kernel may grant less.
 QUEUE_BYTES = 1 << 20
-#: Peers with larger messages than this use the other transport: a message must fit in the queue.
+#: Maximum message size, because a message must fit in the queue; peers with larger ones use ZeroMQ.
 MAX_BYTES = 100_000
-#: Connections accepted at once, which limits the time that a flood of them takes from a tick.
+#: Connections accepted per poll, which limits the time that a flood takes from a tick.
 MAX_ACCEPTED = 4
 _BACKLOG = 64
-#: User whose processes are trusted in addition to this user's.
+#: User whose processes are trusted in addition to the own user's.
 ROOT = 0
-# A message that was cut off at this length is found to be too large when it is decoded.
+# A message truncated at this length is rejected as too large when decoded.
 BUFFER_BYTES = MAX_MESSAGE_BYTES + 1
 _NOWAIT = getattr(socket, "MSG_DONTWAIT", 0)
 _SEND = _NOWAIT | int(getattr(socket, "MSG_NOSIGNAL", 0))
 
 
 def available() -> bool:
-    """Whether this system has the transport."""
+    """Whether this system supports the transport."""
     return sys.platform == "linux"
 
 
@@ -49,17 +49,17 @@ class LocalServer(ServerTransport):
     Parameters
     ----------
     address : str
-        The endpoint of the other transport, by which peers find this one.
+        Endpoint of the ZeroMQ transport, by which peers find this one.
 
     Attributes
     ----------
     connections : dict of int to socket
-        Those that have been accepted, by their descriptors.
+        Accepted connections, by descriptor.
 
     Raises
     ------
     OSError
-        If another process has that name already.
+        If another process uses that name already.
     """
 
     def __init__(self, address: str) -> None:
@@ -84,15 +84,15 @@ class LocalServer(ServerTransport):
         self._buffer = bytearray(BUFFER_BYTES)
 
     def fileno(self) -> int:
-        """See `ServerTransport.fileno`; readable as long as there is something to take."""
+        """See `ServerTransport.fileno`; readable as long as there is something to read."""
         return self._epoll.fileno()
 
     def waiting(self) -> bool:
         """See `ServerTransport.waiting`."""
         return bool(self._epoll.poll(0, 1))
 
-    def take(self, accept: bool = True) -> Iterator[tuple[socket.socket, bytes | Exception]]:
-        """See `ServerTransport.take`."""
+    def receive(self, accept: bool = True) -> Iterator[tuple[socket.socket, bytes | Exception]]:
+        """See `ServerTransport.receive`."""
         asked = 0 if accept else MAX_ACCEPTED
         while ready := self._epoll.poll(0):
             for fd, _ in ready:
@@ -101,7 +101,7 @@ class LocalServer(ServerTransport):
                     asked += 1
                     if asked <= MAX_ACCEPTED:
                         self._accept()
-                    elif len(ready) == 1:  # everything else that has arrived was taken
+                    elif len(ready) == 1:  # all other messages were read
                         return
                 elif (message := _receive(connection, self._buffer, _NOWAIT)) is not None:
                     if isinstance(message, BrokenPipeError):
@@ -110,7 +110,7 @@ class LocalServer(ServerTransport):
                     yield connection, message
 
     def origin(self) -> Origin:
-        """See `ServerTransport.origin`: the kernel's data about the process."""
+        """See `ServerTransport.origin`: process data from the kernel."""
         if self._newest is None or self._newest.fileno() < 0:
             return Origin("a process of this machine that has ended", local=True)
         pid, user = _process_and_user(self._newest)
@@ -123,7 +123,7 @@ class LocalServer(ServerTransport):
             self._forget(key)
 
     def expect(self, expected: bool, peers: int) -> None:
-        """See `ServerTransport.expect`: without it, only `look` takes connections in."""
+        """See `ServerTransport.expect`: without it, only `poll` accepts connections."""
         self._limit = peers + SPARE_CONNECTIONS
         if expected != self._expected and self._listener.fileno() >= 0:  # it may be closed
             self._expected = expected
@@ -132,8 +132,8 @@ class LocalServer(ServerTransport):
             else:
                 self._epoll.unregister(self._listener)
 
-    def look(self) -> list[ProtocolError]:
-        """See `ServerTransport.look`."""
+    def poll(self) -> list[ProtocolError]:
+        """See `ServerTransport.poll`."""
         for _ in range(MAX_ACCEPTED):
             if not self._asking.poll(0):
                 break
@@ -159,7 +159,7 @@ class LocalServer(ServerTransport):
         """Accept a new connection, or refuse it."""
         try:
             connection, _ = self._listener.accept()
-        except OSError:  # the peer has given up, or no descriptors are left
+        except OSError:  # the peer has given up, or descriptors are exhausted
             return
         if len(self.connections) >= self._limit:
             refused = f"more than {self._limit} connections"
@@ -211,7 +211,7 @@ class LocalClient(ClientTransport):
 
 
 def connect(address: str) -> LocalClient | None:
-    """Connect to the hub with this endpoint, if it is one of the same machine and user."""
+    """Connect to the hub with this endpoint, if it belongs to the same machine and user."""
     if not available():
         return None
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -229,17 +229,17 @@ def connect(address: str) -> LocalClient | None:
 
 
 def abstract_name(address: str) -> bytes:
-    """Name under which a hub of this endpoint listens."""
+    """Name under which a hub with this endpoint listens."""
     return b"\0hilrt " + address.encode()
 
 
 def _is_trusted(connection: socket.socket) -> bool:
-    """Whether the other end is this user's, or root's: abstract names have no permissions."""
+    """Whether the other end belongs to this user or root: abstract names have no permissions."""
     return _process_and_user(connection)[1] in (os.geteuid(), ROOT)
 
 
 def _process_and_user(connection: socket.socket) -> tuple[int, int]:
-    """Numbers of the process at the other end and of its account, from the kernel."""
+    """Process and account of the other end, from the kernel."""
     data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     pid, user, _ = struct.unpack("3i", data)
     return pid, user
@@ -266,7 +266,7 @@ def _receive(
         except BlockingIOError:
             return None
         except ConnectionResetError:
-            continue  # reported once, before the messages sent until then
+            continue  # reported once, ahead of messages sent before
         except OSError as error:
             return BrokenPipeError(error.errno, error.strerror)
         if size == 0:

@@ -1,7 +1,7 @@
 """The transport between machines: ZeroMQ over TCP, one ROUTER and many DEALER sockets.
 
 The descriptor of a ZeroMQ socket reports *edges*: it becomes readable when something has happened
-to the socket and stops being so with the next operation on it, whichever that is, even a send.
+to the socket and stops being so with the next operation on it, even a send.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from hilrt.peers.wire import MAX_MESSAGE_BYTES
 _NOBLOCK = int(zmq.NOBLOCK)
 _NOBLOCK_MORE = _NOBLOCK | int(zmq.SNDMORE)
 _POLLIN = int(zmq.POLLIN)
-#: More than the protocol allows: the sender is disconnected, nothing is buffered.
+#: Above the protocol's limit: the sender is disconnected, nothing is buffered.
 _MAX_BUFFERED_BYTES = 2 * MAX_MESSAGE_BYTES
-#: How long a connection may take to be made, ms.
+#: Time allowed for establishing a connection, ms.
 _HANDSHAKE_MS = 5000
-#: Connections that were ended, of which more messages may be in the queue.
+#: Number of ended connections to remember: more of their messages may be queued.
 _CUT_OFF = 64
 
 
@@ -47,12 +47,12 @@ class Router(ServerTransport):
     listen : str
         Endpoint to bind; a port ``*`` takes a free one.
     authenticator : Authenticator, optional
-        Lets only peers with a known key in.
+        Admits only peers with a known key.
 
     Attributes
     ----------
     address : str
-        The endpoint that was bound.
+        The bound endpoint.
 
     Raises
     ------
@@ -68,13 +68,13 @@ class Router(ServerTransport):
             authenticator.guard(self._context, self._socket)
         self._connections = ConnectionLimiter(self._context, self._socket)
         self._newest: zmq.Frame | None = None
-        #: Connections that were ended, and may have sent more before.
+        #: Ended connections, which may have sent more before.
         self._cut_off: dict[bytes, None] = {}
         self._socket.setsockopt(zmq.HANDSHAKE_IVL, _HANDSHAKE_MS)
         _bound_queues(self._socket)
-        # A send to a peer that has gone fails at once, instead of vanishing.
+        # A send to a lost peer fails at once, instead of vanishing.
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
-        # Kept by the I/O thread: finds a dead host even while a solver computes a long step.
+        # Runs in the I/O thread: detects a dead host even while a solver computes a long step.
         self._socket.setsockopt(zmq.HEARTBEAT_IVL, 1000)
         self._socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 10_000)
         try:
@@ -90,8 +90,9 @@ class Router(ServerTransport):
         self.address = self._socket.get_string(zmq.LAST_ENDPOINT)
         if authenticator is not None:
             authenticator.bound(self.address)
-        # Asking this way is several times cheaper than reading EVENTS, or than catching the
-        # exception of a receive that finds nothing, when the processor's caches are cold.
+        # This call is several times cheaper than reading EVENTS, or than catching the exception of
+        # a
+        # receive that finds nothing, when the processor's caches are cold.
         self._readables = [(self._socket, _POLLIN)]
         self._send = _plain_send(self._socket)
         self._fd = int(self._socket.get(zmq.FD))
@@ -104,8 +105,8 @@ class Router(ServerTransport):
         """See `ServerTransport.waiting`."""
         return bool(zmq_poll(self._readables, 0))
 
-    def take(self, accept: bool = True) -> Iterator[tuple[bytes, bytes | Exception]]:
-        """See `ServerTransport.take`; ZeroMQ accepts, only `send` reports closed ones."""
+    def receive(self, accept: bool = True) -> Iterator[tuple[bytes, bytes | Exception]]:
+        """See `ServerTransport.receive`; ZeroMQ accepts, only `send` reports closed connections."""
         while zmq_poll(self._readables, 0):
             identity = self._socket.recv(_NOBLOCK)
             frame = self._socket.recv(_NOBLOCK, copy=False)
@@ -131,13 +132,13 @@ class Router(ServerTransport):
         return Origin(where, names, local=not address or is_loopback(address))
 
     def _said(self, what: str) -> str:
-        """A property of the newest message's connection, by ZeroMQ; empty if it has none."""
+        """A property of the newest message's connection, from ZeroMQ; empty if it has none."""
         with contextlib.suppress(zmq.ZMQError):
             return "" if self._newest is None else str(self._newest.get(what))
         return ""
 
     def end(self, key: bytes) -> None:
-        """See `ServerTransport.end`: ZeroMQ cannot, so its descriptor is shut down."""
+        """See `ServerTransport.end`: ZeroMQ offers no way, so its descriptor is shut down."""
         self._cut_off[key] = None
         if len(self._cut_off) > _CUT_OFF:
             del self._cut_off[next(iter(self._cut_off))]
@@ -149,9 +150,9 @@ class Router(ServerTransport):
                         connection.shutdown(socket.SHUT_RDWR)
 
     def _is_of_newest(self, connection: socket.socket) -> bool:
-        """Whether a descriptor may still be that of the newest message's connection.
+        """Whether a descriptor may still belong to the newest message's connection.
 
-        It may have been closed meanwhile, and its number be that of a socket of something else.
+        The connection may have been closed, and its number reused for another socket.
         """
         here = connection.getsockname()
         if not isinstance(here, tuple):
@@ -164,13 +165,13 @@ class Router(ServerTransport):
         self._connections.limit = peers + SPARE_CONNECTIONS
         self._connections.expect(expected)
 
-    def look(self) -> list[ProtocolError]:
-        """See `ServerTransport.look`."""
-        events, authenticator = self._connections.look(), self._authenticator
+    def poll(self) -> list[ProtocolError]:
+        """See `ServerTransport.poll`."""
+        events, authenticator = self._connections.poll(), self._authenticator
         if authenticator is None:
             return []
-        kinds = [authenticator.refused] * authenticator.look()
-        # A wrong secret is reported by ZeroMQ, too, after the answer.
+        kinds = [authenticator.refused] * authenticator.poll()
+        # ZeroMQ also reports a wrong secret, after the answer.
         kinds += [authenticator.missing for event in events if event != REFUSED]
         return [ProtocolError(f"refused: {authenticator.texts[k]}", k) for k in kinds]
 
@@ -199,19 +200,19 @@ class Router(ServerTransport):
 
 
 class ClientCredentials(Protocol):
-    """Credentials that a peer shows the master: its keys, or the session's token."""
+    """Credentials that a peer presents to the master: its keys, or the session's token."""
 
     def use(self, socket: zmq.Socket[bytes]) -> None:
-        """Show it on the connections that `socket` makes from now on."""
+        """Present them on all later connections of `socket`."""
 
 
 class Dealer(ClientTransport):
-    """A peer's end; ZeroMQ connects, and connects again, by itself.
+    """A peer's end; ZeroMQ connects and reconnects on its own.
 
     Raises
     ------
     ConfigError
-        If the address is not one.
+        If the address is invalid.
     """
 
     def __init__(self, address: str, credentials: ClientCredentials | None = None) -> None:
@@ -233,7 +234,7 @@ class Dealer(ClientTransport):
             ) from None
 
     def receive(self, timeout_ms: int) -> bytes | None:
-        """See `ClientTransport.receive`; a single blocking call has the least latency."""
+        """See `ClientTransport.receive`; a single blocking call has the lowest latency."""
         if timeout_ms == 0:
             return self.pollable.recv(_NOBLOCK) if zmq_poll(self._readables, 0) else None
         if timeout_ms != self._timeout_ms:
@@ -258,21 +259,21 @@ class Dealer(ClientTransport):
 
 
 def _plain_send(socket: zmq.Socket[bytes]) -> Callable[[bytes, int], object]:
-    """Return the compiled `send` of a socket.
+    """The compiled `send` of a socket.
 
-    `zmq.Socket.send` wraps it for the options of draft sockets, which takes as long again.
+    `zmq.Socket.send` wraps it for the options of draft sockets, which doubles its time.
     """
     return super(zmq.Socket, socket).send
 
 
 def _why_unusable(several: bool, size: int) -> ProtocolError:
-    """Reason why a message is not even decoded."""
+    """Reason why a message is rejected before decoding."""
     if several:
         return ProtocolError("a message of more than one frame")
     if size > MAX_MESSAGE_BYTES:  # not worth a copy
         text = f"message of {size} bytes; at most {MAX_MESSAGE_BYTES} are accepted"
         return ProtocolError(text, "oversized")
-    # Another connection could have the same one after this one has ended.
+    # After this connection has ended, another one could use the same id.
     return ProtocolError("it has set a routing id; leave it unset", "rejected")
 
 

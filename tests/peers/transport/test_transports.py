@@ -26,7 +26,7 @@ def taken(server, count=1):
     deadline = time.monotonic() + DEADLINE_S
     while len(found) < count:
         assert time.monotonic() < deadline, f"only {found}"
-        found += server.take()
+        found += server.receive()
     return found
 
 
@@ -36,8 +36,8 @@ def refused(server):
     deadline = time.monotonic() + DEADLINE_S
     while not found:
         assert time.monotonic() < deadline, "none is refused"
-        list(server.take())
-        found += server.look()
+        list(server.receive())
+        found += server.poll()
     return found
 
 
@@ -54,7 +54,7 @@ def sent_until_refused(send):
 def ask_until_refused(server, key):
     deadline = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline:
-        list(server.take())
+        list(server.receive())
         with contextlib.suppress(BlockingIOError):  # the end is known later than the queue is full
             server.send(key, b"still there?")
         time.sleep(1e-3)
@@ -106,7 +106,7 @@ class TransportContract:
         client = connect()
         self.key(server, client)
         assert not server.waiting()
-        assert list(server.take()) == []
+        assert list(server.receive()) == []
         assert client.receive(0) is None
         assert client.receive(1) is None
         assert not client.broken
@@ -119,7 +119,7 @@ class TransportContract:
         while not server.waiting():
             assert time.monotonic() < deadline
         assert server.fileno() >= 0
-        assert [message for _, message in server.take()] == [b"news"]
+        assert [message for _, message in server.receive()] == [b"news"]
 
     def test_a_peer_that_does_not_read_has_a_bounded_queue(self, server, connect):
         client = connect()
@@ -320,12 +320,12 @@ class TestLocal(TransportContract):
         for _ in range(3 * local.MAX_ACCEPTED):
             connect()
         first.send(b"in time")
-        assert [message for _, message in server.take()] == [b"in time"]
+        assert [message for _, message in server.receive()] == [b"in time"]
         assert len(server.connections) <= 1 + local.MAX_ACCEPTED
         server.expect(False, 1)
-        list(server.take())
+        list(server.receive())
         before = len(server.connections)
-        server.look()
+        server.poll()
         assert len(server.connections) == before + local.MAX_ACCEPTED
 
     def test_another_user_is_not_let_in_and_not_trusted(self, server, connect, monkeypatch):

@@ -1,6 +1,6 @@
-"""Physics that the verdict's calibration did not know, written to mislead it.
+"""Physics unknown to the verdict's calibration, chosen to mislead the verdict.
 
-In reading order: `build` (how a kind is written), the kinds by their physics (`electrical`,
-`mechanical`, `process`, `living`, `later`), `listed` (which there are), `draws` (a session of a
-kind), `expected` (its true error before the product has seen it), `tables` (what came of it).
+In reading order: `build` (notation of a kind), the kinds by their physics (`electrical`,
+`mechanical`, `process`, `living`, `later`), `listed` (all kinds), `draws` (one session of a kind),
+`expected` (its true error, computed before the product runs it), `tables` (results).
 """

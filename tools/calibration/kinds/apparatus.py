@@ -1,4 +1,4 @@
-"""Kinds of the third trial: machines, circuits and plants, on which no rule was chosen."""
+"""Kinds of the third trial: machines, circuits and plants. No rule was chosen on them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def junction(random: Random) -> CoupledSystem:
 
 
 def loudspeaker(random: Random) -> CoupledSystem:
-    """A coil in a magnet, whose force falls away from the middle, and a cone that hardens."""
+    """A coil in a magnet, whose force decreases off centre, and a stiffening cone."""
     n = draws(random)
     pull, coil, stiff, hard = n(6.0), n(6e-4), n(1500.0), n(3e8)
 
@@ -53,7 +53,7 @@ def loudspeaker(random: Random) -> CoupledSystem:
 
 
 def elevator(random: Random) -> CoupledSystem:
-    """A drive winds a rope that grows shorter, and stiffer, under a cabin."""
+    """A drive that winds up a cabin's rope, which becomes shorter and stiffer."""
     n = draws(random)
     cabin, stiff, gain = n(500.0), n(4e5), n(4000.0)
 
@@ -73,7 +73,7 @@ def elevator(random: Random) -> CoupledSystem:
 
 
 def water_hammer(random: Random) -> CoupledSystem:
-    """A long pipe, a valve that closes at once, and an air vessel that takes the blow."""
+    """A long pipe, a valve that closes suddenly, and an air vessel that absorbs the surge."""
     n = draws(random)
     inert, air, close = n(4.0), n(0.6), n(6.0)
 
@@ -109,7 +109,7 @@ def wind_turbine(random: Random) -> CoupledSystem:
 
 
 def solar_panel(random: Random) -> CoupledSystem:
-    """A panel's diode on its cable, and a converter that takes constant power from a capacitor."""
+    """A panel's diode on its cable, and a converter drawing constant power from a capacitor."""
     n = draws(random)
     light, load, farad = n(6.0), n(90.0), n(4e-3)
 
@@ -128,7 +128,7 @@ def solar_panel(random: Random) -> CoupledSystem:
 
 
 def shimmy(random: Random) -> CoupledSystem:
-    """A trailed wheel beyond the speed at which it flutters, on a frame with sideways give."""
+    """A trailed wheel above its flutter speed, on a frame with lateral compliance."""
     n = draws(random)
     grip, speed, own = n(30.0), n(6.0), n(14.0)
 
@@ -166,7 +166,7 @@ def pantograph(random: Random) -> CoupledSystem:
 
 
 def mooring(random: Random) -> CoupledSystem:
-    """A buoy in waves, and a float on a rope that falls slack."""
+    """A buoy in waves, and a float on a rope that becomes slack."""
     n = draws(random)
     rope, wave, own = n(60.0), n(1.1), n(1.8)
 
@@ -185,7 +185,7 @@ def mooring(random: Random) -> CoupledSystem:
 
 
 def cold_store(random: Random) -> CoupledSystem:
-    """A compressor that a switch with hysteresis starts, an evaporator, and goods with a skin."""
+    """A compressor switched with hysteresis, an evaporator, and goods with a surface layer."""
     n = draws(random)
     cool, width, warm = n(1.6), n(0.6), n(0.25)
 
@@ -204,7 +204,7 @@ def cold_store(random: Random) -> CoupledSystem:
 
 
 def drill_string(random: Random) -> CoupledSystem:
-    """A top drive turns a bit at the end of long pipes; the rock holds it until it breaks loose."""
+    """A top drive that turns a bit at the end of long pipes; the bit sticks and breaks loose."""
     n = draws(random)
     pipe, rock, speed = n(470.0), n(4500.0), n(9.0)
 
@@ -222,7 +222,7 @@ def drill_string(random: Random) -> CoupledSystem:
 
 
 def micro_mirror(random: Random) -> CoupledSystem:
-    """A plate over an electrode, driven through a resistor near the voltage that snaps it down."""
+    """A plate above an electrode, driven through a resistor near the pull-in voltage."""
     n = draws(random)
     drive, own, lag = n(0.4), n(1.0), n(0.4)
 
@@ -241,7 +241,7 @@ def micro_mirror(random: Random) -> CoupledSystem:
 
 
 def tether(random: Random) -> CoupledSystem:
-    """Two satellites in one orbit on a tether that is slack by turns."""
+    """Two satellites in one orbit on a tether that becomes slack."""
     n = draws(random)
     stiff, rate, away = n(3.0), n(0.25), n(2.2)
 

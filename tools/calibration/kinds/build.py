@@ -1,4 +1,4 @@
-"""Notation of a kind of physics: parts as functions of lists, states first among outputs."""
+"""Notation of a kind of physics: parts as functions on lists; the first states are the outputs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from hilrt.solver import Port
 from tools.calibration.parts import Equation, Part, Values
 from tools.calibration.systems import CoupledSystem, Random, log_uniform
 
-#: Feedthrough of an output that does not answer at the start, but may later.
+#: Feedthrough of an output that has none at the start, but may have it later.
 NONE_YET = 1e-12
-#: Behind the name of an input, so that a summary's ports are told apart.
+#: Suffix of the inputs' names, which distinguishes the ports in a summary.
 INTO = "_in"
 
 
@@ -38,9 +38,9 @@ def make(
     fastest : float
         Fastest motion with the inputs held, rad/s.
     rates, output : callable
-        See `Part`; without `output` the first states are the outputs.
+        See `Part`; without `output`, the first states are the outputs.
     direct : str
-        Outputs that depend on the inputs without a state between.
+        Outputs with direct feedthrough.
     """
     inputs, outputs = (text.split() for text in ports)
     found = output or (lambda t, x, u: list(x[: len(outputs)]))
@@ -59,7 +59,7 @@ def make(
 
 
 def couple(parts: list[Part], wires: str, omega: float, span: float) -> CoupledSystem:
-    """Parts with wires as ``a.y>b.u``; the fastest motion that counts [rad/s], and a duration [s].
+    """System of parts with wires as ``a.y>b.u``; fastest relevant motion [rad/s] and duration [s].
 
     The last part can be a bench.
     """
@@ -80,17 +80,17 @@ def smooth_step(t: float, at: float, width: float) -> float:
 
 
 def above_zero(x: float, soft: float) -> float:
-    """Largest of `x` and 0, as of a contact or a slack rope, with a rounded corner."""
+    """Larger of `x` and 0 with a rounded corner, for contacts and slack ropes."""
     return 0.5 * (x + math.hypot(x, soft))
 
 
 def schmitt(s: float, drive: float, time: float) -> float:
-    """Rate of a two-state switch at -1 or 1: it changes over where `drive` is beyond ± 0.385."""
+    """Rate of a two-state switch at -1 or 1, which switches where `drive` exceeds ± 0.385."""
     return (s - s * s * s + drive) / time
 
 
 def root(x: float, soft: float) -> float:
-    """Square root with the sign of its argument, with a finite slope at 0."""
+    """Square root with the sign of its argument and a finite slope at 0."""
     return x / math.sqrt(math.sqrt(x * x + soft * soft))
 
 

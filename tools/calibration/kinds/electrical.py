@@ -1,4 +1,4 @@
-"""Circuits, converters, motors, and plants under control."""
+"""Circuits, converters, motors, and controlled plants."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tools.calibration.systems import CoupledSystem, Random
 
 
 def resonant_circuit(random: Random) -> CoupledSystem:
-    """A source with a coil, close to resonance with a capacitor and its load."""
+    """A source with a coil, near resonance with a capacitor and its load."""
     n = draws(random)
     coil, ohm, farad, load = n(0.01), n(0.4), n(1e-4), n(60.0)
     own = 1.0 / math.sqrt(coil * farad)
@@ -33,7 +33,7 @@ def resonant_circuit(random: Random) -> CoupledSystem:
 
 
 def constant_power(random: Random) -> CoupledSystem:
-    """A converter's mean, under control, feeds a load that takes a constant power, later more."""
+    """An averaged converter with control, and a load of constant power, which later increases."""
     n = draws(random)
     coil, farad, gain, reset = n(1e-3), n(1e-3), n(0.5), n(40.0)
     first, more = n(60.0), n(90.0)
@@ -53,7 +53,7 @@ def constant_power(random: Random) -> CoupledSystem:
 
 
 def chopper(random: Random) -> CoupledSystem:
-    """A switch at a fixed frequency feeds a coil, and a filter whose voltage is fed back."""
+    """A switch of fixed frequency that feeds a coil, and a filter whose voltage is fed back."""
     n = draws(random)
     coil, farad, load = n(2e-3), n(2e-4), n(5.0)
     w, duty = 2.0 * math.pi * n(1000.0), 0.3 * n(1.0)
@@ -89,7 +89,7 @@ def rectifier(random: Random) -> CoupledSystem:
 
 
 def motor_and_gear(random: Random) -> CoupledSystem:
-    """A motor's current under control of its speed; a gear with play turns a load."""
+    """A speed-controlled motor's current; a gear with play turns a load."""
     n = draws(random)
     coil, ohm, k, gain = n(2e-3), n(0.5), n(0.1), n(0.4)
     rotor, load, stiff, play = n(1e-3), n(4e-3), n(30.0), n(0.02)
@@ -113,7 +113,7 @@ def motor_and_gear(random: Random) -> CoupledSystem:
 
 
 def controlled_plant(random: Random) -> CoupledSystem:
-    """A controller that saturates, with an integral, and a plant behind four lags (a dead time)."""
+    """A saturating controller with an integral, and a plant with four lags (a dead time)."""
     n = draws(random)
     gain, reset, lag, slow = n(2.2), n(0.8), n(0.12), n(1.5)
 
@@ -134,7 +134,7 @@ def controlled_plant(random: Random) -> CoupledSystem:
 
 
 def levitation(random: Random) -> CoupledSystem:
-    """A ball below a magnet, unstable by itself, held by a controller of the current."""
+    """A ball below a magnet, unstable without its current controller."""
     n = draws(random)
     m, c, gap = n(0.05), n(1e-4), 0.01
     still = gap * math.sqrt(m * 9.81 / c)
@@ -155,7 +155,7 @@ def levitation(random: Random) -> CoupledSystem:
 
 
 def van_der_pol_pair(random: Random) -> CoupledSystem:
-    """Two oscillators that start close to rest, which is unstable, and pull each other."""
+    """Two coupled oscillators that start close to their unstable equilibrium."""
     n = draws(random)
     mu, k, ratio = n(1.0), n(0.3), n(1.15)
 
@@ -168,7 +168,7 @@ def van_der_pol_pair(random: Random) -> CoupledSystem:
 
 
 def battery(random: Random) -> CoupledSystem:
-    """A cell whose voltage falls with its charge, and a load of constant power in pulses."""
+    """A cell whose voltage decreases with its charge, and a pulsed load of constant power."""
     n = draws(random)
     ohm, polar, tau, amount = n(0.02), n(0.03), n(8.0), n(900.0)
     power, every = n(60.0), n(25.0)

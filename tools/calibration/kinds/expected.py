@@ -1,7 +1,7 @@
-"""The true error of a session by an exchange of its own, before the product has seen it.
+"""True error of a session from an independent exchange, computed before the product runs it.
 
-The exchange here is a few lines that share nothing with the master: all parts step at once over the
-polynomials through the newest samples. The truth is the coupled system, integrated by DOP853.
+The exchange here consists of a few lines that share nothing with the master: all parts step at once
+with polynomials through the newest samples. The truth is the coupled system, integrated by DOP853.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from tools.calibration.parts import PartSolver
 from tools.calibration.systems import Channels, CoupledSystem, log_uniform
 from tools.calibration.truth import NoTruth, Truth, scales
 
-#: What was expected and committed before a trial was run.
+#: Expectations, committed before a trial was run.
 EXPECTATIONS = Path(__file__).with_name("expectations.jsonl")
-#: Fewest and most macro steps, and how often they are changed to come close to the error aimed at.
+#: Minimum and maximum number of macro steps, and of their adjustments to approach the target error.
 STEPS, TURNS, CLOSE = (40, 3000), 6, 1.6
-#: Keeps these sessions apart from those of the calibration.
+#: Separates the random numbers of these sessions from those of the calibration.
 STREAM = 32
 #: Relative tolerance of the truth.
 TIGHT = 1e-10
-#: An error of more than this says that the session diverges.
+#: A session with a larger error counts as diverged.
 DIVERGED = 1e3
 
 
 def settings_of(trial: str, number: int) -> dict[str, Any]:
-    """Kind, evidence, order and the error aimed at, of a session.
+    """Kind, evidence, order and target error of a session.
 
-    The system is that of ``default_rng([STREAM, trial, number])``.
+    The system is drawn with ``default_rng([STREAM, trial, number])``.
     """
     kinds, evidence = TRIALS[trial]
     name = list(kinds)[number // len(evidence)]
@@ -50,7 +50,7 @@ def settings_of(trial: str, number: int) -> dict[str, Any]:
 
 
 def system_of(settings: dict[str, Any]) -> tuple[CoupledSystem, Any]:
-    """The system, and the generator's state that it was built from."""
+    """The system, and the state of the generator before it was drawn."""
     trial = [*TRIALS].index(settings["trial"])
     random = np.random.default_rng([STREAM, trial, settings["number"]])
     seedling = random.bit_generator.state
@@ -58,7 +58,7 @@ def system_of(settings: dict[str, Any]) -> tuple[CoupledSystem, Any]:
 
 
 def restorable(settings: dict[str, Any], system: CoupledSystem) -> dict[str, bool]:
-    """Parts that can go back: all; or not the last one; or none."""
+    """Restorable parts: all; all but the last; or none."""
     names = [part.name for part in system.parts]
     found = dict.fromkeys(names, settings["evidence"] == RESTORABLE)
     if settings["evidence"] != RESTORABLE:
@@ -91,12 +91,12 @@ def exchange(system: CoupledSystem, step: float, steps: int, order: int) -> Floa
 
 
 def truth_of(system: CoupledSystem, span: float) -> Truth:
-    """The coupled system for `span` [s] and a little more, closer than the calibration's truths."""
+    """Truth for `span` [s] and a little more, more accurate than the calibration's truths."""
     return Truth(system, 1.001 * span, free_limits(system), TIGHT)
 
 
 def true_error(system: CoupledSystem, truth: Truth, step: float, steps: int, order: int) -> float:
-    """Error of the worst connected signal: RMS over what it varies by."""
+    """Error of the worst connected signal: RMS relative to its variation."""
     try:
         with np.errstate(all="raise"):
             y = exchange(system, step, steps, order)
@@ -109,9 +109,9 @@ def true_error(system: CoupledSystem, truth: Truth, step: float, steps: int, ord
 
 
 def right_words(error: float, evidence: str) -> list[str]:
-    """Words that docs/reliability.md gives to a true error, best first.
+    """Words that docs/reliability.md assigns to a true error, best first.
 
-    Without evidence `unverified` is right whatever the error is: it says that nothing is known.
+    Without evidence, `unverified` is right for any error: it means that nothing is known.
     """
     word = ["good"], ["good", "degraded"], ["degraded"], ["unreliable"]
     found = word[int(np.searchsorted((0.01, 0.05, 0.2), error, side="right"))]
@@ -119,9 +119,9 @@ def right_words(error: float, evidence: str) -> list[str]:
 
 
 def expect(trial: str, number: int) -> dict[str, Any]:
-    """Settings of a session with its step, its true error, and the words that are right.
+    """Settings of a session with its step, its true error, and the right words.
 
-    The step is changed until the error is close to the one that is aimed at.
+    The step is adjusted until the error is close to the target.
     """
     settings = settings_of(trial, number)
     system, _ = system_of(settings)
@@ -160,7 +160,7 @@ def expectations(trial: str) -> list[dict[str, Any]]:
 
 
 def write_expectations() -> None:
-    """Add those that are missing to the file; nothing in it is changed."""
+    """Append missing expectations to the file; existing ones are not changed."""
     known = set()
     if EXPECTATIONS.exists():
         known = {

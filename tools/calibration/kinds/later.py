@@ -1,4 +1,4 @@
-"""Kinds of the second trial: rules of the verdict were chosen on their sessions only after it."""
+"""Kinds of the second trial: they affected the rules of the verdict only after that trial."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tools.calibration.systems import CoupledSystem, Random
 
 
 def neurons(random: Random) -> CoupledSystem:
-    """Two cells that fire (FitzHugh and Nagumo's), the second when the first excites it."""
+    """Two spiking cells (FitzHugh and Nagumo's); the second fires when excited by the first."""
     n = draws(random)
     drive, grip, slow = n(0.6), n(0.4), n(0.08)
 
@@ -32,7 +32,7 @@ def neurons(random: Random) -> CoupledSystem:
 
 
 def generators(random: Random) -> CoupledSystem:
-    """Two machines on a line, of which a fault takes most away for a while."""
+    """Two machines on a line that temporarily loses most of its capacity by a fault."""
     n = draws(random)
     line, inertia, damp = n(3.0), n(0.06), n(0.02)
     begin, length = n(3.0), n(0.2)
@@ -51,7 +51,7 @@ def generators(random: Random) -> CoupledSystem:
 
 
 def crane(random: Random) -> CoupledSystem:
-    """A trolley that is driven to and fro, and a load on a rope that is hoisted meanwhile."""
+    """A trolley driven back and forth, and a load on a rope that is hoisted at the same time."""
     n = draws(random)
     load, gain, long = n(0.4), n(3.0), n(6.0)
 
@@ -75,7 +75,7 @@ def crane(random: Random) -> CoupledSystem:
 
 
 def ship_and_tank(random: Random) -> CoupledSystem:
-    """A ship rolls in waves close to its own period; water in a tank, tuned to it, answers."""
+    """A ship rolling in waves near its own period, with a tuned water tank as damper."""
     n = draws(random)
     own, wave, tank = n(0.6), n(0.6), n(0.58)
 
@@ -111,7 +111,7 @@ def surge(random: Random) -> CoupledSystem:
 
 
 def laser(random: Random) -> CoupledSystem:
-    """Light and inversion in a laser that is switched on: spikes, then relaxation."""
+    """Photons and inversion of a laser after switching on: spikes, then relaxation."""
     n = draws(random)
     pump, life = n(2.5), n(25.0)
 
@@ -126,7 +126,7 @@ def laser(random: Random) -> CoupledSystem:
 
 
 def toggle(random: Random) -> CoupledSystem:
-    """Two genes that hold each other down; a pulse turns them over, late."""
+    """Two genes that suppress each other; a pulse switches them after a delay."""
     n = draws(random)
     top, pulse = n(6.0), n(8.0)
 
@@ -140,7 +140,7 @@ def toggle(random: Random) -> CoupledSystem:
 
 
 def phase_lock(random: Random) -> CoupledSystem:
-    """A loop that pulls an oscillator in after the reference has jumped in frequency."""
+    """A phase-locked loop that captures an oscillator after a jump of the reference frequency."""
     n = draws(random)
     gain, slow, jump = n(9.0), n(0.6), n(11.0)
 
@@ -157,7 +157,7 @@ def phase_lock(random: Random) -> CoupledSystem:
 
 
 def ladder(random: Random) -> CoupledSystem:
-    """A line of coils and capacitors, cut in the middle; a switch shorts its end for a while."""
+    """A line of coils and capacitors, cut in the middle, with a temporary short at its end."""
     n = draws(random)
     coil, farad, end = n(1.0), n(1.0), n(3.0)
 
@@ -181,7 +181,7 @@ def ladder(random: Random) -> CoupledSystem:
 
 
 def hopping_ball(random: Random) -> CoupledSystem:
-    """A ball hops on a table that shakes; the contact is soft."""
+    """A ball bouncing on a vibrating table with soft contact."""
     n = draws(random)
     stiff, loss, shake = n(3e3), n(8.0), n(0.01)
 
@@ -199,7 +199,7 @@ def hopping_ball(random: Random) -> CoupledSystem:
 
 
 def truck_and_trailer(random: Random) -> CoupledSystem:
-    """A truck steers to and fro; the trailer at its hitch sways, close to its own frequency."""
+    """A truck with alternating steering, and a trailer that sways near its own frequency."""
     n = draws(random)
     steer, own, damp, back = n(0.05), n(4.0), n(0.15), n(3.0)
 
@@ -217,7 +217,7 @@ def truck_and_trailer(random: Random) -> CoupledSystem:
 
 
 def relay_servo(random: Random) -> CoupledSystem:
-    """A drive that a relay with hysteresis reverses: it hunts about a set-point that moves."""
+    """A drive reversed by a relay with hysteresis: it oscillates about a moving set-point."""
     n = draws(random)
     push, lag, width = n(4.0), n(0.15), n(0.1)
 

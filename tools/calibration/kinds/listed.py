@@ -1,4 +1,4 @@
-"""The kinds of physics: those of the first trial, and those kept for a second and a third one."""
+"""The kinds of physics: those of the first trial, and those reserved for a second and a third."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ THIRD = _named(
     o.chemostat, o.insulin, o.virus, o.heart, o.budworm, o.growth_cycle, o.two_oceans, o.pacific,
     o.reactor, o.neutraliser, o.calcium, o.frost,
 )  # fmt: skip
-#: Kinds and evidence of a trial, by its name: every kind has a session of each evidence.
+#: Kinds and evidence of a trial, by its name: one session per kind and evidence.
 RESTORABLE, REFERENCE, NONE = "restorable", "reference model", "none"
 TRIALS: Mapping[str, tuple[Mapping[str, Build], tuple[str, ...]]] = {
     "first": (FIRST, (RESTORABLE, RESTORABLE, REFERENCE, NONE)),

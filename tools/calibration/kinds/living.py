@@ -19,7 +19,7 @@ def prey_and_predator(random: Random) -> CoupledSystem:
 
 
 def food_chain(random: Random) -> CoupledSystem:
-    """Grass that saturates, grazers, and hunters that eat more slowly the more there is."""
+    """Grass with limited growth, grazers, and hunters whose appetite saturates."""
     n = draws(random)
     bite, chase, loss = n(2.0), n(0.9), n(0.25)
     parts = [make("grass", ("grazers", "mass"), [0.8], 3.0, lambda t, x, u: [
@@ -35,7 +35,7 @@ def food_chain(random: Random) -> CoupledSystem:
 
 
 def epidemic(random: Random) -> CoupledSystem:
-    """Two towns; the second has no case until travellers bring one."""
+    """Two towns; the second has no cases until travellers import one."""
     n = draws(random)
     spread, heal, travel = n(0.6), n(0.2), n(2e-3)
 
@@ -51,7 +51,7 @@ def epidemic(random: Random) -> CoupledSystem:
 
 
 def repressors(random: Random) -> CoupledSystem:
-    """Three genes in a ring, each of which holds the next one down: a ring oscillator."""
+    """Three genes in a ring, each suppressing the next: a ring oscillator."""
     n = draws(random)
     top, power = n(20.0), 4.0
 

@@ -10,7 +10,7 @@ from tools.calibration.systems import CoupledSystem, Random
 
 
 def stick_slip(random: Random) -> CoupledSystem:
-    """A mass on a belt, with friction that falls with speed, tied to a second mass."""
+    """A mass on a belt with friction that decreases with speed, coupled to a second mass."""
     n = draws(random)
     m, k, belt, grip = n(1.0), n(40.0), n(0.3), n(6.0)
 
@@ -27,7 +27,7 @@ def stick_slip(random: Random) -> CoupledSystem:
 
 
 def clutch(random: Random) -> CoupledSystem:
-    """An engine that runs up alone; a clutch closes later and takes a second inertia along."""
+    """An engine that accelerates alone until a clutch closes and drives a second inertia."""
     n = draws(random)
     engine, load, k, torque = n(0.2), n(1.0), n(120.0), n(8.0)
     at = n(2.0)
@@ -45,7 +45,7 @@ def clutch(random: Random) -> CoupledSystem:
 
 
 def late_spring(random: Random) -> CoupledSystem:
-    """Two masses that swing on their own, until a spring between them is switched in."""
+    """Two masses that oscillate separately until a spring between them is engaged."""
     n = draws(random)
     w1, w2, k, at = n(5.0), n(7.0), n(80.0), n(4.0)
 
@@ -75,7 +75,7 @@ def duffing_pair(random: Random) -> CoupledSystem:
 
 
 def torsion_pendula(random: Random) -> CoupledSystem:
-    """Two pendula joined by a wire that twists; one falls from close above."""
+    """Two pendula joined by a torsion wire; one falls from near its upper position."""
     n = draws(random)
     k, ratio, start = n(3.0), n(0.7), 2.6 * n(1.0) ** 0.3
 
@@ -92,7 +92,7 @@ def torsion_pendula(random: Random) -> CoupledSystem:
 
 
 def rotor(random: Random) -> CoupledSystem:
-    """A rotor that is out of balance runs up through its critical speed on soft bearings."""
+    """An unbalanced rotor that accelerates through its critical speed on soft bearings."""
     n = draws(random)
     k, c, foot, rise = n(4e4), n(15.0), n(2e5), n(40.0)
     m, housing = 1.0, 3.0
@@ -147,7 +147,7 @@ def beam_segments(random: Random) -> CoupledSystem:
 
 
 def tyre(random: Random) -> CoupledSystem:
-    """A wheel that is braked until it nearly locks, and the vehicle that it slows down."""
+    """A wheel braked until it nearly locks, and the vehicle."""
     n = draws(random)
     m, wheel, radius, brake = n(350.0), n(1.2), 0.3, n(1000.0)
 
@@ -167,7 +167,7 @@ def tyre(random: Random) -> CoupledSystem:
 
 
 def ring(random: Random) -> CoupledSystem:
-    """Four masses in a ring, each of which feels the two beside it."""
+    """Four masses in a ring, each coupled to its two neighbours."""
     n = draws(random)
     k, own = n(30.0), [n(4.0) for _ in range(4)]
 
@@ -181,7 +181,7 @@ def ring(random: Random) -> CoupledSystem:
 
 
 def star(random: Random) -> CoupledSystem:
-    """A heavy hub with three satellites, tuned differently, one of them driven in resonance."""
+    """A heavy hub with three satellites of different frequencies, one driven in resonance."""
     n = draws(random)
     k, drive = [n(10.0), n(40.0), n(160.0)], n(1.0)
     w = math.sqrt(k[1]) * n(1.0)
@@ -202,7 +202,7 @@ def star(random: Random) -> CoupledSystem:
 
 
 def cam_and_valve(random: Random) -> CoupledSystem:
-    """A valve that a turning cam lifts; it leaves the cam at speed, and strikes its seat."""
+    """A valve lifted by a rotating cam; at speed it loses contact and hits its seat."""
     n = draws(random)
     k, stiff, w = n(900.0), n(4e4), n(28.0)
 

@@ -1,4 +1,4 @@
-"""Kinds of the third trial from bodies, cells, climate and chemistry; see `apparatus`."""
+"""Kinds of the third trial from physiology, biology, climate and chemistry; see `apparatus`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tools.calibration.systems import CoupledSystem, Random
 
 
 def chemostat(random: Random) -> CoupledSystem:
-    """Bacteria on a nutrient whose inflow is cut; what they excrete holds them back."""
+    """Bacteria on a nutrient whose inflow is reduced; their waste inhibits their growth."""
     n = draws(random)
     grow, flow, hold = n(1.0), n(0.3), n(0.6)
 
@@ -45,7 +45,7 @@ def insulin(random: Random) -> CoupledSystem:
 
 
 def virus(random: Random) -> CoupledSystem:
-    """Cells that a virus infects, and defenders that multiply when they meet it."""
+    """Cells infected by a virus, and defenders that multiply on contact."""
     n = draws(random)
     infect, burst, defend = n(0.9), n(4.0), n(1.2)
 
@@ -60,7 +60,7 @@ def virus(random: Random) -> CoupledSystem:
 
 
 def heart(random: Random) -> CoupledSystem:
-    """A ventricle that stiffens with each beat, and vessels behind a valve; it bleeds later."""
+    """A ventricle that stiffens with each beat, and vessels behind a valve; later a bleeding."""
     n = draws(random)
     strong, stiff, drain = n(2.2), n(0.7), n(1.0)
 
@@ -83,7 +83,7 @@ def heart(random: Random) -> CoupledSystem:
 
 
 def budworm(random: Random) -> CoupledSystem:
-    """Worms that birds eat while they are few, and leaves that grow until worms break out."""
+    """Worms that birds eat while they are few, and leaves that grow until an outbreak."""
     n = draws(random)
     breed, eat, grow = n(1.5), n(1.0), n(0.12)
 
@@ -96,7 +96,7 @@ def budworm(random: Random) -> CoupledSystem:
 
 
 def growth_cycle(random: Random) -> CoupledSystem:
-    """Wages and employment chase each other (Goodwin's cycle); a shock halves demand."""
+    """Wages and employment in Goodwin's cycle; a shock halves the demand."""
     n = draws(random)
     invest, claim = n(1.0), n(1.2)
 
@@ -111,7 +111,7 @@ def growth_cycle(random: Random) -> CoupledSystem:
 
 
 def two_oceans(random: Random) -> CoupledSystem:
-    """Warm and salty water between two basins, whose circulation meltwater turns round."""
+    """Heat and salt exchanged by two basins, whose circulation reverses by meltwater."""
     n = draws(random)
     melt, mix, slow = n(0.9), n(1.4), n(0.3)
 
@@ -131,7 +131,7 @@ def two_oceans(random: Random) -> CoupledSystem:
 
 
 def pacific(random: Random) -> CoupledSystem:
-    """Surface warmth and depth of warm water swing about each other, pushed by the seasons."""
+    """Oscillation of surface temperature and depth of warm water, driven by the seasons."""
     n = draws(random)
     feed, lose, own = n(0.6), n(0.25), n(1.0)
 
@@ -144,7 +144,7 @@ def pacific(random: Random) -> CoupledSystem:
 
 
 def reactor(random: Random) -> CoupledSystem:
-    """Neutrons with one group of delayed ones, rods that are drawn, and fuel that grows hot."""
+    """Neutrons with one delayed group, withdrawn control rods, and fuel that heats up."""
     n = draws(random)
     rods, back, cool = n(0.5), n(0.35), n(0.4)
 
@@ -160,7 +160,7 @@ def reactor(random: Random) -> CoupledSystem:
 
 
 def neutraliser(random: Random) -> CoupledSystem:
-    """An acid stream that jumps, and a controller that doses base: steep where it is neutral."""
+    """An acid stream with a jump, and a controller that doses base: steep at the neutral point."""
     n = draws(random)
     steep, gain, acid = n(0.05), n(0.25), n(1.0)
 
@@ -178,7 +178,7 @@ def neutraliser(random: Random) -> CoupledSystem:
 
 
 def calcium(random: Random) -> CoupledSystem:
-    """Calcium that releases more of itself from a store, and a pump that refills the store."""
+    """Calcium that triggers its own release from a store, and a pump that refills the store."""
     n = draws(random)
     leak, rate, pump = n(0.25), n(6.0), n(2.4)
 
@@ -194,7 +194,7 @@ def calcium(random: Random) -> CoupledSystem:
 
 
 def frost(random: Random) -> CoupledSystem:
-    """Water that freezes while its heat of melting holds the temperature, beside a wall."""
+    """Freezing water, held at constant temperature by its latent heat, beside a wall."""
     n = draws(random)
     latent, lose, soft = n(12.0), n(0.3), n(0.3)
 

@@ -19,7 +19,7 @@ from tools.calibration.systems import CoupledSystem, Random
 
 
 def thermostat(random: Random) -> CoupledSystem:
-    """A room with a wall, and a heater that a thermostat with hysteresis switches."""
+    """A room with a wall, and a heater switched by a thermostat with hysteresis."""
     n = draws(random)
     air, wall, power, width = n(60.0), n(900.0), n(0.25), n(0.8)
 
@@ -37,7 +37,7 @@ def thermostat(random: Random) -> CoupledSystem:
 
 
 def heat_exchanger(random: Random) -> CoupledSystem:
-    """Counter-flow in four cells a side; what goes in on the hot side swings."""
+    """Counter-flow with four cells per side; the hot inlet varies."""
     n = draws(random)
     flow, other, over, swing = n(1.2), n(0.8), n(0.7), n(0.9)
 
@@ -54,7 +54,7 @@ def heat_exchanger(random: Random) -> CoupledSystem:
 
 
 def wall_heat(random: Random) -> CoupledSystem:
-    """Two halves of a wall that exchange temperature and flow of heat; a lamp radiates on one."""
+    """Two halves of a wall exchanging temperature and heat flow; a lamp heats one of them."""
     n = draws(random)
     cell, loss, lamp = n(0.6), n(0.05), n(0.05)
 
@@ -75,7 +75,7 @@ def wall_heat(random: Random) -> CoupledSystem:
 
 
 def tanks(random: Random) -> CoupledSystem:
-    """A pump fills a tank, which empties into a second one through a valve that is open or shut."""
+    """A pump fills a tank, which drains into a second one through a valve that opens and closes."""
     n = draws(random)
     pump, out, wide, upper = n(0.02), n(0.012), n(0.04), n(1.0)
 
@@ -94,7 +94,7 @@ def tanks(random: Random) -> CoupledSystem:
 
 
 def pneumatic_actuator(random: Random) -> CoupledSystem:
-    """Two chambers that a valve fills and vents, and a piston with dry friction and a spring."""
+    """Two chambers filled and vented by a valve, and a piston with dry friction and a spring."""
     n = draws(random)
     area, m, k, grip, valve = 2e-3, n(3.0), n(12000.0), n(30.0), n(0.3)
 
@@ -119,7 +119,7 @@ def pneumatic_actuator(random: Random) -> CoupledSystem:
 
 
 def hydraulic_press(random: Random) -> CoupledSystem:
-    """A pump with a relief valve presses a ram through a hose on a workpiece that yields."""
+    """A pump with a relief valve presses a ram through a hose onto a yielding workpiece."""
     n = draws(random)
     m, stiff, soft, relief = n(60.0), n(3e6), n(2e9), n(120.0)
     area = 5e-3
@@ -140,7 +140,7 @@ def hydraulic_press(random: Random) -> CoupledSystem:
 
 
 def stirred_reactor(random: Random) -> CoupledSystem:
-    """A reaction that heats itself by Arrhenius's law, and the cooled vessel: it can ignite."""
+    """An exothermic reaction with Arrhenius's law in a cooled vessel: it can ignite."""
     n = draws(random)
     heat, cool, rate = n(8.0), n(1.5), n(0.11)
 
@@ -160,7 +160,7 @@ def stirred_reactor(random: Random) -> CoupledSystem:
 
 
 def brusselator(random: Random) -> CoupledSystem:
-    """Two substances that make each other, from close to a state of rest that is unstable."""
+    """Two substances that produce each other, starting near an unstable equilibrium."""
     n = draws(random)
     a, b = n(1.0), 2.6 * n(1.0) ** 0.3
 
@@ -174,7 +174,7 @@ def brusselator(random: Random) -> CoupledSystem:
 
 
 def autocatalysis(random: Random) -> CoupledSystem:
-    """Three substances in a row; the last one speeds the first reaction up; a pulse feeds it."""
+    """Three substances in sequence; the last catalyses the first reaction; a pulse is fed."""
     n = draws(random)
     slow, fast, decay = n(0.02), n(3.0), n(0.5)
 

@@ -1,4 +1,4 @@
-"""Run the kinds of physics against the verdict, and count what it says rightly.
+"""Run the kinds of physics against the verdict, and count correct verdicts.
 
 python -m tools.calibration.kinds.trial first --out first.jsonl      resumable, in one process
 python -m tools.calibration.kinds.trial first --report first.jsonl
@@ -37,7 +37,7 @@ from tools.calibration.scripted_links import Measurement
 
 
 def drawn(line: dict[str, Any]) -> Draw:
-    """The session that an expectation is about."""
+    """The session described by an expectation."""
     system, seedling = system_of(line)
     step = line["step"]
     settings = {
@@ -62,19 +62,19 @@ def drawn(line: dict[str, Any]) -> Draw:
 
 
 def one_session(line: dict[str, Any]) -> Line:
-    """Verdict of a session, beside the expected one and its true error."""
+    """Return the verdict on a session with the expected one and its true error."""
     draw = drawn(line)
     return {**line, "group": line["kind"], "settings": draw.settings, **outcome(draw)}
 
 
 def is_right(line: Line) -> bool:
-    """Whether the word is one of those that its true error, as it was made, allows."""
+    """Whether the verdict is one of those allowed by the true error of the run."""
     right = right_words(line["truth"]["error"], line["evidence"])
     return line["said"]["verdict"] in right
 
 
 def covers(lines: list[Line]) -> tuple[float, float]:
-    """Share of the intervals that cover, and their median width, of signals with an estimate."""
+    """Share of the intervals that cover the true error, and their median width."""
     return coverage(intervals(lines))
 
 
@@ -142,7 +142,7 @@ def main() -> int:
                 continue
             try:
                 made = one_session(line)
-            except Exception as error:  # one session must not end the others
+            except Exception as error:  # a failed session does not end the others
                 made = {**line, "error": f"{type(error).__name__}: {error}"}
             file.write(json.dumps(made, default=plain) + "\n")
             file.flush()

@@ -1,9 +1,9 @@
-"""A wall clock that can be set for the processes of one session, and not for the machine.
+"""Wall clock that can be set for the processes of one session instead of the machine.
 
-A time namespace of the kernel cannot do it: it moves the monotonic and the boot clock, never the
-wall clock. So every Python process that has this folder in PYTHONPATH adds what the file
-`CHAOS_CLOCK` says [ns, a little-endian integer] to what it reads of the wall clock, and to
-the kernel's times of reception, which are the wall clock's, too.
+A time namespace of the kernel moves only the monotonic and the boot clock, not the wall clock.
+Therefore every Python process with this folder in PYTHONPATH adds the content of the file
+`CHAOS_CLOCK` [ns, a little-endian integer] to readings of the wall clock and to the kernel's times
+of reception, which use the same clock.
 """
 
 import mmap

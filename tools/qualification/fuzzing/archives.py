@@ -1,4 +1,4 @@
-"""FMUs and systems of them to start from, without binaries."""
+"""FMUs and systems of FMUs as samples, without binaries."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def fmus() -> list[bytes]:
 
 
 def systems() -> list[bytes]:
-    """A system of two FMUs, with parameters inside and beside."""
+    """A system of two FMUs, with parameters inside the file and in a separate one."""
     first, second = fmus()
     return [
         packed(

@@ -1,12 +1,12 @@
-"""Cases of one reader that are guided by coverage, with atheris, which is no part of the project.
+"""Cases of one reader, guided by coverage with atheris, which is not a part of the project.
 
-libFuzzer keeps what reaches new lines of this package and changes it further; the changes are those
-of `mutate`. It owns its process, so that `fuzz.py` starts this file for each turn:
+libFuzzer keeps inputs that reach new lines of this package and changes them further, by `mutate`.
+It controls its process, so that `fuzz.py` starts this module for each turn:
 
     python -m tools.qualification.fuzzing.guided READER FOLDER SECONDS
 
-Exceptions are kept as findings and it goes on. A death, a hang or too much memory ends the process,
-and leaves the input in the folder.
+Exceptions are stored as findings, and the run continues. A crash, a hang or too much memory ends
+the process and leaves the input in the folder.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ import time
 import traceback
 from pathlib import Path
 
-#: Readers of text and of messages. Others need a child, the sample, or whole archives to change.
+#: Readers of text and messages. Others need a child process, the sample, or whole archives.
 GUIDED = frozenset(
     ("session", "dbc", "kcd", "arxml", "sym", "candump", "asc", "trc", "csv", "wire", "command")
 )
-#: What ends the process: the time of one case, s, and memory, MB.
+#: Limits that end the process: time of one case, s, and memory, MB.
 SLOW_S, MEMORY_MB = 30, 2500
 LONGEST = 100_000
-#: Deaths after which a turn is over.
+#: Number of crashes that ends a turn.
 DEATHS = 10
 
 
 def fuzz_guided(name: str, folder: Path, seconds: float) -> list[Path]:
-    """Run a reader for so long, also after deaths; the files of what was found."""
+    """Run a reader for a time, also after crashes; return the files of the findings."""
     place = folder / "guided" / name
     place.mkdir(parents=True, exist_ok=True)
     before = set(place.iterdir())
@@ -58,7 +58,9 @@ def _run(name: str, folder: Path, seconds: int) -> None:
     os.environ["HILRT_FUZZ_SAMPLES"] = str(folder / "samples")
     corpus, place = folder / "corpus" / name, folder / "guided" / name
     corpus.mkdir(parents=True, exist_ok=True)
-    with atheris.instrument_imports(include=["hilrt"]):  # also what a reader loads later
+    with atheris.instrument_imports(
+        include=["hilrt"]
+    ):  # including modules that a reader loads later
         from hilrt.errors import HilrtError
         from tools.qualification.fuzzing.mutations import mutate
         from tools.qualification.fuzzing.readers import all_readers, samples_of
@@ -87,14 +89,16 @@ def _run(name: str, folder: Path, seconds: int) -> None:
 
         def keep(data: bytes, text: str) -> None:
             where = [line for line in text.splitlines() if line.startswith("  File")][-1:]
-            same = hashlib.sha256("".join(where).encode()).hexdigest()[:12]  # one of each place
+            same = hashlib.sha256("".join(where).encode()).hexdigest()[
+                :12
+            ]  # one per place in the code
             path = place / f"{same}{reader.suffix}"
             if not path.exists():
                 path.write_bytes(data)
                 path.with_suffix(".txt").write_text(text)
 
         for sample in known:
-            read(sample)  # loads what it needs, which is no case's time
+            read(sample)  # load modules before the first case is timed
         limits = [f"-timeout={SLOW_S}", f"-rss_limit_mb={MEMORY_MB}", f"-max_len={LONGEST}"]
         limits += [f"-max_total_time={max(1, seconds)}", f"-artifact_prefix={place}/"]
         atheris.Setup([sys.argv[0], str(corpus), *limits], read, custom_mutator=change)

@@ -1,4 +1,4 @@
-"""Messages of the wire protocol and of operators, which are files of one frame here."""
+"""Messages of the wire protocol and of operators, as files of one frame."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ def _hello() -> Any:
 
 
 def read_wire(path: Path, sample: bytes) -> None:
-    """Decode by either side, and take by the master's protocol, before and after a handshake.
+    """Decode as both sides, and process by the master's protocol, before and after a handshake.
 
-    The reference is the message itself: encoded and decoded again, it is the same.
+    The reference is the message itself: it must not change by encoding and decoding.
     """
     from hilrt.peers import wire
     from hilrt.peers.master_protocol import MasterProtocol
@@ -128,7 +128,7 @@ def _obey(reply: Any) -> Any:
 
 
 def read_command(path: Path, sample: bytes) -> None:
-    """Answer as the master's port does; nothing is obeyed without the key."""
+    """Reply like the master's port; without the key, no command may be executed."""
     from hilrt.monitor.operator_commands import decode_reply, encode
 
     frame = path.read_bytes()

@@ -8,7 +8,7 @@ import re
 import zipfile
 from collections.abc import Callable, Sequence
 
-#: Numbers that readers of files have stumbled over, as text.
+#: Numbers, as text, that often break readers of files.
 _NUMBERS = (
     *("0", "-1", "1", "255", "256", "65535", "65536", "2147483647", "2147483648", "-2147483649"),
     *("4294967296", "9223372036854775807", "9223372036854775808", "-9223372036854775809"),
@@ -23,7 +23,7 @@ _TOKENS = (
     *("#", "/", "<", ">", "<!--", "-->", "<![CDATA[", "&lt;", "&x;", "\\", "\0", "\r", "\n\n"),
     *("\ufeff", "\u202e", "é", "\U0001f600", "%s", "{0}", "../", "/dev/zero", "true", "null"),
 )
-#: Brackets of this many levels are deeper than Python's stack.
+#: Nesting of brackets deeper than Python's stack.
 _DEEP = 20_000
 _NUMBER = re.compile(rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 
@@ -31,7 +31,7 @@ Mutation = Callable[[random.Random, bytes], bytes]
 
 
 def mutate(rng: random.Random, sample: bytes, others: Sequence[bytes], *, text: bool) -> bytes:
-    """A sample after one to six changes, of texts or of bytes; archives inside, too."""
+    """Apply one to six changes to a sample, of text or bytes; also inside archives."""
     kinds = _TEXT if text else _BINARY
     if sample.startswith(b"PK") and rng.random() < 0.8:
         return _in_archive(rng, sample)
@@ -66,7 +66,7 @@ def _integer(rng: random.Random, data: bytes) -> bytes:
 
 
 def _nearby(rng: random.Random, data: bytes) -> bytes:
-    """An integer moved a little: lengths and places that almost fit."""
+    """Change an integer slightly: lengths and positions that almost fit."""
     size, at = rng.choice((1, 2, 4, 8)), _place(rng, data)
     value = int.from_bytes(data[at : at + size], "little") + rng.choice((-8, -1, 1, 2, 8, 64))
     value &= (1 << 8 * size) - 1
@@ -93,7 +93,7 @@ def _splice(rng: random.Random, data: bytes, other: bytes) -> bytes:
 
 
 def _number(rng: random.Random, data: bytes) -> bytes:
-    """A number of a text replaced."""
+    """Replace a number in a text."""
     found = list(_NUMBER.finditer(data))
     if not found:
         return _flip(rng, data)
@@ -107,7 +107,7 @@ def _token(rng: random.Random, data: bytes) -> bytes:
 
 
 def _word(rng: random.Random, data: bytes) -> bytes:
-    """A word of a text in place of another."""
+    """Replace a word of a text by another."""
     found = list(re.finditer(rb"[A-Za-z_]\w*", data))
     if len(found) < 2:
         return _flip(rng, data)
@@ -116,7 +116,7 @@ def _word(rng: random.Random, data: bytes) -> bytes:
 
 
 def _line(rng: random.Random, data: bytes) -> bytes:
-    """Lines left out, doubled, or in another order."""
+    """Omit, duplicate or reorder lines."""
     lines = data.splitlines(keepends=True)
     if not lines:
         return data
@@ -138,7 +138,7 @@ def _nested(rng: random.Random, data: bytes) -> bytes:
 
 
 def _doctype(rng: random.Random, data: bytes) -> bytes:
-    """Entities that expand a thousand million times, before the root of an XML text."""
+    """Add entities that expand to a thousand million items before the root of an XML text."""
     at = data.find(b"<", data.find(b"?>") + 1)
     if at < 0 or b"<" not in data[:100]:
         return _number(rng, data)
@@ -159,7 +159,7 @@ _TEXT: tuple[Mutation, ...] = (
 
 
 def _in_archive(rng: random.Random, data: bytes) -> bytes:
-    """An archive with one member changed, or with members that no unpacking should bear."""
+    """Change one member of an archive, or add members that must not be unpacked."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         members = [(info, archive.read(info)) for info in archive.infolist()]
     packed = io.BytesIO()

@@ -1,7 +1,7 @@
-"""Every reader of files and messages from elsewhere, with samples of what it takes.
+"""Every reader of external files and messages, with valid samples.
 
-A reader returns if it accepts what it was given, raises a `HilrtError` if not, `Wrong` where a
-reference reads something else, and must raise nothing besides.
+A reader returns if it accepts its input, raises a `HilrtError` if not, and `Wrong` if a reference
+reads something else; it must not raise anything else.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tools.qualification.fuzzing.worker import Wrong
 
 
 class Reader(NamedTuple):
-    """One kind of file: `read` takes its path, and the sample that it was made of."""
+    """One kind of file: `read` gets its path, and the sample from which it was made."""
 
     name: str
     suffix: str
@@ -36,21 +36,21 @@ class Reader(NamedTuple):
     text: bool = False
 
     def make(self, seed: int) -> tuple[bytes, bytes]:
-        """Content of a case, and the sample that it was made of."""
+        """Content of a case, and the sample from which it was made."""
         rng = random.Random(f"{self.name} {seed}")
         known = samples_of(self)
         sample = rng.choice(known)
         return mutate(rng, sample, known, text=self.text), sample
 
     def case(self, seed: int, folder: Path) -> str:
-        """Make a case and read it; why it was refused, empty if it was not."""
+        """Make a case and read it; return why it was refused, or an empty text."""
         content, sample = self.make(seed)
         path = folder / f"case{self.suffix}"
         path.write_bytes(content)
         return self.reason(path, sample)
 
     def reason(self, path: Path, sample: bytes) -> str:
-        """Reason why a file is refused; empty if it is not."""
+        """Read a file; return why it was refused, or an empty text."""
         try:
             self.read(path, sample)
         except HilrtError as error:
@@ -94,10 +94,10 @@ def _database(path: Path, sample: bytes) -> None:
         try:
             encoding = encoding_of(path.read_bytes(), path.suffix)
             whole = cantools.database.load_file(path, encoding=encoding, strict=False)
-        except Exception:  # its parsers raise all kinds
+        except Exception:  # its parsers raise various errors
             return
         if not isinstance(whole, Database) or len(whole.messages) != len(database.messages):
-            return  # of a broken file, what can be read
+            return  # the readable part of a broken file
         compared = Comparison(frames=1)
         compared.file(path)
     if any("differences: " in line and not _meant(line) for line in compared.lines()):
@@ -105,12 +105,12 @@ def _database(path: Path, sample: bytes) -> None:
 
 
 def _meant(line: str) -> bool:
-    """Differences that are known, and what cantools itself cannot do."""
+    """Whether a difference is intended, or a limitation of cantools itself."""
     return "(meant)" in line or "cantools does not encode" in line
 
 
 def _import(path: Path, sample: bytes) -> None:
-    """Import to a log of ours, which must be valid, and exportable."""
+    """Import to a log of hilrt, which must be valid and exportable."""
     from hilrt.logs.import_file import import_file
 
     out = path.with_name("imported.mcap")
@@ -123,7 +123,7 @@ def _import(path: Path, sample: bytes) -> None:
 
 
 def _mcap(path: Path, sample: bytes) -> None:
-    """The reference is the sample: what has its checksums has its values."""
+    """Compare with the sample: records with valid checksums must have its values."""
     from hilrt.record.reader import load_log
 
     _own_log(path)
@@ -156,7 +156,7 @@ def _values(sample: bytes) -> dict[str, Any] | None:
 
 
 def _own_log(path: Path) -> None:
-    """Everything that commands do to a log."""
+    """Do everything to a log that commands do."""
     from hilrt.logs.cut import cut
     from hilrt.logs.export_file import export_file
     from hilrt.logs.log_file import read_contents
@@ -202,7 +202,7 @@ def _fmu(path: Path, sample: bytes) -> None:
 
 
 def _ssp(path: Path, sample: bytes) -> None:
-    """The reference is the check: what is written for a system is a session file."""
+    """Check the session file written for a system, which must be valid."""
     from hilrt.config.session_file import read_session
     from hilrt.fmu.ssp_session import import_ssp
 
@@ -215,7 +215,7 @@ def _ssp(path: Path, sample: bytes) -> None:
 
 
 class _Forked:
-    """A child like that of `LimitedProcess`, forked with its libraries instead of started."""
+    """A child process like that of `LimitedProcess`, but forked with its libraries loaded."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self.returncode: int | None = None
@@ -253,7 +253,7 @@ class _Forked:
 
 @contextlib.contextmanager
 def _forked_children() -> Any:
-    """Children of `ForeignSource` are forked: the same code and the same ends, in milliseconds."""
+    """Fork the children of `ForeignSource`: the same code and outcomes, in milliseconds."""
     from unittest import mock
 
     from hilrt.isolation.limited_process import LimitedProcess, ProcessLimits
@@ -274,9 +274,7 @@ def _forked_children() -> Any:
 
 
 def load_libraries() -> None:
-    """Load modules that readers need when first used: before workers are forked, which takes longer
-    than most cases.
-    """
+    """Load modules used by readers before workers are forked; loading is slower than most cases."""
     import hilrt.logs.foreign_process
     import hilrt.logs.source_can
     import hilrt.logs.source_mf4

@@ -1,4 +1,4 @@
-"""Valid files to start from: the project's own, and others made here, all small."""
+"""Valid files as samples: the project's own and generated ones, all small."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ EPOCH_NS = 1_780_000_000_123_456_000
 
 
 def of_files(*patterns: str) -> list[bytes]:
-    """Files of the project by pattern."""
+    """Files of the project that match patterns."""
     found = [path for pattern in patterns for path in sorted(ROOT.glob(pattern))]
     return [path.read_bytes() for path in found]
 
 
 def written(name: str, *writers: Callable[[Path], None]) -> list[bytes]:
-    """Files of that name by each of the writers."""
+    """One file of that name by each of the writers."""
     import tempfile
 
     made = []
@@ -48,7 +48,7 @@ def frames(n: int = 24) -> list[LoggedFrame]:
 
 
 def log(path: Path, *, rows: int = 40, bus: bool = True) -> None:
-    """A log of ours with two topics, frames, an attachment and facts."""
+    """Write a log of hilrt with two topics, frames, an attachment and facts."""
     from hilrt.logs.import_file import LogWriter
     from hilrt.record.messages import Signal
     from hilrt.record.reader import Block, LogChannel
@@ -65,7 +65,7 @@ def log(path: Path, *, rows: int = 40, bus: bool = True) -> None:
 
 
 def recorded(path: Path) -> None:
-    """A log as the recorder writes it."""
+    """Write a log with the recorder."""
     from hilrt.record.messages import Attachment, Begin, RecordEnd, RecordEvent, Signal, Topic
     from hilrt.record.recording import Recording
 
@@ -85,7 +85,7 @@ def recorded(path: Path) -> None:
 
 
 def unchecked_log(path: Path, *, chunked: bool = True) -> None:
-    """A log without checksums, so that what is changed in it reaches the readers."""
+    """Write a log without checksums, so that changes reach the readers."""
     from mcap.writer import CompressionType, Writer
 
     with path.open("wb") as file:
@@ -113,12 +113,12 @@ def unchecked_log(path: Path, *, chunked: bool = True) -> None:
 
 
 def unchunked_log(path: Path) -> None:
-    """Make a log like `unchecked_log`, one record after the other."""
+    """Write a log like `unchecked_log`, but without chunks."""
     unchecked_log(path, chunked=False)
 
 
 def text_log(suffix: str) -> list[bytes]:
-    """CAN logs as this project's writers make them."""
+    """CAN logs from this project's writers."""
 
     def write(path: Path, buses: Sequence[str]) -> None:
         from hilrt.logs.export_can import export_can
@@ -174,7 +174,7 @@ def mdf_4_packed(path: Path) -> None:
 
 
 def parquet(path: Path) -> None:
-    """A table with a unit of its time, numbers and text."""
+    """Write a table with a unit of its time, numbers and text."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -187,7 +187,7 @@ def parquet(path: Path) -> None:
 
 
 def parquet_of_stamps(path: Path) -> None:
-    """A table whose time is a date, with nulls, in several groups of rows."""
+    """Write a table with dates as its time, with nulls, in several groups of rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -204,7 +204,7 @@ CSV = (
 
 
 def packed(members: dict[str, bytes | str]) -> bytes:
-    """An archive."""
+    """Pack members into an archive."""
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in members.items():

@@ -1,7 +1,7 @@
-"""The limited child that makes cases: its death, time and memory are results, too.
+"""Limited child process that runs cases: its crash, time and memory are also results.
 
-A worker is forked with everything imported, and makes many cases in turn. It announces each case
-before it begins, so that the parent knows which one a death or a hang belongs to.
+A worker is forked with all modules imported, and runs many cases in turn. It announces each case
+before it begins, so that the parent can assign a crash or a hang to its case.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-#: Memory that a worker may take for itself beyond what it has at its start, bytes.
+#: Maximum memory allocated by a worker beyond its start, bytes.
 MEMORY = 1 << 30
-#: Growth of the resident memory in one case that is a finding, bytes.
+#: Growth of the resident memory in one case that counts as a finding, bytes.
 GROWTH = 400 << 20
-#: Processor time of a case that is a finding, s, and that ends the worker.
+#: Processor time of a case that counts as a finding, and one that ends the worker, s.
 SLOW_S, ENDED_S = 5.0, 20
-#: Cases after which a worker is replaced: what one leaves behind does not reach all others.
+#: Cases after which a worker is replaced, so that leftovers of a case do not affect all others.
 CASES = 2000
-#: A case that makes no progress at all for this long hangs, s of wall time.
+#: Wall time without any progress after which a case counts as a hang, s.
 HANG_S = 120.0
 
 
-#: Outcomes that are no finding.
+#: Outcomes that are not findings.
 GOOD = ("accepted", "refused", "contained")
-#: In the refusal of a file whose reader's child has died.
+#: Part of the error message if a reader's child process has crashed.
 DIED = "the reader of it"
 
 
 class Outcome(NamedTuple):
     """Result of a case: `kind` is ``accepted``, ``refused`` or that of a finding.
 
-    ``contained``: refused, because the reader's own child died of it.
+    ``contained``: refused, because the reader's own child process crashed.
     """
 
     seed: int
@@ -52,20 +52,20 @@ class Outcome(NamedTuple):
 
     @property
     def finding(self) -> bool:
-        """Whether it is one."""
+        """Whether the outcome is a finding."""
         return self.kind not in GOOD
 
 
 class Wrong(Exception):
-    """A reader accepted what a reference reads otherwise."""
+    """A reader accepted a file that a reference reads differently."""
 
 
-#: Makes the file of a case and reads it; why it was refused, empty if it was not.
+#: Function that makes and reads a case; returns why it was refused, or an empty text.
 Case = Callable[[int, Path], str]
 
 
 def run_cases(case: Case, first: int, last: int, until: float) -> Iterator[Outcome]:
-    """Outcomes of the cases of `first` to `last`, or until `until` on the monotonic clock."""
+    """Outcomes of the cases `first` to `last`, at most until `until` on the monotonic clock."""
     while first < last and time.monotonic() < until:
         final = min(last, first + CASES)
         for outcome in _one_worker(case, first, final, until):
@@ -121,7 +121,7 @@ def _death(status: int, killed: bool) -> tuple[str, str]:
 
 
 def _work(case: Case, seeds: range, until: float, folder: Path, writing: int) -> None:
-    """The child's life; it does not return."""
+    """Run the cases in the child process; does not return."""
     status = 1
     try:
         os.setpgid(0, 0)
@@ -172,6 +172,6 @@ def _outcome(case: Case, seed: int, folder: Path) -> Outcome:
             kind, text = "slow", f"{seconds:.1f} s of processor time"
         elif grown > GROWTH:
             kind, text = "memory", f"{grown >> 20} MB more resident memory"
-    for left in folder.iterdir():  # what the case has made
+    for left in folder.iterdir():  # files made by the case
         shutil.rmtree(left) if left.is_dir() else left.unlink()
     return Outcome(seed, kind, text, seconds)
