@@ -21,6 +21,7 @@ SETTINGS = {
     "master.step": 0.005,
     "master.extrapolation.order": 0,
     "subsystems.engine.model": "tests.studies.test_tuned_engine:NoisyEngine",
+    "subsystems.vehicle.params.idle_speed": 80.0,  # rad/s: off idle, so that the shaft moves
     f"{SHAFT}.method": "energy",
     f"{SHAFT}.residual": "sent",
     f"{SHAFT}.mu": 0.0,
