@@ -133,7 +133,7 @@ def _without_derivatives(numerics: Numerics) -> list[str]:
     ]
 
 
-class Outcome(NamedTuple):
+class RunOutcome(NamedTuple):
     """What a session has come to: its course, its flags by cause, and the energy of its bonds."""
 
     course: SessionCourse
@@ -192,7 +192,7 @@ def case_summary(numerics: Numerics, progress: Progress, run: RunFacts) -> dict[
     return found
 
 
-def _outcome(numerics: Numerics, progress: Progress, run: RunFacts) -> Outcome:
+def _outcome(numerics: Numerics, progress: Progress, run: RunFacts) -> RunOutcome:
     errors: Mapping[str, Estimate]
     errors, made = errors_of(numerics.network, numerics.plan, numerics.state)
     course = SessionCourse(
@@ -206,11 +206,11 @@ def _outcome(numerics: Numerics, progress: Progress, run: RunFacts) -> Outcome:
         errors=run.errors or errors,
         bonds=made,
     )
-    return Outcome(course, flag_totals(numerics.checks, numerics.state), made)
+    return RunOutcome(course, flag_totals(numerics.checks, numerics.state), made)
 
 
 def _results(
-    numerics: Numerics, progress: Progress, run: RunFacts, outcome: Outcome
+    numerics: Numerics, progress: Progress, run: RunFacts, outcome: RunOutcome
 ) -> dict[str, Any]:
     course, totals, made = outcome
     plan, state = numerics.plan, numerics.state
