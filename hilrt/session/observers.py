@@ -81,7 +81,7 @@ class RecordingObserver(Observer):
                 self._row = self._make_row()
             self._row.fill(turn.h_ns / 1e9, marks.late_ns, marks.compute_ns, self._timeline.newest)
         if self._snapshots is not None:
-            self._snapshots.look(t_ns)
+            self._snapshots.record(t_ns)
         self.feed.commit(t_ns)
 
     def _needs_rows(self) -> bool:
