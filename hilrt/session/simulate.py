@@ -220,10 +220,13 @@ def reference(
 
 
 def _run(file: SessionFile, changes: Mapping[str, object]) -> Result:
-    """Run with other settings; the result's log contains the sources of connections."""
-    found = simulate_again(
-        file, changes, True, None, {one.source for one in file.tables.connections}
-    )
+    """Run with other settings; the result's log contains all signals that have an estimate.
+
+    These are the sources of connections, and what calculated channels read.
+    """
+    tables = file.tables
+    kept = None if tables.calculated else {one.source for one in tables.connections}
+    found = simulate_again(file, changes, True, None, kept)
     if found.fault:
         step = changes.get("master.step", file.tables.master.step)
         raise HilrtError(f"with a step of {step:g} s the session ended by a fault: {found.fault}")
