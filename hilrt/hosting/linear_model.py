@@ -121,10 +121,10 @@ def renew_linear_model(
 ) -> LinearModel | None:
     """A, B, C, D about the solver's present state at `t` [s]; None if not available.
 
-    Like `find_linear_model`, in ``2 (nx + nu) + 3`` steps instead of about ten times as many. How
-    finely inputs are followed is not probed. A noisy solver is not probed again: trials would draw
-    numbers from a generator that is not saved. A solver that provides its matrices is not probed at
-    all.
+    Like `find_linear_model`, in at most ``2 (nx + nu) + 9`` steps instead of about ten times as
+    many. How finely inputs are followed is not probed. A noisy solver is not probed again: trials
+    would draw numbers from a generator that is not saved. A solver that provides its matrices is
+    not probed at all.
     """
     if isinstance(hosted.solver, Group):
         return _of_members(
@@ -160,6 +160,7 @@ def renewal(
         raise CannotLinearise(f"its state has more than {LARGEST_STATE} numbers")
     found = Differentiated(hosted, u, h, within, t=t, quick=True)
     yield
+    yield from found.choose_perturbation(SHORT * h)
     nx, columns = found.states, list[Floats]()
     for column in found.columns(SHORT * h, 1, 0):
         columns.append(column)

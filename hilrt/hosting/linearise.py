@@ -31,6 +31,9 @@ WIDE = (10.0, 1000.0)
 #: Perturbation instead of `PERTURBATION` if the outputs carry a sensor's noise, and the permitted
 #: share of noise in an output's response.
 NOISY_PERTURBATION, NOISE_SHARE = 1e-2, 0.01
+#: Perturbations instead of `PERTURBATION` where a limit is near, the larger one as a test; the
+#: permitted difference of responses to them, and the rounding of numbers.
+FINE, DIFFERENT, ROUNDING = (1e-6, 1e-7), 0.2, 1e-14
 
 
 class CannotLinearise(Exception):
@@ -283,6 +286,31 @@ class Differentiated(Dynamics):
             ends = [self._respond(h, rows, derivatives, point + way * step) for way in (1.0, -1.0)]
             yield (ends[0] - ends[1]) / (2.0 * step.sum())
 
+    def choose_perturbation(self, h: float) -> Iterator[None]:
+        """Use `FINE` perturbations in steps of `h` [s] where responses to the usual ones differ.
+
+        They differ where a limit lies between: what follows a target at a limited rate looks like
+        an integrator if its target is moved farther than it can follow. In parts of two steps each.
+        """
+        usual = self._to_all(h, self.perturbation)
+        yield
+        finer = self._to_all(h, FINE[0])
+        yield
+        if not _alike(usual, finer):
+            if _alike(finer, self._to_all(h, FINE[1])):
+                self.perturbation = FINE[1]
+            yield
+
+    def _to_all(self, h: float, size: float) -> tuple[Floats, Floats]:
+        """Response to moves of all numbers at once, per `size`, and its rounding, by row."""
+        point = self._point(1)
+        way = np.random.default_rng(0).choice((-1.0, 1.0), len(point))
+        way *= np.maximum(1.0, np.abs(point))
+        ends = [self._respond(h, 1, 0, point + side * size * way) for side in (1.0, -1.0)]
+        found = (ends[0] - ends[1]) / (2.0 * size)
+        found[: self.states] -= way[: self.states]
+        return found, ROUNDING * np.maximum(1.0, np.abs(ends[0])) / size
+
     def _respond(
         self, h: float, rows: int, derivatives: int, point: Floats, parts: int = 1
     ) -> Floats:
@@ -315,6 +343,12 @@ class Differentiated(Dynamics):
             finite = np.logical_and.accumulate(np.isfinite(known), axis=0)
             dy[: len(known)] = np.where(finite, known, 0.0)
         return np.concatenate([state, sample.y, dy.ravel()])
+
+
+def _alike(one: tuple[Floats, Floats], other: tuple[Floats, Floats]) -> bool:
+    """Whether two responses, each with its rounding, are the same."""
+    largest = np.maximum(np.abs(one[0]), np.abs(other[0]))
+    return bool((np.abs(one[0] - other[0]) <= DIFFERENT * largest + one[1] + other[1]).all())
 
 
 def _agree(near: Floats, far: Floats, seen: NDArray[np.bool_]) -> bool:
