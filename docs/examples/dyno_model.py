@@ -1,4 +1,4 @@
-"""A speed-controlled dynamometer, as far as a rehearsal needs it."""
+"""A speed-controlled dynamometer, simple but sufficient for a rehearsal."""
 
 from math import expm1
 

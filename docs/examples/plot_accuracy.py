@@ -40,7 +40,7 @@ for order in (0, 1, 2):
     for step in steps:
         keys = {"master.step": float(step), "master.extrapolation.order": order}
         log = hilrt.simulate(session, keys).log
-        missed = log["mass2.force:connection_defect"][10:]  # once there is a past
+        missed = log["mass2.force:connection_defect"][10:]  # the first steps lack past samples
         defects[order].append(np.sqrt(np.mean(missed**2)))
         errors[order].append(np.sqrt(np.mean((log["mass1.force"] - exact_force(log.t)) ** 2)))
     slopes[order] = np.polyfit(np.log(steps[:3]), np.log(defects[order][:3]), 1)[0]

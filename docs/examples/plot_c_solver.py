@@ -89,11 +89,11 @@ difference = np.abs(remote.log["body.x"] - inside.log["body.x"]).max()
 print(f"largest difference of body.x: {difference:.1e} m")
 for name, peer in remote.summary["peers"].items():
     computing, wire = peer["compute_us"]["p50"], peer["wire_us"]["p50"]
-    print(f"{name}: half of its steps took {computing:.1f} µs, and their messages {wire:.0f} µs")
+    print(f"{name}: a step takes {computing:.1f} µs, its messages {wire:.0f} µs (medians)")
 
 # %%
-# The solver also answers the message ``linearise``, by which it tells how it responds to its
-# inputs. The answer is optional. Without it the responses are unknown, and the estimated error has
+# The solver also answers the message ``linearise``; the answer describes how the model responds to
+# its inputs. It is optional. Without it the responses are unknown, and the estimated error has
 # a wider interval: :doc:`plot_verdict`.
 
 figure, axes = plt.subplots(figsize=(7, 3.5), layout="constrained")

@@ -47,7 +47,8 @@ shutil.copy("drive.dbc", FOLDER)
 #
 # In the session, ``hilrt`` takes the place of one node of the database: the one whose name looks
 # like a gateway, unless ``--node`` names another. Below are the tables of the bench and of its
-# set-point, a first stimulus, and the numbers that the page may change:
+# set-point, a first stimulus, and the numbers that you may change from the web page of a running
+# session:
 
 print(run("new", "drive.toml", "--database", "drive.dbc"))
 text = SESSION.read_text("utf-8")

@@ -30,7 +30,7 @@ print(result.verdict, *result.summary["reasons"], sep="\n")
 defect = log["body.force:connection_defect"]
 flag = log["flag:connection_defect"] > 0.0
 largest, force = np.nanmax(defect), np.max(np.abs(log["wheel.force"]))
-print(f"largest defect {largest:.0f} N, where the force is at most {force:.0f} N")
+print(f"largest defect {largest:.0f} N; largest force {force:.0f} N")
 print(f"flag up from {log.t[flag][0]:.2f} s to {log.t[flag][-1]:.2f} s")
 
 # %%

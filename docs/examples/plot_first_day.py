@@ -141,13 +141,14 @@ print(run("can", "stats", "--bus", bus, "--database", "drive.dbc", "--duration",
 # **Go on if** every message of the database arrives as often as the database says, none is lost or
 # undecodable, and ``hilrt can sniff`` shows the same values as the bench's own display. Otherwise
 # see :doc:`/howto/troubleshooting`, "Nothing arrives from the bench". Set ``bench_timeout`` to a
-# few of the longest intervals in this table.
+# few times the longest interval in this table.
 #
 # 2. Without the bench's release
 # ------------------------------
 #
-# Ask the bench's people to withdraw its release, so that it does not confirm an enable request.
-# Then run the session, which must refuse to begin:
+# The *release* is the bench's own permission to be enabled, such as a key switch or an interlock.
+# Ask the bench's people to withdraw it, so that the bench does not confirm an enable request. Then
+# run the session, which must refuse to begin:
 
 end(bench)
 (folder / "no_release.toml").write_text(
@@ -194,7 +195,7 @@ SIGNALS = {"ctrl-c": signal.SIGINT, "kill": signal.SIGKILL, "freeze": signal.SIG
 
 
 def strike(what):
-    """Run, do something to it at about 3 s, and return the speed on the bus around that moment."""
+    """Run a session, disturb it at about 3 s; return the speed on the bus around that moment."""
     begun = f"{what}.txt"
     with (folder / begun).open("w") as file:
         listener = start(
@@ -292,8 +293,10 @@ end(bench)
 #   models").
 #
 # Then make the timeouts as short as the bench allows: ``master_timeout`` a few steps,
-# ``bench_timeout`` a few cycles of its fastest message. If they are too short, a single delay ends
-# the session. Switch corrections on last, one at a time (:doc:`/methods`, "How to choose").
+# ``bench_timeout`` a few cycles of its fastest message. (Slower messages have longer timeouts:
+# three of their cycles in the database, or ``timeout`` in their own tables.) If a timeout is too
+# short, a single delay ends the session. Switch corrections on last, one at a time
+# (:doc:`/methods`, "How to choose").
 #
 # What the bus has seen
 # ---------------------

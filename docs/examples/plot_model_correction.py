@@ -49,8 +49,8 @@ for method in ("none", "energy", "model"):
 # The energy correction corrects the energy only; the model-based one removes most of the error. It
 # needs a model of the responses: from the solver (``jacobian.source = "solver"``), from probing,
 # from identification while the session runs, or from matrices in the session file. A wrong model
-# corrects wrongly. So the master compares its predictions with what came, and raises the flag
-# ``model_untrusted`` if they differ.
+# corrects wrongly. So the master compares its predictions with the values that arrive, and raises
+# the flag ``model_untrusted`` if they differ.
 #
 # The picture
 # -----------

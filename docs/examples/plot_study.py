@@ -2,9 +2,9 @@
 A study in a notebook
 =====================
 
-Which damper lets the body move least? A sweep answers this with Python models. Download this page
-as a notebook at its end. In a notebook, results, logs and sweeps display themselves, with the
-verdict and small plots of the main signals.
+Which damper lets the body move least? A sweep answers this with Python models. Links at the
+bottom of this page download it as a notebook. In a notebook, results, logs and sweeps display
+themselves, with the verdict and small plots of the main signals.
 
 A first run
 -----------

@@ -6,8 +6,8 @@ A session ends ``good``, ``unverified``, ``degraded`` or ``unreliable``. This *v
 the coupling may have changed the result: the exchange at discrete times, the extrapolation in
 between, and late samples. Here the same system runs with longer and longer macro steps, and the
 error that the session estimates is compared with the true one. The system is two masses between
-springs. It is linear, so that its exact motion is known, a matrix exponential. Its integrators are
-exact, so that every error is the coupling's. :doc:`/reliability` has the rules of the verdict.
+springs. It is linear, so a matrix exponential gives its exact motion. Its integrators are exact, so
+every error is the coupling's. :doc:`/reliability` has the rules of the verdict.
 """
 
 import tempfile

@@ -22,7 +22,7 @@ class Body(Solver):
     def advance(self, t, h, u):
         dt = h / STEPS
         for i in range(STEPS):
-            (force,) = u(t + i * dt)  # the input at a time of the model's own
+            (force,) = u(t + i * dt)  # the input at the model's own time
             self.v += dt * force / self.mass
             self.x += dt * self.v
         return Sample(np.array([self.x, self.v]))
@@ -39,7 +39,7 @@ class Wheel(Solver):
 
     inputs = (Port("road", "m"), Port("body_x", "m"), Port("body_v", "m/s"))
     outputs = (
-        Port("force", "N", feedthrough=("body_x", "body_v")),  # no state between them
+        Port("force", "N", feedthrough=("body_x", "body_v")),  # depends directly on these inputs
         Port("x", "m"),
     )
 
