@@ -39,8 +39,8 @@ class SessionTable(Table):
     #: `"realtime"`; `"asap"`, as fast as the solvers answer (not with a bench); or a number:
     #: session seconds per second on the clock.
     pace: Literal["realtime", "asap"] | Positive = "realtime"
-    #: `"manual"`: wait for Enter on the terminal before enabling benches (not with `hilrt run
-    #: --arm`).
+    #: `"manual"`: wait for Enter on the terminal before enabling benches; `hilrt run --arm` does
+    #: not wait.
     arm: Literal["auto", "manual"] = "auto"
 
 
@@ -248,8 +248,8 @@ class JacobianOptions(Table):
     #: [steps] `"identify"`: number of steps after which a sample has lost most of its weight;
     #: default: three times the number of regressors, at least 60.
     memory: Positive | None = None
-    #: [steps] Pace `"asap"`: macro steps between two tests whether the Jacobian still predicts. 0:
-    #: never tested; `"always"`: requested anew in every step.
+    #: [steps] Pace `"asap"`: number of macro steps between two tests of the Jacobian's
+    #: predictions. 0: never tested; `"always"`: requested anew in every step.
     refresh: Annotated[int, msgspec.Meta(ge=0)] | Literal["always"] = 0
     #: [share of the running scale] `"identify"`: excitation added to the inputs.
     dither: Annotated[float, msgspec.Meta(ge=0.0, le=0.1)] = 0.0
@@ -430,7 +430,7 @@ class Calculated(Table):
     #: Unit of the channel, to which the expression's own unit is converted; empty for a plain
     #: number. A unit of another quantity is refused.
     unit: str = ""
-    #: Text for people.
+    #: Free text that explains the channel.
     description: str = ""
 
 
@@ -458,7 +458,7 @@ class Alarm(Table):
 
     #: `"subsystem.output"` that is watched; a vector port element by element.
     signal: str
-    #: Text for people.
+    #: Name in messages and views.
     name: str = ""
     #: [of the port] Lower limit.
     min: float | None = None
@@ -513,7 +513,7 @@ class Expect(Table):
 class Step(Table):
     """``[[start]]``, ``[[stop]]``: one step of a sequence; ramps first, then the wait."""
 
-    #: Text for people.
+    #: Name in messages and views.
     name: str = ""
     #: [of the inputs] Set-points of benches, `{ "engine.pedal" = 10.0 }`; the gateway ramps and
     #: limits them as usual. A mode is a set-point too.
