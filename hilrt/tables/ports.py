@@ -141,7 +141,7 @@ def _misfits(direction: str, own: Port, wanted: Port) -> Iterator[str]:
     if own.size != wanted.size:
         yield (
             f"its {direction} {own.name!r} has {own.size} elements, the subsystem's "
-            f"{wanted.size}; give it as many"
+            f"{wanted.size}; use the same number"
         )
     try:
         units.conversion(own.unit, wanted.unit)
