@@ -50,7 +50,11 @@ def derive(**changes):
         ({"effort_order": 1, "feedthrough_orders": [1]}, None, "is extrapolated"),
         ({"effort_every": 4, "feedthrough_orders": [1]}, None, "is extrapolated"),
         ({"flow_every": 10, "effort_order": 1}, None, "its effort is extrapolated"),
-        ({"flow_every": 10, "feedthrough_orders": [1, 1]}, None, "little to correct; mu = 0.1 is"),
+        (
+            {"flow_every": 10, "feedthrough_orders": [1, 1]},
+            None,
+            "little to correct; mu = 0.1 holds",
+        ),
         ({"flow_feedthrough": True}, None, "the flow has direct feedthrough"),
     ],
 )
