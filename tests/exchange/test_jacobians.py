@@ -118,8 +118,8 @@ def test_identified_jacobians_with_dither_are_as_good_as_exact_ones(tmp_path: Pa
     exact = run(tmp_path, long)
     learned = run(tmp_path, long, *both("source=identify"), *both("dither=0.001"))
     assert local_error(learned) <= 1.1 * local_error(exact) < 0.05 * local_error(plain)
-    causes = ("model_untrusted", "model_unexcited")
-    assert sum(learned.summary["flags"][cause]["seconds"] for cause in causes) < 0.1
+    for cause in ("model_untrusted", "model_unexcited"):  # both may be up at once, of two masses
+        assert learned.summary["flags"][cause]["seconds"] < 0.1
 
 
 @pytest.mark.parametrize(
