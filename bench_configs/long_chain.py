@@ -33,6 +33,8 @@ FIRST, PERIOD, LENGTH, RISE = 1e-4, 0.05, 2.5e-3, 1e-5
 HIT, FORCES = 0.3, (1e6, 5e6)
 #: Contact force at x = 0 [N], how fast it grows [1/m], and the share of the masses that have one.
 CONTACT, GROWTH, TOUCHING = -1e-2, 5e5, 0.1
+#: Growth of a contact force's logarithm in a step above which substeps may have missed it.
+UNSEEN = 3.0
 #: Exponent at which a contact force stops growing: a trial step may go far beyond the wall.
 LARGEST = 100.0
 #: Section 6.5: share of the masses under ``F sin(w t)^95``, forces [N] and frequencies [1/s].
@@ -165,12 +167,12 @@ def attempt(
 
 @fast
 def passes_wall(masses: Floats, before: Floats, after: Floats, part: float) -> bool:
-    """Whether a contact force that matters has grown by more than a factor e in a step.
+    """Whether a contact force that matters has grown by more than a factor e^`UNSEEN` in a step.
 
     Forces are only evaluated at the beginning of substeps: a fast mass would pass a wall unseen.
     """
     for i in range(before.shape[1]):
-        if masses[TOUCH, i] != 0.0 and GROWTH * (after[0, i] - before[0, i]) > 1.0:
+        if masses[TOUCH, i] != 0.0 and GROWTH * (after[0, i] - before[0, i]) > UNSEEN:
             force = masses[TOUCH, i] * math.exp(min(GROWTH * after[0, i], LARGEST))
             change = abs(force) * part / masses[M, i]
             if change > ATOL_V + RTOL * abs(after[1, i]):

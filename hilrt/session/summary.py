@@ -134,7 +134,7 @@ def _without_derivatives(numerics: Numerics) -> list[str]:
 
 
 class RunOutcome(NamedTuple):
-    """What a session has come to: its course, its flags by cause, and the energy of its bonds."""
+    """Outcome of a session: its course, its flags by cause, and the energy of its bonds."""
 
     course: SessionCourse
     totals: Mapping[str, FlagTotal]

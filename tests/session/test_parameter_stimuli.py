@@ -100,7 +100,7 @@ segments = [{ shape = "ramp", to = -1.0, duration = 0.5 }]
     log = hilrt.simulate(_file(text)).log
     told = [e.text for e in log.events if e.cause == "parameter_refused"]
     assert len(told) == 1
-    assert "of its stimulus, is refused: a mass is positive" in told[0]
+    assert "of its stimulus is refused: a mass is positive" in told[0]
 
 
 def test_constants_are_stimulated_too():

@@ -182,9 +182,11 @@ class TransportContract:
         assert b"still there" in [message for _, message in taken(server)]
 
     def test_a_server_that_is_closed_expects_nobody(self, server):
+        assert self.listens(server)
         server.close(0)
         server.expect(False, 0)
         server.expect(True, 1)
+        assert not self.listens(server)
 
 
 class TestRouter(TransportContract):
@@ -196,6 +198,13 @@ class TestRouter(TransportContract):
 
     def client(self, server):
         return Dealer(server.address)
+
+    def listens(self, server):
+        host, port = server.address.removeprefix("tcp://").split(":")
+        with contextlib.suppress(ConnectionRefusedError):
+            socket.create_connection((host, int(port)), DEADLINE_S).close()
+            return True
+        return False
 
     def test_more_than_one_frame_is_no_message(self, server, connect):
         client = connect()
@@ -260,6 +269,12 @@ class TestLocal(TransportContract):
         server = LocalServer(ADDRESS)
         yield server
         server.close(0)
+
+    def listens(self, server):
+        client = local.connect(ADDRESS)
+        if client is not None:
+            client.close(0)
+        return client is not None
 
     def client(self, server):
         client = local.connect(ADDRESS)
