@@ -13,7 +13,7 @@ import contextlib
 import logging
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,9 +31,9 @@ WIDE = (10.0, 1000.0)
 #: Perturbation instead of `PERTURBATION` if the outputs carry a sensor's noise, and the permitted
 #: share of noise in an output's response.
 NOISY_PERTURBATION, NOISE_SHARE = 1e-2, 0.01
-#: Perturbations instead of `PERTURBATION` where a limit is near, the larger one as a test; the
-#: permitted difference of responses to them, and the rounding of numbers.
-FINE, DIFFERENT, ROUNDING = (1e-6, 1e-7), 0.2, 1e-14
+#: Perturbation instead of `PERTURBATION` where a limit is near, after a larger one as a test; the
+#: permitted difference of responses, and the rounding of numbers.
+FINEST, FINE, DIFFERENT, ROUNDING = 1e-7, 1e-6, 0.2, 1e-14
 
 
 class CannotLinearise(Exception):
@@ -286,26 +286,35 @@ class Differentiated(Dynamics):
             ends = [self._respond(h, rows, derivatives, point + way * step) for way in (1.0, -1.0)]
             yield (ends[0] - ends[1]) / (2.0 * step.sum())
 
-    def choose_perturbation(self, h: float) -> Iterator[None]:
-        """Use `FINE` perturbations in steps of `h` [s] where responses to the usual ones differ.
+    def needs_finer(self, h: float, near: Floats) -> Generator[None, None, bool]:
+        """Whether a limit lies within the perturbations of a step of `h` [s].
 
-        They differ where a limit lies between: what follows a target at a limited rate looks like
-        an integrator if its target is moved farther than it can follow. In parts of two steps each.
+        In parts of two steps. What follows a target at a limited rate looks like an integrator if
+        its target is moved farther than it can follow. Responses to smaller moves then differ, and
+        to even smaller ones they do not. `near`: `columns` of this step, one beside the other.
         """
+        way = self._way()
+        each = near @ way
+        each[: self.states] -= way[: self.states]
+        finer = self._to_all(h, FINE)
+        if _alike((each, finer[1]), finer):
+            return False
+        yield  # a kink at the present state has the same effect, but at any size
         usual = self._to_all(h, self.perturbation)
+        if _alike(usual, finer):
+            return False
         yield
-        finer = self._to_all(h, FINE[0])
-        yield
-        if not _alike(usual, finer):
-            if _alike(finer, self._to_all(h, FINE[1])):
-                self.perturbation = FINE[1]
-            yield
+        return _alike(finer, self._to_all(h, FINEST))
+
+    def _way(self) -> Floats:
+        """A move of all numbers, relative to a perturbation, shape (states + nu,)."""
+        point = self._point(1)
+        signs = np.random.default_rng(0).choice((-1.0, 1.0), len(point))
+        return signs * np.maximum(1.0, np.abs(point))
 
     def _to_all(self, h: float, size: float) -> tuple[Floats, Floats]:
-        """Response to moves of all numbers at once, per `size`, and its rounding, by row."""
-        point = self._point(1)
-        way = np.random.default_rng(0).choice((-1.0, 1.0), len(point))
-        way *= np.maximum(1.0, np.abs(point))
+        """Response to a move of all numbers, per `size`, and its rounding, by row."""
+        point, way = self._point(1), self._way()
         ends = [self._respond(h, 1, 0, point + side * size * way) for side in (1.0, -1.0)]
         found = (ends[0] - ends[1]) / (2.0 * size)
         found[: self.states] -= way[: self.states]

@@ -72,7 +72,7 @@ def test_a_trial_of_several_parts_finds_what_one_at_once_does_and_leaves_the_ses
         assert not driven.tick()
     driven.trial.begin(Y, H)
     ticks = next(k for k in range(1, 50) if driven.tick())
-    assert ticks > 3  # 14 steps: 2 (nx + nu) + 9, and one to find the numbers
+    assert ticks > 3  # 16 steps: 2 (nx + nu) + 11, and one to find the numbers
     assert max(driven.took_ns) <= (TICK_NS - 5 * STEP_NS) // 2
     begun = next(k for k in range(5, 50) if driven.took_ns[k])
     found, model = driven.trial.found, Prey()

@@ -245,7 +245,7 @@ async def test_without_steps_nothing_moves(made):
     [
         ({"start": [{"ramp": {"bench.demant": 1.0}}]}, "did you mean 'demand'"),
         ({"start": [{"ramp": {"bench.demand": 300.0}}]}, "lies outside 0 to 200"),
-        ({"stop": [{"ramp": {"model.torque": 1.0}}]}, "no set-point of a bench"),
+        ({"stop": [{"ramp": {"model.torque": 1.0}}]}, "not a set-point of a bench"),
         ({"start": [{"wait": "model.speed", "min": 1.0}]}, "does not change while no ticks run"),
         ({"start": [{"wait": "bench.speed"}]}, "has no limit"),
         ({"stop": [{}]}, "does nothing"),

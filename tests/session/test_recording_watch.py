@@ -25,7 +25,7 @@ class Told:
         self.newest = LogProgress(0, 0, 0, 10 * GB)
         self.fresh = False
 
-    def tell(self, *progress):
+    def send(self, *progress):
         self.newest, self.fresh = LogProgress(*progress), True
 
     def poll(self):
