@@ -3,8 +3,8 @@ Order and accuracy
 ==================
 
 Between two communication points the master extrapolates each input by a polynomial through past
-values. The error of an input that is held (order 0) is proportional to the macro step; with a
-polynomial of order *n* it falls with the step to the power *n* + 1 (:doc:`/methods`,
+values. If an input is held (order 0), its error is proportional to the macro step; with a
+polynomial of order *n* the error is proportional to the step to the power *n* + 1 (:doc:`/methods`,
 "Extrapolation"). The two masses of :doc:`plot_verdict` show this.
 """
 
@@ -48,14 +48,14 @@ for order in (0, 1, 2):
 
 # %%
 # The error of the result is larger, because errors of inputs add up over time. With order 2 it does
-# not fall with the third power. The reason is the first step, whose inputs are held because there
-# are no past values yet: without damping, its error stays.
+# not fall with the third power of the step, because of the first step: its inputs are held, as
+# there are no past values yet, and without damping the error of that step stays.
 #
 # Noise
 # -----
 #
-# A higher order also amplifies noise. At the end of a step, the extrapolated value is a weighted
-# sum of the last samples. So the standard deviation of white noise is multiplied by the norm of the
+# A higher order amplifies noise. At the end of a step, the extrapolated value is a weighted sum of
+# the last samples. So the standard deviation of white noise is multiplied by the norm of the
 # weights:
 
 weights = {0: [1.0], 1: [2.0, -1.0], 2: [3.0, -3.0, 1.0]}

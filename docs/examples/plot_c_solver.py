@@ -10,8 +10,8 @@ The solver
 ----------
 
 :download:`body.c </examples/body.c>` is the complete solver: 200 lines, without any library. Half
-of them read and write MessagePack; in most languages libraries do that, and ZeroMQ, for you. The
-solver sends a hello with its ports, then answers one message at a time:
+of these lines read and write MessagePack; in most languages there are libraries for MessagePack and
+ZeroMQ. The solver sends a hello with its ports, then answers one message at a time:
 
 .. literalinclude:: /examples/body.c
    :language: c
@@ -54,10 +54,10 @@ if compiler:
 # The session
 # -----------
 #
-# ``adapter = "zeromq"`` means a process that speaks the protocol. ``spawn`` is the command that
-# starts it; the session appends ``--connect ADDRESS --name body``. Without ``spawn`` the session
-# waits for a process that you start. (If this machine has no C compiler, the body is in Python
-# here, too.)
+# ``adapter = "zeromq"`` stands for a process that speaks the protocol. ``spawn`` is the command
+# that starts it; the session appends ``--connect ADDRESS --name body``. Without ``spawn`` the
+# session waits for a process that you start. (If this machine has no C compiler, the body is in
+# Python here, too.)
 
 body = '["./body"]' if compiler else '["hilrt", "solver", "quarter_car:Body"]'
 text = Path("quarter_car.toml").read_text("utf-8")
@@ -71,8 +71,8 @@ print(text[text.index("[subsystems.wheel]") : text.index("[[connections]]")])
 # Run it
 # ------
 #
-# `hilrt.simulate` only runs models in the calling process. `hilrt.run_session` runs any session,
-# like ``hilrt run``.
+# `hilrt.simulate` only runs sessions whose models are in the calling process. `hilrt.run_session`
+# runs any session, like ``hilrt run``.
 
 remote = hilrt.run_session(
     hilrt.load_session(folder / "remote.toml"),
@@ -82,8 +82,8 @@ inside = hilrt.simulate("quarter_car.toml")
 print("in processes:", remote.summary["verdict"], "  in one process:", inside.verdict)
 
 # %%
-# In both cases the master makes the same 2000 steps, and waits for both models at each. The motions
-# differ only by rounding. The summary has the cost of the exchange:
+# In both cases the master makes the same 2000 steps, and waits for both models at each step. The
+# motions differ only by rounding. The summary contains the cost of the exchange:
 
 difference = np.abs(remote.log["body.x"] - inside.log["body.x"]).max()
 print(f"largest difference of body.x: {difference:.1e} m")
@@ -92,9 +92,9 @@ for name, peer in remote.summary["peers"].items():
     print(f"{name}: a step takes {computing:.1f} µs, its messages {wire:.0f} µs (medians)")
 
 # %%
-# The solver also answers the message ``linearise``; the answer describes how the model responds to
-# its inputs. It is optional. Without it the responses are unknown, and the estimated error has
-# a wider interval: :doc:`plot_verdict`.
+# The solver also answers the message ``linearise``, with matrices that describe how the model
+# responds to its inputs. This is optional. Without the matrices the responses are unknown, and the
+# estimated error has a wider interval: :doc:`plot_verdict`.
 
 figure, axes = plt.subplots(figsize=(7, 3.5), layout="constrained")
 axes.plot(remote.log.t, 1e3 * remote.log["wheel.x"], label="wheel, Python")
@@ -109,6 +109,6 @@ plt.show()
 #
 # * Test vectors of every message, byte by byte, are in :doc:`/protocol`.
 # * Receive with a timeout in one blocking call: a poll before each receive adds latency.
-# * In real time the master does not wait. The ``late`` table of a solver says what is used instead
-#   of an answer that comes too late (:doc:`/session`).
+# * In real time the master does not wait for answers. If one comes too late, the solver's ``late``
+#   table says what is used instead (:doc:`/session`).
 # * A solver on another machine needs ZeroMQ and :doc:`keys </keys>`.

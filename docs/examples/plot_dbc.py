@@ -3,8 +3,8 @@ I have a DBC file
 =================
 
 From the database of a bench to a recorded session in real time, without the bench: ``hilrt`` sends
-the set-points, and an emulated bench answers with the messages of the database. In a checkout,
-install with ``pip install '.[can,mdf,report]'``, or with ``make demo``, which installs everything.
+the set-points, and an emulated bench answers with the messages of the database. To install, run
+``pip install '.[can,mdf,report]'`` in a checkout, or ``make demo``, which installs everything.
 
 The database has two messages, each with a counter and a checksum: ``Demand`` with a speed and an
 enable request, ``Status`` with torque, speed and the confirmation of the enable. Use your own
@@ -45,10 +45,10 @@ shutil.copy("drive.dbc", FOLDER)
 # Write the session
 # -----------------
 #
-# In the session, ``hilrt`` takes the place of one node of the database: the one whose name looks
-# like a gateway, unless ``--node`` names another. Below are the tables of the bench and of its
-# set-point, a first stimulus, and the numbers that you may change from the web page of a running
-# session:
+# In the session, ``hilrt`` takes the place of one node of the database: the node whose name looks
+# like a gateway, or the one that ``--node`` names. Below are parts of the session file: the tables
+# of the bench and of its set-point, a first stimulus, and the numbers that you may change on the
+# web page of the running session:
 
 print(run("new", "drive.toml", "--database", "drive.dbc"))
 text = SESSION.read_text("utf-8")
@@ -57,15 +57,15 @@ print(text[bench : text.index("# ---- sent")], text[inputs:], sep="…\n\n")
 
 # %%
 # ``bus`` is a CAN bus between processes of this machine. ``emulator = "database"`` starts a process
-# that answers on it. It confirms the enable request. Its ``speed`` follows the set-point, because
-# the input names it as ``realised``; its torque is constant.
+# that answers on this bus: it confirms the enable request, its ``speed`` follows the set-point,
+# because the input names that output as ``realised``, and its torque is constant.
 #
 # Set limits and move the set-point
 # ---------------------------------
 #
-# You choose the limits. The bench gets no set-point beyond them, whatever a model or a stimulus
-# asks for. Here the stimulus asks for 300 rad/s at 200 rad/s²; the limits are 250 rad/s and 150
-# rad/s².
+# You choose the limits. The bench gets no set-point beyond the limits, whatever a model or a
+# stimulus asks for. Here the stimulus asks for 300 rad/s at 200 rad/s²; the limits are 250 rad/s
+# and 150 rad/s².
 
 text = text.replace("max = 400.0", "max = 250.0").replace("max_rate = 400.0", "max_rate = 150.0")
 text = text.replace("to = 40.0, rate = 200.0", "to = 300.0, rate = 200.0")
@@ -88,7 +88,7 @@ print(*sorted(path.name for path in next(FOLDER.glob("runs/*")).iterdir()), sep=
 # Look at it
 # ----------
 #
-# ``bench.speed:sent`` is the set-point that was sent. First it is limited by the rate, then by the
+# ``bench.speed:sent`` is the set-point that was sent. First the largest rate limits it, then the
 # largest speed.
 
 log = hilrt.load_log(FOLDER / "runs" / "*")

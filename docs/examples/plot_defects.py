@@ -2,12 +2,12 @@
 Defects and flags
 =================
 
-An input is sent before its source has computed the step. When the source has done so, its values
+An input is sent before its source has computed the step. The values that the source then computes
 differ from those that were sent. The difference is the *connection defect* (:doc:`/methods`,
-"Defects"). It costs nothing to compute and needs no model. While it is large compared with the
-signal, the flag ``connection_defect`` is up, so that the log says when the results are doubtful.
-Here the quarter of a car of :doc:`plot_two_models` drives over its kerb with a macro step of 20 ms
-in place of 1 ms.
+"Defects"). It is cheap to compute and needs no model. While it is large compared with the signal,
+the flag ``connection_defect`` is up, so that the log says when the results are doubtful. Here the
+quarter of a car of :doc:`plot_two_models` drives over its kerb with a macro step of 20 ms instead
+of 1 ms.
 """
 
 import matplotlib.pyplot as plt
@@ -25,7 +25,7 @@ print(result.verdict, *result.summary["reasons"], sep="\n")
 # ----------------------
 #
 # The defect of the body's input is the difference between the force that was sent and the force
-# that the wheel then computed, RMS over each step:
+# that the wheel then computed, as RMS over each step:
 
 defect = log["body.force:connection_defect"]
 flag = log["flag:connection_defect"] > 0.0

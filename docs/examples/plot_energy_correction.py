@@ -3,12 +3,12 @@ Energy correction, off and on
 =============================
 
 Two masses oscillate on springs, without damping. They are separate models, coupled by the spring
-between them, where no energy should be gained or lost. But the master holds each value for one
-macro step, so that force and velocity belong to different times. Their product is wrong, and the
-coupling creates energy.
+between them, and no energy should be gained or lost in the coupling. But the master holds each
+value for one macro step, so that force and velocity belong to different times. Their product, the
+power, is wrong, and the coupling creates energy.
 
-The session declares this interface as a *bond*. The master then computes the power that the
-exchange creates, and with ``method = "energy"`` it removes that energy by a small addition to the
+The session declares this interface as a *bond*. The master then computes the energy that the
+exchange creates, and with ``method = "energy"`` it removes this energy by a small addition to the
 force (:doc:`methods </methods>`, "Energy correction").
 """
 
@@ -39,10 +39,10 @@ for method in ("none", "energy"):
     print(f"{method}: {result.verdict}, energy at the end {final[method]:.3f} of that at the start")
 
 # %%
-# Without the correction the energy doubles within ten seconds; with it, the energy stays within a
-# few per cent. The correction removes the error of the energy, not all errors of the signals; the
-# verdicts say how large these are. An ``order`` of 1, instead of the 0 of this session, would make
-# the error of the force about ten times smaller.
+# Without the correction the energy doubles within ten seconds; with the correction it stays within
+# a few per cent. The correction removes the error of the energy, but not all errors of the signals;
+# the verdicts say how large these are. An ``order`` of 1, instead of the 0 in this session, would
+# make the error of the force about ten times smaller.
 
 figure, axes = plt.subplots(figsize=(7, 3.5), layout="constrained")
 for method, label in (("none", "not corrected"), ("energy", "corrected")):

@@ -3,7 +3,7 @@ From rehearsal to hardware
 ==========================
 
 The checklist for a first day at a real bench. Each step sends a little more than the one before,
-and says what you must see before you go on. Do the whole list at your desk first, against an
+and says what you must see before you go on. First work through the whole list at your desk, with an
 emulated bench. The output on this page is from such a rehearsal: the bench is a separate process on
 a CAN bus within this machine, and everything else is as on the day.
 
@@ -12,8 +12,8 @@ a CAN bus within this machine, and everything else is as on the day.
    Ask the people who run the bench, and write the answers down:
 
    * the limits of each set-point, its largest rate, and the value at which it is safe;
-   * the order in which set-points are brought down;
-   * how the bench is enabled, and how it confirms;
+   * the order in which set-points must be brought to these values;
+   * how the bench is enabled, and how it confirms this;
    * what the bench does by itself when set-points stop coming, and after how long;
    * which counters and checksums it checks.
 
@@ -62,8 +62,8 @@ def run(*command):
 # The session
 # -----------
 #
-# ``hilrt new`` writes the rehearsal from the database (:doc:`plot_dbc`). The emulated bench is a
-# model of a dynamometer, which follows its set-point with a lag of 40 ms.
+# ``hilrt new`` writes the session of the rehearsal from the database (:doc:`plot_dbc`). The
+# emulated bench is a model of a dynamometer that follows its set-point with a lag of 40 ms.
 #
 # .. literalinclude:: /examples/dyno_model.py
 #    :language: python
@@ -73,8 +73,9 @@ text, _ = run("new", "rehearsal.toml", "--database", "drive.dbc", "--emulator", 
 rehearsal = (folder / "rehearsal.toml").read_text("utf-8")
 
 # %%
-# For the real bench, change four things: remove the lines that belong to the rehearsal, enter the
-# limits of the bench's owner, shorten the timeouts, and name the real ``bus`` (not on this page):
+# For the real bench, change four things in the file: remove the lines that are only for the
+# rehearsal, enter the limits that the bench's owner gave you, shorten the timeouts, and name the
+# real ``bus`` (which this page leaves as it is):
 #
 # .. code-block:: toml
 #
@@ -140,8 +141,8 @@ print(run("can", "stats", "--bus", bus, "--database", "drive.dbc", "--duration",
 # %%
 # **Go on if** every message of the database arrives as often as the database says, none is lost or
 # undecodable, and ``hilrt can sniff`` shows the same values as the bench's own display. Otherwise
-# see :doc:`/howto/troubleshooting`, "Nothing arrives from the bench". Set ``bench_timeout`` to a
-# few times the longest interval in this table.
+# see :doc:`/howto/troubleshooting`, "Nothing arrives from the bench". Before you go on, set
+# ``bench_timeout`` to a few times the longest interval in the table.
 #
 # 2. Without the bench's release
 # ------------------------------
@@ -166,8 +167,8 @@ end(bench)
 # 3. A little motion
 # ------------------
 #
-# Set low limits, and let no correction act (``--shadow``). The stimulus asks for 100 rad/s; at most
-# 20 rad/s may be sent.
+# Set low limits, and keep corrections from acting (``--shadow``). The stimulus asks for 100 rad/s;
+# at most 20 rad/s may be sent.
 
 bench = start_bench()
 limits = "subsystems.bench.inputs.speed"
@@ -181,15 +182,15 @@ most = log["bench.speed:sent"].max()
 print(f"sent at most {most:.2f} rad/s")
 
 # %%
-# **Go on if** the bench moved to that speed and in the right direction, ``bench.speed`` in the log
-# agrees with the display, and after the end the bench was at rest with its enable withdrawn. The
-# session reports that set-points were limited, as intended.
+# **Go on if** the bench moved to 20 rad/s and in the right direction, ``bench.speed`` in the log
+# agrees with the display, and after the end the bench was at rest with its enable withdrawn. As
+# intended, the session reports that set-points were limited.
 #
 # 4. Stop it on purpose
 # ---------------------
 #
-# At low speed, try what must work in an emergency. Watch the bus with a program that is not part of
-# the session: ``candump -l can0``, or as here ``hilrt can sniff``.
+# At low speed, test everything that must work in an emergency. Watch the bus with a program that is
+# not part of the session: ``candump -l can0``, or as here ``hilrt can sniff``.
 
 SIGNALS = {"ctrl-c": signal.SIGINT, "kill": signal.SIGKILL, "freeze": signal.SIGSTOP}
 
@@ -230,11 +231,11 @@ def strike(what):
 seen = {what: strike(what) for what in (*SIGNALS, "bench off")}
 
 # %%
-# **Go on if** the speed went to its safe value in all cases in which the bench was on, no faster
+# **Go on if** in all cases in which the bench was on, the speed went to its safe value, no faster
 # than ``max_rate``, and somebody at the bench saw the same. After the kill and the freeze the
-# gateway does this by itself, once ``master_timeout`` has passed. When the bench falls silent, the
-# session ends with status 3 and says so. Also kill the gateway once, or pull the cable: then only
-# the bench's own watchdog can act, and nothing here replaces that.
+# gateway brings the speed down by itself, once ``master_timeout`` has passed. When the bench falls
+# silent, the session ends with status 3 and says so. Also kill the gateway once, or pull the cable:
+# then only the bench's own watchdog can act, and ``hilrt`` cannot replace it.
 #
 # 5. Measure the delay
 # --------------------
@@ -265,8 +266,8 @@ delay = behind(logs["not compensated"], sent) / 50.0  # rad/s over rad/s²
 print(f"{1e3 * delay:.0f} ms")
 
 # %%
-# Enter it as ``actuation_delay``. Set-points are then sent earlier by that time, and the bench
-# follows the ramp:
+# Enter the delay as ``actuation_delay``. Set-points are then sent earlier by that time, and the
+# bench follows the ramp:
 
 (folder / "day.toml").write_text(
     day.replace("actuation_delay = 0.0 ", f"actuation_delay = {delay:.3f} "), "utf-8"
@@ -286,23 +287,24 @@ end(bench)
 # * ``missed_ticks`` and ``lateness_us``: if more than a few ticks in a thousand are missed, the
 #   host is not fit for this step (:doc:`/doctor`). Reserve a processor for the master:
 #   ``pacing = { affinity = [1] }``.
-# * ``peers``: frames that were lost or dropped. A bus of 1 Mbit/s carries about 8,000 frames/s.
+# * ``peers``: numbers of frames that were lost or dropped. A bus of 1 Mbit/s carries about 8,000
+#   frames/s.
 # * ``flags`` with ``input_limited``: the model demands more than the limits allow.
-# * ``verdict`` and ``estimated_error``: nobody can make trial steps with a bench, so the interval
-#   of its error stays wide until it has a reference model (:doc:`/reliability`, "Reference
+# * ``verdict`` and ``estimated_error``: a bench cannot make trial steps, so the interval of the
+#   error stays wide until the bench has a reference model (:doc:`/reliability`, "Reference
 #   models").
 #
 # Then make the timeouts as short as the bench allows: ``master_timeout`` a few steps,
-# ``bench_timeout`` a few cycles of its fastest message. (Slower messages have longer timeouts:
-# three of their cycles in the database, or ``timeout`` in their own tables.) If a timeout is too
-# short, a single delay ends the session. Switch corrections on last, one at a time
+# ``bench_timeout`` a few cycles of the bench's fastest message. (Slower messages have longer
+# timeouts: three of their cycles in the database, or ``timeout`` in their own tables.) If a timeout
+# is too short, a single delay ends the session. Switch corrections on last, one at a time
 # (:doc:`/methods`, "How to choose").
 #
 # What the bus has seen
 # ---------------------
 #
-# The speed of the bench as the listener saw it, in the four cases of step 4. When the bench was
-# switched off, its line ends:
+# The figure shows the speed of the bench as the listener saw it, in the four cases of step 4. The
+# line of the bench that was switched off ends at that moment:
 
 figure, axes = plt.subplots(figsize=(7, 3.5), layout="constrained")
 for what, (t, speed, _) in seen.items():

@@ -2,9 +2,9 @@
 I have FMUs
 ===========
 
-Two FMUs for co-simulation are coupled: wheel and body of the quarter car of
-:doc:`plot_two_models`. Use your own FMUs in their place; these are made on this page, by pythonfmu.
-In a checkout, install with ``pip install '.[fmu,report]'``, or with ``make demo``, which installs
+Two FMUs for co-simulation are coupled: wheel and body of the quarter of a car of
+:doc:`plot_two_models`. This page builds them with pythonfmu; use your own FMUs in their place. To
+install, run ``pip install '.[fmu,report]'`` in a checkout, or ``make demo``, which installs
 everything.
 """
 
@@ -48,10 +48,11 @@ print(run("hilrt", "fmu", "info", "Wheel.fmu"))
 # Two lines matter most:
 #
 # * *direct from all inputs (a guess: the FMU does not declare it)*: an output with direct
-#   feedthrough depends on an input at the same time. If the FMU does not declare its dependencies,
-#   declare them in the session file; otherwise each output is assumed to depend on all inputs.
-# * *directional derivatives* and *get and set state*: with them the master learns how the FMU
-#   responds to its inputs, and the estimated error is narrow. These FMUs have neither.
+#   feedthrough depends on an input at the same time. If an FMU does not declare its dependencies,
+#   each output is assumed to depend on all inputs, unless the session file declares the true
+#   dependencies.
+# * *directional derivatives* and *get and set state*: with them the master finds how the FMU
+#   responds to its inputs, and the estimated error has a narrow interval. These FMUs have neither.
 #
 # Write the session
 # -----------------
@@ -60,9 +61,10 @@ print(run("hilrt", "fmu", "info", "Wheel.fmu"))
 #    :language: toml
 #    :caption: quarter_car_fmus.toml
 #
-# ``hilrt new quarter_car.toml --model Wheel.fmu --model Body.fmu`` writes most of it: it connects
-# ports of the same names. (It also adds ``repeat = "half"``, the first kind of evidence below.) For
-# a system in an SSP archive, ``hilrt import-ssp system.ssp --out system.toml`` writes the session.
+# ``hilrt new quarter_car.toml --model Wheel.fmu --model Body.fmu`` writes most of this file: it
+# connects ports of the same names. (It also adds ``repeat = "half"``, the first kind of evidence
+# below.) For a system in an SSP archive, ``hilrt import-ssp system.ssp --out system.toml`` writes
+# the session.
 #
 # ``hilrt check`` compares the session with the model descriptions, without running the FMUs' code.
 
@@ -81,14 +83,15 @@ print(*result.summary["reasons"], sep="\n")
 # The session is *degraded*: it is not known how the FMUs respond to their inputs, and with some
 # possible responses the error would be large. Two kinds of evidence can show how large it is. The
 # first is to repeat the session at half and a quarter of its step, and to see how the results
-# change. The force turns out to be 2.1 N wrong (RMS); the exact solution below confirms this:
+# change. By this evidence, the force is 2.1 N wrong (RMS), which the exact solution below confirms:
 
 repeated = run("hilrt", "analyze", "repeat", "quarter_car_fmus.toml")
 print(repeated)
 
 # %%
-# The second is a reference model for each FMU: a class that responds much like the FMU, and on
-# which the master can make trial steps instead. Here these are the Python models.
+# The second kind is a reference model for each FMU: a class that responds much like the FMU, and
+# that can make trial steps in its place. Here the Python models of the quarter of a car serve as
+# reference models.
 
 models = {f"subsystems.{n.lower()}.reference_model": f"quarter_car:{n}" for n in ("Wheel", "Body")}
 judged = hilrt.simulate(session, models)
@@ -97,15 +100,15 @@ print(judged.verdict, f"± {force['high']:.2g} N, by {force['how']}")
 
 # %%
 # The verdict then rests on these models. It is only as good as their resemblance to the FMUs, which
-# is not perfect here: the models follow their inputs inside a step, and the FMUs do not.
+# is not perfect here: the models follow their inputs inside a step, the FMUs hold them.
 #
 # Make it more accurate
 # ---------------------
 #
 # These FMUs hold their inputs for the whole macro step. With ``substeps = 10`` the inputs are set
-# ten times per step, along the polynomial of the master, and the error falls. It rises with
-# ``end_inputs = false``: the force is then read before the FMU has the inputs of the step's end, so
-# that it is late by a step. For FMUs that can vary their step, see :doc:`FMUs </fmu>`, "Variable
+# ten times per step, along the polynomial of the master, and the error falls. With ``end_inputs =
+# false`` it rises: the force is then read before the FMU has the inputs of the step's end, so that
+# the force is late by a step. For FMUs that can vary their step, see :doc:`FMUs </fmu>`, "Variable
 # step".
 
 SUBSTEPS = {f"subsystems.{name}.substeps": 10 for name in ("wheel", "body")}

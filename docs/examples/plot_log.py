@@ -3,9 +3,9 @@ A recorded log: look, replay, what if
 =====================================
 
 Every run leaves a log, ``session.mcap``, with all signals at all ticks, the events, and the session
-file. This page records the quarter car of :doc:`plot_two_models`, looks at the log, replays what
-the master decided, and lets the recorded force drive another body. All this works with the log of a
-bench, too.
+file. This page records the quarter of a car of :doc:`plot_two_models`, looks at the log, replays
+what the master decided, and lets the recorded force drive another body. All this works with the log
+of a bench, too.
 """
 
 import shutil
@@ -40,8 +40,8 @@ run("run", "quarter_car.toml", "--folder", "recorded", "--quiet")
 # ----
 #
 # ``hilrt log info`` summarises a log, ``hilrt log ls`` lists its signals, and ``hilrt report``
-# draws it. In Python, a log is a mapping from signal names to arrays; a notebook shows its main
-# signals.
+# writes a page with figures. In Python, a log is a mapping from signal names to arrays; a notebook
+# displays its main signals.
 
 log = hilrt.load_log(FOLDER / "recorded")
 peak = np.argmax(np.abs(log["wheel.force"]))
@@ -58,7 +58,7 @@ log
 # Replay the master's decisions
 # -----------------------------
 #
-# ``hilrt replay`` computes again, from the recorded samples, what the master decided at each tick:
+# From the recorded samples, ``hilrt replay`` computes again what the master decided at each tick:
 # what it sent, corrected, limited and flagged. With the version that recorded the log, every bit
 # must agree.
 
@@ -66,7 +66,7 @@ print(run("replay", "recorded"))
 
 # %%
 # With ``--set`` it shows what the master would have decided with other settings, from the same
-# samples. How the models would have reacted is not simulated.
+# samples. It does not show how the models would have reacted.
 
 print(run("replay", "recorded", "--set", "master.extrapolation.order=0"))
 
@@ -121,7 +121,8 @@ shutil.rmtree(FOLDER)
 # %%
 # With 400 kg the body moves as recorded. With 500 kg it does not come to rest at the height of the
 # kerb, because the recorded force, unlike a suspension, does not react to the body. So play back
-# only signals that do not depend on the response (a driver, a road, a load), and couple the others.
+# only signals that do not depend on the models' response (of a driver, a road, a load), and couple
+# the others.
 #
 # What next
 # ---------

@@ -2,11 +2,11 @@
 Model-based correction
 ======================
 
-If the master knows how a subsystem responds to its inputs, it can predict the error of the next
-exchange, and correct it in advance (:doc:`/methods`, "Model-based correction"). Here two masses are
-coupled by a stiff spring and a damper, and both subsystems provide their matrices. Inputs are held
-(order 0), the least accurate choice. The session runs without a correction, with the energy
-correction, and with the model-based correction.
+If the master knows how a subsystem responds to its inputs, it can remove the effect of an input's
+error from the outputs, and compensate its effect on the states in the next inputs (:doc:`/methods`,
+"Model-based correction"). Here two masses are coupled by a stiff spring and a damper, and both
+subsystems provide their matrices. Inputs are held (order 0), the least accurate choice. The session
+runs without a correction, with the energy correction, and with the model-based correction.
 """
 
 import matplotlib.pyplot as plt
@@ -18,8 +18,8 @@ import hilrt
 session = hilrt.load_session("../../bench_configs/two_mass_model.toml")
 
 # %%
-# Both subsystems are linear. Connecting their matrices gives the matrix of the whole system, and
-# its exponential the exact motion:
+# Both subsystems are linear. Their matrices combine to the matrix of the whole system, and its
+# exponential gives the exact motion:
 
 one, two = (session.tables.subsystems[name].params for name in ("mass1", "mass2"))
 A1, B1, A2, B2 = (np.array(each) for each in (one["A"], one["B"], two["A"], two["B"]))
@@ -46,11 +46,11 @@ for method in ("none", "energy", "model"):
     print(f"{method}: {result.verdict}, RMS error {1e3 * errors[method]:.1f} mm of a motion of 1 m")
 
 # %%
-# The energy correction corrects the energy only; the model-based one removes most of the error. It
-# needs a model of the responses: from the solver (``jacobian.source = "solver"``), from probing,
-# from identification while the session runs, or from matrices in the session file. A wrong model
-# corrects wrongly. So the master compares its predictions with the values that arrive, and raises
-# the flag ``model_untrusted`` if they differ.
+# The energy correction corrects the energy only; the model-based correction removes most of the
+# error. It needs a model of the responses: from the solver (``jacobian.source = "solver"``), from
+# probing, from identification while the session runs, or from matrices in the session file. With a
+# wrong model the correction does harm. So an identified model is compared with the values that
+# arrive; while it does not predict them, it is not used, and the flag ``model_untrusted`` is up.
 #
 # The picture
 # -----------

@@ -2,9 +2,10 @@
 Tests that run in CI
 ====================
 
-A test sequence is a Python class whose method ``run`` steps inputs, waits for conditions and checks
-limits, one after another. Here it drives the quarter of a car over a kerb. The same sequence can
-run on a bench. In CI it runs on models, as fast as possible, and every run gives the same result.
+A test sequence is a Python class. Its method ``run`` steps inputs, waits for conditions and checks
+limits, one after another. Here a sequence drives the quarter of a car over a kerb. The same
+sequence can run on a bench. In CI it runs on models, as fast as possible, and every run gives the
+same result.
 
 Write the test
 --------------
@@ -13,8 +14,9 @@ Write the test
    :language: python
    :caption: kerb.py
 
-``expect`` is checked at every sample from then on, ``measure`` once. Times are session time, so a
-slow machine does not change the result. :doc:`/sequences` lists everything that ``bench`` can do.
+The condition of ``expect`` is checked at every sample from then on, that of ``measure`` once. Times
+are session time, so a slow machine does not change the result. :doc:`/sequences` lists everything
+that ``bench`` can do.
 """
 
 import shutil
@@ -47,8 +49,8 @@ def run(*command):
 # -------------------
 #
 # The session is that of :doc:`plot_two_models`. The sequence is a subsystem like any other. Its
-# output ``road`` drives the road, in place of the stimulus. The signals that it reads need no
-# connections: the class names them in ``reads``.
+# output ``road`` drives the road, in place of the stimulus. The signals that the sequence reads
+# need no connections: the class names them in ``reads``.
 
 text = Path("quarter_car.toml").read_text("utf-8").replace("duration = 2.0 ", "duration = 20.0")
 text = text[: text.index("[[stimuli]]")]
@@ -72,7 +74,7 @@ print(test)
 passed = run("hilrt", "test", "kerb.py", "--session", "kerb.toml", "--out", "good")
 
 # %%
-# Now somebody changes the damper, and the test fails. CI reads the exit status and the JUnit file:
+# With another damper the test fails. CI reads the exit status and the JUnit file:
 
 worn = ("--set", "subsystems.wheel.params.damper=800.0", "--junit", "results.xml")
 failed = run("hilrt", "test", "kerb.py", "--session", "kerb.toml", "--out", "worn", *worn)
@@ -105,7 +107,7 @@ by_pytest = run("pytest", "-q", "test_kerb.py", "--basetemp", "artifacts")
 #    pytest --junit-xml=results.xml --basetemp=artifacts
 #
 # Always check the verdict, as above: if the coupling is wrong, the test has tested another system.
-# For sessions without a sequence, state what must hold in ``[[expect]]`` tables
+# In sessions without a sequence, state the conditions in ``[[expect]]`` tables
 # (:doc:`/expectations`); ``hilrt run --fail-on degraded`` turns a bad verdict into an exit status.
 #
 # Why did it fail?

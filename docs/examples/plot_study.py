@@ -2,8 +2,8 @@
 A study in a notebook
 =====================
 
-Which damper lets the body move least? A sweep answers this with Python models. Links at the
-bottom of this page download it as a notebook. In a notebook, results, logs and sweeps display
+With which damper does the body move least? A sweep answers this with Python models. A link at the
+bottom of this page downloads it as a notebook. In a notebook, results, logs and sweeps display
 themselves, with the verdict and small plots of the main signals.
 
 A first run
@@ -31,8 +31,8 @@ result.log
 #
 # ``sweep`` runs the session once for each setting, in parallel processes, and keeps statistics of
 # the signals that you name. To continue an interrupted sweep, call it again with the same folder.
-# In a script, put everything that runs below ``if __name__ == "__main__":``, because the processes
-# import the script.
+# In a script, put all code that runs something below ``if __name__ == "__main__":``, because the
+# processes import the script.
 
 dampers = np.linspace(1000.0, 5000.0, 5)  # N*s/m
 sweep = hilrt.sweep(
@@ -47,8 +47,8 @@ sweep
 # The answer
 # ----------
 #
-# ``sweep.frame`` is a pandas frame with a row for each case. Look at the verdict of each row: do
-# not base a decision on a case with a wrong coupling.
+# ``sweep.frame`` is a pandas frame with a row for each case. Check the verdict of each row: do not
+# base a decision on a case with a wrong coupling.
 
 frame = sweep.frame
 moved = frame["statistic.body.v.rms"].to_numpy()

@@ -17,10 +17,10 @@ Write the models
 ----------------
 
 A model is a class with ports and two methods: `initialize` returns its outputs at the start, and
-`advance` integrates over one macro step. Inside the step, `u(t)` returns the inputs at any time,
-which the master extrapolates from past values by a polynomial. `save_state` and `restore_state`
+`advance` integrates over one macro step. Inside the step, `u(t)` returns the inputs at any time
+`t`; the master extrapolates them from past values by a polynomial. `save_state` and `restore_state`
 let the master make trial steps to find out how the model responds to its inputs. That makes the
-estimated error of the coupling much narrower.
+interval of the estimated error much narrower.
 
 .. literalinclude:: /examples/quarter_car.py
    :language: python
@@ -39,9 +39,9 @@ Three commands help:
 
 * ``hilrt new quarter_car.toml --model quarter_car:Wheel --model quarter_car:Body`` writes most of
   this file: it connects ports of the same names and units.
-* ``hilrt check quarter_car.toml`` reports all mistakes in it, each with its line.
-* ``hilrt run quarter_car.toml`` runs it, and leaves a log, a summary and a report in a folder below
-  ``runs``.
+* ``hilrt check quarter_car.toml`` reports all mistakes in the file, each with its line.
+* ``hilrt run quarter_car.toml`` runs the session, and leaves a log, a summary and a report in a
+  folder below ``runs``.
 
 Run it from Python
 ------------------
@@ -59,16 +59,16 @@ print(result.verdict, log.units["wheel.force"], log["wheel.force"].shape)
 
 # %%
 # The verdict is ``good``. It rests on the estimated error of each exchanged signal. The figures are
-# upper ends of 95 % intervals for the error's root mean square over the session, so single samples
-# may be further off; ``log["wheel.force:estimated_error"]`` has a band over time.
+# upper ends of 95 % intervals of the error (root mean square over the session), so single samples
+# may be further off. ``log["wheel.force:estimated_error"]`` has an error band over time.
 
 for name, error in result.summary["estimated_error"].items():
     print(f"{name}: ± {error['high']:.1e} {error['unit']}")
 
 # %%
 # Without `save_state` and `restore_state` the results would be the same, but nothing would show
-# that they are right: the verdict would be worse, and say which evidence is missing. Evidence that
-# needs no methods of the models is ``[reliability] repeat = "half"``, which also runs the session
+# that they are right: the verdict would be worse, and would name the missing evidence.
+# ``[reliability] repeat = "half"`` gives evidence without these methods: it runs the session again
 # at shorter steps.
 
 # %%

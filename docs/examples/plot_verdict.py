@@ -3,11 +3,12 @@ Reading a verdict
 =================
 
 A session ends ``good``, ``unverified``, ``degraded`` or ``unreliable``. This *verdict* says how far
-the coupling may have changed the result: the exchange at discrete times, the extrapolation in
+the coupling may have changed the result, by the exchange at discrete times, the extrapolation in
 between, and late samples. Here the same system runs with longer and longer macro steps, and the
-error that the session estimates is compared with the true one. The system is two masses between
-springs. It is linear, so a matrix exponential gives its exact motion. Its integrators are exact, so
-every error is the coupling's. :doc:`/reliability` has the rules of the verdict.
+error that the session estimates is compared with the true error. The system consists of two masses
+between springs. It is linear, so a matrix exponential gives its exact motion. The models'
+integrators are exact, so only the coupling causes errors. :doc:`/reliability` has the rules of the
+verdict.
 """
 
 import tempfile
@@ -56,9 +57,10 @@ for step in steps:
 # ------------
 #
 # The estimate depends on how the models respond to their inputs; ``how`` names the source of this
-# knowledge. The masses save and restore their state, so the master *probes* them before the first
-# step: it makes trial steps with changed inputs, and undoes them. If a model does not allow this, a
-# wide range of responses is assumed. The motion is the same, but the interval is wider:
+# knowledge. The masses can save and restore their state, so the master *probes* them before the
+# first step: it makes them take trial steps with changed inputs, and undo them. If a model does not
+# allow this, a wide range of responses is assumed. The motion is then the same, but the interval of
+# the error is wider:
 
 folder = Path(tempfile.mkdtemp())
 (folder / "closed.py").write_text(
@@ -86,7 +88,7 @@ for name, settings in cases.items():
 # What a verdict does not cover
 # -----------------------------
 #
-# The verdict is about the coupling only. A session with a wrong model that is coupled well is
+# The verdict is about the coupling only. If a model is wrong but coupled well, the verdict is
 # ``good``. Here the second mass is 20 % too heavy:
 
 result = hilrt.simulate(session, {"subsystems.mass2.params.m": 1.2})
@@ -101,8 +103,8 @@ print(f"{result.verdict}: the coupling adds at most {claimed:.2f} N; off by {wro
 # The picture
 # -----------
 #
-# The estimated error follows the true one over more than three decades. :doc:`/calibration`
-# measures how often it does so for other systems, and where it fails.
+# The estimated error follows the true error over more than three decades. :doc:`/calibration` shows
+# how often it does so for other systems, and where it fails.
 
 COLOURS = {
     "good": "tab:green",
