@@ -150,7 +150,12 @@ def _unit_and_meaning(comment: str) -> tuple[str, str]:
     found = re.fullmatch(r"(?:\[([^]]+)\] )?(.+)", comment)
     assert found is not None, "every key needs a comment"
     unit, meaning = found.groups()
-    return unit or "", re.sub(r"\bdocs/([\w/]+)\.md(#[\w-]+)?", _link, meaning)
+    return unit or "", _with_links(meaning)
+
+
+def _with_links(text: str) -> str:
+    """Return a comment with links to the pages that it names."""
+    return re.sub(r"\bdocs/([\w/]+)\.md(#[\w-]+)?", _link, text)
 
 
 def _link(match: re.Match[str]) -> str:
@@ -230,7 +235,7 @@ def summary_tables() -> str:
             unit, meaning = _unit_and_meaning(comments[field.name])
             rows += f"| `{field.name}` | {json_words(field.type)} | {unit} | {meaning} |\n"
         rows = rows.replace("|  |", "| |")
-        about = (struct.__doc__ or "").partition("\n")[0]
+        about = _with_links((struct.__doc__ or "").partition("\n")[0])
         parts.append(f"\n## {heading}\n\n{about}\n\n{_SUMMARY_HEAD}{rows}")
     return "".join(parts)
 

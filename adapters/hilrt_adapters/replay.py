@@ -37,14 +37,14 @@ class ReplayOptions(SubsystemOptions, kw_only=True):
     log: str
     #: CAN database (DBC, ARXML, KCD, SYM) with which the outputs are decoded from the log's frames.
     database: str | None = None
-    #: With a database: bus of the log whose frames are read. Default: the only one with the
-    #: messages.
+    #: With a database: bus of the log whose frames are read. Default: the bus that has the
+    #: messages, if there is only one.
     bus: str | None = None
     #: `port = "signal of the log"`, with a database `port = "Message.Signal"`; at least one.
     outputs: dict[str, str] = msgspec.field(default_factory=dict)
-    #: [s] Time in the log, counted from its first frame or row, that is session time 0.
+    #: [s] Time in the log that becomes session time 0, counted from its first frame or row.
     start: NonNegative = 0.0
-    #: At the log's end: hold the last values (`"hold"`), end the session in order (`"stop"`), or
+    #: At the log's end: hold the last values (`"hold"`), end the session normally (`"stop"`), or
     #: restart at `start` (`"loop"`).
     end: Literal["hold", "stop", "loop"] = "hold"
     #: Between two samples: the older one, with its time (`"hold"`), or a straight line

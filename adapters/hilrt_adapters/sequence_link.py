@@ -39,8 +39,8 @@ class SequenceOptions(SubsystemOptions, kw_only=True):
     sequence: str
     #: Keyword arguments of the class.
     params: dict[str, Any] = msgspec.field(default_factory=dict)
-    #: Answers to its questions (docs/sequences.md#questions-to-the-operator) that count if no
-    #: operator answers, by the texts of the questions.
+    #: Answers to its questions (docs/sequences.md#questions-to-the-operator) if no operator gives
+    #: one: a table from the text of a question to the answer.
     answers: dict[str, str] = msgspec.field(default_factory=dict)
     #: Faults (`"faults.NAME"`, docs/faults.md#when) that the sequence may begin and end, and
     #: parameters (`"parameters.SUBSYSTEM.NAME"`, docs/parameters.md) that it may change within

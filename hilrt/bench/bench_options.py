@@ -50,9 +50,9 @@ class SafeProfile(Table):
 
     #: Inputs in the order in which they are ramped to `safe`; the others follow.
     order: list[str] = msgspec.field(default_factory=list)
-    #: [s] Time after which the next input starts although this one has not arrived. Make it longer
-    #: than the longest ramp: (`max` − `min`) / `max_rate`, plus `max_rate` / `max_jerk` if there is
-    #: a `max_jerk`.
+    #: [s] Time after which the next input starts, even if the previous one has not arrived yet.
+    #: Make it longer than the longest ramp: (`max` − `min`) / `max_rate`, plus `max_rate` /
+    #: `max_jerk` if there is a `max_jerk`.
     step_timeout: Positive = 2.0
 
 
@@ -82,18 +82,18 @@ class BenchOptions(SubsystemOptions, kw_only=True):
     outputs: dict[str, str]
     #: Set-points, one table each.
     inputs: dict[str, BenchInput]  # type: ignore[assignment]
-    #: Units of ports that the database states wrongly: `units = { coolant = "degC" }` if it has
-    #: `C`, which means coulomb. Numbers are not converted.
+    #: Correct units of ports, where the database has wrong ones: `units = { coolant = "degC" }` if
+    #: it says `C`, which means coulomb. Numbers are not converted.
     units: dict[str, str] = msgspec.field(default_factory=dict)
     #: [s] Time without a new tick after which the gateway runs the safe profile. It must be longer
     #: than the communication step, better three times as long. Default: 0.05; 1 on an emulated
     #: bench, which shares its processors with other programs.
     master_timeout: Positive | None = None
-    #: [s] The same while no set-points are due. Default: ten of the master's heartbeats, 2 s.
+    #: [s] The same limit while no set-points are due. Default: ten of the master's heartbeats, 2 s.
     idle_timeout: Positive | None = None
     #: [s] Age of a frame at which the bench counts as late (a warning); at five times that age the
-    #: safe profile runs. Default: 0.02; 0.2 on an emulated bench; for each message at least three
-    #: of its cycle times in the database.
+    #: safe profile runs. Default: 0.02, or 0.2 with an emulated bench, but for each message at
+    #: least three of its cycle times in the database.
     bench_timeout: Positive | None = None
     #: Signals that enable the bench; omit the table if there are none.
     enable: Enable | None = None
@@ -109,11 +109,12 @@ class BenchOptions(SubsystemOptions, kw_only=True):
     emulator_params: dict[str, Any] = msgspec.field(default_factory=dict)
     #: TOML file with scheduled faults of the emulated bench (docs/can.md).
     scenario: str | None = None
-    #: Name of the counter signal. In messages that contain it, a repeated frame does not count.
+    #: Name of the counter signal. In messages that contain it, a frame that repeats the last
+    #: counter value does not count.
     alive: str = "Alive"
     #: Reaction to faults of the bus.
     bus_faults: BusFaults = msgspec.field(default_factory=BusFaults)
-    #: Restarts of a controller that is bus-off; default: none.
+    #: Restarts of a controller that has gone bus-off; default: none.
     bus_off_recovery: BusOffRecovery | None = None
     #: Settings for single messages, one table each.
     messages: dict[str, MessageOptions] = msgspec.field(default_factory=dict)

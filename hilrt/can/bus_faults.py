@@ -118,8 +118,8 @@ class BusFaults(Table):
     interface_down: Policy = "safe"
     #: The controller no longer sends error flags: the last stage before bus-off.
     error_passive: Policy = "warn"
-    #: More than 20 error frames per second, because of a wrong bit rate, the cable, the
-    #: termination, or because no other node acknowledges.
+    #: More than 20 error frames per second: a wrong bit rate, a fault of cable or termination, or
+    #: no other node that acknowledges.
     bus_errors: Policy = "warn"
     #: Any error frame; its content is an event, at most once a second.
     error_frames: Policy = "warn"

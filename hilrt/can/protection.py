@@ -232,20 +232,21 @@ class MessageOptions(Table):
     timeout: Positive | None = None
     #: Counter signal, if its name differs from `alive`; `""` if there is none.
     counter: str | None = None
-    #: Received: largest number of missing frames that the counter may show. If it shows more, the
-    #: frame is out of order and does not count. Default: half of the counter's range.
+    #: Received: largest number of missing frames that a jump of the counter may show. After a
+    #: larger jump, the frame counts as out of order and is not used. Default: half of the counter's
+    #: range.
     max_lost: Annotated[int, msgspec.Meta(ge=0)] | None = None
     #: Checksum and counter of the message.
     protection: Protection | None = None
     #: Received, J1939: source address of the frames that are used; default: any.
     source: Annotated[int, msgspec.Meta(ge=0, le=0xFF)] | None = None
     #: Sent: with every set-point (`"tick"`), every `cycle` (`"cyclic"`), or when its content
-    #: changes (`"change"`). Default: at the database's cycle time, together with set-points; with
-    #: every set-point if there is no cycle time.
+    #: changes (`"change"`). Default: at the database's cycle time; with every set-point if the
+    #: database has none (docs/can.md#sending).
     send: Literal["tick", "cyclic", "change"] | None = None
     #: [s] Sent: period; with `"change"`, the longest pause. Default: the database's cycle time.
     cycle: Positive | None = None
-    #: [s] Sent: time by which a `"cyclic"` message is shifted against other messages.
+    #: [s] Sent: delay of a `"cyclic"` message relative to other messages.
     phase: NonNegative = 0.0
     #: [of the signals] Sent: values of signals that no input drives.
     values: dict[str, float] = msgspec.field(default_factory=dict)

@@ -50,7 +50,7 @@ class RecordTable(Table):
     #: [s] Time recorded after a trigger.
     after: NonNegative = 5.0
     #: End the session with exit status 3 if steps are missing in the log for longer than `max_gap`.
-    #: Default: true in real time and at a factor, false as fast as possible.
+    #: Default: false at pace `"asap"`, otherwise true.
     required: bool | None = None
     #: [s] Longest gap in the log, in session time, before a required recording ends the session.
     max_gap: Positive = 1.0
@@ -84,7 +84,7 @@ class MonitorTable(Table):
     #: docs/telemetry.md#foxglove-and-lichtblick.
     foxglove: str | None = None
     #: Outputs that the terminal view and the page show as numbers, in this order: ports, elements
-    #: of vector ports, or patterns such as `"engine.*"`; the page shows only these. Default: the
+    #: of vector ports, or patterns such as `"engine.*"`. The page shows no others. Default: the
     #: first outputs, those of benches before those of models.
     values: list[str] = []
     #: [Hz] Rate at which the smallest, largest and last value of every signal are published.
@@ -136,8 +136,9 @@ class FaultTable(Table):
     name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
     #: Change of the value.
     kind: FaultKind
-    #: Place: `"subsystem.output"`, or one element of a vector port, `"subsystem.output[0]"`. A
-    #: fault has one of the five places.
+    #: Place: `"subsystem.output"`, or one element of a vector port, `"subsystem.output[0]"`. Every
+    #: fault has exactly one place: give one of the keys `output`, `input`, `connection`, `peer` and
+    #: `message`.
     output: str | None = None
     #: Place: `"subsystem.input"`, or one element.
     input: str | None = None
@@ -147,21 +148,20 @@ class FaultTable(Table):
     peer: str | None = None
     #: Place: `"subsystem.Message"` that an emulated bench sends, or `"subsystem.Message.Signal"`.
     message: str | None = None
-    #: [of the place; a connection's is that of its input] Size of the change, such as the offset,
-    #: the factor, or the share of samples that are lost (docs/faults.md). For other faults of
-    #: a message: the share of frames; default: all. Kinds without a size have no value.
+    #: [of the place; of its input for a connection] Size of the change, such as the offset, the
+    #: factor, or the share of samples that are lost (docs/faults.md). For faults that alter frames
+    #: of a message: the share of frames; default: all. Not for kinds without a size.
     value: float | None = None
     #: Seed of random values; each further element of a vector port uses the next number.
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 0
-    #: [s] Session time at which it begins, or with `start_when` may begin at the earliest. Without
-    #: either, an operator or a test sequence begins it.
+    #: [s] Session time at which it begins; with `start_when`, the earliest time at which it may
+    #: begin. Without `start` and `start_when`, only an operator or a test sequence begins it.
     start: NonNegative | None = None
     #: [s] Session time at which it ends in any case.
     end: Positive | None = None
-    #: Condition (docs/expressions.md): the fault begins at the tick after the first one at which
-    #: this is true.
+    #: Condition (docs/expressions.md): the fault begins one tick after this first becomes true.
     start_when: str | None = None
-    #: Condition: the fault ends at the tick after one at which this is true.
+    #: Condition: the fault ends one tick after this is true.
     end_when: str | None = None
 
     @property
@@ -191,8 +191,8 @@ class StimulusSegment(Table):
 
     #: Kind of the segment.
     shape: Shape
-    #: [s] Length of the segment. Default: that of its points, of one period of a PRBS, or, for the
-    #: last segment, to the end of the session.
+    #: [s] Length of the segment. Default: the length of its points or column, one period of a PRBS,
+    #: otherwise (last segment only) until the end of the session.
     duration: Positive | None = None
     #: [of the stimulus] Value of a hold.
     value: float | None = None
@@ -202,8 +202,8 @@ class StimulusSegment(Table):
     start: float | None = msgspec.field(default=None, name="from")
     #: [of the stimulus, per s] Slope of a ramp.
     rate: Positive | None = None
-    #: [of the stimulus] Amplitude of a sine, a chirp or a PRBS, about `offset`; of noise the
-    #: standard deviation, or the bound if it is uniform.
+    #: [of the stimulus] Amplitude of a sine, a chirp or a PRBS, about `offset`; for noise the
+    #: standard deviation, or the bound of a uniform distribution.
     amplitude: NonNegative | None = None
     #: [of the stimulus] Mean of a sine, a chirp, a PRBS or noise.
     offset: float | None = None
@@ -255,8 +255,8 @@ class Stimulus(Table):
     #: `"add"` to the connections, or to the start value if there are none; or `"replace"` them
     #: while the stimulus is active.
     mode: Literal["add", "replace"] = "add"
-    #: Unit of all values; default: the input's. With `mode = "add"` values are differences, so that
-    #: 1 °C is 1 K.
+    #: Unit of all values; default: the input's. With `mode = "add"` values are differences: 1 °C is
+    #: then 1 K.
     unit: str | None = None
     #: [s] Session time of its first segment.
     start: NonNegative = 0.0
@@ -265,7 +265,7 @@ class Stimulus(Table):
     #: Condition (docs/expressions.md): the stimulus begins at the first tick from `start` on at
     #: which this is true.
     start_when: str | None = None
-    #: Condition: the stimulus ends at the first tick after its beginning at which this is true.
+    #: Condition: after it has begun, the stimulus ends at the first tick at which this is true.
     end_when: str | None = None
     #: Number of repetitions of its segments.
     repeat: Annotated[int, msgspec.Meta(ge=1)] | Literal["forever"] = 1

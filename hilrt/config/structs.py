@@ -64,17 +64,16 @@ class StepControl(Table):
     #: `"fixed"`: the step does not change. Otherwise it follows the largest defect (`"pi"`), the
     #: estimated local error (`"local"`), or the power residual of the bonds (`"ecco"`).
     method: Literal["fixed", "pi", "local", "ecco"] = "fixed"
-    #: `"local"`: which error is controlled. `"inputs"`: that of the inputs as sent. The others make
-    #: each step twice and control the difference of the outputs; the second time the inputs have
-    #: one degree more (`"higher_degree"`), or interpolate (`"milne"`). They need models in this
-    #: process that save and restore their state (docs/methods.md#repeated-steps).
+    #: `"local"`: the error that is controlled. `"inputs"`: that of the inputs as sent.
+    #: `"higher_degree"` and `"milne"`: the difference of the outputs between two runs of the same
+    #: step; in the second run the inputs have one degree more, or interpolate. These two need
+    #: models in this process that save and restore their state (docs/methods.md#repeated-steps).
     estimator: Literal["inputs", "higher_degree", "milne"] = "inputs"
     #: `"local"`: repeat a step whose error is above the tolerance, with a shorter length. Default:
     #: true; false for the estimator `"inputs"`.
     repeat: bool | None = None
     #: Outputs that are second integrals of inputs, such as positions where the input is a force
-    #: (`*` for any characters: `"*.x"`). Their errors fall with a power of the step that is higher
-    #: by one.
+    #: (`*` for any characters: `"*.x"`). Their errors fall with one more power of the step.
     positions: list[str] = []
     #: [of the ports, or none] `"pi"`: target for the largest RMS defect. If `atol` or `rtol` is
     #: given, defects are divided by them first; then 1 is a natural choice.
@@ -120,8 +119,8 @@ class Pacing(Table):
     #: Processors of the master; the processes that it starts get the others (Linux).
     affinity: list[Annotated[int, msgspec.Meta(ge=0)]] = []
     #: Real-time priority of the master and of gateways under `SCHED_FIFO` (Linux); 0: ordinary
-    #: processes. `"auto"` takes the lowest, 1, where this account may have one (`hilrt doctor` says
-    #: whether it may), and is ordinary without a warning elsewhere.
+    #: processes. `"auto"`: 1, the lowest, if this account may use real-time priorities (`hilrt
+    #: doctor` says whether it may); otherwise 0, without a warning.
     priority: Literal["auto"] | Annotated[int, msgspec.Meta(ge=0, le=99)] = "auto"
     #: Keep the master's memory from being paged out (Linux). Needs an unlimited memlock limit or
     #: `CAP_IPC_LOCK`.
@@ -147,8 +146,8 @@ class MasterTable(Table):
     #: Require no keys and no token: anyone who reaches `listen` may take part. Reported at every
     #: start.
     insecure: bool = False
-    #: `"implicit"`: correct each step until the coupling conditions hold at its end, for models in
-    #: this process that save and restore their state, as fast as possible
+    #: `"implicit"`: correct each step until the coupling conditions hold at its end; only at pace
+    #: `"asap"`, for models in this process that save and restore their state
     #: (docs/methods.md#the-implicit-scheme).
     scheme: Literal["explicit", "implicit"] = "explicit"
     #: Interface Jacobian of the implicit scheme: by finite differences, which take a step per
@@ -180,11 +179,11 @@ class Late(Table):
     #: Extrapolate with the polynomial, hold the newest value, or use the identified model if it
     #: predicts better than the polynomial (`"predict"`; needs `jacobian.source = "identify"`).
     policy: Literal["extrapolate", "hold", "predict"] = "extrapolate"
-    #: [ticks] Number of consecutive ticks without a sample that is tolerated; one more ends the
-    #: session in the safe state.
+    #: [ticks] Largest number of consecutive ticks without a sample; one more ends the session in
+    #: the safe state.
     max_misses: Annotated[int, msgspec.Meta(ge=1)] = 50
-    #: Next step of a solver that has answered late: one longer step over the missed time
-    #: (`"merged"`), or the missed steps one after another (`"catch_up"`).
+    #: How a solver that has answered late continues: with one longer step over the missed time
+    #: (`"merged"`), or with the missed steps one after another (`"catch_up"`).
     steps: Literal["merged", "catch_up"] = "merged"
     #: A lost solver of adapter `"zeromq"` may return while the session runs.
     rejoin: bool = False
@@ -271,15 +270,15 @@ class SubsystemOptions(Table):
     spawn: list[str] | None = None
     #: Reaction to missing samples.
     late: Late = msgspec.field(default_factory=Late)
-    #: How the session ends when the subsystem ends its own simulation: in order (`"finish"`), or in
+    #: How the session ends when the subsystem ends its own simulation: normally (`"finish"`), or in
     #: a fault (`"fault"`). The last sample is in the log.
     when_ended: Literal["finish", "fault"] = "finish"
     #: Names of faults that may act on the bench's set-points and measurements
     #: (docs/faults.md#on-a-bench); other faults that affect it are refused.
     allow_faults: list[str] = []
-    #: [macro steps] The subsystem communicates at every n-th tick; needs a fixed step. At other
-    #: ticks the log has NaN for its outputs; `log.held(name)`, plots and MF4 files repeat the last
-    #: value.
+    #: [macro steps] The subsystem communicates at every n-th tick; needs a fixed step. At the ticks
+    #: in between, the log has NaN for its outputs; `log.held(name)`, plots and MF4 files repeat the
+    #: last value.
     every: Annotated[int, msgspec.Meta(ge=1)] = 1
     #: Source of its interface Jacobians.
     jacobian: JacobianOptions | None = None
@@ -343,11 +342,11 @@ class Correction(Table):
     #: `"energy"`: the residual is computed with the inputs as sent (`"sent"`), or as if they had
     #: been held (`"held"`).
     residual: Literal["sent", "held"] = "sent"
-    #: `"energy"`: share μ of the residual that is corrected. Default: derived where that is
-    #: possible, as for two linear subsystems whose inputs are held (`hilrt check` gives the value
-    #: and the reason); otherwise the correction runs in shadow.
+    #: `"energy"`: share μ of the residual that is corrected. Default: the value is derived if
+    #: possible, for instance for two linear subsystems with held inputs (`hilrt check` prints it,
+    #: or the reason why not); otherwise the correction is computed but not applied.
     mu: NonNegative | None = None
-    #: `"energy"`: lets `mu` vary between these two bounds, computed from the probed direct
+    #: `"energy"`: bounds between which `mu` adapts while the session runs, from the probed direct
     #: responses of the efforts (docs/methods.md#adaptive-μ). Default: `mu` is constant.
     mu_range: Annotated[list[NonNegative], msgspec.Meta(min_length=2, max_length=2)] | None = None
     #: `"energy"`: share ν of the energy not yet corrected that is corrected in each step.
@@ -358,8 +357,9 @@ class Correction(Table):
     cap_abs: NonNegative | None = None
     #: Allows a correction that acts on a physical bench; needs `cap_abs`.
     permit_on_bench: bool = False
-    #: If the correction creates more energy than there would be without it: fade it out
-    #: (`"fade"`), or only raise the flag (`"keep"`; docs/reliability.md#corrections-are-verified).
+    #: What happens if more energy is created with the correction than without it: it is faded out
+    #: (`"fade"`), or only the flag is raised (`"keep"`;
+    #: docs/reliability.md#corrections-are-verified).
     when_harmful: Literal["fade", "keep"] = "fade"
     #: `"model"`: share of the accumulated input error that is corrected in the next step. Use 0 for
     #: subsystems that take one explicit integration step per macro step.
@@ -408,15 +408,16 @@ class Reliability(Table):
     #: [s] Time for which a measure must stay below half its threshold before its flag clears.
     clear_time: NonNegative = 0.05
     #: `"half"`: first run the session at half and a quarter of its step, and base the verdict on
-    #: the change (docs/reliability.md#estimated-error); only without a bench, as fast as possible.
+    #: the change (docs/reliability.md#repeated-at-shorter-steps); only without a bench, at pace
+    #: `"asap"`.
     repeat: Literal["off", "half"] = "off"
     #: `"before"`: first run the session at shorter and shorter steps until it converges, and base
-    #: the verdict on its true error (docs/reliability.md#estimated-error); only without a bench, as
-    #: fast as possible, and not together with `repeat`.
+    #: the verdict on its true error (docs/reliability.md#repeated-at-shorter-steps); only without a
+    #: bench, at pace `"asap"`, and not together with `repeat`.
     reference: Literal["off", "before"] = "off"
     #: When solvers are probed. `"start"`: before the first tick, and at pace `"asap"` also while
-    #: the session runs. `"along"`: while it runs in real time, too; only solvers in separate
-    #: processes can do that, and they use half of their idle time between two steps for it.
+    #: the session runs. `"along"`: also while it runs in real time; only for solvers in separate
+    #: processes, which use half of their idle time between two steps for it.
     trials: Literal["start", "along"] = "start"
 
 
@@ -489,16 +490,16 @@ class Expect(Table):
     eventually: str | None = None
     #: Formula with temporal operators (docs/expectations.md#as-text).
     formula: str | None = None
-    #: With `always`: condition that must occur; until then the one of `always` must hold.
+    #: With `always`: condition that must become true; `always` must hold until then.
     until: str | None = None
-    #: [s] With `always`: time for which it must hold. With `eventually`: time for which it must
-    #: hold once it has occurred.
+    #: [s] With `always`: time for which that condition must hold. With `eventually`: time for which
+    #: its condition must stay true once it is.
     for_: Positive | None = msgspec.field(default=None, name="for")
-    #: [s] Time limit within which the condition of `eventually` or `until` must occur.
+    #: [s] Time limit within which the condition of `eventually` or `until` must become true.
     within: Positive | None = None
     #: [s] Samples before this time do not count.
     after: NonNegative = 0.0
-    #: With `always`: condition; only samples at which it holds count.
+    #: With `always`: second condition; only samples at which it is true are checked.
     while_: str | None = msgspec.field(default=None, name="while")
     #: Condition; the expectation starts anew each time it becomes true.
     when: str | None = None
@@ -518,7 +519,7 @@ class Step(Table):
     #: [of the inputs] Set-points of benches, `{ "engine.pedal" = 10.0 }`; the gateway ramps and
     #: limits them as usual. A mode is a set-point too.
     ramp: dict[str, float] = {}
-    #: Output of a bench that is waited for, until it is between `min` and `max`.
+    #: Output of a bench; the step waits until it is between `min` and `max`.
     wait: str | None = None
     #: [of the port] Lower limit.
     min: float | None = None
@@ -540,7 +541,7 @@ class Match(Table):
     to: str | float
     #: [of `signal`] Largest difference that is accepted.
     tolerance: Positive
-    #: [s] Time for which they must agree; at most `timeout`.
+    #: [s] Time for which the two must agree; at most `timeout`.
     hold: NonNegative = 0.2
     #: [s] Time limit, after which the session ends in the safe profile.
     timeout: Positive = 20.0

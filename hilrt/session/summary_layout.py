@@ -238,24 +238,25 @@ class LearningTurns(msgspec.Struct):
 class PeerFigures(msgspec.Struct):
     """Messages and answer times of a subsystem."""
 
-    #: Messages that never arrived; for a bench on CAN, including frames that are missing according
-    #: to their counter.
+    #: Messages that never arrived; for a bench on CAN, frames that are missing according to their
+    #: counter are included.
     lost: int
     #: Messages that were received and rejected: malformed (including arrays of the wrong length),
-    #: too large, or of an unknown type; the log names the first of each kind. For a bench on CAN
-    #: including rejected frames (docs/can.md#what-counts-as-a-measurement), whose reasons are in
-    #: the event `can_messages`; for a replayed CAN log, frames that could not be decoded.
+    #: too large, or of an unknown type; the log names the first of each kind. For a bench on CAN,
+    #: frames that were rejected are included (docs/can.md#what-counts-as-a-measurement); the event
+    #: `can_messages` has the reasons. For a replayed CAN log: frames that could not be decoded.
     dropped: int
     #: Ticks at which the sample that was due had not arrived, or only one for an earlier point.
     late: int
     #: How often it returned after it was lost (`late.rejoin`).
     rejoined: int
-    #: Computing time of its steps, as the solver reports it. This and the next two are null except
-    #: for solvers in separate processes.
+    #: Computing time of its steps, as the solver reports it. This key and the next two are only
+    #: given for solvers in separate processes; otherwise they are null.
     compute_us: TickTimes | None
-    #: Transmission time. As fast as possible: the round trip minus the computing time, for answers
+    #: Transmission time. At pace `"asap"`: the round trip minus the computing time, for answers
     #: that the master waited for. In real time: from sending the inputs until the solver reads
-    #: them, by the solver's clock, which is known to about half of the fastest round trip.
+    #: them, by the solver's clock; the offset of that clock is known to about half of the fastest
+    #: round trip.
     wire_us: TickTimes | None
     #: Time for which the master waited for its answers (0: the answer had already arrived); null in
     #: real time, where the master does not wait.
@@ -331,7 +332,7 @@ class SummaryWithoutSteps(msgspec.Struct, kw_only=True):
     time_s: float
     #: How far the results can be trusted (docs/reliability.md).
     verdict: Literal["good", "unverified", "degraded", "unreliable"]
-    #: Why the verdict is not `good`: for each cause `CAUSE: sentence`, with the places where its
+    #: Reasons why the verdict is not `good`, each as `CAUSE: sentence`, with the places where the
     #: flag was up longest.
     reasons: list[str]
     #: Versions of packages.
@@ -349,7 +350,7 @@ class SummaryOfSteps(SummaryWithoutSteps, kw_only=True):
     step_size_s: StepSizes
     #: Order of extrapolation; null without order control.
     order: OrdersInForce | None
-    #: Steps that were made more than once; null where every step is made once.
+    #: Steps that were made more than once; null if every step is made only once.
     repeated: RepeatedFigures | None
     #: Figures of each port, by `subsystem.port`.
     ports: dict[str, PortFigures]
@@ -366,7 +367,7 @@ class SummaryOfSteps(SummaryWithoutSteps, kw_only=True):
     lateness_us: TickTimes | None
     #: Time from the cut until the last input is sent.
     compute_us: TickTimes | None
-    #: The same time by its parts.
+    #: Duration of each part of a tick.
     timeline_us: TickParts
     #: The ten ticks with the greatest lateness, worst first; empty in virtual time.
     slowest_ticks: list[SlowTickFigures]
@@ -387,8 +388,8 @@ class SummaryOfSteps(SummaryWithoutSteps, kw_only=True):
     processor_share: dict[str, float]
     #: The master's priority under `SCHED_FIFO`; 0: an ordinary process.
     real_time_priority: int
-    #: [s] Longest interval at which each bench sends its outputs, by its database or emulator; a
-    #: bench is omitted if neither specifies it.
+    #: [s] Longest interval at which each bench sends its outputs, according to its database or
+    #: emulator; a bench is omitted if neither gives one.
     sending_interval_s: dict[str, float]
     #: Identification of Jacobians; null without it.
     identification: LearningTurns | None
@@ -399,14 +400,15 @@ class SummaryOfSteps(SummaryWithoutSteps, kw_only=True):
     #: Number of messages and commands that were rejected because of their sender, by kind: messages
     #: of connections that belong to no subsystem (`unknown_key`, `no_key`, `unknown_token`,
     #: `no_token`, `rejected`, `unknown_sender`, `malformed`, `oversized`, …), and commands
-    #: (`wrong_token`, as of 5 s ago at most; `wrong_key`: not through the relay); empty if none.
+    #: (`wrong_token`, up to 5 s old; `wrong_key`: a command that did not come through the relay).
+    #: Empty if there were none.
     strangers: dict[str, int]
     #: Rows and events that are missing in the log.
     recorder: RecorderFigures
-    #: Alarms (docs/reliability.md#alarms) that were raised, in that order.
+    #: Alarms (docs/reliability.md#alarms) that were raised, in the order of their first time.
     alarms: list[AlarmFigures]
-    #: Outcomes of expectations (docs/expectations.md) and measurements: those of the session file
-    #: in its order, then those that sequences added, in that order.
+    #: Outcomes of expectations (docs/expectations.md) and measurements: first those of the session
+    #: file in its order, then those that sequences added, in the order in which they did.
     results: list[ResultEntry]
     #: One text for each column of a file (docs/session.md#stimulisegments) that a stimulus uses:
     #: its rows, its interpolation, and the number of rows that are skipped because they lie
