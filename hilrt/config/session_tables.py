@@ -134,7 +134,7 @@ class FaultTable(Table):
 
     #: Name in events, in the log, in `allow_faults` and in `--set faults.NAME.key`.
     name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
-    #: Change of the value.
+    #: How the fault acts: docs/faults.md explains each kind.
     kind: FaultKind
     #: Place: `"subsystem.output"`, or one element of a vector port, `"subsystem.output[0]"`. Every
     #: fault has exactly one place: give one of the keys `output`, `input`, `connection`, `peer` and
