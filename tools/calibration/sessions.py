@@ -33,12 +33,12 @@ class Made:
     solvers: dict[str, PartSolver]
 
 
-def make_session(draw: Draw) -> Made:
-    """Run the session."""
+def make_session(draw: Draw, renews: bool = True) -> Made:
+    """Run the session; without `renews` its parts are not probed along the way."""
     solvers = _solvers(draw)
     clock = StallingClock(draw.stalls[0], round(draw.stalls[1] * 1e9), draw.random)
     links = [_link(draw, name, solver, clock) for name, solver in solvers.items()]
-    summary, fault = asyncio.run(_run(draw, links, clock))
+    summary, fault = asyncio.run(_run(draw, links, clock, renews))
     return Made(summary, fault, solvers)
 
 
@@ -106,11 +106,12 @@ def _link(draw: Draw, name: str, solver: PartSolver, clock: StallingClock) -> Me
 
 
 async def _run(
-    draw: Draw, links: list[MeasuredLink], clock: StallingClock
+    draw: Draw, links: list[MeasuredLink], clock: StallingClock, renews: bool
 ) -> tuple[dict[str, Any], str | None]:
     tables = tables_of(draw)
     connected = Connected.of(links, tables)
-    assembled = await assemble(await initialize(connected), renews=not draw.scripts)
+    renews = renews and not draw.scripts
+    assembled = await assemble(await initialize(connected), renews=renews)
     if draw.scripts:
         pace = real_time(assembled, tables, clock, 1.0, lambda ns: None)
     else:
