@@ -54,15 +54,6 @@ def unit_text(unit: str) -> str:
     return unit.replace("?", "")
 
 
-def json_numbers(value: Any) -> Any:
-    """Tables and lists with None for numbers that are not finite, which JSON cannot represent."""
-    if isinstance(value, dict):
-        return {key: json_numbers(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [json_numbers(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def words(name: str) -> str:
     """``sample_late`` as ``sample late``."""
     return name.replace("_", " ")

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hilrt.analyze.log_statistics import LogStatistics, SignalStatistics
-from hilrt.files.formats import parse_json
+from hilrt.files.formats import json_numbers, parse_json
 from hilrt.monitor.operator_commands import ALL_BEFORE
 from hilrt.record.reader import LogEvent
 from hilrt.reliability.alarms import AlarmHistory
@@ -33,7 +33,6 @@ from hilrt.reliability.summary_figures import (
 )
 from hilrt.reliability.verdict import SessionCourse
 from hilrt.timing.timeline import LONGEST, STAGES
-from hilrt.wording import json_numbers
 
 _NOTHING = SignalStatistics()
 _CHANGE = re.compile(r"[A-Z]+ -> ([A-Z]+): (.*)", re.DOTALL)
@@ -165,7 +164,7 @@ def _slowest(statistics: LogStatistics) -> list[dict[str, Any]]:
             "tick": step.tick,
             "t": step.t,
             "lateness_us": values["master:lateness"],
-            **{f"{stage}_us": _finite(values[f"master:{stage}"]) for stage in STAGES},
+            **{f"{stage}_us": values[f"master:{stage}"] for stage in STAGES},
             "cause": LONGEST[int(values["master:longest"])],
             "late": [peer for peer, mark in marks.items() if ":" not in peer and mark],
         }
@@ -232,10 +231,6 @@ def _defect(
     if defect is None or not defect.count:
         return None
     return (defect.rms, defect.high) if defect.seconds > 0.0 else at_first
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _ended(events: Iterable[LogEvent]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """``hilrt analyze stability``: a coupling's stability over the macro step and other keys.
 
-`stability_table` prints the results, `stability_page` draws them; they are also written as JSON.
+`stability_page` prints and draws the results; they are also written as JSON.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from hilrt.analyze.subsystem_models import find_subsystem_models
 from hilrt.config.session_file import SessionFile, load_session
 from hilrt.config.structs import CALCULATED
 from hilrt.errors import ConfigError
+from hilrt.files.formats import json_numbers
 from hilrt.solver import Floats
 
 #: The key of the macro step in a session file.
@@ -106,8 +107,8 @@ class StabilityStudy:
         built: dict[str, Any] = {
             "session": self.session,
             "step_s": self.step,
-            "spectral_radius": _finite(self.radius),
-            "growth_per_s": _finite(self.growth),
+            "spectral_radius": self.radius,
+            "growth_per_s": self.growth,
             "verdict": self.verdict,
             "cycle_steps": self.cycle,
             "subsystems": [
@@ -122,9 +123,10 @@ class StabilityStudy:
             built["map"] = {
                 "x": {"key": self.map.x.key, "values": self.map.x.values},
                 "y": {"key": self.map.y.key, "values": self.map.y.values},
-                "spectral_radius": [[_finite(r) for r in row] for row in self.map.radius.tolist()],
+                "spectral_radius": self.map.radius.tolist(),
             }
-        return built
+        found: dict[str, Any] = json_numbers(built)
+        return found
 
 
 def growth(radius: float, step: float) -> float:
@@ -132,11 +134,6 @@ def growth(radius: float, step: float) -> float:
     if math.isinf(radius):
         return math.inf
     return math.log(radius) / step if radius > 0.0 else -math.inf
-
-
-def _finite(value: float) -> float | None:
-    """JSON has no infinity."""
-    return value if math.isfinite(value) else None
 
 
 def find_scheme(file: SessionFile) -> SessionScheme:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from hilrt.cli.common import Overrides, SessionPath, fail, load
+from hilrt.cli.common import Overrides, SessionPath, fail, load, needs
 from hilrt.cli.log_commands import (
     RUNS,
     From,
@@ -23,7 +21,7 @@ from hilrt.cli.log_commands import (
     play,
     say_damage,
 )
-from hilrt.errors import ConfigError, ExitStatus, RecordError
+from hilrt.errors import ConfigError, ExitStatus
 from hilrt.wording import columns_text
 
 analyze_app = typer.Typer(help="Examine a session before it runs.", no_args_is_help=True)
@@ -45,7 +43,7 @@ def stability(
     out: Annotated[
         Path | None, typer.Option(help="folder in which the page stability.html is written")
     ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    json_: Json = False,
 ) -> None:
     """Compute the stability of the coupling over the macro step.
 
@@ -65,19 +63,17 @@ def stability(
         show(found, Console())
     if out is None:
         return
-    try:
+    with needs("report", "the page"):
         from hilrt.analyze.stability_page import write_page
 
         typer.echo(f"picture in {write_page(found, out)}", err=json_)
-    except ImportError:
-        fail("the page needs bokeh; install hilrt[report]")
 
 
 @analyze_app.command()
 def repeat(
     session: SessionPath,
     overrides: Overrides = None,
-    json_: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    json_: Json = False,
 ) -> None:
     """Estimate the error of a session from runs at shorter steps.
 
@@ -110,7 +106,7 @@ def reference(
     most_steps: Annotated[
         int, typer.Option(help="limit of the macro steps of all runs together", min=1)
     ] = 2_000_000,
-    json_: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    json_: Json = False,
 ) -> None:
     """Compute the true error of a session.
 
@@ -140,7 +136,7 @@ def doctor(
             metavar="[SESSION.toml]",
         ),
     ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    json_: Json = False,
     measure: Annotated[
         bool,
         typer.Option(
@@ -190,15 +186,6 @@ def _measure(session: Path | None, seconds: float, out: Path) -> None:
 # `hilrt report` and `hilrt compare`: pages about recorded sessions.
 
 
-@contextlib.contextmanager
-def _bokeh() -> Iterator[None]:
-    """Name the missing extra if a page's imports fail."""
-    try:
-        yield
-    except ImportError as error:
-        raise RecordError(f"the page needs {error.name}; install hilrt[report]") from None
-
-
 #: Formats of ``hilrt runs --since``.
 SINCE_FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"]
 
@@ -223,7 +210,7 @@ def report(
             numbers = analysis.as_json(analysis.can_traffic())
             typer.echo(json.dumps(numbers, indent=1, ensure_ascii=False, default=str))
             return
-        with _bokeh():
+        with needs("report", "the page"):
             from hilrt.analyze.report import write_page
         target = write_page(analysis, out, png=png, json_=True)
     typer.echo(f"page in {target}, numbers in {target.with_suffix('.json')}")
@@ -256,7 +243,7 @@ def compare(
         if json_:
             typer.echo(json.dumps(found.as_json(), indent=1, ensure_ascii=False, default=str))
             return
-        with _bokeh():
+        with needs("report", "the page"):
             from hilrt.analyze.comparison_page import write_comparison
         target = write_comparison(found, out, png=png)
     typer.echo(f"page in {target}")

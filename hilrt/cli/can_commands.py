@@ -1,15 +1,18 @@
-"""`hilrt can`: watch a CAN bus, measure it, send to it, draft a session file for it."""
+"""`hilrt can`: watch a CAN bus, measure it, send to it; `hilrt new`: draft a session file."""
 
 from __future__ import annotations
 
+import re
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hilrt.cli.common import bus_arguments, fail
 from hilrt.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,18 +32,6 @@ Database = Annotated[Path | None, typer.Option("--database", help="CAN database"
 Duration = Annotated[
     float | None, typer.Option(help="time after which it ends, s; default: Ctrl-C", min=0.0)
 ]
-
-
-def bus_arguments(text: str) -> dict[str, Any]:
-    """Parse ``key=value,…`` into arguments of python-can's `Bus`."""
-    arguments: dict[str, Any] = {}
-    for item in text.split(","):
-        key, equals, value = item.partition("=")
-        if not equals or not key:
-            raise ConfigError(f"--bus {text}: write it as interface=…,channel=…")
-        words: dict[str, Any] = {"true": True, "false": False}
-        arguments[key] = words.get(value.lower(), int(value) if value.isdecimal() else value)
-    return arguments
 
 
 @contextmanager
@@ -212,3 +203,56 @@ def write_draft(session: Path, text: str) -> None:
             f"{session}: cannot be written: {error.strerror}; "
             "create its folder first, or give another one"
         ) from None
+
+
+# `hilrt new`: a session file that runs, from a CAN database, FMUs or Python classes.
+
+#: Range of loopback ports for emulated buses; a session's name determines its port.
+PORTS = range(43200, 44200)
+
+
+def new(
+    session: Annotated[Path, typer.Argument(help="session file to write", metavar="SESSION.toml")],
+    database: Annotated[Path | None, typer.Option(help="CAN database of a bench")] = None,
+    models: Annotated[
+        list[str] | None,
+        typer.Option("--model", help="FILE.fmu or module:Class; repeatable"),
+    ] = None,
+    node: Annotated[str | None, typer.Option(help="sender that hilrt replaces")] = None,
+    bench: Annotated[
+        list[str] | None, typer.Option(help="sender that is emulated; repeatable")
+    ] = None,
+    send: Annotated[
+        list[str] | None,
+        typer.Option(help="message with set-points; default: all of --node; repeatable"),
+    ] = None,
+    emulator: Annotated[
+        str, typer.Option(help="database (constant values), or module:Class, your own model")
+    ] = "database",
+) -> None:
+    """Write a session that runs: from a CAN database, with an emulated bench, or from models.
+
+    For a database, the bench is emulated on a bus inside this machine. It sends the database's
+    messages with counters and checksums; its values are constant or follow the set-points. `hilrt
+    can generate` writes the session for the real bus, with choices left to make.
+    """
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", session.stem).lstrip("_.-") or "session"
+    folder = session.resolve().parent
+    if (database is None) == (not models):
+        fail("give --database FILE, or --model FILE.fmu or module:Class, which can be repeated")
+    if database is not None:
+        from hilrt.can.tools.session_draft import generate as text_of
+
+        port = PORTS[zlib.crc32(name.encode()) % len(PORTS)]
+        bus = bus_arguments(
+            f"interface=udp_multicast,channel=239.74.163.40,port={port},hop_limit=0"
+        )
+        text = text_of(
+            database, node, bus, folder, bench=bench or (), send=send or (), emulator=emulator
+        )
+    else:
+        from hilrt.check.draft_session import draft_session
+
+        text = draft_session(name, models or [], folder)
+    write_draft(session, text)
+    typer.echo(f"{session} written; now: hilrt check {session}, then hilrt run {session}")

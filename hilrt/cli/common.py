@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
 
@@ -39,10 +40,33 @@ def load(session: Path, overrides: list[str]) -> SessionFile:
     return load_session(session, overrides)
 
 
+def bus_arguments(text: str) -> dict[str, Any]:
+    """Parse ``key=value,…`` into arguments of python-can's `Bus`."""
+    arguments: dict[str, Any] = {}
+    for item in text.split(","):
+        key, equals, value = item.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"--bus {text}: write it as interface=…,channel=…")
+        words: dict[str, Any] = {"true": True, "false": False}
+        arguments[key] = words.get(value.lower(), int(value) if value.isdecimal() else value)
+    return arguments
+
+
 def fail(text: str) -> NoReturn:
     """End the command with a message about wrong input."""
     typer.echo(f"{text}\nsee {page_of(ConfigError(text), sys.argv[1:])}", err=True)
     raise typer.Exit(ExitStatus.INPUT)
+
+
+@contextlib.contextmanager
+def needs(extra: str, what: str) -> Iterator[None]:
+    """Name the extra that `what` needs if its imports fail."""
+    try:
+        yield
+    except ImportError as error:
+        if str(error.name).startswith("hilrt"):
+            raise
+        fail(f"{what} needs {error.name}; install hilrt[{extra}]")
 
 
 # Documentation pages that explain a command, or the error that ended it.

@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from hilrt.cli.common import bus_arguments
 from hilrt.errors import ConfigError, RecordError
 
 log_app = typer.Typer(
@@ -361,17 +362,6 @@ def play(
         return
     for line in playback.describe(done):
         typer.echo(line)
-
-
-def bus_arguments(text: str) -> dict[str, str | int]:
-    """Parse a bus as typed, ``interface=socketcan,channel=can0``, into its arguments."""
-    arguments: dict[str, str | int] = {}
-    for item in text.split(","):
-        key, equals, value = item.partition("=")
-        if not equals:
-            raise ConfigError(f"--bus {text}: write it as interface=…,channel=…")
-        arguments[key] = int(value) if value.isdecimal() else value
-    return arguments
 
 
 def _notes(notes: list[str]) -> None:

@@ -25,7 +25,6 @@ from hilrt.cli import (
     analyze_commands,
     can_commands,
     log_commands,
-    new_command,
     process_commands,
     sequence_commands,
     study_commands,
@@ -75,7 +74,6 @@ def _root(
         single_thread()
 
 
-@app.command()
 def run(
     session: SessionPath,
     out: Annotated[
@@ -141,7 +139,6 @@ def run(
 MOST_ALIKE: Final = 10
 
 
-@app.command()
 def check(
     session: SessionPath,
     overrides: Overrides = None,
@@ -181,7 +178,6 @@ def check(
     typer.echo(f"{session}: no errors" + (f", but {left_out} not checked" if left_out else ""))
 
 
-@app.command()
 def schema(
     summary: Annotated[
         bool, typer.Option("--summary", help="print the schema of summary.json instead")
@@ -196,36 +192,58 @@ def schema(
     typer.echo(json.dumps(make(), indent=1, ensure_ascii=False))
 
 
-for command in (
-    new_command.new,
-    analyze_commands.doctor,
-    process_commands.keys,
-    process_commands.watch,
-    process_commands.monitor,
-    process_commands.solver,
-    process_commands.sequence,
-    process_commands.gateway,
-    process_commands.emulate,
-    analyze_commands.report,
-    analyze_commands.compare,
-    analyze_commands.runs,
-    sequence_commands.expect,
-    analyze_commands.replay,
-    study_commands.sweep,
-    study_commands.tune,
-    study_commands.advise,
-):
-    app.command()(command)
-app.command("test")(sequence_commands.run_tests)
-app.command("import-ssp")(process_commands.import_ssp)
-app.command("export")(log_commands.export)
-app.command("import")(log_commands.import_)
-app.command("play")(log_commands.play)
-app.add_typer(analyze_commands.analyze_app, name="analyze")
-app.add_typer(log_commands.log_app, name="log")
-app.add_typer(can_commands.can_app, name="can")
-app.add_typer(process_commands.fmu_app, name="fmu")
-
+#: Panels of `hilrt --help`, in the order in which a newcomer needs them, with their commands.
+PANELS: Final[dict[str, dict[str, Callable[..., None] | typer.Typer]]] = {
+    "Prepare a session": {
+        "new": can_commands.new,
+        "import-ssp": process_commands.import_ssp,
+        "check": check,
+        "doctor": analyze_commands.doctor,
+        "schema": schema,
+        "analyze": analyze_commands.analyze_app,
+    },
+    "Run and watch": {
+        "run": run,
+        "test": sequence_commands.run_tests,
+        "watch": process_commands.watch,
+        "monitor": process_commands.monitor,
+    },
+    "Results of runs": {
+        "runs": analyze_commands.runs,
+        "report": analyze_commands.report,
+        "compare": analyze_commands.compare,
+        "expect": sequence_commands.expect,
+        "replay": analyze_commands.replay,
+    },
+    "Studies": {
+        "advise": study_commands.advise,
+        "tune": study_commands.tune,
+        "sweep": study_commands.sweep,
+    },
+    "Logs": {
+        "export": log_commands.export,
+        "import": log_commands.import_,
+        "play": log_commands.play,
+        "log": log_commands.log_app,
+    },
+    "Buses and models": {
+        "emulate": process_commands.emulate,
+        "can": can_commands.can_app,
+        "fmu": process_commands.fmu_app,
+    },
+    "Processes of a session": {
+        "keys": process_commands.keys,
+        "solver": process_commands.solver,
+        "sequence": process_commands.sequence,
+        "gateway": process_commands.gateway,
+    },
+}
+for panel, members in PANELS.items():
+    for name, member in members.items():
+        if isinstance(member, typer.Typer):
+            app.add_typer(member, name=name, rich_help_panel=panel)
+        else:
+            app.command(name, rich_help_panel=panel)(member)
 complete_help(app)
 
 

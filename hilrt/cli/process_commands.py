@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hilrt.cli.common import Overrides, fail
+from hilrt.cli.common import Overrides, bus_arguments, fail, needs
 from hilrt.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -160,7 +160,10 @@ def emulate(
         if bus is None or database is None:
             fail("--node needs --bus and --database")
         found = _node(
-            NodeOptions(node, overrides or [], None, protect or []), solver, _bus(bus), database
+            NodeOptions(node, overrides or [], None, protect or []),
+            solver,
+            bus_arguments(bus),
+            database,
         )
         found = replace(found, duration=duration, fault=fault, scenario=scenario)
         raise typer.Exit(emulator.main(found))
@@ -168,7 +171,7 @@ def emulate(
         fail("which bench? `hilrt emulate --list` lists the available ones")
     emulation = emulator.Emulation(
         bench,
-        bus={} if bus is None else _bus(bus),
+        bus={} if bus is None else bus_arguments(bus),
         database=database or Path(),
         duration=duration,
         seed=seed,
@@ -186,15 +189,13 @@ def emulate(
     raise typer.Exit(status)
 
 
-def _node(
-    options: NodeOptions, solver: str | None, bus: dict[str, Any], database: Path
-) -> Emulation:
+def _node(options: NodeOptions, solver: str | None, bus: str, database: Path) -> Emulation:
     from hilrt.hosting.database_node import node_emulation
     from hilrt.hosting.load_solver import load_solver
 
     try:
         made = None if solver is None else load_solver(solver, {}, [Path()])
-        return node_emulation(options._replace(solver=made), bus, database)
+        return node_emulation(options._replace(solver=made), bus_arguments(bus), database)
     except ConfigError as error:
         fail("\n".join(error.problems))
 
@@ -228,16 +229,6 @@ def _use_keys(folder: Path | None) -> None:
         os.environ[VARIABLE] = str(folder.resolve())
 
 
-def _bus(text: str) -> dict[str, Any]:
-    arguments: dict[str, Any] = {}
-    for item in text.split(","):
-        key, equals, value = item.partition("=")
-        if not equals:
-            fail(f"--bus {text}: write it as interface=…,channel=…")
-        arguments[key] = int(value) if value.isdecimal() else value
-    return arguments
-
-
 # Commands that watch a running session or serve its page.
 
 
@@ -265,19 +256,11 @@ def monitor(
 ) -> None:
     """Serve the web page of a running session."""
     if foxglove is not None:
-        try:
+        with needs("foxglove", "the bridge"):
             from hilrt.monitor.foxglove import main as foxglove_main
-        except ModuleNotFoundError as error:
-            if str(error.name).startswith("hilrt"):
-                raise
-            fail(f"the bridge needs {error.name}; install hilrt[foxglove]")
         raise typer.Exit(foxglove_main(["--connect", address, "--foxglove", foxglove]))
-    try:
+    with needs("web", "the page"):
         from hilrt.web.server import main as web_main
-    except ModuleNotFoundError as error:
-        if str(error.name).startswith("hilrt"):
-            raise
-        fail(f"the page needs {error.name}; install hilrt[web]")
     raise typer.Exit(web_main(["--connect", address, "--page", page]))
 
 

@@ -11,14 +11,15 @@ import msgspec
 
 def json_bytes(value: Any) -> bytes:
     """JSON text of a value; numbers that are not finite become null."""
-    return json.dumps(_finite(value), indent=1, allow_nan=False).encode()
+    return json.dumps(json_numbers(value), indent=1, allow_nan=False).encode()
 
 
-def _finite(value: Any) -> Any:
+def json_numbers(value: Any) -> Any:
+    """Tables and lists with None for numbers that are not finite, which JSON cannot represent."""
     if isinstance(value, dict):
-        return {key: _finite(one) for key, one in value.items()}
+        return {key: json_numbers(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
+        return [json_numbers(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -165,22 +165,6 @@ class Driveline:
         q = 0.5 * torque / k
         return math.sqrt(q + math.sqrt(q * q + turbine_speed**4))
 
-    def power_flows(self, torque: float, brake: float) -> dict[str, float]:
-        """Flows of the engine's power at the present state, W; ``engine`` = sum of the others."""
-        s, d = self.state, self.data
-        w, v = s.engine_speed, s.vehicle_speed
-        dw, dv = self.derivatives(torque, w, v, s.ratio, s.lockup, brake)
-        load, turbine = self.coupling(w, s.ratio * v, s.lockup)
-        return {
-            "engine": torque * w,
-            "input_inertia": d.input_inertia * w * dw,
-            "converter": load * w - turbine * s.ratio * v,
-            "gearbox": (turbine * s.ratio - self.wheel_force(turbine, s.ratio)) * v,
-            "brake": 0.01 * brake * d.brake_force_max * v,
-            "road": (d.f0 + v * (d.f1 + v * d.f2)) * v,
-            "vehicle": self.translating_mass * v * dv,
-        }
-
     def control(self, dt: float, pedal: float, brake: float) -> None:
         """Gear, ratio and lock-up clutch over the micro step."""
         s = self.state

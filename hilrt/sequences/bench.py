@@ -15,9 +15,18 @@ from hilrt.config.from_toml import build, nearest
 from hilrt.config.structs import Expect
 from hilrt.config.units import UNSTATED
 from hilrt.record.messages import EXPECT, MEASURE
-from hilrt.sequences.awaited_step import SequenceStopped, Waited, Where
 from hilrt.sequences.prompts import ASK, Prompt, Prompts, checked
-from hilrt.sequences.timed_steps import Branch, Jump, Ramp, Together, Until, Wait
+from hilrt.sequences.steps import (
+    Branch,
+    Jump,
+    Ramp,
+    SequenceStopped,
+    Together,
+    Until,
+    Wait,
+    Waited,
+    Where,
+)
 from hilrt.solver import Floats, Ports
 
 #: Causes of further events that a sequence reports: the step that begins, the ends of a

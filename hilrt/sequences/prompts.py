@@ -7,7 +7,7 @@ from typing import Annotated, Final, Protocol
 
 import msgspec
 
-from hilrt.sequences.awaited_step import (
+from hilrt.sequences.steps import (
     EPS,
     PAUSE,
     BenchOfSteps,

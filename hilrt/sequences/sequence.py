@@ -23,9 +23,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hilrt.errors import ConfigError, SolverError
-from hilrt.sequences.awaited_step import PAUSE, SequenceStopped
 from hilrt.sequences.bench import LOG, Report, SequenceBench, Setting
-from hilrt.sequences.timed_steps import refuse
+from hilrt.sequences.steps import PAUSE, SequenceStopped, refuse
 from hilrt.solver import Floats, InputPolynomial, Port, Ports, Sample, Solver
 
 if TYPE_CHECKING:

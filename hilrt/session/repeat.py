@@ -21,6 +21,7 @@ import numpy as np
 from hilrt.config.session_file import SessionFile
 from hilrt.config.structs import Session
 from hilrt.errors import HilrtError
+from hilrt.files.formats import json_numbers
 from hilrt.reliability.estimates import IRREGULAR, REFERENCE, REPEATED, Estimate, make_estimate
 from hilrt.session.result import Result
 from hilrt.solver import Floats
@@ -90,8 +91,7 @@ class Repeated(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """Result as JSON without time series; null where unknown."""
-        found = {name: getattr(self, name) for name in ("order", "error", "relative")}
-        known = {name: v if math.isfinite(v) else None for name, v in found.items()}
+        known = json_numbers({name: getattr(self, name) for name in ("order", "error", "relative")})
         return {"unit": self.unit, **known, "why_not": self.why_not}
 
 
@@ -176,8 +176,9 @@ class Compared(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """Result as JSON; null where unknown."""
-        found = {name: getattr(self, name) for name in ("error", "relative", "uncertainty")}
-        known = {name: v if math.isfinite(v) else None for name, v in found.items()}
+        known = json_numbers(
+            {name: getattr(self, name) for name in ("error", "relative", "uncertainty")}
+        )
         more = {"converged": self.converged, "estimate": dict(self.estimate)}
         return {"unit": self.unit, **known, **more}
 

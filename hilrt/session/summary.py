@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hilrt.exchange.exchange import Exchange
+from hilrt.files.formats import json_numbers
 from hilrt.reliability.advice import SendingBench, advice
 from hilrt.reliability.causes import LEAST_SPREAD
 from hilrt.reliability.estimates import (
@@ -40,7 +41,6 @@ from hilrt.tables.record import Table
 from hilrt.tables.state import InputState, OutputState
 from hilrt.timing.host import NO_USE, HostUse, host_report
 from hilrt.timing.timeline import Progress
-from hilrt.wording import json_numbers
 
 
 class RunFacts(NamedTuple):

@@ -7,7 +7,7 @@ becomes of a case whose worker dies), `sweep` (a sweep's folder, its progress an
 the best settings for an `objective`; `settings_advice` those to begin with, by runs of a session's
 models (`advise_session`, `session_models`) and their errors (`model_trials`), and by the delays of
 host and peers (`measured_delays`). `first_step` gives the first step of a session whose step
-varies; `logged_motion` tells on which motion a tuned μ rests.
+varies.
 
 `what_if` repeats a log's decisions with other settings (`what_if_result`).
 

@@ -20,6 +20,7 @@ import numpy as np
 from hilrt.config.parse_toml import toml_value
 from hilrt.config.session_file import SessionFile, session_of_text
 from hilrt.errors import ConfigError, HilrtError
+from hilrt.files.formats import json_numbers
 from hilrt.hosting.main_models import unpack
 from hilrt.record.reader import Log
 from hilrt.reliability.estimates import errors_of
@@ -30,7 +31,6 @@ from hilrt.session.result import Result
 from hilrt.session.simulate import simulate_again
 from hilrt.session.summary import bond_summary, port_summary
 from hilrt.studies.axes import Settings
-from hilrt.wording import json_numbers
 
 #: How long a task of several cases may take before it hands back the rest, s.
 TASK_S: Final = 1.0

@@ -22,7 +22,6 @@ from hilrt.errors import ConfigError
 from hilrt.files.text import write_whole
 from hilrt.session.result import VERDICTS
 from hilrt.studies.axes import Axis, Settings, axes_of, parse_axis, rounded
-from hilrt.studies.logged_motion import motion_notes
 from hilrt.studies.objective import (
     LONGER,
     OBJECTIVES,
@@ -30,6 +29,7 @@ from hilrt.studies.objective import (
     allowed_verdicts,
     figure_of,
     grows_at_longer_step,
+    motion_notes,
     score,
 )
 from hilrt.studies.run_cases import Row

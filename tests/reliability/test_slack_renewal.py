@@ -13,12 +13,12 @@ from hilrt.config.session_file import load_session
 from hilrt.hosting.slack_trial import SlackTrial
 from hilrt.link import LinearModel
 from hilrt.monitor.status import StatusPublisher
-from hilrt.record.memory_feed import MemoryFeed
 from hilrt.session.assembly import assemble, initialize, real_time
 from hilrt.session.ending import finish, prepare, run, summarise
 from hilrt.session.event_log import EventLog
 from hilrt.session.opening import Connected
 from hilrt.session.result import Result
+from hilrt.session.simulate import MemoryFeed
 from hilrt.solver import Floats
 from hilrt.step_log.signals import build_topics
 from hilrt.timing.clock import VirtualClock

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from hilrt.errors import ConfigError, SolverError
-from hilrt.sequences.awaited_step import StepTimeout
 from hilrt.sequences.bench import Setting
 from hilrt.sequences.sequence import Sequence, SequenceStepper, ports_of
+from hilrt.sequences.steps import StepTimeout
 from hilrt.solver import InputPolynomial, Port
 from tests.sequences.driving import Driven
 

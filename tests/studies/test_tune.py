@@ -11,8 +11,14 @@ import pytest
 
 import hilrt
 from hilrt.errors import ConfigError
-from hilrt.studies.logged_motion import NEEDED, oscillations
-from hilrt.studies.objective import allowed_verdicts, figure_of, grows_at_longer_step, score
+from hilrt.studies.objective import (
+    NEEDED,
+    allowed_verdicts,
+    figure_of,
+    grows_at_longer_step,
+    oscillations,
+    score,
+)
 from hilrt.studies.tune import axes_of_parts, tune
 from hilrt.studies.what_if_result import CAVEAT
 from tests.replay.recording_tools import record_file
