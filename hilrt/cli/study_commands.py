@@ -15,6 +15,36 @@ if TYPE_CHECKING:
     from hilrt.studies.sweep import SweepResult
 
 
+# Options of `hilrt sweep`: its designs, what it keeps of a case, and its workers.
+
+Random = Annotated[int | None, typer.Option(help="number of random cases")]
+Latin = Annotated[int | None, typer.Option(help="number of cases of a Latin hypercube")]
+Sobol = Annotated[int | None, typer.Option(help="number of cases of a Sobol sequence")]
+Saltelli = Annotated[
+    int | None, typer.Option(help="N, a power of two: N (keys + 2) cases for Sobol' indices")
+]
+Morris = Annotated[int | None, typer.Option(help="N: N (keys + 1) cases for Morris's indices")]
+Signals = Annotated[
+    list[str] | None,
+    typer.Option(help="name or pattern of signals whose samples are kept; repeatable"),
+]
+Statistics = Annotated[
+    list[str] | None,
+    typer.Option(help="signals of which min, max, mean, rms and last are kept; repeatable"),
+]
+Workers = Annotated[
+    int | None, typer.Option(help="number of processes; default: one per processor", min=1)
+]
+Cluster = Annotated[str | None, typer.Option(help="Dask scheduler: its address, or its file")]
+Recycle = Annotated[
+    int, typer.Option(help="restart a worker after this many cases; 0: never", min=0)
+]
+FurtherLogs = Annotated[
+    list[Path] | None,
+    typer.Option(help="further log, if SESSION is a recorded one; repeatable"),
+]
+
+
 def sweep(
     session: SessionPath,
     vary: Annotated[
@@ -25,42 +55,23 @@ def sweep(
         Path | None,
         typer.Option(help="CSV file instead of --vary: a column per key, a row per case"),
     ] = None,
-    random: Annotated[int | None, typer.Option(help="number of random cases")] = None,
-    latin: Annotated[int | None, typer.Option(help="number of cases of a Latin hypercube")] = None,
-    sobol: Annotated[int | None, typer.Option(help="number of cases of a Sobol sequence")] = None,
-    saltelli: Annotated[
-        int | None, typer.Option(help="N, a power of two: N (keys + 2) cases for Sobol' indices")
-    ] = None,
-    morris: Annotated[
-        int | None, typer.Option(help="N: N (keys + 1) cases for Morris's indices")
-    ] = None,
+    random: Random = None,
+    latin: Latin = None,
+    sobol: Sobol = None,
+    saltelli: Saltelli = None,
+    morris: Morris = None,
     seed: Annotated[int, typer.Option(help="seed of the design")] = 0,
     out: Annotated[
         Path | None, typer.Option(help="folder for the results; default: sweeps/NAME")
     ] = None,
     overrides: Overrides = None,
-    signal: Annotated[
-        list[str] | None,
-        typer.Option(help="name or pattern of signals whose samples are kept; repeatable"),
-    ] = None,
-    statistic: Annotated[
-        list[str] | None,
-        typer.Option(help="signals of which min, max, mean, rms and last are kept; repeatable"),
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="number of processes; default: one per processor", min=1)
-    ] = None,
-    cluster: Annotated[
-        str | None, typer.Option(help="Dask scheduler: its address, or its file")
-    ] = None,
-    recycle: Annotated[
-        int, typer.Option(help="restart a worker after this many cases; 0: never", min=0)
-    ] = 1000,
+    signal: Signals = None,
+    statistic: Statistics = None,
+    workers: Workers = None,
+    cluster: Cluster = None,
+    recycle: Recycle = 1000,
     timeout: Annotated[float | None, typer.Option(help="time limit of a case, s")] = None,
-    log: Annotated[
-        list[Path] | None,
-        typer.Option(help="further log, if SESSION is a recorded one; repeatable"),
-    ] = None,
+    log: FurtherLogs = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="show no progress")] = False,
 ) -> None:
     """Run a session with many settings; called again, run the missing cases.
