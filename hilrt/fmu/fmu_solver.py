@@ -16,6 +16,8 @@ from hilrt.coupling.jacobian import INSTANT_S, LinearSubsystem, probe_jacobian
 from hilrt.errors import SolverError
 from hilrt.fmu.derivatives import along, held_jacobian, linearise, partial
 from hilrt.fmu.description import Fmu, not_driven, read_fmu
+from hilrt.fmu.fmi2 import Instance2
+from hilrt.fmu.fmi3 import Instance3
 from hilrt.fmu.fmu_options import FmuOptions, together_with, wrong_times
 from hilrt.fmu.fmu_ports import select, tunable_parameters, unsupported_variables
 from hilrt.fmu.instance import (
@@ -26,7 +28,6 @@ from hilrt.fmu.instance import (
     SavedState,
     middle_and_mean,
 )
-from hilrt.fmu.load_instance import load
 from hilrt.fmu.trial import FmuTrial, try_out
 from hilrt.fmu.values import wrong_starts
 from hilrt.fmu.variables import CONTINUOUS, flows, size_of, typed
@@ -130,14 +131,12 @@ class FmuSolver(Solver):
     def _initializing(self, t0: float) -> Instance:
         """Another instance in initialization mode, which begins at session time `t0` [s]."""
         options = self._options
-        instance = load(
-            self.fmu,
-            self._ins,
-            self._outs,
-            options.debug,
-            options.events,
-            options.input_derivatives,
-        )
+        common = self.fmu, self._ins, self._outs, options.debug
+        instance: Instance
+        if self.fmu.major == 2:
+            instance = Instance2(*common)
+        else:
+            instance = Instance3(*common, options.events, options.input_derivatives)
         instance.set_start(self._start)
         start = options.start_time + t0
         instance.enter_initialization(Experiment(options.tolerance, start, options.stop_time))
