@@ -6,16 +6,13 @@ import html
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from hilrt.analyze.figure_style import Drawing
 from hilrt.errors import RecordError
 from hilrt.files.text import whole_file
-
-if TYPE_CHECKING:
-    from hilrt.analyze.figure_style import Drawing
 
 
 def escape(value: object) -> str:

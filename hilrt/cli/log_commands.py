@@ -163,22 +163,22 @@ def cat(
     from hilrt.logs.decode_frames import bus_databases
     from hilrt.logs.log_file import read_contents
     from hilrt.logs.open_source import open_source
+    from hilrt.logs.source import span_ns
 
-    low = -(1 << 62) if start is None else round(start * 1e9)
-    high = 1 << 62 if end is None else round(end * 1e9)
+    span = span_ns(start, end)
     with bad_input():
         path, names = locate_before(log, signals or [])
         if events:
             contents = read_contents(path)
-            show.cat_events(path, sys.stdout, contents, (low, high))
+            show.cat_events(path, sys.stdout, contents, span)
             say_damage(path, contents.damage)
             return
         source = open_source(path, databases=bus_databases(database or []))
         try:
             if frames:
-                show.cat_frames(source, sys.stdout, (low, high))
+                show.cat_frames(source, sys.stdout, span)
             else:
-                show.cat(source, sys.stdout, names, (low, high), step=every, limit=head)
+                show.cat(source, sys.stdout, names, span, step=every, limit=head)
         finally:
             source.close()
     _notes(source.notes)

@@ -162,7 +162,7 @@ def emulate(
         found = _node(
             NodeOptions(node, overrides or [], None, protect or []),
             solver,
-            bus_arguments(bus),
+            bus,
             database,
         )
         found = replace(found, duration=duration, fault=fault, scenario=scenario)

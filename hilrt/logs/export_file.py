@@ -9,7 +9,7 @@ from typing import Literal, Protocol, get_args
 from hilrt.errors import ConfigError
 from hilrt.logs.decode_frames import BusDatabase
 from hilrt.logs.open_source import open_source
-from hilrt.logs.source import Exported, Source, chosen, new_file
+from hilrt.logs.source import Exported, Source, chosen, new_file, span_ns
 
 Format = Literal["mf4", "csv", "parquet", "blf", "asc", "trc", "log"]
 FORMATS: tuple[str, ...] = get_args(Format)
@@ -75,10 +75,8 @@ def export_file(
     try:
         names = [signal.name for topic in source.topics() for signal in topic.signals]
         wanted = set(chosen(names, signals)) if signals else None
-        low = -(1 << 62) if start_s is None else round(start_s * 1e9)
-        high = 1 << 62 if end_s is None else round(end_s * 1e9)
         with new_file(target, replace=replace) as part:
-            result = _exporter(to)(source, wanted, (low, high), part)
+            result = _exporter(to)(source, wanted, span_ns(start_s, end_s), part)
             result.notes += source.notes
             if not (result.rows or result.frames):
                 why = "; ".join(["has none of the requested data", *result.notes])

@@ -18,6 +18,7 @@ import numpy as np
 
 from hilrt.errors import ConfigError
 from hilrt.logs.open_source import open_source
+from hilrt.logs.source import span_ns
 from hilrt.record import logged_frame
 from hilrt.record.logged_frame import FrameFlag, LoggedFrame
 from hilrt.timing.clock import Clock
@@ -123,8 +124,7 @@ def load_tape(
     ConfigError
         If the file cannot be read, or has no frames to play.
     """
-    low = -(1 << 62) if start_s is None else round(start_s * 1e9)
-    high = 1 << 62 if end_s is None else round(end_s * 1e9)
+    low, high = span_ns(start_s, end_s)
     found: list[tuple[int, bytes, str]] = []
     buses: dict[str, str] = {}
     first, left_out = None, 0

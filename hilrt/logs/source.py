@@ -141,6 +141,12 @@ def chosen(names: Collection[str], patterns: Collection[str]) -> list[str]:
     return [n for n in names if any(fnmatch.fnmatchcase(n, p) for p in patterns)]
 
 
+def span_ns(start_s: float | None, end_s: float | None) -> tuple[int, int]:
+    """Times [s] from and to which data is wanted as ns; None: from the beginning, to the end."""
+    low = -LATEST_NS if start_s is None else round(start_s * 1e9)
+    return low, LATEST_NS if end_s is None else round(end_s * 1e9)
+
+
 @contextlib.contextmanager
 def new_file(path: Path, *, replace: bool = False) -> Iterator[Path]:
     """Path to write to inside the block; it is renamed to `path` when the block ends well.
