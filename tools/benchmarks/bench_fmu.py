@@ -29,9 +29,10 @@ import statistics
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
@@ -54,7 +55,8 @@ HOSTED = ("hilrt hosted", "hosted floor")
 #: Clock used for the figures, s.
 now = time.perf_counter
 STEP = 1e-3
-PARAMS = {
+Params = Mapping[str, Mapping[str, float]]
+PARAMS: Params = {
     "mass1": {"v": 100.0, "F": 0.0},
     "mass2": {"k": 1000.0, "kc": 0.0, "v": -100.0, "x2": 0.0, "v2": 0.0},
 }
@@ -111,44 +113,54 @@ def write_ssp(path: Path, fmu: Path) -> None:
         )
 
 
-def fmpy_loop(path: Path, steps: int) -> float:
-    """Seconds."""
+def fmpy_run(system: Path, steps: int, params: Params = PARAMS) -> Any:
+    """Results of FMPy's loop over the system that `write_ssp` has written."""
     start_values = [
         SimpleNamespace(name=f"{name}.{key}", value=value)
-        for name, params in PARAMS.items()
-        for key, value in params.items()
+        for name, values in params.items()
+        for key, value in values.items()
     ]
+    return simulate_ssp(
+        str(system),
+        stop_time=STEP * (steps - 0.5),
+        step_size=STEP,
+        parameter_set=SimpleNamespace(parameters=start_values),
+    )
+
+
+def fmpy_loop(path: Path, steps: int) -> float:
+    """Seconds."""
     with tempfile.TemporaryDirectory() as folder:
         system = Path(folder) / "bench.ssp"
         write_ssp(system, path)
 
         def run(count: int) -> float:
             start = now()
-            simulate_ssp(
-                str(system),
-                stop_time=STEP * (count - 0.5),
-                step_size=STEP,
-                parameter_set=SimpleNamespace(parameters=start_values),
-            )
+            fmpy_run(system, count)
             return now() - start
 
         short = min(run(10), run(10))
         return run(steps + 10) - short
 
 
-def fmpy_calls(path: Path, steps: int) -> float:
-    """Seconds."""
+def unpacked(path: Path) -> Path:
+    """The FMU's folder, beside its archive."""
+    return Path(fmpy.extract(str(path), str(path.with_suffix(""))))
+
+
+def fmpy_calls(folder: Path, steps: int, params: Params = PARAMS) -> tuple[float, float]:
+    """Seconds of the loop, and where the second mass is in the end."""
     fmus = []
-    model = read_model_description(str(path))
-    for name, params in PARAMS.items():
+    model = read_model_description(str(folder))
+    for name, values in params.items():
         fmu = FMU2Slave(
             guid=model.guid,
-            unzipDirectory=str(fmpy.extract(str(path))),
+            unzipDirectory=str(folder),
             modelIdentifier="mass",
             instanceName=name,
         )
         fmu.instantiate()
-        fmu.setReal([REF[key] for key in params], list(params.values()))
+        fmu.setReal([REF[key] for key in values], list(values.values()))
         fmu.setupExperiment(startTime=0.0)
         fmu.enterInitializationMode()
         fmu.exitInitializationMode()
@@ -168,13 +180,13 @@ def fmpy_calls(path: Path, steps: int) -> float:
     for fmu in fmus:
         fmu.terminate()
         fmu.freeInstance()
-    return took
+    return took, y2[1]
 
 
 def solver_loop(path: Path, steps: int) -> float:
     """Seconds."""
     one, two = (
-        FmuSolver(FmuOptions(adapter="fmu", fmu=str(path), params=params), Path())
+        FmuSolver(FmuOptions(adapter="fmu", fmu=str(path), params=dict(params)), Path())
         for params in PARAMS.values()
     )
     y1, y2 = one.initialize(0.0, np.zeros(2)).y, two.initialize(0.0, np.zeros(1)).y
@@ -233,7 +245,7 @@ def session(tables: dict[str, str], steps: int, loop_only: bool = False) -> floa
         return run(STEP * (steps + 10)) - short
 
 
-def toml(params: dict[str, float]) -> str:
+def toml(params: Mapping[str, float]) -> str:
     return "{ " + ", ".join(f"{key} = {value}" for key, value in params.items()) + " }"
 
 
@@ -253,7 +265,7 @@ def cases(path: Path) -> dict[str, Callable[[int], float]]:
         idle[name] = f'adapter = "zeromq"\nspawn = {json.dumps(argv)}'
     found: dict[str, Callable[[int], float]] = {
         "fmpy": lambda n: fmpy_loop(path, n),
-        "fmpy calls": lambda n: fmpy_calls(path, n),
+        "fmpy calls": lambda n: fmpy_calls(unpacked(path), n)[0],
     }
     with contextlib.suppress(ImportError):
         import libcosimpy  # noqa: F401

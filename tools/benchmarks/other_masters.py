@@ -214,14 +214,16 @@ def mosaik_masses() -> type:
 
     class Mass(api.Simulator):  # type: ignore[misc]
         begun_ns: list[int] = []  # noqa: RUF012  (every step of either mass)
+        solvers: list[Mass1 | Mass2] = []  # noqa: RUF012
 
         def __init__(self) -> None:
             attrs = ["x2", "v2", "F", "force", "x", "v"]
-            model = {"public": True, "params": ["first"], "attrs": attrs}
+            model = {"public": True, "params": ["first", "v"], "attrs": attrs}
             super().__init__({"type": "time-based", "models": {"Mass": model}})
 
-        def create(self, num: int, model: str, first: bool) -> list[dict[str, str]]:
-            self.solver = Mass1(v=100.0) if first else Mass2(k=1000.0, v=-100.0)
+        def create(self, num: int, model: str, first: bool, v: float) -> list[dict[str, str]]:
+            self.solver = Mass1(v=v) if first else Mass2(k=1000.0, v=v)
+            self.solvers.append(self.solver)
             self.takes = ("x2", "v2") if first else ("F",)
             self.gives = ("force", "x", "v") if first else ("v", "x")
             self.y = self.solver.initialize(0.0, np.zeros(len(self.takes))).y
@@ -241,18 +243,24 @@ def mosaik_masses() -> type:
     return Mass
 
 
-def mosaik_inprocess(steps: int) -> list[float]:
-    mass_class = mosaik_masses()
+def mosaik_two_mass(steps: int, v: float = 100.0) -> Any:
+    """Class of the masses after so many steps from the first mass's initial speed, m/s."""
+    mass_class: Any = mosaik_masses()
     world = start_world(mass_class)
-    one, two = (world.start("Here").Mass(first=first) for first in (True, False))
+    one = world.start("Here").Mass(first=True, v=v)
+    two = world.start("Here").Mass(first=False, v=-100.0)
     for source, target, name, into, start in (
         (one, two, "force", "F", 0.0),
         (two, one, "x", "x2", 0.0),
         (two, one, "v", "v2", -100.0),
     ):
         world.connect(source, target, (name, into), time_shifted=True, initial_data={name: start})
-    world.run(until=WARM_UP + steps + 1, print_progress=False)
-    begun = mass_class.begun_ns[2 * WARM_UP :: 2]  # type: ignore[attr-defined]
+    world.run(until=steps, print_progress=False)
+    return mass_class
+
+
+def mosaik_inprocess(steps: int) -> list[float]:
+    begun = mosaik_two_mass(WARM_UP + steps + 1).begun_ns[2 * WARM_UP :: 2]
     return [(b - a) * 1e-3 for a, b in itertools.pairwise(begun)]
 
 
