@@ -288,11 +288,12 @@ def adapt_mu(settings: BondPlan, bond: BondState) -> None:
     """Set mu to the share of the residual energy that the interface has recently created.
 
     For an undamped linear system that is its required share, ``<v2^2> / (2 (<v2^2> - <v1 v2>))``
-    (METHODS section 3). It moves by at least `MU_STEP`, so that each change can be an event.
+    (METHODS section 3). Energy that was recently created in spite of the correction is removed, as
+    fast as it is forgotten. mu moves by at least `MU_STEP`, so that each change can be an event.
     """
     if bond.residual_lately == 0.0:
         return
-    wanted = bond.otherwise_made / bond.residual_lately
+    wanted = (bond.otherwise_made + bond.lately_made) / bond.residual_lately
     wanted = max(settings.mu_least, min(wanted, settings.mu_most))
     if abs(wanted - bond.mu) >= MU_STEP:
         bond.mu, bond.mu_turned = wanted, 1
