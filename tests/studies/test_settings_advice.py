@@ -7,8 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.linalg import expm
+from typer.testing import CliRunner
 
 import hilrt
+from hilrt.cli.main import app
 from hilrt.errors import ConfigError, HilrtError
 from hilrt.studies.advise_session import ModelRun, advice_patch, advise_session
 from hilrt.studies.measured_delays import missed_share
@@ -80,6 +82,26 @@ def test_a_processor_s_budget_forbids_short_steps(file):
     assert found.settings == {}
     assert "too short" in found.notes[-1]
     assert "of a processor are allowed" in found.notes[-2]
+
+
+def test_the_command_writes_and_prints_the_advice(file, tmp_path):
+    out = tmp_path / "advice.toml"
+    command = ["advise", str(TWO_MASS), "--set", "session.duration=1.0", "--search", "1e6"]
+    command += ["--target", "0.05", "--target", "mass2.x=0.02", "--out", str(out)]
+    done = CliRunner().invoke(app, [*command, "--budget", "1e6"])
+    assert done.exit_code == 0, done.output
+    patch = tomllib.loads(out.read_text("utf-8"))
+    found = advise_session(file, 0.05, targets={"mass2.x": 0.02}, **CALM)
+    assert patch["settings"] == found.settings
+    assert f"--set {STEP}={found.settings[STEP]}" in done.stdout.splitlines()[-1]
+    assert all(f"rejected: {reason}" in out.read_text("utf-8") for reason in found.rejected)
+    assert found.rejected
+    none = CliRunner().invoke(app, [*command, "--budget", "1e-6"])
+    assert none.exit_code == 1
+    assert tomllib.loads(out.read_text("utf-8"))["settings"] == {}
+    wrong = CliRunner().invoke(app, ["advise", str(TWO_MASS), "--target", "small"])
+    assert wrong.exit_code == 2
+    assert "--target small: write a share" in wrong.output
 
 
 def with_mass2(tmp_path, lines):

@@ -22,6 +22,7 @@ from hilrt.studies.objective import (
 from hilrt.studies.tune import axes_of_parts, tune
 from hilrt.studies.what_if_result import CAVEAT
 from tests.replay.recording_tools import record_file
+from tests.studies.test_settings_advice import true_error
 
 TWO_MASS = Path(__file__).resolve().parents[2] / "bench_configs" / "two_mass.toml"
 MU = "bonds.spring.correction.mu"
@@ -77,6 +78,22 @@ def test_a_tuned_mu_keeps_the_energy_also_from_other_initial_values(tmp_path):
     assert patch["gain"]["after"] == found.after < 0.02
     again = tune(file, "energy", (), vary=vary, validate=others, trials=25, out=tmp_path)
     assert (again.settings, again.trials) == (found.settings, 25)
+
+
+def test_a_tuned_step_and_order_lower_the_true_error(tmp_path):
+    """The objective is an estimate; the matrix exponential confirms it."""
+    plain = {"session.duration": 0.5, "bonds.spring.correction.method": "none"}
+    plain |= {f"subsystems.mass{i}.params.integrator": "exact" for i in (1, 2)}
+    file = hilrt.load_session(TWO_MASS, plain)
+    found = tune(file, "error", ("step", "order"), trials=14, out=tmp_path)
+    assert found.settings.keys() == {"master.step", "master.extrapolation.order"}
+    before, after = (true_error(settings, file) for settings in ({}, found.settings))
+    assert after < 0.1 * before
+    assert 0.2 * found.after < after < 2.0 * found.after
+    said = (tmp_path / "tune.toml").read_text("utf-8")
+    assert tomllib.loads(said)["settings"] == found.settings
+    assert "confidence: low, because it was tuned on one session" in said
+    assert "the true error, of which the objective is an estimate" in said
 
 
 def test_several_tunings_share_a_journal(tmp_path):
