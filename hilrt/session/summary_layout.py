@@ -324,7 +324,8 @@ class SummaryWithoutSteps(msgspec.Struct, kw_only=True):
     session_file: str
     #: Settings that override the session file, as `table.key=value`.
     overrides: list[str]
-    #: Last state of the session: `STOPPED`, or `FAULT`.
+    #: Last state of the session: `STOPPED` or `FAULT`; if it was interrupted before its first tick,
+    #: its state at that time.
     state: str
     #: Macro steps completed.
     steps: int
@@ -400,8 +401,8 @@ class SummaryOfSteps(SummaryWithoutSteps, kw_only=True):
     #: Number of messages and commands that were rejected because of their sender, by kind: messages
     #: of connections that belong to no subsystem (`unknown_key`, `no_key`, `unknown_token`,
     #: `no_token`, `rejected`, `unknown_sender`, `malformed`, `oversized`, …), and commands
-    #: (`wrong_token`, up to 5 s old; `wrong_key`: a command that did not come through the relay).
-    #: Empty if there were none.
+    #: (`wrong_token`, a number that is updated every 5 s; `wrong_key`: a command that did not come
+    #: through the relay). Empty if there were none.
     strangers: dict[str, int]
     #: Rows and events that are missing in the log.
     recorder: RecorderFigures

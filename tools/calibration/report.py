@@ -153,7 +153,8 @@ def _intervals(lines: list[Line]) -> str:
         rows.append([kind, len(of), percent(covered), f"{width:.1f}"])
     return table(["signals", "number", "covered", "median width"], rows) + (
         "\n\nGoal: 90 to 99 % of all, no group under 80 %, a median width of 4 at most. The width "
-        "is that of the interval over the true error or the resolution."
+        "is that of the interval, divided by the true error or by the resolution, if that is "
+        "larger."
     )
 
 
