@@ -22,7 +22,7 @@ from hilrt.coupling.jacobian import LinearSubsystem, block_diagonal, discretize
 from hilrt.link import LinearModel
 from hilrt.solver import Floats
 from hilrt.tables.network import Network
-from hilrt.tables.ports import Ints
+from hilrt.tables.ports import Bools, Ints
 from hilrt.tables.relation import Relation
 
 #: Maximum number of states of the error: the cost of a step grows with its square.
@@ -170,7 +170,7 @@ def sensitivities_of(
         if model is None:
             continue
         rows, columns = network.outputs.slices[s], network.inputs.slices[s]
-        fineness[columns], memory[s] = model.fineness, _memory(model.A)
+        fineness[columns], memory[s] = model.fineness, _memory(model)
         slope[columns] = 1.0 if model.slope is None else model.slope
         known += [i for i in range(rows.start, rows.stop) if i - rows.start not in model.lacking]
         for i, j in np.argwhere((model.D != 0.0) | renewed).tolist():
@@ -225,10 +225,24 @@ def _no_channels(network: Network) -> Channels:
     return Channels(none, none, np.zeros((0, 0)), Relation.of((), (), (ny, ny)), True)
 
 
-def _memory(A: Floats) -> float:
-    """Longest time constant of ``x' = A x``, s; 0 if there is none or it is not damped."""
-    slowest = np.linalg.eigvals(A).real.max(initial=-np.inf)
+def _memory(model: LinearModel) -> float:
+    """Longest time constant of the responses, s; 0 if there is none or it is not damped.
+
+    States that no input reaches, or no output shows, pass no error on: an excitation, a clock, a
+    counted energy. They are found by the pattern of the matrices, so that no mode is lost.
+    """
+    links = model.A != 0.0
+    passing = _reached(links, (model.B != 0.0).any(axis=1))
+    passing &= _reached(links.T, (model.C != 0.0).any(axis=0))
+    slowest = np.linalg.eigvals(model.A[np.ix_(passing, passing)]).real.max(initial=-np.inf)
     return float(-1.0 / slowest) if -np.inf < slowest < 0.0 else 0.0
+
+
+def _reached(links: Bools, found: Bools) -> Bools:
+    """States reached from those `found`, shape (nx,); ``links[i, j]``: from j to i."""
+    while (more := found | (links @ found)).sum() > found.sum():
+        found = more
+    return found
 
 
 def _entries(

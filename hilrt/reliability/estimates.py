@@ -57,7 +57,7 @@ REFERENCE: Final = "against a converged reference"
 #: Roache 1994, "Perspective: a method for uniform reporting of grid refinement studies", safety
 #: factors 1.25 for three grids with an observed order and 3 without one.
 LOW_ENDS: Final = ChainMap(
-    LOW, {REPEATED: 0.8, IRREGULAR: 0.0, TRIED_ALONG: 0.25, TRIED_CHANGED: 0.0, REFERENCE: 0.99}
+    LOW, {REPEATED: 0.8, IRREGULAR: 0.0, TRIED_ALONG: 0.0, TRIED_CHANGED: 0.0, REFERENCE: 0.99}
 )
 _HIGH: Final = {
     REPEATED: 1.25, IRREGULAR: 3.0, TRIED_ALONG: 2.0, TRIED_CHANGED: 5.0, REFERENCE: 1.01,
@@ -244,13 +244,13 @@ def _gain_range(network: Network, plan: Plan, state: State, spread: Floats) -> t
 
 def make_estimate(unit: str, value: float, spread: float, how: str) -> Estimate:
     """Estimate with its interval, for a method; NaN and a reason where it is unknown."""
-    way = calibrated_as(how)
+    way = how if how in LOW_ENDS else calibrated_as(how)
     low, high = LOW_ENDS.get(way, math.nan), HIGH_ENDS.get(way, math.nan)
     return Estimate(unit, value, low * value, high * value, spread, how)
 
 
 def calibrated_as(how: str) -> str:
-    """Method whose calibrated constants apply."""
+    """Method whose limits of small and large estimates apply."""
     return GAIN_RANGE if how.startswith(GAIN_RANGE) else how
 
 

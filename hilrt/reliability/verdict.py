@@ -178,14 +178,17 @@ def _most(name: str, share: float, course: SessionCourse) -> int:
 
     Measures at inputs and bonds are part of these errors, and so is a correction that does not act.
     The estimates are certain if the subsystems' responses are known and linear, or if the session
-    was repeated at shorter steps; they are likely if the responses are those about the start. With
-    a range of gains instead of responses, causes decide as well, but do not turn a small error into
-    a large one. An output that deviates from its polynomial within the step may be wrong in ways
-    that the estimate does not include.
+    was repeated at shorter steps; they are likely if the responses are those about the start. An
+    unknown estimate, as of a session that diverged, contains nothing. With a range of gains instead
+    of responses, causes decide as well, but do not turn a small error into a large one. An output
+    that deviates from its polynomial within the step may be wrong in ways that the estimate does
+    not include.
     """
     ways = {
         TRIED_ALONG if error.how == TRIED_CHANGED else error.how for error in course.errors.values()
     }
+    if not all(error.value >= 0.0 for error in course.errors.values()):
+        ways = set()
     tried = bool(ways) and ways <= {
         TRIED,
         TRIED_ALONG,

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 from scipy.integrate import solve_ivp
+from scipy.linalg import expm as scipy_expm
 
 from hilrt.analyze.log_statistics import LogStatistics
 from hilrt.analyze.report_tables import short_tables
@@ -17,7 +18,7 @@ from hilrt.coupling.closed_loop import FINER, sensitivities_of
 from hilrt.coupling.jacobian import expm
 from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.hosting.linear_model import find_linear_model
-from hilrt.link import Probes
+from hilrt.link import LinearModel, Probes
 from hilrt.models.two_mass import Mass1, Mass2
 from hilrt.monitor.closing_table import closing_table
 from hilrt.reliability.estimates import BondError, Estimate, disturbed_shares
@@ -25,7 +26,7 @@ from hilrt.reliability.flags import FlagTotal
 from hilrt.reliability.verdict import SessionCourse, verdict
 from hilrt.session.result import Result
 from hilrt.session.simulate import simulate
-from hilrt.solver import Floats, Ports
+from hilrt.solver import Floats, Port, Ports
 from hilrt_adapters.inprocess import InProcessLink
 from tests.stepping import make_network
 
@@ -177,6 +178,26 @@ def test_the_closed_loop_is_the_coupled_system_and_needs_all_of_a_loop() -> None
     unknown = sensitivities_of(network, [models[0], None], 0.01)
     assert (unknown.states, unknown.paths) == (0, [])
     assert unknown.direct == [(0, 0, pytest.approx(-100.0))]
+
+
+@pytest.mark.parametrize("drag", [2.0, 0.0])
+def test_what_no_input_reaches_or_no_output_shows_passes_no_error_on(drag: float) -> None:
+    """A mass on a spring, driven by a sine in its state, which also counts the integral of x."""
+    A = np.zeros((5, 5))
+    A[0, 1], A[1, :3] = 1.0, (-100.0, -drag, 1.0)
+    A[2, 3], A[3, 2], A[4, 0] = 7.0, -7.0, 1.0
+    B, C = np.eye(5)[:, 1:2], np.eye(5)[:1]
+    ports = {name: Ports((Port("u"),), (Port("y"),)) for name in ("mass", "unknown")}
+    connections = [
+        {"from": "mass.y", "to": "unknown.u"},
+        {"from": "unknown.y", "to": "mass.u"},
+    ]
+    network, _ = make_network(ports, connections=connections)
+    model = LinearModel(A, B, C, np.zeros((1, 1)), np.ones(1), True)
+    memory = sensitivities_of(network, [model, None], 0.01).memory[0]
+    period = 2.0 * np.pi / np.sqrt(100.0 - 0.25 * drag**2)
+    first, next_ = ((C @ scipy_expm(A * t) @ B).item() for t in (0.1, 0.1 + period))
+    assert next_ / first == pytest.approx(np.exp(-period / memory) if memory else 1.0)
 
 
 def test_without_a_trial_a_gain_range_says_what_is_known() -> None:

@@ -96,6 +96,14 @@ def test_an_error_that_is_unknown_is_never_good():
     assert found.reasons == ["estimated error: it is not known of b.y (no sample)"]
 
 
+@pytest.mark.parametrize(("value", "word"), [(0.06, "degraded"), (math.nan, "unreliable")])
+def test_what_was_measured_is_part_of_an_estimate_only_if_that_is_known(value, word):
+    """A loop of two masses that grew to 1e13 times its motion had no estimate: it overflowed."""
+    error = make_estimate("N", value, 1.0, "sensitivities along the way, which changed")
+    found = verdict(totals(connection_defect=98.0), RUN._replace(errors={"a.y": error}))
+    assert found.word == word
+
+
 @pytest.mark.parametrize(
     ("how", "value", "word"),
     [

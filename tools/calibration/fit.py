@@ -136,7 +136,7 @@ def constants(lines: list[Line]) -> Constants:
         if len(of) >= FEWEST:
             low[how], high[how] = shortest_interval(of)
         worst = [w for w in sessions if w.how == how]
-        if len(worst) >= FEWEST:
+        if len(worst) >= FEWEST and how in good:  # else it is never good
             good[how] = min(_largest_good(worst), MOST_GOOD)
             unreliable[how] = unreliable_above(worst)
     return Constants(low, high, good, unreliable)
