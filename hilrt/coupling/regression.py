@@ -20,8 +20,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from hilrt.compilation.compiled import compiled, stage
 from hilrt.coupling.past import fill_regressors, follow_signals, needed_past, shift_past
 from hilrt.solver import Floats
@@ -163,15 +161,6 @@ def jacobian_entry(at: Regression, learning: Learning, r: int, m: int, i: int, u
     k = at.regressors - at.coefficients + m * at.inputs + u - at.first_input
     units = learning.outputs[i].scale / learning.inputs[u].scale
     return float(learning.parameters[r, k, i - at.first_output] * units)
-
-
-def identified_jacobian(at: Regression, learning: Learning, r: int) -> Floats:
-    """G_0 ... G_p as identified, shape (p + 1, outputs, inputs), in the ports' units."""
-    gamma = np.empty((int(at.terms), int(at.outputs), int(at.inputs)))
-    for m, y, u in np.ndindex(gamma.shape):
-        i, j = y + int(at.first_output), u + int(at.first_input)
-        gamma[m, y, u] = jacobian_entry(at, learning, r, m, i, j)
-    return gamma
 
 
 # Recursive least squares on a factor of the covariance, P = S S^T.

@@ -2,8 +2,8 @@
 
 In reading order: `nodes` (the typed tree), `functions` (the functions of the language), `parse`
 with `read_tree` (text to tree), `operations` (the operations of a program), `program` with `emit`
-(trees to tables, units), `evaluate` with `arithmetic` and `filters` (the one loop over the tables,
-and the stage of a macro step), `evaluator` (for callers in Python), `session_program`.
+(trees to tables, units), `evaluate` with `filters` (the one loop over the tables, and the stage of
+a macro step), `evaluator` (for callers in Python), `session_program`.
 
 For other rooms::
 

@@ -4,6 +4,6 @@ In reading order:
 
 * what is monitored, and why: `causes`, `checks`, `alarms`;
 * the stages: `guard` (before a sample acts), `measure` and `move_flags` (in the slack);
-* as text: `flags`, `ranges`, `verdict`; as numbers: `summary_figures`;
+* as text: `flags`, `verdict`; as numbers: `summary_figures`;
 * errors in the signals' units: `estimates`, with the constants of `calibrated`; remedies: `advice`.
 """

@@ -29,8 +29,7 @@ from hilrt.expressions.session_program import ChannelValues
 from hilrt.hosting.reference_model import load_reference, try_reference
 from hilrt.link import LinearModel, Link
 from hilrt.logs.stimulus_columns import column_segments, read_columns
-from hilrt.reliability.alarms import refuse_alarms
-from hilrt.reliability.ranges import Ranges
+from hilrt.reliability.alarms import Ranges, refuse_alarms
 from hilrt.session.opening import Connected
 from hilrt.solver import Floats, Port, Ports, Sample
 from hilrt.step import macro_step

@@ -15,7 +15,7 @@ from hilrt.expressions.session_program import ChannelValues
 from hilrt.link import Link
 from hilrt.monitor.session_state import SessionState, operator_arms
 from hilrt.monitor.status import StatusPublisher
-from hilrt.reliability.ranges import Ranges
+from hilrt.reliability.alarms import Ranges
 from hilrt.session.event_log import EventLog
 from hilrt.session.operation import Operator
 from hilrt.solver import Floats
@@ -23,8 +23,7 @@ from hilrt.timing.monotonic import monotonic_ns
 
 if TYPE_CHECKING:
     from hilrt.exchange.exchange import Exchange
-    from hilrt.reliability.alarms import AlarmNames
-    from hilrt.reliability.ranges import Ranges
+    from hilrt.reliability.alarms import AlarmNames, Ranges
     from hilrt.session.assembly import Assembled, InitializedSession
 
 #: Interval of status messages to views while a session waits, s.

@@ -22,10 +22,9 @@ from hilrt.expect.judge import Judge
 from hilrt.expect.outcome import exit_status
 from hilrt.monitor.session_state import SessionState
 from hilrt.record.feed import Feed
-from hilrt.reliability.alarms import STOP
+from hilrt.reliability.alarms import STOP, Ranges
 from hilrt.reliability.estimates import Estimate
 from hilrt.reliability.guard import DIVERGED
-from hilrt.reliability.ranges import Ranges
 from hilrt.session.assembly import Assembled
 from hilrt.session.event_log import EventLog
 from hilrt.session.observers import make_judge, make_master, results_of

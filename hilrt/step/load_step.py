@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any, Final, get_args, get_type_hints
 
@@ -20,7 +23,7 @@ from hilrt.tables.state import State
 
 #: Time after which this process compiles code that the helper has not finished, s.
 LONGEST_HELP_S: Final = 120.0
-HELPER: Final = "hilrt.step.compile_assess"
+HELPER: Final = "from hilrt.step.load_step import compile_assess; compile_assess()"
 
 
 def bind_macro_step(plan: Plan, state: State, given: StepInput) -> Callable[[], None]:
@@ -76,9 +79,26 @@ def load_step() -> None:
 def _start_helper() -> subprocess.Popen[bytes]:
     """Start the process that compiles `assess`; closing its standard input ends it."""
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", HELPER],
+        [sys.executable, "-P", "-c", HELPER],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env=inherited_environment(),
     )
+
+
+def compile_assess() -> None:
+    """Compile `assess` into the cache: the helper process, which ends with its parent."""
+    end_with_parent()
+    bind_assess(*empty_tables())
+
+
+def end_with_parent() -> None:
+    """End this process at once when standard input is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C: the parent ends, and with it the pipe
+
+    def watch() -> None:
+        os.read(sys.stdin.fileno(), 1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

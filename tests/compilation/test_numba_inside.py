@@ -122,7 +122,7 @@ def test_numerics_refuse_tables_of_another_layout_and_none_is_replaced() -> None
 
 HELPER = """
 import threading
-from hilrt.step.compile_assess import end_with_parent
+from hilrt.step.load_step import end_with_parent
 
 end_with_parent()
 print("ready", flush=True)

@@ -13,18 +13,28 @@ from hilrt.coupling.build_model import Identified, Jacobians, build_model
 from hilrt.coupling.correct_model import correction_of, prepare_correction
 from hilrt.coupling.correct_outputs import Feedthrough, correct_outputs, renew_jacobians
 from hilrt.coupling.identify import adopt, identify, matters, pass_noise, take_sample, take_step
-from hilrt.coupling.regression import forget, identified_jacobian, observe, predict
+from hilrt.coupling.regression import forget, jacobian_entry, observe, predict
 from hilrt.coupling.sum_inputs import excite
 from hilrt.coupling.trust import Limits
 from hilrt.link import Ports
 from hilrt.solver import Floats, Port
 from hilrt.step.build_plan import Platform
 from hilrt.step.numerics import build_numerics
+from hilrt.tables.model import Learning, Regression
 from hilrt.tables.network import Network
 from hilrt.tables.record import Table, cloned
 from tests.stepping import make_network
 
 H = 1e-3  # s
+
+
+def identified_jacobian(at: Regression, learning: Learning, r: int) -> Floats:
+    """G_0 ... G_p as identified, shape (p + 1, outputs, inputs), in the ports' units."""
+    gamma = np.empty((int(at.terms), int(at.outputs), int(at.inputs)))
+    for m, y, u in np.ndindex(gamma.shape):
+        i, j = y + int(at.first_output), u + int(at.first_input)
+        gamma[m, y, u] = jacobian_entry(at, learning, r, m, i, j)
+    return gamma
 
 
 def network_of(

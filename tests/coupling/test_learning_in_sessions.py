@@ -13,11 +13,11 @@ from scipy.linalg import expm
 from bench_configs.models.mass_chain import two_mass_chain
 from hilrt.coupling.compensate import predict_late
 from hilrt.coupling.jacobian import LinearSubsystem
-from hilrt.coupling.regression import identified_jacobian
 from hilrt.coupling.trust import Reason
 from hilrt.exchange.jacobians import find_jacobians
 from hilrt.models.linear import Linear
 from hilrt.solver import Floats, InputPolynomial, Sample
+from tests.coupling.corrections import identified_jacobian
 from tests.stepping import MemoryLink, Stepping
 
 H = 2e-4  # s

@@ -5,9 +5,8 @@ import pytest
 
 from hilrt.errors import SessionFault
 from hilrt.link import Ports
-from hilrt.reliability.alarms import SAFE, STOP
+from hilrt.reliability.alarms import SAFE, STOP, Ranges
 from hilrt.reliability.flags import active_flags, flag_totals
-from hilrt.reliability.ranges import Ranges
 from hilrt.session.ending import value_fault
 from hilrt.solver import Port
 from tests.stepping import make_numerics

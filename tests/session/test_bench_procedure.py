@@ -11,8 +11,7 @@ from hilrt.config.problems import Findings
 from hilrt.config.structs import Alarm, Match, Step
 from hilrt.errors import PeerLost, SessionFault
 from hilrt.link import Ports
-from hilrt.reliability.alarms import alarm_rows
-from hilrt.reliability.ranges import Ranges
+from hilrt.reliability.alarms import Ranges, alarm_rows
 from hilrt.session import benches as module
 from hilrt.session.benches import Procedure
 from hilrt.solver import Port

@@ -19,9 +19,9 @@ import numpy as np
 
 from hilrt.compilation.compiled import entry_point
 from hilrt.coupling.build_model import Identified, Jacobians, build_model
-from hilrt.coupling.regression import forget, identified_jacobian, observe
+from hilrt.coupling.regression import forget, observe
 from hilrt.solver import Floats
-from tests.coupling.corrections import H, network_of
+from tests.coupling.corrections import H, identified_jacobian, network_of
 
 CHECK = 5_000
 PHASE = 2_500
