@@ -1,11 +1,11 @@
 """A session's life: from the session file to a closed log.
 
 Every session goes through the same stages: `read`, `describe` and `connect` (`opening`),
-`initialize` and `assemble` (`assembly`, which imports the numerics), `prepare`, `run` and
-`summarise` (`ending`, with `summary`). `running` executes the last ones with benches and recording,
-`simulate` without processes, and `repeat` at three steps. Around the stages: `run` (options,
-folder, signals) and `result`; the life of a session with processes: `session`, `opened` (its
-parts), `ending`. The parts: `benches`, `event_log`, `session_log` with `recording_watch`,
+`initialize` (`initialization`), `assemble` (`assembly`, which imports the numerics), `prepare`,
+`run` and `summarise` (`ending`, with `summary`). `running` executes the last ones with benches and
+recording, `simulate` without processes, and `repeat` at three steps. Around the stages: `run`
+(options, folder, signals) and `result`; the life of a session with processes: `session`, `opened`
+(its parts), `ending`. The parts: `benches`, `event_log`, `session_log` with `recording_watch`,
 `observers` (of the loop: recording, flags, status, expectations), `operation` (commands),
 `run_summary` with `summary_layout`, and `reserved_file`.
 

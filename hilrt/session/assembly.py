@@ -1,8 +1,7 @@
-"""Stages of a session after connecting: initialize, assemble, and choice of the pace."""
+"""Assembly of an initialized session: its numerics and exchange, and the choice of the pace."""
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import logging
 import sys
@@ -17,26 +16,25 @@ from hilrt.compilation.compiled import is_kept
 from hilrt.config.session_file import SessionFile
 from hilrt.config.structs import Session
 from hilrt.coupling.closed_loop import Sensitivities
+from hilrt.coupling.trust import Verification
 from hilrt.errors import ConfigError
 from hilrt.exchange.exchange import Exchange
 from hilrt.exchange.implicit_scheme import ImplicitScheme
-from hilrt.exchange.initial_loop import close_loop
 from hilrt.exchange.jacobians import JacobianRenewal, find_model
 from hilrt.exchange.repeated_steps import EventPoints, RepeatedSteps
 from hilrt.exchange.sensitivities import SensitivityRenewal, find_sensitivities
 from hilrt.exchange.verify_corrections import RecheckCorrections, verify_corrections
-from hilrt.expressions.session_program import ChannelValues
 from hilrt.hosting.reference_model import load_reference, try_reference
 from hilrt.link import LinearModel, Link
 from hilrt.logs.stimulus_columns import column_segments, read_columns
 from hilrt.reliability.alarms import Ranges, refuse_alarms
-from hilrt.session.opening import Connected
-from hilrt.solver import Floats, Port, Ports, Sample
+from hilrt.session.initialization import InitializedSession, initialize
+from hilrt.solver import Floats, Port, Ports
 from hilrt.step import macro_step
 from hilrt.step.build_plan import Platform
 from hilrt.step.load_step import empty_tables
 from hilrt.step.numerics import Numerics, build_numerics
-from hilrt.tables.network import Network, build_network, coupled_ports
+from hilrt.tables.network import Network, coupled_ports
 from hilrt.timing.clock import Clock
 from hilrt.timing.overrun import overrun_policy
 from hilrt.timing.pace import AsFastAsPossible, BetweenSteps, Pace, RealTime
@@ -44,108 +42,6 @@ from hilrt.timing.timeline import Progress, RepeatedCounts
 
 log = logging.getLogger("hilrt.reference_model")
 log_start = logging.getLogger("hilrt.start")
-
-
-class InitializedSession(NamedTuple):
-    """The session at its first communication point: `u0` (nu,), and a sample per subsystem."""
-
-    connected: Connected
-    network: Network
-    samples: list[Sample]
-    u0: Floats
-
-
-async def initialize(connected: Connected) -> InitializedSession:
-    """Initialize the subsystems in the order of feedthrough, with ``u0 = L y``.
-
-    Subsystems in a feedthrough loop are initialized repeatedly until ``u0 = L y`` holds there, too.
-    If the announced ports do not fit the session, every subsystem is notified and ends.
-    """
-    tables, links = connected.file.tables, connected.links
-    ports = {link.name: Ports(tuple(link.inputs), tuple(link.outputs)) for link in links}
-    try:
-        network = build_network(ports, tables)
-    except ConfigError as error:
-        reason = f"the ports do not fit the session: {error}"
-        await asyncio.gather(*(link.stop(reason) for link in links))
-        raise
-    u0, y0 = network.u_start.copy(), np.zeros(len(network.outputs))
-    for part, port in network.outputs.ports.values():
-        y0[part] = port.start
-    samples: dict[int, Sample] = {}
-    calculated = ChannelValues(network, tables)
-    for s in network.initialization_order(calculated.needs):
-        _couple(network, calculated, y0, u0, s)
-        await _initialize(links[s], network, samples, y0, u0, s)
-    again = [s for s in network.entangled() if not links[s].physical]
-    for _ in network.members if again else ():  # after that, only loops change
-        before = u0.copy()
-        for s in again:
-            _couple(network, calculated, y0, u0, s)
-            await _initialize(links[s], network, samples, y0, u0, s)
-        if np.array_equal(before, u0):
-            break
-    _couple(network, calculated, y0, u0)
-    if network.loop_members():
-        await _close_loop(links, network, calculated, samples, y0, u0)
-    if calculated.subsystem is not None:
-        channels = network.outputs.slices[calculated.subsystem]
-        samples[calculated.subsystem] = Sample(y0[channels])
-    return InitializedSession(connected, network, [samples[s] for s in range(len(links))], u0)
-
-
-async def _initialize(
-    link: Link, network: Network, samples: dict[int, Sample], y0: Floats, u0: Floats, s: int
-) -> None:
-    """Initialize a subsystem with its inputs in `u0`, and store its outputs."""
-    samples[s] = await link.initialize(0.0, u0[network.inputs.slices[s]])
-    y0[network.outputs.slices[s]] = samples[s].y
-
-
-async def _close_loop(
-    links: Sequence[Link],
-    network: Network,
-    calculated: ChannelValues,
-    samples: dict[int, Sample],
-    y0: Floats,
-    u0: Floats,
-) -> None:
-    """Initialize the members of feedthrough loops again until outputs and inputs agree.
-
-    Benches cannot be initialized twice and stay as they are.
-    """
-    members = [s for s in network.loop_members() if not links[s].physical]
-    owned = np.isin(network.inputs.owner, members) & network.connected
-    unknown = np.flatnonzero(owned)
-    if not len(unknown):
-        return
-
-    async def evaluate(u: Floats) -> Floats:
-        u0[unknown] = u
-        for s in members:
-            await _initialize(links[s], network, samples, y0, u0, s)
-        coupled = u0.copy()
-        _couple(network, calculated, y0, coupled)
-        return coupled[unknown]
-
-    names = [network.inputs.names[i] for i in unknown]
-    u0[unknown] = await close_loop(evaluate, u0[unknown], names)
-    _couple(network, calculated, y0, u0)
-
-
-def _couple(
-    network: Network, calculated: ChannelValues, y0: Floats, u0: Floats, of: int | None = None
-) -> None:
-    """Compute calculated channels and connected inputs from the outputs, within their bounds.
-
-    Either for all subsystems, or for a given one.
-    """
-    part = slice(0, len(u0)) if of is None else network.inputs.slices[of]
-    L = network.L.part(part)
-    if of is None or calculated.subsystem in network.outputs.owner[L.column]:
-        calculated.fill(y0)
-    coupled = np.clip(L @ y0 + network.offset[part], network.u_min[part], network.u_max[part])
-    np.copyto(u0[part], coupled, where=network.connected[part])
 
 
 class KnownSensitivities:
@@ -254,6 +150,13 @@ def _span(part: slice) -> range:
     return range(part.start, part.stop)
 
 
+#: Said if nothing can be probed during the steps.
+NOT_ALONG: Final = (
+    '[reliability] trials = "along": the subsystems are not probed along the way; all that '
+    "can be probed have to run in processes of their own, and none in a group"
+)
+
+
 async def assemble(
     initialized: InitializedSession,
     *,
@@ -298,40 +201,46 @@ async def assemble(
 
     sensitivities = await (trial() if known is None else known.find(tables, renews, trial))
     if renews and in_slack and not sensitivities.renewed:
-        log_start.warning(
-            '[reliability] trials = "along": the subsystems are not probed along the way; all that '
-            "can be probed have to run in processes of their own, and none in a group"
-        )
+        log_start.warning(NOT_ALONG)
     if hidden := hidden_feedthrough(links, network, sensitivities):
         # Only Python models in this process may be initialized again after they were probed.
         anew = all(link.options.adapter in ("inprocess", "calculated") for link in links)
         declare_feedthrough(links, hidden, anew=anew)
-    if hidden and anew:
-        again = await initialize(initialized.connected)
-        settings = {"shadow": shadow, "renews": renews, "in_slack": in_slack}
-        return await assemble(again, **settings, note=note, known=known)
-    platform = Platform(
-        physical=np.array([link.physical for link in links], dtype=bool),
-        lead=np.array([link.actuation_delay for link in links]),
-        verification=await verify_corrections(network, tables, links, u0, model),
-        sensitivities=sensitivities,
-        findings=[link.findings for link in links],
-        parameters=[link.parameters for link in links],
-    )
+        if anew:
+            again = await initialize(initialized.connected)
+            settings = {"shadow": shadow, "renews": renews, "in_slack": in_slack}
+            return await assemble(again, **settings, note=note, known=known)
+    verification = await verify_corrections(network, tables, links, u0, model)
+    platform = _platform(links, verification, sensitivities)
     numerics = build_numerics(
         network, tables, platform, y0, u0, shadow=shadow, model=model, columns=columns
     )
     say_when_compiling()
     numerics.load()  # takes milliseconds for the types of all tables: too long for the first tick
-    exchange = Exchange(
-        numerics,
-        links,
-        tables.master.step,
-        [options.late.max_misses for options in tables.subsystems.values()],
-        catch_up=[options.late.steps == "catch_up" for options in tables.subsystems.values()],
-    )
+    exchange = _make_exchange(numerics, links, tables)
     exchange.start(samples)
     return Assembled(numerics, exchange, initialized)
+
+
+def _platform(
+    links: Sequence[Link], verification: Verification, sensitivities: Sensitivities
+) -> Platform:
+    """Facts about the subsystems, and the results of their trials."""
+    return Platform(
+        physical=np.array([link.physical for link in links], dtype=bool),
+        lead=np.array([link.actuation_delay for link in links]),
+        verification=verification,
+        sensitivities=sensitivities,
+        findings=[link.findings for link in links],
+        parameters=[link.parameters for link in links],
+    )
+
+
+def _make_exchange(numerics: Numerics, links: Sequence[Link], tables: Session) -> Exchange:
+    late = [options.late for options in tables.subsystems.values()]
+    catch_up = [one.steps == "catch_up" for one in late]
+    misses = [one.max_misses for one in late]
+    return Exchange(numerics, links, tables.master.step, misses, catch_up=catch_up)
 
 
 #: Said on standard error before a first start compiles.

@@ -24,7 +24,8 @@ from hilrt.timing.monotonic import monotonic_ns
 if TYPE_CHECKING:
     from hilrt.exchange.exchange import Exchange
     from hilrt.reliability.alarms import AlarmNames, Ranges
-    from hilrt.session.assembly import Assembled, InitializedSession
+    from hilrt.session.assembly import Assembled
+    from hilrt.session.initialization import InitializedSession
 
 #: Interval of status messages to views while a session waits, s.
 HOLD_PERIOD = 0.5

@@ -46,7 +46,7 @@ from hilrt.timing.realtime import (
 )
 
 if TYPE_CHECKING:
-    from hilrt.session.assembly import InitializedSession
+    from hilrt.session.initialization import InitializedSession
     from hilrt.session.session_log import SessionLog
     from hilrt.step.numerics import Numerics
 

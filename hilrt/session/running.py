@@ -21,16 +21,15 @@ from hilrt.record.feed import Feed
 from hilrt.reliability.estimates import Estimate
 from hilrt.session.assembly import (
     Assembled,
-    InitializedSession,
     as_fast_as_possible,
     assemble,
-    initialize,
     real_time,
     refuse_start,
     say_when_compiling,
 )
 from hilrt.session.benches import Benches
 from hilrt.session.ending import Ending, Prepared, prepare, run
+from hilrt.session.initialization import InitializedSession, initialize
 from hilrt.session.loop_thread import in_left_thread
 from hilrt.session.opened import Opened
 from hilrt.session.opening import Connected

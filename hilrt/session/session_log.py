@@ -20,7 +20,7 @@ from hilrt.link import Link
 from hilrt.monitor.stream import session_graph
 from hilrt.record.feed import ProgressReceiver
 from hilrt.record.recorder_feed import RecorderFeed
-from hilrt.session.assembly import InitializedSession
+from hilrt.session.initialization import InitializedSession
 from hilrt.session.spawn import Children
 from hilrt.step.numerics import Numerics
 from hilrt.step_log.facts import attachments_of, collect_facts, numerics_metadata

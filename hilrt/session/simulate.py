@@ -22,15 +22,10 @@ from hilrt.record.feed import Feed
 from hilrt.record.messages import Level, Signal, Topic
 from hilrt.record.reader import Log, LogChannel, LogEvent, make_log
 from hilrt.reliability.estimates import Estimate, make_estimate
-from hilrt.session.assembly import (
-    KnownSensitivities,
-    as_fast_as_possible,
-    assemble,
-    initialize,
-    refuse_start,
-)
+from hilrt.session.assembly import KnownSensitivities, as_fast_as_possible, assemble, refuse_start
 from hilrt.session.ending import finish, prepare, run, summarise
 from hilrt.session.event_log import EventLog
+from hilrt.session.initialization import initialize
 from hilrt.session.loop_thread import run_in_loop
 from hilrt.session.opening import connect, describe, elsewhere, read
 from hilrt.session.repeat import (

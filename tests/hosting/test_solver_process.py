@@ -17,7 +17,7 @@ from hilrt.hosting.solver_process import MasterGone, serve
 from hilrt.peers import wire
 from hilrt.peers.hub import Hub
 from hilrt.peers.peer import Peer
-from hilrt.session.assembly import initialize
+from hilrt.session.initialization import initialize
 from hilrt.session.opening import Connected
 from hilrt_adapters.zeromq import ZeroMQLink, ZeroMQOptions
 from tests.adapters.link_contract import Reference, arrivals

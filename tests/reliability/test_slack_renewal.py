@@ -13,9 +13,10 @@ from hilrt.config.session_file import load_session
 from hilrt.hosting.slack_trial import SlackTrial
 from hilrt.link import LinearModel
 from hilrt.monitor.status import StatusPublisher
-from hilrt.session.assembly import assemble, initialize, real_time
+from hilrt.session.assembly import assemble, real_time
 from hilrt.session.ending import finish, prepare, run, summarise
 from hilrt.session.event_log import EventLog
+from hilrt.session.initialization import initialize
 from hilrt.session.opening import Connected
 from hilrt.session.result import Result
 from hilrt.session.simulate import MemoryFeed

@@ -18,7 +18,8 @@ from hilrt.monitor.status import StatusPublisher
 from hilrt.record.feed import Feed
 from hilrt.record.messages import ASIDE, Attachment, Begin, RecordEnd, Topic, Trigger
 from hilrt.record.recording import Recording
-from hilrt.session.assembly import as_fast_as_possible, assemble, initialize
+from hilrt.session.assembly import as_fast_as_possible, assemble
+from hilrt.session.initialization import initialize
 from hilrt.session.observers import make_master
 from hilrt.session.opening import Connected, connect, describe
 from hilrt.solver import Floats, InputPolynomial, Sample

@@ -17,7 +17,8 @@ from hilrt.coupling.closed_loop import sensitivities_of
 from hilrt.hosting.reference_model import try_reference
 from hilrt.models.two_mass import Mass1, Mass2
 from hilrt.monitor.closing_table import closing_table
-from hilrt.session.assembly import assemble, initialize
+from hilrt.session.assembly import assemble
+from hilrt.session.initialization import initialize
 from hilrt.session.opening import Connected
 from hilrt.session.result import Result
 from hilrt.session.simulate import simulate

@@ -16,7 +16,8 @@ import pytest
 import hilrt
 from hilrt.check.check import check
 from hilrt.config.session_file import load_session
-from hilrt.session.assembly import assemble, initialize
+from hilrt.session.assembly import assemble
+from hilrt.session.initialization import initialize
 from hilrt.session.loop_thread import run_in_loop
 from hilrt.session.opening import connect, describe
 from hilrt.step_log.signals import RowWriter, build_topics

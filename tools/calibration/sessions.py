@@ -12,9 +12,10 @@ from hilrt.config.from_toml import build
 from hilrt.config.structs import Session, SubsystemOptions
 from hilrt.monitor.status import StatusPublisher
 from hilrt.record.feed import Feed
-from hilrt.session.assembly import as_fast_as_possible, assemble, initialize, real_time
+from hilrt.session.assembly import as_fast_as_possible, assemble, real_time
 from hilrt.session.ending import finish, prepare, run, summarise
 from hilrt.session.event_log import EventLog
+from hilrt.session.initialization import initialize
 from hilrt.session.opening import Connected
 from hilrt.session.result import Result
 from hilrt.step_log.signals import build_topics

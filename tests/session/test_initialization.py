@@ -3,8 +3,7 @@ import pytest
 
 from hilrt.config.structs import Session, SubsystemOptions
 from hilrt.errors import SessionFault
-from hilrt.exchange.initial_loop import close_loop
-from hilrt.session.assembly import initialize
+from hilrt.session.initialization import close_loop, initialize
 from hilrt.session.opening import Connected
 from hilrt.solver import Port, Sample, Solver
 from tests.stepping import MemoryLink, make_session
