@@ -59,6 +59,11 @@ class Host:
             return None
 
 
+def graded_line(what: str, found: str, graded: Grade, remedy: str) -> Line:
+    """A line that shows its remedy unless it is good."""
+    return Line(what, found, graded, "" if graded == "good" else remedy)
+
+
 def grade(value: float, good: float, poor: float) -> Grade:
     """Grade a value that should be small."""
     return "good" if value <= good else "poor" if value <= poor else "bad"
@@ -96,8 +101,8 @@ def preemption_line(host: Host) -> Line:
             "unknown: probably none or voluntary",
         )
     remedy = "boot with preempt=full, or a PREEMPT_RT kernel; pinning and spinning help without it"
-    graded: Grade = "good" if model in ("full", "preempt", "preempt_rt") else "poor"
-    return Line("kernel preemption", model, graded, "" if graded == "good" else remedy)
+    graded = _good_if(model in ("full", "preempt", "preempt_rt"))
+    return graded_line("kernel preemption", model, graded, remedy)
 
 
 def clock_line(host: Host) -> Line:
@@ -110,7 +115,7 @@ def clock_line(host: Host) -> Line:
     found = f"{source or 'unknown'}, {cost:.0f} ns per reading"
     graded = grade(cost, 200, 1000)
     remedy = "choose tsc (or the hypervisor's clock) as clock source; hpet and acpi_pm are slow"
-    return Line("clock source", found, graded, "" if graded == "good" else remedy)
+    return graded_line("clock source", found, graded, remedy)
 
 
 def governor_line(host: Host) -> Line:
@@ -138,35 +143,24 @@ def limit_lines(host: Host) -> list[Line]:
     memlock = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
     capable = int(_status(host, "CapEff") or "0", 16)
     nice, lock = bool(capable >> 23 & 1), bool(capable >> 14 & 1)
-    lines = []
     allowed = nice or rtprio != 0
     found = "permitted by CAP_SYS_NICE" if nice else f"rtprio limit {_limit(rtprio)}"
     remedy = "give the user an rtprio limit in /etc/security/limits.d, which sessions then use"
-    lines.append(
-        Line("real-time priority", found, *(("good", "") if allowed else ("poor", remedy)))
-    )
+    lines = [graded_line("real-time priority", found, _good_if(allowed), remedy)]
     allowed = lock or memlock == resource.RLIM_INFINITY
     found = "permitted by CAP_IPC_LOCK" if lock else f"memlock limit {_limit(memlock)}"
     remedy = "set the user's memlock limit to unlimited, for pacing.lock_memory"
-    lines.append(Line("locked memory", found, *(("good", "") if allowed else ("poor", remedy))))
+    lines.append(graded_line("locked memory", found, _good_if(allowed), remedy))
     device = host.root / "dev/cpu_dma_latency"
     allowed = os.access(device, os.W_OK)
     remedy = f"let the user write {device} (a udev rule), for pacing.awake"
     found = "permitted" if allowed else "not permitted"
-    graded: Grade = "good" if allowed else "poor"
-    lines.append(Line("processors kept awake", found, graded, "" if allowed else remedy))
+    lines.append(graded_line("processors kept awake", found, _good_if(allowed), remedy))
     share = throttle_share(host.root / "proc/sys/kernel")
     if share is not None:
         remedy = "keep spin plus computing time below it, or sysctl kernel.sched_rt_runtime_us=-1"
-        low = share < 0.9
-        lines.append(
-            Line(
-                "real-time throttling",
-                "none" if share == 1.0 else f"at {share:.0%} of the time",
-                "poor" if low else "good",
-                remedy if low else "",
-            )
-        )
+        found = "none" if share == 1.0 else f"at {share:.0%} of the time"
+        lines.append(graded_line("real-time throttling", found, _good_if(share >= 0.9), remedy))
     return lines
 
 
@@ -180,7 +174,11 @@ def descriptor_line() -> Line:
         found += f", can be raised to {_limit(limit.at_most)}"
     graded: Grade = "good" if limit.at_most >= COMMON else "bad"
     remedy = f"raise the user's nofile limit to {COMMON} or more, for example with ulimit -n"
-    return Line("open files", found, graded, "" if graded == "good" else remedy)
+    return graded_line("open files", found, graded, remedy)
+
+
+def _good_if(fulfilled: bool) -> Grade:
+    return "good" if fulfilled else "poor"
 
 
 def _limit(value: int) -> str:
@@ -237,12 +235,9 @@ def wake_lines() -> list[Line]:
     graded, graded_spun = grade(p99, 100, 500), grade(p99_spun, 20, 200)
     more = f"{remedy}; real-time priority"
     return [
-        Line("wake-up by timer", _spread(plain), graded, "" if graded == "good" else remedy),
-        Line(
-            f"wake-up with {spin_ns / 1000:.0f} us of spin",
-            _spread(spun),
-            graded_spun,
-            "" if graded_spun == "good" else more,
+        graded_line("wake-up by timer", _spread(plain), graded, remedy),
+        graded_line(
+            f"wake-up with {spin_ns / 1000:.0f} us of spin", _spread(spun), graded_spun, more
         ),
         timeout_line(float(max(plain.max(), spun.max()))),
     ]
@@ -256,7 +251,7 @@ def loopback_line() -> Line:
     except OSError as error:
         return Line("loopback round trip", f"fails: {error.strerror}", "bad", remedy)
     graded = grade(float(np.median(trips)) * 1e-3, 150, 500)
-    return Line("loopback round trip", _spread(trips), graded, "" if graded == "good" else remedy)
+    return graded_line("loopback round trip", _spread(trips), graded, remedy)
 
 
 def can_line(host: Host) -> Line:
@@ -284,8 +279,8 @@ def can_line(host: Host) -> Line:
     except OSError as error:
         return Line("CAN", f"{virtual[0]}: {error.strerror}", "bad", "check the interface")
     graded = grade(float(np.median(trips)) * 1e-3, 150, 500)
-    remedy = "" if graded == "good" else "close other programs"
-    return Line("CAN", f"{virtual[0]}: {_spread(trips)}; {stamps_text(up)}", graded, remedy)
+    found = f"{virtual[0]}: {_spread(trips)}; {stamps_text(up)}"
+    return graded_line("CAN", found, graded, "close other programs")
 
 
 #: Query of an interface's time-stamping capabilities (linux/ethtool.h, linux/net_tstamp.h).
@@ -321,10 +316,8 @@ def load_line() -> Line:
         return Line("load", "not told", "good")
     load, cpus = os.getloadavg()[0], len(available_cpus())
     graded = grade(load / cpus, 0.5, 1.0)
-    remedy = (
-        "" if graded == "good" else "close other programs; they also affect the measurements below"
-    )
-    return Line("load", f"{load:.1f} on {cpus} processors", graded, remedy)
+    remedy = "close other programs; they also affect the measurements below"
+    return graded_line("load", f"{load:.1f} on {cpus} processors", graded, remedy)
 
 
 def stolen_line(host: Host) -> Line:
@@ -335,12 +328,9 @@ def stolen_line(host: Host) -> Line:
         return Line("stolen time", "not told", "good")
     share = 100 * stolen / max(float(uptime.split()[0]), 1.0)
     graded = grade(share, 0.01, 0.1)
-    remedy = (
-        "" if graded == "good" else "give this virtual machine dedicated processors, or use another"
-    )
-    return Line(
-        "stolen time", f"{share:.2f} % since the start, by the machine's host", graded, remedy
-    )
+    remedy = "give this virtual machine dedicated processors, or use another"
+    found = f"{share:.2f} % since the start, by the machine's host"
+    return graded_line("stolen time", found, graded, remedy)
 
 
 def spread_text(times_us: Sequence[float] | Floats) -> str:
