@@ -23,9 +23,9 @@ from hilrt.session.observers import make_master
 from hilrt.session.summary import RunFacts, build_summary
 from hilrt.step_log.facts import numerics_metadata
 from hilrt.step_log.signals import build_topics
-from hilrt.timing.clock import VirtualClock
 from hilrt.timing.pace import Pace
 from tests.stepping import Stepping
+from tests.virtual_clock import VirtualClock
 
 EPOCH_NS = 1_780_000_000_000_000_000
 BATCH = 64

@@ -16,8 +16,8 @@ from hilrt.session.summary import RunFacts, build_summary
 from hilrt.solver import Port
 from hilrt.step.observer import Observer, Observers
 from hilrt.step_log.signals import build_topics
-from hilrt.timing.clock import VirtualClock
 from tests.stepping import MemoryLink, Recorded, Stepping
+from tests.virtual_clock import VirtualClock
 
 MS = 1_000_000
 EPOCH = 5_000_000_000

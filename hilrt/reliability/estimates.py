@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from hilrt.files.formats import json_numbers
 from hilrt.reliability.calibrated import GOOD, HIGH, LOW, UNRELIABLE
 from hilrt.reliability.causes import CAUSES, LEAST_SPREAD, SENSITIVITIES_CHANGED
 from hilrt.solver import Floats
@@ -123,10 +124,8 @@ class Estimate(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """Entry of the summary."""
-        known = {
-            name: getattr(self, name) if math.isfinite(getattr(self, name)) else None
-            for name in ("value", "low", "high", "relative")
-        }
+        names = ("value", "low", "high", "relative")
+        known = json_numbers({name: getattr(self, name) for name in names})
         return {"unit": self.unit, **known, "how": self.how}
 
 

@@ -23,8 +23,6 @@ BOND_SETTINGS: Final = ("cap", "cap_abs", "share", "contradicted")
 INPUT_SETTINGS: Final = ("take", "give_back")
 #: Likewise for a fault; `release` returns it to its times and conditions.
 FAULT_SETTINGS: Final = ("inject", "clear", "release")
-#: Likewise for a subsystem.
-PARAMETER_SETTINGS: Final = ("parameter",)
 #: Maximum changes of one tick; further ones wait for the next.
 CHANGES: Final = 8
 

@@ -120,7 +120,6 @@ class OutputPlan(TableRow):
     free: i8  # source of a connection whose order is controlled
     atol: f8
     rtol: f8
-    uncorrectable: i8  # effort of a bond corrected by its feedthrough or by a model
     low: f8  # declared range; infinite if there is none
     high: f8
     range_policy: i8  # RANGE_USE, RANGE_HOLD or RANGE_SAFE

@@ -12,9 +12,9 @@ from hilrt.analyze.rows_summary import summarise_rows
 from hilrt.logs.cut import cut, merge
 from hilrt.record.messages import REPORT_STATISTICS
 from hilrt.solver import Port
-from hilrt.timing.clock import VirtualClock
 from tests.recorded_session import assert_same, record
 from tests.stepping import MemoryLink, Recorded, Stepping
+from tests.virtual_clock import VirtualClock
 from tests.whole_sessions import METHODS, build
 
 MS = 1_000_000

@@ -15,8 +15,8 @@ from hilrt.replay.replay_log import replay
 from hilrt.session.observers import make_master
 from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
 from hilrt.step_log.signals import build_topics
-from hilrt.timing.clock import VirtualClock
 from tests.stepping import Stepping, hosted
+from tests.virtual_clock import VirtualClock
 
 STEP = 0.01
 JUMP = 0.0333

@@ -10,8 +10,8 @@ from hilrt.logs.playback import LEAD_NS, Tape, bus_sender, describe, load_tape, 
 from hilrt.logs.source_can import from_message
 from hilrt.record.logged_frame import FrameFlag, LoggedFrame
 from hilrt.timing import realtime
-from hilrt.timing.clock import VirtualClock
 from tests.logs.made import frame_log, session_log, some_frames
+from tests.virtual_clock import VirtualClock
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 

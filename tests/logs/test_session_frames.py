@@ -21,8 +21,8 @@ from hilrt.record.frame_feed import Pass, RawFrame, encode
 from hilrt.record.logged_frame import FrameFlag, LoggedFrame
 from hilrt.record.messages import Begin, RecordEnd
 from hilrt.record.recording import Recording
-from hilrt.timing.clock import VirtualClock
 from tests.logs.made import EPOCH_NS, TOPICS
+from tests.virtual_clock import VirtualClock
 
 MS = 1_000_000
 COUNT = 300

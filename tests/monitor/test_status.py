@@ -25,8 +25,8 @@ from hilrt.reliability.verdict import SessionCourse, verdict
 from hilrt.session.observers import make_master
 from hilrt.solver import Port
 from hilrt.step_log.signals import build_topics
-from hilrt.timing.clock import VirtualClock
 from tests.stepping import MemoryLink, Recorded, Stepping
+from tests.virtual_clock import VirtualClock
 
 MS = 1_000_000
 EPOCH = 5_000_000_000

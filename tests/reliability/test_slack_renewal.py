@@ -22,9 +22,9 @@ from hilrt.session.result import Result
 from hilrt.session.simulate import MemoryFeed
 from hilrt.solver import Floats
 from hilrt.step_log.signals import build_topics
-from hilrt.timing.clock import VirtualClock
 from hilrt_adapters.inprocess import InProcessLink
 from tests.reliability.test_changing_sensitivities import CASES, judged, true_word, uncovered
+from tests.virtual_clock import VirtualClock
 
 #: A tenth of this is what a step takes, and a solver waits the rest of it.
 TICK_NS = 5_000_000

@@ -14,11 +14,11 @@ from hilrt.timing.clock import (
     MIN_SPIN_NS,
     Clock,
     TimerFd,
-    VirtualClock,
     WallClock,
     measure_spin_ns,
     monotonic_ns,
 )
+from tests.virtual_clock import VirtualClock
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="timerfd is a Linux call")
 MS = 1_000_000

@@ -6,8 +6,9 @@ import pytest
 
 from hilrt.errors import PeerLost
 from hilrt.timing import clock as clock_module
-from hilrt.timing.clock import VirtualClock, WallClock
+from hilrt.timing.clock import WallClock
 from hilrt.timing.early_reception import FIRST_LOOK_NS, FRUITLESS, EarlyReception
+from tests.virtual_clock import VirtualClock
 
 US = 1_000
 MS = 1_000_000

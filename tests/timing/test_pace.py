@@ -5,11 +5,11 @@ import math
 
 import pytest
 
-from hilrt.timing.clock import VirtualClock
 from hilrt.timing.grid import CommunicationPoint, TickMarks
 from hilrt.timing.overrun import SkipLateStarts, SkipTicks
 from hilrt.timing.pace import QUIET_NS, AsFastAsPossible, RealTime
 from hilrt.timing.timeline import Progress
+from tests.virtual_clock import VirtualClock
 
 MS = 1_000_000
 EPOCH = 5_000_000_000

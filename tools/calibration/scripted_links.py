@@ -11,9 +11,9 @@ import numpy as np
 
 from hilrt.config.structs import SubsystemOptions
 from hilrt.solver import Floats, Sample, Solver
-from hilrt.timing.clock import VirtualClock
 from hilrt.timing.early_reception import EarlyReception
 from hilrt_adapters.inprocess import InProcessLink
+from tests.virtual_clock import VirtualClock
 
 
 @dataclass
