@@ -240,7 +240,7 @@ class Reports:
         self._steps: dict[str, str] = {}
 
     def take(self) -> list[tuple[str, Event]]:
-        """Up to `MOST` messages since the last call, each with its subsystem."""
+        """Up to `REPORTS_AT_ONCE` messages since the last call, each with its subsystem."""
         found: list[tuple[str, Event]] = []
         for link in self._local:
             self._take(link.name, link.events or deque(), found)

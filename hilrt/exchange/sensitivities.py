@@ -162,13 +162,10 @@ class SensitivityRenewal:
     trials make at most six times as many steps as the session, and a twelfth where nothing changes.
     Steps are counted, not timed: the result depends on the session alone, not on the host.
 
-    Results arrive with the next step's input, so that they are recorded and replayed. Until the
-    next ones, old sensitivities would act like a delay, which damps or drives the error. They are
-    therefore extrapolated along the line through the last two trials, to the middle of that time,
-    except across a large change: that is a switch. The reported change compares the outputs' errors
-    over the time since the last trial, for the same errors of the states and disturbances of the
-    inputs, and so does not depend on units. If a trial yields nothing, the change is infinite, and
-    the previous sensitivities stay.
+    Results arrive with the next step's input, so that they are recorded and replayed. The reported
+    change compares the outputs' errors over the time since the last trial, for the same errors of
+    the states and disturbances of the inputs, and so does not depend on units. If a trial yields
+    nothing, the change is infinite, and the previous sensitivities stay.
 
     Parameters
     ----------
@@ -230,9 +227,6 @@ class SensitivityRenewal:
         #: Values of the coupled outputs at the last trial, and how far from such values nothing
         #: was found changed.
         self._seen, self._reach = np.zeros((2, np.count_nonzero(self._coupled)))
-        #: Factors found by the last trial that succeeded, and when it was made, s.
-        self._found: Floats | None = None
-        self._found_at = 0.0
         #: Steps of the session between two checks of these values.
         self._check_every = math.ceil(self._cost / self.MOST)
         self.count = 0
@@ -259,21 +253,7 @@ class SensitivityRenewal:
 
     async def _try(self, t: float) -> None:
         """Update changed responses at `t` [s], and schedule the next trial."""
-        change = await self._renew(t)
-        self._conclude(change, t)
-        held = max(self._every, self._cost / self.MOST) - 1.0  # the last step takes a mean
-        ahead = 0.5 * max(held, 0.0) * self._step
-        # Not beyond what both trials show; how long variable steps will be is unknown.
-        self._extrapolate(change, t, 0.0 if self._variable else min(ahead, t - self._found_at))
-
-    def _extrapolate(self, change: float, t: float, ahead: float) -> None:
-        """Carry the factors that a trial at `t` [s] found on for a time `ahead` [s]."""
-        if math.isinf(change):
-            return
-        answers, before, since = self._numerics.given.answers, self._found, t - self._found_at
-        self._found, self._found_at = answers.copy(), t
-        if before is not None and change < self.GREAT and since > 0.0:
-            answers[:] += (answers - before) * (ahead / since)
+        self._conclude(await self._renew(t), t)
 
     def _conclude(self, change: float, t: float) -> None:
         """Enter the change found by a trial at `t` [s] into the next step's input."""
@@ -306,7 +286,7 @@ class SensitivityRenewal:
         for s in self._tried:
             if not self._takes(s, await self._links[s].probes.renewed_model(t, *self._about(s, t))):
                 return math.inf
-        return self._compare(t, self._found)
+        return self._compare(t)
 
     def _begin(self) -> None:
         """Begin a renewal; earlier results stay until all solvers have been probed."""

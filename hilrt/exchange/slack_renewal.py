@@ -9,6 +9,7 @@ from hilrt.config.structs import Session
 from hilrt.errors import HilrtError
 from hilrt.exchange.sensitivities import SensitivityRenewal
 from hilrt.link import Link, TriesInSlack
+from hilrt.solver import Floats
 from hilrt.step.numerics import Numerics
 from hilrt.step.observer import Observer, Turn
 from hilrt.timing.grid import SlackBudget
@@ -20,7 +21,10 @@ class SlackRenewal(SensitivityRenewal, Observer):
 
     Each solver is probed about its state after one of its next steps, so that the trials of several
     solvers are a step or two apart. The results are evaluated in the slack of the master if there
-    is enough of it. By then they are some steps old, by which they are extrapolated further.
+    is enough of it. By then they are some steps old and stay in use for more. Old sensitivities act
+    like a delay, which damps or drives the error. They are therefore extrapolated along the line
+    through the last two trials, to the middle of the time until the next one, except across a large
+    change: that is a switch.
 
     Parameters
     ----------
@@ -37,8 +41,9 @@ class SlackRenewal(SensitivityRenewal, Observer):
         self._pending: dict[int, TriesInSlack] = {}
         self._asked_at, self._t, self._failed = math.nan, 0.0, False
         self._budget = SlackBudget()
-        #: When the result of the last trial was used, s.
-        self._used_at = 0.0
+        #: Result of the last trial, and the times when it was made, finished and used, s.
+        self._found: Floats | None = None
+        self._found_at = self._used_at = 0.0
 
     def stepped(self, turn: Turn) -> None:
         """Note the time; earlier results have been used."""
@@ -82,9 +87,14 @@ class SlackRenewal(SensitivityRenewal, Observer):
 
     def _use(self) -> float:
         """Extrapolate the results into the next step's input; return by how much they changed."""
-        at, change = self._asked_at + self._step, self._compare(self._asked_at, self._found)
-        self._extrapolate(change, at, self._t - at + 0.5 * (self._t - self._used_at))
+        answers, at = self._numerics.given.answers, self._asked_at + self._step
+        change = self._compare(self._asked_at, self._found)
+        before, since = self._found, at - self._found_at
+        self._found, self._found_at = answers.copy(), at
+        ahead = self._t - at + 0.5 * (self._t - self._used_at)
         self._used_at = self._t
+        if before is not None and change < self.GREAT and since > 0.0:
+            answers[:] += (answers - before) * (ahead / since)
         return change
 
     def _end(self, change: float) -> None:

@@ -24,6 +24,7 @@ from hilrt.session import assembly, placer
 from hilrt.studies.run_cases import (
     StudyCase,
     SweptSession,
+    known_sensitivities,
     mixed_keys,
     run_case,
     run_cases,
@@ -155,6 +156,7 @@ def test_what_does_not_depend_on_a_setting_is_tried_out_once_and_changes_no_row(
         return find(network, tables, *others)
 
     monkeypatch.setattr(assembly, "find_sensitivities", counted)
+    known_sensitivities.cache_clear()  # of another test
     swept = SweptSession(str(TWO_MASS), TWO_MASS.read_text("utf-8"), ("session.duration=0.1",))
     settings = [{MU: 0.0}, {MU: 0.5}, {MU: 0.5, "master.step": 0.002}, {MU: 0.25}]
     rows = run_cases(swept, [StudyCase("", one) for one in settings], 1e9).rows
