@@ -159,12 +159,8 @@ def emulate(
 
         if bus is None or database is None:
             fail("--node needs --bus and --database")
-        found = _node(
-            NodeOptions(node, overrides or [], None, protect or []),
-            solver,
-            bus,
-            database,
-        )
+        options = NodeOptions(node, overrides or [], None, protect or [])
+        found = _node(options, solver, bus, database)
         found = replace(found, duration=duration, fault=fault, scenario=scenario)
         raise typer.Exit(emulator.main(found))
     if bench is None:

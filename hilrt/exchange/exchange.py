@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from hilrt.errors import ConfigError
-from hilrt.exchange.channel import Channel, MissedSamples, Reports
+from hilrt.exchange.channel import Channel
 from hilrt.exchange.channel_table import ChannelTable
 from hilrt.exchange.inbox import CalculatedAnswers, Inboxes
+from hilrt.exchange.reports import MissedSamples, Reports
 from hilrt.exchange.waiter import Waiter
 from hilrt.link import Carrier, Link
 from hilrt.solver import Floats, InputPolynomial, Sample

@@ -121,10 +121,10 @@ def renew_linear_model(
 ) -> LinearModel | None:
     """A, B, C, D about the solver's present state at `t` [s]; None if not available.
 
-    Like `find_linear_model`, in ``2 (nx + nu) + 5`` steps instead of about ten times as many, and
-    in twice that where a limit is near. How finely inputs are followed is not probed. A noisy
-    solver is not probed again: trials would draw numbers from a generator that is not saved. A
-    solver that provides its matrices is not probed at all.
+    Like `find_linear_model`, in ``2 (nx + nu) + 11`` steps instead of about ten times as many, and
+    in ``2 (nx + nu) + 4`` more where a limit is near. How finely inputs are followed is not probed.
+    A noisy solver is not probed again: trials would draw numbers from a generator that is not
+    saved. A solver that provides its matrices is not probed at all.
     """
     if isinstance(hosted.solver, Group):
         return _of_members(

@@ -187,7 +187,7 @@ def _most(name: str, share: float, course: SessionCourse) -> int:
     ways = {
         TRIED_ALONG if error.how == TRIED_CHANGED else error.how for error in course.errors.values()
     }
-    if not all(error.value >= 0.0 for error in course.errors.values()):
+    if any(math.isnan(error.value) for error in course.errors.values()):
         ways = set()
     tried = bool(ways) and ways <= {
         TRIED,

@@ -23,7 +23,7 @@ from hilrt.timing.monotonic import monotonic_ns
 
 if TYPE_CHECKING:
     from hilrt.exchange.exchange import Exchange
-    from hilrt.reliability.alarms import AlarmNames, Ranges
+    from hilrt.reliability.alarms import AlarmNames
     from hilrt.session.assembly import Assembled
     from hilrt.session.initialization import InitializedSession
 

@@ -89,11 +89,11 @@ def _start_helper() -> subprocess.Popen[bytes]:
 
 def compile_assess() -> None:
     """Compile `assess` into the cache: the helper process, which ends with its parent."""
-    end_with_parent()
+    end_with_input()
     bind_assess(*empty_tables())
 
 
-def end_with_parent() -> None:
+def end_with_input() -> None:
     """End this process at once when standard input is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C: the parent ends, and with it the pipe
 

@@ -122,9 +122,9 @@ def test_numerics_refuse_tables_of_another_layout_and_none_is_replaced() -> None
 
 HELPER = """
 import threading
-from hilrt.step.load_step import end_with_parent
+from hilrt.step.load_step import end_with_input
 
-end_with_parent()
+end_with_input()
 print("ready", flush=True)
 threading.Event().wait()
 """
