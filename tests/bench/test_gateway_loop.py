@@ -709,6 +709,18 @@ def test_main_serves_until_stopped(session: Path, monkeypatch: pytest.MonkeyPatc
     assert served[0].guardian.settings.idle_timeout == 2.0
 
 
+@pytest.mark.parametrize(("overrides", "taken"), [([], []), (["master.pacing.priority=7"], [7])])
+def test_only_a_stated_priority_is_taken(
+    session: Path, monkeypatch: pytest.MonkeyPatch, overrides: list[str], taken: list[int]
+) -> None:
+    got: list[int] = []
+    monkeypatch.setattr(gateway_process, "set_priority", got.append)
+    monkeypatch.setattr(Gateway, "run", lambda gateway: 0)
+    monkeypatch.setattr(gateway_process, "die_with_parent", lambda number, parent: True)
+    assert gateway_process.main(session, "engine", "tcp://x", "engine", overrides) == 0
+    assert got == taken
+
+
 def test_an_interface_that_goes_down_secures_the_bench_and_is_looked_for(bench: Bench) -> None:
     rig = Rig(bench)
     rig.arm()
