@@ -122,8 +122,12 @@ class BenchOptions(SubsystemOptions, kw_only=True):
     record_frames: bool = True
 
     @property
+    def emulated(self) -> bool:
+        """Whether there is an emulator, and no real bus that could reach a real bench."""
+        return self.emulator is not None and is_virtual(self.bus)
+
+    @property
     def timeouts(self) -> Timeouts:
         """Timeouts in force: from the table, otherwise defaults of a real or emulated bench."""
-        emulated = self.emulator is not None and is_virtual(self.bus)
-        own = EMULATED if emulated else REAL
+        own = EMULATED if self.emulated else REAL
         return Timeouts(self.master_timeout or own.master, self.bench_timeout or own.bench)

@@ -35,7 +35,7 @@ from hilrt.record.frame_feed import FrameFeed
 from hilrt.solver import Port
 from hilrt.timing.host import freeze_gc
 from hilrt.timing.parent import die_with_parent, parent_alive
-from hilrt.timing.realtime import request_short_slice, set_priority
+from hilrt.timing.realtime import granted_priority, request_short_slice, set_priority
 
 #: Missing heartbeats after which the master counts as silent.
 IDLE_HEARTBEATS = 10
@@ -82,8 +82,9 @@ def main(
         label = f"[subsystems.{subsystem}] bus"
         refuse_conflicts(options.bus, bench.driven, label)
         bus = open_bus(options.bus, bench.received, label)
-        if priority != "auto":  # see `Pacing.priority`
-            set_priority(priority)  # a refusal was reported by the master
+        # The gateway of an emulated bench is scheduled like the emulator.
+        if priority != "auto" or not options.emulated:
+            set_priority(granted_priority(priority))  # a refusal was reported by the master
         frames = open_frames(subsystem, bench)
         try:
             return _serve(bench, bus, peer, parent, frames)

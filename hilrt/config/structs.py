@@ -119,9 +119,9 @@ class Pacing(Table):
     #: Processors of the master; the processes that it starts get the others (Linux).
     affinity: list[Annotated[int, msgspec.Meta(ge=0)]] = []
     #: Real-time priority of the master and of gateways under `SCHED_FIFO` (Linux); 0: ordinary
-    #: processes. `"auto"`: 1, the lowest, for the master alone, if this account may use real-time
-    #: priorities (`hilrt doctor` says whether it may); otherwise 0, without a warning. A gateway
-    #: that runs before all solvers on its processor makes their samples late.
+    #: processes. `"auto"`: 1, the lowest, if this account may use real-time priorities (`hilrt
+    #: doctor` says whether it may); otherwise 0, without a warning. The gateway of an emulated
+    #: bench then has 0, like its emulator.
     priority: Literal["auto"] | Annotated[int, msgspec.Meta(ge=0, le=99)] = "auto"
     #: Keep the master's memory from being paged out (Linux). Needs an unlimited memlock limit or
     #: `CAP_IPC_LOCK`.

@@ -28,6 +28,7 @@ from hilrt.can.frame import ERROR, Frame
 from hilrt.config.from_toml import build
 from hilrt.peers import wire
 from hilrt.record import frame_feed
+from hilrt.timing import realtime
 from hilrt.timing.realtime import request_usual_slice
 
 MS = NS // 1000
@@ -709,12 +710,20 @@ def test_main_serves_until_stopped(session: Path, monkeypatch: pytest.MonkeyPatc
     assert served[0].guardian.settings.idle_timeout == 2.0
 
 
-@pytest.mark.parametrize(("overrides", "taken"), [([], []), (["master.pacing.priority=7"], [7])])
-def test_only_a_stated_priority_is_taken(
+@pytest.mark.parametrize(
+    ("overrides", "taken"),
+    [
+        ([], [1]),
+        (["subsystems.engine.emulator=engine"], []),
+        (["subsystems.engine.emulator=engine", "master.pacing.priority=7"], [7]),
+    ],
+)
+def test_the_gateway_of_an_emulated_bench_takes_only_a_stated_priority(
     session: Path, monkeypatch: pytest.MonkeyPatch, overrides: list[str], taken: list[int]
 ) -> None:
     got: list[int] = []
     monkeypatch.setattr(gateway_process, "set_priority", got.append)
+    monkeypatch.setattr(realtime, "may_have_priority", lambda: True)
     monkeypatch.setattr(Gateway, "run", lambda gateway: 0)
     monkeypatch.setattr(gateway_process, "die_with_parent", lambda number, parent: True)
     assert gateway_process.main(session, "engine", "tcp://x", "engine", overrides) == 0
