@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import sys
 import time
 from types import SimpleNamespace
 
@@ -38,8 +39,8 @@ TOPICS = [Topic("outputs", [Signal("a.x", "m"), Signal("a.v", "m/s")]), Topic("e
 FREE = "tcp://127.0.0.1:*"
 
 
-def make_feed(**options):
-    opened = open_feed_socket(FREE)
+def make_feed(address=FREE, **options):
+    opened = open_feed_socket(address)
     feed = RecorderFeed(TOPICS, opened, **options)
     feed.address = opened.getsockopt_string(zmq.LAST_ENDPOINT)
     return feed
@@ -230,11 +231,12 @@ def never_waits(monkeypatch):
     monkeypatch.setattr(zmq.Socket, "poll", waits)
 
 
-def never_read(puller, *, holds_back):
-    """A feed whose other end is there, and reads nothing."""
-    feed = make_feed(queue_bytes=1, holds_back=holds_back)
+def never_read(puller, folder, *, holds_back):
+    """A feed whose other end is there, and reads nothing; connected as in a session."""
+    address = f"ipc://{folder}/feed" if sys.platform == "linux" else FREE
+    feed = make_feed(address, queue_bytes=1, holds_back=holds_back)
     puller.rcvhwm = 1
-    puller.setsockopt(zmq.RCVBUF, 1024)
+    puller.setsockopt(zmq.RCVBUF, 1024)  # of TCP
     puller.connect(feed.address)
     wait_ready(feed)
     return feed
@@ -244,7 +246,7 @@ def never_read(puller, *, holds_back):
 def test_nothing_that_the_master_calls_waits_for_a_recorder_that_never_reads(
     puller, tmp_path, request, holds_back
 ):
-    with contextlib.closing(never_read(puller, holds_back=holds_back)) as feed:
+    with contextlib.closing(never_read(puller, tmp_path, holds_back=holds_back)) as feed:
         request.getfixturevalue("never_waits")
         feed.begin(tmp_path, "demo", 0)
         for _ in range(2000):  # 2 MB: more than sockets and the system take, however fast they are
@@ -265,7 +267,7 @@ def test_nothing_that_the_master_calls_waits_for_a_recorder_that_never_reads(
 
 
 def test_what_is_held_back_arrives_in_order_and_whole(puller, tmp_path):
-    with contextlib.closing(never_read(puller, holds_back=True)) as feed:
+    with contextlib.closing(never_read(puller, tmp_path, holds_back=True)) as feed:
         feed.begin(tmp_path, "demo", 0)
         while not feed.behind:
             feed.row[:] = feed.rows
@@ -273,7 +275,8 @@ def test_what_is_held_back_arrives_in_order_and_whole(puller, tmp_path):
         rows = []
         deadline = time.monotonic() + 30.0
         while len(rows) < feed.rows:  # a batch was just held back, so that none has begun
-            assert time.monotonic() < deadline, "nothing arrived"
+            arrived = f"{len(rows)} of {feed.rows} rows arrived, behind: {feed.behind}"
+            assert time.monotonic() < deadline, arrived
             feed.hand_over()
             # A queue whose every message was read has room only when its other end has told so.
             if not puller.poll(1):
