@@ -279,6 +279,9 @@ class Carrier(Protocol):
     def receive(self, until_ns: int) -> int:
         """Pass on received messages until `until_ns`; return their number. Never blocks."""
 
+    def watch_again(self) -> None:
+        """Make the descriptor report the next message, when `receive` has found none."""
+
     def drain(self) -> None:
         """Pass on all received messages, and do the work of `upkeep`; never blocks."""
 

@@ -31,7 +31,6 @@ from hilrt.hosting.database_bench import bench_maker
 from hilrt.link import CodeRun, Command, Description, EmulatedMessage, FrameTime
 from hilrt.peers.remote_link import RemoteLink
 from hilrt.peers.wire import (
-    F8,
     Arm,
     Armed,
     Event,
@@ -44,6 +43,7 @@ from hilrt.peers.wire import (
     SetPoints,
     pack,
     unpack,
+    vector,
 )
 from hilrt.solver import Floats, Port, Sample
 
@@ -258,11 +258,11 @@ class GatewayLink(RemoteLink):
         if isinstance(message, Measurements):
             hub, clock = self.hub, self.peer.clock
             self._count(message)
-            zero = hub.epoch_ns + clock.offset_at(hub.clock())  # session time 0 on its clock
-            sample = Sample(np.frombuffer(message.y, F8))
+            zero = hub.epoch_ns + clock.offset_at(at_ns)  # session time 0 on its clock
+            sample = Sample(vector(message.y))
             sample.t_valid = np.array([(t - zero) / 1e9 for t in message.t_valid_ns])
             if message.realised is not None:
-                sample.realised = np.frombuffer(message.realised, F8)
+                sample.realised = vector(message.realised)
             self.latest = sample.y
             if hub.epoch_ns:  # before that, only the bench runs
                 self.inbox.put(sample, self.arrival_time(at_ns), uncertainty=clock.uncertainty)

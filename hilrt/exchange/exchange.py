@@ -24,7 +24,7 @@ from hilrt.solver import Floats, InputPolynomial, Sample
 from hilrt.step.numerics import Numerics
 from hilrt.tables import state
 from hilrt.tables.given import StepInput, empty_input
-from hilrt.tables.record import table
+from hilrt.tables.record import numbers, table
 from hilrt.timing.early_reception import LOOK_NS
 from hilrt.timing.monotonic import monotonic_ns
 
@@ -105,8 +105,9 @@ class Exchange:
         self._extrapolated = inputs["extrapolated"][:, :coefficients].T
         self._driven = numerics.plan.drives["input"]
         self._demanded = numerics.state.drives["demanded"]
-        self._dispatch, self._h = subsystems["dispatch"], subsystems["h"]
-        self._t_start, self._tick = subsystems["t_start"], self.given.session["tick"]
+        self._due, self._h = numbers(subsystems["dispatch"]), numbers(subsystems["h"])
+        self._t_start = numbers(subsystems["t_start"])
+        self._tick = numbers(self.given.session["tick"])
         self._channels = [
             Channel(s, link, self._table, inbox, part, sent[:, part], catches_up[s])
             for s, (link, inbox, (_, part)) in enumerate(
@@ -131,7 +132,7 @@ class Exchange:
         self.times_of = self._inboxes.times_of
         self._missed = MissedSamples(self.links, self._table, self.reports)
         numerics.changes.set_parameter = self._set_parameter
-        self._moved = numerics.state.session["parameters_moved"]
+        self._moved = numbers(numerics.state.session["parameters_moved"])
         self._refused: dict[int, str] = {}
         self._demanding = [link for link in links if link.demands is not None]
         self._waiter: Waiter | None = None
@@ -204,6 +205,8 @@ class Exchange:
             Messages received.
         """
         messages = self._receive(until_ns)
+        if not messages and self._carrier is not None:
+            self._carrier.watch_again()
         for channel in self._polled if first else ():
             channel.link.receive()
         return messages
@@ -242,24 +245,25 @@ class Exchange:
         """Send every due subsystem its inputs; the macro step is ``[t_ns, t_ns + h_ns]``."""
         if self._moved[0]:
             self._send_parameters()
-        tick, self._next_ns = int(self._tick[0]), t_ns + h_ns
-        starts, steps = self._t_start.tolist(), self._h.tolist()
+        tick, self._next_ns = self._tick[0], t_ns + h_ns
         self._table.note_dispatch(t_ns, h_ns)
         others = []
-        for s in self._dispatch.nonzero()[0].tolist():
-            channel = self._channels[s]
-            if self._sent_together[s]:
-                channel.link.dispatch(tick, starts[s], steps[s], channel.sent)
+        for channel, due, t, h in zip(
+            self._channels, self._due, self._t_start, self._h, strict=True
+        ):
+            if not due:
+                continue
+            if self._sent_together[channel.s]:
+                channel.link.dispatch(tick, t, h, channel.sent)
             else:
-                others.append(channel)
+                others.append((channel, t, h))
         self._flush()
-        for channel in others:
-            s, inputs = channel.s, channel.sent
+        for channel, t, h in others:
             if channel.pending is None:
-                channel.link.dispatch(tick, starts[s], steps[s], inputs)
+                channel.link.dispatch(tick, t, h, channel.sent)
             else:
                 own_ns = channel.every * h_ns
-                channel.add_pending(tick, starts[s], steps[s], inputs, t_ns + own_ns, own_ns)
+                channel.add_pending(tick, t, h, channel.sent, t_ns + own_ns, own_ns)
         self._send_pending()
 
     def _send_parameters(self) -> None:
@@ -392,7 +396,7 @@ class Exchange:
         """
         length_ns = t_ns - round(float(self.given.session["t"][0]) * 1e9)
         for s in np.flatnonzero(self._goes_back & (self._table.answered != 0)).tolist():
-            self._channels[s].go_back(int(self._tick[0]), t_ns, length_ns)
+            self._channels[s].go_back(self._tick[0], t_ns, length_ns)
 
     # --- steps that are repeated -------------------------------------------------------------
 

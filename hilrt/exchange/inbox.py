@@ -24,7 +24,7 @@ from hilrt.solver import Floats, Sample
 from hilrt.tables.channels import ChannelRow, ExchangeRow, InboxRow, InboxTables
 from hilrt.tables.given import GivenInput, GivenOutput, GivenSubsystem, StepInput
 from hilrt.tables.plan import Plan
-from hilrt.tables.record import Table, as_bytes, table
+from hilrt.tables.record import Table, as_bytes, numbers, table
 from hilrt.tables.state import State
 from hilrt.timing.histogram import BINS
 
@@ -32,6 +32,10 @@ from hilrt.timing.histogram import BINS
 WAITING: Final = (
     *("samples", "has_middle", "derivatives", "has_realised", "event", "clock_known", "timed"),
 )
+#: Fields of `InboxRow` of an answer from another process.
+TIMED: Final = ("round_trip_us", "way_us")
+#: Parts of a sample: times of validity, outputs within the step, measured inputs, uncertainty.
+TIMES, INSIDE, REALISED, CLOCK = (1 << k for k in range(4))
 
 
 @compiled
@@ -134,6 +138,99 @@ def _note_times(inboxes: InboxTables, row: GivenSubsystem, s: int) -> None:
         channel.wire_us = count_answer(*times, inboxes.counts[s], inboxes.longest_ns[s])
 
 
+@compiled
+def put(
+    inboxes: InboxTables,
+    s: int,
+    parts: int,
+    derivatives: int,
+    t_arrived: float,
+    compute_us: float,
+    event_t: float,
+    uncertainty: float,
+) -> None:
+    """Merge the arriving sample of subsystem `s` into its inbox.
+
+    Parameters
+    ----------
+    inboxes : InboxTables
+        The first rows of its `arriving` and `measured` hold the sample.
+    s : int
+    parts : int
+        Sum of `TIMES`, `INSIDE`, `REALISED` and `CLOCK`: what the sample has.
+    derivatives : int
+        Number of time derivatives that it has.
+    t_arrived, compute_us : float
+        Session time [s]; computing time [µs].
+    event_t : float
+        Session time of a discontinuity, s; NaN without one.
+    uncertainty : float
+        Of a bench's clock, s; used with `CLOCK`.
+    """
+    channel, inbox = inboxes.channels[s], inboxes.subsystems[s]
+    begin, n = inbox.outputs_begin, inbox.outputs_end - inbox.outputs_begin
+    latest = math.inf
+    if channel.physical != 0:
+        latest = _note_validity(inboxes, s, parts, t_arrived, uncertainty)
+    for i in range(n):
+        arrived, output = inboxes.arriving[i], inboxes.outputs[begin + i]
+        if parts & TIMES == 0:
+            output.t_valid = t_arrived if channel.physical != 0 else np.nan
+        elif np.isnan(arrived.t_valid):
+            continue  # an earlier sample may have a value
+        else:
+            output.t_valid = latest if arrived.t_valid > latest else arrived.t_valid
+        output.y, output.fresh = arrived.y, 1
+    if parts & INSIDE != 0:
+        inbox.has_middle = 1
+        for i in range(n):
+            output = inboxes.outputs[begin + i]
+            output.y_mid, output.y_mean = inboxes.arriving[i].y_mid, inboxes.arriving[i].y_mean
+    if derivatives > 0:
+        inbox.derivatives = max(inbox.derivatives, derivatives)
+        for i in range(n):
+            for m in range(derivatives):
+                inboxes.outputs[begin + i].dy[m] = inboxes.arriving[i].dy[m]
+    if parts & REALISED != 0:
+        inbox.has_realised = 1
+        for i in range(inbox.inputs_end - inbox.inputs_begin):
+            inboxes.inputs[inbox.inputs_begin + i].realised = inboxes.measured[i].realised
+    if not np.isnan(event_t):
+        if inbox.event == 0 or event_t < inbox.event_t:
+            inbox.event_t = event_t
+        inbox.event = 1
+    inbox.compute_us, inbox.t_arrived = compute_us, t_arrived
+    inbox.samples += 1
+    channel.answered = 1
+
+
+@compiled
+def _note_validity(
+    inboxes: InboxTables, s: int, parts: int, t_arrived: float, uncertainty: float
+) -> float:
+    """Note when a bench's newest value is valid, and its clock's error; return the latest time.
+
+    Times of validity are limited to it where the clock's uncertainty does not explain them.
+    """
+    inbox, latest, ahead = inboxes.subsystems[s], math.inf, 0.0
+    known = uncertainty if parts & CLOCK != 0 else 0.0
+    n = inbox.outputs_end - inbox.outputs_begin
+    newest = t_arrived
+    if parts & TIMES != 0 and n > 0:
+        newest = inbox.newest
+        for i in range(n):
+            if inboxes.arriving[i].t_valid > newest:
+                newest = inboxes.arriving[i].t_valid
+        if newest > t_arrived and not newest - t_arrived <= known:
+            ahead = newest - t_arrived
+            latest = newest = t_arrived
+    inbox.newest = newest
+    if parts & CLOCK != 0 or ahead > 0.0:
+        inbox.clock_known = 1
+        inbox.clock_error = ahead if ahead > known else known
+    return latest
+
+
 class Inbox:
     """Receives the samples of one subsystem from its connection.
 
@@ -143,31 +240,38 @@ class Inbox:
     s : int
         Number of the subsystem.
     inboxes : InboxTables
+    merge : callable
+        `put`, bound to them.
     ending : dict of int to str
         Number and reason of each subsystem whose simulation ends with the waiting sample.
     """
 
     __slots__ = (
-        *("_answered", "_dy", "_ending", "_fresh", "_name", "_physical", "_realised", "_row", "_s"),
-        *("_t_valid", "_y", "_y_mean", "_y_mid"),
+        *("_answered", "_dy", "_ending", "_fresh", "_merge", "_name", "_realised", "_row", "_s"),
+        *("_shape", "_t_valid", "_y", "_y_mean", "_y_mid"),
     )
 
-    def __init__(self, name: str, s: int, inboxes: InboxTables, ending: dict[int, str]) -> None:
-        self._name, self._s, self._ending = name, s, ending
-        # Filling a view takes half the time of assigning to part of an array; reading or writing a
-        # number through a memoryview takes a third.
-        rows: Any = inboxes.subsystems.view(np.ndarray)
-        channels: Any = inboxes.channels
-        fields = rows.dtype.names or ()
-        self._row: dict[str, Any] = {field: memoryview(rows[field][s : s + 1]) for field in fields}
-        self._answered = memoryview(channels["answered"][s : s + 1])
-        self._physical = bool(channels["physical"][s])
-        outputs = inboxes.outputs[rows["outputs_begin"][s] : rows["outputs_end"][s]]
-        self._y, self._t_valid, self._fresh = outputs["y"], outputs["t_valid"], outputs["fresh"]
-        self._y_mid, self._y_mean = outputs["y_mid"], outputs["y_mean"]
-        self._dy = outputs["dy"].T
-        inputs = inboxes.inputs[rows["inputs_begin"][s] : rows["inputs_end"][s]]
-        self._realised = inputs["realised"]
+    def __init__(
+        self,
+        name: str,
+        s: int,
+        inboxes: InboxTables,
+        merge: Callable[..., None],
+        ending: dict[int, str],
+    ) -> None:
+        self._name, self._s, self._merge, self._ending = name, s, merge, ending
+        rows = inboxes.subsystems
+        self._row = {field: numbers(rows[field][s : s + 1]) for field in (*WAITING, *TIMED)}
+        self._answered = numbers(inboxes.channels["answered"][s : s + 1])
+        begin, end = int(rows["outputs_begin"][s]), int(rows["outputs_end"][s])
+        self._shape, self._fresh = (end - begin,), inboxes.outputs["fresh"][begin:end]
+        # Filling a view takes half the time of assigning to part of an array.
+        arriving = inboxes.arriving[: end - begin]
+        self._y, self._t_valid = arriving["y"], arriving["t_valid"]
+        self._y_mid, self._y_mean = arriving["y_mid"], arriving["y_mean"]
+        self._dy = arriving["dy"].T
+        inputs = int(rows["inputs_end"][s] - rows["inputs_begin"][s])
+        self._realised = inboxes.measured["realised"][:inputs]
 
     def put(
         self,
@@ -179,63 +283,42 @@ class Inbox:
         way_us: float = math.nan,
     ) -> None:
         """See `hilrt.link.SampleSink.put`."""
-        y, t_valid, row = sample.y, sample.t_valid, self._row
-        if y.shape != self._y.shape:
+        y, parts, derivatives = sample.y, 0, 0
+        if y.shape != self._shape:
             raise SolverError(
                 f"subsystem {self._name!r}: {y.shape} outputs arrived, "
-                f"{len(self._y)} were announced"
+                f"{self._shape[0]} were announced"
             )
-        if self._physical:
-            t_valid = self._valid(t_valid, t_arrived, uncertainty)
-        if t_valid is None:
-            self._y[...] = y
-            self._t_valid.fill(t_arrived if self._physical else math.nan)
-            self._fresh.fill(1)
-        else:  # an earlier sample may have values that this one lacks
-            new = ~np.isnan(t_valid)
-            np.copyto(self._y, y, where=new)
-            np.copyto(self._t_valid, t_valid, where=new)
-            self._fresh |= new
+        self._y[...] = y
+        if sample.t_valid is not None:
+            parts = TIMES
+            self._t_valid[...] = sample.t_valid
         if sample.y_mid is not None or sample.y_mean is not None:
+            parts += INSIDE
             self._y_mid[...] = math.nan if sample.y_mid is None else sample.y_mid
             self._y_mean[...] = math.nan if sample.y_mean is None else sample.y_mean
-            row["has_middle"][0] = 1
         if sample.dy is not None:
-            n = min(len(sample.dy), len(self._dy))
-            self._dy[:n] = sample.dy[:n]
-            row["derivatives"][0] = max(row["derivatives"][0], n)
+            derivatives = min(len(sample.dy), len(self._dy))
+            self._dy[:derivatives] = sample.dy[:derivatives]
         if sample.realised is not None:
+            parts += REALISED
             self._realised[...] = sample.realised
-            row["has_realised"][0] = 1
-        if sample.event_t is not None:
-            before = row["event_t"][0] if row["event"][0] else math.inf
-            row["event"][0], row["event_t"][0] = 1, min(before, sample.event_t)
+        if uncertainty is not None:
+            parts += CLOCK
         if round_trip_us is not None:
-            row["timed"][0] = 1
-            row["round_trip_us"][0], row["way_us"][0] = round_trip_us, way_us
+            row = self._row
+            row["timed"][0], row["round_trip_us"][0], row["way_us"][0] = 1, round_trip_us, way_us
         if sample.ended:
             self._ending[self._s] = sample.ended
-        row["compute_us"][0], row["t_arrived"][0] = sample.compute_us, t_arrived
-        row["samples"][0] += 1
-        self._answered[0] = 1
-
-    def _valid(
-        self, t_valid: Floats | None, t_arrived: float, uncertainty: float | None
-    ) -> Floats | None:
-        """Times of validity of a bench's sample, future ones limited by the clock's uncertainty."""
-        row, known = self._row, 0.0 if uncertainty is None else uncertainty
-        newest, ahead = t_arrived, 0.0
-        if t_valid is not None and len(t_valid):
-            newest = float(np.fmax.reduce(t_valid, initial=row["newest"][0]))
-            ahead = newest - t_arrived
-            if ahead > 0.0 and not ahead <= known:
-                t_valid, newest = np.minimum(t_valid, t_arrived), t_arrived
-            else:
-                ahead = 0.0
-        row["newest"][0] = newest
-        if uncertainty is not None or ahead > 0.0:
-            row["clock_known"][0], row["clock_error"][0] = 1, max(known, ahead)
-        return t_valid
+        self._merge(
+            self._s,
+            parts,
+            derivatives,
+            t_arrived,
+            sample.compute_us,
+            math.nan if sample.event_t is None else sample.event_t,
+            0.0 if uncertainty is None else uncertainty,
+        )
 
     def discard(self) -> None:
         """Empty the inbox: the step was undone, or the subsystem restarts."""
@@ -285,13 +368,18 @@ class Inboxes:
             rows,
             table(GivenOutput, len(given.outputs)),
             table(GivenInput, len(given.inputs)),
+            table(GivenOutput, max((y.stop - y.start for y, _ in slices), default=0)),
+            table(GivenInput, max((u.stop - u.start for _, u in slices), default=0)),
             np.zeros((n, 3, BINS), np.int64),
             np.zeros((n, 3), np.int64),
         )
         self._names, self._ending = names, dict[int, str]()
         self._exchange = self._tables.exchange
         self._exchange["waits_from"] = math.nan
-        self.of = [Inbox(name, s, self._tables, self._ending) for s, name in enumerate(names)]
+        merge = bound(put, self._tables, numbers=(0, 0, 0, 0.0, 0.0, 0.0, 0.0))
+        self.of = [
+            Inbox(name, s, self._tables, merge, self._ending) for s, name in enumerate(names)
+        ]
         tables = self._tables, given
         self.cut: Callable[[int, int, int, int], int] = bound(cut, *tables, numbers=(0, 0, 0, 0))
         self.accept: Callable[[int], None] = bound(accept, *tables, numbers=(0,))

@@ -286,12 +286,18 @@ class Hub:
         if self.closed:
             return 0
         taken = self._take(self._used, until_ns, accept=False)
-        if not taken:  # polling makes an edge-reporting descriptor report the next one
-            for server in self._servers:
-                server.waiting()
         if self.protocol.has_output:
             self._hand_over()
         return taken
+
+    def watch_again(self) -> None:
+        """Make the descriptor report the next message, when `receive` has found none.
+
+        An edge of a transport that is not in use would keep it readable.
+        """
+        if not self.closed:
+            for server in self._servers:
+                server.waiting()
 
     def upkeep(self, until_ns: int) -> None:
         """Send due heartbeats and accept connections, until `until_ns` as in `receive`."""

@@ -78,7 +78,8 @@ class InboxRow(TableRow):
 class InboxTables(NamedTuple):
     """Further input of the cut besides `StepInput`; `outputs` and `inputs` have the same layout.
 
-    `counts`, shape (n, 3, BINS), and `longest_ns`, shape (n, 3), are of the answers' times.
+    `arriving` and `measured` hold the outputs and inputs of one sample while it is merged into
+    them. `counts`, shape (n, 3, BINS), and `longest_ns`, shape (n, 3), are of the answers' times.
     """
 
     exchange: Table[ExchangeRow]
@@ -86,5 +87,7 @@ class InboxTables(NamedTuple):
     subsystems: Table[InboxRow]
     outputs: Table[GivenOutput]
     inputs: Table[GivenInput]
+    arriving: Table[GivenOutput]
+    measured: Table[GivenInput]
     counts: NDArray[np.int64]
     longest_ns: NDArray[np.int64]

@@ -114,6 +114,12 @@ def table(row: type[R], rows: int) -> Table[R]:
     return np.zeros(rows, layout_of(row)).view(Table)  # type: ignore[arg-type, return-value]
 
 
+def numbers(column: NDArray[Any]) -> Any:
+    """A column as a memoryview, which reads or writes a number in a third of numpy's time."""
+    view: Any = column
+    return memoryview(view)
+
+
 def blocks(tables: Tables, prefix: str = "") -> Iterator[tuple[str, NDArray[Any]]]:
     """Names and arrays of a namedtuple of tables; nested ones are ``outer.inner``."""
     for name, value in zip(tables._fields, tables, strict=True):

@@ -194,6 +194,9 @@ class FakeHub:
     def receive(self, until_ns: int) -> int:
         return 0
 
+    def watch_again(self) -> None:
+        pass
+
     def drain(self) -> None:
         pass
 
