@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
+from functools import partial
 
 import numpy as np
 
@@ -142,7 +143,7 @@ class Master:
         self.report_events()
         self.exchange.upkeep()  # samples received here belong to the next point
         self.exchange.run_local()  # after the row, so that a step that raises is in the log
-        self.observers.idle(self.pace.time_left_ns(t_ns + turn.h_ns))
+        self.observers.idle(partial(self.pace.time_left_ns, t_ns + turn.h_ns))
 
     def _assess(self, next_ns: int) -> None:
         """Assess the step; identification learns if time permits before the next tick."""

@@ -6,6 +6,7 @@ all checks, grouped by cause.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -45,8 +46,11 @@ class CheckNames:
 
     def cause_of(self, check: int) -> str:
         """Cause that a check belongs to."""
-        found = (c for c, group in enumerate(self.groups) if group.start <= check < group.stop)
-        return self.causes[next(found)]
+        return self.causes[self.number_of(check)]
+
+    def number_of(self, check: int) -> int:
+        """Number of the cause that a check belongs to."""
+        return bisect_right(self.groups, check, key=lambda group: group.start) - 1
 
 
 def check_rows(

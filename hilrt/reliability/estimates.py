@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import ChainMap
-from typing import Any, Final, NamedTuple
+from collections.abc import Generator
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -70,12 +71,19 @@ LARGE_ABOVE: Final = ChainMap(UNRELIABLE, dict.fromkeys(_HIGH, 0.2))
 #: ratio of 0.2. Its damping cannot be seen from its motion.
 MOST_RADIANS: Final = 5.0
 LACKING: Final = "unknown: its subsystem's reference model has no such output"
+#: Estimates made between two pauses.
+ROWS_PER_PART: Final = 20
 #: Errors below this share of a signal's largest value are rounding.
 ROUNDING: Final = 1e-9
 #: Likewise with renewed sensitivities: quick trials are less exact.
 ROUNDING_ALONG: Final = 1e-6
 #: Keeps ratios of signals that have always been zero finite.
 TINY: Final = 1e-200
+
+
+T = TypeVar("T")
+#: Computation with pauses: a status is built in the slack of several ticks.
+InParts: TypeAlias = Generator[None, None, T]
 
 
 class Estimate(NamedTuple):
@@ -148,22 +156,39 @@ def estimates(network: Network, plan: Plan, state: State) -> dict[str, Estimate]
 
     Those that coupled calculated channels read are among them.
     """
+    return whole(estimates_in_parts(network, plan, state))
+
+
+def whole(parts: InParts[T]) -> T:
+    """Result of a computation in parts, without pauses."""
+    while True:
+        try:
+            next(parts)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+def estimates_in_parts(network: Network, plan: Plan, state: State) -> InParts[dict[str, Estimate]]:
+    """`estimates` with pauses, in which other work may be done and the state may move on."""
     if not (state.outputs["moment_seconds"] > 0.0).any():
         return {}
     coupled = _coupled(plan)
     inputs = np.flatnonzero(plan.inputs["connected"])
     outputs = state.outputs[coupled]
+    yield
     how = how_estimated(plan, moved=bool(state.session["sensitivities_moved"][0]))
     if how == TRIED_ALONG and _changed(state):
         how = TRIED_CHANGED
     spread = np.maximum(*spreads(outputs))
+    yield
     unknown = _unknown(network, state.inputs, inputs)
     if how != GAIN_RANGE:
         unknown = unknown or _reparametrised(network, state)
     if unknown:
         value, how = np.full(len(coupled), np.nan), f"unknown: {unknown}"
     elif how == GAIN_RANGE:
-        value, how = _gain_range(network, plan, state, spread)
+        value, how = yield from _gain_range(network, plan, state, spread)
     else:
         value = np.sqrt(outputs["error_square"] / outputs["moment_seconds"])
         if how != TRIED:
@@ -173,15 +198,20 @@ def estimates(network: Network, plan: Plan, state: State) -> dict[str, Estimate]
             least = ROUNDING_ALONG if how in (TRIED_ALONG, TRIED_CHANGED) else ROUNDING
             value = np.where(value <= least * outputs["peak"], worst * spread, value)
         if not plan.session["error_renewed"][0]:
-            value, how = _tried_once(network, plan, state, value, how)
+            value, how = yield from _tried_once(network, plan, state, value, how)
+    yield
     value = np.maximum(value, ROUNDING * outputs["peak"])
     demanded = plan.outputs["error_high"][coupled] == 0.0
     value = np.where(demanded, 0.0, value)
     lacking = np.isnan(plan.outputs["error_high"][coupled])
     value, hows = np.where(lacking, np.nan, value), np.where(lacking, LACKING, how)
     rows = zip(coupled.tolist(), value.tolist(), spread.tolist(), hows.tolist(), strict=True)
-    names, units = network.outputs.names, network.outputs.units
-    return {names[i]: make_estimate(units[i], v, s, how) for i, v, s, how in rows}
+    names, units, found = network.outputs.names, network.outputs.units, dict[str, Estimate]()
+    for k, (i, v, s, how) in enumerate(rows):
+        if k % ROWS_PER_PART == 0:
+            yield
+        found[names[i]] = make_estimate(units[i], v, s, how)
+    return found
 
 
 def _coupled(plan: Plan) -> Ints:
@@ -200,31 +230,37 @@ def _changed(state: State) -> bool:
 
 def _tried_once(
     network: Network, plan: Plan, state: State, value: Floats, how: str
-) -> tuple[Floats, str]:
+) -> InParts[tuple[Floats, str]]:
     """Estimates of the coupled outputs, and their method, if only the start was probed.
 
     They are invalid if they exceed the signals, or if nothing responded to inputs that were
     disturbed later (an open clutch, a relay that has not switched). Unless everything is linear, no
     signal counts as more accurate than the inputs, up to `MOST_DOUBTED`.
     """
+    yield
     coupled = _coupled(plan)
     spread = np.maximum(*spreads(state.outputs[coupled]))
+    yield
     inputs, giving = network.inputs, network.outputs.member[coupled]
     passing = (plan.inputs["connected"] != 0) & np.isin(inputs.member, giving)
     disturbed = np.max(disturbed_shares(state.inputs[passing]), initial=0.0)
     worst = np.max(value / np.maximum(spread, TINY), initial=0.0)
     silent = worst <= ROUNDING_ALONG and disturbed > NOTICED
     if silent or (how != TRIED and worst > BEYOND):
-        return _gain_range(network, plan, state, spread)[0], GAIN_RANGE_START
+        value, _ = yield from _gain_range(network, plan, state, spread)
+        return value, GAIN_RANGE_START
     least = min(disturbed, MOST_DOUBTED) * spread
     return value if how == TRIED else np.maximum(value, least), how
 
 
-def _gain_range(network: Network, plan: Plan, state: State, spread: Floats) -> tuple[Floats, str]:
+def _gain_range(
+    network: Network, plan: Plan, state: State, spread: Floats
+) -> InParts[tuple[Floats, str]]:
     """Estimates of the coupled outputs from the disturbances alone, and their method."""
     inputs = np.flatnonzero(plan.inputs["connected"])
     coupled = _coupled(plan)
     bonds = [bond.share for bond in bond_errors(network, plan, state).values()]
+    yield
     shares = disturbed_shares(state.inputs[inputs])
     # An unknown value of one input or bond makes all signals unknown: NaN.
     value = spread * np.hypot(np.max(shares, initial=0.0), np.max(bonds, initial=0.0))
@@ -233,7 +269,8 @@ def _gain_range(network: Network, plan: Plan, state: State, spread: Floats) -> t
     is_coupled[coupled] = True
     if len(network.feedthrough.where(is_coupled, connected)):
         how = GAIN_RANGE_LAG
-        value = np.maximum(value, spread * _accumulated(network, plan, state)[coupled])
+        accumulated = yield from _accumulated(network, plan, state)
+        value = np.maximum(value, spread * accumulated[coupled])
     if len(coupled) > MOST_TRIED:
         how = GAIN_RANGE_MANY
     elif (plan.outputs["calculated"][coupled] == 2).any():
@@ -257,7 +294,16 @@ def errors_of(
     network: Network, plan: Plan, state: State
 ) -> tuple[dict[str, Estimate], dict[str, BondError]]:
     """Both errors that a verdict requires: `estimates` and `bond_errors`."""
-    return estimates(network, plan, state), bond_errors(network, plan, state)
+    return whole(errors_in_parts(network, plan, state))
+
+
+def errors_in_parts(
+    network: Network, plan: Plan, state: State
+) -> InParts[tuple[dict[str, Estimate], dict[str, BondError]]]:
+    """`errors_of` with pauses; see `estimates_in_parts`."""
+    found = yield from estimates_in_parts(network, plan, state)
+    yield
+    return found, bond_errors(network, plan, state)
 
 
 def how_estimated(plan: Plan, *, moved: bool = False) -> str:
@@ -311,7 +357,7 @@ def _reparametrised(network: Network, state: State) -> str:
     )
 
 
-def _accumulated(network: Network, plan: Plan, state: State) -> Floats:
+def _accumulated(network: Network, plan: Plan, state: State) -> InParts[Floats]:
     """Errors that accumulate from delays in loops, relative to the outputs' spreads, shape (ny,).
 
     In a loop that oscillates at the angular frequency w, a total delay of tau changes the growth by
@@ -330,6 +376,7 @@ def _accumulated(network: Network, plan: Plan, state: State) -> Floats:
     rows = np.concatenate((network.L.row, through.row))
     columns = np.concatenate((network.L.column, through.column))
     takes = Relation.of(owner[rows], network.outputs.member[columns], (n, n))
+    yield
     subsystem = np.zeros(n, np.intp)
     subsystem[network.outputs.member] = network.outputs.owner
     subsystem[owner] = network.inputs.owner
@@ -342,8 +389,10 @@ def _accumulated(network: Network, plan: Plan, state: State) -> Floats:
     lagging = np.isin(np.arange(n), owner[plan.inputs["lags"] != 0])
     driven = np.isin(np.arange(n), owner[plan.inputs["drive"] >= 0])
     driven |= plan.subsystems["physical"][subsystem] != 0
+    yield
     remembered = _remembered(state.outputs)
     for loop in takes.loops():
+        yield
         if not lagging[loop].any():
             continue
         members = [np.flatnonzero(np.isin(network.outputs.member, s)) for s in loop]

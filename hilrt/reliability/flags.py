@@ -9,8 +9,6 @@ import numpy as np
 
 from hilrt.reliability.alarms import AlarmNames
 from hilrt.reliability.checks import CheckNames
-from hilrt.solver import Floats
-from hilrt.tables.ports import Bools
 from hilrt.tables.state import State
 
 
@@ -66,16 +64,14 @@ def flag_totals(names: CheckNames, state: State) -> dict[str, FlagTotal]:
     fields = ("count", "seconds", "affected", "worst_second")
     totals = map(FlagTotal, *(state.causes[name].tolist() for name in fields))
     seconds = state.checks["seconds"]
-    up = (seconds > 0.0) | (state.checks["active"] != 0)
+    up = np.flatnonzero((seconds > 0.0) | (state.checks["active"] != 0))
+    places: dict[int, dict[str, float]] = {}
+    for i, length in zip(up.tolist(), seconds[up].tolist(), strict=True):
+        places.setdefault(names.number_of(i), {})[names.where[i]] = length
     return {
-        cause: total._replace(places=longest_first(_places(names, seconds, up, group)))
-        for cause, group, total in zip(names.causes, names.groups, totals, strict=True)
+        cause: total._replace(places=longest_first(places[c])) if c in places else total
+        for c, (cause, total) in enumerate(zip(names.causes, totals, strict=True))
     }
-
-
-def _places(names: CheckNames, seconds: Floats, up: Bools, group: slice) -> dict[str, float]:
-    found = group.start + np.flatnonzero(up[group])
-    return {names.where[i]: float(seconds[i]) for i in found.tolist()}
 
 
 def longest_first(seconds: Mapping[str, float]) -> tuple[str, ...]:

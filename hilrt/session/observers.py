@@ -204,9 +204,9 @@ class StatusObserver(Observer):
         self.numerics, self.exchange, self.progress = numerics, exchange, progress
         self.feed, self._publisher = feed, publisher
 
-    def stepped(self, turn: Turn) -> None:
-        """Publish the status if it is time."""
-        self._publisher.update(self)
+    def idle(self, left_ns: float) -> None:
+        """Build a status that is due, as far as there is time, and publish it."""
+        self._publisher.update(self, left_ns)
 
     def event(
         self,
@@ -230,7 +230,7 @@ class StatusObserver(Observer):
     def closing(self, finished: bool) -> None:
         """Publish final numbers that match the summary."""
         self._publisher.prompts.clear()
-        self._publisher.update(self, at_once=True)
+        self._publisher.publish_last(self)
 
 
 class ExpectationObserver(Observer):

@@ -96,9 +96,9 @@ class Observers:
         """See `Observer.event`."""
         self._notify(lambda observer: observer.event(t_ns, level, cause, source, text, value))
 
-    def idle(self, left_ns: float) -> None:
-        """See `Observer.idle`."""
-        self._notify(lambda observer: observer.idle(left_ns))
+    def idle(self, time_left_ns: Callable[[], float]) -> None:
+        """See `Observer.idle`; each is told what time the others have left it."""
+        self._notify(lambda observer: observer.idle(time_left_ns()))
 
     def closing(self, finished: bool) -> None:
         """See `Observer.closing`."""

@@ -22,7 +22,7 @@ from hilrt.monitor.telemetry import (
 from hilrt.record.feed import Feed
 from hilrt.reliability.flags import flag_totals
 from hilrt.reliability.verdict import SessionCourse, verdict
-from hilrt.session.observers import make_master
+from hilrt.session.observers import StatusObserver, make_master
 from hilrt.solver import Port
 from hilrt.step_log.signals import build_topics
 from tests.stepping import MemoryLink, Recorded, Stepping
@@ -75,6 +75,29 @@ async def test_status_comes_every_period_with_the_rate_between(master, publisher
     assert last.t == 1.0
     assert told[0].rate_hz == 0.0  # nothing to compare with
     assert [one.rate_hz for one in told[1:]] == pytest.approx(5 * [1000.0])
+
+
+def test_a_status_is_built_in_the_slack_of_several_ticks(monkeypatch, publisher, master):
+    """Each reading of the clock takes 100 us here, and so does each part of the status."""
+    clock = VirtualClock(EPOCH)
+
+    def reading():
+        clock.advance(MS // 10)
+        return clock.now_ns()
+
+    monkeypatch.setattr(status, "monotonic_ns", reading)
+    shown = StatusObserver(master.numerics, master.exchange, master.progress, Feed([]), publisher)
+    told, turns = publisher.telemetry.statuses, 0
+    while not told:
+        before_ns = clock.now_ns()
+        shown.idle(MS // 4)
+        assert clock.now_ns() - before_ns <= MS // 4
+        turns += 1
+    assert turns > 3
+    shown.idle(0.0)
+    assert len(told) == 1
+    shown.closing(True)  # at once, whatever time there is
+    assert len(told) == 2
 
 
 async def test_messages_that_a_link_missed_are_told(master, publisher):
