@@ -182,7 +182,8 @@ class StatusPublisher:
         """Build a status that is due, and publish it.
 
         Built at once, it took 2 ms with cold caches, and the master missed two ticks for each: it
-        is built in parts, as far as there is time before the next tick, in `left_ns` [ns].
+        is built in parts, as far as there is time before the next tick, in `left_ns` [ns]. One that
+        is overdue by a period is finished at once, as a session without any slack must be seen.
         """
         if self.telemetry is None:
             return
@@ -191,7 +192,9 @@ class StatusPublisher:
             if begun_ns < self._next_ns:
                 return
             self._next_ns = begun_ns + PERIOD_NS
-            self._parts = self._build(shown, begun_ns)
+            self._parts = self._build(shown)
+        elif begun_ns >= self._next_ns:
+            left_ns = math.inf
         while self._parts is not None and self._budget.fits(left_ns):
             try:
                 next(self._parts)
@@ -233,13 +236,13 @@ class StatusPublisher:
         self._looked_ns, self._looked_steps = now_ns, steps
         return 1e9 * done / elapsed_ns if elapsed_ns > 0 else 0.0
 
-    def _build(self, shown: Shown, now_ns: int) -> InParts[Status]:
+    def _build(self, shown: Shown) -> InParts[Status]:
         # Imported here because it loads the compiler; by now the session has loaded that already.
         from hilrt.step.source_changes import present_sources
 
         numerics, progress, exchange = shown.numerics, shown.progress, shown.exchange
         state, given, outputs = numerics.state, numerics.given.session[0], numerics.network.outputs
-        rate_hz = self._rate(progress.steps, now_ns)
+        rate_hz = self._rate(progress.steps, monotonic_ns())
         lateness = self._lateness.update(progress.lateness, (0.5, 0.99, 1.0))
         yield
         errors, made = yield from errors_in_parts(numerics.network, numerics.plan, state)

@@ -90,8 +90,8 @@ def test_a_status_is_built_in_the_slack_of_several_ticks(monkeypatch, publisher,
     told, turns = publisher.telemetry.statuses, 0
     while not told:
         before_ns = clock.now_ns()
-        shown.idle(MS // 4)
-        assert clock.now_ns() - before_ns <= MS // 4
+        shown.idle(3 * MS // 10)
+        assert clock.now_ns() - before_ns <= 3 * MS // 10
         turns += 1
     assert turns > 3
     shown.idle(0.0)
@@ -137,6 +137,7 @@ async def test_rate_counts_the_steps_that_were_made(master, publisher):
     await master.run(1000 * MS, EPOCH)
     told = publisher.telemetry.statuses
     assert told[-1].missed > 500
+    assert len(told) > 3  # although there is never any slack
     assert [one.rate_hz for one in told[1:]] == pytest.approx((len(told) - 1) * [1e3 / 3.5])
 
 
