@@ -247,10 +247,10 @@ class StatusPublisher:
         yield
         errors, made = yield from errors_in_parts(numerics.network, numerics.plan, state)
         yield
-        totals, t = flag_totals(numerics.checks, state), float(given.t)
+        totals = flag_totals(numerics.checks, state)
         yield
         course = SessionCourse(
-            t,
+            float(given.t),
             None,
             progress.missed,
             steps=progress.steps,
@@ -260,9 +260,8 @@ class StatusPublisher:
         )
         so_far = verdict(totals, course)
         yield
+        # From here on without a pause: time, values, set-points and flags are those of one step.
         t, sources = float(given.t), present_sources(numerics)
-        set_points = set_points_of(numerics, sources)
-        yield
         return Status(
             session=self.session,
             run=self.run,
@@ -281,7 +280,7 @@ class StatusPublisher:
             values=self._values(outputs.names, state.outputs["y"].tolist()),
             units=dict(zip(outputs.names, outputs.units, strict=True)),
             flags=[RaisedFlag(*flag) for flag in active_flags(numerics.checks, state)],
-            set_points=set_points,
+            set_points=set_points_of(numerics, sources),
             bonds={
                 table.name: BondStatus(
                     float(bond.power),

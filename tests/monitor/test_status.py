@@ -88,12 +88,16 @@ def test_a_status_is_built_in_the_slack_of_several_ticks(monkeypatch, publisher,
     monkeypatch.setattr(status, "monotonic_ns", reading)
     shown = StatusObserver(master.numerics, master.exchange, master.progress, Feed([]), publisher)
     told, turns = publisher.telemetry.statuses, 0
+    given = master.numerics.given.session[0]
     while not told:
         before_ns = clock.now_ns()
         shown.idle(3 * MS // 10)
         assert clock.now_ns() - before_ns <= 3 * MS // 10
         turns += 1
+        if not told:
+            given.t, given.tick = turns * 1e-3, turns
     assert turns > 3
+    assert (told[0].t, told[0].tick) == ((turns - 1) * 1e-3, turns - 1)  # of the same step
     shown.idle(0.0)
     assert len(told) == 1
     shown.closing(True)  # at once, whatever time there is
