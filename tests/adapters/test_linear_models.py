@@ -36,15 +36,15 @@ def hub():
     hub.close()
 
 
-async def remote(hub, solver, capabilities=("linearise",)):
+async def remote(hub, solver, capabilities=("linearise",), name="model"):
     """A link, and the thread of the solver process's loop behind it, which ends with the hub."""
-    link = ZeroMQLink("model", ZeroMQOptions(adapter="zeromq"), Path())
+    link = ZeroMQLink(name, ZeroMQOptions(adapter="zeromq"), Path())
     hub.add(link)
     hosted = HostedSolver(solver)
 
     def run():
         peer = Peer(
-            hub.address, "model", "solver", hosted.inputs, hosted.outputs, capabilities=capabilities
+            hub.address, name, "solver", hosted.inputs, hosted.outputs, capabilities=capabilities
         )
         try:
             peer.connect(5.0)
@@ -93,7 +93,7 @@ async def test_a_remote_solver_is_tried_out_again_between_two_steps_bit_for_bit(
     np.testing.assert_allclose(again.A, [[0.0, 1.0], [-110.0, 0.0]], atol=1e-2)
     await link.stop("done")
     await asyncio.to_thread(thread.join, 5.0)
-    link, thread = await remote(hub, Mass1())
+    link, thread = await remote(hub, Mass1(), name="other")
     assert await link.probes.renewed_model(0.5, H, u) is None
     await link.stop("done")
     await asyncio.to_thread(thread.join, 5.0)
