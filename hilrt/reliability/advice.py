@@ -169,7 +169,7 @@ def advice(
 
 
 PROCESSORS: Final = Improvement(
-    "dedicated processors or a higher priority for master and solvers: samples were late or ticks "
+    "dedicated processors, or a real-time priority for the master: samples were late or ticks "
     "missed",
     {},
 )
