@@ -45,7 +45,7 @@ class MeasuredDelays(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Name of the session that was run; empty where only wake-ups were measured.
     lateness_us : list of float
         How long after each tick its inputs had been sent, also of skipped ones, or how late each
-        wake-up was, µs.
+        wake-up was, in the order of time, µs.
     answers_us : dict of str to list of float
         Per subsystem in another process: computing time of each step and both ways of its messages,
         µs.
@@ -113,11 +113,10 @@ def lateness_of(log: Mapping[str, Floats], step: float) -> Floats:
     than some time is that of the moments when a tick would be missed, at any step.
     """
     late, skipped = (np.asarray(log[f"master:{name}"]) for name in ("lateness", "skipped"))
-    missing = np.nan_to_num(skipped).astype(int)
-    after = np.repeat(late, missing)
-    first = np.repeat(np.cumsum(missing) - missing, missing)
-    number = np.arange(1, len(after) + 1) - first
-    return np.concatenate([late, after + 1e6 * step * number])
+    ticks = np.nan_to_num(skipped).astype(int) + 1  # each tick, and those skipped before it
+    before = np.repeat(np.cumsum(ticks), ticks) - 1 - np.arange(ticks.sum())
+    lateness: Floats = np.repeat(late, ticks) + 1e6 * step * before
+    return lateness
 
 
 def _known(times: Floats) -> list[float]:
@@ -144,12 +143,16 @@ def read_delays(path: Path) -> MeasuredDelays:
 
 
 def missed_share(lateness: Floats | None, latest: float) -> float:
-    """Upper end of the 95 % interval of the share of missed ticks (Clopper and Pearson, 1934).
+    """Upper end of the 95 % interval of the share of missed ticks.
+
+    Clopper and Pearson (1934), for pauses of the host instead of ticks: a pause makes several ticks
+    in a row late, so the number of independent ticks is that of all over the mean number in a row.
 
     Parameters
     ----------
     lateness : ndarray, optional
-        How long after a tick its inputs are sent, s; without any the share is NaN.
+        How long after a tick its inputs are sent, in the order of time, s; without any the share is
+        NaN.
     latest : float
         How long after it they must be, s.
     """
@@ -157,5 +160,8 @@ def missed_share(lateness: Floats | None, latest: float) -> float:
         return math.nan
     from scipy.stats import beta
 
-    late = int(np.count_nonzero(lateness > latest))
-    return float(beta.ppf(0.95, late + 1, max(len(lateness) - late, 1)))
+    late = lateness > latest
+    pauses = np.count_nonzero(late[1:] & ~late[:-1]) + int(late[0])
+    length = np.count_nonzero(late) / pauses if pauses else 1.0
+    upper = float(beta.ppf(0.95, pauses + 1, max(len(late) / length - pauses, 1.0)))
+    return max(upper, float(np.mean(late)))

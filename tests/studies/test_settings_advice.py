@@ -236,6 +236,15 @@ def test_late_wakes_forbid_steps_and_predict_missed_ticks():
     assert "after the tick" in " ".join(found.notes)
 
 
+def test_late_ticks_in_a_row_are_one_pause_of_the_host():
+    """Poisson's upper limit for one event is 4.744: one pause of 20 ticks in 5000, 20 in 20."""
+    together, apart = np.zeros(5000), np.zeros(5000)
+    together[100:120] = apart[::250] = 1e-3
+    assert missed_share(together, 0.2e-3) == pytest.approx(4.744 * 20 / 5000, rel=0.01)
+    assert missed_share(apart, 0.2e-3) == pytest.approx(29.06 / 5000, rel=0.01)
+    assert missed_share(np.ones(50), 0.2e-3) == 1.0
+
+
 def test_ladder_and_errors():
     assert ladder(0.9e-3, 3e-3) == [0.001, 0.0012, 0.0015, 0.002, 0.0025, 0.003]
     assert ladder(1.1e-3, 1.15e-3) == [0.00115]
