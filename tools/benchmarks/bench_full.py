@@ -1,10 +1,11 @@
 """The exchange of `bench_exchange.py` in a whole session: every stage, recording and telemetry on.
 
 A session in a separate process, as fast as possible: a ring of solver processes with 4 inputs and 4
-outputs each, first order, limits, an alarm, power bonds with energy correction and one with an
-identified model. The master has its own processor (`pacing.affinity`), the solvers share the
-others. The first solver also returns the monotonic clock, so that the log contains the duration of
-each step, from one advance to the next: until all replies have arrived and the slack is completed.
+outputs each, first order, limits, an alarm, power bonds with energy correction and one, in sessions
+that are not too large for it, with an identified model. The master has its own processor
+(`pacing.affinity`), the solvers share the others. The first solver also returns the monotonic
+clock, so that the log contains the duration of each step, from one advance to the next: until all
+replies have arrived and the slack is completed.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import numpy as np
 
 import hilrt
 from hilrt import InputPolynomial, Port, Sample, Solver
+from hilrt.coupling.build_model import MAX_VARIABLES
 from hilrt.solver import Floats
 from hilrt.timing.host import available_cpus
 
@@ -70,6 +72,7 @@ def session(peers: int) -> str:
         '[monitor]\nlisten = "tcp://127.0.0.1:*"\n',
         '[[alarms]]\nsignal = "s0.y0"\nmax = 1e6\naction = "log"\n',
     ]
+    modelled = peers * (2 * PORTS + 1) <= MAX_VARIABLES
     for i in range(peers):
         other = (i + 1) % peers
         command = ["hilrt", "solver", "tools.benchmarks.bench_full:Part"]
@@ -81,7 +84,7 @@ def session(peers: int) -> str:
             parts.append(f'[[connections]]\nfrom = "s{a}.y{k}"\nto = "s{b}.u{k}"\n')
         if other == i:
             continue  # a single part is its own neighbour: no bond
-        method = '"model"' if i == 0 else '"energy", mu = 0.5, cap = 0.1'
+        method = '"model"' if i == 0 and modelled else '"energy", mu = 0.5, cap = 0.1'
         parts.append(f'[[bonds]]\nname = "b{i}"\neffort = "s{i}.y0"\nflow = "s{other}.y2"\n')
         parts.append(f"correction = {{ method = {method} }}\n")
     return "\n".join(parts)
