@@ -49,9 +49,9 @@ for method in ("none", "energy", "model"):
 # The energy correction corrects the energy only; the model-based correction removes most of the
 # error. It needs a model of the responses: from the solver (``jacobian.source = "solver"``), from
 # probing, from identification while the session runs, or from matrices in the session file. With a
-# wrong model the correction does harm. So the predictions of an identified model are compared with
-# the values that arrive; while they are wrong, the model is not used, and the flag
-# ``model_untrusted`` is up.
+# wrong model the correction does harm. So an identified model's predictions are compared with the
+# values that arrive; while they are wrong, the model is not used, and the flag ``model_untrusted``
+# is up.
 #
 # The picture
 # -----------
