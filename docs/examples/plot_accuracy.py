@@ -47,9 +47,9 @@ for order in (0, 1, 2):
     print(f"order {order}: error of the input ~ step to the power {slopes[order]:.2f}")
 
 # %%
-# The error of the result is larger, because errors of inputs add up over time. With order 2 it does
-# not fall with the third power of the step, because of the first step: its inputs are held, as
-# there are no past values yet, and without damping the error of that step stays.
+# The error of the result is larger, because errors of inputs add up over time. With order 2 this
+# error does not fall with the third power of the step. The cause is the first step: there are no
+# past values yet, so its inputs are held, and without damping the resulting error stays.
 #
 # Noise
 # -----

@@ -57,8 +57,8 @@ print(text[bench : text.index("# ---- sent")], text[inputs:], sep="…\n\n")
 
 # %%
 # ``bus`` is a CAN bus between processes of this machine. ``emulator = "database"`` starts a process
-# that answers on this bus: it confirms the enable request, its ``speed`` follows the set-point,
-# because the input names that output as ``realised``, and its torque is constant.
+# that answers on this bus. It confirms the enable request, and its torque is constant. Its
+# ``speed`` follows the set-point, because the input names that output as ``realised``.
 #
 # Set limits and move the set-point
 # ---------------------------------

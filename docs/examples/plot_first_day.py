@@ -231,7 +231,7 @@ def strike(what):
 seen = {what: strike(what) for what in (*SIGNALS, "bench off")}
 
 # %%
-# **Go on if** in all cases in which the bench was on, the speed went to its safe value, no faster
+# **Go on if**, in all cases in which the bench was on, the speed went to its safe value no faster
 # than ``max_rate``, and somebody at the bench saw the same. After the kill and the freeze the
 # gateway brings the speed down by itself, once ``master_timeout`` has passed. When the bench falls
 # silent, the session ends with status 3 and says so. Also kill the gateway once, or pull the cable:
@@ -266,7 +266,7 @@ delay = behind(logs["not compensated"], sent) / 50.0  # rad/s over rad/s²
 print(f"{1e3 * delay:.0f} ms")
 
 # %%
-# Enter the delay as ``actuation_delay``. Set-points are then sent earlier by that time, and the
+# Enter the delay as ``actuation_delay``. Set-points are then extrapolated by that time, and the
 # bench follows the ramp:
 
 (folder / "day.toml").write_text(
@@ -304,7 +304,7 @@ end(bench)
 # ---------------------
 #
 # The figure shows the speed of the bench as the listener saw it, in the four cases of step 4. The
-# line of the bench that was switched off ends at that moment:
+# line ``bench off`` ends at 0 s, when the bench was switched off:
 
 figure, axes = plt.subplots(figsize=(7, 3.5), layout="constrained")
 for what, (t, speed, _) in seen.items():
@@ -322,4 +322,4 @@ shutil.rmtree(folder)
 # * :doc:`Something is wrong: by symptom </howto/troubleshooting>`
 # * :doc:`Faults of the bus, and what the gateway does </can>`
 # * :doc:`Test sequences on the bench <plot_sequence>`
-# * :doc:`What is promised against whom, and which test shows it </threat_model>`
+# * :doc:`Protection against attackers, and the tests that show it </threat_model>`

@@ -83,7 +83,7 @@ print(*result.summary["reasons"], sep="\n")
 # The session is *degraded*: it is not known how the FMUs respond to their inputs, and with some
 # possible responses the error would be large. Two kinds of evidence can show how large it is. The
 # first is to repeat the session at half and a quarter of its step, and to see how the results
-# change. By this evidence, the force is 2.1 N wrong (RMS), which the exact solution below confirms:
+# change. By this evidence, the force is wrong by 2.1 N (RMS). The exact solution below confirms it:
 
 repeated = run("hilrt", "analyze", "repeat", "quarter_car_fmus.toml")
 print(repeated)

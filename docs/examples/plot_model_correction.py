@@ -2,8 +2,8 @@
 Model-based correction
 ======================
 
-If the master knows how a subsystem responds to its inputs, it can remove the effect of an input's
-error from the outputs, and compensate its effect on the states in the next inputs (:doc:`/methods`,
+If the master knows how a subsystem responds to its inputs, it can undo the effects of an input's
+error: it corrects the outputs at once, and the states by way of the next inputs (:doc:`/methods`,
 "Model-based correction"). Here two masses are coupled by a stiff spring and a damper, and both
 subsystems provide their matrices. Inputs are held (order 0), the least accurate choice. The session
 runs without a correction, with the energy correction, and with the model-based correction.
@@ -49,8 +49,9 @@ for method in ("none", "energy", "model"):
 # The energy correction corrects the energy only; the model-based correction removes most of the
 # error. It needs a model of the responses: from the solver (``jacobian.source = "solver"``), from
 # probing, from identification while the session runs, or from matrices in the session file. With a
-# wrong model the correction does harm. So an identified model is compared with the values that
-# arrive; while it does not predict them, it is not used, and the flag ``model_untrusted`` is up.
+# wrong model the correction does harm. So an identified model's predictions are compared with the
+# values that arrive; while they are wrong, the model is not used, and the flag ``model_untrusted``
+# is up.
 #
 # The picture
 # -----------

@@ -14,9 +14,9 @@ Write the test
    :language: python
    :caption: kerb.py
 
-The condition of ``expect`` is checked at every sample from then on, that of ``measure`` once. Times
-are session time, so a slow machine does not change the result. :doc:`/sequences` lists everything
-that ``bench`` can do.
+From the call on, the condition of ``expect`` is checked at every sample; ``measure`` checks its
+limit once. Times are session time, so a slow machine does not change the result. :doc:`/sequences`
+lists everything that ``bench`` can do.
 """
 
 import shutil

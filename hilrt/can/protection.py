@@ -227,7 +227,7 @@ def _plain(options: Protection, message: Message, label: str) -> Guarded:
 class MessageOptions(Table):
     """Options of one message."""
 
-    #: [s] Received: age at which the message counts as silent. Default: `bench_timeout`, or three
+    #: [s] Received: age at which the message counts as late. Default: `bench_timeout`, or three
     #: cycle times of the database if that is longer.
     timeout: Positive | None = None
     #: Counter signal, if its name differs from `alive`; `""` if there is none.

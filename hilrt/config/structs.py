@@ -66,8 +66,9 @@ class StepControl(Table):
     method: Literal["fixed", "pi", "local", "ecco"] = "fixed"
     #: `"local"`: the error that is controlled. `"inputs"`: that of the inputs as sent.
     #: `"higher_degree"` and `"milne"`: the difference of the outputs between two runs of the same
-    #: step; in the second run the inputs have one degree more, or interpolate. These two need
-    #: models in this process that save and restore their state (docs/methods.md#repeated-steps).
+    #: step; in the second run the inputs have one degree more (`"higher_degree"`), or interpolate
+    #: (`"milne"`). These two need models in this process that save and restore their state
+    #: (docs/methods.md#repeated-steps).
     estimator: Literal["inputs", "higher_degree", "milne"] = "inputs"
     #: `"local"`: repeat a step whose error is above the tolerance, with a shorter length. Default:
     #: true; false for the estimator `"inputs"`.
@@ -152,8 +153,8 @@ class MasterTable(Table):
     #: (docs/methods.md#the-implicit-scheme).
     scheme: Literal["explicit", "implicit"] = "explicit"
     #: Interface Jacobian of the implicit scheme: by finite differences, which take a step per
-    #: coupled input (`"differences"`), or by an expansion of the models about their start
-    #: (`"low_order"`).
+    #: coupled input (`"differences"`), or by an expansion of the models about their
+    #: initial states (`"low_order"`).
     interface_jacobian: Literal["differences", "low_order"] = "differences"
     #: Extrapolation of inputs over the next macro step.
     extrapolation: Extrapolation = msgspec.field(default_factory=Extrapolation)

@@ -29,7 +29,7 @@ class FmuOptions(SubsystemOptions, kw_only=True):
     #: Pass the input polynomial to an FMU that supports it; otherwise inputs are held.
     input_derivatives: bool = True
     #: Make two half steps per macro step, so that the outputs in its middle are known
-    #: (`output_defect`, `inside_unknown`).
+    #: (for `output_defect`, and against `inside_unknown`).
     half_steps: bool = False
     #: Set the inputs to their values at the end of the step before reading the outputs. Default:
     #: true for FMUs with feedthrough that have no directional derivatives.
