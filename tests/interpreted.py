@@ -61,7 +61,7 @@ def read_fields_directly() -> None:
 
     setattr(record, "hasattr", declared)  # noqa: B010
     setattr(np.record, "__setattr__", write)  # noqa: B010
-    del np.record.__getattribute__, np.record.__getitem__, np.recarray.__getitem__
+    del np.record.__getattribute__, np.record.__getitem__
 
 
 def assert_untouched(name: str, before: Iterable[Any], after: Iterable[Any]) -> None:
