@@ -152,7 +152,7 @@ class ErrorFigures(msgspec.Struct):
 class FlagFigures(msgspec.Struct):
     """Figures of a cause that was raised."""
 
-    #: How often one of its flags was raised while no other was up.
+    #: How often one of its flags was raised while no other of its flags was up.
     count: int
     #: [s] How long any of its flags was up, including the hold time for display.
     seconds: float

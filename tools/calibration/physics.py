@@ -74,10 +74,10 @@ def report(paths: Sequence[Path]) -> str:
         constants = left_out(of) if of else {}
         fitted += [judged(line, constants[line["group"]]) for line in of]
     parts = [
-        f"{len(told):,} sessions, drawn by the law above.",
-        "By the product's constants, which know none of these families:\n\n" + _shares(told),
-        "By constants that were fitted to the other eight families:\n\n" + _shares(fitted),
-        "### By family\n\nBy the product's constants:\n\n" + _families(told),
+        f"{len(told):,} sessions, drawn from this distribution.",
+        "With hilrt's constants, which were fitted to none of these families:\n\n" + _shares(told),
+        "With constants that were fitted to the other eight families:\n\n" + _shares(fitted),
+        "### By family\n\nWith hilrt's constants:\n\n" + _families(told),
     ]
     return "\n\n".join(parts) + "\n"
 

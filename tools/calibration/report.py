@@ -203,8 +203,8 @@ def _advice(lines: list[Line]) -> str:
         rows.append([f"`{kind}`", len(of), percent(len(won) / len(of))])
     share = percent(len(helped) / max(len(named), 1))
     return (
-        f"Of {len(lines):,} sessions {len(named):,} named a change of the session file; in {share} "
-        "of them the true error was smaller with it (goal: 80 %).\n\n"
+        f"For {len(named):,} of {len(lines):,} sessions the advice named a change of the file; in "
+        f"{share} of these the true error was smaller with it (goal: 80 %).\n\n"
         + table(["change", "sessions", "helped"], rows)
         + "\n"
     )
