@@ -74,8 +74,8 @@ rehearsal = (folder / "rehearsal.toml").read_text("utf-8")
 
 # %%
 # For the real bench, change four things in the file: remove the lines that are only for the
-# rehearsal, enter the limits that the bench's owner gave you, shorten the timeouts, and name the
-# real ``bus`` (which this page leaves as it is):
+# rehearsal, enter the limits that the bench's owner gave you, set the timeouts, and name the real
+# ``bus`` (this page keeps the bus of the rehearsal):
 #
 # .. code-block:: toml
 #
@@ -161,7 +161,7 @@ print(text.splitlines()[-2], f"exit status {refused}", sep="\n")
 end(bench)
 
 # %%
-# **Go on if** the exit status is 3 and the last line names the enable signal. If the session begins
+# **Go on if** the exit status is 3 and the fault names the enable signal. If the session begins
 # although the bench is not released, ``enable.state`` names the wrong signal.
 #
 # 3. A little motion

@@ -121,8 +121,8 @@ shutil.rmtree(FOLDER)
 # %%
 # With 400 kg the body moves as recorded. With 500 kg it does not come to rest at the height of the
 # kerb, because the recorded force, unlike a suspension, does not react to the body. So play back
-# only signals that do not depend on the models' response (of a driver, a road, a load), and couple
-# the others.
+# only signals that do not react to the models, such as those of a driver, a road or a load, and
+# couple the others.
 #
 # What next
 # ---------

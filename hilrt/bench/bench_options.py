@@ -89,7 +89,8 @@ class BenchOptions(SubsystemOptions, kw_only=True):
     #: than the communication step, better three times as long. Default: 0.05; 1 on an emulated
     #: bench, which shares its processors with other programs.
     master_timeout: Positive | None = None
-    #: [s] The same limit while no set-points are due. Default: ten of the master's heartbeats, 2 s.
+    #: [s] The same while no set-points are due: time without any message of the master. Default:
+    #: ten of its heartbeats, 2 s.
     idle_timeout: Positive | None = None
     #: [s] Age of a frame at which the bench counts as late (a warning); at five times that age the
     #: safe profile runs. Default: 0.02, or 0.2 with an emulated bench, but for each message at

@@ -252,8 +252,8 @@ class Stimulus(Table):
     input: str
     #: Its segments, in sequence.
     segments: Annotated[list[StimulusSegment], msgspec.Meta(min_length=1)]
-    #: `"add"` to the connections, or to the start value if there are none; or `"replace"` them
-    #: while the stimulus is active.
+    #: `"add"`: it is added to the connections, or to the start value if there are none.
+    #: `"replace"`: it is used in their place while it is active.
     mode: Literal["add", "replace"] = "add"
     #: Unit of all values; default: the input's. With `mode = "add"` values are differences: 1 °C is
     #: then 1 K.

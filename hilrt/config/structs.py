@@ -36,8 +36,8 @@ class SessionTable(Table):
     name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
     #: [s] Session time; the run ends at the first communication point at or after it.
     duration: Positive
-    #: `"realtime"`; `"asap"`, as fast as the solvers answer (not with a bench); or a number:
-    #: session seconds per second on the clock.
+    #: `"realtime"`, the only one with a bench; `"asap"`, as fast as the solvers answer; or a
+    #: number: session seconds per second on the clock.
     pace: Literal["realtime", "asap"] | Positive = "realtime"
     #: `"manual"`: wait for Enter on the terminal before enabling benches; `hilrt run --arm` does
     #: not wait.
@@ -77,7 +77,8 @@ class StepControl(Table):
     #: (`*` for any characters: `"*.x"`). Their errors fall with one more power of the step.
     positions: list[str] = []
     #: [of the ports, or none] `"pi"`: target for the largest RMS defect. If `atol` or `rtol` is
-    #: given, defects are divided by them first; then 1 is a natural choice.
+    #: given, defects are first divided by `atol` + `rtol` · magnitude of the value; then 1 is a
+    #: natural choice.
     tolerance: Positive = 1.0
     #: [s] First step; default: `master.step`.
     initial: Positive | None = None
@@ -121,8 +122,8 @@ class Pacing(Table):
     affinity: list[Annotated[int, msgspec.Meta(ge=0)]] = []
     #: Real-time priority of the master and of gateways under `SCHED_FIFO` (Linux); 0: ordinary
     #: processes. `"auto"`: 1, the lowest, if this account may use real-time priorities (`hilrt
-    #: doctor` says whether it may); otherwise 0, without a warning. The gateway of an emulated
-    #: bench then has 0, like its emulator.
+    #: doctor` says whether it may); otherwise 0, without a warning. With `"auto"` the gateway
+    #: of an emulated bench has 0, like its emulator.
     priority: Literal["auto"] | Annotated[int, msgspec.Meta(ge=0, le=99)] = "auto"
     #: Keep the master's memory from being paged out (Linux). Needs an unlimited memlock limit or
     #: `CAP_IPC_LOCK`.
@@ -410,12 +411,12 @@ class Reliability(Table):
     #: [s] Time for which a measure must stay below half its threshold before its flag clears.
     clear_time: NonNegative = 0.05
     #: `"half"`: first run the session at half and a quarter of its step, and base the verdict on
-    #: the change (docs/reliability.md#repeated-at-shorter-steps); only without a bench, at pace
-    #: `"asap"`.
+    #: the change (docs/reliability.md#repeated-at-shorter-steps); only at pace `"asap"`, with a
+    #: fixed step, without a bench or a solver in another process.
     repeat: Literal["off", "half"] = "off"
     #: `"before"`: first run the session at shorter and shorter steps until it converges, and base
-    #: the verdict on its true error (docs/reliability.md#repeated-at-shorter-steps); only without a
-    #: bench, at pace `"asap"`, and not together with `repeat`.
+    #: the verdict on its true error (docs/reliability.md#repeated-at-shorter-steps); only at pace
+    #: `"asap"`, without a bench or a solver in another process, and not together with `repeat`.
     reference: Literal["off", "before"] = "off"
     #: When solvers are probed. `"start"`: before the first tick, and at pace `"asap"` also while
     #: the session runs. `"along"`: also while it runs in real time; only for solvers in separate
@@ -499,7 +500,8 @@ class Expect(Table):
     for_: Positive | None = msgspec.field(default=None, name="for")
     #: [s] Time limit within which the condition of `eventually` or `until` must become true.
     within: Positive | None = None
-    #: [s] Samples before this time do not count.
+    #: [s] Samples sooner than this after the start of checking, or after `when` became true, do not
+    #: count.
     after: NonNegative = 0.0
     #: With `always`: second condition; only samples at which it is true are checked.
     while_: str | None = msgspec.field(default=None, name="while")

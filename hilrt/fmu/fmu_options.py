@@ -28,11 +28,11 @@ class FmuOptions(SubsystemOptions, kw_only=True):
     substeps: Annotated[int, msgspec.Meta(ge=1)] = 1
     #: Pass the input polynomial to an FMU that supports it; otherwise inputs are held.
     input_derivatives: bool = True
-    #: Make two half steps per macro step, so that the outputs in its middle are known
-    #: (for `output_defect`, and against `inside_unknown`).
+    #: Make two half steps per macro step, so that the outputs in its middle are known: for
+    #: `output_defect`, and so that the flag `inside_unknown` is not raised.
     half_steps: bool = False
     #: Set the inputs to their values at the end of the step before reading the outputs. Default:
-    #: true for FMUs with feedthrough that have no directional derivatives.
+    #: true for FMUs with feedthrough that have neither directional derivatives nor clocks.
     end_inputs: bool | None = None
     #: FMI 3: use event mode and early return if the FMU has them.
     events: bool = True
