@@ -1,8 +1,7 @@
 """``report.html``: one self-contained page about a session, readable without a network.
 
-It is written from the log alone; a ``summary.json`` beside it or inside it adds values that the
-rows lack. Every curve is reduced to its smallest and largest value per interval; the log keeps the
-full resolution.
+It is made from the log; a ``summary.json`` beside the log or inside it adds values that the rows
+lack. Every curve is reduced to its smallest and largest value per interval.
 """
 
 from __future__ import annotations
@@ -128,7 +127,7 @@ def save(target: Path, text: str) -> None:
 
 
 def _part(heading: str, contents: Sequence[str | Drawing]) -> list[str | Drawing]:
-    """A part of the page with its heading, to which a link leads; nothing without contents."""
+    """Part of the page under a heading with an anchor; empty without contents."""
     if not any(contents):
         return []
     return [f'<h2 class="part" id="{_anchor(heading)}">{heading}</h2>', *contents]
@@ -140,8 +139,8 @@ def _anchor(heading: str) -> str:
 
 def _links(parts: Mapping[str, Sequence[str | Drawing]]) -> str:
     """Links to the parts that have contents."""
-    there = [heading for heading, contents in parts.items() if any(contents)]
-    return "<nav>" + " ".join(f'<a href="#{_anchor(h)}">{h}</a>' for h in there) + "</nav>"
+    headings = [heading for heading, contents in parts.items() if any(contents)]
+    return "<nav>" + " ".join(f'<a href="#{_anchor(h)}">{h}</a>' for h in headings) + "</nav>"
 
 
 # -- the page's parts ----------------------------------------------------------------------------
@@ -203,7 +202,7 @@ def notes_of(analysis: LogAnalysis) -> list[str]:
 
 
 def _machine(summary: Mapping[str, Any]) -> list[str]:
-    """The machine, as far as the host report names it."""
+    """Name, processor and kernel of the machine, as far as the host report has them."""
     host = summary.get("host") or {}
     keys = ("hostname", "cpu", "kernel")
     return [str(host[key]) for key in keys if isinstance(host, dict) and host.get(key)]

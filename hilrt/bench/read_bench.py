@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 #: margin the gateway would limit them again, with additional lag, and a loop through both limits
 #: could oscillate (tests/test_jerk_in_the_loop.py).
 MASTER_SHARE = 0.5
-#: Number of frames per `bench_timeout` of an emulated message without a cycle time.
+#: Minimum number of frames per `bench_timeout` of an emulated message without a cycle time.
 FRAMES_IN_TIME = 2
 
 
@@ -56,8 +56,8 @@ def emulated_cycle(message: Message, table: BenchOptions) -> int:
 
     This is the database's cycle time; without one, `UNTOLD_MS` or less if `bench_timeout` is short.
     """
-    untold = min(UNTOLD_MS, 1e3 * table.timeouts.bench / FRAMES_IN_TIME)
-    return max(1, round(message.cycle_time or untold))
+    default = min(UNTOLD_MS, 1e3 * table.timeouts.bench / FRAMES_IN_TIME)
+    return max(1, round(message.cycle_time or default))
 
 
 class PortsError(ConfigError):
@@ -66,7 +66,7 @@ class PortsError(ConfigError):
     Parameters
     ----------
     problems : sequence of str
-        As for `ConfigError`, including those of the inputs' limits.
+        As for `ConfigError`; problems of the inputs' limits are among them.
     ports : Ports
         Every port that the table names, without limits.
     unclear : collection of str
@@ -88,7 +88,7 @@ class Bench:
     inputs, outputs : dict of str to SignalRef
         Signals of the ports, in their order.
     request, state : SignalRef or None
-        The enable handshake.
+        Signals of the enable handshake.
     ports : Ports
     limits : SetPointLimits
         Bounds that still hold after rounding to the signals' resolution.
@@ -141,7 +141,7 @@ class Bench:
 
     @property
     def frames(self) -> list[FrameTime]:
-        """Messages on the bus, and their intervals."""
+        """Messages on the bus, with their intervals [s] and longest frames [bit]."""
         found = []
         for message in self.driven:
             options = self.options.messages.get(message.name) or MessageOptions()
@@ -418,7 +418,7 @@ def _realised(
     outputs: dict[str, SignalRef],
     problems: list[str],
 ) -> list[tuple[int, int, float, float]]:
-    """Return input, output, and the conversion between their units."""
+    """Index of input and output, and factor and offset from the output's unit to the input's."""
     entries = []
     for i, (port, entry) in enumerate(options.inputs.items()):
         if entry.realised not in outputs or port not in inputs:
@@ -473,7 +473,7 @@ def _ports(
 def _limits(
     ports: Sequence[Port], options: BenchOptions, inputs: dict[str, SignalRef]
 ) -> SetPointLimits:
-    """Limits that the gateway enforces: the bounds as signals carry them, and the full jerk."""
+    """Limits that the gateway enforces: bounds that signals can represent, and the full jerk."""
     bounds = [
         inward(ref.signal, port.min, port.max)
         for port, ref in zip(ports, inputs.values(), strict=True)

@@ -1,8 +1,8 @@
 """Tolerant reading of DBC files: uses the valid parts of a file with errors.
 
-A bench's database is often exported by other people's tools, and one bad statement should not make
-the other thousand unusable. Messages are left out completely, with all statements about them, so
-that no signal changes its meaning: the rest is exactly as in the file.
+A bench's database is often exported by other tools, and one bad statement should not make all the
+others unusable. Messages are left out completely, with all statements about them, so that no signal
+changes its meaning: the rest is exactly as in the file.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from cantools.database.can import Database
 
 #: Maximum statements left out; with more, the file has another format, or is no database.
 MAX_LEFT_OUT = 20
-#: Initial number of statements tried together: message definitions, and statements about messages,
-#: which are tried with everything that they may need.
+#: Initial number of statements tried together: of message definitions, and of statements about
+#: messages, which are tried with the definitions that they may need.
 _TOGETHER, _TOLD_TOGETHER = 32, 256
 #: Statements included in every trial.
 _FRAME = ("VERSION", "BU_")
@@ -33,7 +33,7 @@ _START = re.compile(
 _ABOUT = re.compile(
     r'(?:CM_\s+(?:BO_|SG_)|BA_\s+"[^"]*"\s+(?:BO_|SG_)|[A-Z_]+)\s+(-?\d[0-9A-Za-z]*)'
 )
-#: Line numbers within the part that was tried, not within the file.
+#: Place in a parser's message: it counts within the part that was tried, not within the file.
 _PLACE = re.compile(r" at line \d+, column \d+")
 #: Statements that end with a semicolon. If it is missing, the parser reports a later line.
 _CLOSED = (
@@ -55,7 +55,7 @@ class _Statement(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Name as in the file."""
+        """Line number, with the message's name or the beginning of the statement."""
         first = self.text.partition("\n")[0]
         words = first.split()
         if self.keyword == "BO_" and len(words) > 2:
@@ -64,7 +64,7 @@ class _Statement(NamedTuple):
 
     @property
     def message(self) -> str | None:
-        """Identifier of the message concerned."""
+        """Identifier of the message concerned; None if there is none."""
         found = _ABOUT.match(self.text)
         return found[1] if found else None
 
@@ -80,7 +80,7 @@ class _TooBroken(Exception):
 def load_tolerantly(
     text: str, load: Callable[[str], Database]
 ) -> tuple[Database, list[str], list[str]] | None:
-    """The database without unreadable statements, and a list of these.
+    """Load a database without its unreadable statements, and list these.
 
     A statement that only lacks its closing semicolon is closed, and ``.25`` is read as ``0.25``.
 
@@ -128,7 +128,7 @@ def load_tolerantly(
 def _definitions(
     search: _Search, frame: list[_Statement], statements: Sequence[_Statement]
 ) -> list[_Statement]:
-    """Statements about no message: first definitions, then their uses."""
+    """Statements that concern no message: first definitions, then their uses."""
     whole = [s for s in statements if s.keyword not in (*_FRAME, "BO_") and s.message is None]
     uses = [s for s in whole if s.keyword in _USES]
     defined = search.keep([s for s in whole if s.keyword not in _USES], lambda some: frame)
@@ -157,7 +157,7 @@ def _is_open(text: str) -> bool:
 
 
 def _closed(statements: Sequence[_Statement]) -> tuple[list[_Statement], list[str]]:
-    """All statements, with missing semicolons added; and the names of those."""
+    """All statements, with missing semicolons added, and the names of those completed."""
     whole, names = [], []
     for statement in statements:
         text = statement.text.rstrip()
@@ -169,10 +169,10 @@ def _closed(statements: Sequence[_Statement]) -> tuple[list[_Statement], list[st
 
 
 class _Search:
-    """Finds the unreadable statements, each among its neighbours.
+    """Search for unreadable statements by bisection.
 
-    A statement takes a fraction of a millisecond, a whole file seconds: therefore parts are tried
-    with what they need, not with everything before them.
+    Loading a statement takes a fraction of a millisecond, a whole file seconds: therefore parts are
+    tried with the statements that they need, not with everything before them.
 
     Attributes
     ----------
@@ -184,9 +184,9 @@ class _Search:
         self._load = load
         self.left_out: list[str] = []
 
-    def strays(self, some: Sequence[_Statement], there: Collection[str | None]) -> None:
-        """Report, in one line, statements about messages that are missing in the file."""
-        lost = [s for s in some if s.message not in there]
+    def strays(self, some: Sequence[_Statement], defined: Collection[str | None]) -> None:
+        """Note, as one entry, statements about messages that are missing in the file."""
+        lost = [s for s in some if s.message not in defined]
         if lost:
             self.left_out.append(
                 f"{len(lost)} statements about messages that it does not contain; the first is "

@@ -59,7 +59,7 @@ MORE_MEMORY = (
     "a session takes up to 2 GB of address space: raise the limit (ulimit -v, the "
     "container's) or close other programs"
 )
-#: Commands that only host user code, which may use large matrices.
+#: Commands that only run user code, whose matrices may be large.
 HOSTS = ("solver", "sequence")
 
 
@@ -135,7 +135,7 @@ def run(
     raise typer.Exit(result.exit_status)
 
 
-#: Warnings and notes of a kind that are listed one by one.
+#: Maximum number of identical warnings or notes that are listed; further ones are counted.
 MOST_ALIKE: Final = 10
 
 
@@ -345,7 +345,7 @@ def _write_report(result: RunResult, quiet: bool) -> Path | None:
 
 
 def lacks_memory(error: BaseException | None) -> str:
-    """Return the text of a memory error among an error, its group and its causes; or ""."""
+    """Text of the first memory error among an error, its group and its causes; empty if none."""
     if error is None:
         return ""
     text = " ".join(str(error).split())
@@ -360,9 +360,9 @@ def lacks_memory(error: BaseException | None) -> str:
 
 def main(command: Callable[[], Any] = app) -> None:
     """Run the command line; turn every expected error into a clear line and an exit status."""
+    open_closed_streams()
     # At its end the interpreter collects cycles, which takes 0.2 s of processor time once the
     # compiler is loaded.
-    open_closed_streams()
     atexit.register(gc.freeze)
     atexit.register(ignore_both)
     try:
@@ -374,7 +374,7 @@ def main(command: Callable[[], Any] = app) -> None:
 
             leave_threads(ExitStatus.INTERRUPTED)  # Ctrl-C during compilation
         raise
-    except KeyboardInterrupt:  # typer handles those during the command itself
+    except KeyboardInterrupt:  # typer handles one during the command itself
         raise SystemExit(ExitStatus.INTERRUPTED) from None
     except HilrtError as error:
         sys.stderr.write(f"{error}\nsee {page_of(error, sys.argv[1:])}\n")
@@ -397,17 +397,17 @@ def main(command: Callable[[], Any] = app) -> None:
         raise SystemExit(ExitStatus.INTERNAL) from None
 
 
-# Ctrl-C and SIGTERM in a command, from its first line to the end of its process.
+# Ctrl-C and SIGTERM, from the first line of a command to the end of its process.
 
 _BOTH = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextlib.contextmanager
 def sigterm_as_ctrl_c() -> Iterator[None]:
-    """Let SIGTERM end the command as Ctrl-C does, with exit status 130, until it has a handler.
+    """Let SIGTERM end the command as Ctrl-C does, with exit status 130.
 
-    Commands that handle signals install their handlers once they have loaded their modules: a
-    second or more after the start.
+    Commands that handle signals replace this handler once they have loaded their modules: a second
+    or more after the start.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -424,10 +424,10 @@ def _interrupted(number: int, frame: FrameType | None) -> None:
 
 
 def ignore_both() -> None:
-    """Ignore both signals from now on, because the exit status is decided.
+    """Ignore Ctrl-C and SIGTERM from now on, because the exit status is decided.
 
-    The interpreter takes 0.1 s or more to unload, and restores the system's handling before: a
-    signal would then replace the exit status by its number.
+    The interpreter takes 0.1 s or more to unload, and first replaces its handlers by the system's
+    default: a signal would then end the process with its own status.
     """
     for number in _BOTH:
         signal.signal(number, signal.SIG_IGN)

@@ -2,7 +2,7 @@
 
 A subsystem that is due receives the interval ``[t, t + H]`` of its own rate. A late solver that has
 just returned is behind the communication point and receives one merged interval up to the same end.
-A bench acts `lead` after it receives an input (its actuation delay), so that its inputs are
+A bench acts `lead` [s] after it receives an input (its actuation delay), so that its inputs are
 computed for a time later by `lead`. Polynomials are sent about the start of the interval in which
 they act.
 """
@@ -18,8 +18,7 @@ from hilrt.tables.state import State
 
 @stage
 def turn_over(plan: Plan, state: State, given: StepInput) -> None:
-    """Keep the inputs sent at the previous point as the previous polynomials; set the step's
-    length.
+    """Keep the polynomials sent at the previous point, and set the length of the step.
 
     After a communication point at a discontinuity, a fixed step leads back to the grid.
     """
@@ -41,7 +40,7 @@ def turn_over(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def open_intervals(plan: Plan, state: State, given: StepInput) -> None:
-    """Start and length of each subsystem's interval, and whether it gets one now."""
+    """Set start and length of each subsystem's interval, and whether it is dispatched now."""
     t, h_next = given.session[0].t, state.session[0].h_next
     for s in range(len(state.subsystems)):
         subsystem, cut = state.subsystems[s], given.subsystems[s]
@@ -52,7 +51,7 @@ def open_intervals(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def move_to_starts(plan: Plan, state: State, given: StepInput) -> None:
-    """Re-expand polynomials about the time when their interval begins to act.
+    """Re-expand polynomials about the time at which they begin to act.
 
     Inputs of subsystems that are not dispatched keep their polynomials, including corrections.
     """

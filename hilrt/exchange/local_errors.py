@@ -26,19 +26,19 @@ from hilrt.timing.grid import CommunicationPoint
 
 
 class StepError(NamedTuple):
-    """Error of a step over its tolerance, its scaling factor (eq. 34), and the worst output."""
+    """Error of a step over its tolerance, factor on the step (eq. 32), and the worst signal."""
 
     error: float
     scaling: float
     worst: str
 
 
-#: Result where nothing is extrapolated: it has no influence on the step.
+#: Result if nothing is extrapolated; it does not influence the step.
 NO_ESTIMATE = StepError(math.nan, math.nan, "")
 
 
 def newton_terms(outputs: Table[OutputState], j: Ints) -> Floats:
-    """Taylor coefficients about now of ``y[t_0 ... t_j] (t - t_0) ... (t - t_{j-1})``.
+    """Taylor coefficients about the present time of ``y[t_0 ... t_j] (t - t_0) ... (t - t_{j-1})``.
 
     Terms of the extrapolation polynomial of degree j that are missing in that of degree j - 1.
 
@@ -46,6 +46,7 @@ def newton_terms(outputs: Table[OutputState], j: Ints) -> Floats:
     ----------
     outputs : table, n rows
     j : ndarray of int, shape (n,)
+        Degree by output.
 
     Returns
     -------
@@ -63,7 +64,7 @@ def newton_terms(outputs: Table[OutputState], j: Ints) -> Floats:
 
 
 class LocalErrors:
-    """Estimates the error of a step that all subsystems have made.
+    """Estimator of the error of a step that all subsystems have made.
 
     Parameters
     ----------
@@ -101,7 +102,7 @@ class LocalErrors:
         state : State
             At the beginning of the step.
         sent : ndarray, shape (order + 1, nu)
-            Inputs used for the step, or those of its predictor.
+            Taylor coefficients of the inputs of the step, or of its predictor.
         predicted : ndarray, shape (ny,), or None
             Outputs of the predictor, if a corrector has repeated the step.
         """
@@ -115,22 +116,21 @@ class LocalErrors:
         if predicted is not None:
             ratios = self.error_constants(h, state, lowest)
             if (known[counts] < state.connections["order"][counts]).any():
-                ratios = np.zeros(
-                    2
-                )  # the corrector has one degree more: the difference is the error
+                # The corrector has one degree more: the difference is the error.
+                ratios = np.zeros(2)
             return self._judge(np.abs(predicted - y), y, lowest, np.abs(1.0 - ratios))
         lowest, inputs, ratios = self.other_inputs(h, state, len(sent) - 1, y)
         return self._judge(self.differences(h, sent, inputs, y), y, lowest, ratios)
 
     def _degrees(self, state: State, highest: int) -> tuple[Ints, Ints, Bools]:
-        """By connection: polynomial degree, degree allowed by samples, whether it counts."""
+        """By connection: degree, degree that its samples permit, whether its error is estimated."""
         carried, known = state.connections, state.outputs["degree"][self._source]
         counts = (carried["acts"] != 0) & (self._plan.connections["raw"] == 0)
         counts &= state.inputs["limited"][self._target] == 0
         return np.minimum(np.minimum(carried["order"], known), highest), known, counts
 
     def differences(self, h: float, sent: Floats, more: Floats, y: Floats) -> Floats:
-        """Magnitudes of the outputs' changes if `more` is added to the inputs, shape (ny,)."""
+        """Magnitudes of the outputs' changes, shape (ny,), if `more` is added to the inputs."""
         found: Floats = np.zeros(len(y))
         for s, (outputs, part) in enumerate(self._exchange.slices):
             if more[:, part].any():
@@ -200,16 +200,16 @@ class LocalErrors:
         """Error of the inputs as sent against the outputs of their sources (eqs. 21 and 24)."""
         powers = np.array([h**m / math.factorial(m) for m in range(len(sent))])
         connections = state.connections
-        missed = connections["polynomial"][:, : len(sent)] @ powers - y[self._source]
+        deviation = connections["polynomial"][:, : len(sent)] @ powers - y[self._source]
         error = np.zeros(sent.shape[1])
-        np.add.at(error, self._target, missed * connections["gain"] * connections["acts"])
+        np.add.at(error, self._target, deviation * connections["gain"] * connections["acts"])
         ratio = weighted(np.abs(error), self._plan.inputs, powers @ sent - error)[self._judged]
         norm = root_mean_square(ratio)
         scaling = scaling_factor(norm, degree + 1, self._plan.session[0].safety)
         return StepError(norm, scaling, self._inputs[self._judged[np.argmax(ratio)]])
 
     def _judge(self, difference: Floats, y: Floats, degree: int, ratios: Floats) -> StepError:
-        """Norms of both levels (eq. 26), and the smaller of their scaling factors (eq. 32)."""
+        """Larger norm of both levels (eq. 26), and the smaller of their factors (eq. 32)."""
         safety, found = self._plan.session[0].safety, StepError(0.0, math.inf, "")
         ratio = weighted(difference, self._plan.outputs, y)
         for level, outputs in enumerate(self._levels):
@@ -224,7 +224,7 @@ class LocalErrors:
 
 
 def weighted(error: Floats, ports: Table[InputPlan] | Table[OutputPlan], values: Floats) -> Floats:
-    """Errors over ``atol + rtol |value|``; 0 where there is no tolerance."""
+    """Errors divided by ``atol + rtol |value|``; 0 where there is no tolerance."""
     tolerated = ports["atol"] + ports["rtol"] * np.abs(values)
     ratio: Floats = np.zeros(len(error))
     np.divide(error, tolerated, out=ratio, where=tolerated > 0.0)

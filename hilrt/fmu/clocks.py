@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-#: Ticks closer [s] to the end of a step belong to the next one: event points are whole ns.
+#: Ticks closer [s] than this to a step's end belong to the next step: event points are whole ns.
 NEAR_S = 2e-9
 _PERIODIC = ("constant", "fixed", "calculated", "tunable")
 _APERIODIC = ("changing", "countdown")
@@ -55,7 +55,7 @@ class FmuClock(NamedTuple):
 
 
 def read_clocks(root: Any) -> tuple[FmuClock, ...]:
-    """All clocks in the XML of a model description, whose times FMPy does not read."""
+    """All clocks in the XML `root` of a model description; FMPy does not read their times."""
     return tuple(_clock(element.attrib) for element in root.iterfind("ModelVariables/Clock"))
 
 
@@ -107,7 +107,7 @@ class Schedule:
         return (t if first <= t + NEAR_S else first), ticking
 
     def ticked(self, references: Sequence[int]) -> None:
-        """Note ticks: a periodic clock advances to its next one, another has none until `at`."""
+        """Advance periodic clocks to their next ticks; other clocks have none until `at`."""
         for reference in references:
             self._due.pop(reference, None)
             if reference in self._every:

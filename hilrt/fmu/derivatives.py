@@ -48,7 +48,7 @@ def states_and_rates(instance: Instance, start: Mapping[str, Any]) -> tuple[Size
     states = [rate.derivative for rate in rates]
     if not rates or any(state is None or isinstance(state, str) for state in states):
         return None
-    # An array has the size of its derivative.
+    # A state has the size of its derivative.
     sizes = [size_of(rate, start) for rate in rates]
     return list(zip(states, sizes, strict=True)), list(zip(rates, sizes, strict=True))
 
@@ -56,7 +56,7 @@ def states_and_rates(instance: Instance, start: Mapping[str, Any]) -> tuple[Size
 def linearise(
     instance: Instance, ins: Sized, outs: Sized, start: Mapping[str, Any]
 ) -> LinearSubsystem | None:
-    """A, B, C, D about the present state; None if the FMU does not expose its states."""
+    """Matrices A, B, C, D about the present state; None if the FMU does not expose its states."""
     exposed = states_and_rates(instance, start)
     if exposed is None:
         return None
@@ -70,20 +70,20 @@ def linearise(
 
 
 def held_jacobian(linear: LinearSubsystem, h: float, order: int, n: int, seen: float) -> Floats:
-    """Γ_0 … Γ_order over `h` [s] with inputs held over `n` equal steps.
+    """Γ_0 … Γ_order, shape (order + 1, ny, nu), over `h` [s] with inputs held over `n` equal steps.
 
-    The outputs use the inputs at the share `seen` of the interval.
+    The direct feedthrough uses the inputs at the share `seen` of `h`, from 0 to 1.
     """
     A, (B,) = linear.discretize(h / n, 0)
     power = np.arange(order + 1)[:, None, None]
     effect = np.zeros((order + 1, *B.shape))
-    for i in range(n):  # s^m is held at its value at the substep's start
+    for i in range(n):  # (t / h)^m is held at its value at the substep's start
         effect = A @ effect + B * (i / n) ** power
     gamma: Floats = linear.C @ effect + linear.D * seen**power
     return gamma
 
 
 def _real(variables: Sized) -> tuple[Any, list[Any]]:
-    """Mask over the elements, and the variables, of real type."""
+    """Mask of the real elements, shape (sum of sizes,), and the real variables."""
     mask = [variable.type in CONTINUOUS for variable, size in variables for _ in range(size)]
     return np.array(mask, dtype=bool), [v for v, _ in variables if v.type in CONTINUOUS]

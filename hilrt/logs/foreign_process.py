@@ -1,6 +1,6 @@
 """Child process that reads files of other tools, one at a time.
 
-It ends when its parent closes the pipe. If a library raises anything, the file is refused.
+It ends when its parent closes the pipe. If a library raises any exception, the file is refused.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from hilrt.logs.foreign_source import (
 from hilrt.logs.source import Source
 from hilrt.record.reader import Block, LogChannel
 
-#: Largest size of a part: number of frames; bytes and number of blocks.
+#: Size at which a part is sent: number of frames; bytes or number of blocks.
 FRAMES, BLOCK_BYTES, BLOCKS = 4096, 1 << 20, 1024
 
 
@@ -58,7 +58,7 @@ class Service:
             answer = ForeignAnswer(missing=error.name or str(error))
         except MemoryError:
             answer = self._refuse("needs more memory than a file of this size should")
-        except Exception as error:  # libraries raise anything for damaged files
+        except Exception as error:  # libraries raise any exception for damaged files
             text = " ".join(str(error).split())[:300] or type(error).__name__
             answer = self._refuse(f"is damaged: {text}")
         source = self._source
@@ -123,7 +123,7 @@ class Service:
         if known is not None:
             return PackedBlock(known[0], times, values)
         number = len(self._channels)
-        self._channels[id(block.channel)] = number, block.channel  # keeps the id valid
+        self._channels[id(block.channel)] = number, block.channel  # so that no other gets this id
         return PackedBlock(number, times, values, *block.channel)
 
 

@@ -1,7 +1,7 @@
 """Reading of a log record by record, whatever its channels contain, for files larger than memory.
 
-`hilrt.record.reader` gives only signals; this gives everything as in the file, for cutting, merging
-and showing. A file that was cut off is read as far as it is intact.
+`hilrt.record.reader` reads only signals; this reads all records unchanged, for cutting, merging and
+showing. A file that was cut off is read as far as it is intact.
 """
 
 from __future__ import annotations
@@ -70,9 +70,8 @@ class LogFile(RecordFile):
     ----------
     channels, schemas : dict
         By identifier; `pieces` fills them in before the first message that needs them.
-    chunks : int
-    uncompressed : int
-        Bytes of all chunks before compression.
+    chunks, uncompressed : int
+        Number of chunks read, and their bytes before compression.
     damage : str
         Reason why reading ended early; empty for an intact file.
     """
@@ -125,7 +124,7 @@ class LogFile(RecordFile):
             self.uncompressed += len(body.data)
             inside = body.start_ns <= self._end and body.end_ns >= self._start
             return self._batch(body.data, inside)
-        if kind in (Opcode.SCHEMA, Opcode.CHANNEL, Opcode.MESSAGE):  # the file has no chunks
+        if kind in (Opcode.SCHEMA, Opcode.CHANNEL, Opcode.MESSAGE):  # outside chunks
             return self._batch(HEAD.pack(kind, len(body)) + body, True)
         if kind == Opcode.METADATA:
             return [read_metadata(body)]
@@ -166,10 +165,7 @@ class LogFile(RecordFile):
 
 @dataclass
 class TopicContents:
-    """Topic of a log: its signals (none for frames, events and the like) and number of messages.
-
-    `first_s`, `last_s` are session times, s; NaN if these are known only for the whole log.
-    """
+    """Topic of a log: its signals (none for frames, events and the like) and number of messages."""
 
     name: str
     encoding: str
@@ -181,14 +177,18 @@ class TopicContents:
 
 @dataclass
 class Contents:
-    """Content of a log; times in ns.
+    """Contents of a log.
 
     Attributes
     ----------
+    size, uncompressed : int
+        Bytes of the file, and of its chunks before compression.
+    epoch_ns : int
+        Wall clock at session time 0, ns.
     start_ns, end_ns : int
-        Session times of the first and the last message.
-    uncompressed : int
-        Size before compression, bytes.
+        Session times of the first and the last message, ns.
+    attachments : list of (str, str, int)
+        Name, media type, and size in bytes.
     damage : str
         Reason why the log ends early; empty if it is intact.
     """
@@ -207,7 +207,7 @@ class Contents:
 
 
 def read_contents(path: Path) -> Contents:
-    """Read a log's contents; with an index, this takes no longer for a large log.
+    """Read a log's contents; with an index, the time does not depend on the log's size.
 
     Raises
     ------
@@ -241,7 +241,7 @@ def _in_session_time(contents: Contents) -> Contents:
 
 
 def read_attachments(path: Path) -> list[Attachment]:
-    """Read the files inside a log; a log without an index is read through for this."""
+    """Read the files inside a log; without an index, the whole log is read."""
     try:
         with open_regular(path) as file:
             reader = make_reader(file)

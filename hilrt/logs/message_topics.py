@@ -26,7 +26,7 @@ class GroupsInLog:
 
     @staticmethod
     def concerns(frame: LoggedFrame) -> bool:
-        """Whether a data frame has a part of a group."""
+        """Whether a data frame carries a part of a group."""
         extended = bool(frame.flags & FrameFlag.EXTENDED)
         return extended and GroupAssembler.concerns(EXTENDED | frame.identifier)
 
@@ -43,17 +43,17 @@ class GroupsInLog:
         )
 
     def notes(self) -> list[str]:
-        """Notes on incomplete messages."""
+        """Notes on incomplete groups."""
         count = sum(assembler.incomplete for assembler in self._assemblers.values())
         text = "J1939 groups of several frames of which some are missing"
         return [f"{count:,} {text}"] if count else []
 
 
-#: Most unknown identifiers that a note names.
+#: Maximum number of unknown identifiers in a note.
 MAX_NAMED = 5
 #: Flags of frames without message data.
 NO_DATA = int(FrameFlag.ERROR | FrameFlag.REMOTE)
-_EXTENDED = int(FrameFlag.EXTENDED)  # as int: enumerations cost more than the rest of the line
+_EXTENDED = int(FrameFlag.EXTENDED)  # as int: operators of enumerations are slow
 
 
 class MessageTopic(NamedTuple):
@@ -73,7 +73,7 @@ class BusMessages(Protocol):
         ...
 
     def lost(self, buses: Collection[str]) -> list[str]:
-        """Lines about buses with a database that the log does not have."""
+        """Lines about buses with a database of their own that are not among `buses`."""
         ...
 
 
@@ -81,8 +81,8 @@ class MessageTopics:
     """Topics of the frames, made at the first frame of each.
 
     Each sender of a J1939 group has its own topic, and so does a message on each bus. The first
-    topic has the name of the message; further ones add ``@BUS`` or ``@IDENTIFIER``, whichever
-    differs.
+    topic has the name of the message; further ones add ``@BUS``, ``@IDENTIFIER`` or both,
+    where these differ.
 
     Parameters
     ----------
@@ -244,14 +244,14 @@ def message_topic(message: Message, identifier: int, suffix: str = "") -> Topic:
 
 
 class TopicDecoders:
-    """Decoders of the messages, each made at its first frame."""
+    """Decoders of messages, each made at its first use."""
 
     def __init__(self) -> None:
         self._decoders: dict[int, FrameDecoder | None] = {}
         self._problems: list[str] = []
 
     def decode(self, message: Message, data: bytes) -> list[float] | None:
-        """Values of all signals; None if the frame cannot be decoded."""
+        """Values of the signals of the topic; None if the message cannot be decoded."""
         decoder = self._of(message)
         return None if decoder is None else decoder.decode(data)
 
@@ -263,7 +263,7 @@ class TopicDecoders:
         decoder = None
         try:
             decoder = FrameDecoder(message)
-        except Exception as error:  # mistakes in a database can raise anything
+        except Exception as error:  # mistakes in a database can raise any exception
             text = f"message {message.name} cannot be decoded: {reason(message, error)}"
             self._problems.append(text)
         twice = {signal.name for signal in message.signals} - set(distinct_names(message))
@@ -275,7 +275,7 @@ class TopicDecoders:
         return decoder
 
     def notes(self) -> list[str]:
-        """Notes on messages that could not be decoded or distinguished."""
+        """Notes on messages and signals that could not be decoded or distinguished."""
         made = [decoder for decoder in self._decoders.values() if decoder is not None]
         return self._problems + [
             text for decoder in made for text in decoder.counts.texts(decoder.message.name)

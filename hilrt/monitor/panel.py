@@ -30,15 +30,15 @@ from hilrt.monitor.telemetry import (
 from hilrt.wording import Told, gather_repeated, number, words
 
 MAX_VALUES, MAX_SET_POINTS, MAX_ALARMS = 12, 8, 3
-#: Letters shown of a set-point's name.
+#: Width of the column of set-points' names, characters.
 SET_POINT_WIDTH = 24
-#: Most events shown, and most lines for flags, for the message and for the keys.
+#: Maximum number of events shown, and of lines for flags, for the message and for the keys.
 MAX_EVENTS, MAX_FLAG_LINES, MAX_MESSAGE_LINES, MAX_KEY_LINES = 5, 4, 2, 3
-#: Events that are shown before all values are, and lines of values that are shown before these.
+#: Number of events for which lines of values are cut, and of lines that are not cut for them.
 KEPT_EVENTS, KEPT_LINES = 3, 6
-#: Columns between the halves of the panel, between those of a table, and width of a value.
+#: Gap between the panel's halves and between a table's columns, width of a value, characters.
 GAP, COLUMN_GAP, VALUE_WIDTH = 3, 2, 8
-#: Lines of a panel without a limit, and of its frame.
+#: Height of a panel without a limit, and of a panel's frame, lines.
 UNLIMITED, FRAME = 100, 2
 
 
@@ -54,12 +54,12 @@ def live_view(
     """Panel that is redrawn while a session runs.
 
     `line` is the bottom line; `traces` are plotted beside the values. If `height` lines are not
-    enough, values are left out first, then `events`. `silent_s` [s] is how long no status has come;
-    if it is not 0, the panel says that its data is old.
+    enough, some values and `events` are left out. `silent_s` [s] is the time since the session's
+    last message, 0 while that is short; otherwise the panel states that its data is old.
     """
-    foot: list[RenderableType] = [_Cut(line, 1) for line in _alarms(status)]
+    foot: list[RenderableType] = [_Cut(alarm, 1) for alarm in _alarms(status)]
     foot.append(_Cut(_flags(others(status.flags)), MAX_FLAG_LINES))
-    foot += [_Cut(Text(line), 1) for line in doing(status)]
+    foot += [_Cut(Text(action), 1) for action in doing(status)]
     if said := result_words(status):
         foot.append(Text(said))
         for result in not_passed(status):
@@ -76,7 +76,7 @@ def live_view(
 
 
 def state_word(status: Status, silent_s: float = 0.0) -> str:
-    """State in words, with shadow mode, or with the time for which no data has come."""
+    """State in words, with shadow mode, and with the time without data [s] if that is not 0."""
     shadow = ", shadow: no correction acts" if status.shadow else ""
     if silent_s > 0.0:
         return f"NO DATA for {silent_s:.0f} s (was {status.state}{shadow})"
@@ -104,14 +104,14 @@ class _Body:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         status, width = self._status, options.max_width
-        own = width // 7  # for the names on the right
-        bonds: list[RenderableType] = [_bonds(status, own), Text()] if status.bonds else []
-        right = Group(*bonds, _peers(status, own))
-        others = Measurement.get(console, options, right).maximum + GAP
+        narrow = width // 7  # for the names on the right
+        bonds: list[RenderableType] = [_bonds(status, narrow), Text()] if status.bonds else []
+        right = Group(*bonds, _peers(status, narrow))
+        used = Measurement.get(console, options, right).maximum + GAP
         units = max((len(status.units.get(name, "")) for name in status.values), default=0)
         columns = [VALUE_WIDTH, max(units, len("unit"))]
         columns += [] if self._traces is None else [LENGTH]
-        room = width - others - sum(columns) - COLUMN_GAP * len(columns)
+        room = width - used - sum(columns) - COLUMN_GAP * len(columns)
         left = _values(status, self._traces, room)
         body = Table.grid(padding=(0, GAP), expand=True)
         body.add_column(ratio=1)
@@ -318,7 +318,7 @@ def _flags(flags: Sequence[RaisedFlag]) -> Text:
     return Text(f"flags: {flag_words(flags)}", style="yellow")
 
 
-# Names shortened from the left to a width, so that they stay different.
+# Names shortened from the left to a width, so that they stay distinct.
 
 ELLIPSIS = "…"
 #: Fewest letters of a name that are kept.
@@ -328,8 +328,8 @@ LEAST = 4
 def short_names(names: Iterable[str], width: int) -> dict[str, str]:
     """Each name, shortened to `width` letters.
 
-    Names keep their end, which says most. Names with the same end also keep, in front of it, the
-    part in which they differ.
+    Names keep their end, which is most specific. Names with the same end also keep, in front of it,
+    the part in which they differ.
     """
     width = max(width, LEAST)
     shown = {name: _tail(name, width) for name in names}

@@ -45,7 +45,7 @@ class Engine:
         self._inputs = StepInputs(steps.columns, numerics, steps.recorded.where)
         self.names = signal_names(numerics)
         self._row = np.full(len(self.names), np.nan)
-        # Measured in a session, but unknown in a replay.
+        # Channels are measured in a session, and unknown in a replay.
         channels = table(ChannelRow, len(numerics.network.subsystems))
         self._writer = RowWriter(numerics, channels, self._row)
         self.memory = StateBytes(numerics.state)
@@ -59,7 +59,7 @@ class Engine:
         self._inputs.load(values)
 
     def renew(self, gamma: Floats) -> None:
-        """Renew Jacobians, shape (order + 1, ny, nu), at the next step."""
+        """Renew the Jacobians, shape (order + 1, ny, nu), at the next step."""
         if gamma.shape == self.numerics.given.gamma.shape:  # changes may have removed the model
             self._gamma = gamma
 
@@ -123,7 +123,7 @@ class Gap:
 
 
 class Walk:
-    """Runs an `Engine` from row to row of a log.
+    """Repetition of the steps of a log, row by row, by an `Engine`.
 
     Parameters
     ----------
@@ -136,12 +136,11 @@ class Walk:
         `until_ns`, ns.
     exact : bool
         Whether the numerics are those of the session: after a gap the walk then resumes from a
-        snapshot, and changes by operators are applied. Otherwise the state departs from the
-        recorded one.
+        snapshot. Otherwise it continues with its own state, which departs from the recorded one.
     compare_snapshots : bool
         Whether to compare the state with the snapshots, bit for bit.
     changes : sequence of str
-        Settings ``table.key=value`` in the numerics; operators' adjustments of these are ignored.
+        Settings ``table.key=value`` of the numerics; operators' adjustments of these are ignored.
 
     Attributes
     ----------
@@ -155,7 +154,7 @@ class Walk:
     compared : int
         Snapshots with which the state was compared.
     strayed : tuple of (int, float, list of str) or None
-        Row, session time and differing fields of the first snapshot that differs from the state.
+        Row, session time [s] and differing fields of the first snapshot unequal to the state.
     ended : bool
         Whether the walk has ended.
     """
@@ -239,7 +238,7 @@ class Walk:
 
     def _take(self, asides: list[Aside]) -> None:
         changes = [aside for aside in asides if aside.topic != SNAPSHOTS]
-        if changes:  # a piece of the file has them topic by topic
+        if changes:  # within a chunk, they are in the order of topics
             self._changes = deque(sorted([*self._changes, *changes], key=lambda aside: aside.row))
         self._snapshots |= {aside.row: aside for aside in asides if aside.topic == SNAPSHOTS}
         for row in [row for row in self._snapshots if row < self._next]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Final, Protocol
 
-#: Number of the signal, also where the system has no such signal.
+#: Number of the signal, defined also where the system has no such signal.
 SIGKILL = 9
 #: Bytes read at once, and kept of an incomplete line.
 LONGEST_LINE = 4096
@@ -30,8 +30,8 @@ _CRASH: Final = re.compile(
 def crash_line(output: str) -> str:
     """Line of a crashed program's output with the reason, or its last line; empty if none.
 
-    A stack trace after it is ignored, as in Go or Java. A reason that continues on a second line is
-    joined, as in C++ or Rust.
+    A stack trace after that line is ignored, as in Go or Java. A reason on two lines is joined, as
+    in C++ or Rust.
     """
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     found = [i for i, line in enumerate(lines) if _CRASH.match(line)]
@@ -55,14 +55,14 @@ class Process(Protocol):
         """Return the exit status, the negative of a signal's number; None while it runs."""
 
     def terminate(self) -> None:
-        """End it."""
+        """End the process."""
 
     def kill(self) -> None:
         """Kill the process."""
 
 
 class ForkedProcess:
-    """A process forked by a child, which the kernel has passed to this process as its child."""
+    """Process forked by a child, and adopted by this process when that child ended."""
 
     stdin: IO[bytes] | None = None
     stdout: IO[bytes] | None = None
@@ -76,7 +76,7 @@ class ForkedProcess:
         if self._returncode is None:
             try:
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
-            except ChildProcessError:  # already collected elsewhere: as in `subprocess`
+            except ChildProcessError:  # reaped elsewhere: status 0, as in `subprocess`
                 pid, status = self.pid, 0
             if pid:
                 self._returncode = os.waitstatus_to_exitcode(status)
@@ -91,7 +91,7 @@ class ForkedProcess:
         self._send(SIGKILL)
 
     def _send(self, number: int) -> None:
-        if self.poll() is None:  # its number may be another process's once it is collected
+        if self.poll() is None:  # its number may be reused once it is reaped
             os.kill(self.pid, number)
 
 
@@ -111,7 +111,7 @@ class Child:
     returncode : int or None
         Exit status, the negative of a signal's number; None while it runs.
     on_line : callable
-        Called with each line that it writes to the session.
+        Called with each line of its standard output, if that is read line by line.
     """
 
     def __init__(self, name: str, argv: list[str], log: Path, process: Process) -> None:
@@ -141,7 +141,7 @@ class Child:
         return "\n".join(collections.deque(text.splitlines(), lines))
 
     def describe_exit(self) -> str:
-        """``"ended with status 1"`` or ``"was ended by SIGKILL"``."""
+        """Text such as ``"ended with status 1"`` or ``"was ended by SIGKILL"``."""
         if self.returncode is None:
             return "is running"
         if self.returncode >= 0:
@@ -166,7 +166,7 @@ class Child:
                 os.write(pipe.fileno(), f"{line}\n".encode())
 
     def read_lines(self, pipe: int) -> bool:
-        """Pass on the lines that have arrived, without waiting; return whether more may come."""
+        """Pass received lines to `on_line`, without waiting; return whether more may come."""
         read = b"."
         with contextlib.suppress(BlockingIOError):
             read = os.read(pipe, LONGEST_LINE)

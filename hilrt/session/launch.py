@@ -1,10 +1,10 @@
 """Launcher of a subsystem's command; a script run by `hilrt.session.spawn` on Linux.
 
-``launch.py PARENT_PID SIGNAL CPUS NICE COMMAND [ARGUMENT …]`` requests SIGNAL from the kernel for
-the parent's end, sets processors and niceness, drops a Ctrl-C that was meant for the parent, and
-executes COMMAND in its place. It is a separate process and not a ``preexec_fn``, because Python
-code between fork and exec may deadlock in a process with threads. To start quickly it imports only
-the standard library.
+``launch.py PARENT_PID SIGNAL CPUS NICE COMMAND [ARGUMENT …]`` drops a Ctrl-C that was meant for the
+parent, has the kernel send SIGNAL when the parent ends, sets processors and niceness, and replaces
+itself by COMMAND. It is a separate process and not a ``preexec_fn``, because Python code between
+fork and exec may deadlock in a process with threads. To start quickly it imports only the standard
+library.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def main(arguments: list[str]) -> None:
 
 
 def drop_interrupts() -> None:
-    """Drop a Ctrl-C that was blocked since before this process had its own group."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ignoring it drops it
+    """Drop a pending Ctrl-C, sent before this process had its own group, and unblock Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # drops a pending one
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def take_place(parent: int, death_signal: int, cpus: str, niceness: int) -> None:
-    """Set the signal at the end of the parent, the processors (``"0,1"``) and the niceness."""
+    """Set the signal sent at the parent's end, the processors (``"0,1"``) and the niceness."""
     if death_signal:
         libc = ctypes.CDLL(None)
         libc.prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(death_signal), 0, 0, 0)

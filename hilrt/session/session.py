@@ -1,4 +1,4 @@
-"""A session's life, from the session file to a closed log, including every way it can fail.
+"""Run of a session, from the session file to a closed log, including every failure.
 
 docs/session_life.md draws the states and their transitions. Every exit path (end, Ctrl-C, SIGTERM,
 exception, dead peer) unwinds this module's exit stack: benches run their safe profile, every
@@ -60,9 +60,9 @@ class SessionRun:
     ) -> None:
         self._file = read(file, pace=options.pace)
         self._options, self._on_change = options, on_change
-        #: Reason for waiting before the first tick.
+        #: Names of what the first tick still waits for.
         self.awaited: list[str] = []
-        #: Set once it runs.
+        #: None before `run`.
         self.opened: Opened | None = None
 
     def interrupt(self, reason: str) -> None:
@@ -167,7 +167,7 @@ class SessionRun:
 
 
 def _start_views(opened: Opened) -> None:
-    """Start the views, first of all, to show progress."""
+    """Start the views first, to show progress; warn of an unguarded address."""
     opened.timing.shorten_slices()
     opened.monitoring.start(opened.processes.children, opened.operator)
     opened.events.go(SessionState.CONNECTING, "starting subsystems")
@@ -178,7 +178,7 @@ def _start_views(opened: Opened) -> None:
 
 
 async def _start_processes(opened: Opened, described: Described) -> None:
-    """Start the processes that take long to start."""
+    """Start the processes of the subsystems and the recorder, which take long to start."""
     cpus, recording = opened.timing.cpus_for_children, opened.recording
     frames = {} if recording is None else recording.frames
     await opened.processes.start_subsystems(
@@ -207,7 +207,7 @@ def may_expect(tables: Session) -> bool:
 def _load_numerics(expects: bool) -> None:
     """Import modules that need the compiler, and load the compiled code.
 
-    This takes most of the start's time; if nothing is cached yet, it compiles.
+    This takes most of the time of a start; without a cache it also compiles the code.
     """
     with load_without_gc():
         from hilrt.session.running import load_numerics
@@ -257,7 +257,7 @@ def run_session(
         return thread.ended.result()
 
 
-# The end of a session in every case: benches at rest, complete files, no process left.
+# The end of a session after every outcome: benches at rest, complete files, no process left.
 #
 # Each stage pushes its clean-up on one exit stack, which runs them in reverse order. All of them
 # run even if an earlier one fails; an error is raised after the last.
@@ -266,7 +266,7 @@ def run_session(
 def close_opened(
     undo: AsyncExitStack, opened: Opened, summary: RunSummary, alive: asyncio.Future[None]
 ) -> None:
-    """Push the ends of the log, the processes and all parts on the exit stack.
+    """Push the clean-up of the log, the processes and all parts on the exit stack.
 
     The task `alive` repeats announcements until it is cancelled.
     """
@@ -283,7 +283,7 @@ def close_opened(
 def close_described(
     undo: AsyncExitStack, opened: Opened, described: Described, benches: Benches
 ) -> None:
-    """Push the end of the subsystems on the exit stack; benches run their safe profile first."""
+    """Push the clean-up of the links on the exit stack; benches run their safe profile first."""
     for link in described.links:
         undo.push_async_callback(link.close)
     undo.push_async_callback(_secure, opened, benches)

@@ -40,10 +40,10 @@ _LINUX = sys.platform == "linux"
 #: Whether the event loop can watch processes and pipes.
 _WATCHES = hasattr(os, "pidfd_open")
 _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
-#: From this number on, solvers are forked from one process instead of started one by one. That
-#: process takes as long to start as three solvers on two processors.
+#: Minimum number of solvers that are forked from one process instead of started one by one. On two
+#: processors, that process takes as long to start as three solvers.
 MANY: Final = 8
-#: How long that process may take before they are started one by one, s.
+#: Time limit for that process, after which solvers are started one by one, s.
 FORK_TIMEOUT_S: Final = 60.0
 
 
@@ -132,7 +132,7 @@ class Children:
         argv : sequence of str
             The command; ``hilrt`` means this installation.
         cwd : str or Path, optional
-            Folder in which it runs and relative commands start. Default: the current one.
+            Folder in which it runs, also the base of a relative command. Default: the current one.
         affinity : iterable of int
             Processors it may use; empty: all of them.
         nice : int
@@ -183,7 +183,7 @@ class Children:
         cwd: str | Path | None = None,
         affinity: Iterable[int] = (),
     ) -> None:
-        """Start commands ``hilrt solver …``, and fork many off one process, on Linux.
+        """Start commands ``hilrt solver …``; on Linux, fork many of them from one process.
 
         Parameters
         ----------
@@ -210,7 +210,7 @@ class Children:
     async def _forked(
         self, solvers: Sequence[SolverStart], cwd: str | Path | None, cpus: Sequence[int]
     ) -> list[int]:
-        """Numbers of the forked processes; none where that fails, then none has been started."""
+        """Numbers of the forked processes; empty if forking failed, and none of them is left."""
         jobs = [(one.argv[1:], str(self._log(one.name).absolute()), one.env) for one in solvers]
         with _adopts_orphans() as adopts:
             if not adopts:
@@ -244,7 +244,7 @@ class Children:
         return [child.name for child in self._children if not self._check(child)]
 
     async def wait(self, timeout: float, names: Iterable[str] | None = None) -> list[str]:
-        """Let children end by themselves; return the names of those left after `timeout` [s]."""
+        """Wait for children to end; return the names of those left after `timeout` [s]."""
         chosen = self._choose(names)
         await self._until_gone(chosen, timeout)
         return [child.name for child in chosen if not self._check(child)]
@@ -257,7 +257,7 @@ class Children:
         Returns
         -------
         list of str
-            One line for each child that did not end by itself.
+            One line for each child that SIGTERM did not end in time.
         """
         chosen = [child for child in self._choose(names) if not child.gone()]
         left = chosen
@@ -309,12 +309,12 @@ class Children:
             fd, pipe = os.pidfd_open(child.pid), child.process.stdout  # fd: readable at its end
             loop.add_reader(fd, self._check, child)
 
-            def hear() -> None:
+            def read_pipe() -> None:
                 if pipe is not None and not child.read_lines(pipe.fileno()):
                     loop.remove_reader(pipe.fileno())
 
             if pipe is not None:
-                loop.add_reader(pipe.fileno(), hear)
+                loop.add_reader(pipe.fileno(), read_pipe)
 
             def unwatch() -> None:
                 if not loop.is_closed():
@@ -369,9 +369,10 @@ def _start_forking(
 
 
 def _forked_pids(process: subprocess.Popen[bytes], request: bytes) -> tuple[list[int], bool]:
-    """Numbers that the forking process writes, and whether it ended well and in time.
+    """Numbers of the forked processes, and whether the forking process ended well and in time.
 
-    Else it is killed. A process that it forked may keep its output open, so that has a limit, too.
+    It is killed if it is late. As a forked process may keep its output open, the wait for the end
+    of that output is limited, too.
     """
     try:
         written, _ = process.communicate(request, FORK_TIMEOUT_S)
@@ -399,7 +400,7 @@ def _kill_all(pids: Iterable[int]) -> None:
 
 @contextlib.contextmanager
 def _adopts_orphans() -> Iterator[bool]:
-    """Adopt orphaned descendants of this process; False if the kernel does not support it."""
+    """Adopt orphaned descendants of this process; yield whether the kernel supports it."""
     libc, before = ctypes.CDLL(None), ctypes.c_int(0)
     libc.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0)
     done = libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
@@ -411,7 +412,7 @@ def _adopts_orphans() -> Iterator[bool]:
 
 @contextlib.contextmanager
 def _interrupts_held_back() -> Iterator[None]:
-    """Block Ctrl-C while a child is still in this process's group; `launch` drops a pending one."""
+    """Block Ctrl-C while a new child is in this group; `launch.py` drops a pending one."""
     if sys.platform != "linux":
         yield
         return

@@ -1,4 +1,4 @@
-"""The session, or the recorded logs, that a sweep or a tuning is about."""
+"""Subject of a sweep or a tuning: a session, or recorded logs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Subject(NamedTuple):
     logs : tuple of str
         Empty for a session, which is run.
     basis : str
-        Hash of everything that the results depend on beside the settings.
+        Hash of everything on which the results depend, except the settings.
     """
 
     file: SessionFile
@@ -41,7 +41,7 @@ class Subject(NamedTuple):
     basis: str
 
     def with_logs(self, settings: Sequence[Settings]) -> list[Settings]:
-        """Settings of cases, those of every log one after the other."""
+        """Settings of the cases: all `settings` for each log in turn."""
         logs: list[Settings] = [{LOG: log} for log in self.logs] or [{}]
         return [log | one for log in logs for one in settings]
 
@@ -56,22 +56,22 @@ def subject_of(
     overrides: Mapping[str, object] | None,
     settings: Settings | None = None,
 ) -> Subject:
-    """The session of a study, or its logs.
+    """Open the session of a study, or its logs.
 
     Parameters
     ----------
     session : str, Path, SessionFile, or sequence of str and Path
-        A session without benches and other processes, or recorded logs.
+        A session without benches or other processes, or recorded logs.
     overrides : mapping, optional
-        ``"table.key"`` to a value instead of the session's.
+        Values that replace the session's, by ``"table.key"``.
     settings : dict, optional
-        Settings of a case, which are checked.
+        Settings of a case, to be checked.
 
     Raises
     ------
     ConfigError
-        For a mixture of both, for a session that cannot run in this process, and for settings with
-        errors, or that a log cannot answer.
+        For a session together with logs, for a session that cannot run in this process, and for
+        settings with errors, or whose effect cannot be computed from a log.
     """
     several = [session] if isinstance(session, (str, Path, SessionFile)) else list(session)
     if several and all(is_log(one) for one in several):
@@ -90,7 +90,7 @@ def subject_of(
 
 
 def validations_of(subject: Subject, validate: Mapping[str, Any]) -> list[Subject]:
-    """Other sessions, and other logs, in which a recommendation must hold."""
+    """Other logs and sessions in which a recommendation must hold."""
     axes = axes_of(validate)
     logs = [str(log) for axis in axes if axis.key == LOG for log in axis.values]
     others = [subject_of([log], values_of_items(subject.file.overrides)) for log in logs]
@@ -111,7 +111,7 @@ def validations_of(subject: Subject, validate: Mapping[str, Any]) -> list[Subjec
 
 
 def is_log(session: object) -> TypeGuard[str | Path]:
-    """Whether a path names a recorded log, or the folder of a run, and no session file."""
+    """Whether a path names a recorded log or the folder of a run, not a session file."""
     if not isinstance(session, (str, Path)):
         return False
     path = Path(session)
@@ -121,9 +121,9 @@ def is_log(session: object) -> TypeGuard[str | Path]:
 def _session_of_logs(
     logs: Sequence[str], overrides: Mapping[str, object] | None, settings: Settings
 ) -> tuple[SessionFile, str]:
-    """Session of the first of some logs with overrides, and the hash of all.
+    """Session of the first log, with overrides, and a hash of the overrides and all logs.
 
-    `ConfigError` if the overrides or the `settings` of a case cannot be answered from a log.
+    Raises `ConfigError` if the effect of overrides or `settings` cannot be computed from a log.
     """
     changes = [f"{k}={toml_value(v)}" for k, v in (overrides or {}).items()]
     own = [f"{k}={toml_value(v)}" for k, v in settings.items()]
@@ -139,7 +139,7 @@ def _session_of_logs(
 
 
 def refuse_benches(file: SessionFile) -> None:
-    """`ConfigError` for a session with something physical, or with other processes."""
+    """Raise `ConfigError` for a session with benches or with other processes."""
     problems = [
         f"[subsystems.{name}] adapter = {options.adapter!r}: is a bench, which must not run "
         'unattended; replace it with a model (adapter = "inprocess" or "fmu"), or use its '

@@ -42,8 +42,8 @@ from hilrt.web.shared_session import SharedSession, change
 CONFIRM_S = 3.0
 #: Longest wait for a reply, s.
 ANSWER_S = 5.0
-#: Letters shown of a name in the list of adjustable values, the list's fixed width and its width
-#: per letter, px. This width fits on a phone.
+#: Maximum letters of a name in the list of adjustable values; width of the list without letters,
+#: and per letter, px. The resulting width fits on a phone.
 ADJUST_LETTERS, ADJUST_PX, LETTER_PX = 34, 44, 8
 #: Word typed instead of a number to release an input.
 GIVE_BACK = "back"
@@ -88,8 +88,7 @@ class OperatorControls:
         self._build(self._sheets)
 
     def _build(self, sheets: list[Any]) -> None:
-        # Titles do not change: Bokeh would draw the field again, and text typed into it would be
-        # lost.
+        # Titles never change: Bokeh would draw the field again, and typed text would be lost.
         self.who = TextInput(
             title="your name", name="who", max_length=MAX_WHO, stylesheets=sheets, width=120
         )
@@ -239,9 +238,8 @@ class OperatorControls:
             value = typed_number(self._typed["value"].text, low, high)
         except ValueError as error:
             self.answered(Reply(False, f"{what} is not changed: {error}"))
-            with contextlib.suppress(
-                ValueError
-            ):  # a number is sent all the same: the session logs the refusal
+            # A number out of bounds is sent all the same: the session logs the refusal.
+            with contextlib.suppress(ValueError):
                 value = typed_number(self._typed["value"].text, -math.inf, math.inf)
                 self.ask("adjust", value=value, text=what)
             return

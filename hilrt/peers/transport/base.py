@@ -11,8 +11,7 @@ from hilrt.errors import ProtocolError
 
 #: Maximum messages queued per connection and direction; more are refused.
 QUEUE_MESSAGES = 1000
-#: Connections that each transport permits beyond the session's peers; also the number accepted
-#: within a second if a connection is unknown until its first message.
+#: Number of connections that each transport permits beyond the session's peers.
 SPARE_CONNECTIONS = 64
 
 
@@ -24,7 +23,7 @@ class ServerTransport(abc.ABC):
 
     @abc.abstractmethod
     def fileno(self) -> int:
-        """Descriptor to watch; it may become readable once although there is nothing to read."""
+        """Descriptor to watch; it may once be reported readable without anything to read."""
 
     @abc.abstractmethod
     def waiting(self) -> bool:
@@ -34,7 +33,7 @@ class ServerTransport(abc.ABC):
     def receive(self, accept: bool = True) -> Iterator[tuple[Hashable, bytes | Exception]]:
         """Yield received messages, with their connections' keys, until there are no more.
 
-        Connections take turns. Without `accept`, new connections stay pending.
+        Connections are served in turn. Without `accept`, new connections stay pending.
 
         Instead of a message there may be a `ProtocolError` (it was invalid) or a `BrokenPipeError`
         (the connection is closed, and all its messages have been read).
@@ -46,11 +45,11 @@ class ServerTransport(abc.ABC):
 
     @abc.abstractmethod
     def end(self, key: Any) -> None:
-        """End the connection of the last message; it is not reported as closed."""
+        """End the connection `key`, that of the last message; it is not reported as closed."""
 
     @abc.abstractmethod
     def expect(self, expected: bool, peers: int) -> None:
-        """Set whether a peer is missing, and how many the session has: both limit connections."""
+        """Set whether a peer is missing, and the number of peers: both limit connections."""
 
     @abc.abstractmethod
     def poll(self) -> list[ProtocolError]:
@@ -75,7 +74,7 @@ class ServerTransport(abc.ABC):
 
     @abc.abstractmethod
     def close(self, linger_ms: int) -> None:
-        """Close all connections after a moment for sent messages."""
+        """Close all connections after up to `linger_ms` [ms] for messages still to be sent."""
 
 
 class ClientTransport(abc.ABC):
@@ -95,7 +94,7 @@ class ClientTransport(abc.ABC):
 
     @abc.abstractmethod
     def receive(self, timeout_ms: int) -> bytes | None:
-        """The next message; None if none arrives in time. Does not block with 0."""
+        """Next message; None if none arrives within `timeout_ms` [ms]. Does not block with 0."""
 
     @abc.abstractmethod
     def send(self, data: bytes) -> None:
@@ -113,7 +112,7 @@ class ClientTransport(abc.ABC):
 
     @abc.abstractmethod
     def close(self, linger_ms: int) -> None:
-        """Close after a moment for sent messages; repeated calls have no effect."""
+        """Close after up to `linger_ms` [ms] for messages still to be sent; may be repeated."""
 
 
 class Origin(NamedTuple):
@@ -122,13 +121,13 @@ class Origin(NamedTuple):
     Attributes
     ----------
     where : str
-        For people: process and account, or address and key.
+        Text for messages: process and account, or address and key.
     names : frozenset of str, optional
         Subsystems that its key admits; None: any name.
     local : bool
-        Whether it is on this machine, where process numbers are meaningful.
+        Whether its process is on this machine, so that process numbers are meaningful.
     pid : int
-        Its process, from the kernel; 0 if unknown to the transport.
+        Number of its process, from the kernel; 0 if the transport does not provide it.
     """
 
     where: str
@@ -146,7 +145,7 @@ UNKNOWN = Origin("an unknown address")
 
 
 def process_group(origin: Origin, said_pid: int) -> int | None:
-    """Number of its process group; 0 on another machine, None if unknown.
+    """Number of the origin's process group; 0 on another machine, None if unknown.
 
     `said_pid` is the number stated by the peer itself, used where the kernel gives none.
     """
