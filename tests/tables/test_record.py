@@ -20,8 +20,8 @@ class Inner(NamedTuple):
 
 
 class Outer(NamedTuple):
-    rows: np.recarray
-    none: np.recarray
+    rows: np.ndarray
+    none: np.ndarray
     inner: Inner
 
 
@@ -50,7 +50,7 @@ def test_a_clone_has_the_same_bytes_and_shares_none():
     copy = cloned(tables)
     assert memory(copy) == before
     assert [type(block) for _, block in blocks(copy)] == [type(b) for _, b in blocks(tables)]
-    copy.rows.value[1, 2] = copy.inner.matrix[1, 1, 1] = -1.0
+    copy.rows["value"][1, 2] = copy.inner.matrix[1, 1, 1] = -1.0
     assert memory(tables) == before
     copy_tables(tables, copy)
     assert memory(copy) == before
