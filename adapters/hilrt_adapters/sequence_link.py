@@ -1,7 +1,7 @@
 """A test sequence (``adapter = "sequence"``), in a separate process.
 
-A hanging sequence must not block the master, and a killed one must leave a session that brings its
-benches to rest. Only `hilrt.simulate`, which starts no processes, calls it directly.
+A hanging sequence must not block the master, and if one is killed, the session must still
+bring its benches to rest. Only `hilrt.simulate`, which starts no processes, calls it directly.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hilrt.solver import Solver
 from hilrt_adapters.inprocess import InProcessLink
 from hilrt_adapters.zeromq import ZeroMQLink
 
-#: Share of the time allowed for a step after which it reports that it hangs.
+#: Share of the time allowed for a step after which a sequence's process reports that it hangs.
 PATIENCE: Final = 0.5
 
 
@@ -39,8 +39,8 @@ class SequenceOptions(SubsystemOptions, kw_only=True):
     sequence: str
     #: Keyword arguments of the class.
     params: dict[str, Any] = msgspec.field(default_factory=dict)
-    #: Answers to its questions (docs/sequences.md#questions-to-the-operator) if no operator gives
-    #: one: a table from the text of a question to the answer.
+    #: Answers to its questions (docs/sequences.md#questions-to-the-operator) if no operator
+    #: answers; the keys are the texts of the questions.
     answers: dict[str, str] = msgspec.field(default_factory=dict)
     #: Faults (`"faults.NAME"`, docs/faults.md#when) that the sequence may begin and end, and
     #: parameters (`"parameters.SUBSYSTEM.NAME"`, docs/parameters.md) that it may change within
@@ -63,7 +63,7 @@ def _load(options: SubsystemOptions, folder: Path, step: float | None = None) ->
 
 
 def _demand(options: SubsystemOptions, text: str) -> tuple[str, float]:
-    """A number changed by a sequence, and its value; `ProtocolError` if it must not be changed."""
+    """Number and value from ``NUMBER = VALUE``; `ProtocolError` if it must not be changed."""
     number, _, value = text.rpartition(" = ")
     if number not in cast(SequenceOptions, options).adjust:
         raise ProtocolError(f"it may not change {number!r}")
@@ -74,7 +74,7 @@ def _demand(options: SubsystemOptions, text: str) -> tuple[str, float]:
 
 
 def step_of(session: SessionFile, options: SubsystemOptions) -> float | None:
-    """Distance of a sequence's communication points, s; None if variable."""
+    """Interval between a sequence's communication points, s; None if variable."""
     master = session.tables.master
     return master.step * options.every if master.step_control.method == "fixed" else None
 
@@ -97,7 +97,7 @@ class CalledSequenceLink(InProcessLink):
     _step: float | None = None
 
     def prepare(self, context: SessionContext) -> Sequence[Command]:
-        """Store the session's step, which filters of conditions require."""
+        """Store the sequence's step, which filters of conditions require."""
         self._step = step_of(context.file, self.options)
         return ()
 
@@ -148,7 +148,7 @@ class SequenceLink(ZeroMQLink):
         self.asks, self.demands = self, deque()
 
     def received(self, message: FromPeer, at_ns: int) -> None:
-        """See `ZeroMQLink.received`; a number changed by the sequence waits for the next cut."""
+        """See `ZeroMQLink.received`; numbers that it changes are kept for the next cut."""
         if isinstance(message, Event) and message.cause == SET and self.demands is not None:
             self.demands.append(_demand(self.options, message.text))
         super().received(message, at_ns)

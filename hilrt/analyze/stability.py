@@ -1,9 +1,9 @@
 """Stability of a coupled linear system under a coupling scheme.
 
-Haid et al. (2022), sections 3.2 and 4. One macro step of linear subsystems, solved exactly, coupled
-by extrapolation and corrector is a linear map ``z_{n+1} = Φ z_n`` of
-``z = (x, ȳ_n, ȳ_{n−1}, …, δu_c)``. The scheme is stable where the spectral radius of Φ is at most
-1. ρ(H) is not monotone: all crossings of 1 count.
+Haid et al. (2022), sections 3.2 and 4. A macro step H of linear subsystems that are solved exactly
+and coupled by extrapolation and corrector is a linear map ``z_{n+1} = Φ z_n`` of
+``z = (x, ȳ_n, ȳ_{n−1}, …, δu_c)``. The scheme is stable where the spectral radius ρ of Φ is at most
+1. ρ(H) is not monotone: it may cross 1 several times.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from hilrt.tables.ports import Bools
 
 @dataclass(frozen=True)
 class CorrectorMatrices:
-    """All that follows from the Jacobians, the connections and alpha.
+    """Corrector of outputs y (corrected: y*) for inputs with coefficients a_0, ..., a_p.
 
     Attributes
     ----------
     outputs : tuple of ndarray, shape (ny, (p + 2) ny + (p + 1) nu)
-        By number of past samples at hand (0 to p + 1; with none nothing is corrected): from the
-        stacked y_{n+1}, y*_n, y*_{n-1}, ..., a_0, a_1, ... to y*_{n+1}.
+        For 0 (no correction) to p + 1 past samples: each maps the stacked y_{n+1}, y*_n, y*_{n-1},
+        ..., a_0, a_1, ... to y*_{n+1}.
     means : tuple of ndarray, shape (nu, (p + 2) ny)
-        From the stacked y*_{n+1}, y*_n, ... to the mean true input over the step.
+        Likewise: each maps the stacked y*_{n+1}, y*_n, ... to the mean true input over the step.
     alpha : ndarray, shape (nu,)
-        Share of the accumulated input error that the offset makes up; 0 if none may act.
+        Share of the accumulated input error that the offset compensates; 0 where it must not act.
     """
 
     outputs: tuple[Floats, ...]
@@ -41,18 +41,18 @@ class CorrectorMatrices:
     def correct(
         self, y: Floats, past: Floats, sent: Floats, offset: Floats
     ) -> tuple[Floats, Floats]:
-        """One step of the correction, column by column.
+        """Apply one step of the correction to each of nz columns.
 
         Parameters
         ----------
         y : ndarray, shape (ny, nz)
-            Outputs as they came, at the end of the step.
+            Uncorrected outputs at the end of the step.
         past : ndarray, shape (samples, ny, nz)
-            Corrected outputs before, newest first; at most p + 1.
+            Previous corrected outputs, newest first; at most p + 1.
         sent : ndarray, shape (p + 1, nu, nz)
             Inputs over the step, coefficients of powers of (t - start)/h.
         offset : ndarray, shape (nu, nz)
-            du_c.
+            Input offset du_c of the step.
 
         Returns
         -------
@@ -71,7 +71,7 @@ class CorrectorMatrices:
 
 
 def coupling_by_order(network: Network) -> dict[int, Floats]:
-    """The parts of the coupling matrix whose connections have the same order, (nu, ny) each."""
+    """Part of the coupling matrix, shape (nu, ny), by the order of its connections."""
     connections, parts = network.connections, {}
     for order in np.unique(connections.order):
         own = connections.order == order
@@ -85,16 +85,16 @@ def coupling_by_order(network: Network) -> dict[int, Floats]:
 def corrector_matrices(
     coupling: Mapping[int, Floats], gamma: Floats, alpha: float, feedthrough: Bools
 ) -> CorrectorMatrices:
-    """The correction's matrices.
+    """Build the matrices of the correction.
 
     Parameters
     ----------
     coupling : mapping of int to ndarray, shape (nu, ny)
-        By order of the connections, the part of the coupling matrix that they make.
+        Part of the coupling matrix, by the order of its connections.
     gamma : ndarray, shape (p + 1, ny, nu)
         Interface Jacobians; rows of outputs that are not to be corrected are zero.
     alpha : float
-        Share of the accumulated input error that the offset makes up.
+        Share of the accumulated input error that the offset compensates.
     feedthrough : ndarray of bool, shape (ny, nu)
         Which outputs depend on which inputs directly.
 
@@ -107,7 +107,7 @@ def corrector_matrices(
     p, (nu, ny) = max(coupling), L.shape
     if gamma.shape != (p + 1, ny, nu):
         raise ValueError(f"Jacobians of shape {gamma.shape}; the coupling needs {(p + 1, ny, nu)}")
-    gamma = np.where((L != 0.0).any(axis=1), gamma, 0.0)  # other inputs are what they should be
+    gamma = np.where((L != 0.0).any(axis=1), gamma, 0.0)  # unconnected inputs have no error
     idle = np.eye(ny, (p + 2) * ny + (p + 1) * nu)
     outputs, means = [idle], [np.zeros((nu, (p + 2) * ny))]
     mean_of_power = 1.0 / np.arange(1.0, p + 3.0)
@@ -133,11 +133,11 @@ def interpolation_weights(
     Parameters
     ----------
     coupling : mapping of int to ndarray, shape (nu, ny)
-        By degree of the polynomial.
+        Part of the coupling matrix, by the degree of its polynomials.
     samples : int
         Highest degree that the samples suffice for.
     shape : (int, int)
-        Number of samples and of coefficients; further ones than there are have no weight.
+        Number of samples and of coefficients; unused ones have weight 0.
     nodes : ndarray, optional
         Normalised times of the samples y_j; default 1, 0, -1, ...
 
@@ -154,7 +154,7 @@ def interpolation_weights(
 
 
 def _solve(gamma: Floats, true_inputs: Floats) -> Floats | None:
-    """Solve for the corrected outputs from the stack; None if that is singular."""
+    """Matrix from the stacked values to the corrected outputs; None if it is singular."""
     depth, terms, nu, ny = true_inputs.shape
     by_input = gamma.transpose(1, 0, 2).reshape(ny, terms * nu)
     answers = by_input @ true_inputs.transpose(1, 2, 0, 3).reshape(terms * nu, depth * ny)
@@ -198,8 +198,8 @@ def crossings(
     h_min, h_max : float
         Range of the macro step, s.
     points : int
-        Logarithmic grid that is searched for changes; a pair of crossings closer than the grid
-        is missed.
+        Number of points of the logarithmic grid that is searched; a pair of crossings between two
+        of them is missed.
     tolerance : float
         Relative accuracy of a crossing.
 

@@ -18,14 +18,14 @@ from can.interfaces import BACKENDS
 
 from hilrt.config.from_toml import nearest
 
-#: Interfaces that ignore further arguments; others may look them up by name.
+#: Interfaces that ignore unknown arguments; others may accept more than those they declare.
 CLOSED = ("socketcan", "udp_multicast", "virtual")
 #: Keys that a table may keep when its interface changes, even if the bus ignores them.
 COMMON = frozenset({"interface", "channel", "bitrate", "data_bitrate", "fd", "can_filters"})
 
 
 def unknown_keys(arguments: Mapping[str, Any], label: str) -> list[str]:
-    """Problems of keys that the interface would ignore, one line each."""
+    """Problems with keys that the interface would ignore, one line each."""
     if arguments.get("interface") not in CLOSED:
         return []
     known = _known(arguments)
@@ -38,7 +38,7 @@ def unknown_keys(arguments: Mapping[str, Any], label: str) -> list[str]:
 
 
 def doubtful_keys(arguments: Mapping[str, Any], label: str) -> list[str]:
-    """Unknown keys that resemble one of the interface, which may accept more than it declares."""
+    """Problems with unknown keys that resemble an argument declared by the interface."""
     if arguments.get("interface") in CLOSED:
         return []
     known = _known(arguments)
@@ -68,7 +68,7 @@ _NETWORKS = Path("/sys/class/net")
 
 
 def missing_interface(arguments: Mapping[str, Any], networks: Path = _NETWORKS) -> list[str]:
-    """Driver or device missing on the host for a bus, with a remedy; empty if none is known.
+    """Driver or device that a bus lacks on this host, with a remedy; empty if none is missing.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ _FLOATS = {16: "<e", 32: "<f", 64: "<d"}
 
 
 class Codec(Protocol):
-    """Conversion of selected signals from and to the bytes of one message."""
+    """Conversion of selected signals of one message from and to its bytes."""
 
     def decode(self, data: bytes) -> Sequence[float | None]:
         """Values in the order of the signals; None for one that is not in this frame.
@@ -87,7 +87,7 @@ class CantoolsCodec:
 
 
 class CompiledCodec:
-    """Codec of functions generated for the message.
+    """Codec with two functions generated for the message.
 
     Attributes
     ----------
@@ -114,12 +114,12 @@ class CompiledCodec:
             space[f"pack_{code[1]}"] = struct.Struct(code).pack
         source = _decoder(message, names, fields, marked, strict=strict)
         source += _encoder(message, fields, fixed)
-        exec(compile(source, f"<codec of {message.name!r}>", "exec"), space)  # numbers only
+        exec(compile(source, f"<codec of {message.name!r}>", "exec"), space)  # safe: only numbers
         self.decode = space["decode"]
         self.encode = space["encode"]
 
 
-# ---- where a signal lies -------------------------------------------------------------------------
+# ---- position of a signal ------------------------------------------------------------------------
 
 
 class _Field(NamedTuple):
@@ -141,10 +141,10 @@ class _Field(NamedTuple):
 
     @property
     def available(self) -> str:
-        """Source for whether the raw value is a value, and not one of the marks of SAE J1939-71.
+        """Source of the condition that the raw value is a value, not a mark of SAE J1939-71.
 
-        The highest byte of a value marks errors (0xFE) and missing values (0xFF); of two bits, the
-        upper one. A single bit cannot have a mark.
+        The highest byte marks errors (0xFE) and missing values (0xFF); in a signal of two bits the
+        upper bit does. Signals of other lengths have no marks.
         """
         if self.real or self.signed or (self.length != 2 and self.length not in (8, 16, 24, 32)):
             return "True"
@@ -165,7 +165,7 @@ class _Field(NamedTuple):
 
     @property
     def value(self) -> str:
-        """Source of the physical value; same operations as cantools, so the same bits."""
+        """Source of the physical value, with cantools' operations, so that all bits are equal."""
         raw = self.raw
         if self.real:
             size = self.length // 8
@@ -175,7 +175,7 @@ class _Field(NamedTuple):
             raw = f"(({raw} ^ {half}) - {half})"
         if self.scale == 1 and self.offset == 0:
             return raw
-        if self.offset == 0 and self.scale > 0:  # otherwise + 0 would change -0.0
+        if self.offset == 0 and self.scale > 0:  # else + 0 turns -0.0 into 0.0
             return f"{raw} * {self.scale!r}"
         return f"{raw} * {self.scale!r} + {self.offset!r}"
 
@@ -258,14 +258,14 @@ def _decoder(
     variables: dict[str, str] = {}
     for i, switch in enumerate(switches):
         field = _field(switch, size)
-        if not field.fits:  # no frame contains it or its selected signals; others continue
+        if not field.fits:  # no frame contains it or its selected signals
             variables[switch.name] = "None"
             continue
         variables[switch.name] = f"switch{i}"
         known = _known_values(message, switch)
         active = _active(message, switch, variables)
         lines.append(f"    switch{i} = {field.raw}")
-        if not known or not strict:  # without known values it selects nothing
+        if not known or not strict:  # it selects nothing, or its value is not checked
             continue
         lines += [
             f"    if switch{i} not in {known} and {active}:",
@@ -283,7 +283,7 @@ def _decoder(
 
 
 def _known_values(message: Message, switch: Signal) -> set[int]:
-    """Known values of a multiplexer: with signals in the message, or with a name."""
+    """Values of a multiplexer that select signals of the message, or have a name."""
     below = {
         value
         for signal in message.signals
@@ -324,12 +324,12 @@ def selectors(message: Message, signal: Signal) -> list[tuple[str, set[int]]]:
 
 
 def selection(message: Message, signal: Signal) -> dict[str, int]:
-    """Raw values of the multiplexers in a frame that contains the signal; smallest possible."""
+    """Smallest raw values of the multiplexers with which a frame contains the signal."""
     return {name: min(ids) for name, ids in selectors(message, signal) if ids}
 
 
 def carried(message: Message, name: str, fixed: Mapping[str, int]) -> bool:
-    """Whether a frame with these multiplexer values contains the signal."""
+    """Whether a frame with the multiplexer values `fixed` contains a signal that is not fixed."""
     above = selectors(message, message.get_signal_by_name(name))
     return name not in fixed and all(fixed.get(switch) in ids for switch, ids in above)
 
@@ -337,7 +337,7 @@ def carried(message: Message, name: str, fixed: Mapping[str, int]) -> bool:
 def _encoder(message: Message, fields: Sequence[_Field], fixed: Mapping[str, int]) -> str:
     size = message.length
     background = _background(message, fields, fixed)
-    # All in the byte order of most fields; the others are reversed once.
+    # One integer: big-endian if all fields are, else little-endian with the others reversed once.
     order = "big" if fields and all(field.big for field in fields) else "little"
     main = [str(int.from_bytes(background, order))]  # type: ignore[arg-type]
     turned: list[str] = []

@@ -1,4 +1,4 @@
-"""Reading of database files by cantools, or a refusal that describes the fault."""
+"""Reading of CAN database files with cantools, and the errors for unusable files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SYM_TYPE = re.compile(r"^Type=(\w*)", re.MULTILINE)
 
 
 def identifier_faults(text: str, suffix: str) -> list[str]:
-    """Problems of the identifiers in a file.
+    """Problems with the identifiers in a file.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def _in_sym(name: str, entry: str) -> str:
         return ""
     ids, kind = given[1], _SYM_TYPE.search(entry)
     first, _, last = ids.partition("-")
-    wide = len(first) == 9 or (kind is not None and kind[1].lower() in _SYM_WIDE)
+    wide = len(first) == 9 or (kind is not None and kind[1].lower() in _SYM_WIDE)  # 8 digits, h
     for number in (first, last or first):
         if not number.lower().endswith("h"):
             return _no_number(name, ids)
@@ -103,11 +103,11 @@ def _no_number(name: str, number: str) -> str:
     return f"message {name} has the identifier {number!r}, which is not a number"
 
 
-#: Maximum bits of a message: a container on Ethernet.
+#: Maximum bits of a message: those of a container on Ethernet.
 _MOST_BITS = 8 << 16
-#: Maximum total bits of all signals and messages of a file: 200 MB of memory.
+#: Maximum total bits of all signals and messages of a file; cantools takes 200 MB for them.
 _MOST_OF_ALL = 50_000_000
-#: Numbers to compare, by format: bits, bytes, and others.
+#: Start bits and lengths in a file, by format: the group `bytes` in bytes, all others in bits.
 _NUMBERS = {
     "dbc": re.compile(
         r"(?<!\d)(?P<a>\d+)\s*\|\s*(?P<b>\d+)\s*@|\bBO_\s+\d+\s+\w+\s*:\s*(?P<bytes>\d+)"
@@ -128,9 +128,9 @@ _NUMBERS = {
 
 
 def check_bit_counts(text: str, kind: str) -> None:
-    """Raise `ValueError` at the line of a signal or message that is too long for any bus.
+    """Raise `ValueError`, with the line, for a signal or message that is too long for any bus.
 
-    Also raised if the signals of the file are too long in total.
+    Also raised if all signals and messages up to a line are too long in total.
     """
     pattern = _NUMBERS.get(kind)
     total = 0
@@ -140,14 +140,14 @@ def check_bit_counts(text: str, kind: str) -> None:
             if bits > _MOST_BITS or total > _MOST_OF_ALL:
                 line = text.count("\n", 0, found.start()) + 1
                 if bits > _MOST_BITS:
-                    raise ValueError(f"line {line} has a signal at or of {bits:,} bits")
+                    raise ValueError(f"line {line} has a start bit or a length of {bits:,} bits")
                 raise ValueError(f"the signals up to line {line} have {total:,} bits and more")
 
 
-#: Maximum signals of a message: cantools' time grows with the square of the multiplexed ones, to 5
-#: s.
+#: Maximum signals of a message: cantools takes 5 s for as many multiplexed ones, and four times as
+#: long for twice as many.
 _MOST_SIGNALS = 10_000
-#: Beginning of a message, and of a signal.
+#: Beginnings of messages and signals, by format.
 _BEGINNINGS = {
     "dbc": re.compile(r"^BO_\s+\d+\s+(?P<message>\w+)|^\s+SG_\s", re.MULTILINE),
     "kcd": re.compile(r"<(?:\w+:)?(?:Message\b(?P<message>[^>]{0,200})|Signal\b)"),
@@ -178,7 +178,7 @@ def _bits(found: re.Match[str]) -> Iterator[int]:
 
 
 def _number(text: str) -> int:
-    """Value of a number as read by the parsers; above every limit for a very long text."""
+    """Magnitude of a number as read by the parsers; above every limit for a very long text."""
     text = text.strip().replace("_", "")
     if len(text) > 20:
         return _MOST_BITS + 1
@@ -187,7 +187,7 @@ def _number(text: str) -> int:
             return abs(int(text, base))
         except ValueError:
             continue
-    return 0  # "auto", or a text that their parser refuses
+    return 0  # "auto", or a text that the parser refuses
 
 
 #: Maximum bytes of a message on any bus that databases describe: containers on Ethernet.
@@ -195,7 +195,7 @@ _MOST_BYTES = 1 << 16
 
 
 def check_numbers(message: Message) -> None:
-    """Raise `ValueError` for invalid scales, offsets or bounds, or endless lengths."""
+    """Raise `ValueError` for invalid lengths, start bits, scales, offsets or bounds."""
     if not 0 <= message.length <= _MOST_BYTES:
         raise ValueError(f"message {message.name} has {message.length} bytes")
     for signal in message.signals:
@@ -234,7 +234,7 @@ _WINDOWS = (".dbc", ".sym")
 # cantools warns about identifiers that several messages share, even on different buses; ambiguous
 # ones are reported when frames are decoded.
 logging.getLogger("cantools.database.can.database").setLevel(logging.ERROR)
-#: Marks of a format within a file, in the order of trying them for other suffixes.
+#: Characteristic word of each format, in the order of the search if the suffix is unknown.
 _WORDS = {
     "arxml": "<AUTOSAR",
     "dbc": "BO_ ",
@@ -247,7 +247,7 @@ _XML = ("arxml", "kcd", "cdd")
 #: take a second.
 _DIGITS = 100
 _LONG_NUMBER = re.compile(rf"[0-9A-F]{{{_DIGITS}}}")
-#: Above this number of characters a file must contain the mark of its format.
+#: Above this number of characters a file must contain the characteristic word of its format.
 _LARGE = 100_000
 
 
@@ -301,7 +301,7 @@ def _load(text: str, suffix: str, faults: list[str]) -> Any:
 def _kind(text: str, suffix: str) -> str:
     """Format of a file by its suffix, or else by a characteristic word.
 
-    A file without such a word is refused here: the parsers would take seconds for a large one.
+    A large file without its word is refused here: the parsers would take seconds for it.
     """
     kind = suffix[1:].lower()
     if kind not in _WORDS:
@@ -312,11 +312,11 @@ def _kind(text: str, suffix: str) -> str:
 
 
 def encoding_of(data: bytes, suffix: str) -> str:
-    """Encoding of a file: as declared, else UTF-8 if valid, else that of Windows."""
+    """Encoding of a file: as declared, else UTF-8 if valid, else cp1252 for DBC and SYM."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     declared = _DECLARED.match(data.removeprefix(codecs.BOM_UTF8))
-    if declared and not declared[1].lower().startswith((b"utf-16", b"utf-32")):  # no ASCII
+    if declared and not declared[1].lower().startswith((b"utf-16", b"utf-32")):  # it is ASCII
         named = declared[1].decode()
         try:
             data.decode(named, "replace")
@@ -356,6 +356,6 @@ def _readable_part(text: str, path: Path) -> Database | None:
     for problem in left_out:
         print(f"{path.name} is read without {problem}", file=sys.stderr)
     if closed:
-        more = f", and of {len(closed) - 1} more" if len(closed) > 1 else ""
-        print(f"{path.name}: the closing ';' is missing of {closed[0]}{more}", file=sys.stderr)
+        more = f", and in {len(closed) - 1} more" if len(closed) > 1 else ""
+        print(f"{path.name}: the closing ';' is missing in {closed[0]}{more}", file=sys.stderr)
     return database

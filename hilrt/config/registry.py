@@ -38,7 +38,7 @@ def is_ours(name: str) -> bool:
 
 
 def link_class(name: str) -> Any:
-    """Import the class of an adapter, a `hilrt.link.Link`; also used to read session files.
+    """Import an adapter's class, a `hilrt.link.Link` that also defines its session-file keys.
 
     Raises
     ------

@@ -6,8 +6,8 @@ within it (eqs. 30 and 32).
 
 An input can be compared with its sources once these have sent again. Between two points of a slow
 source it keeps the defect of the previous interval. While a source is late the defect is unknown;
-its bound follows from earlier errors of such inputs, growing with time like the error of a
-polynomial of that order. The next sample then measures the whole gap.
+its bound follows from the input's earlier defects, and grows like the error of a polynomial of its
+connections' order. With the source's next sample the whole gap is measured.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def measure_connection_defects(plan: Plan, state: State, given: StepInput) -> No
 def measure_left_behind(plan: Plan, state: State, given: StepInput) -> None:
     """Errors of a bench's inputs if the tick is missed and they are not updated.
 
-    They are the errors at the end of the step, and may last for any part of it. A solver, however
-    late, computes a step with the inputs of that step; then its answer is late.
+    They are the errors at the end of the step, and may last for any part of it. A solver has no
+    such errors: even if it is late, it computes each step with the inputs of that step.
     """
     end, coefficients = given.session[0].t + state.session[0].h_next, plan.session[0].coefficients
     for i in range(len(state.inputs)):
@@ -96,11 +96,11 @@ def check_sources(plan: Plan, state: State, given: StepInput, i: int) -> bool:
 
 @stage
 def measure_input(plan: Plan, state: State, given: StepInput, i: int) -> None:
-    """Difference between input `i` as sent and its value by the outputs now known.
+    """Measure the RMS difference of input `i` as sent from its value by the outputs now known.
 
-    With one source, the polynomial has been the same since the previous sample. With several, or
-    one that is calculated, it has changed: the whole gap then counts with the error of its last
-    step, which is the largest.
+    With one source, the polynomial has been the same since the previous sample, and the whole gap
+    is measured. With several, or a calculated one, it has changed: only the last step, whose error
+    is the largest, is measured, and counts for the whole gap.
     """
     t, u, settings = given.session[0].t, state.inputs[i], plan.session[0]
     first = plan.inputs[i].first_connection
@@ -111,18 +111,18 @@ def measure_input(plan: Plan, state: State, given: StepInput, i: int) -> None:
         span = given.session[0].elapsed
     copy(u.previous, settings.coefficients, u.difference)
     shift(u.difference, settings.coefficients, t - u.previous_t0)
-    asked = allowed(plan.inputs[i], u.extrapolated[0])
+    limited = allowed(plan.inputs[i], u.extrapolated[0])
     for m in range(settings.coefficients):
         # At its limit an input does not change, whatever its sources do.
-        u.difference[m] -= u.extrapolated[m] if asked == u.extrapolated[0] else 0.0
-    u.difference[0] -= asked if asked != u.extrapolated[0] else 0.0
+        u.difference[m] -= u.extrapolated[m] if limited == u.extrapolated[0] else 0.0
+    u.difference[0] -= limited if limited != u.extrapolated[0] else 0.0
     u.defect = root_mean_square(u.difference, settings.coefficients, span, settings.gram_factor)
     u.expected_defect = max(u.expected_defect, u.defect / growth(plan, state, i))
 
 
 @stage
 def behind(plan: Plan, state: State, given: StepInput, i: int) -> float:
-    """Age of the newest sample of a late source of input `i`, s; 0 if none is late."""
+    """Largest age of the newest samples of late sources of input `i`, s; 0 if none is late."""
     at, age = plan.inputs[i], 0.0
     for c in range(at.first_connection, at.first_connection + at.connections):
         source = plan.connections[c].source
@@ -202,9 +202,9 @@ def measure_output_defects(plan: Plan, state: State, given: StepInput) -> None:
 
 @compiled
 def value_before(out: OutputState, degree: int, before: float) -> float:
-    """Value of an output's polynomial of that degree, `before` [s] ahead of the present point.
+    """Value of an output's polynomial of that degree, `before` [s] earlier than the present point.
 
-    Divided differences do not depend on the point of evaluation; the nodes do.
+    The nodes are relative to the present point; divided differences do not depend on it.
     """
     above = 0.0
     for j in range(degree, 0, -1):
@@ -223,7 +223,7 @@ def known_derivatives(sample: GivenOutput, order: int) -> int:
 
 @compiled
 def taylor_before(sample: GivenOutput, y: float, degree: int, before: float) -> float:
-    """Value of the Taylor polynomial of `y` and its derivatives, `before` [s] ahead of now."""
+    """Value of the Taylor polynomial of `y` and its derivatives, `before` [s] earlier than now."""
     above = 0.0
     for m in range(degree, 0, -1):
         above = (sample.dy[m - 1] + above) * (-before / m)
@@ -234,8 +234,8 @@ def taylor_before(sample: GivenOutput, y: float, degree: int, before: float) -> 
 def output_defect(middle: float, expected: float, order: int) -> float:
     """RMS over the interval of the output defect; NaN if `middle` is.
 
-    The defect is ``D ((t - tau) / (h/2))^(n + 1)`` with D the difference between the true value and
-    the polynomial's in the middle of the interval. Its RMS is ``|D| 2^(n + 1) / sqrt(2 n + 3)``
+    Over an interval h that ends at tau, the defect is ``D ((t - tau) / (h/2))^(n + 1)``, with D its
+    value in the middle and n = `order`. Its RMS is ``|D| 2^(n + 1) / sqrt(2 n + 3)``
     (Glumac and Kovačić 2023, eqs. 30 and 32, integrated).
 
     Parameters
@@ -253,7 +253,7 @@ def output_defect(middle: float, expected: float, order: int) -> float:
 
 @compiled
 def mean_defect(reported: float, expected: float, order: int) -> float:
-    """RMS over the interval of the same defect, from its mean; NaN if `reported` is.
+    """RMS over the interval of the output defect, from its mean; NaN if `reported` is.
 
     The mean of ``D ((t - tau) / (h/2))^(n + 1)`` is ``|D| 2^(n + 1) / (n + 2)``.
 

@@ -1,4 +1,4 @@
-"""``hilrt import-ssp``: converts an SSP archive to a session file with its FMUs beside it."""
+"""``hilrt import-ssp``: conversion of an SSP archive to a session file with FMUs beside it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAX_FMU = 4 << 30
 
 
 def import_ssp(path: Path, out: Path, hosted: bool = False) -> list[str]:
-    """Write a session file.
+    """Convert an SSP archive to a session file.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def import_ssp(path: Path, out: Path, hosted: bool = False) -> list[str]:
     structure = read_ssp(path)
     if out.exists():
         raise ConfigError(f"{out}: exists; name another file, or remove it")
-    with tempfile.TemporaryDirectory() as unpacked:  # unusable parts leave nothing behind
+    with tempfile.TemporaryDirectory() as unpacked:  # a failed import leaves no files
         fmus = _unpack(path, structure, Path(unpacked))
         text = "\n".join(_Writer(structure, fmus, out, hosted).lines()) + "\n"
         folder = out.with_suffix("")
@@ -135,7 +135,7 @@ class _Writer:
             yield from self._connection(route)
 
     def _duration(self) -> float:
-        """Duration; session time begins at 0, whatever the FMUs' start time."""
+        """Duration, s; session time begins at 0, whatever the FMUs' start time."""
         start, stop = self.structure.start_time, self.structure.stop_time
         if stop is None:
             return _DURATION_S
@@ -148,7 +148,7 @@ class _Writer:
         return _plain(stop - start)
 
     def _step(self) -> float:
-        """Shortest step size of the FMUs' default experiments."""
+        """Shortest step size of the FMUs' default experiments, s."""
         steps = [
             _positive(fmu.model.defaultExperiment.stepSize)
             for fmu in self.fmus.values()
@@ -161,7 +161,7 @@ class _Writer:
     ) -> Iterator[str]:
         fmu = self.fmus[path]
         params, left_out = self._params(fmu, component)
-        # An input among the params would be no port and could not be connected.
+        # An input with a parameter is no port, so a connected one gets a start value instead.
         chosen = _select(fmu, component, params)
         typed = chosen.start
         starts = {
@@ -253,7 +253,7 @@ class _Writer:
         return f"{self.structure.components[node[0]].name}.{node[1]}"
 
     def _transformation(self, route: Route) -> tuple[float, float]:
-        """Gain and offset that, with the master's own unit conversion, equal those of the SSP."""
+        """Gain and offset that act, with the master's unit conversion, like those of the SSP."""
         factor, offset = 1.0, 0.0
         ends = {node: self._unit(node) for node in (route.source, route.target)}
         for link, end in route.links:
@@ -299,7 +299,7 @@ def _positive(text: str | None) -> float | None:
 
 
 def _plain(number: float) -> float:
-    """A number without the last digits left by a conversion and its inverse."""
+    """A number without the rounding errors of a conversion and its inverse: 14 digits."""
     return float(f"{number:.14g}") + 0.0
 
 

@@ -3,8 +3,8 @@
 Some FMUs fail in steps made without the promise not to go back before them
 (`noSetFMUStatePriorToCurrentPoint`): they stand still, or repeat their first step. Others do not
 return to a state that they saved. The steps of neither may be repeated. The trial uses separate
-instances before a session begins: one that saves its state steps without the promise, goes back,
-and steps again; another one steps with the promise.
+instances before a session begins: the first saves its state, makes steps without the promise, goes
+back and repeats them; the second makes the same steps with the promise.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from hilrt.solver import Floats, Port
 
 log = logging.getLogger("hilrt.fmu")
 
-#: Number of steps of a trial, and their length without one in the FMU's description, s.
+#: Number of steps of a trial, and their length if the FMU's description has none, s.
 STEPS: Final = 4
 STEP: Final = 1e-3
 #: Steps within which an output may respond to an input, for instance at a controller's next sample.
 MORE_STEPS: Final = 100
-#: Time limit of the trial, s; a slower FMU is used as it describes itself.
+#: Time limit of the trial, s; a slower FMU is used as its description states.
 PATIENCE: Final = 2.0
-#: Change of real inputs, relative to them, or absolute below 1.
+#: Change of real inputs, relative to the larger of their magnitude and 1.
 MOVED: Final = 0.1
-#: Differences below this share of an output's movement come from inexact integration.
+#: Differences due to inexact integration, per range of an output; due to rounding, per value.
 ALIKE: Final = 0.05
 ROUNDING: Final = 1e-9
 
@@ -65,12 +65,12 @@ class _TooSlow(Exception):
     pass
 
 
-#: Creates an instance after initialization with given inputs.
+#: Function that creates an instance and initializes it with given inputs.
 Make = Callable[[Floats], Instance]
 
 
 class _Stepper:
-    """Steps instances, all from the same start time [s], with one step length [s]."""
+    """Steps of instances, all from the same start time [s] and with one length [s]."""
 
     def __init__(self, start: float, h: float) -> None:
         self.start, self.h, self.end = start, h, time.monotonic() + PATIENCE
@@ -94,12 +94,12 @@ def try_out(
     real: NDArray[np.bool_],
     start: float,
 ) -> FmuTrial:
-    """Step instances with and without the promise; if that fails, trust the FMU's description.
+    """Step instances with and without the promise; if that fails, rely on the FMU's description.
 
     Parameters
     ----------
     fmu : Fmu
-        It is probed only if it can save its state and may be instantiated twice.
+        It is tried only if it can save its state and may be instantiated twice.
     initializing : callable
         Creates an instance in initialization mode.
     ports : sequence of Port
@@ -155,7 +155,7 @@ def _try_out(fresh: Make, u: Floats, moved: Floats, stepper: _Stepper) -> FmuTri
             return FmuTrial()  # it is not reproducible
         return FmuTrial("its results change if its steps may be repeated")
     further = stepper.outputs(going_on, moved, STEPS, STEPS)
-    if _apart(repeatable, again):  # due to a noise generator, unless it continued from there
+    if _apart(repeatable, again):  # not restored, or due to a noise generator
         gone_on = not _apart(further, again)
         return FmuTrial("it does not return to a state that it has saved" if gone_on else "")
     first, ignored = STEPS, not np.array_equal(u, moved) and final.shape[1] > 0
@@ -177,7 +177,7 @@ def _apart(one: Floats, other: Floats) -> bool:
 
 
 def _moved(u: Floats, ports: Sequence[Port], real: NDArray[np.bool_]) -> Floats:
-    """Inputs within their ranges that differ from `u`, shape (n_inputs,), where `real`."""
+    """Inputs `u`, changed within their ranges where `real`, shape (n_inputs,)."""
     low = np.array([port.min for port in ports for _ in range(port.size)])
     high = np.array([port.max for port in ports for _ in range(port.size)])
     by = np.where(real, MOVED * np.maximum(1.0, np.abs(u)), 0.0)

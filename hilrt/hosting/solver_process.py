@@ -2,7 +2,7 @@
 
 One thread: wait for a message, step the solver, answer. ZeroMQ sockets belong to one thread, so
 nothing is sent while the solver computes. The master does not count that as silence, and its
-messages in the meantime are read before its own silence is assessed.
+messages in the meantime are read before the process assesses the master's silence.
 
 The process ends when the master stops it, when the master is silent or gone, on SIGTERM, and when
 its parent ends; Ctrl-C is left to the master. `Solver.stop` is called in all these cases.
@@ -51,7 +51,7 @@ log = logging.getLogger("hilrt.solver")
 
 #: Time allowed for the master's answer to the hello, s.
 CONNECT_TIMEOUT_S = 30.0
-#: Delay before raising a SIGTERM again that could not be raised where it arrived, s.
+#: Delay before SIGTERM is sent again after its exception was dropped, s.
 AGAIN_S = 0.01
 
 EXIT_OK = 0
@@ -62,7 +62,7 @@ EXIT_TERMINATED = 128 + int(signal.SIGTERM)
 
 
 class Terminated(BaseException):
-    """SIGTERM; not an `Exception`, so that a solver's own handlers let it through."""
+    """SIGTERM; not an `Exception`, so that a solver's ``except Exception`` does not catch it."""
 
 
 class MasterGone(Exception):
@@ -81,7 +81,7 @@ def main(
     Parameters
     ----------
     target : str
-        ``"module:Class"``; the current folder is searched first. Or the path of an FMU.
+        ``"module:Class"`` (the current folder is searched first), or the path of an FMU.
     connect : str
         The master's address.
     name : str
@@ -149,7 +149,7 @@ def run_process(
 
 
 def _load(target: str, params: dict[str, Any], options: dict[str, Any]) -> Solver:
-    """Solver class or FMU."""
+    """Create a solver from its class or FMU."""
     if target.lower().endswith(".fmu"):
         from hilrt.fmu.command import load_fmu  # FMPy is an extra
 
@@ -220,8 +220,8 @@ def serve(peer: Peer, solver: HostedSolver, relay: LogRelay | None = None) -> st
     solver : HostedSolver
         Not yet initialized.
     relay : LogRelay, optional
-        Warnings for the session's log: sent when no answer is due, once a second, and before the
-        end.
+        Warnings for the session's log: sent when no answer is due, at most once a second, and
+        before the end.
 
     Returns
     -------
@@ -270,7 +270,7 @@ def _take(
         if trial.work():
             peer.send(linear_answer(trial.found))
     elif isinstance(message, wire.Stop):
-        # Released before the answer: after it the process may be killed.
+        # The solver is stopped before the answer: after it the process may be killed.
         solver.stop(message.reason)
         relay.send(peer)
         peer.send(wire.Stopped())
@@ -301,7 +301,7 @@ def _take(
 
 def _initialize(peer: Peer, solver: HostedSolver, message: wire.Initialize) -> None:
     sample = solver.initialize(message.t0, wire.unpack(message.u0, solver.n_inputs))
-    # Existing objects live as long as the process: the collector need not visit them at each step.
+    # Existing objects live as long as the process: garbage collections need not visit them again.
     gc.collect()
     gc.freeze()
     peer.send(wire.Initialized(y=wire.pack(sample.y)))
@@ -355,11 +355,11 @@ def _on_sigterm(number: int, frame: FrameType | None) -> None:
 
 
 def _pass_over(number: int, frame: FrameType | None) -> None:
-    """Do nothing: unlike `signal.SIG_IGN`, started processes do not inherit it."""
+    """Do nothing; unlike `signal.SIG_IGN`, this is not inherited by started processes."""
 
 
 def _on_unraisable(problem: sys.UnraisableHookArgs) -> None:
-    """Raise `Terminated` again a moment later where Python could not.
+    """Send SIGTERM again a moment later if Python dropped its `Terminated`.
 
     The signal may arrive while a destructor or a weak reference's callback runs; an exception
     raised there is printed and dropped, and SIGTERM would have no effect.
@@ -368,7 +368,7 @@ def _on_unraisable(problem: sys.UnraisableHookArgs) -> None:
         sys.__unraisablehook__(problem)
         return
     signal.signal(signal.SIGTERM, _on_sigterm)
-    main_thread = threading.main_thread().ident  # it may be waiting: only this wakes it
+    main_thread = threading.main_thread().ident  # only a signal to it ends its waiting
     again = threading.Timer(AGAIN_S, signal.pthread_kill, (main_thread, signal.SIGTERM))
     again.daemon = True
     again.start()
@@ -376,14 +376,14 @@ def _on_unraisable(problem: sys.UnraisableHookArgs) -> None:
 
 # Warnings logged by a solver process, for the session's log.
 
-#: Messages kept until they are sent; the process's own log contains all of them.
+#: Maximum messages kept until they are sent; the process's own log contains all.
 KEPT = 64
 #: Time between two transmissions, s: a solver that warns at every step must not burden the master.
 PAUSE_S = 1.0
 
 
 class LogRelay(logging.Handler):
-    """Keeps log messages, from any thread, until the thread that owns the peer sends them.
+    """Buffer of log messages of all threads, until the thread that owns the peer sends them.
 
     Parameters
     ----------
@@ -405,7 +405,7 @@ class LogRelay(logging.Handler):
 
     @property
     def is_due(self) -> bool:
-        """Whether there is anything to send, and the last time was a while ago."""
+        """Whether there are messages, and the last transmission is at least `PAUSE_S` ago."""
         return bool(self._kept) and self._now() - self._sent_at >= PAUSE_S
 
     def emit(self, record: logging.LogRecord) -> None:

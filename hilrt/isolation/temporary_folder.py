@@ -1,4 +1,4 @@
-"""Private folders that are removed with their process, and sockets in them."""
+"""Private temporary folders, and the addresses of a session's local sockets."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from hilrt.errors import ConfigError
 if sys.platform != "win32":
     import fcntl
 
-#: Prefix of all their names.
+#: Prefix of the folders' names.
 PREFIX = "hilrt_"
 _LOCK = ".in_use"
 
 
 class TemporaryFolder:
-    """A new folder that only this account can use; abandoned ones are removed.
+    """A new folder that only this account can use; folders of ended processes are removed.
 
     Parameters
     ----------
@@ -73,11 +73,10 @@ def remove_abandoned_folders(within: str | None = None) -> None:
 
 
 def _locked(folder: Path) -> int:
-    """Descriptor of the folder's lock, which is held; child processes do not inherit it."""
+    """Lock the folder; return the lock's descriptor, which child processes do not inherit."""
     if sys.platform == "win32":  # an open file cannot be removed there
         return os.open(folder / _LOCK, os.O_CREAT | os.O_EXCL | os.O_RDWR)
-    # The lock file gets its name only when locked, so that no process considers the folder
-    # abandoned.
+    # A folder without a lock file is never removed: the file gets its name only once it is locked.
     lock, name = tempfile.mkstemp(dir=folder)
     fcntl.flock(lock, fcntl.LOCK_EX)
     os.rename(name, folder / _LOCK)
@@ -99,7 +98,7 @@ def _remove_if_abandoned(folder: Path) -> None:
         os.close(lock)
 
 
-#: Environment variable with the session's key, for its processes; Windows only.
+#: Environment variable with a session's secret key, for its processes; only on Windows.
 KEY_VARIABLE = "HILRT_SOCKETS_KEY"
 #: Maximum length of a socket's name.
 MAX_NAME = 16
@@ -150,7 +149,7 @@ class LocalAddresses:
 def bind(bound: Socket, address: str) -> str:
     """Bind a socket to an address of a session, or any other; return the address to connect to.
 
-    An address outside of sessions is bound as it is, whatever the socket was bound to before.
+    An address of no session is not encrypted, even if the socket is also bound to one that is.
     """
     if address.startswith("ipc:") and sys.platform == "linux":
         bound.setsockopt(zmq.IPC_FILTER_UID, os.geteuid())

@@ -31,7 +31,7 @@ WINDING_MAX = 155.0  # °C
 
 # ---- dynamometer -------------------------------------------------------------------------------
 
-# Small inertias on a stiff shaft: 60 Hz between them.
+# Small inertias on a stiff shaft: torsional resonance at 60 Hz.
 DYNO = DynoData(
     machine_inertia=0.02,
     inertia=0.05,
@@ -79,7 +79,7 @@ class MotorBench(DynoBench):
     Parameters
     ----------
     seed : int
-        Of the sensor noise.
+        Seed of the sensor noise.
     """
 
     #: Received messages, with the signals used.
@@ -102,14 +102,14 @@ class MotorBench(DynoBench):
         self._lag = 1.0 - math.exp(-CYCLE_S / CURRENT_LAG_S)
 
     def receive(self, message: str, values: Mapping[str, float], now: float) -> None:
-        """Process signals of a message received by `now` [s], before the cycle that ends then."""
+        """Process signals of a message received by `now` [s], before `advance(now)`."""
         super().receive(message, values, now)
         if message == "MotorDemand":
             self._motor_demand.seen(values["Alive"], now)
             self._motor_torque_demand = values["Torque"]
 
     def measure(self, message: str) -> dict[str, float]:
-        """Signals of a message as measured by the sensors, without the counter."""
+        """Signals of a message as measured by the sensors, without the alive counter."""
         noise, dyno = self._noise, self.dyno
         if message == "MotorFast":
             return {
@@ -134,7 +134,7 @@ class MotorBench(DynoBench):
         return MotorFaultCause.OVERHEATED if self.winding > WINDING_MAX else MotorFaultCause.NONE
 
     def _advance_machine(self) -> float:
-        """Update torque, losses and temperature over one cycle."""
+        """Update torque, losses and temperature over one cycle; return the net torque, N m."""
         speed = self.dyno.machine_speed
         target = 0.0
         if self.sequence.enabled:

@@ -30,7 +30,7 @@ EACH = b"each/"
 
 
 class SubsystemNode(msgspec.Struct, frozen=True):
-    """A subsystem, with its adapter and the policy while its samples are late."""
+    """A subsystem, with its adapter and its policy for late samples."""
 
     name: str
     adapter: str
@@ -82,7 +82,7 @@ def session_graph(tables: Session) -> SessionGraph:
             for c in tables.connections
             for source, target in ((tables.split(c.source), tables.split(c.target)),)
             if source[0] == c.source.partition(".")[0] or source[0] != target[0]
-        ],  # subsystems inside a group are not drawn
+        ],  # connections within a group are not drawn
         bonds=[BondEdge(b.name, b.efforts, b.flow, b.correction.method) for b in tables.bonds],
         set_points=[
             SetPointPort(f"{name}.{port}", f"{name}.{output}" if output else "")
@@ -208,9 +208,9 @@ def binary(values: Floats) -> bytes:
 
 @dataclass(slots=True)
 class Spans:
-    """Times of one flag: when first raised [s], how often, total time up until last cleared [s].
+    """Times of one flag: first raised [s], how often, total time raised until last cleared [s].
 
-    `since` is when it was last raised [s] while it is up, else None.
+    `since` is when it was last raised [s] if it is still raised, else None.
     """
 
     first: float
@@ -243,12 +243,12 @@ class FlagSpans:
         return self._spans.get(flag)
 
     def clear(self) -> None:
-        """Forget everything, when another run begins."""
+        """Discard all counts and durations, when another run begins."""
         self._spans.clear()
 
 
 def change_of(event: Happening) -> bool | None:
-    """Whether an event says that a flag was raised (True) or cleared (False)."""
+    """Whether an event reports that a flag was raised or cleared; None for other events."""
     if event.text.startswith(f"{event.cause} raised:"):
         return True
     return False if event.text.startswith(f"{event.cause} cleared:") else None

@@ -53,7 +53,7 @@ class HeldFrame(NamedTuple):
 
 
 class Gate:
-    """Decides which rows are recorded.
+    """Selection of the rows and frames to be recorded.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class Gate:
     Attributes
     ----------
     shortened : bool
-        Whether a buffer was full, and so reached back less than the time before a trigger.
+        Whether a buffer was full, so that older rows or frames were dropped too early.
     held_bytes : int
         Size of the buffered rows.
     """
@@ -104,7 +104,7 @@ class Gate:
         return found
 
     def event(self, event: RecordEvent) -> None:
-        """Process an event, which may be a trigger; that takes effect with the rows of its time."""
+        """Process an event; if it is a trigger, it takes effect with the rows of its time."""
         trigger = self._trigger
         hit = event.level in ("error", "fatal") or event.cause in trigger.causes
         if event.cause == "alarm" and self._is_wanted(event.source):
@@ -117,7 +117,7 @@ class Gate:
             self._moments.append(event.t_ns)
 
     def snapshot(self, row: int) -> None:
-        """Note that there is a snapshot of the state before this row."""
+        """Record that there is a snapshot of the state before this row."""
         self._snapshots.append(row)
 
     def finish(self) -> list[Rows]:
@@ -132,7 +132,7 @@ class Gate:
         return any(start <= t_ns <= end for start, end in self._windows)
 
     def hold(self, frame: HeldFrame) -> None:
-        """Buffer a frame that is not requested yet."""
+        """Buffer a frame that is not requested yet; drop the oldest if the buffer is full."""
         self._frames.append(frame)
         self._frames_bytes += len(frame.data) + _FRAME_OVERHEAD
         while self._frames_bytes > FRAMES_BYTES:
@@ -163,7 +163,7 @@ class Gate:
         return self._windows[-1][1] if self._windows else _NEVER
 
     def _is_wanted(self, source: str) -> bool:
-        """Whether an event's source is an alarm that triggers; the source begins with its name."""
+        """Whether an alarm event's source, which begins with the alarm's name, is a trigger."""
         return any(source.startswith(f"{name}: ") for name in self._trigger.alarms)
 
     def _hits(self, rows: Rows) -> list[int]:
@@ -238,7 +238,7 @@ class Gate:
         return found
 
     def _let_go(self) -> None:
-        """Drop rows that no window can reach any more."""
+        """Drop rows that are too old for any window, or exceed the buffer."""
         oldest = self._newest_ns - self._reach_ns
         while self._held and (self._held[0].times[-1] < oldest or self.held_bytes > ROWS_BYTES):
             self.shortened |= self._held[0].times[-1] >= oldest

@@ -77,9 +77,9 @@ class Processes:
     events : EventLog
         Receives an event for each process that ends by itself.
     warnings : list of str
-        Warnings of the result, extended likewise.
+        Warnings of the result; a text is added for such a process.
     tell_peer : callable
-        Called first when a subsystem's process has ended: `Hub.process_ended`.
+        `Hub.process_ended`: called first when a process has ended; False if no subsystem has it.
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ class Processes:
         self._links: Sequence[Link] = ()
         self._tell_peer = tell_peer
         self._events, self._warnings = events, warnings
-        self._ends: dict[str, str] = {}  # how processes ended by themselves, by subsystem
+        self._ends: dict[str, str] = {}  # how processes ended by themselves, by their names
         self._reports: set[asyncio.Task[None]] = set()
         self.ending = False
         self.children = Children(folder / "logs", self._ended)
@@ -111,7 +111,7 @@ class Processes:
         frames: Mapping[str, str],
         cluster: str | None = None,
     ) -> None:
-        """Start the links' processes on the processors `cpus`, those of groups on the `cluster`.
+        """Start the links' processes on the processors `cpus`; groups' on a given `cluster`.
 
         Processes that connect to the master get the environment variables `keys`; those with a bus
         to record also get `frames`, the recorder's address for CAN frames.
@@ -156,7 +156,7 @@ class Processes:
             )
         logs = str(self.children.log_dir.absolute())
         lines = [Order(cluster, len(hosts), str(folder), logs), *hosts]
-        with tempfile.TemporaryFile("w+", encoding="utf-8") as file:  # no pipe takes any number
+        with tempfile.TemporaryFile("w+", encoding="utf-8") as file:  # a pipe's size is limited
             file.writelines(f"{json.dumps(line)}\n" for line in lines)
             file.seek(0)
             argv = [sys.executable, "-P", "-m", "hilrt.session.placer", "--order"]
@@ -173,9 +173,9 @@ class Processes:
     def _placed_ended(self, line: str) -> None:
         """Handle the placer's line about the end of a process on the cluster."""
         if not self.ending:
-            told = json.loads(line)
-            self._ends[told["name"]] = told["text"]
-            self._tell_peer(told["name"], told["pid"], told["text"])
+            ended = json.loads(line)
+            self._ends[ended["name"]] = ended["text"]
+            self._tell_peer(ended["name"], ended["pid"], ended["text"])
 
     def start_recorder(
         self, sockets: RecorderSockets, cpus: Sequence[int], environment: Mapping[str, str]
@@ -219,7 +219,7 @@ class Processes:
         self._resume(["recorder"])
 
     async def end(self, told: Sequence[str]) -> list[str]:
-        """End all processes, those `told` of it first by themselves; return texts on any left."""
+        """End all processes, after waiting for those `told` to end; return texts on any left."""
         try:
             if left := await self.children.wait(NOTICE, told):
                 longest = 2.0 * STOP_TIMEOUT + KILL_TIMEOUT_S - NOTICE
@@ -244,9 +244,9 @@ class Processes:
         if child.returncode == 0:
             return []
         how = f"the process {child.describe_exit()}"
-        told = child.tail(1).strip().removeprefix("recorder: ")
-        if told and (child.returncode or 0) > 0:
-            how = told
+        last = child.tail(1).strip().removeprefix("recorder: ")
+        if last and (child.returncode or 0) > 0:
+            how = last
         return [f"recorder: the log is incomplete: {how}"]
 
     def _ended(self, name: str, returncode: int) -> None:
@@ -262,8 +262,8 @@ class Processes:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_LINE):
                 last = await asyncio.to_thread(child.last_words)
-        told = f": {last} (all of its output: {child.log})" if last else ""
-        text = child.describe_exit() + told + AFTERWARDS.get(name, "")
+        output = f": {last} (all of its output: {child.log})" if last else ""
+        text = child.describe_exit() + output + AFTERWARDS.get(name, "")
         self._ends[name] = text
         if self._tell_peer(name, child.pid, text):
             return

@@ -1,4 +1,4 @@
-"""Limits of a session's signals for ever shorter steps, and the session's errors against them.
+"""Limits of a session's signals for ever shorter steps, and the session's errors from them.
 
 If the error is a power of the step, ``y(H) = y + c H^p``, runs at three steps determine it (L. F.
 Richardson 1911, "The approximate arithmetical solution by finite differences"): with
@@ -41,7 +41,7 @@ ROUNDING = 1e-9
 TOLERANCE, LEAST_ERROR = 0.01, 1e-6
 #: Largest number of steps in all runs together.
 MOST_STEPS = 2_000_000
-#: Ratio of successive differences above which they indicate no limit.
+#: Ratio of a difference to the previous one above which they do not indicate a limit.
 LEAST_PROGRESS = 0.8
 #: Settings of the runs made for a repetition, which are not repeated themselves.
 ALONE: Mapping[str, object] = {"reliability.repeat": "off", "reliability.reference": "off"}
@@ -64,7 +64,7 @@ class Repeated(NamedTuple):
     change : float
         Largest RMS difference of the session's values from those at a shorter step, in `unit`.
     spread : float
-        Variation of the values at the shortest step, in `unit`.
+        Variation of the limit, or of the values at the shortest step without one, in `unit`.
     why_not : str
         Why it is not in the asymptotic range; empty if it is.
     """
@@ -119,7 +119,7 @@ def _why_not(order: float, d1: Floats, d2: Floats, values: Floats) -> str:
         return f"its observed order is {order:.2g}"
     alike = float(np.mean(d1 * d2)) / (_rms(d1) * _rms(d2))
     if alike < LEAST_CORRELATION:
-        return f"its differences have different courses: they correlate by {alike:.2f}"
+        return f"its differences are not proportional over time: they correlate by {alike:.2f}"
     share = _rms(d1) / _spread(values)
     if share > LARGEST_DIFFERENCE:
         return f"half the step changes it by {share:.0%} of its variation"
@@ -166,13 +166,13 @@ class Compared(NamedTuple):
     def line(self, name: str) -> str:
         """Format the comparison for people."""
         error = f"{self.error:.3g} {self.unit}".rstrip()
-        said = f"{name}: error {error} RMS, {self.relative:.2%} of its variation"
+        text = f"{name}: error {error} RMS, {self.relative:.2%} of its variation"
         if not self.converged:
-            return f"{said}, NOT CONVERGED: raise --most-steps, --tolerance, or both"
+            return f"{text}, NOT CONVERGED: raise --most-steps, --tolerance, or both"
         value, how = self.estimate["value"], self.estimate["how"]
         if value is None:
-            return f"{said}; no estimate ({how})"
-        return f"{said}; estimated {value:.3g} ({how})"
+            return f"{text}; no estimate ({how})"
+        return f"{text}; estimated {value:.3g} ({how})"
 
     def as_json(self) -> dict[str, Any]:
         """Result as JSON; null where unknown."""
@@ -211,25 +211,25 @@ def compare_with_reference(
     most_steps: int = MOST_STEPS,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Reference:
-    """Compute the true error of a session of models by halving its step until it converges.
+    """Compute the true error of a session of models by halving the step until results converge.
 
     Parameters
     ----------
     file : SessionFile
     run : callable
         Runs the session with changed settings, in this process, and keeps the coupling signals;
-        `HilrtError` if that ends by a fault.
+        `HilrtError` if that ends with a fault.
     tolerance : float
         Required relative accuracy of an error.
     most_steps : int
-        Limit for all runs together; signals not settled by then are not `Compared.converged`.
+        Maximum steps of all runs together; signals not settled by then are not `converged`.
     progress : callable
         Called with a line of text before every run.
 
     Raises
     ------
     HilrtError
-        If the session itself ends by a fault, or every run at a shorter step.
+        If the session itself ends with a fault, or every run at a shorter step does.
     """
     progress("the session itself")
     tables, own = file.tables, run(ALONE)
@@ -245,8 +245,8 @@ def compare_with_reference(
             break
         made += coming
         settled = sum(one.settled for one in signals.values())
-        known = f"{settled} of {len(signals)} signals have converged"
-        progress(f"step {1e3 * h:.4g} ms, {coming:,} steps; {known}")
+        so_far = f"{settled} of {len(signals)} signals have converged"
+        progress(f"step {1e3 * h:.4g} ms, {coming:,} steps; {so_far}")
         try:
             log = run(_plain(tables, float(t[-1]), h)).log
         except HilrtError as error:  # the step is too long for stability
@@ -267,8 +267,8 @@ def _plain(tables: Session, end: float, h: float) -> dict[str, object]:
 
     The energy correction divides by the flow, so with it the error is no power of the step. The
     last samples lie at or after the session's `end` [s], which exceeds its duration if the step
-    varies. The duration is extended because steps are whole nanoseconds: a subsystem that reports
-    at every n-th one might otherwise send its last report too early.
+    varies. The duration is extended because steps are whole nanoseconds: otherwise the last sample
+    of a subsystem that reports at every n-th step might be earlier.
     """
     fixed = {f"master.{name}": {"method": "fixed"} for name in ("step_control", "order_control")}
     none = {f"bonds.{bond.name}.correction.method": "none" for bond in tables.bonds}

@@ -34,9 +34,9 @@ class TickTiming(TableRow):
     macro_step: f8  # us
     dispatch: f8  # us
     slack: f8  # us
-    overdue: f8
-    skipped: f8
-    longest: f8
+    overdue: f8  # 1 if the tick missed its deadline
+    skipped: f8  # ticks right before it
+    longest: f8  # index in `hilrt.timing.timeline.LONGEST`
     order: f8  # highest of a connection
 
 
@@ -66,9 +66,9 @@ MASTER_SIGNALS: Final = (
     *((stage, "us", "timing", stage) for stage in STAGES),  # the slack is that of the previous tick
     ("overdue", "", "timing", "overdue"),
     ("skipped", "", "timing", "skipped"),
-    ("longest", "", "timing", "longest"),  # number in `hilrt.timing.timeline.LONGEST`
+    ("longest", "", "timing", "longest"),
 )
-#: Only if step or order are controlled, or the error is tested: input and result of the control.
+#: Only if step or order is controlled, or the error is tested: input and result of the control.
 CONTROL_SIGNALS: Final = (
     ("error", "", "state.session", "error"),
     ("order", "", "timing", "order"),
@@ -166,7 +166,7 @@ def _errors(outputs: Side, inputs: Side, plan: Plan) -> list[Column]:
     errors = _ports(outputs, ":estimated_error", TablePlace("state.outputs", "estimated_error"))
     estimated = np.isfinite(plan.outputs["error_high"])
     return [
-        *(column for column, counts in zip(errors, estimated, strict=True) if counts),
+        *(column for column, has_one in zip(errors, estimated, strict=True) if has_one),
         *_ports(inputs, ":disturbance", TablePlace("state.inputs", "disturbance")),
     ]
 
@@ -246,12 +246,12 @@ def _fresh(side: Side, plan: Plan, suffix: str, units: Sequence[str], field: str
 
 
 def _sources(inputs: Side, plan: Plan) -> list[Column]:
-    """Sources and stimuli of every input on which more than its connections may act."""
-    names = plan.drives["input"].tolist()
+    """Source in force and stimuli of inputs on which more than their connections may act."""
+    driven = plan.drives["input"].tolist()
     return [
         Column(Signal(inputs.names[i] + suffix, unit), TablePlace("state.drives", field, d))
         for suffix, field in ((":source", "source"), (":stimulus", "stimulus"))
-        for d, i in enumerate(names)
+        for d, i in enumerate(driven)
         for unit in ["" if field == "source" else inputs.units[i]]
     ]
 
@@ -306,7 +306,7 @@ def _ranges(outputs: Side, plan: Plan) -> list[Column]:
 
 
 def _of(owners: Sequence[str], signals: Sequence[tuple[str, str, str, str]]) -> list[Column]:
-    """Signals of every subsystem, or of the only one of its kind."""
+    """Signals of each owner; its number is the row in the signals' tables."""
     return [
         Column(Signal(f"{owner}:{key}", unit), TablePlace(name, field, i))
         for key, unit, name, field in signals
@@ -341,7 +341,7 @@ def tables_of(
 
 
 class RowWriter:
-    """Fills the recorder's row at a tick, in the order of `build_topics`.
+    """Writer of the recorder's row at a tick, in the order of `build_topics`.
 
     Parameters
     ----------
@@ -374,7 +374,7 @@ class RowWriter:
         step : float
             Macro step that begins, s.
         lateness_ns, compute_ns : int
-            Lateness of the inputs, and time from the cut to the dispatch, ns.
+            End of the dispatch after the tick's target, and after its beginning, ns.
         tick : ndarray, shape (8,)
             `Timeline.newest`.
         """

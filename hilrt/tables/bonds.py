@@ -26,8 +26,8 @@ class Bonds:
 
     `effort`, `flow` index outputs; `effort_input`, `flow_input` the inputs they are connected to;
     `effort_gain`, `flow_gain` convert from the output's to the input's unit; `watt` converts the
-    product of the outputs' units to W; `first` (nb,) is each bond's first element.
-    `every` (nb,) is the number of base steps between its communication points (slower side).
+    product of the outputs' units to W; `of_element` is each element's bond. For each bond, `first`
+    (nb,) is its first element, `every` (nb,) the base steps between points of its slower side.
 
     If a bond's effort is the sum of several outputs, `effort` contains the first of them, and
     `more` the others, with `more_of` the element that each adds to, both of shape (nm,); all of
@@ -72,7 +72,7 @@ class Bonds:
 
     @cached_property
     def shared(self) -> bool:
-        """Whether any bond's input is a junction with contributions from outside the bond."""
+        """Whether any bond's input also has contributions from outside the bond."""
         return len(self.others) > 0
 
 
@@ -89,7 +89,7 @@ def build_bonds(
     L: Relation,
     every: Ints,
 ) -> Bonds:
-    """Find every bond's ports and connections; raise `ConfigError` for one that does not fit."""
+    """Find every bond's ports and connections; raise `ConfigError` if they are unsuitable."""
     columns: dict[str, list[float]] = {
         key: [] for key in ("effort", "flow", "ein", "fin", "eg", "fg", "watt", "bond")
     }
@@ -150,7 +150,7 @@ def _summand(
     L: Relation,
     every: Ints,
 ) -> Sequence[int]:
-    """Elements of a further effort of a bond, which must act and be acted on like the first."""
+    """Outputs of a further effort of a bond, with connections equal to those of the first."""
     where = f"[bonds.{table.name}] effort = {name!r}"
     like = f"the first effort {table.efforts[0]!r}"
     (part, port), (lead, lead_port) = outputs.find(name, where), outputs.find(table.efforts[0], "")

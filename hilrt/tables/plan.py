@@ -76,8 +76,8 @@ class SessionPlan(TableRow):
     all_free: i8  # every connection's order is controlled
     # reliability
     scale_time: f8  # time constant of the running scales, s
-    clear_time: f8  # s
-    warm_up: f8  # s
+    clear_time: f8  # time for which a ratio is low before its flag clears, s
+    warm_up: f8  # time before which ratios to a scale are ignored, s
     clock_limit: f8  # of a bench's clock error, s per base step between its points
     sample_spacing: f8  # shortest time between samples that gives a rate, s
     # estimated errors
@@ -100,7 +100,7 @@ class SubsystemPlan(TableRow):
     steps_final: i8
     inputs_ignored: i8
     inside: i8  # what is known of its outputs within a step: `hilrt.link.UNSEEN`, …
-    memory: f8  # longest time constant if a trial shows it damped, s; else 0
+    memory: f8  # longest time constant if a trial shows that it is damped, s; else 0
     holds_when_late: i8  # late policy "hold"
     predicts_when_late: i8  # late policy "predict"
     max_misses: i8  # maximum consecutive due points without a usable sample
@@ -114,8 +114,8 @@ class OutputPlan(TableRow):
     """Constants of an output; in its unit unless stated."""
 
     subsystem: i8
-    calculated: i8  # no subsystem sends it: a calculated channel; 2: it remembers samples
-    spacing: f8  # smallest distance of two samples that count as two, s
+    calculated: i8  # no subsystem sends it: a calculated channel; 2: with stored samples
+    spacing: f8  # shortest time between two samples that count separately, s
     coupled: i8  # connected to something
     free: i8  # source of a connection whose order is controlled
     atol: f8
@@ -137,9 +137,9 @@ class InputPlan(TableRow):
     connected: i8
     exact: i8  # read or set by test sequences alone: holding is no approximation
     constant: f8  # connected: sum of the offsets; else the start value
-    first_connection: i8  # connections stand in the order of their inputs
+    first_connection: i8  # connections are ordered by their inputs
     connections: i8
-    lead: f8  # actuation delay, compensated by sending inputs of a later time, s
+    lead: f8  # actuation delay, compensated by sending inputs for a later time, s
     dead_time: f8  # assumed further delay until it acts, s
     low: f8
     high: f8
@@ -149,7 +149,7 @@ class InputPlan(TableRow):
     atol: f8
     rtol: f8
     realised_by: i8  # output of a bench that measures its realised value; -1: none
-    # Resolution by its subsystem within a macro step: 1 continuous, 0 only the start value
+    # How finely its subsystem follows it within a macro step: 1 continuously, 0 start value only
     fineness: f8
     slope: f8  # share of its polynomial's change within a macro step that acts
     lags: i8  # a source has direct feedthrough with unknown responses
@@ -183,7 +183,7 @@ class DrivePlan(TableRow):
     rate: f8  # of blending to another source, unit/s; may be infinite
     blend: f8  # blending time if the rate is infinite, s
     degree: i8  # of stimuli; -1: that of the connections
-    first_stimulus: i8  # stimuli stand in the order of their inputs
+    first_stimulus: i8  # stimuli are ordered by their inputs
     stimuli: i8
     first_jump: i8
     jumps: i8
@@ -208,8 +208,8 @@ class AlterationPlan(TableRow):
     fault: i8
     kind: i8  # of `FAULT_KINDS`
     output: i8  # -1: it alters a connection or an input
-    first: i8  # at its location
-    closing: i8  # last one at its location
+    first: i8  # 1 for the first one at its location
+    closing: i8  # 1 for the last one at its location
     amount: f8  # in the unit of its location
     seed: i8
     first_slot: i8  # of `State.underway`, which holds delayed values
@@ -233,11 +233,11 @@ class StimulusPlan(TableRow):
 class SegmentPlan(TableRow):
     """Segment of a stimulus; in its input's unit unless stated."""
 
-    kind: i8  # of shape
+    kind: i8  # of `SHAPES`
     duration: f8  # s; a ramp with a rate: NaN
-    begin: f8  # start value, or centre of a swing; NaN: end value of the previous one
+    begin: f8  # start value, or mean of an oscillation; NaN: end value of the previous segment
     target: f8  # of a ramp
-    rate: f8  # of a ramp, unit/s; 0: it takes the duration
+    rate: f8  # of a ramp, unit/s; 0: given by the duration
     amplitude: f8
     frequency: f8  # Hz
     sweep: f8  # of a chirp: Hz/s; logarithmic: 1/s, of the frequency's logarithm
@@ -245,7 +245,7 @@ class SegmentPlan(TableRow):
     phase: f8  # cycles
     interval: f8  # of held values, s; noise: 0 for a value per tick
     seed: i8
-    uniform: i8
+    uniform: i8  # distribution of noise; else normal
     held: i8  # points are held until the next one, not interpolated
     first_point: i8
     points: i8
@@ -259,7 +259,7 @@ class StimulusPoint(TableRow):
 
 
 class JumpPlan(TableRow):
-    """Output that shows a jump of an input directly, and the number of its points until then."""
+    """Output with direct feedthrough of an input, and after how many of its points it jumps."""
 
     output: i8
     after: i8
@@ -279,7 +279,7 @@ class ParameterPlan(TableRow):
 class BondPlan(TableRow):
     """Constants of a power bond."""
 
-    first: i8  # element
+    first: i8  # its first element
     elements: i8
     every: i8  # base steps between its communication points: those of the slower side
     mu: f8
@@ -293,9 +293,9 @@ class BondPlan(TableRow):
     spurious: f8  # share of the residual energy that counts as spurious energy
     corrected_elsewhere: i8  # by feedthrough or a model: its residual is then no error
     verification: i8  # of its correction: UNVERIFIED, VERIFIED or WRONG
-    keeps: i8  # the correction stays even if found harmful
+    keeps: i8  # the correction remains active even if found harmful
     tried: i8  # the efforts' direct responses to their inputs are known from a trial
-    integrated: i8  # and so is the effort at both ends of an interval
+    integrated: i8  # and the effort is known at both ends of an interval
 
 
 class ElementPlan(TableRow):
@@ -308,7 +308,7 @@ class ElementPlan(TableRow):
     flow_input: i8
     effort_gain: f8  # from the output's unit to the input's
     flow_gain: f8
-    watt: f8  # of the product of the outputs' units
+    watt: f8  # product of the outputs' units in W
 
 
 class Summand(TableRow):
@@ -331,7 +331,7 @@ class SensitivityPlan(TableRow):
 
 
 class Contribution(TableRow):
-    """Contribution to the inputs of an element that does not belong to its bond."""
+    """Connection to an input of an element from outside the element's bond."""
 
     element: i8
     at_flow: i8
@@ -387,7 +387,7 @@ class ErrorAnswer(TableRow):
 
 
 class CheckPlan(TableRow):
-    """Check of one thing for one cause; checks are grouped by causes."""
+    """Check of one subject for one cause of flags; checks are grouped by causes."""
 
     cause: i8
     subject: i8

@@ -1,10 +1,10 @@
 """Timeline of every tick on the wall clock: durations of its parts, and the cause of lateness.
 
-    target ── wake ──▸ begun ── cut ──▸ ── macro_step ──▸ ── dispatch ──▸ done ── slack ──▸ rested
+    target ─ wake ▸ begun ─ cut ▸ cut ─ macro_step ▸ stepped ─ dispatch ▸ done ─ slack ▸ rested
 
-A tick is missed if `done` is later than its deadline. The cause is the part that took most of the
-time since the target. A wake-up is late either because the previous tick's slack extended past the
-target, or because the host did not run the master.
+A tick is missed if `done` is later than its deadline. The cause is the part that took longest
+between `target` and `done`. A wake-up is late either because the previous tick's slack extended
+past the target, or because the host did not run the master.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from hilrt.timing.histogram import BINS, Distribution, Quantiles
 
 #: Parts of a tick, in their order.
 STAGES: Final = ("wake", "cut", "macro_step", "dispatch", "slack")
-#: Possible causes: the part that took longest until the inputs were sent. The log has their
-#: numbers.
+#: Possible causes: the part that took longest until the inputs were sent; the log contains the
+#: index. "previous" is a wake-up that was late due to the previous tick's slack.
 LONGEST: Final = ("wake", "previous", "cut", "macro_step", "dispatch")
 #: Number of slowest ticks kept with all their parts.
 KEPT: Final = 10
@@ -68,8 +68,8 @@ class Timeline:
     Attributes
     ----------
     newest : ndarray, shape (8,)
-        The newest tick: its parts, whether it missed its deadline, the number of ticks skipped
-        right before it, and the part that took longest (index in `LONGEST`).
+        The newest tick: its parts [µs], whether it missed its deadline, the number of ticks
+        skipped right before it, and the part that took longest (index in `LONGEST`).
     parts_us : ndarray, shape (5,)
         View of the parts in `newest`, in the order of `STAGES`; the slack is that of the previous
         tick, or NaN.
@@ -87,7 +87,7 @@ class Timeline:
         self.skipped = self._passed = 0
         self.causes: Counter[str] = Counter()
         self.slack_ns, self.rested_ns = -1, 0
-        # One row per stage, and one for the time from the beginning of a tick to its dispatch.
+        # One row per stage, and one for the time from a tick's beginning to its dispatch's end.
         self._counts = np.zeros((len(STAGES) + 1, BINS), np.int64)
         self._longest_ns = np.zeros(len(STAGES) + 1, np.int64)
         self._count_tick = count_tick_entry(self.parts_us, self._counts, self._longest_ns)
@@ -126,7 +126,7 @@ class Timeline:
         )
         lateness = marks.done_ns - marks.target_ns
         if longest or self.rested_ns > marks.target_ns:
-            longest += 1
+            longest += 1  # `LONGEST` has "previous" after "wake"
         self.skipped, self._passed = self._passed, 0
         newest = self.newest
         newest[-3], newest[-2], newest[-1] = missed, self.skipped, longest
@@ -148,11 +148,11 @@ class Timeline:
         push(self._slowest, (lateness, -tick, kept))  # of equally slow ones keep the earliest
 
     def rest(self, done_ns: int, now_ns: int) -> None:
-        """Record the slack of the tick dispatched at `done_ns`, which ends at `now_ns`."""
+        """Record the slack of the newest tick, from `done_ns` to `now_ns`."""
         self.slack_ns, self.rested_ns = now_ns - done_ns, now_ns
 
     def skip(self, ticks: int) -> None:
-        """Record ticks that passed while the master was busy; the next row has their number."""
+        """Record ticks that passed while the master was busy, for the next `newest`."""
         self._passed += ticks
 
     @property
@@ -195,7 +195,7 @@ class RepeatedCounts:
     corrections : int
         Corrector steps of the implicit scheme.
     largest_scaling : float
-        Largest finite scaling factor of an accepted step; 0 before the first one.
+        Largest finite factor by which an accepted step could have been longer; 0 before one.
     """
 
     steps: int = 0
@@ -220,13 +220,13 @@ class Progress:
     stretched_ns : int
         Total shift of the grid on the clock, ns.
     lateness : Distribution
-        Time from the tick to the end of its dispatch (real time only).
+        Times from a tick's target to the end of its dispatch (only with a real-time pace).
     timeline : Timeline
         Durations of each tick's parts, and late subsystems.
     learning : SlackBudget
         Budget for identification in the slack.
     first_h, min_h, max_h : int
-        Macro step sizes, ns.
+        First, smallest and largest macro step, ns.
     repeated : RepeatedCounts or None
         None if every step is computed once.
     """
@@ -251,7 +251,7 @@ class Progress:
         self.missed += missed + self.timeline.skipped
 
     def skip(self, ticks: int) -> None:
-        """Count ticks that passed unserved as missed; the next tick's row has their number."""
+        """Count ticks that passed unserved as missed, when the next tick is entered."""
         self.timeline.skip(ticks)
 
     def count_step(self, h_ns: int) -> None:

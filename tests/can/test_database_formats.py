@@ -255,7 +255,7 @@ def test_what_no_bus_carries_is_refused_before_memory_is_taken_for_its_bits(
     text, path = where.read_text(), tmp_path / f"x.{suffix}"
     path.write_text(text.replace(was, re.sub(r"\d+(?=\D*$)", HUGE, was), 1))
     line = text.count("\n", 0, text.index(was)) + 1
-    said = rf"line {line} has a signal at or of [\d,]+ bits"
+    said = rf"line {line} has a start bit or a length of [\d,]+ bits"
     with pytest.raises(ValueError, match=said):
         check_bit_counts(path.read_text(), suffix)
     if suffix == "dbc":

@@ -71,8 +71,8 @@ VAL_ 512 Temp 255 "not available" ;
     assert find_signal(database, "Slow.Temp", "t").message.cycle_time == 100
     assert find_signal(database, "Slow.Temp", "t").signal.choices == {255: "not available"}
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("other.dbc: the closing ';' is missing of line 8: CM_ ")
-    assert line.endswith(", and of 3 more")
+    assert line.startswith("other.dbc: the closing ';' is missing in line 8: CM_ ")
+    assert line.endswith(", and in 3 more")
 
 
 @pytest.mark.parametrize(
