@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ from hilrt.tables.plan import UNVERIFIED, VERIFIED
 
 #: Relative tolerance of a feedthrough correction recomputed from its matrices.
 SAME = 1e-9
+#: A change of a bond's correction.
+_CORRECTION = re.compile(r"bonds\.[^=]*\.correction\b")
 
 
 @dataclass(frozen=True)
@@ -100,8 +103,9 @@ def rebuild(
     """Numerics as they were before the first step, or with `changes` to the session file.
 
     A change of ``parameters.SUBSYSTEM.NAME`` applies from the start; a model's samples stay as
-    recorded. With changes, probing results that may no longer hold are left out; `as_changed`
-    leaves them out even without changes, for comparison.
+    recorded. A change of a correction makes the corrections act, also in the log of a shadow run.
+    With changes, probing results that may no longer hold are left out; `as_changed` leaves them out
+    even without changes, for comparison.
 
     Raises
     ------
@@ -137,7 +141,7 @@ def rebuild(
         ),
         y0,
         u0,
-        shadow=facts.shadow,
+        shadow=facts.shadow and not any(map(_CORRECTION.match, others)),
         model=_as_it_ran(asyncio.run(find_model(network, tables, links, u0, y0)), facts),
         columns=_columns(recorded, tables),
     )

@@ -213,6 +213,7 @@ class TuningSearch:
         self._study, self._subject = study, subject
         self._axes, self._objective = axes, objective
         self._own = values_of(subject.file, axes)
+        self._unchanged = {} if subject.logs else self._own  # logs: as recorded, also in shadow
         self._verdicts = allowed_verdicts(subject)
         self._growth = math.nan if subject.logs else grows_at_longer_step(subject.file, {})
 
@@ -228,7 +229,7 @@ class TuningSearch:
         trial = study.ask()
         own = self._own
         settings = own if first else {axis.key: _suggested(trial, axis) for axis in self._axes}
-        rows = self._subject.rows(settings)
+        rows = self._subject.rows(self._unchanged if first else settings)
         found = max(map(self._score_of, rows, self._verdicts))
         if not first and not self._is_stable(settings):
             found = math.inf
@@ -276,7 +277,7 @@ class TuningSearch:
         notes = [f"{len(done)} trials of {', '.join(axis.key for axis in self._axes)}"]
         notes += self._basis()
         known = [
-            (other, allowed, self._score(other, own["settings"], allowed))
+            (other, allowed, self._score(other, self._unchanged, allowed))
             for other in (others if better else ())
             for allowed in [allowed_verdicts(other)]
         ]

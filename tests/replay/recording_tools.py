@@ -92,13 +92,14 @@ def record_file(
     duration: float,
     lost: Sequence[int] = (),
     on_master: Callable[[Master], None] | None = None,
+    shadow: bool = False,
 ) -> Path:
     """Run a session file whose subsystems are all in this process; returns the log.
 
     `on_master` is called with the master before it runs.
     """
     file = load_session(CONFIGS / name, overrides)
-    return asyncio.run(_record(file, folder, duration, lost, on_master))
+    return asyncio.run(_record(file, folder, duration, lost, on_master, shadow))
 
 
 async def _record(
@@ -107,12 +108,13 @@ async def _record(
     duration: float,
     lost: Sequence[int],
     on_master: Callable[[Master], None] | None,
+    shadow: bool,
 ) -> Path:
     tables = file.tables
     connected = await connect(describe(file), limited=False)
     links = connected.links
     initialized = await initialize(connected)
-    assembled = await assemble(initialized, renews=True)
+    assembled = await assemble(initialized, renews=True, shadow=shadow)
     initialized = assembled.initialized or initialized
     feed = DirectFeed(build_topics(assembled.numerics), lost=lost)
     facts = collect_facts(links, assembled.numerics, initialized.samples, initialized.u0)

@@ -52,6 +52,15 @@ def test_a_changed_cap_shows_in_the_correction_and_in_what_follows_from_it(path)
     assert found.flags[0].recomputed > found.flags[0].recorded
 
 
+def test_a_changed_correction_acts_on_the_log_of_a_shadow_run(tmp_path):
+    path = record_file("two_mass.toml", tmp_path, duration=0.5, shadow=True)
+    found = what_if(path, ["bonds.spring.correction.mu=0.4"])
+    assert {"mass2.force:sent", "spring:corrected_energy"} <= {one.name for one in found.signals}
+    assert "correction_shadow" in {flag.cause for flag in found.flags if not flag.recomputed}
+    found = what_if(path, ["reliability.connection_defect=1e-7"])
+    assert [change.name for change in found.signals] == FLAGS
+
+
 def test_a_threshold_moves_flags_alone(path):
     found = what_if(path, ["reliability.connection_defect=1e-7"])
     assert [change.name for change in found.signals] == FLAGS
