@@ -326,6 +326,7 @@ class Children:
                     if not loop.is_closed():
                         loop.remove_reader(pipe.fileno())
                     pipe.close()
+                    child.end_lines()
 
             self._unwatch[child.pid] = unwatch
             return

@@ -90,6 +90,16 @@ async def test_a_child_that_has_ended_is_heard_to_its_last_line(children):
     assert heard == [str(i) for i in range(4000)]
 
 
+@linux
+async def test_a_last_line_without_its_end_is_heard(children):
+    heard = []
+    code = "import sys; sys.stdout.write('one\\ntwo')"
+    child = children.start("plant", python(code), inherits=Inherited(lines=True))
+    child.on_line = heard.append
+    await until(lambda: children.exits)
+    assert heard == ["one", "two"]
+
+
 async def test_a_killed_child_is_described_by_its_signal(children):
     child = children.start("plant", python(SLEEP))
     assert child.describe_exit() == "is running"
